@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from taco_launch import trace
-from taco_launch.backend import Backend, HeadFacts, LogQuery, Output, Watch
+from taco_launch.backend import Backend, FollowListener, HeadFacts, LogQuery, Output
 from taco_launch.command import BARE
 from taco_launch.model.job_request import JobRequest
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from taco_launch.model.job_view import JobView as JobAnswer
     from taco_launch.model.jobs import JobRecord, JobSpec, JobState
     from taco_launch.model.rows import JobRow
-    from taco_launch.remote.credentials import Access
+    from taco_launch.remote.credentials import Credentials
 
 _LAB = "lab"
 
@@ -45,7 +45,7 @@ class Cluster:
         self,
         inventory: "str | os.PathLike[str] | Inventory | None" = None,
         *,
-        access: "Access | None" = None,
+        access: "Credentials | None" = None,
         environ: Mapping[str, str] | None = None,
         typed: str = BARE,
         say: Callable[[str], None] = _say_nothing,
@@ -114,9 +114,9 @@ class Cluster:
 
         if self._source is None:
             from taco_launch.remote.agent_location import here  # noqa: PLC0415
-            from taco_launch.remote.local import Local  # noqa: PLC0415
+            from taco_launch.remote.local import LocalTransport  # noqa: PLC0415
 
-            return AgentBackend(Head(Local(), here(self._environ, os.geteuid()), self._typed))
+            return AgentBackend(Head(LocalTransport(), here(self._environ, os.geteuid()), self._typed))
         return AgentBackend(
             self._open.enter_context(reach(self.inventory, self._need_access(), self._environ, self._typed))
         )
@@ -130,10 +130,10 @@ class Cluster:
             return self._environ.get(VARIABLE) or None
         return str(self._given) if isinstance(self._given, (str, os.PathLike)) else self._given.source
 
-    def _need_access(self) -> "Access":
-        from taco_launch.remote.credentials import Access  # noqa: PLC0415
+    def _need_access(self) -> "Credentials":
+        from taco_launch.remote.credentials import Credentials  # noqa: PLC0415
 
-        return Access() if self._access is None else self._access
+        return Credentials() if self._access is None else self._access
 
     # --- jobs
 
@@ -157,9 +157,11 @@ class Cluster:
         """
         return Job(self.backend, self.backend.submit(self.resolve(request), self._environ))
 
-    def run(self, request: JobRequest, output: Output = lambda _data: None, watch: Watch | None = None) -> "Job":
+    def run(
+        self, request: JobRequest, output: Output = lambda _data: None, watch: FollowListener | None = None
+    ) -> "Job":
         """Start a job, follow it to its end, and return it; `output` is given its log. Raises as `submit` does."""
-        found = self.backend.run(self.resolve(request), self._environ, output, watch or Watch())
+        found = self.backend.run(self.resolve(request), self._environ, output, watch or FollowListener())
         return Job(self.backend, found)
 
     def job(self, name: str) -> "Job":
@@ -282,9 +284,9 @@ class Job:
         self._found = self._backend.get(self.name)
         return self
 
-    def wait(self, watch: Watch | None = None) -> int:
+    def wait(self, watch: FollowListener | None = None) -> int:
         """Wait for its end; return its exit code."""
-        self._found = self._backend.follow(LogQuery(self.name, tail=0), lambda _data: None, watch or Watch())
+        self._found = self._backend.follow(LogQuery(self.name, tail=0), lambda _data: None, watch or FollowListener())
         return self.exit_code or 0
 
     def logs(self, **query: Any) -> bytes:

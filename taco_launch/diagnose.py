@@ -5,7 +5,7 @@ import re
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.model.jobs import Finding
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 from taco_launch.signatures.filling import MOST_SHOWN, filled, values_of
 from taco_launch.signatures.lines import LINE, SAID, around, clean, ended, label, says, with_following
 from taco_launch.signatures.match import (
@@ -14,7 +14,7 @@ from taco_launch.signatures.match import (
     OF_RANKS_ENDS,
     RAISED,
     SPEAK_LATE,
-    Match,
+    SignatureMatch,
     goes_with,
     is_cause,
     is_failure,
@@ -74,7 +74,7 @@ def _parts() -> FrozenSet[str]:
     return frozenset(_parts_of().values())
 
 
-class Scan:
+class LogScan:
     """Looks through the text of one log or several; memory is bounded however long they are."""
 
     def __init__(self, names: Optional[Mapping[str, str]] = None, *, failed: bool = False) -> None:
@@ -92,7 +92,7 @@ class Scan:
         self._size = 0
         self._open_line = False
         self._log = 0
-        self._found: List[Tuple[int, Match]] = []
+        self._found: List[Tuple[int, SignatureMatch]] = []
         self._hosts: Dict[str, Set[str]] = {}
         self._lengths: Dict[int, int] = {}  # the last line of each log that says something
         self._places: Dict[Tuple[int, str, str], int] = {}  # in _found, of texts of which the last counts
@@ -118,13 +118,13 @@ class Scan:
         self._examine(last=True)
         self.lines, self._end = self.lines + lines, ""
 
-    def matches(self) -> Tuple[Match, ...]:
+    def matches(self) -> Tuple[SignatureMatch, ...]:
         """Return what was found: failures before what follows from them, before notes; then in the order of the lines."""
         self._examine(last=True)
         logs = {id(match): log for log, match in self._found}
         names = {match.finding.signature for _log, match in self._found}
         with_host = {match.finding.signature for _log, match in self._found if match.finding.host}
-        explained = {(log, match.finding.line) for log, match in self._found if match.kind is Kind.CAUSE}
+        explained = {(log, match.finding.line) for log, match in self._found if match.kind is FailureText.CAUSE}
         ends = self._ended()
         told = [
             match
@@ -133,7 +133,7 @@ class Scan:
             and goes_with(ENTRIES[match.finding.signature], names)
             and (match.finding.host or match.finding.signature not in with_host)
             # An error whose text is a known one need not be told twice.
-            and not (match.kind is Kind.OUTCOME and (log, match.finding.line) in explained)
+            and not (match.kind is FailureText.OUTCOME and (log, match.finding.line) in explained)
             and not (is_handled(match) and any(is_cause(ENTRIES[name], match.text) for name in names))
         ]
         failures = [(logs[id(match)], match) for match in told if is_failure(match)]
@@ -143,10 +143,10 @@ class Scan:
             for match in told
             if not is_survived(match) or self._counts(logs[id(match)], match, failures, known=known)
         ]
-        if not self._failed and not any(match.kind < Kind.NOTE and not is_warning(match) for match in told):
+        if not self._failed and not any(match.kind < FailureText.NOTE and not is_warning(match) for match in told):
             told = [match for match in told if not is_warning(match) or self._ends_with(match)]
-        if any(match.kind < Kind.FALLBACK for match in told):
-            told = [match for match in told if match.kind is not Kind.FALLBACK]
+        if any(match.kind < FailureText.FALLBACK for match in told):
+            told = [match for match in told if match.kind is not FailureText.FALLBACK]
         found = [(logs[id(match)], match) for match in told]
         order = [(*self._ranked(log, match, found), log) for log, match in found]
         order.sort(key=lambda entry: (entry[0].kind, entry[1], entry[2], entry[0].finding.line))
@@ -159,7 +159,7 @@ class Scan:
     def _ended(self) -> Set[int]:
         """Return the ids of the errors that ended a rank, which it did not survive: of each host the last, or the first that torch marks."""
         failures = [(log, match) for log, match in self._found if is_failure(match) and not is_handled(match)]
-        last: Dict[Tuple[int, str], Match] = {}
+        last: Dict[Tuple[int, str], SignatureMatch] = {}
         for log, match in sorted(self._found, key=lambda entry: (entry[0], entry[1].finding.line)):
             known = last.get((log, match.finding.host))
             # After the first that is known to have ended its rank the others raise because they lost it.
@@ -173,31 +173,35 @@ class Scan:
                 last[log, match.finding.host] = match
         return {id(match) for match in list(last.values())[:_MOST_HOSTS]}
 
-    def _since(self, log: int, match: Match) -> int:
+    def _since(self, log: int, match: SignatureMatch) -> int:
         """Return how many lines a rank has said since its error; none where the log does not tell ranks apart, or torch marks it."""
         return self._after.get((log, match.label), (0, 0))[1]
 
-    def _counts(self, log: int, match: Match, failures: Sequence[Tuple[int, Match]], *, known: bool) -> bool:
+    def _counts(
+        self, log: int, match: SignatureMatch, failures: Sequence[Tuple[int, SignatureMatch]], *, known: bool
+    ) -> bool:
         """Return whether a text that programs survive stands where one failed: at its log's end, or above a failure."""
         line = match.finding.line
         below = [other.finding.line - line for place, other in failures if place == log]
-        last_lines = _LAST_LINES if match.kind is Kind.CAUSE else 0
+        last_lines = _LAST_LINES if match.kind is FailureText.CAUSE else 0
         left = self._lengths.get(log, 0) - line
         return left <= (_SHORTLY if known else last_lines) or any(0 <= lines <= _SHORTLY for lines in below)
 
-    def _ranked(self, log: int, match: Match, found: Sequence[Tuple[int, Match]]) -> Tuple[Match, bool]:
+    def _ranked(
+        self, log: int, match: SignatureMatch, found: Sequence[Tuple[int, SignatureMatch]]
+    ) -> Tuple[SignatureMatch, bool]:
         """Return a match as what it is among the others, and whether it comes after the outcome that it does not explain.
 
         What is said after a program's own error follows from it, unless NCCL or the kernel says it: they may speak late.
         What ssh and mpirun say after any outcome never explains it. What a program survived does not explain its end.
         """
-        if match.kind > Kind.OUTCOME:
+        if match.kind > FailureText.OUTCOME:
             return match, False
         name, at = match.finding.signature, (log, match.finding.line)
         outcomes = [
             ((other, one.finding.line), one.finding.signature)
             for other, one in found
-            if one.kind is Kind.OUTCOME
+            if one.kind is FailureText.OUTCOME
             and not is_survived(one)
             and not self._since(other, one)
             and (other == log or (self._failed and other < log))
@@ -205,16 +209,16 @@ class Scan:
         own = [place for place, other in outcomes if other not in OF_RANKS_ENDS]
         if is_survived(match):
             later = any(place > at for place in own)
-        elif match.kind is Kind.OUTCOME:
+        elif match.kind is FailureText.OUTCOME:
             return match, any(self._since(log, match) > self._since(*other) for other in found if is_handled(other[1]))
         elif name in OF_MPIRUN_AND_SSH:
             later = any(place < at for place, _other in outcomes)
         else:
             later = name not in SPEAK_LATE and any(place < at for place in own)
             later = later or (self._failed and any(place[1] - at[1] > _FAR for place in own if place[0] == log))
-        return (match._replace(kind=Kind.OUTCOME), True) if later else (match, False)
+        return (match._replace(kind=FailureText.OUTCOME), True) if later else (match, False)
 
-    def _ends_with(self, match: Match) -> bool:
+    def _ends_with(self, match: SignatureMatch) -> bool:
         """Return whether the log ends where a warning stands: nothing came after it."""
         return re.search(ENTRIES[match.finding.signature].at_end, self.last_words) is not None
 
@@ -283,7 +287,7 @@ class Scan:
         host = self._host or self._named(clean(block[start : min(end, start + LINE)])[0])
         told = self._hosts.setdefault(entry.name, set())
         rank = label(block[start : min(end, start + LINE)]) if entry.handled else ""
-        last_counts = entry.survived or entry.handled or (self._failed and entry.kind is Kind.OUTCOME)
+        last_counts = entry.survived or entry.handled or (self._failed and entry.kind is FailureText.OUTCOME)
         if not last_counts and "(?P<host>" not in entry.pattern and _known(host, told):
             return
         if entry.not_after:
@@ -321,7 +325,7 @@ class Scan:
         down = text.count("\n", 0, match.start())
         finding = Finding(entry.name, cause, filled(entry.next, values, "HOST"), host, number + down)
         shown = text.split("\n")[down].strip()[: 2 * MOST_SHOWN]
-        found = (self._log, Match(finding, entry.kind, shown, rank))
+        found = (self._log, SignatureMatch(finding, entry.kind, shown, rank))
         if rank:
             self._after[self._log, rank] = (finding.line, 0)
         if place is None:
@@ -330,7 +334,7 @@ class Scan:
         elif not self._repeats(self._found[place][1], found[1]):
             self._found[place] = found
 
-    def _repeats(self, first: Match, match: Match) -> bool:
+    def _repeats(self, first: SignatureMatch, match: SignatureMatch) -> bool:
         """Return whether an earlier text counts more than a later one of its kind: it was raised, or is said by two ranks."""
         if not ENTRIES[match.finding.signature].survived:
             return False
@@ -343,7 +347,7 @@ class Scan:
 
 def explain(lines: Iterable[str]) -> Tuple[Finding, ...]:
     """Return what a log's lines tell of a failure, the first failure first; lines may have their line ends or not."""
-    scan = Scan()
+    scan = LogScan()
     for line in lines:
         scan.feed(line.rstrip("\r\n").replace("\n", " ") + "\n")
     return scan.findings()
@@ -351,10 +355,10 @@ def explain(lines: Iterable[str]) -> Tuple[Finding, ...]:
 
 def is_consequence(last_words: str) -> bool:
     """Return whether the end of a failed rank's log blames another rank, and tells of no failure of its own."""
-    scan = Scan(failed=True)
+    scan = LogScan(failed=True)
     scan.feed(last_words)
     found = scan.matches()
-    return bool(found) and found[0].kind is Kind.ECHO
+    return bool(found) and found[0].kind is FailureText.ECHO
 
 
 def _cut(block: str) -> int:

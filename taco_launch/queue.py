@@ -9,19 +9,19 @@ from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, NamedTu
 
 from taco_launch.errors import CANNOT_PLACE, DEADLINE, PlacementError
 from taco_launch.frozen import dataclass
-from taco_launch.model.host.hosts import Terms
+from taco_launch.model.host.hosts import GpuConstraints
 from taco_launch.model.jobs import JobRecord, JobState, Policy
-from taco_launch.model.plans import HostSlots, Placement, Wanted
+from taco_launch.model.plans import FreeSlots, Placement, SlotRequest
 from taco_launch.placement.terms import numbers, place_of_one
 
 # A job that has more than so many before it on its hosts waits without a look at each of them.
 _MOST_PASSED = 64
 
-_ANY = Terms()
+_ANY = GpuConstraints()
 
 
 @dataclass(frozen=True)
-class Room:
+class HostCapacity:
     """The slots of a host in their order: who holds each, "" where it is free.
 
     The first ones are its GPUs: `models` has the name of each, "" where it is not known.
@@ -31,13 +31,13 @@ class Room:
     models: Tuple[str, ...] = ()
 
 
-Rooms = Mapping[str, Room]
+Capacities = Mapping[str, HostCapacity]
 # The numbers of the slots that a job would take on each host.
 Taken = Mapping[str, Tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingJob:
     """A job that waits: what it asks for, on which hosts, and the most slots that it takes of each (None: all).
 
     `terms` are those of hosts of which it may not have every GPU, or GPUs of several models; `leaves` the leaves of hosts
@@ -49,21 +49,21 @@ class Waiting:
     name: str
     priority: int
     came: float
-    wanted: Wanted
+    wanted: SlotRequest
     hosts: Tuple[Tuple[str, Optional[int]], ...]
     tried: bool = False
-    terms: Tuple[Tuple[str, Terms], ...] = ()
+    terms: Tuple[Tuple[str, GpuConstraints], ...] = ()
     leaves: Tuple[Tuple[str, str], ...] = ()
 
 
-def order(jobs: Iterable[Waiting]) -> List[Waiting]:
+def order(jobs: Iterable[WaitingJob]) -> List[WaitingJob]:
     """Return the jobs in the order in which they begin: the higher priority first, then who came first."""
     return sorted(jobs, key=lambda job: (-job.priority, job.came, job.name))
 
 
 def begin(
-    jobs: Sequence[Waiting],
-    rooms: Rooms,
+    jobs: Sequence[WaitingJob],
+    rooms: Capacities,
     *,
     trying: AbstractSet[str] = frozenset(),
     resting: AbstractSet[str] = frozenset(),
@@ -77,7 +77,7 @@ def begin(
     can never fit, wherever it stands: it will be refused.
     """
     rooms = dict(rooms)
-    before: List[Waiting] = []
+    before: List[WaitingJob] = []
     claimed: Set[str] = set()  # by those before
     asked: Set[str] = set()  # by those that are being tried
     found: List[str] = []
@@ -106,7 +106,7 @@ def begin(
     return tuple(found)
 
 
-def may_pass(taken: Taken, job: Waiting, before: Sequence[Waiting], rooms: Rooms) -> bool:
+def may_pass(taken: Taken, job: WaitingJob, before: Sequence[WaitingJob], rooms: Capacities) -> bool:
     """Return whether a job that would take these slots delays none of those before it, whoever of the holders ends first.
 
     Let one of those want n slots of its hosts, of which f are free and the job would take b. With the slots s of the
@@ -121,7 +121,7 @@ def may_pass(taken: Taken, job: Waiting, before: Sequence[Waiting], rooms: Rooms
     return not any(_delays(taken, other, sharing[:index], rooms) for index, other in enumerate(sharing))
 
 
-def _delays(taken: Taken, other: Waiting, earlier: Sequence[Waiting], rooms: Rooms) -> bool:
+def _delays(taken: Taken, other: WaitingJob, earlier: Sequence[WaitingJob], rooms: Capacities) -> bool:
     """Return whether a job that takes these slots may delay another, which waits behind `earlier`."""
     ours = sum(len(taken.get(host, ())) for host, _most in other.hosts)
     if not ours:
@@ -151,7 +151,7 @@ def _delays(taken: Taken, other: Waiting, earlier: Sequence[Waiting], rooms: Roo
     return False
 
 
-def _begun(job: Waiting, earlier: Sequence[Waiting], most: int) -> int:
+def _begun(job: WaitingJob, earlier: Sequence[WaitingJob], most: int) -> int:
     """Return the bits of how many of a job's slots those before it may have, once some of them have begun."""
     sums = 1
     for other in earlier:
@@ -166,22 +166,22 @@ def _begun(job: Waiting, earlier: Sequence[Waiting], most: int) -> int:
     return sums & ((1 << (most + 1)) - 1)
 
 
-def _ranks(wanted: Wanted) -> Optional[int]:
+def _ranks(wanted: SlotRequest) -> Optional[int]:
     """Return how many slots of its hosts a job wants, None where not any so many will do: it counts hosts or workers, or wants all."""
     counted = wanted.hosts is not None or wanted.slots_per_host is not None or wanted.most_per_host is not None
     return wanted.np if not counted and not wanted.exclusive and wanted.unit == 1 else None
 
 
-def _wants_every_host(wanted: Wanted) -> bool:
+def _wants_every_host(wanted: SlotRequest) -> bool:
     return wanted.hosts is None and (wanted.np is None or wanted.slots_per_host is not None)
 
 
-def _is_plain(room: Room, most: Optional[int], np: int) -> bool:
+def _is_plain(room: HostCapacity, most: Optional[int], np: int) -> bool:
     """Return whether all free slots of a host count for a job, which takes `most` of it: so it is where those are enough."""
     return most is None or most >= min(len(room.holders), np)
 
 
-def _takes_any(job: Waiting, rooms: Rooms) -> bool:
+def _takes_any(job: WaitingJob, rooms: Capacities) -> bool:
     """Return whether any slots of its hosts will do for a job, of one number: it may have all, and they are of one model."""
     terms = dict(job.terms)
     models: Set[str] = set()
@@ -194,7 +194,7 @@ def _takes_any(job: Waiting, rooms: Rooms) -> bool:
     return len(models) < 2 or job.wanted.np == 1
 
 
-def _view(job: Waiting, rooms: Rooms, model: str = "") -> List[HostSlots]:
+def _view(job: WaitingJob, rooms: Capacities, model: str = "") -> List[FreeSlots]:
     """Return what a job may take of the hosts whose slots are known, where it takes GPUs of that model."""
     found = []
     terms, leaves = dict(job.terms), dict(job.leaves)
@@ -207,11 +207,11 @@ def _view(job: Waiting, rooms: Rooms, model: str = "") -> List[HostSlots]:
             if job.wanted.exclusive and any(room.holders):
                 free = 0
             bound = len(may) if most is None else most
-            found.append(HostSlots(host, min(free, bound), min(len(may), bound), leaf=leaves.get(host)))
+            found.append(FreeSlots(host, min(free, bound), min(len(may), bound), leaf=leaves.get(host)))
     return found
 
 
-def _numbers(room: Room, terms: Terms, model: str = "") -> Tuple[int, ...]:
+def _numbers(room: HostCapacity, terms: GpuConstraints, model: str = "") -> Tuple[int, ...]:
     """Return the slots of a host that a job may have, where it takes GPUs of that model."""
     found = numbers(terms, len(room.holders), room.models)
     if not model or not any(room.models):
@@ -219,12 +219,14 @@ def _numbers(room: Room, terms: Terms, model: str = "") -> Tuple[int, ...]:
     return tuple(number for number in found if number < len(room.models) and room.models[number] == model)
 
 
-def _placed(job: Waiting, rooms: Rooms, view: Callable[[str], Sequence[HostSlots]]) -> Optional[Tuple[Placement, str]]:
+def _placed(
+    job: WaitingJob, rooms: Capacities, view: Callable[[str], Sequence[FreeSlots]]
+) -> Optional[Tuple[Placement, str]]:
     """Place a job on GPUs of one model, as the gang does; give the model where there are several. None: nowhere."""
     terms = dict(job.terms)
 
     def models(host: str) -> List[str]:
-        room = rooms.get(host, Room(()))
+        room = rooms.get(host, HostCapacity(()))
         may = _numbers(room, terms.get(host, _ANY))
         return [room.models[number] for number in may if number < len(room.models) and room.models[number]]
 
@@ -235,7 +237,7 @@ def _placed(job: Waiting, rooms: Rooms, view: Callable[[str], Sequence[HostSlots
     return found, model or ""
 
 
-def _fit(job: Waiting, rooms: Rooms) -> Optional[Taken]:
+def _fit(job: WaitingJob, rooms: Capacities) -> Optional[Taken]:
     """Return the slots that a job would take now, None where it finds no place."""
     view = _view(job, rooms)
     if (_ranks(job.wanted) or 0) > sum(entry.slots for entry in view):
@@ -255,7 +257,7 @@ def _fit(job: Waiting, rooms: Rooms) -> Optional[Taken]:
     return found
 
 
-def _never_fits(job: Waiting, rooms: Rooms) -> bool:
+def _never_fits(job: WaitingJob, rooms: Capacities) -> bool:
     """Return whether there are too few slots even if nobody had any of them; not where that is not known of a host."""
     if any(most is None and host not in rooms for host, most in job.hosts):
         return False
@@ -270,12 +272,12 @@ def _never_fits(job: Waiting, rooms: Rooms) -> bool:
         return may if most is None else most
 
     return (
-        _placed(job, rooms, lambda model: [HostSlots(host, size(host, most, model)) for host, most in job.hosts])
+        _placed(job, rooms, lambda model: [FreeSlots(host, size(host, most, model)) for host, most in job.hosts])
         is None
     )
 
 
-def _keeps_nobody(job: Waiting, rooms: Rooms, down: AbstractSet[str]) -> bool:
+def _keeps_nobody(job: WaitingJob, rooms: Capacities, down: AbstractSet[str]) -> bool:
     """Return whether a job cannot begin before a host comes back that does not answer."""
     if down.isdisjoint(host for host, _most in job.hosts):
         return False
@@ -284,19 +286,19 @@ def _keeps_nobody(job: Waiting, rooms: Rooms, down: AbstractSet[str]) -> bool:
     if _wants_every_host(job.wanted):
         return True
 
-    def whole(model: str) -> List[HostSlots]:
-        return [HostSlots(entry.host, entry.all) for entry in _view(job, rooms, model)]
+    def whole(model: str) -> List[FreeSlots]:
+        return [FreeSlots(entry.host, entry.all) for entry in _view(job, rooms, model)]
 
     return _placed(job, rooms, whole) is None
 
 
-def _hold(rooms: Dict[str, Room], slots: Taken, name: str) -> None:
+def _hold(rooms: Dict[str, HostCapacity], slots: Taken, name: str) -> None:
     for host, taken in slots.items():
         held = tuple(name if number in taken else holder for number, holder in enumerate(rooms[host].holders))
         rooms[host] = replace(rooms[host], holders=held)
 
 
-class Limit(NamedTuple):
+class WaitLimit(NamedTuple):
     """When a job that waits is over, and how."""
 
     time: float
@@ -304,7 +306,7 @@ class Limit(NamedTuple):
     reason: str
 
 
-def limit(policy: Policy, record: JobRecord) -> Optional[Limit]:
+def limit(policy: Policy, record: JobRecord) -> Optional[WaitLimit]:
     """Return the end of a waiting job's time: of that for waiting, or of that for all its attempts; None: there is none.
 
     The time for waiting begins with the submission, the last resumption, or when the next attempt may begin. Times are
@@ -318,10 +320,10 @@ def limit(policy: Policy, record: JobRecord) -> Optional[Limit]:
         given = f"no place within the {policy.queue_timeout:g} s that it was to wait"
         if not policy.queue_timeout:
             given = "no place at once, and it was not to wait"
-        found.append(Limit(since + policy.queue_timeout, CANNOT_PLACE, given))
+        found.append(WaitLimit(since + policy.queue_timeout, CANNOT_PLACE, given))
     if policy.timeout is not None and record.started is not None:
         given = f"took longer than the {policy.timeout:g} s that it was given for all attempts"
-        found.append(Limit(record.started + policy.timeout, DEADLINE, given))
+        found.append(WaitLimit(record.started + policy.timeout, DEADLINE, given))
     return min(found, default=None)
 
 
@@ -345,7 +347,7 @@ def came(record: JobRecord) -> float:
     return resumed[-1] if resumed else record.submitted or 0.0
 
 
-def why(record: JobRecord, name: str) -> Tuple[Tuple[str, str], ...]:
+def pending_reasons(record: JobRecord, name: str) -> Tuple[Tuple[str, str], ...]:
     """Return what a job waits for: (host, why), what concerns no single host under "".
 
     Nothing where it does not wait, or its hosts have not been looked at yet.

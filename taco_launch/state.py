@@ -228,7 +228,7 @@ def retry(
     return Retry(delay, (*stay, *blamed))
 
 
-class Past(NamedTuple):
+class PreviousAttempt(NamedTuple):
     """An attempt after which its job waits: RESTARTING as it failed, or SUSPENDED; and why."""
 
     attempt: int
@@ -236,13 +236,13 @@ class Past(NamedTuple):
     reason: str
 
 
-def past(record: JobRecord) -> Tuple[Past, ...]:
+def past(record: JobRecord) -> Tuple[PreviousAttempt, ...]:
     """Return the attempts of a job after which it waited, the first first; one that failed may have been suspended then."""
     found, number = [], 0
     for change in record.transitions:
         number += change.state is JobState.STARTING
         if number and change.state in (JobState.RESTARTING, JobState.SUSPENDED):
-            found.append(Past(number, change.state, change.reason))
+            found.append(PreviousAttempt(number, change.state, change.reason))
     return tuple(found)
 
 
@@ -279,7 +279,7 @@ def culprit(failures: Sequence[RankEnd], launcher_code: int) -> Optional[RankEnd
     return next((end for end in own if not end.consequence), own[0] if own else None)
 
 
-class Verdict(NamedTuple):
+class JobOutcome(NamedTuple):
     """How a job ends, and why; `hint` says what to type next, where that is known."""
 
     state: JobState
@@ -293,9 +293,9 @@ def verdict(
     started: int,
     first_failure: Optional[RankEnd],
     launcher_code: int,
-    cut_short: Optional[Verdict] = None,
+    cut_short: Optional[JobOutcome] = None,
     processes: int = 1,
-) -> Verdict:
+) -> JobOutcome:
     """Return how a job ended.
 
     `started` counts the ranks that started; `launcher_code` is the launcher's return code, -n for signal n;
@@ -305,18 +305,18 @@ def verdict(
     if cut_short is not None:
         return cut_short
     if started == 0:
-        return Verdict(JobState.FAILED, NO_JOB, f"the launcher {_ending(launcher_code)} before any rank started")
+        return JobOutcome(JobState.FAILED, NO_JOB, f"the launcher {_ending(launcher_code)} before any rank started")
     if first_failure is not None:
         where = f"rank {numbered(first_failure.rank, processes)} on {first_failure.host}"
         how = first_failure.reason or ending(first_failure.exit_code)
-        return Verdict(JobState.FAILED, first_failure.exit_code, f"{where} {how}")
+        return JobOutcome(JobState.FAILED, first_failure.exit_code, f"{where} {how}")
     if launcher_code:
         code = SIGNAL_BASE - launcher_code if launcher_code < 0 else launcher_code
-        return Verdict(JobState.FAILED, code, f"the launcher {_ending(launcher_code)} while its ranks ran")
+        return JobOutcome(JobState.FAILED, code, f"the launcher {_ending(launcher_code)} while its ranks ran")
     if started < np:
         why = f"only {started} of {np} ranks started, though the launcher exited with 0"
-        return Verdict(JobState.FAILED, FAILED, why)
-    return Verdict(JobState.SUCCEEDED, OK, "every rank exited with 0")
+        return JobOutcome(JobState.FAILED, FAILED, why)
+    return JobOutcome(JobState.SUCCEEDED, OK, "every rank exited with 0")
 
 
 def explained(reason: str, started: int, findings: Sequence[Finding], last_words: str) -> str:

@@ -22,7 +22,7 @@ _HIDDEN = frozenset(("argv", "caller", "command", "environment", "token"))
 # How a line begins that was taken for no message: it may be one that is damaged, with all that it holds.
 _DAMAGED = ("b'{", 'b"{')
 # Messages that come all the time, and those that carry the trace itself.
-_LEFT_OUT = frozenset(("beat", "had", "log", "piece", "trace"))
+_LEFT_OUT = frozenset(("beat", "ack", "log", "piece", "trace"))
 
 
 def start(at: int, write: Write) -> None:

@@ -18,7 +18,7 @@ import pairing
 import verdicts
 
 from taco_launch.bench.history.history import Ladder, LadderKind, open_history
-from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading, Run
+from taco_launch.bench.runs import Cell, Metric, Reading, Run, RunEnvironment
 
 _BAR_SECONDS = 0.3
 _RUNS_EACH = 100
@@ -94,7 +94,7 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
 def _fill(path: Path, samples: int, cells: int) -> None:
     """Write so many samples: ladders of 100 runs each, in turn of each cell."""
     noise = random.Random(7)  # noqa: S311 - the same samples each time
-    on = Circumstances(tuple(sorted(_FACTS)))
+    on = RunEnvironment(tuple(sorted(_FACTS)))
     with open_history(path) as history:
         for number in range(-(-samples // _RUNS_EACH)):
             begin = 1.75e9 + 86400.0 * number

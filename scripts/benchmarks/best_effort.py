@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import combinations
 
-from taco_launch.placement.mesh import NEAR, Mesh
+from taco_launch.placement.mesh import NEAR, GpuMesh
 
 _SCORES = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50}
 _NVLINK = 100
@@ -28,7 +28,7 @@ _Set = tuple[int, ...]
 class BestEffort:
     """The rule on one host."""
 
-    def __init__(self, mesh: Mesh) -> None:
+    def __init__(self, mesh: GpuMesh) -> None:
         """Score all pairs."""
         every = range(len(mesh.matrix))
         self._pairs = [[0 if one == other else _score(mesh, one, other) for other in every] for one in every]
@@ -79,7 +79,7 @@ class _Division:
             yield (left[0], *others)
 
 
-def _score(mesh: Mesh, one: int, other: int) -> int:
+def _score(mesh: GpuMesh, one: int, other: int) -> int:
     link = mesh.topology.links[one][other]
     if not link.startswith("NV"):
         return _SCORES[link]

@@ -24,9 +24,9 @@ import pairing
 import verdicts
 from scipy.special import betaincinv
 
-from taco_launch.bench.runs import Key
+from taco_launch.bench.runs import MetricKey
 from taco_launch.bench.stats import judge
-from taco_launch.bench.stats.judge import Rules, Series, VerdictKind
+from taco_launch.bench.stats.judge import JudgeRules, Series, VerdictKind
 
 _CELLS, _REPEATS = 30, 5
 _RUN, _NIGHT, _DROP = 0.02, 0.005, 0.05
@@ -144,7 +144,7 @@ def _sum(counts: Iterable[Counter[str]]) -> Counter[str]:
 
 def _chunk(noise: _Noise, chunk: _Chunk) -> Counter[str]:
     """Simulate nights; count those with a false alarm, by kind too, and those that found the drop."""
-    rules = Rules()
+    rules = JudgeRules()
     chance = np.random.default_rng(chunk.seed)
     nights = chunk.baseline + 1
     luck = noise.night * chance.standard_normal((chunk.nights, _CELLS, nights, 1))
@@ -156,11 +156,16 @@ def _chunk(noise: _Noise, chunk: _Chunk) -> Counter[str]:
 
 
 def _night(
-    rules: Rules, runs: Sequence[Sequence[Sequence[float]]], fresh: Sequence[Sequence[float]], *, dropped: bool
+    rules: JudgeRules, runs: Sequence[Sequence[Sequence[float]]], fresh: Sequence[Sequence[float]], *, dropped: bool
 ) -> Counter[str]:
     """Judge one night, in both stages; `dropped`: the first cell is slower by the drop."""
     series = [
-        Series(Key((), "", "simulated", str(cell), 1, "rate"), True, tuple(map(tuple, nights[:-1])), tuple(nights[-1]))
+        Series(
+            MetricKey((), "", "simulated", str(cell), 1, "rate"),
+            True,
+            tuple(map(tuple, nights[:-1])),
+            tuple(nights[-1]),
+        )
         for cell, nights in enumerate(runs)
     ]
     asked = set(judge.suspects(series, rules))

@@ -19,11 +19,11 @@ from best_effort import BestEffort
 
 from taco_launch.facts.gpus.topology import read
 from taco_launch.model.host.hardware import Topology
-from taco_launch.model.plans import HostSlots, Wanted
-from taco_launch.placement.bandwidth import Figures, figures_of
+from taco_launch.model.plans import FreeSlots, SlotRequest
+from taco_launch.placement.bandwidth import Bandwidths, figures_of
 from taco_launch.placement.gpus import choose
 from taco_launch.placement.hosts import place
-from taco_launch.placement.mesh import Mesh, mesh_of
+from taco_launch.placement.mesh import GpuMesh, mesh_of
 from taco_launch.placement.rings import Matrix, rings
 
 _MACHINES = Path(__file__).resolve().parents[2] / "tests" / "placement" / "cases" / "machines"
@@ -117,7 +117,7 @@ def _data(compared: _Compared) -> dict[str, object]:
     }
 
 
-def _read(folder: Path) -> dict[str, tuple[Topology, Figures]]:
+def _read(folder: Path) -> dict[str, tuple[Topology, Bandwidths]]:
     found = {}
     for name, about in json.loads((folder / "machines.json").read_text("utf-8")).items():
         topology, figures = read((folder / f"{name}.txt").read_text("utf-8")), figures_of(about["model"])
@@ -127,7 +127,7 @@ def _read(folder: Path) -> dict[str, tuple[Topology, Figures]]:
     return found
 
 
-def _compare(name: str, topology: Topology, figures: Figures, drawn: int) -> dict[str, _Compared]:
+def _compare(name: str, topology: Topology, figures: Bandwidths, drawn: int) -> dict[str, _Compared]:
     mesh = mesh_of(topology, figures)
     peer = BestEffort(mesh)
     found = {_LOWEST: _Compared(), _PEER: _Compared()}
@@ -153,12 +153,12 @@ def _cases(gpus: int, drawn: int) -> Iterator[tuple[tuple[int, ...], int]]:
         yield free, chooser.randint(2, len(free))
 
 
-def _bottleneck(mesh: Mesh, gpus: Sequence[int]) -> float:
+def _bottleneck(mesh: GpuMesh, gpus: Sequence[int]) -> float:
     return mesh.rings.bottleneck(sum(1 << gpu for gpu in gpus)) or 0.0
 
 
 def _speed(
-    known: dict[str, tuple[Topology, Figures]], hosts: int, runs: int
+    known: dict[str, tuple[Topology, Bandwidths]], hosts: int, runs: int
 ) -> tuple[list[verdicts.Verdict], dict[str, list[float]]]:
     """Time cold tables of 8 and 16 GPUs, of these machines and with a bandwidth of its own for each pair, and placing."""
     seconds = {}
@@ -176,7 +176,7 @@ def _speed(
             name: (mesh_of(*machine), its)
             for name, machine, its in zip(names, cycle(eights), cycle(free), strict=False)
         }
-        slots = [HostSlots(name, len(its), 8) for name, (_mesh, its) in on.items()]
+        slots = [FreeSlots(name, len(its), 8) for name, (_mesh, its) in on.items()]
         label = f"{hosts} hosts, {what} GPUs, warm"
         seconds[label] = _rounds(partial(_timed, _placed, on, slots, each), runs)
         found.append(_in_ms(label, seconds[label], _BAR_PLACED_MS))
@@ -199,8 +199,8 @@ def _slowest(matrices: Sequence[Matrix]) -> float:
     return max(_timed(rings.__wrapped__, matrix) for matrix in matrices)
 
 
-def _placed(on: Mapping[str, tuple[Mesh, tuple[int, ...]]], slots: Sequence[HostSlots], each: int) -> None:
-    for share in place(Wanted(hosts=len(slots), slots_per_host=each), slots).shares:
+def _placed(on: Mapping[str, tuple[GpuMesh, tuple[int, ...]]], slots: Sequence[FreeSlots], each: int) -> None:
+    for share in place(SlotRequest(hosts=len(slots), slots_per_host=each), slots).shares:
         mesh, free = on[share.host]
         choose(share.ranks, free, mesh)
 

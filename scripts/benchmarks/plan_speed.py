@@ -14,7 +14,7 @@ from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import HostSlots, wanted_of
+from taco_launch.model.plans import FreeSlots, wanted_of
 from taco_launch.placement.hosts import place
 
 _BAR_MS = 200
@@ -57,7 +57,7 @@ def _plan(names: Sequence[str], slots: int) -> None:
     spec = JobSpec(
         "j", ("true",), hosts, head=names[0], profile=profile.load("auto", "", {}), network=Network(interface="eth0")
     )
-    placement = place(wanted_of(spec), [HostSlots(host.name, slots) for host in hosts])
+    placement = place(wanted_of(spec), [FreeSlots(host.name, slots) for host in hosts])
     plan = mpirun.plan(spec, "", placement, JobFacts(root=True, openmpi="4.1.4"), ("agent", "rank", "j", "--"), "/job")
     mpirun.line(plan.tokens)
 

@@ -26,7 +26,7 @@ _NO_FILE = 0xFFFFFFFF
 _shown: List[object] = []  # what /proc reads from the memory of this process, for as long as it lives
 
 
-class Child:
+class ForkedChild:
     """A forked child of this process, as far as subprocess.Popen's interface is needed of it."""
 
     def __init__(self, pid: int) -> None:
@@ -59,12 +59,12 @@ def may(agent: str) -> bool:
 
 def start(
     run: Callable[[], int], argv: Sequence[str], environment: Mapping[str, str], stderr: int, keep: Sequence[int]
-) -> Child:
+) -> ForkedChild:
     """Have a child do `run` and end with its code: in a session of its own, in /, with nothing open but `stderr` and `keep`."""
     shown = dict(environment)
     pid = os.fork()
     if pid:
-        return Child(pid)
+        return ForkedChild(pid)
     code = 1
     try:
         gc.freeze()  # no open file of the parent is closed when its number is another's by then

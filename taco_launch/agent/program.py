@@ -8,7 +8,7 @@ from typing import IO, Mapping, Optional, Tuple, Union
 from taco_launch.agent import forked
 from taco_launch.agent.store.folders import JobFolder
 
-Process = Union["subprocess.Popen[bytes]", forked.Child]
+Process = Union["subprocess.Popen[bytes]", forked.ForkedChild]
 
 
 def argv(agent: str, *arguments: str) -> Tuple[str, ...]:

@@ -45,7 +45,7 @@ def listen(jobs: Jobs) -> socket.socket:
     return server
 
 
-def poke(jobs: Jobs) -> None:
+def notify(jobs: Jobs) -> None:
     """Have the scheduler look at once, where there is one."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
         client.setblocking(False)
@@ -57,7 +57,7 @@ def wake(jobs: Jobs, agent: str) -> None:
     lock = try_lock(jobs)
     if lock is None:
         # It has the lock until after its last look, and looks again without it: nothing that was there before is missed.
-        poke(jobs)
+        notify(jobs)
     else:
         start(jobs, agent, lock)
 

@@ -10,7 +10,7 @@ from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.command import shell
 from taco_launch.protocol.framing import parsed
 
-# $1 is the agent where set-up puts it, which a container may only read; $2 where `Put` does.
+# $1 is the agent where set-up puts it, which a container may only read; $2 where `AgentUpload` does.
 _RUN = 'a=$1; [ -f "$2" ] && a=$2; shift 2; exec python3 -I -S "$a" "$@"'
 _OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 # More at a time only compete for the head's cores, as with mpirun's own.
@@ -69,7 +69,7 @@ def last_line(said: bytes) -> str:
     return lines[-1].strip() if lines else ""
 
 
-class Errors:
+class SshErrors:
     """What a running ssh says on its stderr: a file without a name, so that nothing has to read it meanwhile."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Errors:
         return last_line(self.file.read(1 << 16))
 
 
-class Put:
+class AgentUpload:
     """The agent on its way to a host that has not got this one; nobody waits for it."""
 
     def __init__(self, host: str, agent: str) -> None:
@@ -93,7 +93,7 @@ class Put:
         Raises:
             OSError: the agent cannot be read, or there is no ssh.
         """
-        self._errors = Errors()
+        self._errors = SshErrors()
         self._until = time.monotonic() + _PUT_SECONDS
         path = _brought(agent)
         self.folder = str(Path(path).parent)

@@ -11,12 +11,12 @@ from taco_launch.frozen import dataclass
 if TYPE_CHECKING:
     from taco_launch.model.host.hardware import Topology
     from taco_launch.model.host.hosts import Host, Inventory
+    from taco_launch.model.job_counts import JobCounts
     from taco_launch.model.job_facts import JobHost
     from taco_launch.model.job_view import JobView, WaitReasons
     from taco_launch.model.jobs import JobSpec
     from taco_launch.model.rows import JobRow
     from taco_launch.model.slots import Occupancy
-    from taco_launch.model.tallies import Tally
 
 # Takes a piece of a job's log.
 Output = Callable[[bytes], None]
@@ -51,7 +51,7 @@ def _ignore(_what: object = None) -> None:
 
 
 @dataclass(frozen=True)
-class Watch:
+class FollowListener:
     """Who is called while a job is followed."""
 
     # There is a job now, which can be stopped.
@@ -83,7 +83,7 @@ class Counters:
     """The jobs of a cluster as metrics count them: those that are kept, and the sum of those that were removed."""
 
     rows: "tuple[JobRow, ...]"
-    removed: "Tally"
+    removed: "JobCounts"
     warnings: tuple[str, ...] = ()
 
 
@@ -122,7 +122,7 @@ class Backend(Protocol):
             UsageError: its name is taken, or it asks for hosts that no job can have.
         """
 
-    def run(self, spec: "JobSpec", environ: Mapping[str, str], output: Output, watch: Watch) -> "JobView":
+    def run(self, spec: "JobSpec", environ: Mapping[str, str], output: Output, watch: FollowListener) -> "JobView":
         """Start a job and follow it to its end; a connection that is lost is made again. Raises as `submit` does."""
 
     def get(self, name: str) -> "JobView":
@@ -131,7 +131,7 @@ class Backend(Protocol):
     def list(self) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Return a row of every job, the newest first, and warnings about records that could not be read."""
 
-    def follow(self, query: LogQuery, output: Output, watch: Watch = ...) -> "JobView":
+    def follow(self, query: LogQuery, output: Output, watch: FollowListener = ...) -> "JobView":
         """Return a job's log to `output` as it comes; return the job as it stands then."""
 
     def stop(self, name: str, by: str, number: int, grace: float | None = None) -> "JobView":

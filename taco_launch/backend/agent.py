@@ -7,13 +7,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from taco_launch.backend import Counters, HeadFacts, LogQuery, Node, Output, Watch
+from taco_launch.backend import Counters, FollowListener, HeadFacts, LogQuery, Node, Output
 from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec, JobState
-from taco_launch.protocol.calls import Reply, Request, Warned
-from taco_launch.protocol.calls.jobs import Accepted, Caller, Delete, Get, Resume, Stop, Submit, Suspend, TheJob
+from taco_launch.protocol.calls import Notice, Reply, Request
+from taco_launch.protocol.calls.jobs import (
+    Accepted,
+    CallerEnvironment,
+    Delete,
+    Get,
+    JobReply,
+    Resume,
+    Stop,
+    Submit,
+    Suspend,
+)
 from taco_launch.remote.answers import understood
 from taco_launch.remote.head import AgentError, Head
 
@@ -26,7 +36,7 @@ _RUN_PATIENCE_SECONDS = 300.0
 _POLL_SECONDS = (0.05, 1.0)
 # For guards of all hosts to end what is left, after the grace time; a host that is lost is waited for as well.
 _SUSPEND_SECONDS = 600.0
-_NOBODY = Watch()
+_NOBODY = FollowListener()
 _Kind = TypeVar("_Kind", bound=Reply)
 _UNUSED = "without a container jobs run on the head alone: no other host is asked"
 
@@ -52,7 +62,7 @@ class AgentBackend:
         """Start a job."""
         return self._job(self._request(spec, environ))
 
-    def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: Watch) -> JobView:
+    def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: FollowListener) -> JobView:
         """Start a job and follow it to its end; a connection that is lost is made again for a few minutes."""
         from taco_launch.backend.log_follower import LogFollower  # noqa: PLC0415 - a plan asks for facts alone
 
@@ -62,7 +72,7 @@ class AgentBackend:
             try:
                 self._next(replies, Accepted)  # there is a job now
                 watch.accepted()
-                job = self._next(replies, TheJob).job
+                job = self._next(replies, JobReply).job
             except HostError as error:
                 hint = f"whether there is a job {spec.name} now tells {self.typed} get {spec.name}"
                 raise HostError(error.message, hint) from None
@@ -82,7 +92,7 @@ class AgentBackend:
 
         return self._rows(List())
 
-    def follow(self, query: LogQuery, output: Output, watch: Watch = _NOBODY) -> JobView:
+    def follow(self, query: LogQuery, output: Output, watch: FollowListener = _NOBODY) -> JobView:
         """Return a job's log to `output`; a connection that is lost is made again for as long as it takes."""
         from taco_launch.backend.log_follower import LogFollower  # noqa: PLC0415 - see above
 
@@ -131,15 +141,15 @@ class AgentBackend:
 
     def nodes(self, inventory: "Inventory") -> tuple[Node, ...]:
         """Return who has which slots of each host."""
-        from taco_launch.protocol.calls.hosts import HostSize, HostSlots, Top  # noqa: PLC0415 - see above
+        from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top  # noqa: PLC0415 - see above
 
         used = [host for host in inventory.hosts if self._head.seat.container or host.name == inventory.head]
         hosts = [HostSize(name=host.name, slots=host.slots, gpus=host.gpus) for host in used]
         replies = self._head.call(Top(hosts=hosts, here=inventory.head))
-        answers = {reply.host: reply for reply in replies if isinstance(reply, HostSlots)}
+        answers = {reply.host: reply for reply in replies if isinstance(reply, SlotsReply)}
         found = []
         for host in inventory.hosts:
-            answer = answers.get(host.name) or HostSlots(host=host.name, problem=_UNUSED)
+            answer = answers.get(host.name) or SlotsReply(host=host.name, problem=_UNUSED)
             found.append(Node(host, host.name == inventory.head, answer.occupancy, answer.problem, host in used))
         return tuple(found)
 
@@ -180,10 +190,10 @@ class AgentBackend:
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""
-        from taco_launch.protocol.calls.facts import Facts, Known  # noqa: PLC0415 - see above
+        from taco_launch.protocol.calls.facts import FactsReply, GetFacts  # noqa: PLC0415 - see above
 
-        request = Facts(mpirun=mpirun, path=path, count_slots=count_slots, topology=topology)
-        known = self._head.expect(request, Known)
+        request = GetFacts(mpirun=mpirun, path=path, count_slots=count_slots, topology=topology)
+        known = self._head.expect(request, FactsReply)
         with understood(self.name, request.op):
             return HeadFacts(known.job_host(), known.openmpi, known.problem, known.links())
 
@@ -199,7 +209,7 @@ class AgentBackend:
             named = (name for name, value in spec.env if value is None)
             environ = {name: environ[name] for name in named if name in environ}
             spec = for_elsewhere(spec)
-        return Submit(spec=spec, caller=Caller(environment=dict(environ), umask=_umask(), inherit=inherit))
+        return Submit(spec=spec, caller=CallerEnvironment(environment=dict(environ), umask=_umask(), inherit=inherit))
 
     def _check_hosts(self, spec: JobSpec) -> None:
         if self._head.seat.container:
@@ -217,7 +227,7 @@ class AgentBackend:
         return host.name == spec.head if self._head.seat.inherit else host.connection == "local"
 
     def _job(self, request: Request) -> JobView:
-        return self._head.expect(request, TheJob).job
+        return self._head.expect(request, JobReply).job
 
     def _rows(self, request: Request) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         from taco_launch.protocol.calls.tables import Rows  # noqa: PLC0415 - see above
@@ -236,7 +246,7 @@ class AgentBackend:
 
 
 def _warnings(replies: Sequence[Reply]) -> tuple[str, ...]:
-    return tuple(reply.text for reply in replies if isinstance(reply, Warned))
+    return tuple(reply.text for reply in replies if isinstance(reply, Notice))
 
 
 def _umask() -> int:

@@ -3,12 +3,12 @@
 import time
 from collections.abc import Iterator
 
-from taco_launch.backend import LogQuery, Output, Watch
+from taco_launch.backend import FollowListener, LogQuery, Output
 from taco_launch.errors import HostError
 from taco_launch.model.job_view import JobView
 from taco_launch.protocol.calls import Reply
-from taco_launch.protocol.calls.jobs import TheJob
-from taco_launch.protocol.calls.logs import Began, Logs, Piece, Place, Skipped, State, Waiting
+from taco_launch.protocol.calls.jobs import JobReply
+from taco_launch.protocol.calls.logs import JobPlaced, JobWaiting, LogChunk, LogPosition, Logs, Skipped, StateChange
 from taco_launch.remote.head import Head
 
 _FIRST_PAUSE_SECONDS = 1.0
@@ -18,7 +18,7 @@ _LONGEST_PAUSE_SECONDS = 30.0
 class LogFollower:
     """Follows one job."""
 
-    def __init__(self, head: Head, query: LogQuery, output: Output, watch: Watch, *, patience: float) -> None:
+    def __init__(self, head: Head, query: LogQuery, output: Output, watch: FollowListener, *, patience: float) -> None:
         """Return the log to `output`. A connection that was lost is given up after `patience` seconds."""
         self._head = head
         self._what = query
@@ -38,21 +38,21 @@ class LogFollower:
         try:
             for reply in replies:
                 self._is_back()
-                if isinstance(reply, Place):
+                if isinstance(reply, LogPosition):
                     self._log, self._since = reply.log, reply.since
-                if isinstance(reply, (Place, Piece)):
+                if isinstance(reply, (LogPosition, LogChunk)):
                     self._offset = reply.offset
                     if reply.data:
                         self._output(reply.data)
                 elif isinstance(reply, Skipped):
                     self._output(b"[taco-launch: %d bytes dropped by log rotation]\n" % reply.count)
-                elif isinstance(reply, State):
+                elif isinstance(reply, StateChange):
                     self._watch.state(reply.state)
-                elif isinstance(reply, Waiting):
+                elif isinstance(reply, JobWaiting):
                     self._watch.waits(reply.reasons)
-                elif isinstance(reply, Began):
+                elif isinstance(reply, JobPlaced):
                     self._watch.job(reply.job)
-                elif isinstance(reply, TheJob):
+                elif isinstance(reply, JobReply):
                     return reply.job
         except HostError as error:
             self._is_lost(error)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from taco_launch.command import shell
-from taco_launch.facts.reports.summary import counted, text, yes
+from taco_launch.facts.reports.summary import counted, text, yes_no
 from taco_launch.frozen import dataclass
 from taco_launch.launch.fabric_facts import between
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import Docker, HostFacts, Interface, Network, Software, System
+from taco_launch.model.host.facts import DockerFacts, HostFacts, Interface, NetworkFacts, Software, System
 from taco_launch.model.host.hardware import Adapters, Gpu, Gpus, Hca, Rdma
 from taco_launch.model.jobs import JobRecord, JobSpec
 from taco_launch.model.launchers import launcher_of
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredJob:
     """A job that was measured: its hosts as far as it had ranks there, and the commit of its folder, "" for none."""
 
     hosts: tuple[HostFacts, ...]
@@ -42,7 +42,7 @@ class Measured:
 
 
 # Returns (host, part, value): "" for the host of the whole job, and "" for the part of a cause that has only one.
-Read = Callable[[Measured], Iterable[tuple[str, str, str]]]
+Read = Callable[[MeasuredJob], Iterable[tuple[str, str, str]]]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Cause:
     read: Read | None = None
 
 
-def _of_job(show: Callable[[Measured], str]) -> Read:
+def _of_job(show: Callable[[MeasuredJob], str]) -> Read:
     """Return what reads one value of the whole job, left out where it is empty."""
     return lambda job: [("", "", value)] if (value := show(job)) else []
 
@@ -73,7 +73,7 @@ def _parts_of_hosts(
 ) -> Read:
     """Return what reads several values of a subject, each of a part: an interface, an HCA."""
 
-    def read(job: Measured) -> Iterator[tuple[str, str, str]]:
+    def read(job: MeasuredJob) -> Iterator[tuple[str, str, str]]:
         for host in job.hosts:
             found = subject(host)
             if isinstance(found, kind):
@@ -104,8 +104,8 @@ def _software(show: Callable[[Software], Found[str]]) -> Read:
     return _of_hosts(lambda host: host.image, Software, lambda of: _known(show(of)))
 
 
-def _network(show: Callable[[Network], str]) -> Read:
-    return _of_hosts(lambda host: host.network, Network, show)
+def _network(show: Callable[[NetworkFacts], str]) -> Read:
+    return _of_hosts(lambda host: host.network, NetworkFacts, show)
 
 
 def _known(value: Found[T], show: Callable[[T], str] = str) -> str:
@@ -115,7 +115,7 @@ def _known(value: Found[T], show: Callable[[T], str] = str) -> str:
     return "none" if isinstance(value, Absent) else text(value, show)
 
 
-def _used(of: Network) -> list[Interface]:
+def _used(of: NetworkFacts) -> list[Interface]:
     """Return the interfaces that may carry a job's messages."""
     if not isinstance(of.interfaces, tuple):
         return []
@@ -127,16 +127,16 @@ def _used(of: Network) -> list[Interface]:
     ]
 
 
-def _nics(of: Network) -> str:
+def _nics(of: NetworkFacts) -> str:
     return ", ".join(one.name for one in _used(of)) or ("none" if isinstance(of.interfaces, tuple) else "")
 
 
-def _macs(of: Network) -> str:
+def _macs(of: NetworkFacts) -> str:
     there = of.interfaces if isinstance(of.interfaces, tuple) else ()
     return ", ".join(sorted(one.mac for one in there if one.kind == "physical"))
 
 
-def _bonds(of: Network) -> str:
+def _bonds(of: NetworkFacts) -> str:
     if not isinstance(of.bonds, tuple) or not isinstance(of.interfaces, tuple):
         return ""
     halves = [f"{bond.name} {one.name} down" for bond in of.bonds for one in bond.members if not one.up]
@@ -174,20 +174,20 @@ def _none(hcas: object) -> str:
     return "none" if isinstance(hcas, tuple) else ""
 
 
-def _gids(job: Measured) -> Iterator[tuple[str, str, str]]:
+def _gids(job: MeasuredJob) -> Iterator[tuple[str, str, str]]:
     found: dict[str, list[str]] = {}
     for host, index in between(job.hosts).gids if job.hosts else ():
         found.setdefault(host, []).append(str(index))
     yield from ((host, "", ", ".join(indices)) for host, indices in found.items())
 
 
-def _image(job: Measured) -> Iterator[tuple[str, str, str]]:
+def _image(job: MeasuredJob) -> Iterator[tuple[str, str, str]]:
     if job.spec.container is None:
         yield "", "", "none: on the hosts themselves"
         return
     told = False
     for host in job.hosts:
-        images = host.docker.images if isinstance(host.docker, Docker) else ()
+        images = host.docker.images if isinstance(host.docker, DockerFacts) else ()
         for one in images if isinstance(images, tuple) else ():
             if one.reference == job.spec.container.image:
                 told = True
@@ -196,14 +196,14 @@ def _image(job: Measured) -> Iterator[tuple[str, str, str]]:
         yield "", "", job.spec.container.image
 
 
-def _gpus_used(job: Measured) -> Iterator[tuple[str, str, str]]:
+def _gpus_used(job: MeasuredJob) -> Iterator[tuple[str, str, str]]:
     for share in job.record.shares:
         gpus = [slot for slot in share.slots if not slot.startswith("slot-")]
         if gpus:
             yield share.host, "", ", ".join(sorted(gpus))
 
 
-def _knobs(job: Measured) -> Iterator[tuple[str, str, str]]:
+def _knobs(job: MeasuredJob) -> Iterator[tuple[str, str, str]]:
     _options, knobs = _line(job.record.line, job.spec)
     yield from (("", name, value) for name, value in knobs.items() if name not in _OWN)
 
@@ -267,7 +267,7 @@ CAUSES = (
     Cause(
         "NIC rate",
         _parts_of_hosts(
-            lambda host: host.network, Network, lambda of: [(one.name, _interface(one)) for one in _used(of)]
+            lambda host: host.network, NetworkFacts, lambda of: [(one.name, _interface(one)) for one in _used(of)]
         ),
     ),
     Cause("HCAs", _rdma(lambda of: ", ".join(hca.name for hca in _hcas(of)) or _none(of.hcas), "none")),
@@ -284,7 +284,7 @@ CAUSES = (
     Cause("MAC addresses", _network(_macs)),
     Cause("launcher", _of_job(lambda job: job.spec.launcher)),
     Cause("profile", _of_job(lambda job: job.spec.profile.name)),
-    Cause("LightCC", _of_job(lambda job: yes(job.spec.asked.light))),
+    Cause("LightCC", _of_job(lambda job: yes_no(job.spec.asked.light))),
     Cause(KNOB, _knobs),
     Cause("mpirun options", _of_job(lambda job: shell(_line(job.record.line, job.spec)[0]))),
     Cause("/etc/nccl.conf", _software(lambda of: of.nccl_conf)),
@@ -294,12 +294,12 @@ CAUSES = (
         _each_gpu(lambda gpu: _known(gpu.slowdowns, lambda why: ", ".join(why) or "none")),
     ),
     Cause("GPU PCIe lanes", _each_gpu(lambda gpu: _known(gpu.width))),
-    Cause("MIG", _each_gpu(lambda gpu: _known(gpu.mig, yes))),
-    Cause("ECC", _each_gpu(lambda gpu: _known(gpu.ecc, yes))),
-    Cause("persistence mode", _each_gpu(lambda gpu: _known(gpu.persistence, yes))),
+    Cause("MIG", _each_gpu(lambda gpu: _known(gpu.mig, yes_no))),
+    Cause("ECC", _each_gpu(lambda gpu: _known(gpu.ecc, yes_no))),
+    Cause("persistence mode", _each_gpu(lambda gpu: _known(gpu.persistence, yes_no))),
     Cause("fabric manager", _gpu(lambda of: _known(of.driver.fabric_manager))),
     Cause("peer memory", _rdma(lambda of: _known(of.peer_memory.loaded))),
-    Cause("open kernel modules", _gpu(lambda of: _known(of.driver.open, yes))),
+    Cause("open kernel modules", _gpu(lambda of: _known(of.driver.open, yes_no))),
     Cause("OFED", _rdma(lambda of: _known(of.ofed))),
     Cause("mlx5_core", _rdma(lambda of: _known(of.adapters.loaded) if isinstance(of.adapters, Adapters) else "")),
     Cause(

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from taco_launch.bench.causes import CAUSES, Measured
-from taco_launch.bench.runs import Circumstances
+from taco_launch.bench.causes import CAUSES, MeasuredJob
+from taco_launch.bench.runs import RunEnvironment
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Gpus
 from taco_launch.model.jobs import JobRecord, JobSpec
 
 
-def of_run(hosts: Sequence[HostFacts], spec: JobSpec, record: JobRecord, commit: str = "") -> Circumstances:
+def of_run(hosts: Sequence[HostFacts], spec: JobSpec, record: JobRecord, commit: str = "") -> RunEnvironment:
     """Return the circumstances of a job: all that its hosts' facts, its spec and its record tell.
 
     `hosts` are looked at as far as the job had ranks there, all of them where it never began. `commit` is that of the
@@ -17,14 +17,14 @@ def of_run(hosts: Sequence[HostFacts], spec: JobSpec, record: JobRecord, commit:
     is `none`.
     """
     ran = tuple(one for one in hosts if not record.shares or one.host in {share.host for share in record.shares})
-    job = Measured(ran, spec, record, commit)
+    job = MeasuredJob(ran, spec, record, commit)
     found = [
         (host, f"{cause.name} {part}" if part else cause.name, value)
         for cause in CAUSES
         if cause.read is not None
         for host, part, value in cause.read(job)
     ]
-    return Circumstances(tuple(sorted(set(found))))
+    return RunEnvironment(tuple(sorted(set(found))))
 
 
 def gpu_model(hosts: Sequence[HostFacts]) -> str:

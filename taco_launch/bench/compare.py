@@ -9,7 +9,7 @@ from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)
-class Differs:
+class CellDifference:
     """A difference, and the cells that it is between: `everywhere` says that those are all that are compared."""
 
     difference: Difference
@@ -36,7 +36,7 @@ class Changed:
 class Comparison:
     """`differs` has the largest suspects first, `changed` is in the order of the cells."""
 
-    differs: tuple[Differs, ...]
+    differs: tuple[CellDifference, ...]
     changed: tuple[Changed, ...]
 
 
@@ -65,7 +65,7 @@ def compare(before: Sequence[Run], after: Sequence[Run]) -> Comparison:
             cells.append(other)
         changed += _changed(one, other, old[one], new[other])
     differs = [
-        Differs(
+        CellDifference(
             Difference(what, tuple(sorted(hosts)), one, other), tuple(dict.fromkeys(cells)), len({*cells}) == len(pairs)
         )
         for (what, one, other), (hosts, cells) in found.items()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from taco_launch.bench.causes import CAUSES, KNOB
-from taco_launch.bench.runs import Circumstances
+from taco_launch.bench.runs import RunEnvironment
 from taco_launch.frozen import dataclass
 
 _SUSPECTS = tuple(cause.name for cause in CAUSES)
@@ -26,7 +26,7 @@ class Difference:
         return f"{self.what}: {self.before} -> {self.after}"
 
 
-def differences(before: Circumstances, after: Circumstances) -> tuple[Difference, ...]:
+def differences(before: RunEnvironment, after: RunEnvironment) -> tuple[Difference, ...]:
     """Return everything that differs, the largest suspects first: in the order of CAUSES.
 
     What only one side tells is left out, since nobody knows what it was, but for knobs: the line has all of those.
@@ -46,19 +46,19 @@ def order(difference: Difference) -> tuple[int, str, tuple[str, ...]]:
     return _place(difference.what), difference.what, difference.hosts
 
 
-def merged(of_runs: Iterable[Circumstances]) -> Circumstances:
+def merged(of_runs: Iterable[RunEnvironment]) -> RunEnvironment:
     """Return the circumstances of several runs as one; where they differ among themselves all values stand: `A / B`."""
     values: dict[tuple[str, str], dict[str, None]] = {}
     for one in of_runs:
         for host, what, value in one.facts:
             values.setdefault((host, what), {})[value] = None
-    return Circumstances(tuple(sorted((*place, " / ".join(sorted(found))) for place, found in values.items())))
+    return RunEnvironment(tuple(sorted((*place, " / ".join(sorted(found))) for place, found in values.items())))
 
 
 _Values = dict[str, dict[str, str]]
 
 
-def _by_what(circumstances: Circumstances) -> _Values:
+def _by_what(circumstances: RunEnvironment) -> _Values:
     found: _Values = {}
     for host, what, value in circumstances.facts:
         found.setdefault(what, {})[host] = value

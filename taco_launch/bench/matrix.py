@@ -15,7 +15,7 @@ ALL: Literal["all"] = "all"
 Size = int | Literal["all"]
 
 
-class Kind(enum.Enum):
+class LogFormat(enum.Enum):
     """Which program's output a log is read as: Horovod's synthetic benchmark or ours, ..., or a user's pattern."""
 
     HOROVOD = "horovod"
@@ -33,7 +33,7 @@ class Workload:
     """
 
     name: str
-    kind: Kind
+    kind: LogFormat
     command: tuple[str, ...]
     pattern: str = ""
     unit: str = ""
@@ -54,7 +54,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Part:
+class MatrixPart:
     """Some of a matrix's cells: those of these workloads, variants and sizes; none named is all of them."""
 
     workloads: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Matrix:
     min_effect: float = 0.03
     time_budget: float | None = None
     seed: int | None = None
-    only: tuple[Part, ...] = ()
+    only: tuple[MatrixPart, ...] = ()
     source: str = ""
     digest: str = ""
 

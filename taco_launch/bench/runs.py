@@ -30,7 +30,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class RunEnvironment:
     """What a run was made on: (host, what, value), sorted; host is "" for what holds for all.
 
     `what` are the words of `bench.circumstances`: driver, NCCL, kernel, image, knobs ...
@@ -59,11 +59,11 @@ class Run:
     readings: tuple[Reading, ...]
     why: str
     log: str
-    circumstances: Circumstances = Circumstances()
+    circumstances: RunEnvironment = RunEnvironment()
 
 
 @dataclass(frozen=True, order=True)
-class Key:
+class MetricKey:
     """What makes numbers of different nights comparable; `metric` is a metric's name, the others are as in Run."""
 
     hosts: tuple[str, ...]

@@ -16,7 +16,7 @@ _PERCENT = 100
 
 
 @dataclass(frozen=True)
-class Entry:
+class MetricSummary:
     """One metric of a cell: its `values`, one of each run that counts, and what these amount to.
 
     `rate` is their mean. `linear` is that over n times the mean of the same variant with one rank (of the first variant
@@ -42,15 +42,15 @@ class Table:
     metric: Metric
     variants: tuple[str, ...]
     ranks: tuple[int, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[MetricSummary, ...]
 
-    def entry(self, variant: str, ranks: int) -> Entry | None:
+    def entry(self, variant: str, ranks: int) -> MetricSummary | None:
         """Return a cell's entry, None without a sample."""
         return next((each for each in self.entries if (each.cell.variant, each.cell.ranks) == (variant, ranks)), None)
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingCell:
     """A cell of which `failed` of `runs` runs gave no sample; `why` is that of the last of these."""
 
     cell: Cell
@@ -88,7 +88,7 @@ def _table(cells: Sequence[Cell], workload: str, metric: Metric, values: Mapping
     variants = tuple(dict.fromkeys(cell.variant for cell in mine))
     ranks = tuple(sorted({cell.ranks for cell in mine}))
 
-    def entry(cell: Cell) -> Entry:
+    def entry(cell: Cell) -> MetricSummary:
         there = [variant for variant in variants if Cell(workload, variant, cell.ranks) in values]
         before = there[there.index(cell.variant) - 1] if cell.variant != there[0] else ""
         one = values.get(Cell(workload, cell.variant, 1)) or values.get(Cell(workload, variants[0], 1))
@@ -101,7 +101,7 @@ def _table(cells: Sequence[Cell], workload: str, metric: Metric, values: Mapping
             return ratio(values[cell], other) if other is not None and variant != cell.variant else None
 
         own = values[cell]
-        return Entry(cell, own, interval(own), linear, compared(variants[0]), compared(before), before)
+        return MetricSummary(cell, own, interval(own), linear, compared(variants[0]), compared(before), before)
 
     return Table(workload, metric, variants, ranks, tuple(entry(cell) for cell in mine if cell in values))
 
@@ -111,14 +111,14 @@ def _scaled(found: Interval, factor: float) -> Interval:
     return Interval(found.value * factor, low, high)
 
 
-def missing(cells: Sequence[Cell], runs: Sequence[Run]) -> tuple[Missing, ...]:
+def missing(cells: Sequence[Cell], runs: Sequence[Run]) -> tuple[MissingCell, ...]:
     """Return the cells that have no sample, or not of all their runs; warm-ups do not count, one never run has 0 runs."""
     found = []
     for cell in cells:
         mine = [run for run in runs if run.cell == cell and not run.warm_up]
         failed = [run for run in mine if not run.readings]
         if failed or not mine:
-            found.append(Missing(cell, len(failed), len(mine), failed[-1].why if failed else "it was not run"))
+            found.append(MissingCell(cell, len(failed), len(mine), failed[-1].why if failed else "it was not run"))
     return tuple(found)
 
 
@@ -187,13 +187,13 @@ def to_json(found: Sequence[Table]) -> list[dict[str, Any]]:
     ]
 
 
-def row(entry: Entry) -> tuple[str, ...]:
+def row(entry: MetricSummary) -> tuple[str, ...]:
     """Return one size of one program as text: ranks, rate, rate of each rank, linear speedup."""
     ranks = entry.cell.ranks
     return str(ranks), _rate(entry.rate), _rate(_scaled(entry.rate, 1 / ranks)), _linear(entry)
 
 
-def row_data(entry: Entry) -> dict[str, Any]:
+def row_data(entry: MetricSummary) -> dict[str, Any]:
     """Return the same as JSON values; bounds are there where several runs were made."""
     linear = entry.linear or (Interval(1.0, None, None) if entry.cell.ranks == 1 else None)
     data = {
@@ -294,7 +294,7 @@ def _rate(found: Interval) -> str:
     return f"{number(found.value)} ±{half:.{_decimals(found.value)}f}"
 
 
-def _linear(entry: Entry | None) -> str:
+def _linear(entry: MetricSummary | None) -> str:
     if entry is None or entry.linear is None:
         return "-"
     found = entry.linear

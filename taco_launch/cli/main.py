@@ -62,7 +62,7 @@ class _Verbs(click.Group):
             TacoLaunchError: it is a launcher; with the line as it is typed here.
         """
         if self.get_command(ctx, args[0]) is None:
-            from taco_launch.launch.inner import inner
+            from taco_launch.launch.nested_launcher import inner
 
             if inner(args) is not None:
                 from taco_launch.cli.options import nested_launcher
@@ -135,7 +135,7 @@ for verb in verbs.all_verbs():
 def _told(error: click.NoSuchOption) -> click.UsageError:
     from taco_launch.cli.options import foreign_options
 
-    return foreign_options.told(error)
+    return foreign_options.explained(error)
 
 
 def script() -> None:

@@ -15,7 +15,7 @@ from taco_launch.facts.probe_input import feed
 from taco_launch.model.host.fact_value import Absent, Unknown, asked
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Host, Inventory
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import Answer, Fanout, connect
 from taco_launch.remote.transport import CutShortError, Transport, last_words
 from taco_launch.setup import paths
@@ -85,7 +85,7 @@ def declared(facts: HostFacts, host: Host) -> HostFacts:
 
 
 def job_hosts(
-    inventory: Inventory, hosts: tuple[Host, ...], access: Access, *, topology: bool = False
+    inventory: Inventory, hosts: tuple[Host, ...], access: Credentials, *, topology: bool = False
 ) -> tuple[tuple[HostFacts, ...], tuple[str, ...]]:
     """Return the facts of a job's hosts, as far as its line depends on them, and with `topology` how GPUs are linked.
 

@@ -13,16 +13,16 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 from taco_launch.agent.store.folders import make_private, private
-from taco_launch.backend import Backend, LogQuery, Watch
+from taco_launch.backend import Backend, FollowListener, LogQuery
 from taco_launch.bench.history.history import History, Ladder, LadderKind
-from taco_launch.bench.ladder import Step, left, seconds_left, whole_blocks
+from taco_launch.bench.ladder import LadderStep, left, seconds_left, whole_blocks
 from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.matrix import Matrix
 from taco_launch.bench.runs import Cell, Reading, Run
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
-from taco_launch.flows.run_environment import Surroundings
+from taco_launch.flows.run_environment import EnvironmentProbe
 from taco_launch.frozen import dataclass
-from taco_launch.launch.job_facts_from import over_ssh
+from taco_launch.launch.job_facts_from import job_facts_from
 from taco_launch.launch.needs import free_slots
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.facts import HostFacts
@@ -43,7 +43,7 @@ Reader = Callable[[Cell, str], tuple[Reading, ...] | NoSample]
 
 
 @dataclass(frozen=True)
-class Plan:
+class LadderPlan:
     """A ladder as it is to be run.
 
     `specs` holds the job of each cell, whatever its name; `read` makes readings of a run's log, or says why it cannot;
@@ -52,7 +52,7 @@ class Plan:
     """
 
     ladder: Ladder
-    steps: tuple[Step, ...]
+    steps: tuple[LadderStep, ...]
     specs: Mapping[Cell, JobSpec]
     read: Reader
     logs: Path
@@ -60,14 +60,14 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Progress:
+class LadderProgress:
     """How far a ladder is: the run that goes on, the `number`th of `of`; `state` of its job and its last line.
 
     `left` is how many seconds this run and those after it will take, None where nobody knows. `run` is there when it has
     ended, with the last lines of its log as `evidence` where it gave no sample.
     """
 
-    step: Step
+    step: LadderStep
     number: int
     of: int
     left: float | None
@@ -79,7 +79,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Measured:
+class LadderResult:
     """What a ladder has come to: the runs that count, how it ended, and in `error` what broke it off.
 
     `hosts_failed` says that each of its runs failed for hosts that could not be used.
@@ -92,10 +92,10 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Teller:
+class LadderListener:
     """Who is told what: `progress` how far it is, `say` what happens to jobs and connections besides."""
 
-    progress: Callable[[Progress], None]
+    progress: Callable[[LadderProgress], None]
     say: Callable[[str], None]
 
 
@@ -105,7 +105,7 @@ def slots(spec: JobSpec, facts: Sequence[HostFacts]) -> int:
     Raises:
         UsageError: nothing tells a host's slots.
     """
-    free = free_slots(spec, over_ssh(JobFacts(root=True), spec, facts))
+    free = free_slots(spec, job_facts_from(JobFacts(root=True), spec, facts))
     unknown = next((entry.host for entry in free if not entry.all and not entry.lacks), None)
     if unknown is not None:
         raise UsageError(
@@ -133,7 +133,7 @@ def job_name(ladder: Ladder, position: int) -> str:
 
 
 @contextlib.contextmanager
-def alone(folder: Path, digest: str) -> Iterator[None]:
+def exclusive_lock(folder: Path, digest: str) -> Iterator[None]:
     """Have nobody else measure the same ladder for as long as the block lasts; `folder` is that of all ladders.
 
     Raises:
@@ -159,12 +159,12 @@ def alone(folder: Path, digest: str) -> Iterator[None]:
 
 def run(
     backend: Backend,
-    plan: Plan,
+    plan: LadderPlan,
     history: History,
-    around: Surroundings,
+    around: EnvironmentProbe,
     environ: Mapping[str, str],
-    tell: Teller,
-) -> Measured:
+    tell: LadderListener,
+) -> LadderResult:
     """Make the runs of a ladder that the history does not have yet, each a job, and add them to it.
 
     A run that fails, cannot be placed or gives no sample is kept with the reason, and the next one begins. Ctrl-C stops
@@ -185,7 +185,7 @@ def run(
             if plan.budget is not None and done and _spent(done) + _first_seconds(step, done) > plan.budget:
                 whole = whole_blocks(plan.steps, done)
                 counted = [run for position, run in done.items() if position in whole or not whole]
-                return Measured(tuple(counted), TIME_BUDGET)
+                return LadderResult(tuple(counted), TIME_BUDGET)
             if step.block != block:
                 around.look()
                 block = step.block
@@ -194,12 +194,12 @@ def run(
             history.add(plan.ladder.id, step.position, made)
             done[step.position] = made
     except KeyboardInterrupt:
-        return Measured(tuple(done.values()), INTERRUPTED)
+        return LadderResult(tuple(done.values()), INTERRUPTED)
     except HostError as error:
         if not any(run.readings for run in done.values()):
             raise
-        return Measured(tuple(done.values()), HEAD_LOST, error)
-    return Measured(tuple(done.values()), DONE, hosts_failed=hosts_failed)
+        return LadderResult(tuple(done.values()), HEAD_LOST, error)
+    return LadderResult(tuple(done.values()), DONE, hosts_failed=hosts_failed)
 
 
 def end_leftovers(backend: Backend, ladder: Ladder, done: set[int], say: Callable[[str], None]) -> None:
@@ -219,7 +219,7 @@ def _spent(done: Mapping[int, Run]) -> float:
     return sum(run.seconds for run in done.values())
 
 
-def _first_seconds(step: Step, done: Mapping[int, Run]) -> float:
+def _first_seconds(step: LadderStep, done: Mapping[int, Run]) -> float:
     return seconds_left([step], _seen(done)) or 0.0
 
 
@@ -232,12 +232,12 @@ def _seen(done: Mapping[int, Run]) -> dict[Cell, list[float]]:
 
 def _one(
     backend: Backend,
-    plan: Plan,
-    step: Step,
+    plan: LadderPlan,
+    step: LadderStep,
     done: Mapping[int, Run],
-    around: Surroundings,
+    around: EnvironmentProbe,
     environ: Mapping[str, str],
-    tell: Teller,
+    tell: LadderListener,
 ) -> tuple[Run, bool]:
     """Make one run, and say whether it failed for its hosts.
 
@@ -248,7 +248,7 @@ def _one(
     name = job_name(plan.ladder, step.position)
     spec = replace(plan.specs[step.cell], name=name)
     log = plan.logs / f"{name}.log"
-    here = Progress(step, len(done) + 1, len(plan.steps), seconds_left(left(plan.steps, done), _seen(done)))
+    here = LadderProgress(step, len(done) + 1, len(plan.steps), seconds_left(left(plan.steps, done), _seen(done)))
     started, begun = time.time(), time.monotonic()
     job, why, code = None, "", None
     try:
@@ -286,7 +286,7 @@ def _one(
 
 
 def _follow(
-    backend: Backend, spec: JobSpec, log: Path, here: Progress, environ: Mapping[str, str], tell: Teller
+    backend: Backend, spec: JobSpec, log: Path, here: LadderProgress, environ: Mapping[str, str], tell: LadderListener
 ) -> JobView:
     """Run a job to its end, its log copied to a file; with Ctrl-C until nothing of it is left."""
 
@@ -307,7 +307,7 @@ def _follow(
 
     tell.progress(here)
     make_private(log.parent)
-    watch = Watch(job=started, state=state, waits=waits, say=tell.say)
+    watch = FollowListener(job=started, state=state, waits=waits, say=tell.say)
     with open(log, "wb", opener=private) as file:
         try:
             return backend.run(spec, environ, output, watch)

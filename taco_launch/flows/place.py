@@ -18,7 +18,7 @@ from taco_launch.model.codec import from_json
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Gpus, Topology
-from taco_launch.placement.bandwidth import DEFAULT, KNOWN, Figures, figures_of
+from taco_launch.placement.bandwidth import DEFAULT, KNOWN, Bandwidths, figures_of
 from taco_launch.placement.gpus import choose
 from taco_launch.placement.mesh import mesh_of
 
@@ -27,7 +27,7 @@ _READ = "what `nvidia-smi topo -m` prints, and what `taco-launch facts --json` d
 
 
 @dataclass(frozen=True)
-class Placed:
+class GpuPlacement:
     """The choice, what a link was taken to carry, and a warning where that was not for the GPUs of the host."""
 
     choice: GpuChoice
@@ -44,7 +44,7 @@ class _Machine:
     mig: frozenset[int]
 
 
-def place(source: Path, stdin: IO[bytes], count: int, free: Sequence[int] | None, model: str | None) -> Placed:
+def place(source: Path, stdin: IO[bytes], count: int, free: Sequence[int] | None, model: str | None) -> GpuPlacement:
     """Choose `count` of the free GPUs (None: of all) of the host that `source` tells of; `-` is `stdin`.
 
     `source` is the output of `nvidia-smi topo -m`, a document of `facts --json`, or a folder of captured outputs. `model`
@@ -80,7 +80,7 @@ def place(source: Path, stdin: IO[bytes], count: int, free: Sequence[int] | None
     if model is not None and not models and strange:
         warning = f"--model {model}: these GPUs are not linked by {strange}, as those in {name} are: another model?"
     choice = choose(count, chosen, mesh_of(machine.topology, figures))
-    return Placed(choice, figures.told, warning)
+    return GpuPlacement(choice, figures.told, warning)
 
 
 def _refuse_mig(name: str, chosen: Sequence[int], mig: frozenset[int]) -> None:
@@ -94,7 +94,7 @@ def _refuse_mig(name: str, chosen: Sequence[int], mig: frozenset[int]) -> None:
         )
 
 
-def _figures(name: str, found: str | None, asked: str | None) -> tuple[Figures, str]:
+def _figures(name: str, found: str | None, asked: str | None) -> tuple[Bandwidths, str]:
     """Return what links carry, and a warning where that is not known of these GPUs."""
     figures = figures_of(found or asked or "")
     if figures is not None:

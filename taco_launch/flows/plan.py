@@ -13,19 +13,19 @@ from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.launch import plan
 from taco_launch.launch.env import VISIBLE_GPUS, relevant
-from taco_launch.launch.job_facts_from import over_ssh
+from taco_launch.launch.job_facts_from import job_facts_from
 from taco_launch.launch.line.gpu_local_hcas import ports_of
 from taco_launch.launch.needs import free_slots, looks, needs, on_host, unused
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Topology
-from taco_launch.model.job_facts import JobFacts, Near
+from taco_launch.model.job_facts import JobFacts, LocalHcas
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
-from taco_launch.model.plans import File, LaunchPlan, Placement, Share, wanted_of
+from taco_launch.model.plans import LaunchPlan, Placement, PlanFile, Share, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.bandwidth import DEFAULT, figures_of
-from taco_launch.placement.mesh import Mesh, mesh_of
+from taco_launch.placement.mesh import GpuMesh, mesh_of
 from taco_launch.placement.picks import explained
 from taco_launch.placement.terms import allowed, place_alike
 
@@ -99,7 +99,7 @@ def dry_run(
         hosts, silent = look(missing)
         problems.extend(silent)
         links.update((host.host, host.topology) for host in hosts if isinstance(host.topology, Topology))
-        return over_ssh(known, spec, hosts)
+        return job_facts_from(known, spec, hosts)
 
     trace.decision(
         "facts: %s: from %s; all else is declared, or the caller's",
@@ -173,7 +173,7 @@ def _pinned(
     return tuple(pinned), tuple(chosen)
 
 
-def _meshes(known: JobFacts, links: Mapping[str, Topology]) -> dict[str, Mesh | None]:
+def _meshes(known: JobFacts, links: Mapping[str, Topology]) -> dict[str, GpuMesh | None]:
     return {
         host.host: mesh_of(links[host.host], figures_of(host.models[0] if host.models else "") or DEFAULT)
         for host in known.hosts
@@ -183,10 +183,10 @@ def _meshes(known: JobFacts, links: Mapping[str, Topology]) -> dict[str, Mesh | 
 
 def _near(
     spec: JobSpec, shares: Sequence[Share], found: Mapping[str, Occupancy], links: Mapping[str, Topology]
-) -> tuple[tuple[str, Near], ...]:
+) -> tuple[tuple[str, LocalHcas], ...]:
     """Return the HCAs near the GPUs that a job would have, as its guards would: of hosts some of whose GPUs it leaves."""
     terms = {host.name: host.terms for host in spec.hosts if host.terms.topology and not spec.exclusive}
-    near = list[tuple[str, Near]]()
+    near = list[tuple[str, LocalHcas]]()
     for share in shares:
         if share.host in terms.keys() & links.keys():
             here = found[share.host]
@@ -260,7 +260,7 @@ def write_files(found: LaunchPlan, spec: JobSpec, folder: str) -> tuple[str, ...
     files = list(found.files)
     if not launcher_of(spec).is_single:
         files += [
-            File(f"{folder}/{command.host}.sh", f"#!/bin/sh\n{plan.line(command)}\n") for command in found.commands
+            PlanFile(f"{folder}/{command.host}.sh", f"#!/bin/sh\n{plan.line(command)}\n") for command in found.commands
         ]
     for file in files:
         Path(file.path).parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from taco_launch.bench.circumstances import gpu_model, of_run
-from taco_launch.bench.runs import Circumstances
+from taco_launch.bench.runs import RunEnvironment
 from taco_launch.errors import TacoLaunchError
 from taco_launch.facts import SUBJECTS
 from taco_launch.flows.facts import declared, gather
@@ -13,7 +13,7 @@ from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from taco_launch.setup import paths
 
@@ -22,11 +22,11 @@ _CHANGING = ("network", "gpu", "rdma")
 _GIT_SECONDS = 10.0
 
 
-class Surroundings:
+class EnvironmentProbe:
     """The hosts of a ladder: looked at in full once, then for what may have changed, at the beginning of each block."""
 
     def __init__(
-        self, inventory: Inventory, hosts: Sequence[Host], access: Access, folder: str, say: Callable[[str], None]
+        self, inventory: Inventory, hosts: Sequence[Host], access: Credentials, folder: str, say: Callable[[str], None]
     ) -> None:
         """Ask nothing yet; `folder` is where the command was typed, of which the commit is told."""
         self._inventory = inventory
@@ -64,10 +64,10 @@ class Surroundings:
         """Return the model of the GPUs of a job's hosts, "" without any or where they differ."""
         return gpu_model(self._of(job))
 
-    def circumstances(self, spec: JobSpec, job: JobView | None) -> Circumstances:
+    def circumstances(self, spec: JobSpec, job: JobView | None) -> RunEnvironment:
         """Return what a run was made on; nothing of one that never had a place."""
         if job is None:
-            return Circumstances()
+            return RunEnvironment()
         return of_run(self._of(job), spec, job.record, commit=self._commit)
 
     def _of(self, job: JobView) -> tuple[HostFacts, ...]:

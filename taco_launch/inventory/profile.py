@@ -15,7 +15,7 @@ from taco_launch.inventory.schema.text import decode
 from taco_launch.launch.line.decisions import CONDITIONS, VALUES
 from taco_launch.launch.line.overrides import Option
 from taco_launch.model.plans import Token
-from taco_launch.model.profiles import Entry, Profile
+from taco_launch.model.profiles import Profile, ProfileOption
 
 OPTION = "--profile"
 _SHIPPED = Path(__file__).parent / "profiles"
@@ -123,7 +123,7 @@ class _Reader:
             )
         return Profile(name, tuple(entries), source)
 
-    def _once(self, entries: list[Entry]) -> None:
+    def _once(self, entries: list[ProfileOption]) -> None:
         """Refuse an option that two entries have under no condition: mpirun refuses it, or the last one counts."""
         first: dict[tuple[str, str], int] = {}
         for index, entry in enumerate(entries):
@@ -134,7 +134,7 @@ class _Reader:
                 at = ("options", index, "add")
                 self._faults.add(at, f"is the same option as options[{before}]", "keep one, or give each its `when`")
 
-    def _entry(self, value: Any, loc: Loc) -> Entry:
+    def _entry(self, value: Any, loc: Loc) -> ProfileOption:
         option = self._mapping(value, loc, _OPTION_KEYS)
         words = self._words(self._text(option, (*loc, "add")), (*loc, "add"))
         why = self._text(option, (*loc, "why"))
@@ -147,7 +147,7 @@ class _Reader:
             if not found or found[1] not in CONDITIONS:
                 at = (*loc, "when", index)
                 self._faults.add_unknown(at, condition, CONDITIONS, f"no condition; there are {', '.join(CONDITIONS)}")
-        return Entry(words, why, when)
+        return ProfileOption(words, why, when)
 
     def _words(self, text: str, loc: Loc) -> tuple[str, ...]:
         try:

@@ -7,7 +7,17 @@ from taco_launch.frozen import dataclass
 from taco_launch.inventory import names, ranges
 from taco_launch.inventory.schema.faults import Faults, Loc
 from taco_launch.inventory.schema.schema import Group, HostDefaults, HostEntry, InventoryFile
-from taco_launch.model.host.hosts import Container, Engine, Host, Inventory, Network, Peermem, Registry, Terms, Toolkit
+from taco_launch.model.host.hosts import (
+    Container,
+    Engine,
+    GpuConstraints,
+    Host,
+    Inventory,
+    Network,
+    Peermem,
+    Registry,
+    Toolkit,
+)
 
 # All entries of all groups together: ten groups of the largest inventory.
 MAX_MEMBERS = 10 * ranges.MAX_HOSTS
@@ -172,7 +182,7 @@ def _hosts(
                 labels=tuple(sorted((loc[1], value) for loc, value in values.items() if loc[0] == "labels")),
                 connection=values.get(("connection",), "ssh"),
                 gpus=values.get(("gpus",), "auto"),
-                terms=Terms(topology=values.get(("topology",), "on") == "on"),
+                terms=GpuConstraints(topology=values.get(("topology",), "on") == "on"),
             )
         )
     return tuple(hosts)

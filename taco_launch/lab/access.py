@@ -23,7 +23,7 @@ def root_folder(environ: Mapping[str, str], uid: int) -> Path:
 
 
 @dataclass(frozen=True)
-class Access:
+class LabFiles:
     """The files of one lab."""
 
     folder: Path
@@ -99,14 +99,14 @@ class Access:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def access(environ: Mapping[str, str], uid: int, lab: str) -> Access:
+def access(environ: Mapping[str, str], uid: int, lab: str) -> LabFiles:
     """Return the files of a lab; nothing is touched.
 
     Raises:
         UsageError: no lab may have this name.
     """
     check_lab_name(lab)
-    return Access(root_folder(environ, uid) / lab)
+    return LabFiles(root_folder(environ, uid) / lab)
 
 
 def known_hosts(keys: Iterable[tuple[LabHost, str]]) -> str:
@@ -119,7 +119,7 @@ def known_hosts(keys: Iterable[tuple[LabHost, str]]) -> str:
     return "".join(lines)
 
 
-def ssh_config(hosts: Iterable[LabHost], files: Access) -> str:
+def ssh_config(hosts: Iterable[LabHost], files: LabFiles) -> str:
     """Return an ssh configuration that knows every host by its name."""
     lines = [f"Host {host.name}\n  HostName {host.address}\n" for host in hosts]
     lines.append(

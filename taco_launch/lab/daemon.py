@@ -23,7 +23,7 @@ _POLICY_TEXT = "#!/bin/sh\n# of taco-launch lab up, for as long as it installs p
 _START_SECONDS = 30
 
 
-def ready(environ: Mapping[str, str], folder: Path, talk: Talk) -> engine.Engine:
+def ready(environ: Mapping[str, str], folder: Path, talk: Talk) -> engine.RunningEngine:
     """Return an engine that answers: the machine's own, or one that is installed and started here.
 
     An engine started here carries the label `taco-launch.lab=engine`, and its log lies in `folder`.

@@ -14,14 +14,14 @@ from taco_launch.lab.up import one_at_a_time
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovalResult:
     """How many containers of which lab were removed, and what was kept of images: (name, size)."""
 
     labs: tuple[tuple[str, int], ...]
     kept: tuple[tuple[str, str], ...] = ()
 
 
-def down(lab: str | None, environ: Mapping[str, str], talk: Talk, *, images: bool = False) -> Removed:
+def down(lab: str | None, environ: Mapping[str, str], talk: Talk, *, images: bool = False) -> RemovalResult:
     """Remove a lab, or every lab where `lab` is None, whatever is there of it; with `images` those too.
 
     An engine that the lab started is stopped when no container is left in it.
@@ -40,7 +40,7 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Talk, *, images: boo
             raise
         talk.say(f"{error.message}: so no lab is up")
         _forget(lab, environ)
-        return Removed(())
+        return RemovalResult(())
     with one_at_a_time(talk):
         names = _names() if lab is None else (lab,)
         removed = tuple((name, _remove(name)) for name in names)
@@ -53,7 +53,7 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Talk, *, images: boo
         daemon.stop_if_unused(environ, folder, talk)
     with suppress(OSError):
         folder.rmdir()  # unless another lab has its keys there
-    return Removed(tuple((name, count) for name, count in removed if count), kept)
+    return RemovalResult(tuple((name, count) for name, count in removed if count), kept)
 
 
 def _names() -> tuple[str, ...]:
@@ -89,4 +89,4 @@ def _forget(lab: str | None, environ: Mapping[str, str]) -> None:
     with suppress(FileNotFoundError):
         for entry in folder.iterdir():
             if entry.is_dir():
-                access.Access(entry).remove()
+                access.LabFiles(entry).remove()

@@ -36,7 +36,7 @@ class UnreachableError(TacoLaunchError):
 
 
 @dataclass(frozen=True)
-class Engine:
+class RunningEngine:
     """An engine that answers: its version, this machine's version of cgroups (1 or 2), whether the lab started it."""
 
     version: str
@@ -47,7 +47,7 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProgramResult:
     """What a program said; `code` is its exit code."""
 
     code: int
@@ -60,7 +60,7 @@ class Answer:
         return self.stdout.decode("utf-8", "replace").rstrip("\n")
 
 
-def ask(*args: str, stdin: bytes = b"", timeout: float = 120) -> Answer:
+def ask(*args: str, stdin: bytes = b"", timeout: float = 120) -> ProgramResult:
     """Have the docker client do something; its answer, whatever the exit code (127: there is no client).
 
     Raises:
@@ -70,13 +70,13 @@ def ask(*args: str, stdin: bytes = b"", timeout: float = 120) -> Answer:
     try:
         done = subprocess.run(argv, input=stdin, capture_output=True, timeout=timeout, check=False)
     except FileNotFoundError:
-        return Answer(NOT_FOUND, b"", "docker: no such command")
+        return ProgramResult(NOT_FOUND, b"", "docker: no such command")
     except subprocess.TimeoutExpired:
         raise TacoLaunchError(
             f"{shell(argv[:3])}: the Docker Engine gave no answer in {timeout:.0f} s",
             hint="see whether it lives: docker info",
         ) from None
-    return Answer(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace").strip())
+    return ProgramResult(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace").strip())
 
 
 def docker(*args: str, stdin: bytes = b"", timeout: float = 120) -> str:
@@ -105,12 +105,12 @@ def docker_build(*args: str, stdin: bytes = b"", timeout: float = 1800) -> None:
         raise TacoLaunchError("docker build: " + "\n".join(words))
 
 
-def execute(container: str, *argv: str, stdin: bytes = b"", timeout: float = 60) -> Answer:
+def execute(container: str, *argv: str, stdin: bytes = b"", timeout: float = 60) -> ProgramResult:
     """Run a program in a container as root."""
     return ask("exec", "--interactive", container, *argv, stdin=stdin, timeout=timeout)
 
 
-def connect(environ: Mapping[str, str]) -> Engine:
+def connect(environ: Mapping[str, str]) -> RunningEngine:
     """Find the engine that `docker` speaks to, $DOCKER_HOST included.
 
     Raises:
@@ -136,7 +136,7 @@ def connect(environ: Mapping[str, str]) -> Engine:
     return _usable(info)
 
 
-def _unreachable(said: str, host: str) -> Engine:
+def _unreachable(said: str, host: str) -> RunningEngine:
     if "permission denied" in said.lower():
         raise UnreachableError(
             f"this user may not use the Docker Engine: {said}",
@@ -147,7 +147,7 @@ def _unreachable(said: str, host: str) -> Engine:
     raise UnreachableError(f"no Docker Engine answers: {said}", hint)
 
 
-def _usable(info: Mapping[str, Any]) -> Engine:
+def _usable(info: Mapping[str, Any]) -> RunningEngine:
     version = str(info["ServerVersion"])
     security = " ".join(info.get("SecurityOptions") or ())
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
@@ -158,7 +158,7 @@ def _usable(info: Mapping[str, Any]) -> Engine:
         )
     if numbers < _OLDEST:
         raise UsageError(f"the Docker Engine here is {version}: the lab needs 20.10 or newer", hint="upgrade it")
-    return Engine(
+    return RunningEngine(
         version=version,
         cgroups=int(info.get("CgroupVersion") or 1),
         ours=OURS in (info.get("Labels") or ()),

@@ -4,8 +4,8 @@ import re
 
 from taco_launch.errors import HostError, UsageError
 from taco_launch.frozen import dataclass
-from taco_launch.lab.engine import Answer, docker, execute
-from taco_launch.lab.hosts import STATE_BYTES, STATE_PATH, Found, require_on, state_word
+from taco_launch.lab.engine import ProgramResult, docker, execute
+from taco_launch.lab.hosts import STATE_BYTES, STATE_PATH, FoundHost, require_on, state_word
 from taco_launch.lab.labels import option_of
 
 _SECONDS = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(ms|s|m|h)?")
@@ -66,7 +66,7 @@ _FAST_LINK = _DEVICE + 'case $(tc qdisc show dev "$device") in *tbf*) tc qdisc d
 
 
 @dataclass(frozen=True)
-class Fault:
+class InjectedFault:
     """One fault, or what undoes one.
 
     `argument` is what it takes in words for people ("" for nothing), `default` what it takes where none is given (None:
@@ -89,7 +89,7 @@ class Fault:
 
 
 FAULTS = (
-    Fault(
+    InjectedFault(
         "power-off",
         "pull the plug: everything in it dies at once; disks stay",
         "is off, as after a power cut",
@@ -97,19 +97,19 @@ FAULTS = (
         undo="power-on",
         states=("on", "paused"),
     ),
-    Fault("power-on", "start it again", "is starting", act="start", states=("off",)),
-    Fault(
+    InjectedFault("power-on", "start it again", "is starting", act="start", states=("off",)),
+    InjectedFault(
         "reboot", "an orderly reboot, as `reboot` typed in it", "is rebooting", script="systemctl reboot --no-block\n"
     ),
-    Fault(
+    InjectedFault(
         "pause",
         "freeze all its processes: it is there and answers nothing",
         "is frozen",
         act="pause",
         undo="resume",
     ),
-    Fault("resume", "let its processes go on", "goes on", act="unpause", states=("paused",)),
-    Fault(
+    InjectedFault("resume", "let its processes go on", "goes on", act="unpause", states=("paused",)),
+    InjectedFault(
         "partition",
         "cut it off the network: packets vanish in both directions",
         "is cut off: no packet comes in or goes out",
@@ -117,13 +117,13 @@ FAULTS = (
         undo="heal",
         seen=_HAS_TABLE.format(name="partition"),
     ),
-    Fault(
+    InjectedFault(
         "heal",
         "undo partition, cut and slow-link",
         "is back in the network, its link as fast as it can be",
         script=_NO_TABLE.format(name="partition") + _NO_TABLE.format(name="cut") + _FAST_LINK,
     ),
-    Fault(
+    InjectedFault(
         "cut",
         "cut it off for that long, then heal",
         "was cut off for {}",
@@ -133,7 +133,7 @@ FAULTS = (
         undo="heal",
         seen=_HAS_TABLE.format(name="cut"),
     ),
-    Fault(
+    InjectedFault(
         "slow-link",
         "let it send no faster than that",
         "sends at most {}",
@@ -142,7 +142,7 @@ FAULTS = (
         undo="heal",
         seen="tc qdisc show dev \"$device\" | sed -n 's/^qdisc tbf .* rate \\([^ ]*\\) .*/\\1/p' | grep .",
     ),
-    Fault(
+    InjectedFault(
         "disk-full",
         f"fill the disk of {STATE_PATH}, on which everything else of ours lies",
         f"has no room left in {STATE_PATH}",
@@ -151,14 +151,14 @@ FAULTS = (
         seen=f'[ "$(stat --file-system --format %b {STATE_PATH})" -lt {STATE_BYTES // 4096} ]',
         registry=False,
     ),
-    Fault(
+    InjectedFault(
         "disk-free",
         "undo disk-full",
         f"has room in {STATE_PATH} again",
         script=f"mount -o remount,size={STATE_BYTES} {STATE_PATH}\nrm -f {STATE_PATH}/.lab-disk-full\n",
         registry=False,
     ),
-    Fault(
+    InjectedFault(
         "stop-sshd",
         "stop sshd: nobody can log in, whoever is in stays in",
         "takes no connection on port 22",
@@ -166,8 +166,8 @@ FAULTS = (
         undo="start-sshd",
         seen="! systemctl --quiet is-active ssh.service ssh.socket",
     ),
-    Fault("start-sshd", "undo stop-sshd", "takes connections again", script="systemctl start ssh.service\n"),
-    Fault(
+    InjectedFault("start-sshd", "undo stop-sshd", "takes connections again", script="systemctl start ssh.service\n"),
+    InjectedFault(
         "firewall",
         "switch a firewall on that lets in ssh and pings and refuses the rest",
         "lets in ssh and pings, and refuses the rest",
@@ -175,8 +175,8 @@ FAULTS = (
         undo="no-firewall",
         seen=_HAS_TABLE.format(name="firewall"),
     ),
-    Fault("no-firewall", "undo firewall", "lets everything in", script=_NO_TABLE.format(name="firewall")),
-    Fault(
+    InjectedFault("no-firewall", "undo firewall", "lets everything in", script=_NO_TABLE.format(name="firewall")),
+    InjectedFault(
         "clock-skew",
         "let what runs in new ssh sessions see a clock that is off by that much (libfaketime; not under sudo)",
         "has a clock that is off by {}, for new ssh sessions",
@@ -186,7 +186,7 @@ FAULTS = (
         undo="clock-right",
         seen="sed -n 's/.* FAKETIME=\\([^ ]*\\) .*/\\1/p' /etc/ssh/sshd_config.d/00-lab-clock.conf 2>/dev/null | grep .",
     ),
-    Fault(
+    InjectedFault(
         "clock-right",
         "undo clock-skew",
         "has the right clock, for new ssh sessions",
@@ -196,7 +196,7 @@ FAULTS = (
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
-def arguments(fault: Fault, text: str | None) -> tuple[str, ...]:
+def arguments(fault: InjectedFault, text: str | None) -> tuple[str, ...]:
     """Read what a user wrote after a fault's name into the words that its script takes.
 
     SECONDS is `5`, `5s`, `300ms`, `2m`; RATE is `100mbit`, `64kbit`, `1gbit`; OFFSET is `+90s`, `-2h`, `3d`.
@@ -225,7 +225,7 @@ def arguments(fault: Fault, text: str | None) -> tuple[str, ...]:
     raise UsageError(f"{fault.name} {given}: {given!r} is no {fault.argument}", hint=f"such as: {fault.name} {example}")
 
 
-def apply(found: Found, fault: Fault, text: str | None) -> str:
+def apply(found: FoundHost, fault: InjectedFault, text: str | None) -> str:
     """Put a fault on a host, or undo one; doing either twice does no harm. Give what to say.
 
     Raises:
@@ -249,7 +249,7 @@ def apply(found: Found, fault: Fault, text: str | None) -> str:
     return f"{says} (undo: taco-launch lab fault{option_of(host.lab)} {host.name} {fault.undo})"
 
 
-def _why(answer: Answer) -> str:
+def _why(answer: ProgramResult) -> str:
     said = answer.stderr or answer.text or f"exit {answer.code}"
     if "Specified qdisc kind is unknown" in said:
         return "the kernel of this machine has no tbf qdisc (CONFIG_NET_SCH_TBF): slow links cannot be had here"
@@ -258,7 +258,7 @@ def _why(answer: Answer) -> str:
     return said
 
 
-def _require(found: Found, fault: Fault) -> None:
+def _require(found: FoundHost, fault: InjectedFault) -> None:
     """Refuse a fault that the host cannot take in its state.
 
     Raises:
@@ -272,7 +272,7 @@ def _require(found: Found, fault: Fault) -> None:
         raise UsageError(f"{host.name} is {state}: there is nothing for {fault.name} to undo")
 
 
-def in_force(found: Found) -> tuple[str, ...]:
+def in_force(found: FoundHost) -> tuple[str, ...]:
     """Look which faults are in force on a host, with their details: `slow-link 100Mbit`."""
     state = state_word(found.state)
     if state != "on":

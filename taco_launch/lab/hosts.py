@@ -19,7 +19,7 @@ from threading import Event
 
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.frozen import dataclass
-from taco_launch.lab.engine import Engine, ask, docker, execute
+from taco_launch.lab.engine import RunningEngine, ask, docker, execute
 from taco_launch.lab.labels import KEY, NO_GPUS, REGISTRY, LabHost, from_labels, option_of, order, to_labels
 
 # A disk that can be full without filling the machine's: a tmpfs of this size, which outlives a reboot of its host
@@ -38,7 +38,7 @@ WAKE = {"off": "power-on", "paused": "resume"}
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundHost:
     """A lab host that is there: its container's id, and its state in docker's word (`running`, `exited`, ...)."""
 
     host: LabHost
@@ -46,7 +46,7 @@ class Found:
     state: str
 
 
-def find(lab: str | None = None) -> tuple[Found, ...]:
+def find(lab: str | None = None) -> tuple[FoundHost, ...]:
     """Find the hosts of a lab, or of all labs, by the labels of their containers.
 
     An image that somebody commits from a host hands its labels on, so a container must have the host's name as well.
@@ -61,7 +61,7 @@ def find(lab: str | None = None) -> tuple[Found, ...]:
     for container in json.loads(answer.stdout or b"[]") if answer else ():
         host = from_labels(container["Config"]["Labels"])
         if host is not None and container["Name"] == f"/{host.container}":
-            found.append(Found(host, container["Id"], container["State"]["Status"]))
+            found.append(FoundHost(host, container["Id"], container["State"]["Status"]))
     return tuple(sorted(found, key=lambda each: order(each.host)))
 
 
@@ -70,7 +70,7 @@ def state_word(state: str) -> str:
     return {"running": "on", "exited": "off", "created": "off", "dead": "off"}.get(state, state)
 
 
-def require_on(found: Found, what: str) -> None:
+def require_on(found: FoundHost, what: str) -> None:
     """Refuse to do something in a host that is off or paused.
 
     Raises:
@@ -101,7 +101,9 @@ def network(lab: str) -> str:
     return f"taco-lab-{lab}"
 
 
-def create_argv(host: LabHost, lab: Sequence[LabHost], engine: Engine, lacking: Iterable[str], image: str) -> list[str]:
+def create_argv(
+    host: LabHost, lab: Sequence[LabHost], engine: RunningEngine, lacking: Iterable[str], image: str
+) -> list[str]:
     """Return the arguments of `docker` that make a host; `lab` is all hosts of its lab, `lacking` the machine's own lack.
 
     The host is given every capability but those that would reach beyond it, instead of --privileged, which would let it
@@ -142,7 +144,7 @@ def script(name: str) -> str:
     return resources.files("taco_launch.lab").joinpath(name).read_text("utf-8")
 
 
-def create(host: LabHost, lab: Sequence[LabHost], engine: Engine, lacking: Iterable[str], image: str) -> str:
+def create(host: LabHost, lab: Sequence[LabHost], engine: RunningEngine, lacking: Iterable[str], image: str) -> str:
     """Make a host, with its simulated hardware where it has any; nothing is started. Give the container's id.
 
     Raises:

@@ -69,12 +69,12 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
     )
 
 
-def _toolkit(files: access.Access) -> Toolkit:
+def _toolkit(files: access.LabFiles) -> Toolkit:
     fingerprint = files.fingerprint.read_text("utf-8").strip() if files.fingerprint.is_file() else None
     return Toolkit(url=repository.TOOLKIT_URL, key_fingerprint=fingerprint)
 
 
-def _container(files: access.Access) -> Container | None:
+def _container(files: access.LabFiles) -> Container | None:
     """Return the training container; None for a lab whose registry has no training image."""
     if not files.image.is_file():
         return None

@@ -8,13 +8,13 @@ from taco_launch.command import shell
 from taco_launch.errors import UsageError
 from taco_launch.frozen import dataclass
 from taco_launch.lab import access, engine, faults, hosts
-from taco_launch.lab.access import Access
+from taco_launch.lab.access import LabFiles
 from taco_launch.lab.labels import LabHost, check_lab_name, option_of
 from taco_launch.lab.registry import ADDRESS
 
 
 @dataclass(frozen=True)
-class Seen:
+class LabHostStatus:
     """One host: `state` is on, off or paused, `faults` those in force, `ssh` what to type to enter it."""
 
     host: LabHost
@@ -31,7 +31,7 @@ class Status:
     """
 
     lab: str
-    hosts: tuple[Seen, ...]
+    hosts: tuple[LabHostStatus, ...]
     complete: bool
     registry: str
     user: str
@@ -66,9 +66,9 @@ def status(lab: str | None, environ: Mapping[str, str]) -> tuple[Status, ...]:
     )
 
 
-def _status(lab: str, pairs: Sequence[tuple[hosts.Found, tuple[str, ...]]], files: Access) -> Status:
+def _status(lab: str, pairs: Sequence[tuple[hosts.FoundHost, tuple[str, ...]]], files: LabFiles) -> Status:
     seen = tuple(
-        Seen(
+        LabHostStatus(
             each.host,
             hosts.state_word(each.state),
             words,
@@ -88,7 +88,7 @@ def _status(lab: str, pairs: Sequence[tuple[hosts.Found, tuple[str, ...]]], file
     )
 
 
-def one(lab: str, name: str, environ: Mapping[str, str]) -> hosts.Found:
+def one(lab: str, name: str, environ: Mapping[str, str]) -> hosts.FoundHost:
     """Find one host of a lab.
 
     Raises:

@@ -16,9 +16,9 @@ from typing import TypeVar
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.frozen import dataclass
 from taco_launch.lab import access, daemon, hosts, registry, subnet
-from taco_launch.lab.engine import Engine, ask, docker, execute, machine_lacks
+from taco_launch.lab.engine import RunningEngine, ask, docker, execute, machine_lacks
 from taco_launch.lab.hardware import machines
-from taco_launch.lab.hosts import WAKE, Found, state_word
+from taco_launch.lab.hosts import WAKE, FoundHost, state_word
 from taco_launch.lab.images import image, repository, root, training
 from taco_launch.lab.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, check_lab_name, option_of
 from taco_launch.lab.talk import Talk
@@ -39,7 +39,7 @@ grep -qxF "$1" ~root/.ssh/authorized_keys || { echo "$1" >>~root/.ssh/authorized
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LabRequest:
     """What a user requests.
 
     None leaves it as it is, or to the default: 2 hosts, of 2 slots or as many as GPUs, of the own release, without Docker.
@@ -66,7 +66,7 @@ class Lab:
     down: tuple[tuple[str, str], ...] = ()
 
 
-def up(wanted: Wanted, environ: Mapping[str, str], talk: Talk, *, train: bool = True) -> Lab:
+def up(wanted: LabRequest, environ: Mapping[str, str], talk: Talk, *, train: bool = True) -> Lab:
     """Bring a lab up: engine, images, network, hosts, access. What is there already stays as it is.
 
     With `train` the registry gets the training image; where it cannot be made, that is said, and the lab is up without.
@@ -87,7 +87,7 @@ def up(wanted: Wanted, environ: Mapping[str, str], talk: Talk, *, train: bool = 
         return replace(lab, changes=(*lab.changes, *_train(lab, files, environ, talk))) if train else lab
 
 
-def check(wanted: Wanted) -> None:
+def check(wanted: LabRequest) -> None:
     """Refuse numbers and names that cannot be.
 
     Raises:
@@ -102,7 +102,7 @@ def check(wanted: Wanted) -> None:
         raise UsageError(f"--release {wanted.release}: a code name has small letters only, as in /etc/os-release")
 
 
-def settled(wanted: Wanted, there: Sequence[LabHost], own: str) -> Wanted:
+def settled(wanted: LabRequest, there: Sequence[LabHost], own: str) -> LabRequest:
     """Fill in what a user left open, from the hosts that are there; `own` is this machine's release.
 
     Raises:
@@ -110,7 +110,7 @@ def settled(wanted: Wanted, there: Sequence[LabHost], own: str) -> Wanted:
     """
     if not there:
         size, slots = wanted.size or _DEFAULT_SIZE, wanted.slots or _slots(wanted.gpus)
-        return Wanted(wanted.lab, size, slots, wanted.gpus or NO_GPUS, wanted.release or own, bool(wanted.docker))
+        return LabRequest(wanted.lab, size, slots, wanted.gpus or NO_GPUS, wanted.release or own, bool(wanted.docker))
     first = there[0]
     pairs = (
         ("--hosts", wanted.size, first.size),
@@ -129,7 +129,7 @@ def settled(wanted: Wanted, there: Sequence[LabHost], own: str) -> Wanted:
             hint=f"taco-launch lab down{name} && taco-launch lab up{name} {again}; or another lab beside it: "
             f"taco-launch lab up --name other {again}",
         )
-    return Wanted(wanted.lab, first.size, first.slots, first.gpus, first.release or own, first.docker)
+    return LabRequest(wanted.lab, first.size, first.slots, first.gpus, first.release or own, first.docker)
 
 
 def _slots(gpus: str | None) -> int:
@@ -155,7 +155,7 @@ def one_at_a_time(talk: Talk) -> Iterator[None]:
         os.close(handle)
 
 
-def planned(wanted: Wanted, net: IPv4Network) -> tuple[LabHost, ...]:
+def planned(wanted: LabRequest, net: IPv4Network) -> tuple[LabHost, ...]:
     """Return all hosts of a lab, the registry last."""
     size = wanted.size or 0
     shared = (size, wanted.slots or 0, wanted.gpus or NO_GPUS, wanted.release or "", bool(wanted.docker))
@@ -163,7 +163,9 @@ def planned(wanted: Wanted, net: IPv4Network) -> tuple[LabHost, ...]:
     return (*hosts_, LabHost(wanted.lab, REGISTRY, subnet.registry(net), *shared))
 
 
-def _up(wanted: Wanted, there: Sequence[Found], engine: Engine, files: access.Access, talk: Talk) -> Lab:
+def _up(
+    wanted: LabRequest, there: Sequence[FoundHost], engine: RunningEngine, files: access.LabFiles, talk: Talk
+) -> Lab:
     changes: list[str] = []
     base, registry_image = image.ensure(wanted.release or "", talk, engine=bool(wanted.docker))
     net, made = _network(wanted.lab)
@@ -217,7 +219,7 @@ def _side_by_side(run: Callable[[LabHost, Event], T], lab: Sequence[LabHost]) ->
             raise
 
 
-def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.Access) -> list[str]:
+def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.LabFiles) -> list[str]:
     """Have the controller enter every host that is on, and every host trust the registry; give what that changed."""
     key = files.make_key()
     running = {found.host.name for found in hosts.find(lab[0].lab) if found.state == "running"}
@@ -255,7 +257,7 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.A
     return changes
 
 
-def _train(lab: Lab, files: access.Access, environ: Mapping[str, str], talk: Talk) -> list[str]:
+def _train(lab: Lab, files: access.LabFiles, environ: Mapping[str, str], talk: Talk) -> list[str]:
     """Have the registry hold the training image, and the controller know its name; give what that changed."""
     host = lab.hosts[-1]
     found = next(each for each in hosts.find(lab.name) if each.host.name == host.name)
@@ -290,7 +292,7 @@ def _network(lab: str) -> tuple[IPv4Network, bool]:
     return net, True
 
 
-def _say_what_is_not_here(lacking: Sequence[str], known: Mapping[str, Found], talk: Talk) -> None:
+def _say_what_is_not_here(lacking: Sequence[str], known: Mapping[str, FoundHost], talk: Talk) -> None:
     """Report once, when a lab is made, which of the machine's own gaps its hosts share."""
     missing = [capability for capability in lacking if capability not in hosts.FORBIDDEN]
     if missing and not known:

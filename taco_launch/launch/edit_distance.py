@@ -3,7 +3,7 @@
 _LOOK_ALIKE = (frozenset("1il"), frozenset("0o"))
 
 
-def one_slip(one: str, other: str) -> bool:
+def edit_distance_one(one: str, other: str) -> bool:
     """Return whether two words differ by one letter too many, too few or wrong, two swapped, or upper for lower case.
 
     A digit is none: `..._v6` beside `..._v4` is another name, and so is `psm2` beside `psm`. Only where it looks like

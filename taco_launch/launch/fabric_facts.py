@@ -7,27 +7,27 @@ from taco_launch.facts.network.interface import Carrier, carrier, half_bonds
 from taco_launch.facts.rdma.gid import readable
 from taco_launch.facts.rdma.gid_plan import choice_of, found_by_nccl
 from taco_launch.facts.rdma.rails import Rail, by_host, choose
-from taco_launch.model.host.fabric import Choice, Fabric, GidChoice, Odd
+from taco_launch.model.host.fabric import Anomaly, Fabric, FabricChoice, GidChoice
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Rdma
 from taco_launch.model.host.versions import version
-from taco_launch.model.job_facts import Able, Between, Shared
+from taco_launch.model.job_facts import Capability, FabricFacts, SharedValue
 
 # The first NCCL that reaches GPU memory by DMA-BUF, without a module (its release notes).
 _DMABUF = (2, 13)
 _SHOWN = 4
 
 
-def between(hosts: Sequence[HostFacts], nccl: Optional[str] = None, interface: Optional[str] = None) -> Between:
+def between(hosts: Sequence[HostFacts], nccl: Optional[str] = None, interface: Optional[str] = None) -> FabricFacts:
     """Return what is said of these hosts; `nccl` and `interface` are what is known and named, as for `fabric`."""
     made = fabric(hosts, nccl, interface)
     carriers = {host.host: carrier(host.network, interface) for host in hosts}
     rails, _left_out, odd = choose(hosts)
     names = {one.name for one in carriers.values() if isinstance(one, Carrier)}
     network = _shared(made.interface)
-    same = network if len(names) == 1 else Shared(None, network.why)
-    return Between(
+    same = network if len(names) == 1 else SharedValue(None, network.why)
+    return FabricFacts(
         interface=same,
         network=network,
         rdma=_rdma(rails, hosts, carriers, made, nccl),
@@ -36,38 +36,38 @@ def between(hosts: Sequence[HostFacts], nccl: Optional[str] = None, interface: O
         gid_index=_shared(made.gid_index),
         address_range=_shared(made.address_range),
         hcas_there=any(_has_hcas(host) for host in hosts),
-        link_layer=made.link_layer.value if isinstance(made.link_layer, Choice) else "",
+        link_layer=made.link_layer.value if isinstance(made.link_layer, FabricChoice) else "",
         finds_gid=found_by_nccl(rails, carriers),
         host_env=tuple((one.host, one.name, one.value) for one in made.host_env),
         gids=tuple(dict.fromkeys((one.host, one.choice.gid_index) for one in made.gids)),
         odd_ports=_folded((*_fewer(rails, hosts), *odd)),
-        odd=_folded([Odd(host.host, what) for host in hosts for what in half_bonds(host.network)]),
+        odd=_folded([Anomaly(host.host, what) for host in hosts for what in half_bonds(host.network)]),
     )
 
 
-def some(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return names as a list, the first few of many."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{more}"
 
 
-def _folded(odd: Sequence[Odd]) -> Tuple[str, ...]:
+def _folded(odd: Sequence[Anomaly]) -> Tuple[str, ...]:
     """Return what is odd about which hosts, each thing once."""
     hosts: Dict[str, List[str]] = {}
     for one in odd:
         hosts.setdefault(one.what, []).append(one.host)
-    return tuple(f"{some(on)}: {what}" for what, on in hosts.items())
+    return tuple(f"{join_names(on)}: {what}" for what, on in hosts.items())
 
 
-def _shared(found: Found[Choice]) -> Shared:
-    return Shared(found.value, found.why) if isinstance(found, Choice) else Shared(None, found.reason)
+def _shared(found: Found[FabricChoice]) -> SharedValue:
+    return SharedValue(found.value, found.why) if isinstance(found, FabricChoice) else SharedValue(None, found.reason)
 
 
-def _hcas(made: Fabric) -> Shared:
+def _hcas(made: Fabric) -> SharedValue:
     """Add to the list of HCAs which ports are there and are not in it."""
     shared = _shared(made.hcas)
     left = dict.fromkeys(one.what for one in made.left_out)
-    return Shared(shared.value, "; ".join((shared.why, *(f"not used: {what}" for what in left))))
+    return SharedValue(shared.value, "; ".join((shared.why, *(f"not used: {what}" for what in left))))
 
 
 def _has_hcas(host: HostFacts) -> bool:
@@ -80,10 +80,10 @@ def _rdma(
     carriers: Mapping[str, Found[Carrier]],
     made: Fabric,
     nccl: Optional[str],
-) -> Able:
+) -> Capability:
     """Return whether every host has a port that can be used, and every such port an address that it is reached by."""
     if not any(_has_hcas(host) for host in hosts) and all(_is_known(host) for host in hosts):
-        return Able(False, "no host has an HCA")
+        return Capability(False, "no host has an HCA")
     having = by_host(rails)
     faults = {host.host: _without(host, made) for host in hosts if host.host not in having}
     unknown = [_unknown(host) for host in hosts if host.host in faults and _unknown(host)]
@@ -95,14 +95,14 @@ def _rdma(
             else:
                 unknown.append(f"{rail.host}: {choice.reason}")
     if faults and not unknown:
-        return Able(False, "; ".join(_folded([Odd(host, why) for host, why in faults.items()])))
+        return Capability(False, "; ".join(_folded([Anomaly(host, why) for host, why in faults.items()])))
     if not faults and not unknown and made.gids and isinstance(made.gid_index, Unknown):
-        return Able(False if nccl else None, made.gid_index.reason)
-    return Able(None, "; ".join(unknown)) if unknown else Able(True, "every host has an ACTIVE port for it")
+        return Capability(False if nccl else None, made.gid_index.reason)
+    return Capability(None, "; ".join(unknown)) if unknown else Capability(True, "every host has an ACTIVE port for it")
 
 
 def _is_infiniband(made: Fabric) -> bool:
-    return isinstance(made.link_layer, Choice) and made.link_layer.value == "InfiniBand"
+    return isinstance(made.link_layer, FabricChoice) and made.link_layer.value == "InfiniBand"
 
 
 def _is_known(host: HostFacts) -> bool:
@@ -121,7 +121,7 @@ def _unknown(host: HostFacts) -> str:
 def _without(host: HostFacts, made: Fabric) -> str:
     """Return why a host has no port to be used."""
     down = [f"{name} is {state}" for name, state in _ports(host) if state != "ACTIVE"]
-    return some([*down, *(one.what for one in made.left_out if one.host == host.host)]) or "no HCA"
+    return join_names([*down, *(one.what for one in made.left_out if one.host == host.host)]) or "no HCA"
 
 
 def _ports(host: HostFacts) -> List[Tuple[str, str]]:
@@ -135,7 +135,7 @@ def _ports(host: HostFacts) -> List[Tuple[str, str]]:
     ]
 
 
-def _fewer(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Iterator[Odd]:
+def _fewer(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Iterator[Anomaly]:
     """Name the hosts that have fewer ports for a job than others, and which of those it would use are not ACTIVE."""
     having = by_host(rails)
     most = max((len(mine) for mine in having.values()), default=0)
@@ -144,14 +144,14 @@ def _fewer(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Iterator[Odd]:
         count = len(having.get(host.host, ()))
         if 0 < count < most:
             down = [f"{name} is {state}" for name, state in _ports(host) if name in used and state != "ACTIVE"]
-            why = f": {some(down)} (is it cabled, and the switch's port up?)" if down else ""
-            yield Odd(host.host, f"{count} of {most} RDMA ports for the job{why}")
+            why = f": {join_names(down)} (is it cabled, and the switch's port up?)" if down else ""
+            yield Anomaly(host.host, f"{count} of {most} RDMA ports for the job{why}")
 
 
-def _gdr(hosts: Sequence[HostFacts], nccl: Optional[str]) -> Able:
+def _gdr(hosts: Sequence[HostFacts], nccl: Optional[str]) -> Capability:
     """Return whether the HCAs of every host reach the memory of its GPUs: by a module, or by DMA-BUF."""
-    ways: List[Odd] = []
-    lacking: List[Odd] = []
+    ways: List[Anomaly] = []
+    lacking: List[Anomaly] = []
     unknown: List[str] = []
     for host in hosts:
         peer = host.rdma.peer_memory if isinstance(host.rdma, Rdma) else None
@@ -159,13 +159,13 @@ def _gdr(hosts: Sequence[HostFacts], nccl: Optional[str]) -> Able:
             why = peer.loaded.reason if peer is not None and isinstance(peer.loaded, Unknown) else "nothing is known"
             unknown.append(f"{host.host}: {why}")
         elif isinstance(peer.loaded, str):
-            ways.append(Odd(host.host, f"{peer.loaded} is loaded"))
+            ways.append(Anomaly(host.host, f"{peer.loaded} is loaded"))
         elif peer.dmabuf is True and nccl is not None and version(nccl) >= _DMABUF:
-            ways.append(Odd(host.host, "kernel and driver have DMA-BUF"))
+            ways.append(Anomaly(host.host, "kernel and driver have DMA-BUF"))
         elif peer.dmabuf is False:
-            lacking.append(Odd(host.host, peer.loaded.reason))
+            lacking.append(Anomaly(host.host, peer.loaded.reason))
         elif peer.dmabuf is True and nccl is not None:  # an older one than knows it
-            lacking.append(Odd(host.host, f"{peer.loaded.reason}, and NCCL {nccl} knows no DMA-BUF"))
+            lacking.append(Anomaly(host.host, f"{peer.loaded.reason}, and NCCL {nccl} knows no DMA-BUF"))
         elif peer.dmabuf is True:
             unknown.append(
                 f"{host.host}: no module is loaded, and whether NCCL knows DMA-BUF (2.13 or newer) is not known"
@@ -173,5 +173,5 @@ def _gdr(hosts: Sequence[HostFacts], nccl: Optional[str]) -> Able:
         else:
             unknown.append(f"{host.host}: {peer.loaded.reason}, and whether there is DMA-BUF is not known")
     if lacking:
-        return Able(False, "; ".join(_folded(lacking)))
-    return Able(None, some(unknown)) if unknown else Able(True, "; ".join(_folded(ways)))
+        return Capability(False, "; ".join(_folded(lacking)))
+    return Capability(None, join_names(unknown)) if unknown else Capability(True, "; ".join(_folded(ways)))

@@ -18,7 +18,7 @@ from taco_launch.placement.counted import slots_of
 from taco_launch.placement.terms import place_alike
 
 
-def over_ssh(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobFacts:
+def job_facts_from(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobFacts:
     """Add what was found on the hosts of the job; the software is the head's, or its container's.
 
     What is between the hosts is asked of those alone that the job's ranks go to.

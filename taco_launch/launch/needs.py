@@ -9,7 +9,7 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
-from taco_launch.model.plans import HostSlots
+from taco_launch.model.plans import FreeSlots
 from taco_launch.model.slots import Occupancy, SlotState
 from taco_launch.placement.terms import host_slots
 
@@ -51,7 +51,7 @@ def on_host(known: JobFacts, spec: JobSpec, found: JobHost) -> JobFacts:
     return replace(known, hosts=tuple(replace(found, host=name) for name in local))
 
 
-def free_slots(spec: JobSpec, known: JobFacts) -> Tuple[HostSlots, ...]:
+def free_slots(spec: JobSpec, known: JobFacts) -> Tuple[FreeSlots, ...]:
     """Return the slots of the job's hosts that it may have: of what was declared, else of what was found."""
     return tuple(
         host_slots(host, found, lambda _found: "", exclusive=spec.exclusive)

@@ -11,7 +11,7 @@ from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import HostCommand, LaunchPlan, Placement
 
 # `plan` of a launcher's own module, with the arguments of the one below.
-Plan = Callable[[JobSpec, str, Placement, JobFacts, Sequence[str], str, int], LaunchPlan]
+Planner = Callable[[JobSpec, str, Placement, JobFacts, Sequence[str], str, int], LaunchPlan]
 
 # What --per-host has for its rendezvous, on the host of rank 0 (as PyTorchJob and cube-studio give it to each host).
 PER_HOST_PORT = 23456
@@ -32,7 +32,7 @@ def plan(
         UsageError: a host cannot be given to the launcher under the name it has.
         UnusableError: RDMA is asked for, and a host has none.
     """
-    launcher: Plan = import_module(f"{__package__}.launchers.{launcher_of(spec).plan}").plan
+    launcher: Planner = import_module(f"{__package__}.launchers.{launcher_of(spec).plan}").plan
     return launcher(spec, job_id, placement, facts, wrapper, folder, port)
 
 

@@ -8,15 +8,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from taco_launch.model.job_counts import BOUNDS, JobCounts
 from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import JobRow
 from taco_launch.model.slots import Occupancy
-from taco_launch.model.tallies import BOUNDS, Tally
 
 _PREFIX = "taco_launch_"
 
 
-def text(rows: Sequence[JobRow], removed: Tally, hosts: Mapping[str, Occupancy | None], version: str) -> bytes:
+def text(rows: Sequence[JobRow], removed: JobCounts, hosts: Mapping[str, Occupancy | None], version: str) -> bytes:
     """Return all families as text: of the jobs that there are, of those that were removed, of hosts (None: no answer).
 
     Characters that UTF-8 does not have become question marks.
@@ -47,7 +47,7 @@ def _gauge(name: str, words: str, samples: Iterable[tuple[Mapping[str, str], flo
     return family
 
 
-def _counters(tally: Tally) -> Iterable[Metric]:
+def _counters(tally: JobCounts) -> Iterable[Metric]:
     counts = (
         ("created", tally.created, "Jobs that were submitted, without those that were refused at once."),
         ("successful", tally.successful, "Jobs that ended with state SUCCEEDED."),
@@ -58,7 +58,7 @@ def _counters(tally: Tally) -> Iterable[Metric]:
         yield CounterMetricFamily(f"{_PREFIX}jobs_{name}", words, count)
 
 
-def _jobs(rows: Sequence[JobRow], tally: Tally) -> Iterable[Metric]:
+def _jobs(rows: Sequence[JobRow], tally: JobCounts) -> Iterable[Metric]:
     words = "1 for every job whose record is there; its launcher, and its cluster."
     yield _gauge(
         "job_info", words, (({"launcher": f"{row.name}-launcher", "namespace": row.cluster}, 1) for row in rows)

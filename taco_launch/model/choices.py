@@ -6,7 +6,7 @@ from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)
-class Lost:
+class RejectedSet:
     """A set of GPUs that was not chosen; `why` says what it lost by."""
 
     gpus: Tuple[int, ...]
@@ -31,4 +31,4 @@ class GpuChoice:
     bottleneck_gbps: Optional[float]
     sum_gbps: Optional[float]
     why: str
-    alternatives: Tuple[Lost, ...] = ()
+    alternatives: Tuple[RejectedSet, ...] = ()

@@ -5,7 +5,7 @@ from typing import Optional, Tuple
 from taco_launch.frozen import dataclass
 
 # For each GPU that a job has on a host, the names of the HCAs at PIX or PXB, at PHB, at NODE, at SYS.
-Near = Tuple[Tuple[Tuple[str, ...], ...], ...]
+LocalHcas = Tuple[Tuple[Tuple[str, ...], ...], ...]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class JobHost:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedValue:
     """A value that all hosts of a job share, None where there is none, and why."""
 
     value: Optional[str]
@@ -35,7 +35,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Able:
+class Capability:
     """Whether all hosts of a job can do something, None where that is not known, and why."""
 
     able: Optional[bool]
@@ -43,7 +43,7 @@ class Able:
 
 
 @dataclass(frozen=True)
-class Between:
+class FabricFacts:
     """What the facts of a job's hosts say of the network between them.
 
     `interface` is a name; `network` is that name, or where the names differ the CIDR that holds the addresses of all.
@@ -54,13 +54,13 @@ class Between:
     use. `odd` is what is wrong with a host's network, a sentence each, `odd_ports` the same of its RDMA ports.
     """
 
-    interface: Shared
-    network: Shared
-    rdma: Able
-    gdr: Able
-    hcas: Shared
-    gid_index: Shared
-    address_range: Shared
+    interface: SharedValue
+    network: SharedValue
+    rdma: Capability
+    gdr: Capability
+    hcas: SharedValue
+    gid_index: SharedValue
+    address_range: SharedValue
     hcas_there: bool = True
     link_layer: str = ""
     finds_gid: bool = True
@@ -88,7 +88,7 @@ class JobFacts:
     nccl: Optional[str] = None
     horovod: Optional[str] = None
     hosts: Tuple[JobHost, ...] = ()
-    between: Optional[Between] = None
+    between: Optional[FabricFacts] = None
     daemon_ports: Tuple[int, ...] = ()
-    near: Tuple[Tuple[str, Near], ...] = ()
+    near: Tuple[Tuple[str, LocalHcas], ...] = ()
     pinned: Tuple[Tuple[str, Tuple[int, ...]], ...] = ()

@@ -67,7 +67,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Asked:
+class NetworkOverrides:
     """What the command line says about the network, None where it says nothing and the inventory decides.
 
     `transport` is `auto`, `tcp` or `rdma`.
@@ -111,7 +111,7 @@ class JobSpec:
     head: str = ""
     env: Tuple[Tuple[str, Optional[str]], ...] = ()
     mca: Tuple[Tuple[str, str], ...] = ()
-    asked: Asked = field(default_factory=Asked)
+    asked: NetworkOverrides = field(default_factory=NetworkOverrides)
     profile: Profile = field(default_factory=Profile)
     network: Network = field(default_factory=Network)
     container: Optional[Container] = None

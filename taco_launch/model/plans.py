@@ -1,4 +1,4 @@
-"""Plans: which slots a job asks for (Wanted) and gets (Placement), and the line that starts it (LaunchPlan)."""
+"""Plans: which slots a job asks for (SlotRequest) and gets (Placement), and the line that starts it (LaunchPlan)."""
 
 from typing import Optional, Sequence, Tuple
 
@@ -8,7 +8,7 @@ from taco_launch.model.jobs import JobSpec
 
 
 @dataclass(frozen=True)
-class HostSlots:
+class FreeSlots:
     """How many slots of a host are free for a job.
 
     `total` is how many it has, None where all of them are free; `why` says in words who has the others. `leaf` names the
@@ -30,7 +30,7 @@ class HostSlots:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SlotRequest:
     """Which slots a job asks for: so many ranks, or so many hosts with as many ranks each.
 
     `np` is the number of ranks. `hosts` is the number of hosts and `slots_per_host` the ranks on each of them: without
@@ -51,10 +51,10 @@ class Wanted:
     most_per_host: Optional[int] = None
 
 
-def wanted_of(spec: JobSpec, left_out: Sequence[str] = ()) -> Wanted:
+def wanted_of(spec: JobSpec, left_out: Sequence[str] = ()) -> SlotRequest:
     """Return what a job asks for; `left_out` are the hosts that earlier attempts failed on."""
     unit = spec.slots_per_worker or 1
-    return Wanted(
+    return SlotRequest(
         np=spec.np,
         hosts=spec.host_count,
         slots_per_host=spec.slots_per_host,
@@ -106,7 +106,7 @@ class Token:
 
 
 @dataclass(frozen=True)
-class File:
+class PlanFile:
     """A file that a line names: its path there, its content and its mode."""
 
     path: str
@@ -143,7 +143,7 @@ class LaunchPlan:
     tokens: Tuple[Token, ...]
     commands: Tuple[HostCommand, ...]
     host_env: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = ()
-    files: Tuple[File, ...] = ()
+    files: Tuple[PlanFile, ...] = ()
     warnings: Tuple[str, ...] = ()
 
     @property

@@ -6,7 +6,7 @@ from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)
-class Entry:
+class ProfileOption:
     """One option of the line.
 
     A word may hold `{name}`s, which are decided when the job is placed (`launch.decide` lists them); the option is left
@@ -23,5 +23,5 @@ class Profile:
     """The options of a line between mpirun and the command; `source` is `shipped` or the file it was read from."""
 
     name: str = "none"
-    entries: Tuple[Entry, ...] = ()
+    entries: Tuple[ProfileOption, ...] = ()
     source: str = ""

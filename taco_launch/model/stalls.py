@@ -54,7 +54,7 @@ class Stall:
     ranks: Tuple[RankLook, ...] = ()
 
 
-def told_after(limit: Optional[float]) -> float:
+def stall_report_delay(limit: Optional[float]) -> float:
     """Return the seconds after which a hang is told; `limit` is when it ends the job, None never."""
     return TOLD_AFTER_SECONDS if limit is None else min(limit, TOLD_AFTER_SECONDS)
 

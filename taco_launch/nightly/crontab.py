@@ -3,8 +3,8 @@
 from taco_launch.command import Command
 from taco_launch.errors import TacoLaunchError
 from taco_launch.nightly import crontab_entry
-from taco_launch.nightly.install_plan import Change, Kept, Machine, Plan, done, said
-from taco_launch.nightly.installed import Night
+from taco_launch.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan, done, said
+from taco_launch.nightly.installed import ScheduledRun
 from taco_launch.remote.transport import Transport
 
 _LIST, _WRITE, _REMOVE = ("crontab", "-l"), ("crontab", "-"), ("crontab", "-r")
@@ -18,32 +18,32 @@ class Cron:
     word = "cron"
     skips = False
 
-    def __init__(self, remote: Transport, machine: Machine) -> None:
+    def __init__(self, remote: Transport, machine: ControllerState) -> None:
         """Read nothing yet."""
         self._remote = remote
         self._machine = machine
 
-    def kept(self) -> tuple[Kept, ...]:
+    def kept(self) -> tuple[InstalledRun, ...]:
         """Return all nights: see `Keeper.kept`."""
         problem = "" if self._machine.cron_runs else NOT_RUNNING
         return tuple(
-            Kept(name, self.word, crontab_entry.read(name, text), text, problem)
+            InstalledRun(name, self.word, crontab_entry.read(name, text), text, problem)
             for name, text in crontab_entry.blocks(self._read() or "")
         )
 
-    def installing(self, night: Night) -> Plan:
+    def installing(self, night: ScheduledRun) -> InstallPlan:
         """Return what is to be done: see `Keeper.installing`."""
         now = self._read()
         return self._plan(
             now, crontab_entry.with_block(now or "", night.name, crontab_entry.block(night, self._machine.user))
         )
 
-    def removing(self, name: str) -> Plan:
+    def removing(self, name: str) -> InstallPlan:
         """Return what is to be done: see `Keeper.removing`."""
         now = self._read()
         return self._plan(now, crontab_entry.without(now or "", name))
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: InstallPlan) -> None:
         """Write the crontab: see `Keeper.apply`."""
         for change in plan.changes:
             if self._read() != change.before:
@@ -59,12 +59,12 @@ class Cron:
                     "crontab took the new crontab, and has another now", hint="look at it: crontab -l"
                 )
 
-    def _plan(self, now: str | None, wanted: str) -> Plan:
+    def _plan(self, now: str | None, wanted: str) -> InstallPlan:
         if wanted == (now or ""):
-            return Plan()
+            return InstallPlan()
         if wanted and not wanted.endswith("\n"):
             wanted += "\n"  # Debian's crontab refuses a last line without one
-        return Plan(changes=(Change(f"crontab of {self._machine.user}", now, wanted or None),))
+        return InstallPlan(changes=(FileChange(f"crontab of {self._machine.user}", now, wanted or None),))
 
     def _read(self) -> str | None:
         """Return the crontab, None where the user has none.

@@ -8,7 +8,7 @@ import re
 import shlex
 
 from taco_launch.errors import TacoLaunchError
-from taco_launch.nightly.installed import Night, night_of
+from taco_launch.nightly.installed import ScheduledRun, night_of
 from taco_launch.nightly.schedule import Schedule
 
 # Vixie's cron, Debian's and cronie's: MAX_COMMAND 1000, with the zero at its end.
@@ -20,7 +20,7 @@ _MAIL = re.compile(r"MAILTO=(.*)")
 _EVERY = "*"
 
 
-def command(night: Night) -> str:
+def command(night: ScheduledRun) -> str:
     """Return what cron's shell is to read, before cron's own rule for `%`.
 
     Raises:
@@ -36,7 +36,7 @@ def command(night: Night) -> str:
     return f": night {night.name}; {' '.join(map(shlex.quote, night.words))}"
 
 
-def block(night: Night, owner: str) -> str:
+def block(night: ScheduledRun, owner: str) -> str:
     """Return the lines of a night, the marks with them; `owner` is whose crontab it is, and gets cron's mail otherwise.
 
     Raises:
@@ -99,7 +99,7 @@ def without(crontab: str, name: str) -> str:
     return crontab.replace(dict(blocks(crontab)).get(name, ""), "", 1)
 
 
-def read(name: str, text: str) -> Night | None:
+def read(name: str, text: str) -> ScheduledRun | None:
     """Return the night of a block; None where it was changed by hand into what is not ours."""
     _begin, *lines, _end = (line.rstrip("\n") for line in _LINE.findall(text))
     mail = next((found[1] for line in lines if (found := _MAIL.fullmatch(line))), None)

@@ -12,8 +12,8 @@ from taco_launch.errors import HOST_FAILED, TacoLaunchError, UsageError
 from taco_launch.frozen import dataclass
 from taco_launch.nightly import crontab_entry, schedule
 from taco_launch.nightly.crontab import NOT_RUNNING, Cron
-from taco_launch.nightly.install_plan import Keeper, Kept, Machine
-from taco_launch.nightly.installed import Night
+from taco_launch.nightly.install_plan import ControllerState, InstalledRun, NightlyScheduler
+from taco_launch.nightly.installed import ScheduledRun
 from taco_launch.nightly.schedule import Schedule
 from taco_launch.nightly.systemd_timer import Systemd
 from taco_launch.remote.transport import Transport
@@ -33,7 +33,7 @@ _ZONE = Path("/etc/localtime")
 
 
 @dataclass(frozen=True)
-class Asked:
+class InstallRequest:
     """A night as its user asks for it; `matrix` is an absolute path or the name of one that is shipped, `options` go on."""
 
     name: str
@@ -65,15 +65,19 @@ def check_mail(address: str) -> None:
         raise UsageError(f"--mail {address!r}: cron takes letters, digits and @ ! : % . , _ + - in an address")
 
 
-def keepers(remote: Transport, machine: Machine) -> tuple[Keeper, ...]:
+def keepers(remote: Transport, machine: ControllerState) -> tuple[NightlyScheduler, ...]:
     """Return what can keep nights on this machine, the better first."""
-    found: list[Keeper] = [] if machine.no_systemd else [Systemd(remote, machine)]
+    found: list[NightlyScheduler] = [] if machine.no_systemd else [Systemd(remote, machine)]
     return (*found, Cron(remote, machine)) if machine.crontab else tuple(found)
 
 
 def choose(
-    there: Sequence[Keeper], machine: Machine, word: str | None, mail: str | None, kept: Sequence[Kept]
-) -> Keeper:
+    there: Sequence[NightlyScheduler],
+    machine: ControllerState,
+    word: str | None,
+    mail: str | None,
+    kept: Sequence[InstalledRun],
+) -> NightlyScheduler:
     """Return who is to keep a night: whom the user names, else whoever has it already, else the first that can.
 
     `kept` are the nights of this name.
@@ -123,13 +127,15 @@ def program(called: str) -> tuple[str, ...]:
     return found
 
 
-def night(asked: Asked, argv: Sequence[str], inventory: str | None, environ: Mapping[str, str], folder: Path) -> Night:
+def night(
+    asked: InstallRequest, argv: Sequence[str], inventory: str | None, environ: Mapping[str, str], folder: Path
+) -> ScheduledRun:
     """Compose what is to be started: `argv` is taco-launch's own, `inventory` a path or `lab:NAME`, `folder` where."""
     line = _line(asked, argv, inventory, "run")
-    return Night(asked.name, asked.schedule, str(folder), line, carried(environ), asked.mail)
+    return ScheduledRun(asked.name, asked.schedule, str(folder), line, carried(environ), asked.mail)
 
 
-def prove(remote: Transport, machine: Machine, keeper: str, entry: Night, argv: Sequence[str]) -> str:
+def prove(remote: Transport, machine: ControllerState, keeper: str, entry: ScheduledRun, argv: Sequence[str]) -> str:
     """Start `argv`, the check of a night, as its keeper would start the night, and give what it says.
 
     Nobody is there: no agent of SSH, no terminal, nothing on stdin, and of the environment only what the entry has.
@@ -157,7 +163,7 @@ def prove(remote: Transport, machine: Machine, keeper: str, entry: Night, argv: 
     raise error
 
 
-def runs(asked: Asked, argv: Sequence[str], inventory: str | None, entry: Night) -> tuple[Path, ...]:
+def runs(asked: InstallRequest, argv: Sequence[str], inventory: str | None, entry: ScheduledRun) -> tuple[Path, ...]:
     """Return the files and folders that decide what a night runs: program, interpreter, package, inventory, matrix, PATH."""
     named = (*argv, inventory or "", asked.matrix)
     package = Path(__file__).parents[1]
@@ -168,12 +174,14 @@ def runs(asked: Asked, argv: Sequence[str], inventory: str | None, entry: Night)
     return (*map(Path, dict.fromkeys(words)), package)
 
 
-def check_argv(asked: Asked, argv: Sequence[str], inventory: str | None) -> tuple[str, ...]:
+def check_argv(asked: InstallRequest, argv: Sequence[str], inventory: str | None) -> tuple[str, ...]:
     """Return the argv of the check of a night: see `night`."""
     return _line(asked, argv, inventory, "check")
 
 
-def remarks(keeper: Keeper, machine: Machine, entry: Night, now: datetime, zone: str) -> tuple[str, ...]:
+def remarks(
+    keeper: NightlyScheduler, machine: ControllerState, entry: ScheduledRun, now: datetime, zone: str
+) -> tuple[str, ...]:
     """Return what a user should know of a night that is to be installed."""
     coming = schedule.following(entry.schedule, now, skipping=keeper.skips)
     found = [
@@ -213,13 +221,13 @@ def local_zone() -> tuple[tzinfo, str]:
         return timezone.utc, "UTC"
 
 
-def _line(asked: Asked, argv: Sequence[str], inventory: str | None, verb: str) -> tuple[str, ...]:
+def _line(asked: InstallRequest, argv: Sequence[str], inventory: str | None, verb: str) -> tuple[str, ...]:
     # -q: cron mails all that is printed, and that is to be the one line on how the night went, and errors
     named = () if inventory is None else ("-i", inventory)
     return (*argv, *named, "nightly", verb, "-q", asked.matrix, "--name", asked.name, *asked.options)
 
 
-def _at(entry: Night) -> str:
+def _at(entry: ScheduledRun) -> str:
     return f"{entry.schedule.hour:02}:{entry.schedule.minute:02}"
 
 

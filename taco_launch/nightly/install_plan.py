@@ -7,7 +7,7 @@ from typing import Protocol
 from taco_launch.command import Command, Result, shell
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.frozen import dataclass
-from taco_launch.nightly.installed import Night
+from taco_launch.nightly.installed import ScheduledRun
 from taco_launch.remote.transport import Transport
 
 # One line each. crond.pid is that of Debian's cron and of cronie; a user's own systemd is asked by way of its folder.
@@ -26,7 +26,7 @@ _SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Machine:
+class ControllerState:
     """The controller, and what there is to keep nights: `no_systemd` says why systemd cannot, empty where it can."""
 
     uid: int
@@ -41,7 +41,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """A file, or a crontab, before and after; None where there is none."""
 
     path: str
@@ -50,11 +50,11 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Plan:
+class InstallPlan:
     """What is to be done, in this order: programs, changes, more programs. Empty: all is as it should be."""
 
     before: tuple[tuple[str, ...], ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FileChange, ...] = ()
     after: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -68,17 +68,17 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Kept:
+class InstalledRun:
     """A night that is installed: `night` is None where it was changed by hand, `problem` says why it will not run."""
 
     name: str
     keeper: str
-    night: Night | None
+    night: ScheduledRun | None
     text: str
     problem: str = ""
 
 
-class Keeper(Protocol):
+class NightlyScheduler(Protocol):
     """cron, or systemd."""
 
     @property
@@ -89,24 +89,24 @@ class Keeper(Protocol):
     def skips(self) -> bool:
         """Whether a time that the clocks leave out is skipped, and not made up for."""
 
-    def kept(self) -> tuple[Kept, ...]:
+    def kept(self) -> tuple[InstalledRun, ...]:
         """Return all its nights.
 
         Raises:
             TacoLaunchError: they cannot be read.
         """
 
-    def installing(self, night: Night) -> Plan:
+    def installing(self, night: ScheduledRun) -> InstallPlan:
         """Return what is to be done so that it keeps this night.
 
         Raises:
             TacoLaunchError: what is there cannot be read, or the night cannot be written down.
         """
 
-    def removing(self, name: str) -> Plan:
+    def removing(self, name: str) -> InstallPlan:
         """Return what is to be done so that it keeps a night no longer. Raises as `kept` does."""
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: InstallPlan) -> None:
         """Do it.
 
         Raises:
@@ -114,7 +114,7 @@ class Keeper(Protocol):
         """
 
 
-def look(remote: Transport) -> Machine:
+def read_controller(remote: Transport) -> ControllerState:
     """See what there is to keep nights.
 
     Raises:
@@ -125,7 +125,7 @@ def look(remote: Transport) -> Machine:
     if len(lines) != 10:  # nine, and what is behind the last
         raise HostError(f"{remote.name}: cannot see what runs here: {answer!r}")
     uid, user, home, runtime, no_systemd, lingers, crontab, cron_runs, mails, _ = lines
-    return Machine(
+    return ControllerState(
         int(uid), user, home, runtime, no_systemd, bool(lingers), bool(crontab), bool(cron_runs), bool(mails)
     )
 
@@ -159,7 +159,7 @@ def _typed(argv: tuple[str, ...]) -> str:
     return f"$ {shell(argv)}\n"
 
 
-def _diff(change: Change) -> str:
+def _diff(change: FileChange) -> str:
     old, new = (change.path if text is not None else "/dev/null" for text in (change.before, change.after))
     before, after = (
         (text or "").removesuffix("\n").split("\n") if text else [] for text in (change.before, change.after)

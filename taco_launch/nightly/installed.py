@@ -12,7 +12,7 @@ _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Night:
+class ScheduledRun:
     """What cron or systemd is to start, and when.
 
     `argv` has only absolute paths and is started in `folder`, which is absolute too, with `env`: (name, value) besides
@@ -32,7 +32,7 @@ class Night:
         return (*_ENV, self.folder, *(f"{name}={value}" for name, value in self.env), *self.argv)
 
 
-def night_of(name: str, schedule: Schedule, words: Sequence[str], mail: str | None = None) -> Night | None:
+def night_of(name: str, schedule: Schedule, words: Sequence[str], mail: str | None = None) -> ScheduledRun | None:
     """Return the night whose `words` these are; None where they are no night's."""
     if tuple(words[:2]) != _ENV or len(words) < 4:
         return None
@@ -41,4 +41,4 @@ def night_of(name: str, schedule: Schedule, words: Sequence[str], mail: str | No
     while rest and (assigned := _ASSIGNED.fullmatch(rest[0])):
         env.append((assigned[1], assigned[2]))
         rest = rest[1:]
-    return Night(name, schedule, folder, tuple(rest), tuple(env), mail)
+    return ScheduledRun(name, schedule, folder, tuple(rest), tuple(env), mail)

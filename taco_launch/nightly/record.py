@@ -18,7 +18,7 @@ _LAST, _INSTALLED = "last.json", "installed"
 
 
 @dataclass(frozen=True)
-class Last:
+class LastRun:
     """How a night went; times are in seconds since 1970, `ended` and `exit_code` None as long as it runs.
 
     `pid` is the process that runs it; `outcome` is a word, `line` what cron mails of it, `summary` the path of the summary,
@@ -39,7 +39,7 @@ def folder(environ: Mapping[str, str], uid: int, name: str) -> Path:
     return state_folder(environ, uid) / "nights" / name
 
 
-def write(night: Path, last: Last) -> None:
+def write(night: Path, last: LastRun) -> None:
     """Keep how a night goes, whole or not at all.
 
     Raises:
@@ -54,7 +54,7 @@ def write(night: Path, last: Last) -> None:
         raise TacoLaunchError(f"{night / _LAST}: cannot be written: {error.strerror}", hint=f"df {night}") from None
 
 
-def read(night: Path) -> Last | None:
+def read(night: Path) -> LastRun | None:
     """Return how a night last went, None where it never ran.
 
     Raises:
@@ -62,7 +62,7 @@ def read(night: Path) -> Last | None:
     """
     path = night / _LAST
     try:
-        return Last(**json.loads(path.read_bytes()))
+        return LastRun(**json.loads(path.read_bytes()))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -98,7 +98,7 @@ def installed(night: Path) -> float | None:
         return None
 
 
-def runs(night: Path, last: Last) -> bool:
+def runs(night: Path, last: LastRun) -> bool:
     """Return whether the night that began last runs still."""
     try:
         return bool(file_locks.read().takers((night / LOCK).stat(), (last.pid,)))

@@ -12,24 +12,24 @@ from taco_launch.bench.differences import Difference, differences, merged
 from taco_launch.bench.history.history import History, Ladder, LadderKind
 from taco_launch.bench.ladder import again
 from taco_launch.bench.matrix import Matrix
-from taco_launch.bench.runs import Cell, Circumstances, Key, Metric, Run
-from taco_launch.bench.stats.judge import Rules, Series, VerdictKind, suspects, verdicts
+from taco_launch.bench.runs import Cell, Metric, MetricKey, Run, RunEnvironment
+from taco_launch.bench.stats.judge import JudgeRules, Series, VerdictKind, suspects, verdicts
 from taco_launch.errors import HostError
 from taco_launch.facts.reports import health
 from taco_launch.flows import ladder as ladders
-from taco_launch.flows.run_environment import Surroundings
+from taco_launch.flows.run_environment import EnvironmentProbe
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.slots import describe_holders
-from taco_launch.nightly.summary import Judged, Outcome, Summary, cell_name
+from taco_launch.nightly.summary import JudgedMetric, NightlyOutcome, Summary, cell_name
 
 # How often a busy cluster is looked at again.
 _LOOK_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """A night as it is asked for.
 
     `remark` is what is to be told of it whatever comes ("" for nothing), `deadline` how many seconds a cluster that is busy, or a host that does not answer, is waited for; `rules` are the
@@ -39,19 +39,19 @@ class Asked:
     name: str
     matrix: Matrix
     deadline: float
-    rules: Rules
+    rules: JudgeRules
     remark: str = ""
 
 
 def run(
     backend: Backend,
     inventory: Inventory,
-    plan: ladders.Plan,
-    asked: Asked,
+    plan: ladders.LadderPlan,
+    asked: RunRequest,
     history: History,
-    around: Surroundings,
+    around: EnvironmentProbe,
     environ: Mapping[str, str],
-    tell: ladders.Teller,
+    tell: ladders.LadderListener,
 ) -> Summary:
     """Make a night of the ladder of `plan`, which the history does not know yet, and judge it.
 
@@ -80,7 +80,7 @@ def run(
     try:
         judged, measured = night.measure()
     except HostError:
-        history.end(one.id, Outcome.NOT_FIT.value)
+        history.end(one.id, NightlyOutcome.NOT_FIT.value)
         raise
     green = history.last_green(one.matrix, one.cluster)
     summary = replace(
@@ -93,7 +93,7 @@ def run(
         differences=() if green is None else _differences(history, green, measured.runs),
         notes=tuple(notes),
     )
-    if summary.outcome is Outcome.OK and not summary.of(VerdictKind.UNSURE):
+    if summary.outcome is NightlyOutcome.OK and not summary.of(VerdictKind.UNSURE):
         history.accept(one.id)
     history.end(one.id, summary.outcome.value)
     if measured.outcome == ladders.INTERRUPTED:
@@ -101,12 +101,12 @@ def run(
     return summary
 
 
-def unfit(plan: ladders.Plan, asked: Asked, why: str) -> Summary:
+def unfit(plan: ladders.LadderPlan, asked: RunRequest, why: str) -> Summary:
     """Return the summary of a night that could not measure anything, and why."""
     return replace(_begun(plan, asked), ended=time.time(), unfit=why, notes=(asked.remark,) if asked.remark else ())
 
 
-def _begun(plan: ladders.Plan, asked: Asked) -> Summary:
+def _begun(plan: ladders.LadderPlan, asked: RunRequest) -> Summary:
     one = plan.ladder
     return Summary(asked.name, one.matrix, one.cluster, one.id, one.started, one.started, logs=str(plan.logs))
 
@@ -124,14 +124,14 @@ class _Night:
     """What measuring takes, and the two stages of it."""
 
     backend: Backend
-    plan: ladders.Plan
-    asked: Asked
+    plan: ladders.LadderPlan
+    asked: RunRequest
     history: History
-    around: Surroundings
+    around: EnvironmentProbe
     environ: Mapping[str, str]
-    tell: ladders.Teller
+    tell: ladders.LadderListener
 
-    def measure(self) -> tuple[tuple[Judged, ...], ladders.Measured]:
+    def measure(self) -> tuple[tuple[JudgedMetric, ...], ladders.LadderResult]:
         """Measure each cell, then those again that seem to have changed; judge, unless somebody ended it."""
         plan, rules = self.plan, self.asked.rules
         measured = self._run(plan)
@@ -152,11 +152,11 @@ class _Night:
         self.history.keep_verdicts(plan.ladder.id, found)
         units = {reading.metric.name: reading.metric.unit for run in measured.runs for reading in run.readings}
         return tuple(
-            Judged(verdict, fmean((*one.tonight, *one.fresh)), _mean(one.baseline), units[one.key.metric])
+            JudgedMetric(verdict, fmean((*one.tonight, *one.fresh)), _mean(one.baseline), units[one.key.metric])
             for verdict, one in zip(found, series, strict=True)
         ), measured
 
-    def _run(self, plan: ladders.Plan) -> ladders.Measured:
+    def _run(self, plan: ladders.LadderPlan) -> ladders.LadderResult:
         return ladders.run(self.backend, plan, self.history, self.around, self.environ, self.tell)
 
     def _series(self, first: "_Values", fresh: "_Values") -> tuple[Series, ...]:
@@ -173,21 +173,21 @@ class _Night:
         )
 
 
-_Values = dict[tuple[Key, Metric], tuple[float, ...]]
+_Values = dict[tuple[MetricKey, Metric], tuple[float, ...]]
 
 
 def _values(runs: Iterable[Run]) -> _Values:
     """Return what runs that count measured, by what makes numbers comparable."""
-    found: dict[tuple[Key, Metric], list[float]] = {}
+    found: dict[tuple[MetricKey, Metric], list[float]] = {}
     for run in runs:
         cell = run.cell
         for reading in () if run.warm_up else run.readings:
-            key = Key(run.hosts, run.gpu, cell.workload, cell.variant, cell.ranks, reading.metric.name)
+            key = MetricKey(run.hosts, run.gpu, cell.workload, cell.variant, cell.ranks, reading.metric.name)
             found.setdefault((key, reading.metric), []).append(reading.value)
     return {key: tuple(values) for key, values in found.items()}
 
 
-def _cells(keys: Iterable[Key]) -> tuple[Cell, ...]:
+def _cells(keys: Iterable[MetricKey]) -> tuple[Cell, ...]:
     return tuple(sorted({Cell(key.workload, key.variant, key.ranks) for key in keys}))
 
 
@@ -207,7 +207,7 @@ def _failed(runs: Iterable[Run]) -> tuple[tuple[Cell, str], ...]:
     return tuple((cell, text) for cell, text in why.items() if cell not in measured)
 
 
-def _broken(measured: ladders.Measured) -> str:
+def _broken(measured: ladders.LadderResult) -> str:
     return "" if measured.error is None else f"the head was lost: {measured.error.message}"
 
 
@@ -218,7 +218,7 @@ def _differences(history: History, green: Ladder, runs: Sequence[Run]) -> tuple[
     return differences(_merged(before), _merged(runs))
 
 
-def _merged(runs: Iterable[Run]) -> Circumstances:
+def _merged(runs: Iterable[Run]) -> RunEnvironment:
     return merged(run.circumstances for run in runs if run.readings)
 
 
@@ -235,7 +235,7 @@ def _nights(history: History, matrix: str, cluster: str) -> list[Ladder]:
     return [one for one in history.ladders(LadderKind.NIGHT, matrix) if one.cluster == cluster]
 
 
-def _faults(inventory: Inventory, around: Surroundings) -> str:
+def _faults(inventory: Inventory, around: EnvironmentProbe) -> str:
     """Return what of the hardware is broken, in one line; nothing where it is fit."""
     network = inventory.network
     faults = (
@@ -247,7 +247,7 @@ def _faults(inventory: Inventory, around: Surroundings) -> str:
 
 
 def _wait_for_room(
-    backend: Backend, inventory: Inventory, plan: ladders.Plan, seconds: float, note: Callable[[str], None]
+    backend: Backend, inventory: Inventory, plan: ladders.LadderPlan, seconds: float, note: Callable[[str], None]
 ) -> str:
     """Wait until each host of the night answers and nobody has a slot there; say why not, when the time is over."""
     wanted = {host.name for spec in plan.specs.values() for host in spec.hosts}

@@ -31,7 +31,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Change:
+class ClockChange:
     """The days in a year ahead on which a clock that is put forward leaves the time out, or put back has it twice."""
 
     skipped: date | None
@@ -94,7 +94,7 @@ def latest(schedule: Schedule, now: datetime, *, skipping: bool) -> datetime:
     )
 
 
-def change(schedule: Schedule, now: datetime) -> Change:
+def change(schedule: Schedule, now: datetime) -> ClockChange:
     """Return what becomes of the schedule when the clocks change, in the year that follows `now`."""
     skipped = twice = None
     for day in (now.date() + timedelta(days=ahead) for ahead in range(_YEAR)):
@@ -104,7 +104,7 @@ def change(schedule: Schedule, now: datetime) -> Change:
                 skipped = skipped or day
             elif first.utcoffset() != second.utcoffset():
                 twice = twice or day
-    return Change(skipped, twice)
+    return ClockChange(skipped, twice)
 
 
 def _moments(schedule: Schedule, days: Iterator[date], now: datetime, *, skipping: bool) -> Iterator[datetime]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from taco_launch.errors import TacoLaunchError
 from taco_launch.frozen import dataclass
 from taco_launch.nightly import record, schedule
-from taco_launch.nightly.install_plan import Keeper, Kept
-from taco_launch.nightly.record import Last
+from taco_launch.nightly.install_plan import InstalledRun, NightlyScheduler
+from taco_launch.nightly.record import LastRun
 
 # cron looks once a minute, a timer has its accuracy, and taco-launch itself has to start.
 _LATE = timedelta(minutes=2)
@@ -16,23 +16,25 @@ NEVER, RUNNING, BROKEN, MISSED, UNKNOWN = "never ran", "running", "broken off", 
 
 
 @dataclass(frozen=True)
-class Night:
+class NightlyStatus:
     """A night that is installed, its record, and when it is next (None where that is not known, or it will not run).
 
     `state` is how it went, in a word: the outcome of the last one, or one of the words of this module. `why` says more,
     where there is more to say; `due` is when it should have begun, where it was missed.
     """
 
-    kept: Kept
+    kept: InstalledRun
     folder: Path
-    last: Last | None
+    last: LastRun | None
     state: str
     why: str
     next: datetime | None
     due: datetime | None = None
 
 
-def status(keepers: Sequence[Keeper], uid: int, environ: dict[str, str], now: datetime) -> tuple[Night, ...]:
+def status(
+    keepers: Sequence[NightlyScheduler], uid: int, environ: dict[str, str], now: datetime
+) -> tuple[NightlyStatus, ...]:
     """Return all nights that are installed; `environ` tells the state folder of one whose entry does not.
 
     Raises:
@@ -42,32 +44,36 @@ def status(keepers: Sequence[Keeper], uid: int, environ: dict[str, str], now: da
     return tuple(sorted(found, key=lambda night: (night.kept.name, night.kept.keeper)))
 
 
-def _night(kept: Kept, keeper: Keeper, uid: int, environ: dict[str, str], now: datetime) -> Night:
+def _night(
+    kept: InstalledRun, keeper: NightlyScheduler, uid: int, environ: dict[str, str], now: datetime
+) -> NightlyStatus:
     folder = record.folder(dict(kept.night.env) if kept.night else environ, uid, kept.name)
     coming = kept.night and not kept.problem and schedule.following(kept.night.schedule, now, skipping=keeper.skips)
     try:
         last = record.read(folder)
     except TacoLaunchError as error:
-        return Night(kept, folder, None, UNKNOWN, error.message, coming or None)
+        return NightlyStatus(kept, folder, None, UNKNOWN, error.message, coming or None)
     due = _missed(kept, keeper, folder, last, now)
     if last is not None and last.ended is None and record.runs(folder, last):
-        return Night(kept, folder, last, RUNNING, "", coming or None)
+        return NightlyStatus(kept, folder, last, RUNNING, "", coming or None)
     if due is not None:
         why = _told(f"it should have begun at {due:%Y-%m-%d %H:%M}, and there is no trace of it", kept.problem)
-        return Night(kept, folder, last, MISSED, why, coming or None, due)
+        return NightlyStatus(kept, folder, last, MISSED, why, coming or None, due)
     if last is None:
-        return Night(kept, folder, None, NEVER, kept.problem, coming or None)
+        return NightlyStatus(kept, folder, None, NEVER, kept.problem, coming or None)
     if last.ended is None:
         why = _told("it began, and nobody wrote how it ended: killed, or the machine went down", kept.problem)
-        return Night(kept, folder, last, BROKEN, why, coming or None)
-    return Night(kept, folder, last, last.outcome, _told(last.line, kept.problem), coming or None)
+        return NightlyStatus(kept, folder, last, BROKEN, why, coming or None)
+    return NightlyStatus(kept, folder, last, last.outcome, _told(last.line, kept.problem), coming or None)
 
 
 def _told(*words: str) -> str:
     return "; ".join(filter(None, words))
 
 
-def _missed(kept: Kept, keeper: Keeper, folder: Path, last: Last | None, now: datetime) -> datetime | None:
+def _missed(
+    kept: InstalledRun, keeper: NightlyScheduler, folder: Path, last: LastRun | None, now: datetime
+) -> datetime | None:
     """Return when a night should have begun that did not; None where none is missing."""
     since = max(0.0 if last is None else last.started, record.installed(folder) or 0.0)
     if kept.night is None or not since:

@@ -41,7 +41,7 @@ _WORDS = {
 }
 
 
-class Outcome(enum.Enum):
+class NightlyOutcome(enum.Enum):
     """How a night ended."""
 
     OK = "ok"
@@ -52,12 +52,16 @@ class Outcome(enum.Enum):
     @property
     def exit_code(self) -> int:
         """The exit code of `nightly run`."""
-        codes = {Outcome.REGRESSION: REGRESSED, Outcome.NOT_FIT: HOST_FAILED, Outcome.FAILED: FAILED}
+        codes = {
+            NightlyOutcome.REGRESSION: REGRESSED,
+            NightlyOutcome.NOT_FIT: HOST_FAILED,
+            NightlyOutcome.FAILED: FAILED,
+        }
         return codes.get(self, 0)
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedMetric:
     """A verdict with what it is about, in `unit`: the means of tonight and of the baseline, None where there is none."""
 
     verdict: Verdict
@@ -88,7 +92,7 @@ class Summary:
     ladder: str
     started: float
     ended: float
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[JudgedMetric, ...] = ()
     failed: tuple[tuple[Cell, str], ...] = ()
     unfit: str = ""
     broken: str = ""
@@ -98,16 +102,16 @@ class Summary:
     logs: str = ""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> NightlyOutcome:
         """How the night ended; a regression outweighs cells that failed."""
         if self.unfit:
-            return Outcome.NOT_FIT
+            return NightlyOutcome.NOT_FIT
         if self.of(VerdictKind.REGRESSION):
-            return Outcome.REGRESSION
+            return NightlyOutcome.REGRESSION
         lost = self.broken or self.failed or self.of(VerdictKind.NO_SAMPLE)
-        return Outcome.FAILED if lost else Outcome.OK
+        return NightlyOutcome.FAILED if lost else NightlyOutcome.OK
 
-    def of(self, *kinds: VerdictKind) -> tuple[Judged, ...]:
+    def of(self, *kinds: VerdictKind) -> tuple[JudgedMetric, ...]:
         """Return what was judged so."""
         return tuple(one for one in self.judged if one.verdict.kind in kinds)
 
@@ -120,7 +124,7 @@ def cell_name(cell: Cell) -> str:
 def line(summary: Summary, path: str) -> str:
     """Return what cron mails: how the night ended, the worst of it, what has changed, and where the summary is."""
     told = [_headline(summary)]
-    if summary.outcome is Outcome.REGRESSION and summary.differences:
+    if summary.outcome is NightlyOutcome.REGRESSION and summary.differences:
         causes = [_cause(one) for one in summary.differences[:_TOLD]]
         more = len(summary.differences) - len(causes)
         told.append("changed since the last green night: " + "; ".join(causes) + (f"; and {more} more" if more else ""))
@@ -179,7 +183,7 @@ def _changed(summary: Summary) -> Iterator[str]:
         return
     since = f"since the last green night, {_plain(summary.green)}"
     if not summary.differences:
-        if summary.outcome is Outcome.REGRESSION:
+        if summary.outcome is NightlyOutcome.REGRESSION:
             yield f"## What changed {since}\n\nNothing that is looked at: the cause is something else."
         return
     rows = ("| what | hosts | was | is |", "|---|---|---|---|")
@@ -205,7 +209,7 @@ def _next(summary: Summary) -> Iterator[str]:
     steps = []
     if summary.unfit:
         steps.append("nothing was judged, and the baseline is as it was: the same can be run again at any time")
-    if summary.green and summary.outcome is Outcome.REGRESSION:
+    if summary.green and summary.outcome is NightlyOutcome.REGRESSION:
         steps.append(f"`taco-launch bench diff {summary.green} {summary.ladder}`: everything that differs")
     if summary.of(VerdictKind.REGRESSION):
         steps.append(
@@ -231,7 +235,7 @@ def to_json(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _judged_json(one: Judged) -> dict[str, Any]:
+def _judged_json(one: JudgedMetric) -> dict[str, Any]:
     verdict = one.verdict
     return {
         **asdict(verdict.key),
@@ -245,7 +249,7 @@ def _judged_json(one: Judged) -> dict[str, Any]:
     }
 
 
-def _change(one: Judged) -> str:
+def _change(one: JudgedMetric) -> str:
     """Return a change in percent with its interval: `-8.1 % [-9.0, -7.2]`."""
     return "" if one.verdict.change is None else percent(one.verdict.change)
 

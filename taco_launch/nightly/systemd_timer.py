@@ -3,8 +3,8 @@
 from taco_launch.command import Command, shell
 from taco_launch.errors import TacoLaunchError
 from taco_launch.nightly import timer_unit
-from taco_launch.nightly.install_plan import Change, Kept, Machine, Plan, done
-from taco_launch.nightly.installed import Night
+from taco_launch.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan, done
+from taco_launch.nightly.installed import ScheduledRun
 from taco_launch.remote.transport import Transport
 
 _FIND = 'for file in "$1"/"$2"*.timer; do [ ! -e "$file" ] || printf "%s\\n" "${file##*/}"; done'
@@ -19,7 +19,7 @@ class Systemd:
     word = "systemd"
     skips = True
 
-    def __init__(self, remote: Transport, machine: Machine) -> None:
+    def __init__(self, remote: Transport, machine: ControllerState) -> None:
         """Read nothing yet."""
         self._remote = remote
         self._machine = machine
@@ -28,17 +28,17 @@ class Systemd:
         self._systemctl = ("systemctl",) if root else ("systemctl", "--user")
         self._env = {} if root else {"XDG_RUNTIME_DIR": machine.runtime}
 
-    def kept(self) -> tuple[Kept, ...]:
+    def kept(self) -> tuple[InstalledRun, ...]:
         """Return all nights: see `Keeper.kept`."""
         said = done(self._remote, ("/bin/sh", "-c", _FIND, "find", self._folder, timer_unit.PREFIX)).decode()
         names = [line[len(timer_unit.PREFIX) : -len(".timer")] for line in said.splitlines()]
         return tuple(map(self._kept, names))
 
-    def installing(self, night: Night) -> Plan:
+    def installing(self, night: ScheduledRun) -> InstallPlan:
         """Return what is to be done: see `Keeper.installing`."""
         texts = {"service": timer_unit.service(night), "timer": timer_unit.timer(night)}
         changes = tuple(
-            Change(self._path(night.name, kind), now, text)
+            FileChange(self._path(night.name, kind), now, text)
             for kind, text in texts.items()
             if (now := self._read(night.name, kind)) != text
         )
@@ -49,21 +49,21 @@ class Systemd:
         # Without it a user's systemd ends with the last login, and starts nothing.
         stays = self._machine.uid == 0 or self._machine.lingers
         linger = () if stays else ((_LOGINCTL, "enable-linger", self._machine.user),)
-        return Plan(linger, changes, (*told, *started))
+        return InstallPlan(linger, changes, (*told, *started))
 
-    def removing(self, name: str) -> Plan:
+    def removing(self, name: str) -> InstallPlan:
         """Return what is to be done: see `Keeper.removing`."""
         changes = tuple(
-            Change(self._path(name, kind), now, None)
+            FileChange(self._path(name, kind), now, None)
             for kind in ("service", "timer")
             if (now := self._read(name, kind)) is not None
         )
         if not changes:
-            return Plan()
+            return InstallPlan()
         off = (*self._systemctl, "disable", "--now", self._unit(name))
-        return Plan((off,), changes, ((*self._systemctl, "daemon-reload"),))
+        return InstallPlan((off,), changes, ((*self._systemctl, "daemon-reload"),))
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: InstallPlan) -> None:
         """Write the units and tell systemd: see `Keeper.apply`."""
         for change in plan.changes:
             if self._text(change.path) != change.before:
@@ -81,7 +81,7 @@ class Systemd:
         for argv in plan.after:
             done(self._remote, argv, env=self._env)
 
-    def _kept(self, name: str) -> Kept:
+    def _kept(self, name: str) -> InstalledRun:
         service, when = self._read(name, "service") or "", self._read(name, "timer") or ""
         text = f"# {self._path(name, 'service')}\n{service}\n# {self._path(name, 'timer')}\n{when}"
         problem = (
@@ -89,7 +89,7 @@ class Systemd:
             if self._is("active", self._unit(name))
             else f"its timer is not active: systemctl status {self._unit(name)}"
         )
-        return Kept(name, self.word, timer_unit.read(name, when, service), text, problem)
+        return InstalledRun(name, self.word, timer_unit.read(name, when, service), text, problem)
 
     def _is(self, what: str, unit: str) -> bool:
         command = Command((*self._systemctl, f"is-{what}", "--quiet", unit), env=tuple(self._env.items()), timeout=60)

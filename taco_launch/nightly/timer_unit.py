@@ -3,7 +3,7 @@
 import re
 
 from taco_launch.errors import TacoLaunchError
-from taco_launch.nightly.installed import Night, night_of
+from taco_launch.nightly.installed import ScheduledRun, night_of
 from taco_launch.nightly.schedule import DAYS, Schedule, parse_days, runs
 
 PREFIX = "taco-launch-nightly-"
@@ -14,7 +14,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPED = {'"': '\\"', "\\": "\\\\", "%": "%%", "$": "$$"}
 
 
-def service(night: Night) -> str:
+def service(night: ScheduledRun) -> str:
     """Return the text of the service.
 
     Only the night's own process ends with the service: what it has started on this machine may work for others too.
@@ -34,7 +34,7 @@ def service(night: Night) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def timer(night: Night) -> str:
+def timer(night: ScheduledRun) -> str:
     """Return the text of the timer. A night that the machine slept through is not made up for: it would be in the day."""
     lines = [
         "[Unit]",
@@ -51,7 +51,7 @@ def timer(night: Night) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def read(name: str, timer_text: str, service_text: str) -> Night | None:
+def read(name: str, timer_text: str, service_text: str) -> ScheduledRun | None:
     """Return the night of two units; None where they were changed by hand into what is not ours."""
     found = _CALENDAR.search(timer_text)
     started = re.search(r"^ExecStart=(.*)$", service_text, re.MULTILINE)

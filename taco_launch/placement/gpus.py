@@ -17,8 +17,8 @@ from itertools import combinations
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.errors import PlacementError
-from taco_launch.model.choices import GpuChoice, Lost
-from taco_launch.placement.mesh import NEAR, Mesh
+from taco_launch.model.choices import GpuChoice, RejectedSet
+from taco_launch.placement.mesh import NEAR, GpuMesh
 from taco_launch.placement.rings import MOST_GPUS, order
 
 _ALTERNATIVES = 2
@@ -26,7 +26,7 @@ _ALTERNATIVES = 2
 _MANY = 3
 
 
-def choose(count: int, free: Sequence[int], mesh: Optional[Mesh] = None, topology: bool = True) -> GpuChoice:
+def choose(count: int, free: Sequence[int], mesh: Optional[GpuMesh] = None, topology: bool = True) -> GpuChoice:
     """Choose `count` of the free GPUs of a host; without `mesh`, and on hosts of more than 16 GPUs, the lowest indices.
 
     Those also with `topology` off, and what they are worth by `mesh`. The same free GPUs of the same host are worked out
@@ -40,7 +40,7 @@ def choose(count: int, free: Sequence[int], mesh: Optional[Mesh] = None, topolog
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _choose(count: int, free: Tuple[int, ...], mesh: Optional[Mesh], topology: bool) -> GpuChoice:
+def _choose(count: int, free: Tuple[int, ...], mesh: Optional[GpuMesh], topology: bool) -> GpuChoice:
     if count < 1 or (mesh is not None and free and free[-1] >= len(mesh.matrix)):
         raise ValueError(f"{count} of GPUs {_listed(free)}")
     if count > len(free):
@@ -62,7 +62,9 @@ def _choose(count: int, free: Tuple[int, ...], mesh: Optional[Mesh], topology: b
     if lowest != first:
         why += f"; {_than(mesh, measures, lowest, first)}"
     lost = tuple(
-        Lost(other, *_figures(mesh, other), f"{_ring_words(mesh, other, its)}; it {_behind(measures, other, first)}")
+        RejectedSet(
+            other, *_figures(mesh, other), f"{_ring_words(mesh, other, its)}; it {_behind(measures, other, first)}"
+        )
         for other in others
         for its in [_ring(mesh, other)]
     )
@@ -76,7 +78,7 @@ class _Measure(NamedTuple):
     words: Callable[[Any, Any], str]
 
 
-def _measures(mesh: Mesh, free: Tuple[int, ...]) -> Tuple[_Measure, ...]:
+def _measures(mesh: GpuMesh, free: Tuple[int, ...]) -> Tuple[_Measure, ...]:
     """Return what sets are judged by, in order."""
     to_free = {gpu: sum(mesh.matrix[gpu][other] for other in free) for gpu in free}
 
@@ -128,7 +130,7 @@ def _behind(measures: Sequence[_Measure], its: Tuple[int, ...], best: Tuple[int,
     return "is as good, and has higher indices"
 
 
-def _than(mesh: Mesh, measures: Sequence[_Measure], its: Tuple[int, ...], best: Tuple[int, ...]) -> str:
+def _than(mesh: GpuMesh, measures: Sequence[_Measure], its: Tuple[int, ...], best: Tuple[int, ...]) -> str:
     """Return what the lowest indices would be worse by."""
     ring, slowest = _ring(mesh, its), mesh.rings.bottleneck(_mask(its))
     if slowest == mesh.rings.bottleneck(_mask(best)):
@@ -139,16 +141,16 @@ def _than(mesh: Mesh, measures: Sequence[_Measure], its: Tuple[int, ...], best: 
     return f"indices {_listed(its)} would have {slowest:g} GB/s over {link}"
 
 
-def _figures(mesh: Mesh, gpus: Tuple[int, ...]) -> Tuple[Tuple[int, ...], Optional[float], float]:
+def _figures(mesh: GpuMesh, gpus: Tuple[int, ...]) -> Tuple[Tuple[int, ...], Optional[float], float]:
     return _ring(mesh, gpus), mesh.rings.bottleneck(_mask(gpus)), mesh.linked(gpus)
 
 
-def _ring(mesh: Mesh, gpus: Tuple[int, ...]) -> Tuple[int, ...]:
+def _ring(mesh: GpuMesh, gpus: Tuple[int, ...]) -> Tuple[int, ...]:
     slowest = mesh.rings.bottleneck(_mask(gpus))
     return () if slowest is None else order(mesh.matrix, gpus, slowest)
 
 
-def _ring_words(mesh: Mesh, gpus: Tuple[int, ...], ring: Tuple[int, ...]) -> str:
+def _ring_words(mesh: GpuMesh, gpus: Tuple[int, ...], ring: Tuple[int, ...]) -> str:
     slowest = mesh.rings.bottleneck(_mask(gpus))
     if slowest is None:
         return f"GPU {gpus[0]} alone"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import List, Optional, Sequence, Tuple
 
 from taco_launch.errors import PlacementError
-from taco_launch.model.plans import HostSlots, Placement, Share, Wanted
+from taco_launch.model.plans import FreeSlots, Placement, Share, SlotRequest
 from taco_launch.placement.leaves import arranged, leaves_of
 
 # More hosts than this are told by their number.
@@ -18,7 +18,7 @@ _ORDER = "in the order of -H or the inventory"
 _OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
 
 
-def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
+def place(wanted: SlotRequest, free: Sequence[FreeSlots]) -> Placement:
     """Return every rank a slot, on the first hosts in the order given that have what is wanted.
 
     Ranks that are wanted on no certain number of hosts fill one host before the next: the first one that has room for
@@ -35,7 +35,7 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
     hosts = _arranged(wanted, ordered([_whole(entry, wanted.unit) for entry in free], wanted.left_out))
     shares = _shares(wanted, hosts)
     if not shares:
-        never = not _shares(wanted, [HostSlots(entry.host, entry.all) for entry in hosts])
+        never = not _shares(wanted, [FreeSlots(entry.host, entry.all) for entry in hosts])
         refused = _hosts_refused if _counts_hosts(wanted) else _refused if wanted.unit == 1 else _workers_refused
         raise refused(wanted, free, never)
     leaves = _leaves(shares, free)
@@ -50,18 +50,18 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
     return Placement(shares, f"the first hosts {_ORDER} {which}{many}{leaves}")
 
 
-def ordered(free: Sequence[HostSlots], left_out: Sequence[str]) -> Tuple[HostSlots, ...]:
+def ordered(free: Sequence[FreeSlots], left_out: Sequence[str]) -> Tuple[FreeSlots, ...]:
     """Return hosts in the order in which they are taken: as they come, those to be left out behind all others."""
     return tuple(sorted(free, key=lambda entry: entry.host in left_out))
 
 
-def _arranged(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[HostSlots, ...]:
+def _arranged(wanted: SlotRequest, hosts: Sequence[FreeSlots]) -> Tuple[FreeSlots, ...]:
     """Put the hosts of the fewest leaves first, among those not to be left out and then among the others."""
     counts, each = _counts_hosts(wanted), wanted.slots_per_host
     gives = {entry.host: int(_is_able(entry, each)) if counts else entry.slots for entry in hosts}
     asked = _count(wanted, hosts) if counts else wanted.np
     need = sum(gives.values()) if asked is None else asked
-    found: Tuple[HostSlots, ...] = ()
+    found: Tuple[FreeSlots, ...] = ()
     for left_out in (False, True):
         some = [entry for entry in hosts if (entry.host in wanted.left_out) is left_out]
         found += arranged(some, gives, need)
@@ -69,7 +69,7 @@ def _arranged(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[HostSlots, ..
     return found
 
 
-def _passes_over(shares: Sequence[Share], hosts: Sequence[HostSlots], unit: int) -> bool:
+def _passes_over(shares: Sequence[Share], hosts: Sequence[FreeSlots], unit: int) -> bool:
     """Return whether a host with room stands before others of its leaf that are taken, and is not."""
     taken = {share.host for share in shares}
     passed = set()
@@ -81,7 +81,7 @@ def _passes_over(shares: Sequence[Share], hosts: Sequence[HostSlots], unit: int)
     return False
 
 
-def _leaves(shares: Sequence[Share], free: Sequence[HostSlots]) -> str:
+def _leaves(shares: Sequence[Share], free: Sequence[FreeSlots]) -> str:
     """Return which leaves the ranks are on, nothing where that is not known."""
     taken = {share.host for share in shares}
     leaves = leaves_of([entry for entry in free if entry.host in taken])
@@ -92,11 +92,11 @@ def _leaves(shares: Sequence[Share], free: Sequence[HostSlots]) -> str:
     return f"; on {len(leaves)} {'leaf' if len(leaves) == 1 else 'leaves'}: {names}{more}"
 
 
-def _counts_hosts(wanted: Wanted) -> bool:
+def _counts_hosts(wanted: SlotRequest) -> bool:
     return wanted.hosts is not None or wanted.slots_per_host is not None
 
 
-def _count(wanted: Wanted, hosts: Sequence[HostSlots]) -> int:
+def _count(wanted: SlotRequest, hosts: Sequence[FreeSlots]) -> int:
     """Return how many of the hosts are to be taken; those to be left out only as far as the least number needs them."""
     if wanted.hosts is None or wanted.least is None:
         return len(hosts) if wanted.hosts is None else wanted.hosts
@@ -104,7 +104,7 @@ def _count(wanted: Wanted, hosts: Sequence[HostSlots]) -> int:
     return max(wanted.least, min(wanted.hosts, able))
 
 
-def _shares(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[Share, ...]:
+def _shares(wanted: SlotRequest, hosts: Sequence[FreeSlots]) -> Tuple[Share, ...]:
     """Return the ranks of each host, nothing where it does not fit."""
     if _counts_hosts(wanted):
         each = wanted.slots_per_host
@@ -123,26 +123,26 @@ def _shares(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[Share, ...]:
     return tuple(shares)
 
 
-def _whole(entry: HostSlots, unit: int) -> HostSlots:
+def _whole(entry: FreeSlots, unit: int) -> FreeSlots:
     """Return a host with the slots of whole workers alone."""
     if unit == 1:
         return entry
     return replace(entry, slots=entry.slots // unit * unit, total=entry.all // unit * unit)
 
 
-def _capped(entry: HostSlots, most: Optional[int]) -> HostSlots:
+def _capped(entry: FreeSlots, most: Optional[int]) -> FreeSlots:
     """Return a host with as many slots as a job may take of it."""
     if most is None or entry.all <= most:
         return entry
     return replace(entry, slots=min(entry.slots, most), total=most)
 
 
-def _is_able(entry: HostSlots, each: Optional[int]) -> bool:
+def _is_able(entry: FreeSlots, each: Optional[int]) -> bool:
     """Return whether a host has so many free slots, None for all that it has."""
     return 0 < (entry.all if each is None else each) <= entry.slots
 
 
-def _refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:
+def _refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> PlacementError:
     """State that there are fewer slots than ranks."""
     total = sum(entry.all if never else entry.slots for entry in free)
     np = sum(entry.all for entry in free) if wanted.np is None else wanted.np
@@ -171,7 +171,7 @@ def _refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> Placemen
     return PlacementError(message, _totals(free), f"{fewer}{other}", never=True)
 
 
-def _workers_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:
+def _workers_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> PlacementError:
     """State that the hosts have room for fewer workers than are wanted, each being on one host."""
     now = [entry.all if never else entry.slots for entry in free]
     count = sum(now) if wanted.np is None else wanted.np // wanted.unit
@@ -188,12 +188,12 @@ def _workers_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> 
     return PlacementError(message, _totals(free) if never else _reasons(free), hint or None, never=never)
 
 
-def _hosts_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:
+def _hosts_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> PlacementError:
     """State that there are fewer hosts with as many slots than are wanted at least."""
     each = wanted.slots_per_host
     count = _count(wanted, free)
     least = "" if wanted.least is None else "at least "
-    now = [HostSlots(entry.host, entry.all if never else entry.slots, entry.all) for entry in free]
+    now = [FreeSlots(entry.host, entry.all if never else entry.slots, entry.all) for entry in free]
     able = sum(_is_able(entry, each) for entry in now)
     does = "does" if count == 1 else "do"
     some = _hosts(able) if able else "no host"
@@ -214,7 +214,7 @@ def _hosts_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> Pl
     return PlacementError(message, reasons, hint or None, never=never)
 
 
-def _totals(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
+def _totals(free: Sequence[FreeSlots]) -> Tuple[Tuple[str, str], ...]:
     """Return how many slots each host has; many hosts are counted."""
     if len(free) <= _MOST_TOLD:
         return tuple((entry.host, _with(_slots(entry.all), entry.lacks)) for entry in free)
@@ -222,12 +222,12 @@ def _totals(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
     return tuple((_hosts(hosts), _with(f"{_slots(slots)} each", lacks)) for (slots, lacks), hosts in counts.items())
 
 
-def _reasons(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
+def _reasons(free: Sequence[FreeSlots]) -> Tuple[Tuple[str, str], ...]:
     """Return how many slots of each host are free, and who has the others."""
     return tuple((entry.host, reason(entry)) for entry in free)
 
 
-def reason(entry: HostSlots) -> str:
+def reason(entry: FreeSlots) -> str:
     """Return how many slots of a host are free for a job, who has the others, and which it may not have."""
     return _with(", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why))), entry.lacks)
 

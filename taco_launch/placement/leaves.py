@@ -8,10 +8,10 @@ from collections import Counter
 from itertools import accumulate
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.model.plans import HostSlots
+from taco_launch.model.plans import FreeSlots
 
 
-def arranged(hosts: Sequence[HostSlots], gives: Mapping[str, int], need: int) -> Tuple[HostSlots, ...]:
+def arranged(hosts: Sequence[FreeSlots], gives: Mapping[str, int], need: int) -> Tuple[FreeSlots, ...]:
     """Return the hosts, the first one that gives `need` by itself first, else those of the fewest leaves that together do.
 
     `gives` is by host. Of as few leaves the earlier ones are taken, in the order of the hosts; all of them where not
@@ -21,7 +21,7 @@ def arranged(hosts: Sequence[HostSlots], gives: Mapping[str, int], need: int) ->
     one = next((entry for entry in hosts if gives[entry.host] >= need), None)
     if one is not None:
         return (one, *(entry for entry in hosts if entry is not one))
-    leaves: Dict[Optional[str], List[HostSlots]] = {}
+    leaves: Dict[Optional[str], List[FreeSlots]] = {}
     for entry in hosts:
         leaves.setdefault(entry.leaf, []).append(entry)
     members = list(leaves.values())
@@ -35,7 +35,7 @@ def arranged(hosts: Sequence[HostSlots], gives: Mapping[str, int], need: int) ->
     )
 
 
-def leaves_of(hosts: Sequence[HostSlots]) -> Tuple[Optional[str], ...]:
+def leaves_of(hosts: Sequence[FreeSlots]) -> Tuple[Optional[str], ...]:
     """Return the leaves of hosts, each once, in the order of the hosts."""
     return tuple(dict.fromkeys(entry.leaf for entry in hosts))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Dict, Sequence, Set, Tuple
 
 from taco_launch.model.host.hardware import Topology
-from taco_launch.placement.bandwidth import Figures
+from taco_launch.placement.bandwidth import Bandwidths
 from taco_launch.placement.rings import Matrix, Rings, rings
 
 # How near an HCA is to a GPU, nearest first (facts/gpus/hca_distance.py); what is farther counts for nothing.
@@ -13,7 +13,7 @@ NEAR = ("PIX", "PXB", "PHB", "NODE")
 
 
 @dataclass(frozen=True, eq=False)
-class Mesh:
+class GpuMesh:
     """The GPUs of one host: `matrix` in GB/s, the NUMA node of each, and by word of NEAR, by GPU its HCAs (bits).
 
     The HCAs of a word are those at that distance or nearer. Where the matrix names no NUMA node, the CPU affinity
@@ -49,7 +49,7 @@ class Mesh:
 
 
 @functools.lru_cache(maxsize=64)
-def mesh_of(topology: Topology, figures: Figures) -> Mesh:
+def mesh_of(topology: Topology, figures: Bandwidths) -> GpuMesh:
     """Make a host's matrix ready; hosts that are linked alike share what is worked out of it."""
     count = len(topology.gpus)
     links = [row[:count] for row in topology.links[:count]]
@@ -62,7 +62,7 @@ def mesh_of(topology: Topology, figures: Figures) -> Mesh:
         )
         for near in range(len(NEAR))
     )
-    return Mesh(topology, matrix, tuple(numa or cpus or "" for numa, cpus in known), hcas)
+    return GpuMesh(topology, matrix, tuple(numa or cpus or "" for numa, cpus in known), hcas)
 
 
 @functools.lru_cache(maxsize=1 << 14)

@@ -3,17 +3,17 @@
 from dataclasses import replace
 from typing import Mapping, Optional, Sequence
 
-from taco_launch.model.choices import GpuChoice, Lost
+from taco_launch.model.choices import GpuChoice, RejectedSet
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.plans import Placement, Share
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.gpus import choose
-from taco_launch.placement.mesh import Mesh
+from taco_launch.placement.mesh import GpuMesh
 from taco_launch.placement.terms import allowed, shared
 
 
 def pick(
-    count: int, free: Sequence[int], mesh: Optional[Mesh], both: Sequence[int], topology: bool = True
+    count: int, free: Sequence[int], mesh: Optional[GpuMesh], both: Sequence[int], topology: bool = True
 ) -> GpuChoice:
     """Choose `count` of the free GPUs of a host, the same as on its other hosts where these are not slower.
 
@@ -30,12 +30,14 @@ def pick(
     alike = choose(count, common, mesh, topology)
     if alike.gpus == best.gpus or (topology and alike.bottleneck_gbps != best.bottleneck_gbps):
         return best
-    other = Lost(best.gpus, best.ring, best.bottleneck_gbps, best.sum_gbps or 0.0, "not free on all hosts of the job")
+    other = RejectedSet(
+        best.gpus, best.ring, best.bottleneck_gbps, best.sum_gbps or 0.0, "not free on all hosts of the job"
+    )
     kept = (other, *alike.alternatives)[: max(len(alike.alternatives), 1)]
     return replace(alike, why=f"{alike.why}; free on all hosts of the job", alternatives=kept)
 
 
-def only(gpus: Sequence[int], mesh: Optional[Mesh]) -> Optional[GpuChoice]:
+def only(gpus: Sequence[int], mesh: Optional[GpuMesh]) -> Optional[GpuChoice]:
     """Return what GPUs are worth that a job has for want of others; None where that is not known."""
     if mesh is None or not gpus:
         return None
@@ -44,7 +46,7 @@ def only(gpus: Sequence[int], mesh: Optional[Mesh]) -> Optional[GpuChoice]:
 
 
 def explained(
-    hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occupancy], meshes: Mapping[str, Optional[Mesh]]
+    hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occupancy], meshes: Mapping[str, Optional[GpuMesh]]
 ) -> Placement:
     """Add to each share which GPUs it would have now: where there are several sets of them, or their links are known.
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import AbstractSet, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.errors import PlacementError
-from taco_launch.model.host.hosts import Host, Terms
+from taco_launch.model.host.hosts import GpuConstraints, Host
 from taco_launch.model.host.mig import MIG
-from taco_launch.model.plans import HostSlots, Placement, Wanted
+from taco_launch.model.plans import FreeSlots, Placement, SlotRequest
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.hosts import place
 
 SEVERAL_MODELS = "it fits on GPUs of several models only"
 
 
-def allowed(terms: Terms, found: Occupancy) -> Tuple[int, ...]:
+def allowed(terms: GpuConstraints, found: Occupancy) -> Tuple[int, ...]:
     """Return the numbers of the slots that a job may have, whoever has them now.
 
     GPUs that are divided into instances (MIG) are had by name alone; slots beyond the GPUs, where none are asked for.
@@ -24,7 +24,7 @@ def allowed(terms: Terms, found: Occupancy) -> Tuple[int, ...]:
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def numbers(terms: Terms, slots: int, models: Tuple[str, ...]) -> Tuple[int, ...]:
+def numbers(terms: GpuConstraints, slots: int, models: Tuple[str, ...]) -> Tuple[int, ...]:
     """Return the same by the number of a host's slots and the models of its GPUs, as `models_of` gives them."""
     beyond = not terms.only and not terms.models and not terms.gpus
     return tuple(
@@ -40,23 +40,23 @@ def models_of(found: Occupancy) -> Tuple[str, ...]:
     return (*known, *[""] * (found.gpus - len(known)))
 
 
-def host_slots(host: Host, found: Occupancy, words: Callable[[Occupancy], str], *, exclusive: bool) -> HostSlots:
+def host_slots(host: Host, found: Occupancy, words: Callable[[Occupancy], str], *, exclusive: bool) -> FreeSlots:
     """Return what a job may take of a host; `words` says of an occupancy who has the slots that are not free."""
     numbers = allowed(host.terms, found)
     seen = replace(found, slots=tuple(found.slots[number] for number in numbers))
     most = min(len(numbers), host.slots or len(numbers))
     free = min(seen.free, most)
     if exclusive and found.free < len(found.slots):
-        return HostSlots(
+        return FreeSlots(
             host.name, 0, most, f"{words(found)}, and --exclusive is for a host with nobody else", host.leaf
         )
     why = words(seen) if free < most else ""
     lacks = _lacks(host.terms, found) if len(numbers) < len(found.slots) else ""
-    return HostSlots(host.name, free, most, why, host.leaf, lacks=lacks)
+    return FreeSlots(host.name, free, most, why, host.leaf, lacks=lacks)
 
 
 def place_alike(
-    wanted: Wanted, hosts: Sequence[Host], free: Sequence[HostSlots], found: Mapping[str, Occupancy]
+    wanted: SlotRequest, hosts: Sequence[Host], free: Sequence[FreeSlots], found: Mapping[str, Occupancy]
 ) -> Tuple[Placement, Tuple[str, ...]]:
     """Place a job on GPUs of one model, unless it names models; give the one that it is of, too.
 
@@ -70,7 +70,7 @@ def place_alike(
     def models(host: str) -> Tuple[str, ...]:
         return _models(by_name[host], found[host]) if host in found else ()
 
-    def only(model: str) -> List[HostSlots]:
+    def only(model: str) -> List[FreeSlots]:
         return [_only(by_name[entry.host], model, entry, found) for entry in free]
 
     placement, model = place_of_one(wanted, free, {host.name for host in hosts if host.terms.models}, models, only)
@@ -78,11 +78,11 @@ def place_alike(
 
 
 def place_of_one(
-    wanted: Wanted,
-    free: Sequence[HostSlots],
+    wanted: SlotRequest,
+    free: Sequence[FreeSlots],
     named: AbstractSet[str],
     models: Callable[[str], Sequence[str]],
-    only: Callable[[str], Sequence[HostSlots]],
+    only: Callable[[str], Sequence[FreeSlots]],
 ) -> Tuple[Placement, Optional[str]]:
     """Do the same by the models of the GPUs that the job may have of a host; give the model where there are several.
 
@@ -125,7 +125,7 @@ def shared(hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occu
     return {ranks: tuple(sorted(numbers)) for ranks, numbers in free.items()}
 
 
-def _is_of(terms: Terms, name: str) -> bool:
+def _is_of(terms: GpuConstraints, name: str) -> bool:
     """Return whether a GPU of that name is of a model that is wanted."""
     if not terms.models:
         return not name.endswith(MIG)
@@ -137,7 +137,7 @@ def _models(host: Host, found: Occupancy) -> Tuple[str, ...]:
     return tuple(found.models[number] for number in allowed(host.terms, found) if number < len(found.models))
 
 
-def _only(host: Host, model: str, entry: HostSlots, found: Mapping[str, Occupancy]) -> HostSlots:
+def _only(host: Host, model: str, entry: FreeSlots, found: Mapping[str, Occupancy]) -> FreeSlots:
     """Return what a job may take of a host where it takes GPUs of one model."""
     if host.name not in found or not found[host.name].models:
         return entry
@@ -150,7 +150,7 @@ def _name(found: Occupancy, number: int) -> str:
     return found.models[number] if number < len(found.models) else ""
 
 
-def _lacks(terms: Terms, found: Occupancy) -> str:
+def _lacks(terms: GpuConstraints, found: Occupancy) -> str:
     """Return why a job may not have all slots of a host."""
     gpus = range(min(found.gpus, len(found.slots)))
     reasons = []

@@ -8,13 +8,13 @@ from typing import List, Optional, Tuple
 from taco_launch import trace
 from taco_launch.protocol import framing
 from taco_launch.protocol.message import KINDS, Message
-from taco_launch.protocol.messages import Log, Noise
+from taco_launch.protocol.messages import LogData, StrayLine
 
 # What follows a message: a piece of a log.
 DATA_BYTES = 1 << 24
 
 
-class Line:
+class JsonConnection:
     """One end of a connected socket that carries JSON lines, and raw bytes behind those with `bytes` in them.
 
     Reading never blocks; `send` may, `post` does not.
@@ -93,7 +93,7 @@ class Line:
                 return messages
             self._rest = rest[count:]
             trace.message("received", message, self._peer)
-            messages.append(message.but(data=rest[:count]) if isinstance(message, Log) else message)
+            messages.append(message.but(data=rest[:count]) if isinstance(message, LogData) else message)
 
     def close(self) -> None:
         """Close the socket."""
@@ -105,9 +105,9 @@ def _message(line: bytes) -> Tuple[Message, int]:
     read = framing.parsed(line) if framing.values(line) <= framing.LINE_VALUES else None
     size = 0 if read is None else read.get("bytes", 0)
     if read is None or type(size) is not int or not 0 <= size <= DATA_BYTES:
-        return Noise(text=repr(line)), 0
-    kind = KINDS.get(str(read.get("op")), Noise)
+        return StrayLine(text=repr(line)), 0
+    kind = KINDS.get(str(read.get("op")), StrayLine)
     try:
         return kind.from_wire(read), size
     except ValueError:
-        return Noise(text=repr(line)), size
+        return StrayLine(text=repr(line)), size

@@ -113,7 +113,7 @@ class Supervise(Message):
     name: str = ""
 
 
-class LookAt(Message):
+class ProbeHost(Message):
     """Probe the host; `address` is what it is reached by."""
 
     op = "probe"
@@ -183,7 +183,7 @@ class Launched(Message):
     root: Sequence[int]
 
 
-class End(Message):
+class EndJob(Message):
     """End all that is the job's; `roots` besides what the guard knows. With `leave` what runs is left alone.
 
     With `listener` the guard says who has the port where the ranks met.
@@ -201,32 +201,32 @@ class Beat(Message):
     op = "beat"
 
 
-class Stream(Message):
+class StreamLogs(Message):
     """Send logs from here on: bytes that the supervisor has, by rank (JSON's keys are text)."""
 
     op = "stream"
     offsets: Mapping[Any, int]
 
 
-class Had(Message):
+class Ack(Message):
     """The supervisor has a rank's log up to here."""
 
-    op = "had"
+    op = "ack"
     rank: int
     offset: int
 
 
-class Bye(Message):
+class Close(Message):
     """The guard may end; with `remove` the job's folder goes."""
 
-    op = "bye"
+    op = "close"
     remove: bool
 
 
 # --- a guard to the supervisor
 
 
-class Facts(Message):
+class HostReport(Message):
     """What is known of the host; only `error` and `hint` where it cannot be used."""
 
     op = "facts"
@@ -276,7 +276,7 @@ class Probed(Message):
     text: str
 
 
-class Started(Message):
+class RankStarted(Message):
     """A rank has started."""
 
     op = "started"
@@ -284,14 +284,14 @@ class Started(Message):
     roots: Roots
 
 
-class Done(Message):
+class LauncherEnded(Message):
     """The host's own launcher has ended: -n for signal n."""
 
     op = "done"
     code: int
 
 
-class Pulse(Message):
+class StallReport(Message):
     """For how many seconds the host's ranks do nothing (0: they do again), and what each is seen doing (RankLook)."""
 
     op = "pulse"
@@ -299,7 +299,7 @@ class Pulse(Message):
     ranks: Sequence[Mapping[str, Any]]
 
 
-class Log(Message):
+class LogData(Message):
     """A piece of a rank's log from `offset` on; `times` are (place in the piece, time as logs/timestamps.py has it)."""
 
     op = "log"
@@ -372,7 +372,7 @@ class Cleared(Message):
     unknown: str = ""
 
 
-class Removed(Message):
+class FolderRemoved(Message):
     """The same, and the folder is gone."""
 
     op = "removed"
@@ -380,7 +380,7 @@ class Removed(Message):
     unknown: str = ""
 
 
-class Noise(Message):
+class StrayLine(Message):
     """A line that is no message, as a login script may print."""
 
     op = "noise"

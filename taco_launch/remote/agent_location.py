@@ -53,7 +53,7 @@ _TURN_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Seat:
+class AgentLocation:
     """A place for the agent.
 
     `script` starts it, given `args`, its path (`folder` and the name of its file) and the operation, as root with
@@ -121,9 +121,9 @@ class Seat:
         return HostError(f"{host}: {reason}", hint=f"{setup} prepares the hosts")
 
 
-def here(environ: Mapping[str, str], uid: int) -> Seat:
+def here(environ: Mapping[str, str], uid: int) -> AgentLocation:
     """Return the seat on this machine itself, of its user `uid` with this environment."""
-    return Seat(folder=f"{state_folder(environ, uid)}/agent/", inherit=False, turn=None, python=sys.executable)
+    return AgentLocation(folder=f"{state_folder(environ, uid)}/agent/", inherit=False, turn=None, python=sys.executable)
 
 
 def _is_whole(path: str) -> bool:
@@ -136,17 +136,17 @@ def _is_whole(path: str) -> bool:
         return False
 
 
-def on_host() -> Seat:
+def on_host() -> AgentLocation:
     """Return the seat on a host without a container, of the user who logs in."""
-    return Seat(_ON_HOST)
+    return AgentLocation(_ON_HOST)
 
 
-def in_container(name: str) -> Seat:
+def in_container(name: str) -> AgentLocation:
     """Return the seat in a running container."""
-    return Seat(_IN_CONTAINER, (name,), f"{paths.AGENT}/", sudo=True, container=name)
+    return AgentLocation(_IN_CONTAINER, (name,), f"{paths.AGENT}/", sudo=True, container=name)
 
 
-def of(inventory: Inventory, environ: Mapping[str, str], uid: int) -> Seat:
+def of(inventory: Inventory, environ: Mapping[str, str], uid: int) -> AgentLocation:
     """Return the seat on the head of an inventory; `environ` and `uid` are those of whoever asks on this machine."""
     if inventory.container is not None:
         return in_container(paths.container(inventory.cluster))

@@ -7,7 +7,7 @@ from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)
-class Access:
+class Credentials:
     """What connections may need of a person.
 
     `sudo_password` is None where none was given; `ask_passphrase` is given a prompt and gives the answer, None where

@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.hosts import Host, Inventory
-from taco_launch.remote.credentials import Access
-from taco_launch.remote.local import Local
+from taco_launch.remote.credentials import Credentials
+from taco_launch.remote.local import LocalTransport
 from taco_launch.remote.transport import Transport
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class Fanout(contextlib.AbstractContextManager["Fanout"]):
         return tuple(answers[number] for number in range(len(self.transports)))
 
 
-def connect(inventory: Inventory, hosts: tuple[Host, ...], access: Access) -> Fanout:
+def connect(inventory: Inventory, hosts: tuple[Host, ...], access: Credentials) -> Fanout:
     """Prepare connections to hosts of an inventory; each is opened by the first command there.
 
     Asks for the passphrases of encrypted keys, before anything is opened.
@@ -111,11 +111,13 @@ def connect(inventory: Inventory, hosts: tuple[Host, ...], access: Access) -> Fa
     remote = [host for host in hosts if host.connection != "local"]
     allow_files(len(remote) * 2 + _OTHER_FILES)
     if not remote:
-        return Fanout(tuple(Local(host.name, access) for host in hosts))
-    from taco_launch.remote.ssh.routes import Routes  # noqa: PLC0415 - local runs need no SSH, whose import takes long
+        return Fanout(tuple(LocalTransport(host.name, access) for host in hosts))
+    from taco_launch.remote.ssh.connection_factory import ConnectionFactory  # noqa: PLC0415 - local runs need no SSH, whose import takes long
 
-    routes = Routes(inventory, access, os.environ)
-    made = tuple(Local(host.name, access) if host.connection == "local" else routes.ssh(host) for host in hosts)
+    routes = ConnectionFactory(inventory, access, os.environ)
+    made = tuple(
+        LocalTransport(host.name, access) if host.connection == "local" else routes.ssh(host) for host in hosts
+    )
     return Fanout(made, routes.gateways)
 
 

@@ -12,11 +12,11 @@ from taco_launch.command import BARE, Command, as_typed
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.calls import End, Failure, Reply, Request, reply_of
+from taco_launch.protocol.calls import EndOfReplies, Failure, Reply, Request, reply_of
 from taco_launch.remote import agent_location, bundle
-from taco_launch.remote.agent_location import Seat
-from taco_launch.remote.credentials import Access
-from taco_launch.remote.local import Local
+from taco_launch.remote.agent_location import AgentLocation
+from taco_launch.remote.credentials import Credentials
+from taco_launch.remote.local import LocalTransport
 from taco_launch.remote.transport import Transport
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Head:
     Its calls may be made from several threads at once, as those of the transports are.
     """
 
-    def __init__(self, remote: Transport, where: Seat, typed: str = BARE) -> None:
+    def __init__(self, remote: Transport, where: AgentLocation, typed: str = BARE) -> None:
         """Speak by way of `remote` to the agent at its seat; `typed` is how taco-launch is called, for hints."""
         self.seat = where
         self.typed = typed
@@ -140,7 +140,7 @@ class Head:
 
     def ahead(self, op: str) -> None:
         """Start the agent of this machine for a call that is still being made up, which goes on with it then."""
-        if isinstance(self._remote, Local) and not self.seat.sudo and not self.seat.missing(self._agent()):
+        if isinstance(self._remote, LocalTransport) and not self.seat.sudo and not self.seat.missing(self._agent()):
             self._remote.ahead(Command(self.seat.argv(self._agent(), op)))
 
     def _agent(self) -> str:
@@ -175,7 +175,7 @@ class Head:
             except ValueError as error:
                 raise HostError(f"{self.name}: {op}: not a message of taco-launch: {error!s:.200}") from None
             trace.message("received", reply, self.name)
-            if isinstance(reply, End):
+            if isinstance(reply, EndOfReplies):
                 return
             if isinstance(reply, Failure):
                 raise self._error(reply)
@@ -227,7 +227,7 @@ def _unready(line: bytes) -> tuple[str, str]:
 
 
 @contextmanager
-def reach(inventory: Inventory, access: Access, environ: Mapping[str, str], typed: str) -> Iterator[Head]:
+def reach(inventory: Inventory, access: Credentials, environ: Mapping[str, str], typed: str) -> Iterator[Head]:
     """Return the head of an inventory, which the first call connects to; `typed` as in `Head`.
 
     Raises:

@@ -16,9 +16,9 @@ from taco_launch.agent.store.folders import make_private, private
 from taco_launch.command import Command, Result, kill, start_line
 from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, HostError
 from taco_launch.remote import session, transport
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 
-_NOBODY = Access()
+_NOBODY = Credentials()
 _CHUNK = 1 << 20  # no pipe holds more, unless somebody asked for it
 _END_SECONDS = 2
 _LOOK_SECONDS = 0.05
@@ -26,10 +26,10 @@ _LOOK_SECONDS = 0.05
 _PIPE_HOLDS = 4096
 
 
-class Local:
+class LocalTransport:
     """The machine that the controller itself runs on."""
 
-    def __init__(self, name: str = "localhost", access: Access = _NOBODY) -> None:
+    def __init__(self, name: str = "localhost", access: Credentials = _NOBODY) -> None:
         """Call it `name` in messages; nothing is touched."""
         self.name = name
         self._access = access
@@ -134,7 +134,9 @@ class Local:
             timer.cancel()
 
     @contextlib.contextmanager
-    def _under_sudo(self, command: Command, *, whole: bool) -> Iterator[tuple["_Pipe", session.Plan, session.Started]]:
+    def _under_sudo(
+        self, command: Command, *, whole: bool
+    ) -> Iterator[tuple["_Pipe", session.CommandSession, session.StartedProgram]]:
         what = session.plan(self.name, command)
         with self._popen(("/bin/sh", "-c", what.line), stderr=subprocess.PIPE, whole=whole) as process:
             pipe = _Pipe(process)

@@ -12,7 +12,7 @@ from typing import IO, Any, Protocol
 
 from taco_launch.command import Command, Result, login_line, ssh_line, start_line
 from taco_launch.errors import NOT_FOUND, HostError
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.transport import CutShortError, last_words
 
 # What a login shell with its rc files may take; on hosts with a home on a slow file system they do take seconds.
@@ -23,7 +23,7 @@ ANSWER_BYTES = 1 << 25
 _LONGEST_SECONDS = 3600.0  # of a command without a timeout of its own
 
 
-class Pipe(Protocol):
+class ProcessStreams(Protocol):
     """A process on a host, by its three streams."""
 
     def receive(self, timeout: float | None) -> tuple[bytes, bytes] | None:
@@ -36,7 +36,7 @@ class Pipe(Protocol):
         """Return how the process ended (`exit code 1`), empty where that is not known."""
 
 
-class Errors(Protocol):
+class StderrTarget(Protocol):
     """Where a program's stderr goes."""
 
     def write(self, data: bytes, /) -> int:
@@ -51,7 +51,7 @@ class TtyRequiredError(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class CommandSession:
     """How one command travels; `tty` is for a sudo that insists on a terminal.
 
     `login` is what a person types after `ssh` to get to the host, empty for this machine.
@@ -69,13 +69,13 @@ class Plan:
         return login_line(self.marker, sudo=self.command.sudo, tty=self.tty)
 
 
-def plan(host: str, command: Command, *, tty: bool = False, login: tuple[str, ...] = ()) -> Plan:
+def plan(host: str, command: Command, *, tty: bool = False, login: tuple[str, ...] = ()) -> CommandSession:
     """Prepare a command, with a marker that nothing else can hold."""
-    return Plan(host, command, os.urandom(16).hex(), tty, login)
+    return CommandSession(host, command, os.urandom(16).hex(), tty, login)
 
 
 @dataclass
-class Started:
+class StartedProgram:
     """A program that has begun: its process group, and what of its output arrived with the start marker."""
 
     group: int
@@ -83,7 +83,7 @@ class Started:
     stderr: bytes
 
 
-def start(pipe: Pipe, what: Plan, access: Access, *, whole: bool) -> Started:
+def start(pipe: ProcessStreams, what: CommandSession, access: Credentials, *, whole: bool) -> StartedProgram:
     """Bring a command to its start and send it its input.
 
     Raises:
@@ -109,7 +109,7 @@ def start(pipe: Pipe, what: Plan, access: Access, *, whole: bool) -> Started:
 class _Begin:
     """What was said so far, up to the start markers."""
 
-    def __init__(self, what: Plan, access: Access) -> None:
+    def __init__(self, what: CommandSession, access: Credentials) -> None:
         self._what = what
         self._access = access
         self._out = _Before(what.marker)
@@ -143,11 +143,11 @@ class _Begin:
             )
         return password.encode("utf-8", "surrogateescape") + b"\n"
 
-    def started(self) -> Started | None:
+    def started(self) -> StartedProgram | None:
         """Return the start, when its marker stands on every stream."""
         out = self._out.after()
         err = (0, bytes(self._err.said)) if self._what.tty else self._err.after()
-        return Started(out[0], out[1], err[1]) if out and err else None
+        return StartedProgram(out[0], out[1], err[1]) if out and err else None
 
     def refused(self, ending: str) -> Exception:
         """Return why nothing began."""
@@ -218,7 +218,7 @@ class _Before:
         return (int(group) if group.isdigit() and len(group) < 11 else 0, output) if ended else None
 
 
-def finish(pipe: Pipe, what: Plan, started: Started, begun: float) -> Result:
+def finish(pipe: ProcessStreams, what: CommandSession, started: StartedProgram, begun: float) -> Result:
     """Read a command's output up to the markers behind it; `begun` is when it was given (time.monotonic).
 
     Raises:
@@ -324,7 +324,9 @@ class _Stream:
 class _Reader(io.RawIOBase):
     """A program's stdout as a file, as it comes; what it says on stderr is passed on to `errors`."""
 
-    def __init__(self, pipe: Pipe, what: Plan, started: Started, errors: Errors) -> None:
+    def __init__(
+        self, pipe: ProcessStreams, what: CommandSession, started: StartedProgram, errors: StderrTarget
+    ) -> None:
         super().__init__()
         self._pipe = pipe
         self._what = what
@@ -373,6 +375,6 @@ class _Reader(io.RawIOBase):
             self._errors.flush()
 
 
-def reader(pipe: Pipe, what: Plan, started: Started, errors: Errors) -> IO[bytes]:
+def reader(pipe: ProcessStreams, what: CommandSession, started: StartedProgram, errors: StderrTarget) -> IO[bytes]:
     """Return a program's stdout as a buffered file; reading fails when the command's timeout is over."""
     return io.BufferedReader(_Reader(pipe, what, started, errors))

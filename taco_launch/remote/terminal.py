@@ -21,7 +21,7 @@ _RESET = "\x1b[0m"
 _MOST = 1 << 22
 
 
-class Safe:
+class SafeStream:
     """Makes one stream of bytes safe, chunk by chunk; no style lasts beyond its line."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class HostErrors:
     def __init__(self, out: IO[bytes]) -> None:
         """Write to `out`."""
         self._out = out
-        self._safe = Safe() if out.isatty() else None
+        self._safe = SafeStream() if out.isatty() else None
         self._left = _MOST
 
     def write(self, data: bytes) -> int:
@@ -76,4 +76,4 @@ class HostErrors:
 
 def safe(text: str) -> str:
     """Return a whole message, of one line or more, safe to show."""
-    return Safe()(f"{text}\n".encode(errors="backslashreplace")).decode()[:-1]
+    return SafeStream()(f"{text}\n".encode(errors="backslashreplace")).decode()[:-1]

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 from taco_launch.errors import Fault, SpecError, TacoLaunchError, UsageError, quoted
 from taco_launch.inventory import names, profile, select
 from taco_launch.inventory.load import SHIPPED
-from taco_launch.launch.inner import clashes, inner
+from taco_launch.launch.nested_launcher import clashes, inner
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.model.job_request import JobRequest
-from taco_launch.model.jobs import Asked, JobSpec, Policy
+from taco_launch.model.jobs import JobSpec, NetworkOverrides, Policy
 from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.model.profiles import Profile
 from taco_launch.request import job_names, policy, sizes
@@ -59,7 +59,7 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     env, mca = each(lambda: _variables(request, caller.environ), no_variables)
     hosts = each(lambda: _hosts(request, inventory, caller), nobody)
     launcher = each(lambda: _launcher(request), "")
-    asked = each(lambda: _asked(request), Asked())
+    asked = each(lambda: _asked(request), NetworkOverrides())
     options = each(lambda: profile_of(inventory, request.profile, caller.environ), Profile())
     rules = each(lambda: policy.policy(request, inventory.host_loss_timeout), Policy())
     each(lambda: _check_image(request, inventory), None)
@@ -148,9 +148,9 @@ def _launcher(request: JobRequest) -> str:
     return name
 
 
-def _asked(request: JobRequest) -> Asked:
+def _asked(request: JobRequest) -> NetworkOverrides:
     interface = request.interface
-    return Asked(
+    return NetworkOverrides(
         transport=request.transport,
         interface=interface if interface is None else names.interface(interface, request.called("interface")),
         gdr=request.gdr,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from taco_launch.errors import Fault, SpecError
 from taco_launch.inventory import names, ranges, select
-from taco_launch.model.host.hosts import Host, Inventory, Terms
+from taco_launch.model.host.hosts import GpuConstraints, Host, Inventory
 from taco_launch.model.job_request import JobRequest
 
 # No host has as many GPUs: more were mistyped.
@@ -44,7 +44,9 @@ def narrow(request: JobRequest, inventory: Inventory, hosts: Sequence[Host]) -> 
             problem = f"{called('exclude')} leaves none of these on {host.name}"
             raise _refused(called("gpu_ids"), request.gpu_ids or "", problem)
         topology = host.terms.topology if request.gpu_topology is None else request.gpu_topology
-        found.append(replace(host, terms=Terms(only, out, request.gpu_models, topology, request.gpus is not None)))
+        found.append(
+            replace(host, terms=GpuConstraints(only, out, request.gpu_models, topology, request.gpus is not None))
+        )
     return tuple(found)
 
 

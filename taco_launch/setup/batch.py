@@ -22,7 +22,7 @@ from taco_launch.command import Command, words
 from taco_launch.errors import DEADLINE
 from taco_launch.frozen import dataclass
 from taco_launch.setup import paths
-from taco_launch.setup.ops import File, Op
+from taco_launch.setup.ops import FileTarget, Op
 
 # Files that are larger do not travel as text within the script: see `apart`.
 _LARGE = 1 << 20
@@ -96,7 +96,7 @@ _TAIL = '  taco_done\n}\ntaco_batch "$@"\n'
 
 
 @dataclass(frozen=True)
-class Ran:
+class OpResult:
     """One operation as it ended: `number` counts from 0, `output` is what it said."""
 
     number: int
@@ -105,14 +105,14 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BatchOutcome:
     """What came of a batch: `ran` those that ended, `begun` the last one that began.
 
     Without `whole` the answer was cut off; `busy`: another set-up did not let it begin; `stale`: another one was waited
     for, and nothing was done; `said` is what the shell itself had to say.
     """
 
-    ran: tuple[Ran, ...]
+    ran: tuple[OpResult, ...]
     begun: int | None
     whole: bool
     busy: bool
@@ -120,12 +120,12 @@ class Outcome:
     stale: bool = False
 
     @property
-    def failed(self) -> Ran | None:
+    def failed(self) -> OpResult | None:
         """The operation that failed."""
         return next((ran for ran in self.ran if ran.code), None)
 
 
-def apart(ops: Sequence[Op]) -> tuple[File, ...]:
+def apart(ops: Sequence[Op]) -> tuple[FileTarget, ...]:
     """Return the files that are too large for the script: they are to be put before it runs."""
     return tuple(file for op in ops for file in op.files if len(file.data) > _LARGE)
 
@@ -152,7 +152,7 @@ def script(ops: Sequence[Op]) -> str:
     return "".join([*parts, _TAIL])
 
 
-def _file(file: File) -> str:
+def _file(file: FileTarget) -> str:
     way = "place" if file.in_place else "rename"
     argv = ("taco_file", file.path, f"{file.mode:o}", way)
     return f"    {words(argv)} <<'TACO_END' || exit\n{base64.encodebytes(file.data).decode()}TACO_END\n"
@@ -163,7 +163,7 @@ def read(
     marker: str,
     begun: Callable[[int], None] = lambda _number: None,
     waits: Callable[[], None] = lambda: None,
-) -> Outcome:
+) -> BatchOutcome:
     """Read the answer of a batch, line by line as it comes; `begun` is called as each operation begins.
 
     `waits` is called where another set-up is waited for.
@@ -172,7 +172,7 @@ def read(
         ValueError: it is not the answer of a batch: the host has changed it.
     """
     start = f"{marker} ".encode()
-    ran: list[Ran] = []
+    ran: list[OpResult] = []
     last: int | None = None
     whole = busy = stale = False
     said: list[bytes] = []
@@ -185,7 +185,7 @@ def read(
         elif kind == b"end" and len(told) == 4:
             if int(told[2]) != last:
                 raise ValueError(f"operation {int(told[2])} ends, and it is operation {last} that began")
-            ran.append(Ran(last, int(told[3]), b"".join(said).strip(b"\n")))
+            ran.append(OpResult(last, int(told[3]), b"".join(said).strip(b"\n")))
             said = []
         elif kind == b"wait":
             waits()
@@ -199,10 +199,10 @@ def read(
             break
         else:
             said.append(line)
-    return Outcome(tuple(ran), last, whole, busy, b"".join(said), stale)
+    return BatchOutcome(tuple(ran), last, whole, busy, b"".join(said), stale)
 
 
-def why(op: Op, ran: Ran) -> str:
+def failure_reason(op: Op, ran: OpResult) -> str:
     """Return how an operation failed: what it said from its last `error: ` on, else its last words, or that it took long."""
     told, _ = _told(ran)
     last = "; ".join(dict.fromkeys(told)).removeprefix(_ERROR)[-_MOST:]
@@ -211,12 +211,12 @@ def why(op: Op, ran: Ran) -> str:
     return f"{op.name}: {last or f'exit code {ran.code}'}"
 
 
-def hint(ran: Ran) -> str:
+def hint(ran: OpResult) -> str:
     """Return the next step that an operation told on a line `hint: ` after its last `error: `; empty where it told none."""
     return "; ".join(step.rstrip(".") for step in _told(ran)[1])[:_MOST]
 
 
-def _told(ran: Ran) -> tuple[list[str], list[str]]:
+def _told(ran: OpResult) -> tuple[list[str], list[str]]:
     """Return the lines that say why an operation failed, and what is to be done then."""
     lines = [line.strip() for line in ran.output.decode("utf-8", "replace").splitlines() if line.strip()]
     errors = [number for number, line in enumerate(lines) if line.startswith(_ERROR)]

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Mapping
 
-from taco_launch.setup.ops import File, Op
+from taco_launch.setup.ops import FileTarget, Op
 
 
 def wanted(ops: Iterable[Op]) -> tuple[str, ...]:
@@ -27,12 +27,12 @@ def diffs(ops: Iterable[Op], present: Mapping[str, bytes]) -> tuple[str, ...]:
     return tuple(filter(None, found))
 
 
-def path(file: File) -> str:
+def path(file: FileTarget) -> str:
     """Return the path at which a file ends up."""
     return file.shown or file.path
 
 
-def _diff(where: str, before: str | None, file: File) -> str:
+def _diff(where: str, before: str | None, file: FileTarget) -> str:
     after = _text(file.data)
     if file.secret or after is None:
         what = "secret, not shown" if file.secret else f"{len(file.data)} bytes, not shown"

@@ -5,41 +5,41 @@ from dataclasses import replace
 from hashlib import sha256
 
 from taco_launch.model.host.fact_value import Unknown
-from taco_launch.model.host.facts import HostFacts, Made, MadeFile
-from taco_launch.setup.ops import File, Problem, Stage
+from taco_launch.model.host.facts import HostFacts, SetupFile, SetupState
+from taco_launch.setup.ops import FileTarget, Problem, Stage
 
 
-def files_of(facts: HostFacts) -> dict[str, MadeFile] | None:
+def files_of(facts: HostFacts) -> dict[str, SetupFile] | None:
     """Return what is there by its path; None where that is not known."""
-    if not isinstance(facts.made, Made) or not isinstance(facts.made.files, tuple):
+    if not isinstance(facts.made, SetupState) or not isinstance(facts.made.files, tuple):
         return None
     return {each.path: each for each in facts.made.files}
 
 
 def unread(facts: HostFacts, stage: Stage) -> Problem:
     """Return why it is not known what is there."""
-    why = facts.made.files if isinstance(facts.made, Made) else facts.made
+    why = facts.made.files if isinstance(facts.made, SetupState) else facts.made
     reason = why.reason if isinstance(why, Unknown) else "there is no answer"
     return Problem(
         stage, f"what set-up has made there cannot be read: {reason}", "is the user root, or allowed to sudo?"
     )
 
 
-def differing(facts: HostFacts, wanted: Iterable[File]) -> tuple[File, ...]:
+def differing(facts: HostFacts, wanted: Iterable[FileTarget]) -> tuple[FileTarget, ...]:
     """Return the files that are not there, or not with this content and mode."""
     there = files_of(facts) or {}
     return tuple(file for file in wanted if there.get(file.path) != _as_made(file))
 
 
-def with_files(facts: HostFacts, files: Iterable[File]) -> HostFacts:
+def with_files(facts: HostFacts, files: Iterable[FileTarget]) -> HostFacts:
     """Return the facts with these files there."""
     return with_made(facts, map(_as_made, files))
 
 
-def with_made(facts: HostFacts, new: Iterable[MadeFile]) -> HostFacts:
+def with_made(facts: HostFacts, new: Iterable[SetupFile]) -> HostFacts:
     """Return the facts with these files, folders and links there."""
     there = files_of(facts)
-    if there is None or not isinstance(facts.made, Made):
+    if there is None or not isinstance(facts.made, SetupState):
         return facts
     there.update((each.path, each) for each in new)
     return replace(facts, made=replace(facts.made, files=tuple(there.values())))
@@ -48,7 +48,7 @@ def with_made(facts: HostFacts, new: Iterable[MadeFile]) -> HostFacts:
 def without(facts: HostFacts, gone: Iterable[str]) -> HostFacts:
     """Return the facts with nothing at these paths."""
     there = files_of(facts)
-    if there is None or not isinstance(facts.made, Made):
+    if there is None or not isinstance(facts.made, SetupState):
         return facts
     gone = frozenset(gone)
     return replace(
@@ -56,5 +56,5 @@ def without(facts: HostFacts, gone: Iterable[str]) -> HostFacts:
     )
 
 
-def _as_made(file: File) -> MadeFile:
-    return MadeFile(file.path, sha256(file.data).hexdigest(), file.mode)
+def _as_made(file: FileTarget) -> SetupFile:
+    return SetupFile(file.path, sha256(file.data).hexdigest(), file.mode)

@@ -5,21 +5,32 @@ from dataclasses import field
 from typing import Any, Literal, TypeVar
 
 from taco_launch.frozen import dataclass
-from taco_launch.model.host.facts import HostFacts, MadeFile
+from taco_launch.model.host.facts import HostFacts, SetupFile
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.setup import STAGES, Stage
-from taco_launch.setup.stages.image_copy import Given
+from taco_launch.setup.stages.image_copy import SourceImage
 
 T = TypeVar("T")
 
-__all__ = ["STAGES", "Cluster", "Disrupts", "File", "Op", "Plan", "Problem", "Removal", "Stage", "StageRules"]
+__all__ = [
+    "STAGES",
+    "Disrupts",
+    "FileTarget",
+    "Op",
+    "PlanContext",
+    "Problem",
+    "Removal",
+    "Stage",
+    "StagePlanner",
+    "StageRules",
+]
 
 # What stops while an operation is applied: running containers of ours, every container, or the whole host.
 Disrupts = Literal["nothing", "container", "docker", "host"]
 
 
 @dataclass(frozen=True)
-class File:
+class FileTarget:
     """A file to be there: absolute path, content, mode; folders that are missing are made, 0700 in our own, else 0755.
 
     It appears whole, by rename; `in_place` is for what is mounted into a container, which would keep the old one: the
@@ -55,7 +66,7 @@ class Op:
     why: str
     script: str = ""
     args: tuple[str, ...] = ()
-    files: tuple[File, ...] = ()
+    files: tuple[FileTarget, ...] = ()
     disrupts: Disrupts = "nothing"
     seconds: float = 120
     old: tuple[tuple[str, str], ...] = ()
@@ -76,7 +87,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class PlanContext:
     """What a stage's plan for one host depends on beside that host: the inventory, all hosts' facts, what was made so far.
 
     `facts` holds the hosts that answered. `disrupt` is what the user allows (`--disrupt`). `digest` is the image's, once
@@ -102,7 +113,7 @@ class Cluster:
     agent: tuple[str, bytes] | None = None
     packages: tuple[tuple[str, bytes], ...] = ()
     password: str | None = field(default=None, repr=False)
-    given: Given | str = ""
+    given: SourceImage | str = ""
     toolkit_packages: tuple[tuple[str, bytes], ...] = ()
     toolkit_key: bytes | None = None
     peermem_packages: tuple[tuple[str, bytes], ...] = ()
@@ -122,7 +133,7 @@ class Cluster:
 
 
 # Plans a stage for one host: it yields nothing where all is right, and never raises.
-Plan = Callable[[Host, HostFacts, Cluster], Iterator[Op | Problem]]
+StagePlanner = Callable[[Host, HostFacts, PlanContext], Iterator[Op | Problem]]
 
 
 @dataclass(frozen=True)
@@ -131,7 +142,7 @@ class Removal:
 
     facts: HostFacts
     # What set-up made, by its path.
-    files: Mapping[str, MadeFile]
+    files: Mapping[str, SetupFile]
     cluster: str
     # Whether the host has anything of the cluster.
     has_cluster: bool
@@ -152,7 +163,7 @@ def keep_all(_removal: Removal) -> Iterator[Op | Problem]:
 class StageRules:
     """What set-up needs to know of a stage, which stands at the end of its file as STAGE."""
 
-    plan: Plan
+    plan: StagePlanner
     # Subjects of a host's facts that it may change: they are asked for again when it is done.
     changes: tuple[str, ...]
     # Whether a container may get its GPUs, or lose them, by it.

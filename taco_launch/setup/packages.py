@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import replace
 
 from taco_launch.model.host.hosts import Engine
-from taco_launch.setup.ops import File, Op
+from taco_launch.setup.ops import FileTarget, Op
 from taco_launch.setup.paths import STATE
 
 # Where the script finds packages of the controller, the proxy, and the source; it removes all of them.
@@ -19,22 +19,24 @@ def ending(manager: str) -> str:
     return ".deb" if manager == "apt-get" else ".rpm"
 
 
-def given(manager: str, packages: tuple[tuple[str, bytes], ...]) -> tuple[File, ...]:
+def given(manager: str, packages: tuple[tuple[str, bytes], ...]) -> tuple[FileTarget, ...]:
     """Return those packages of the controller, (file name, content), that are for a package manager, and their sums."""
-    files = tuple(File(f"{GIVEN}/{name}", data, 0o600) for name, data in packages if name.endswith(ending(manager)))
+    files = tuple(
+        FileTarget(f"{GIVEN}/{name}", data, 0o600) for name, data in packages if name.endswith(ending(manager))
+    )
     if not files:
         return ()
     sums = "".join(f"{hashlib.sha256(file.data).hexdigest()}  {file.path.rpartition('/')[2]}\n" for file in files)
-    return (*files, File(f"{GIVEN}/SHA256SUMS", sums.encode(), 0o600))
+    return (*files, FileTarget(f"{GIVEN}/SHA256SUMS", sums.encode(), 0o600))
 
 
-def proxied(engine: Engine) -> File:
+def proxied(engine: Engine) -> FileTarget:
     """Return the proxy that the engine has, for what is fetched from outside."""
     lines = "".join(f"{name}_proxy={value}\n" for name, value in engine.proxy)
-    return File(PROXY, lines.encode(), 0o600, secret=True)
+    return FileTarget(PROXY, lines.encode(), 0o600, secret=True)
 
 
 def from_source(op: Op, text: str, shown: str) -> Op:
     """Have an operation bring a source of packages, which `--diff` shows where it ends up."""
-    file = File(SOURCE, text.encode(), shown=shown)
+    file = FileTarget(SOURCE, text.encode(), shown=shown)
     return replace(op, why=f"{op.why}; {shown} is to name their source", files=(*op.files, file))

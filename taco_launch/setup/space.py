@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from taco_launch.model.host.fact_value import Found
-from taco_launch.model.host.facts import Disk, Docker, HostFacts, Made, System
+from taco_launch.model.host.facts import Disk, DockerFacts, HostFacts, SetupState, System
 from taco_launch.model.host.hosts import Engine, Inventory
 from taco_launch.setup import paths
 from taco_launch.setup.files import daemon_json
@@ -32,15 +32,15 @@ def full(facts: HostFacts, inventory: Inventory) -> Iterator[Problem]:
 def data_root(facts: HostFacts, engine: Engine) -> str | None:
     """Return the folder that docker keeps images in once it has its settings; None where the probe did not look at it."""
     looked_at = [engine.data_root, _written(facts.made), DATA_ROOT]
-    root = facts.docker.root if isinstance(facts.docker, Docker) else None
+    root = facts.docker.root if isinstance(facts.docker, DockerFacts) else None
     if engine.data_root is not None or not isinstance(root, str):
         return next(filter(None, looked_at))
     return root if root in looked_at else None
 
 
-def _written(made: Found[Made]) -> str | None:
+def _written(made: Found[SetupState]) -> str | None:
     """Return the data root that daemon.json names."""
-    if not isinstance(made, Made) or not isinstance(made.daemon_json, str):
+    if not isinstance(made, SetupState) or not isinstance(made.daemon_json, str):
         return None
     try:
         named = daemon_json.read(made.daemon_json).get("data-root")

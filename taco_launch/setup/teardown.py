@@ -6,7 +6,7 @@ Docker, images unless requested, and what others made stay.
 from collections.abc import Iterator, Mapping
 
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Docker, HostFacts, Made, MadeFile
+from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupFile, SetupState
 from taco_launch.setup import STAGES, paths
 from taco_launch.setup.ops import Op, Problem, Removal, Stage, StageRules
 
@@ -18,8 +18,8 @@ def plan(
 
     `image` is a reference to be removed too; `added` is the text of docker_removal.ADDED on the host.
     """
-    if not isinstance(facts.made, Made) or not isinstance(facts.made.files, tuple):
-        why = facts.made.files if isinstance(facts.made, Made) else facts.made
+    if not isinstance(facts.made, SetupState) or not isinstance(facts.made.files, tuple):
+        why = facts.made.files if isinstance(facts.made, SetupState) else facts.made
         yield Problem("container", f"what set-up made there cannot be told: {getattr(why, 'reason', '')}")
         return
     files = {file.path: file for file in facts.made.files}
@@ -39,9 +39,9 @@ def plan(
         yield from rules[stage].take_back(removal)
 
 
-def _has_cluster(facts: HostFacts, files: Mapping[str, MadeFile], cluster: str) -> bool:
+def _has_cluster(facts: HostFacts, files: Mapping[str, SetupFile], cluster: str) -> bool:
     docker = facts.docker
-    containers = docker.containers if isinstance(docker, Docker) and isinstance(docker.containers, tuple) else ()
+    containers = docker.containers if isinstance(docker, DockerFacts) and isinstance(docker.containers, tuple) else ()
     ours = (one for one in containers if dict(one.labels).get(paths.CLUSTER_LABEL) == cluster)
     made = (
         paths.unit_file(cluster),
@@ -53,7 +53,7 @@ def _has_cluster(facts: HostFacts, files: Mapping[str, MadeFile], cluster: str) 
     return any(path in files for path in made) or any(one.name in names for one in ours)
 
 
-def _silent(docker: Docker | Absent | Unknown, *, images: bool) -> str | None:
+def _silent(docker: DockerFacts | Absent | Unknown, *, images: bool) -> str | None:
     """Return why docker does not tell its containers, or its images where they matter; one that is not there has none."""
     if isinstance(docker, Absent):
         return None
@@ -65,7 +65,7 @@ def _silent(docker: Docker | Absent | Unknown, *, images: bool) -> str | None:
     return next((each.reason for each in asked if not isinstance(each, tuple)), None)
 
 
-def _is_cluster(path: str, file: MadeFile) -> bool:
+def _is_cluster(path: str, file: SetupFile) -> bool:
     """Return whether a path is a folder of a cluster: others may keep files beside them."""
     folder, _, name = path.rpartition("/")
     return folder in (paths.CLUSTERS, paths.HOST) and bool(name) and file.sha256 is None and file.link is None

@@ -6,7 +6,7 @@ from typing import Tuple
 from taco_launch.frozen import dataclass
 
 
-class Kind(enum.IntEnum):
+class FailureText(enum.IntEnum):
     """What a text says of a failure; what comes first here is told first."""
 
     CAUSE = 0  # why it failed
@@ -43,7 +43,7 @@ class Signature:
     cause: str
     next: str
     pattern: str = ""
-    kind: Kind = Kind.CAUSE
+    kind: FailureText = FailureText.CAUSE
     lines: int = 1
     unless: Tuple[str, ...] = ()
     only_with: Tuple[str, ...] = ()

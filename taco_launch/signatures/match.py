@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple, Set
 
 from taco_launch.model.jobs import Finding
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 from taco_launch.signatures.table import TABLE
 from taco_launch.signatures.texts.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.texts.nccl import NCCL
@@ -22,11 +22,11 @@ SPEAK_LATE = {entry.name for entry in (*NCCL, *NCCL_DEVICES, *SYSTEM, *SLURM) if
 SPEAK_LATE.add("ucx-cuda-context")  # said by the threads that a crash has not ended yet
 
 
-class Match(NamedTuple):
+class SignatureMatch(NamedTuple):
     """A finding, what kind of text it is, the line it was found in without the prefixes, and what labels its rank."""
 
     finding: Finding
-    kind: Kind
+    kind: FailureText
     text: str
     label: str = ""
 
@@ -36,26 +36,30 @@ def goes_with(entry: Signature, names: Set[str]) -> bool:
     return not names.intersection(entry.unless) and (not entry.only_with or bool(names.intersection(entry.only_with)))
 
 
-def is_warning(match: Match) -> bool:
+def is_warning(match: SignatureMatch) -> bool:
     """Return whether a program only ends with this text: elsewhere it is a warning."""
     return bool(ENTRIES[match.finding.signature].at_end)
 
 
-def is_handled(match: Match) -> bool:
+def is_handled(match: SignatureMatch) -> bool:
     """Return whether programs may handle this error and go on."""
     return ENTRIES[match.finding.signature].handled
 
 
 def is_cause(entry: Signature, text: str) -> bool:
     """Return whether a text is the cause that an entry knows."""
-    return entry.kind is Kind.CAUSE and any(key in text for key in entry.keys) and bool(re.search(entry.pattern, text))
+    return (
+        entry.kind is FailureText.CAUSE
+        and any(key in text for key in entry.keys)
+        and bool(re.search(entry.pattern, text))
+    )
 
 
-def is_failure(match: Match) -> bool:
+def is_failure(match: SignatureMatch) -> bool:
     """Return whether a text says that something failed for good."""
-    return match.kind < Kind.NOTE and not is_warning(match) and not is_survived(match)
+    return match.kind < FailureText.NOTE and not is_warning(match) and not is_survived(match)
 
 
-def is_survived(match: Match) -> bool:
+def is_survived(match: SignatureMatch) -> bool:
     """Return whether programs survive this error, unless it is what they raised."""
     return ENTRIES[match.finding.signature].survived and not RAISED.match(match.text)

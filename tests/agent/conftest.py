@@ -20,7 +20,7 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.launch.env import JOB_ID
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.framing import dump
 from tests.agent.calls import PLACED, submitted
 
@@ -161,7 +161,7 @@ def number(process: "subprocess.Popen[bytes]") -> int:
 class Mail:
     """One end of a connection between processes of the agent, and what has come over it."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: JsonConnection) -> None:
         self.line = line
         self.box: list[dict[str, Any]] = []
         self.closed = False

@@ -82,7 +82,7 @@ def test_a_child_that_is_killed() -> None:
     pid = os.fork()
     if not pid:
         os.execvp("sleep", ["sleep", "60"])
-    child = forked.Child(pid)
+    child = forked.ForkedChild(pid)
     assert child.poll() is None
     child.kill()
     assert eventually(child.poll) == -9
@@ -94,6 +94,6 @@ def test_the_code_of_a_child(code: int) -> None:
     pid = os.fork()
     if not pid:
         os._exit(code)
-    child = forked.Child(pid)
+    child = forked.ForkedChild(pid)
     eventually(lambda: child.poll() is not None)
     assert child.poll() == code

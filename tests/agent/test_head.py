@@ -13,26 +13,26 @@ from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.calls import End, Failure, Reply, Request, Warned
+from taco_launch.protocol.calls import EndOfReplies, Failure, Notice, Reply, Request
 from taco_launch.protocol.calls.commands import Exited
-from taco_launch.protocol.calls.hosts import HostSlots
-from taco_launch.protocol.calls.jobs import Get, TheJob
-from taco_launch.protocol.calls.logs import Logs, Piece, Skipped
+from taco_launch.protocol.calls.hosts import SlotsReply
+from taco_launch.protocol.calls.jobs import Get, JobReply
+from taco_launch.protocol.calls.logs import LogChunk, Logs, Skipped
 from taco_launch.protocol.calls.tables import List, Rows
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import here, on_host
 from taco_launch.remote.head import AgentError, Head
-from taco_launch.remote.local import Local
+from taco_launch.remote.local import LocalTransport
 from tests.agent.conftest import write_agent
 
 HEADER = protocol.dump(protocol.header("op", "a"))
-END = End().encode()
+END = EndOfReplies().encode()
 GET = Get(name="a")
 
 
 # Imported for their replies too, which are then known.
 assert issubclass(Exited, Reply)
-assert issubclass(HostSlots, Reply)
+assert issubclass(SlotsReply, Reply)
 
 
 class Dance(Request):
@@ -42,7 +42,7 @@ class Dance(Request):
 
 
 def own_head() -> Head:
-    return Head(Local(), here(os.environ, os.geteuid()))
+    return Head(LocalTransport(), here(os.environ, os.geteuid()))
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ print(json.dumps({"op": "end"}))
 def test_a_request_reaches_the_agent(installed: Path) -> None:
     write_agent(installed, ECHO)
     (reply,) = own_head().call(Get(name="vgg \udcff"))
-    assert isinstance(reply, Warned)
+    assert isinstance(reply, Notice)
     assert json.loads(reply.text) == {
         "header": protocol.header("get", ""),
         "request": {"op": "get", "name": "vgg \udcff"},
@@ -99,7 +99,7 @@ def test_a_request_reaches_the_agent(installed: Path) -> None:
 
 
 def test_replies_with_data(installed: Path) -> None:
-    replies = [Skipped(count=1), Piece(offset=9, data=bytes(range(256)) * 100), Piece(offset=9)]
+    replies = [Skipped(count=1), LogChunk(offset=9, data=bytes(range(256)) * 100), LogChunk(offset=9)]
     head = says(installed, HEADER + b"".join(reply.encode() for reply in replies) + END)
     with head.stream(Logs(name="a")) as found:
         assert list(found) == replies
@@ -130,9 +130,9 @@ def test_what_is_no_reply(installed: Path, line: dict[str, Any], why: str) -> No
 
 
 def test_a_reply_that_is_needed(installed: Path) -> None:
-    head = says(installed, HEADER + Warned(text="x").encode() + END)
+    head = says(installed, HEADER + Notice(text="x").encode() + END)
     with pytest.raises(HostError, match=r"^localhost: get: not a message of taco-launch: there is no job$"):
-        head.expect(GET, TheJob)
+        head.expect(GET, JobReply)
 
 
 def test_an_answer_of_many_values(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,9 +145,9 @@ def test_an_answer_of_many_values(installed: Path, monkeypatch: pytest.MonkeyPat
 
 def test_an_error_of_the_agent(installed: Path) -> None:
     error = Failure(message="job x: there is none", hint="see them all", exit_code=125)
-    head = says(installed, HEADER + Warned(text="first").encode() + error.encode())
+    head = says(installed, HEADER + Notice(text="first").encode() + error.encode())
     with head.stream(GET) as replies:
-        assert next(replies) == Warned(text="first")
+        assert next(replies) == Notice(text="first")
         with pytest.raises(AgentError, match="job x: there is none") as caught:
             next(replies)
     assert (caught.value.hint, caught.value.exit_code) == ("see them all", 125)
@@ -164,7 +164,7 @@ def test_the_real_agents_errors(state: Path) -> None:
     assert caught.value.exit_code == 2
 
 
-WHOLE = HEADER + Skipped(count=1).encode() + Piece(offset=3, data=b"xyz").encode()
+WHOLE = HEADER + Skipped(count=1).encode() + LogChunk(offset=3, data=b"xyz").encode()
 
 
 @pytest.mark.parametrize("end", ["sys.exit(1)", "os.kill(os.getpid(), 9)"], ids=["exits", "killed"])
@@ -205,7 +205,7 @@ def test_leaving_the_block_ends_the_call(installed: Path) -> None:
     write_agent(installed, script)
     with own_head().stream(Logs(name="a")) as replies:
         reply = next(replies)
-        assert isinstance(reply, Warned)
+        assert isinstance(reply, Notice)
         pid = reply.text
         assert Path(f"/proc/{pid}").exists()
     assert not Path(f"/proc/{pid}").exists()
@@ -228,7 +228,7 @@ def test_what_the_agent_cannot_write_is_told_by_host_and_by_what_can_be_done_the
     told = []
     for seat in (here(os.environ, os.geteuid()), on_host()):
         with pytest.raises(AgentError) as caught:
-            AgentBackend(Head(Local("gpu1"), seat)).submit(spec, {})
+            AgentBackend(Head(LocalTransport("gpu1"), seat)).submit(spec, {})
         told.append((caught.value.message, caught.value.hint, caught.value.exit_code))
     problem = f"{state}/jobs: Not a directory"
     free = "free some space there"
@@ -259,7 +259,7 @@ HINTED = {
 def test_all_that_a_job_says_to_type_has_the_inventory_in_it(installed: Path, typed: str, file: str) -> None:
     head = says(installed, HEADER + protocol.dump({"op": "job", "job": HINTED}) + END)
     head.typed = typed
-    job = head.expect(GET, TheJob).job
+    job = head.expect(GET, JobReply).job
     record, events = job.record, job.events
     assert record.reason == "4 ranks do not fit; taco-launch list"
     assert record.hint == f"see who runs what: taco-launch {file}list"

@@ -13,9 +13,9 @@ import pytest
 from taco_launch.command import Command
 from taco_launch.errors import HostError, UsageError
 from taco_launch.remote import local as module
-from taco_launch.remote.local import Local
+from taco_launch.remote.local import LocalTransport
 
-LOCAL = Local()
+LOCAL = LocalTransport()
 
 
 # --- put

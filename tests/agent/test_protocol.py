@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from taco_launch.errors import UsageError
 from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Beat, Log, Welcome
+from taco_launch.protocol.messages import Beat, LogData, Welcome
 
 TEXT = st.text(max_size=6) | st.binary(max_size=6).map(lambda data: data.decode("utf-8", "surrogateescape"))
 VALUES = st.recursive(
@@ -91,7 +91,7 @@ MAIL = st.tuples(LOGS, st.binary(max_size=40))
 def test_messages_cut_anywhere(mail: list[tuple[dict[str, Any], bytes]], sizes: list[int]) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        line = Line(ours)
+        line = JsonConnection(ours)
         found: list[Message] = []
         data = b"".join(protocol.dump({"op": "log", **message, "bytes": len(raw)}) + raw for message, raw in mail)
         while data:
@@ -102,7 +102,7 @@ def test_messages_cut_anywhere(mail: list[tuple[dict[str, Any], bytes]], sizes: 
                     received = line.receive()
                     assert received is not None
                     found += received
-        assert found == [Log(**message, data=raw) for message, raw in mail]
+        assert found == [LogData(**message, data=raw) for message, raw in mail]
 
 
 @pytest.mark.parametrize("text", [b"Welcome to gpu2!", b"", b"[1]", b'{"a":1}', b"\xff", b'{"op":', b"[" * 100_000])
@@ -110,7 +110,7 @@ def test_what_is_no_message_is_noise(text: bytes) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(text + b'\n{"op":"beat"}\n')
-        line, found = Line(ours), list[Message]()
+        line, found = JsonConnection(ours), list[Message]()
         while len(found) < 2:
             found += line.receive() or ()
         assert [message.op for message in found] == ["noise", "beat"]
@@ -119,8 +119,8 @@ def test_what_is_no_message_is_noise(text: bytes) -> None:
 def test_what_is_posted_waits_for_room_and_comes_whole() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        sender, reader, found = Line(theirs), Line(ours), list[Message]()
-        sent = [Log(rank=number, offset=0, times=[], data=bytes([number]) * 1_000_000) for number in range(4)]
+        sender, reader, found = JsonConnection(theirs), JsonConnection(ours), list[Message]()
+        sent = [LogData(rank=number, offset=0, times=[], data=bytes([number]) * 1_000_000) for number in range(4)]
         for message in sent:
             sender.post(message)
         assert sender.waiting > 1_000_000
@@ -135,9 +135,9 @@ def test_a_long_message() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         message = Welcome(environment={"A": "x" * 2_000_000}, log_max_bytes=1, umask=0)
-        sender = threading.Thread(target=Line(theirs).send, args=(message,))
+        sender = threading.Thread(target=JsonConnection(theirs).send, args=(message,))
         sender.start()
-        line = Line(ours)
+        line = JsonConnection(ours)
         found: list[Message] = []
         while not found:
             received = line.receive()
@@ -150,7 +150,7 @@ def test_a_long_message() -> None:
 def test_the_other_side_is_gone() -> None:
     ours, theirs = socket.socketpair()
     with ours:
-        line = Line(ours)
+        line = JsonConnection(ours)
         theirs.sendall(protocol.dump({"op": "beat"}) + b'{"half')
         theirs.close()
         assert line.receive() == [Beat()]
@@ -165,7 +165,7 @@ def test_nothing_has_come() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        line = Line(ours)
+        line = JsonConnection(ours)
         assert line.receive() == []
         assert line.fileno() == ours.fileno()
         assert line.send(Beat())
@@ -177,7 +177,7 @@ def test_a_size_that_is_none_is_noise(size: bytes) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(b'{"op":"log","bytes":' + size + b'}\n{"op":"beat"}\n')
-        line, found = Line(ours), list[Message]()
+        line, found = JsonConnection(ours), list[Message]()
         while len(found) < 2:
             found += line.receive() or ()
         assert [message.op for message in found] == ["noise", "beat"]
@@ -187,7 +187,7 @@ def test_who_sends_a_line_without_an_end_is_gone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(protocol, "LINE_BYTES", 1 << 12)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        line = Line(ours)
+        line = JsonConnection(ours)
         theirs.sendall(b"x" * (1 << 12))
         assert line.receive() == []
         theirs.sendall(b"x")

@@ -129,7 +129,7 @@ def test_one_that_is_there_is_woken(jobs: Jobs, scheduler: Path) -> None:
     os.close(lock)
     assert started(scheduler) == 0
     with scheduler_wakeup.listen(jobs):  # in the place of the one before
-        scheduler_wakeup.poke(jobs)
+        scheduler_wakeup.notify(jobs)
 
 
 def test_a_deep_folder(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_deep_folder(tmp_path: Path) -> None:
     lock = scheduler_wakeup.try_lock(jobs)
     assert lock is not None
     with scheduler_wakeup.listen(jobs) as server:
-        scheduler_wakeup.poke(jobs)
+        scheduler_wakeup.notify(jobs)
         assert select.select([server], [], [], 5)[0]
     os.close(lock)
 
@@ -173,7 +173,7 @@ def test_a_second_scheduler_ends_at_once(jobs: Jobs, agent: Path) -> None:
         assert subprocess.run([*PYTHON, str(agent), "schedule"], timeout=20, check=False).returncode == 0
         assert first.poll() is None
         records.Events(jobs.folder("a")).add(state.ENDED, state="CANCELLED", exit_code=143)
-        scheduler_wakeup.poke(jobs)
+        scheduler_wakeup.notify(jobs)
         assert first.wait(20) == 0
     finally:
         first.kill()

@@ -19,7 +19,7 @@ from taco_launch.protocol.calls.jobs import Get
 from taco_launch.protocol.calls.tables import List, Rows
 from taco_launch.remote import agent_location, bundle
 from taco_launch.remote.head import Head
-from taco_launch.remote.local import Local
+from taco_launch.remote.local import LocalTransport
 
 # What `docker container inspect` and `docker exec -i` do, of which the second runs the rest right here. Simulated.
 DOCKER = """#!/bin/sh
@@ -61,7 +61,7 @@ def simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def head(simulated: Path, agent: Path, monkeypatch: pytest.MonkeyPatch) -> Head:
     monkeypatch.setattr(bundle, "build", lambda _contents: agent.read_bytes())  # packing it takes a second
     there = replace(agent_location.in_container("taco-launch-c"), folder=f"{simulated.parent}/state/agent/", sudo=False)
-    return Head(Local("gpu1"), there, "taco-launch -i c.yaml")
+    return Head(LocalTransport("gpu1"), there, "taco-launch -i c.yaml")
 
 
 def test_the_agent_in_a_container(head: Head, simulated: Path, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_on_a_host_python3_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "tr").symlink_to(shutil.which("tr") or "")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostError, match="gpu1: there is no python3") as caught:
-        Head(Local("gpu1"), agent_location.on_host()).call(List())
+        Head(LocalTransport("gpu1"), agent_location.on_host()).call(List())
     assert caught.value.hint == "install Python 3.8 or newer there"
 
 
@@ -185,7 +185,7 @@ def test_the_seat_of_an_inventory() -> None:
     far, near = Host("gpu1", "10.0.0.1"), Host("here", "127.0.0.1", connection="local")
     image = Container("image")
 
-    def of(host: Host, container: Container | None) -> agent_location.Seat:
+    def of(host: Host, container: Container | None) -> agent_location.AgentLocation:
         return agent_location.of(Inventory("c", host.name, (host,), container=container), {"HOME": "/home/u"}, 1000)
 
     for host in (far, near):

@@ -32,7 +32,7 @@ def way(agent: Path, through: str) -> None:
 
 def put(agent: Path) -> str | None:
     """Put it there, and give what is said of it in the end."""
-    bringing = ssh.Put("n2", str(agent))
+    bringing = ssh.AgentUpload("n2", str(agent))
     eventually(lambda: bringing.problem() is not None)
     bringing.close()
     return bringing.problem()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from taco_launch import state
-from taco_launch.agent.logs.merge import Merge
+from taco_launch.agent.logs.merge import LogMerge
 from taco_launch.agent.logs.segments import Writer
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
@@ -48,7 +48,7 @@ class Made:
         records.Events(self.folder).add(state.PLACED, **placed(self.attempt))
         self.own = self.folder.of_attempt(self.attempt)
         self.own.launcher.parent.mkdir(exist_ok=True)
-        self.merge = Merge(self.folder.merged, self.limit)
+        self.merge = LogMerge(self.folder.merged, self.limit)
         self.merge_begins(self.attempt, state.suspension(records.record(self.folder), self.attempt))
         self.hosts = [host for host, ranks in SHARES[self.attempt - 1].items() for _rank in range(ranks)]
         self.writers = [Writer(self.own.rank(rank), self.limit) for rank in range(len(self.hosts))]

@@ -10,7 +10,7 @@ import pytest
 
 import taco_launch
 from taco_launch import Cluster, JobRequest
-from taco_launch.backend import LogQuery, Output, Watch
+from taco_launch.backend import FollowListener, LogQuery, Output
 from taco_launch.errors import NoJobError, SpecError, UsageError
 from taco_launch.model.job_view import JobView as Answer
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
@@ -32,7 +32,7 @@ class Jobs(FakeBackend):
         self.kept[spec.name] = Answer(spec, JobRecord("1", JobState.RUNNING), "/f")
         return self.kept[spec.name]
 
-    def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: Watch) -> Answer:
+    def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: FollowListener) -> Answer:
         watch.accepted()
         watch.job(self.submit(spec, environ))
         return self.follow(LogQuery(spec.name), output, watch)
@@ -42,11 +42,11 @@ class Jobs(FakeBackend):
             raise NoJobError(f"job {name} not found")
         return self.kept[name]
 
-    def follow(self, query: LogQuery, output: Output, watch: Watch | None = None) -> Answer:
+    def follow(self, query: LogQuery, output: Output, watch: FollowListener | None = None) -> Answer:
         self.asked.append(query)
         output(b"gpu1/0 | hello\n")
         if query.follow:
-            (watch or Watch()).state("FAILED")
+            (watch or FollowListener()).state("FAILED")
             self._becomes(query.name, JobState.FAILED, 3)
         return self.kept[query.name]
 
@@ -93,7 +93,7 @@ def test_a_job_is_started_waited_for_read_and_deleted(cluster: Cluster, backend:
 def test_run_follows_and_says_what_happens(cluster: Cluster) -> None:
     heard: list[bytes] = []
     states: list[str] = []
-    job = cluster.run(JobRequest(("true",), name="a"), heard.append, Watch(state=states.append))
+    job = cluster.run(JobRequest(("true",), name="a"), heard.append, FollowListener(state=states.append))
     assert (job.exit_code, heard, states) == (3, [b"gpu1/0 | hello\n"], ["FAILED"])
 
 

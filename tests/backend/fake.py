@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from taco_launch.backend import Counters, HeadFacts, LogQuery, Node, Output, Watch
+from taco_launch.backend import Counters, FollowListener, HeadFacts, LogQuery, Node, Output
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec
@@ -18,7 +18,7 @@ class FakeBackend:
     def submit(self, spec: JobSpec, _environ: Mapping[str, str]) -> JobView:
         raise AssertionError(f"submit {spec.name}")
 
-    def run(self, spec: JobSpec, _environ: Mapping[str, str], _output: Output, _watch: Watch) -> JobView:
+    def run(self, spec: JobSpec, _environ: Mapping[str, str], _output: Output, _watch: FollowListener) -> JobView:
         raise AssertionError(f"run {spec.name}")
 
     def get(self, name: str) -> JobView:
@@ -27,7 +27,7 @@ class FakeBackend:
     def list(self) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
         raise AssertionError("list")
 
-    def follow(self, query: LogQuery, _output: Output, _watch: Watch | None = None) -> JobView:
+    def follow(self, query: LogQuery, _output: Output, _watch: FollowListener | None = None) -> JobView:
         raise AssertionError(f"follow {query}")
 
     def stop(self, name: str, _by: str, _number: int, _grace: float | None = None) -> JobView:

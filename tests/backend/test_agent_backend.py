@@ -8,15 +8,15 @@ import pytest
 
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.model.host.hosts import Host, Inventory
+from taco_launch.model.job_counts import JobCounts
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.rows import encoded, row_of
 from taco_launch.model.slots import Occupancy, SlotState
-from taco_launch.model.tallies import Tally
-from taco_launch.protocol.calls import Reply, Request, Warned
+from taco_launch.protocol.calls import Notice, Reply, Request
 from taco_launch.protocol.calls.commands import Exec, ExecEnd, Exited, Output
-from taco_launch.protocol.calls.hosts import HostSize, HostSlots, Top
+from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
 from taco_launch.protocol.calls.tables import Counted, Rows
-from taco_launch.remote.agent_location import Seat
+from taco_launch.remote.agent_location import AgentLocation
 from taco_launch.remote.head import AgentError, Head
 
 HOSTS = (Host("gpu1", "10.0.0.1", slots=2), Host("gpu2", "10.0.0.2", gpus="none"))
@@ -28,7 +28,7 @@ class FakeHead:
     """Replies to a request by its op, and keeps what was requested."""
 
     def __init__(self, container: str = "", **answers: Any) -> None:
-        self.seat, self.name = Seat("", container=container), "gpu1"
+        self.seat, self.name = AgentLocation("", container=container), "gpu1"
         self.answers, self.asked = answers, list[Request]()
 
     def call(self, request: Request) -> list[Reply]:
@@ -49,14 +49,14 @@ def test_rows_come_the_newest_first() -> None:
     def row(name: str, submitted: float | None) -> list[Any]:
         return encoded(row_of(JobSpec(name, ("true",), HOSTS), JobRecord("id", JobState.QUEUED, submitted=submitted)))
 
-    answer = [Rows(rows=[row("a", 1.0), row("b", 2.0), row("c", None)]), Warned(text="job d is damaged")]
+    answer = [Rows(rows=[row("a", 1.0), row("b", 2.0), row("c", None)]), Notice(text="job d is damaged")]
     rows, warnings = FakeHead(list=answer).backend.list()
     assert ([found.name for found in rows], warnings) == (["b", "a", "c"], ("job d is damaged",))
 
 
 def test_the_nodes_of_a_cluster() -> None:
     head = FakeHead(
-        "c", top=[HostSlots(host="gpu1", occupancy=OCCUPANCY), HostSlots(host="gpu2", problem="no route to host")]
+        "c", top=[SlotsReply(host="gpu1", occupancy=OCCUPANCY), SlotsReply(host="gpu2", problem="no route to host")]
     )
     first, second = head.backend.nodes(INVENTORY)
     assert head.asked == [
@@ -71,7 +71,7 @@ def test_the_nodes_of_a_cluster() -> None:
 
 
 def test_without_a_container_only_the_head_is_asked() -> None:
-    head = FakeHead(top=[HostSlots(host="gpu1", occupancy=OCCUPANCY)])
+    head = FakeHead(top=[SlotsReply(host="gpu1", occupancy=OCCUPANCY)])
     _first, second = head.backend.nodes(INVENTORY)
     (request,) = head.asked
     assert isinstance(request, Top)
@@ -134,5 +134,5 @@ def test_a_refusal_is_passed_on(frames: int) -> None:
 def test_a_job_whose_removal_was_cut_off_is_counted_once() -> None:
     row = encoded(row_of(JobSpec("j", ("true",), HOSTS), JobRecord("7", JobState.SUCCEEDED)))
     for last, count in (("", 1), ("7", 0)):
-        found = FakeHead(metrics=[Counted(rows=[row], removed=Tally(created=3), last=last)]).backend.counters()
+        found = FakeHead(metrics=[Counted(rows=[row], removed=JobCounts(created=3), last=last)]).backend.counters()
         assert (len(found.rows), found.removed.created) == (count, 3)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.backend import LogQuery, Watch, log_follower
+from taco_launch.backend import FollowListener, LogQuery, log_follower
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.backend.log_follower import LogFollower
 from taco_launch.errors import HostError
@@ -21,7 +21,7 @@ from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import here
 from taco_launch.remote.head import AgentError, Head
-from taco_launch.remote.local import Local
+from taco_launch.remote.local import LocalTransport
 from tests.agent.conftest import write_agent
 
 LOG = b"".join(b"gpu1/0 | line %d\n" % number for number in range(40))
@@ -92,7 +92,9 @@ class Scripted:
         write_agent(self.folder / bundle.name(bundle.sources()), AGENT)
         (self.folder / "log").write_bytes(LOG)
         (self.folder / "done").write_text(json.dumps(DONE))
-        self.head = Head(Local("gpu1"), replace(here(os.environ, 0), inherit=True, turn=60.0), "taco-launch -i c.yaml")
+        self.head = Head(
+            LocalTransport("gpu1"), replace(here(os.environ, 0), inherit=True, turn=60.0), "taco-launch -i c.yaml"
+        )
         self.output: list[bytes] = []
         self.states: list[str] = []
         self.said: list[str] = []
@@ -104,7 +106,7 @@ class Scripted:
         return [json.loads(line) for line in (self.folder / "asked").read_text().splitlines()]
 
     def follow(self, query: LogQuery, patience: float = math.inf) -> JobView:
-        watch = Watch(state=self.states.append, say=self.said.append)
+        watch = FollowListener(state=self.states.append, say=self.said.append)
         return LogFollower(self.head, query, self.output.append, watch, patience=patience).to_end()
 
 
@@ -191,7 +193,7 @@ def test_a_log_that_is_not_followed_is_no_long_wait(scripted: Scripted) -> None:
 
 
 def test_on_this_machine_a_dead_agent_is_an_error(scripted: Scripted) -> None:
-    scripted.head = Head(Local(), here(os.environ, 0))
+    scripted.head = Head(LocalTransport(), here(os.environ, 0))
     scripted.plan({"to": 50, "breaks": True}, {"to": 9999})
     with pytest.raises(HostError):
         scripted.follow(LogQuery("j"))
@@ -200,7 +202,7 @@ def test_on_this_machine_a_dead_agent_is_an_error(scripted: Scripted) -> None:
 def run(scripted: Scripted, spec: JobSpec, environ: dict[str, str]) -> tuple[JobView, list[Any]]:
     """Return the job at its end, and what was told besides its log and its states."""
     told: list[Any] = []
-    watch = Watch(
+    watch = FollowListener(
         accepted=lambda: told.append("accepted"),
         job=lambda job: told.append(job.record.state),
         state=scripted.states.append,

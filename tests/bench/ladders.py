@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from taco_launch.bench.history.history import Ladder, LadderKind
-from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading, Run
+from taco_launch.bench.runs import Cell, Metric, Reading, Run, RunEnvironment
 
 RATE = Metric("img/sec", "img/sec")
 
@@ -30,7 +30,7 @@ def run(value: float | None, variant: str = "tcp", ranks: int = 16, **more: Any)
         "readings": () if value is None else (Reading(RATE, value),),
         "why": "" if value is not None else "job failed: exit code 1",
         "log": "/var/lib/taco-launch/ladders/taco/r1.log",
-        "circumstances": Circumstances((("", "command", "python3 train.py"), ("gpu1", "driver", "535.104.05"))),
+        "circumstances": RunEnvironment((("", "command", "python3 train.py"), ("gpu1", "driver", "535.104.05"))),
     }
     return Run(**{**values, **more})
 
@@ -44,7 +44,7 @@ _METRIC = st.builds(Metric, NAME, TEXT, st.booleans())
 _READINGS = st.lists(st.builds(Reading, _METRIC, _POSITIVE), max_size=4, unique_by=lambda one: one.metric.name).map(
     tuple
 )
-_FACTS = st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=4).map(lambda facts: Circumstances(tuple(sorted(facts))))
+_FACTS = st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=4).map(lambda facts: RunEnvironment(tuple(sorted(facts))))
 RUNS = st.builds(
     Run,
     cell=st.builds(Cell, TEXT, TEXT, st.integers(1, 1 << 40)),

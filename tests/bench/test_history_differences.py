@@ -8,9 +8,9 @@ import pytest
 from taco_launch.bench.circumstances import gpu_model, of_run
 from taco_launch.bench.compare import compare
 from taco_launch.bench.differences import differences, merged
-from taco_launch.bench.runs import Cell, Circumstances
+from taco_launch.bench.runs import Cell, RunEnvironment
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
-from taco_launch.model.host.facts import Docker, HostFacts, Image, Network
+from taco_launch.model.host.facts import DockerFacts, HostFacts, Image, NetworkFacts
 from taco_launch.model.host.hardware import Gpus, Rdma
 from taco_launch.model.host.hosts import Container, Host
 from taco_launch.model.jobs import HostRanks, JobRecord, JobSpec, JobState
@@ -24,14 +24,14 @@ LINE = (
 )
 
 
-def made(*hosts: HostFacts, line: str = LINE, commit: str = "3f2a", **spec: Any) -> Circumstances:
+def made(*hosts: HostFacts, line: str = LINE, commit: str = "3f2a", **spec: Any) -> RunEnvironment:
     """Return the circumstances of a job on all of these hosts."""
     job = JobSpec("job", COMMAND, tuple(Host(one.host, "10.0.0.1") for one in hosts), **spec)
     shares = tuple(HostRanks(one.host, 8, (f"GPU-{one.host}",)) for one in hosts)
     return of_run(hosts, job, JobRecord("1", JobState.SUCCEEDED, line=line, shares=shares), commit)
 
 
-def told(before: Circumstances, after: Circumstances) -> list[tuple[str, tuple[str, ...], str, str]]:
+def told(before: RunEnvironment, after: RunEnvironment) -> list[tuple[str, tuple[str, ...], str, str]]:
     return [(one.what, one.hosts, one.before, one.after) for one in differences(before, after)]
 
 
@@ -95,7 +95,7 @@ def test_of_a_job_that_never_began_what_was_asked_stands_for_its_line() -> None:
 
 def test_the_image_that_each_host_has() -> None:
     docker = host("gpu1").docker
-    assert isinstance(docker, Docker)
+    assert isinstance(docker, DockerFacts)
     hosts = [
         host(
             name,
@@ -122,7 +122,7 @@ def changed(facts: HostFacts) -> HostFacts:
     """Return a host with another of everything that a suspect is."""
     assert isinstance(facts.gpu, Gpus)
     assert isinstance(facts.rdma, Rdma)
-    assert isinstance(facts.network, Network)
+    assert isinstance(facts.network, NetworkFacts)
     (hca,) = facts.rdma.hcas  # type: ignore[misc]
     (port,) = hca.ports
     interfaces = tuple(replace(one, speed=25.0) for one in facts.network.interfaces)  # type: ignore[union-attr]
@@ -162,7 +162,7 @@ def test_the_largest_suspects_are_first_and_hosts_are_folded() -> None:
 
 def test_a_link_that_the_kernel_slows_is_told() -> None:
     network = host("gpu1").network
-    assert isinstance(network, Network)
+    assert isinstance(network, NetworkFacts)
     interfaces = tuple(replace(one, shaping="tbf rate 100Mbit") for one in network.interfaces)  # type: ignore[union-attr]
     slow = host("gpu2", network=replace(network, interfaces=interfaces))
     assert told(made(host("gpu1"), host("gpu2")), made(host("gpu1"), slow)) == [
@@ -199,7 +199,7 @@ def test_other_hosts_are_told_once_and_what_they_alone_have() -> None:
 def test_what_one_side_does_not_know_is_no_difference() -> None:
     silent = host("gpu1", gpu=Unknown("nvidia-smi hangs"), rdma=NOT_ASKED)
     assert told(made(host("gpu1")), made(silent)) == []
-    assert told(Circumstances(), made(host("gpu1"))) == []
+    assert told(RunEnvironment(), made(host("gpu1"))) == []
     without = host("gpu1", gpu=Absent(), rdma=Absent())
     assert told(made(host("gpu1")), made(without)) == [
         ("GPU model", ("gpu1",), "8x NVIDIA A100-SXM4-40GB", "none"),
@@ -210,13 +210,13 @@ def test_what_one_side_does_not_know_is_no_difference() -> None:
 
 
 def test_what_differs_among_the_runs_of_a_side_stands_side_by_side() -> None:
-    facts = [Circumstances((("", "commit", commit), ("gpu1", "driver", "1"))) for commit in ("a", "b", "a")]
+    facts = [RunEnvironment((("", "commit", commit), ("gpu1", "driver", "1"))) for commit in ("a", "b", "a")]
     assert merged(facts).facts == (("", "commit", "a / b"), ("gpu1", "driver", "1"))
     assert merged(()).facts == ()
 
 
-def _on(**facts: str) -> Circumstances:
-    return Circumstances(tuple(sorted((host_name, "driver", value) for host_name, value in facts.items())))
+def _on(**facts: str) -> RunEnvironment:
+    return RunEnvironment(tuple(sorted((host_name, "driver", value) for host_name, value in facts.items())))
 
 
 def test_cells_that_both_have_are_compared_and_the_hosts_of_all_folded() -> None:

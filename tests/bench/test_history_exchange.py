@@ -11,28 +11,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.bench.history import exchange
-from taco_launch.bench.history.exchange import Entry
+from taco_launch.bench.history.exchange import HistoryEntry
 from taco_launch.bench.history.history import LadderKind, open_history
-from taco_launch.bench.logs.external_logs import Log, of_logs
-from taco_launch.bench.matrix import Kind, Workload
-from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading
+from taco_launch.bench.logs.external_logs import ExternalLog, of_logs
+from taco_launch.bench.matrix import LogFormat, Workload
+from taco_launch.bench.runs import Cell, Metric, Reading, RunEnvironment
 from taco_launch.errors import TacoLaunchError
 from tests.bench.ladders import LADDERS, RUNS, ladder, run
 
 ENTRIES = st.lists(
     st.builds(
-        Entry, LADDERS, st.lists(RUNS, max_size=4).map(lambda runs: tuple((3 * n, one) for n, one in enumerate(runs)))
+        HistoryEntry,
+        LADDERS,
+        st.lists(RUNS, max_size=4).map(lambda runs: tuple((3 * n, one) for n, one in enumerate(runs))),
     ),
     max_size=3,
     unique_by=lambda entry: entry.ladder.id,
 ).map(tuple)
 TWO = (
-    Entry(ladder(1), ((0, run(100.5)), (1, run(None, why='exit 1, "x"\r\nor so')))),
-    Entry(ladder(2, ended=9.5, outcome="ok", accepted=True), ()),
+    HistoryEntry(ladder(1), ((0, run(100.5)), (1, run(None, why='exit 1, "x"\r\nor so')))),
+    HistoryEntry(ladder(2, ended=9.5, outcome="ok", accepted=True), ()),
 )
 
 
-def written(write: Callable[..., None], entries: tuple[Entry, ...], path: Path) -> Path:
+def written(write: Callable[..., None], entries: tuple[HistoryEntry, ...], path: Path) -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
         write(entries, file)
     return path
@@ -41,7 +43,7 @@ def written(write: Callable[..., None], entries: tuple[Entry, ...], path: Path) 
 @pytest.mark.parametrize("write", [exchange.write_json, exchange.write_csv])
 def test_what_is_exported_and_imported_is_the_same(write: Callable[..., None], tmp_path: Path) -> None:
     @given(entries=ENTRIES)
-    def check(entries: tuple[Entry, ...]) -> None:
+    def check(entries: tuple[HistoryEntry, ...]) -> None:
         assert exchange.read(written(write, entries, tmp_path / "export")) == entries
 
     check()
@@ -53,12 +55,15 @@ def test_it_is_the_same_through_two_histories(tmp_path: Path) -> None:
             for _ in range(2):
                 for entry in exchange.read(written(write, TWO, tmp_path / name)):
                     history.merge(*entry)
-            assert tuple(Entry(one, history.runs(one.id)) for one in reversed(history.ladders())) == TWO
+            assert tuple(HistoryEntry(one, history.runs(one.id)) for one in reversed(history.ladders())) == TWO
 
 
 def test_csv_has_a_row_for_each_reading(tmp_path: Path) -> None:
     two = Reading(Metric("busbw 8 B", "GB/s"), 0.25)
-    entries = (Entry(ladder(1), ((0, run(None, why="", readings=(two, two))), (4, run(None)))), Entry(ladder(2), ()))
+    entries = (
+        HistoryEntry(ladder(1), ((0, run(None, why="", readings=(two, two))), (4, run(None)))),
+        HistoryEntry(ladder(2), ()),
+    )
     lines = written(exchange.write_csv, entries, tmp_path / "x.csv").read_text().splitlines()
     assert json.loads(f"[{lines[0]}]") == list(exchange.COLUMNS)
     places = [exchange.COLUMNS.index(name) for name in ("ladder", "position", "metric", "value")]
@@ -164,8 +169,11 @@ Total img/sec on 2 GPU(s): {} +-0.0
 
 
 def test_logs_of_somebody_are_repeats_of_a_cell() -> None:
-    logs = [Log("/home/a/1.log", HOROVOD.format("300.0"), 50.0), Log("/home/a/2.log", HOROVOD.format("300.1"), 40.0)]
-    workload = Workload("resnet", Kind.HOROVOD, ())
+    logs = [
+        ExternalLog("/home/a/1.log", HOROVOD.format("300.0"), 50.0),
+        ExternalLog("/home/a/2.log", HOROVOD.format("300.1"), 40.0),
+    ]
+    workload = Workload("resnet", LogFormat.HOROVOD, ())
     found = of_logs(logs, workload, "tcp", None, ("gpu1", "gpu2"))
     assert [one.readings[0].value for _, one in found.runs] == [300.0, 300.1]
     assert [(place, one.repeat, one.log, one.started) for place, one in found.runs] == [
@@ -174,7 +182,7 @@ def test_logs_of_somebody_are_repeats_of_a_cell() -> None:
     ]
     first = found.runs[0][1]
     assert (first.cell, first.hosts) == (Cell("resnet", "tcp", 2), ("gpu1", "gpu2"))
-    assert first.circumstances == Circumstances()
+    assert first.circumstances == RunEnvironment()
     one = found.ladder
     assert (one.kind, one.matrix, one.started, one.ended) == (LadderKind.IMPORT, "resnet", 40.0, 50.0)
     again = of_logs(logs, workload, "tcp", None, ("gpu1", "gpu2")).ladder.id
@@ -190,17 +198,17 @@ def test_logs_of_somebody_are_repeats_of_a_cell() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "ranks", "said"),
     [
-        (HOROVOD.format("300.0"), Kind.HOROVOD, 4, "/log: no sample: 4 ranks ran, but the log speaks of 2"),
-        (HOROVOD.format("300"), Kind.HOROVOD, None, "/log: no sample: line 6: "),
+        (HOROVOD.format("300.0"), LogFormat.HOROVOD, 4, "/log: no sample: 4 ranks ran, but the log speaks of 2"),
+        (HOROVOD.format("300"), LogFormat.HOROVOD, None, "/log: no sample: line 6: "),
         (
             "total images/sec: 300.00\n",
-            Kind.REGEX,
+            LogFormat.REGEX,
             None,
             "/log: a log of regex does not say of how many ranks it is: --np N",
         ),
     ],
 )
-def test_a_log_without_a_sample_is_refused(text: str, kind: Kind, ranks: int | None, said: str) -> None:
+def test_a_log_without_a_sample_is_refused(text: str, kind: LogFormat, ranks: int | None, said: str) -> None:
     workload = Workload("mine", kind, (), pattern=r"images/sec: (\S+)", unit="img/sec")
     with pytest.raises(ValueError, match=f"^{said}"):
-        of_logs([Log("/log", text, 1.0)], workload, "tcp", ranks, ())
+        of_logs([ExternalLog("/log", text, 1.0)], workload, "tcp", ranks, ())

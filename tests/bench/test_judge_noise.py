@@ -34,7 +34,7 @@ def test_nights_that_happen_to_agree_are_as_noisy_as_their_runs() -> None:
     assert known.error(10) == pytest.approx(math.sqrt(2.1 + 0.42))
 
 
-def cells(chance: random.Random, spreads: list[float]) -> list[noise.Noise]:
+def cells(chance: random.Random, spreads: list[float]) -> list[noise.NoiseEstimate]:
     return [noise.of([[chance.gauss(0, spread)] for _night in range(10)]) for spread in spreads]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.bench.ladder import Step, again, left, order, seconds_left, whole_blocks
+from taco_launch.bench.ladder import LadderStep, again, left, order, seconds_left, whole_blocks
 from taco_launch.bench.runs import Cell
 
 CELLS = tuple(Cell("w", variant, ranks) for variant in "ab" for ranks in (1, 2))
@@ -70,5 +70,5 @@ def test_what_is_left_and_which_blocks_are_whole() -> None:
     ],
 )
 def test_the_time_left(seen: dict[Cell, list[float]], expected: float | None) -> None:
-    steps = (Step(0, 0, A1, 0), Step(1, 0, B2, 0))
+    steps = (LadderStep(0, 0, A1, 0), LadderStep(1, 0, B2, 0))
     assert seconds_left(steps, seen) == expected

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.bench.matrix import ALL, Kind, Matrix, Part, Size, Variant, Workload, cells
+from taco_launch.bench.matrix import ALL, LogFormat, Matrix, MatrixPart, Size, Variant, Workload, cells
 from taco_launch.bench.runs import Cell
 from taco_launch.errors import SpecError
 
 SIZES = st.lists(st.integers(1, 40) | st.just(ALL), min_size=1, max_size=5, unique=True)
 
 
-def matrix(sizes: tuple[Size, ...], only: tuple[Part, ...] = ()) -> Matrix:
-    workloads = tuple(Workload(name, Kind.HOROVOD, (name,)) for name in ("w1", "w2"))
+def matrix(sizes: tuple[Size, ...], only: tuple[MatrixPart, ...] = ()) -> Matrix:
+    workloads = tuple(Workload(name, LogFormat.HOROVOD, (name,)) for name in ("w1", "w2"))
     return Matrix("m", workloads, (Variant("a"), Variant("b")), sizes, only=only)
 
 
@@ -29,7 +29,7 @@ def test_all_is_as_many_as_there_are_and_one_cell_with_its_number() -> None:
 
 
 def test_only_the_cells_that_a_part_names() -> None:
-    only = (Part(variants=("a",), sizes=(1,)), Part(workloads=("w2",), sizes=(ALL,)))
+    only = (MatrixPart(variants=("a",), sizes=(1,)), MatrixPart(workloads=("w2",), sizes=(ALL,)))
     found = cells(matrix((1, 2, ALL), only), {"a": 2, "b": 4})
     assert found.cells == (Cell("w1", "a", 1), Cell("w2", "a", 1), Cell("w2", "a", 2), Cell("w2", "b", 4))
 

@@ -54,9 +54,9 @@ def test_a_time_that_the_clocks_leave_out() -> None:
     assert schedule.following(every, before, skipping=True) == at("2027-03-29T02:30")
     # cron(8): "those jobs which would have run in the time that was skipped will be run soon after the change"
     assert schedule.following(every, before, skipping=False).isoformat() == "2027-03-28T03:00:00+02:00"
-    assert schedule.change(every, before) == schedule.Change(date(2027, 3, 28), date(2027, 10, 31))
-    assert schedule.change(Schedule(4, 0), before) == schedule.Change(None, None)
-    assert schedule.change(Schedule(2, 30, (0, 1)), before) == schedule.Change(None, None)
+    assert schedule.change(every, before) == schedule.ClockChange(date(2027, 3, 28), date(2027, 10, 31))
+    assert schedule.change(Schedule(4, 0), before) == schedule.ClockChange(None, None)
+    assert schedule.change(Schedule(2, 30, (0, 1)), before) == schedule.ClockChange(None, None)
 
 
 def test_a_time_that_comes_twice_counts_once() -> None:

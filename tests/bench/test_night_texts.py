@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from taco_launch.errors import TacoLaunchError
 from taco_launch.nightly import crontab_entry, timer_unit
-from taco_launch.nightly.installed import Night
+from taco_launch.nightly.installed import ScheduledRun
 from taco_launch.nightly.schedule import Schedule
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
@@ -23,12 +23,14 @@ DAYS = st.sets(st.integers(0, 6), min_size=1).map(lambda days: tuple(sorted(days
 SCHEDULES = st.builds(Schedule, st.integers(0, 23), st.integers(0, 59), DAYS)
 MAILS = st.none() | st.just("night@example.com")
 ENV = st.lists(st.tuples(st.sampled_from(("PATH", "LANG", "TACO_LAUNCH_STATE")), WORDS), max_size=3).map(tuple)
-NIGHTS = st.builds(Night, NAMES, SCHEDULES, WORDS, st.lists(WORDS, min_size=1, max_size=4).map(tuple), ENV, MAILS)
+NIGHTS = st.builds(
+    ScheduledRun, NAMES, SCHEDULES, WORDS, st.lists(WORDS, min_size=1, max_size=4).map(tuple), ENV, MAILS
+)
 # other people's lines, some without a line end, some not even UTF-8
 OTHERS = st.binary(max_size=60).map(
     lambda data: data.replace(b"\0", b"").decode("utf-8", "surrogateescape")
 ) | st.sampled_from(("", "MAILTO=me\n0 1 * * * a%b\n", "# Grüße\r\n@daily x", "# taco-launch nightly\n\n\n", "\n\n"))
-NIGHT = Night(
+NIGHT = ScheduledRun(
     "lab",
     Schedule(2, 30),
     "/home/ann",
@@ -43,7 +45,7 @@ def test_the_entry_as_a_person_reads_it() -> None:
         "30 2 * * * : night lab; /usr/bin/env -C /home/ann PATH=/usr/bin '/opt/taco launch/taco-launch' nightly run /m/100\\%.yaml\n"
         "# taco-launch nightly lab end\n"
     )
-    weekdays = Night("w", Schedule(0, 5, (0, 1, 2, 3, 4, 6)), "/", ("/t",), (), "team@example.com")
+    weekdays = ScheduledRun("w", Schedule(0, 5, (0, 1, 2, 3, 4, 6)), "/", ("/t",), (), "team@example.com")
     assert crontab_entry.block(weekdays, "ann").splitlines()[1:4] == [
         "MAILTO=team@example.com",
         "5 0 * * 1,2,3,4,5,0 : night w; /usr/bin/env -C / /t",
@@ -52,7 +54,7 @@ def test_the_entry_as_a_person_reads_it() -> None:
 
 
 @given(NIGHTS, NIGHTS, OTHERS)
-def test_a_crontab_keeps_what_is_not_of_the_night(one: Night, two: Night, others: str) -> None:
+def test_a_crontab_keeps_what_is_not_of_the_night(one: ScheduledRun, two: ScheduledRun, others: str) -> None:
     with_one = crontab_entry.with_block(others, one.name, crontab_entry.block(one, "me"))
     assert crontab_entry.without(with_one, one.name) == others
     assert crontab_entry.with_block(with_one, one.name, crontab_entry.block(one, "me")) == with_one, (
@@ -65,14 +67,14 @@ def test_a_crontab_keeps_what_is_not_of_the_night(one: Night, two: Night, others
     }
     if one.name != two.name:
         assert crontab_entry.without(both, two.name) == with_one
-        moved = Night(one.name, Schedule(4, 4), one.folder, one.argv, one.env)
+        moved = ScheduledRun(one.name, Schedule(4, 4), one.folder, one.argv, one.env)
         changed = crontab_entry.with_block(both, one.name, crontab_entry.block(moved, "me"))
         assert changed.index(f"nightly {one.name} begin") == both.index(f"nightly {one.name} begin"), "in its old place"
         assert crontab_entry.without(changed, one.name) == crontab_entry.without(both, one.name)
 
 
 @given(NIGHTS)
-def test_a_shell_reads_the_command_as_it_was_meant(night: Night) -> None:
+def test_a_shell_reads_the_command_as_it_was_meant(night: ScheduledRun) -> None:
     script = f"printf '%s\\0' {crontab_entry.command(night).removeprefix(f': night {night.name}; ')}"
     said = subprocess.run(("/bin/sh", "-c", script), capture_output=True, check=True).stdout
     assert tuple(said.decode().split("\0")[:-1]) == night.words
@@ -95,11 +97,11 @@ def test_marks_that_do_not_pair_are_refused(crontab: str) -> None:
 def test_what_no_crontab_can_hold_is_refused() -> None:
     for word in ("/a\\b", "/a\nb", "/a\x7f"):
         with pytest.raises(TacoLaunchError, match="cannot stand in a crontab"):
-            crontab_entry.block(Night("n", NIGHT.schedule, "/", (word,)), "me")
-    fits = Night("n", NIGHT.schedule, "/", ("/" + "x" * (998 - len(": night n; /usr/bin/env -C / /")),))
+            crontab_entry.block(ScheduledRun("n", NIGHT.schedule, "/", (word,)), "me")
+    fits = ScheduledRun("n", NIGHT.schedule, "/", ("/" + "x" * (998 - len(": night n; /usr/bin/env -C / /")),))
     assert crontab_entry.read("n", crontab_entry.block(fits, "me")) == fits
     with pytest.raises(TacoLaunchError, match="999 characters long, and cron takes 998"):
-        crontab_entry.block(Night("n", NIGHT.schedule, "/", (fits.argv[0] + "x",)), "me")
+        crontab_entry.block(ScheduledRun("n", NIGHT.schedule, "/", (fits.argv[0] + "x",)), "me")
 
 
 def test_an_entry_that_was_changed_by_hand_is_none_of_ours() -> None:
@@ -115,21 +117,21 @@ def test_an_entry_that_was_changed_by_hand_is_none_of_ours() -> None:
 
 
 @given(NIGHTS)
-def test_units_are_read_back(night: Night) -> None:
-    kept = Night(night.name, night.schedule, night.folder, night.argv, night.env)
+def test_units_are_read_back(night: ScheduledRun) -> None:
+    kept = ScheduledRun(night.name, night.schedule, night.folder, night.argv, night.env)
     assert timer_unit.read(night.name, timer_unit.timer(night), timer_unit.service(night)) == kept
 
 
 def test_units_take_no_line_end_and_no_broken_text() -> None:
     for word in ("/a\nb", "/a\udcff"):
         with pytest.raises(TacoLaunchError, match="cannot stand in a unit"):
-            timer_unit.service(Night("n", NIGHT.schedule, "/", (word,)))
+            timer_unit.service(ScheduledRun("n", NIGHT.schedule, "/", (word,)))
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("cannot: there is no systemd-analyze")
-    night = Night(
+    night = ScheduledRun(
         "odd", Schedule(23, 5, (0, 2, 3, 4, 6)), "/a b", ("/bin/echo", "$HOME 100% \"q\" 'q' ü"), (("A", '$x %h "y"'),)
     )
     for kind, text in (("service", timer_unit.service(night)), ("timer", timer_unit.timer(night))):

@@ -16,7 +16,7 @@ from taco_launch.inventory.durations import MOST_SECONDS, parse_duration
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import CleanUp, JobRecord, JobSpec, JobState, Policy, Restart
 from taco_launch.protocol.calls import Reply, Request
-from taco_launch.protocol.calls.jobs import Accepted, TheJob
+from taco_launch.protocol.calls.jobs import Accepted, JobReply
 from taco_launch.protocol.calls.jobs import Submit as Submit_
 from taco_launch.remote.head import Head
 from tests.cli.test_cli import call
@@ -80,7 +80,7 @@ def submit(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Submit:
         assert isinstance(request, Submit_)
         read = Submit_.from_wire(request.to_wire())
         sent.append(read.spec)
-        return [Accepted(name="it"), TheJob(job=JobView(read.spec, JobRecord("id", JobState.QUEUED), "/f"))]
+        return [Accepted(name="it"), JobReply(job=JobView(read.spec, JobRecord("id", JobState.QUEUED), "/f"))]
 
     sent: list[JobSpec] = []
     monkeypatch.setattr(Head, "call", answer)

@@ -24,8 +24,8 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.calls import End, Reply
-from taco_launch.protocol.calls.jobs import Accepted, TheJob
+from taco_launch.protocol.calls import EndOfReplies, Reply
+from taco_launch.protocol.calls.jobs import Accepted, JobReply
 from taco_launch.remote import agent_location, bundle
 from taco_launch.remote.head import Head
 
@@ -162,7 +162,7 @@ class Counted:
         assert command.stdin
         spec = JobSpec("job", ("true",), (Host("gpu1", "10.0.0.1"),))
         job = JobView(spec, JobRecord("0", JobState.RUNNING), "/jobs/job")
-        replies: tuple[Reply, ...] = (Accepted(name="job"), TheJob(job=job), End())
+        replies: tuple[Reply, ...] = (Accepted(name="job"), JobReply(job=job), EndOfReplies())
         header = protocol.dump(protocol.header("submit", "agent"))
         yield io.BytesIO(header + b"".join(reply.encode() for reply in replies))
 

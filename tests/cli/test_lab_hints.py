@@ -3,9 +3,9 @@
 import pytest
 
 from taco_launch.lab import up as flow
-from taco_launch.lab.down import Removed
+from taco_launch.lab.down import RemovalResult
 from taco_launch.lab.labels import LabHost
-from taco_launch.lab.status import Seen, Status
+from taco_launch.lab.status import LabHostStatus, Status
 from tests.cli.test_cli import call
 
 
@@ -21,12 +21,14 @@ def test_lab(name: str, option: str, word: str, monkeypatch: pytest.MonkeyPatch)
     assert f"taco-launch lab fault{option} gpu1 resume" in said
     assert said.endswith(f"next: taco-launch -i {word} inventory; taco-launch lab status{option}\n")
 
-    gone = Removed(((name, 3),), (("images", "1 GB"),))
+    gone = RemovalResult(((name, 3),), (("images", "1 GB"),))
     monkeypatch.setattr("taco_launch.lab.down.down", lambda *_args, **_more: gone)
     assert f"(taco-launch lab down{option} --images removes them)" in call("lab", "down", *given).stderr
     assert "(taco-launch lab down --all --images removes them)" in call("lab", "down", "--all").stderr
 
-    cut = Status(name, (Seen(host, "on", (), ""),), False, "registry:5000", "lab", "/password", "/authority", "")
+    cut = Status(
+        name, (LabHostStatus(host, "on", (), ""),), False, "registry:5000", "lab", "/password", "/authority", ""
+    )
     monkeypatch.setattr("taco_launch.lab.status.status", lambda *_args: (cut,))
     shown = call("lab", "status").stdout
     for hint in ("(cut short: {} goes on)", "no image ({} puts one there)", "the keys are not here: {}\n"):

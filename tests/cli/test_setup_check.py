@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from taco_launch.flows.setup import setup as flow
-from taco_launch.flows.setup.proof import Flaw
+from taco_launch.flows.setup.proof import ProofFailure
 from taco_launch.model.host.fact_value import Absent
-from taco_launch.model.host.facts import Docker, HostFacts
+from taco_launch.model.host.facts import DockerFacts, HostFacts
 from taco_launch.model.host.hardware import Gpus, Rdma
 from taco_launch.remote.fanout import Fanout
 from taco_launch.setup.ops import Problem
@@ -51,7 +51,7 @@ def test_the_odd_host_and_remarks_on_hardware_are_named_and_other_software_is_dr
 
     def with_toolkit(name: str, **more: Any) -> HostFacts:
         facts = facts_of(name, **more)
-        assert isinstance(facts.docker, Docker)
+        assert isinstance(facts.docker, DockerFacts)
         return replace(facts, docker=replace(facts.docker, toolkit="1.17.0"))
 
     world.like |= {"gpu1": with_toolkit, "gpu2": with_toolkit, "gpu3": without}
@@ -103,9 +103,11 @@ def test_a_fault_of_hardware_is_drift_that_set_up_cannot_mend(world: World) -> N
 def test_a_check_asks_the_containers_for_their_gpus(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     setup(world, "--yes")
     asked: list[tuple[str, ...]] = []
-    flaw = Flaw(("gpu2",), "gives its container no GPUs", "Failed to initialize NVML", "restart it")
+    flaw = ProofFailure(("gpu2",), "gives its container no GPUs", "Failed to initialize NVML", "restart it")
 
-    def same_gpus(_inventory: Any, hosts: Fanout, facts: dict[str, HostFacts], _report: Any) -> tuple[Flaw, ...]:
+    def same_gpus(
+        _inventory: Any, hosts: Fanout, facts: dict[str, HostFacts], _report: Any
+    ) -> tuple[ProofFailure, ...]:
         asked.append(tuple(facts))
         assert [each.name for each in hosts.transports] == list(facts)
         return (flaw,) if "gpu2" in facts else ()

@@ -11,7 +11,7 @@ from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import HostSlots, LaunchPlan, wanted_of
+from taco_launch.model.plans import FreeSlots, LaunchPlan, wanted_of
 from taco_launch.placement.hosts import place
 from tests.facts.fleet import roce, with_hcas
 
@@ -28,7 +28,7 @@ LIGHTCC = Container("image", provides=("lightcc",))
 def plan(facts: JobFacts | None = None, folder: str = "/job", **fields: Any) -> LaunchPlan:
     defaults = {"name": "j", "command": ("true",), "hosts": (LOCAL,), "head": "me", "profile": AUTO}
     spec = JobSpec(**{**defaults, **fields})
-    placement = place(wanted_of(spec), [HostSlots(host.name, host.slots or 0) for host in spec.hosts])
+    placement = place(wanted_of(spec), [FreeSlots(host.name, host.slots or 0) for host in spec.hosts])
     return mpirun.plan(spec, "id1", placement, facts or JobFacts(root=False, openmpi="4.1.4"), WRAPPER, folder)
 
 

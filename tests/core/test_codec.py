@@ -137,13 +137,13 @@ def test_a_missing_field_has_its_default_or_is_named(kind: Any, name: str) -> No
         assert made == WHOLE[kind]
 
 
-SLOT_FIELDS = {entry.name for entry in fields(plans.HostSlots)}
+SLOT_FIELDS = {entry.name for entry in fields(plans.FreeSlots)}
 
 
 @settings(max_examples=20)
 @given(st.dictionaries(st.text(max_size=5).filter(lambda key: key not in SLOT_FIELDS), JSON, max_size=3))
 def test_unknown_keys_are_ignored(more: dict[str, Any]) -> None:
-    assert from_json(plans.HostSlots, {**more, "host": "a", "slots": 2}) == plans.HostSlots("a", 2)
+    assert from_json(plans.FreeSlots, {**more, "host": "a", "slots": 2}) == plans.FreeSlots("a", 2)
 
 
 def test_a_wrong_value_deep_inside_names_its_field() -> None:

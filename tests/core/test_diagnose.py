@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taco_launch import diagnose
-from taco_launch.diagnose import Scan, explain, is_consequence
+from taco_launch.diagnose import LogScan, explain, is_consequence
 from taco_launch.signatures.entry import Signature
 from taco_launch.signatures.table import TABLE
 
@@ -75,7 +75,7 @@ def test_a_known_line_is_found_among_noise(before: list[str], after: list[str], 
 @given(st.integers(0, 1 << 19), st.integers(1, 1 << 18), st.sampled_from("x\n"))
 def test_where_a_log_is_cut_into_pieces_does_not_matter(ahead: int, piece: int, filler: str) -> None:
     text = filler * ahead + "\n" + REFUSED + "\n" + filler * ahead
-    scan = Scan()
+    scan = LogScan()
     for begin in range(0, len(text), piece):
         scan.feed(text[begin : begin + piece])
     assert [(finding.signature, finding.line) for finding in scan.findings()] == [
@@ -88,7 +88,7 @@ def test_where_a_log_is_cut_into_pieces_does_not_matter(ahead: int, piece: int, 
 def test_a_key_within_a_very_long_line_is_seen_as_in_a_short_one(key: str, ahead: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(diagnose, "_BLOCK", 1 << 8)
-        scan = Scan()
+        scan = LogScan()
         text = "." * ahead + key + "." * (1 << 9)
         alone = "." * 100 + key
         orders = [{entry.name for _start, entry, _at in scan._hits(each, len(each))} for each in (text, alone)]
@@ -103,7 +103,7 @@ def test_a_text_of_several_lines_is_found_across_the_pieces_of_a_log(
     """Wherever a block ends: within the text, or behind so many characters more."""
     monkeypatch.setattr(diagnose, "_BLOCK", 1 << 15)  # the real one takes eight times as long
     text = "gpu1/mpirun | Process name: [[17350,1],4]\ngpu1/mpirun |   Exit code:    255\n"
-    scan = Scan()
+    scan = LogScan()
     scan.feed("-" * ((1 << 15) - behind) + "\n" + text[:behind])
     scan.feed(text[behind:] + "more\n")
     assert [(finding.signature, finding.line) for finding in scan.findings()] == [("rank-exited-255", 2)]
@@ -226,7 +226,7 @@ def test_the_findings_are_bounded() -> None:
 
 
 def test_several_logs_are_told_in_their_order() -> None:
-    scan = Scan()
+    scan = LogScan()
     scan.begin("gpu2")
     scan.feed("one\nRuntimeError: CUDA out of memory.")
     scan.begin()
@@ -245,7 +245,7 @@ def test_a_text_without_a_host_is_not_told_beside_the_same_with_one() -> None:
 
 
 def test_hosts_are_told_by_the_names_that_are_given() -> None:
-    scan = Scan({"vm": "localhost"})
+    scan = LogScan({"vm": "localhost"})
     scan.feed("vm:1:2 [0] NCCL WARN Duplicate GPU detected : 0\nssh: connect to host vm port 22: Connection refused")
     assert [(finding.host, "vm" in finding.cause) for finding in scan.findings()] == [("localhost", False)] * 2
 
@@ -255,7 +255,7 @@ def test_hosts_are_told_by_the_names_that_are_given() -> None:
     [("one\ntwo\n", 10, 13), ("one\ntw", 10, 12), ("one\ntw", 0, 2), ("", 0, 1), ("", 5, 6)],
 )
 def test_lines_that_are_passed_over_are_counted(head: str, between: int, line: int) -> None:
-    scan = Scan()
+    scan = LogScan()
     scan.feed(head)
     scan.skip(between)
     scan.feed(REFUSED)
@@ -296,7 +296,7 @@ def test_no_text_takes_long() -> None:
 def test_texts_that_never_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A beginning of a text of many lines, again and again: in the end it costs no more than any other line."""
     monkeypatch.setattr(diagnose, "_MOST_IN_VAIN", 1 << 16)  # after a sixteenth of what is really looked through
-    scan = Scan()
+    scan = LogScan()
     begin = time.process_time()
     scan.feed("Traceback (most recent call last):\n" * 50_000)
     scan.feed("\n" * 100 + REFUSED)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.diagnose import Scan, explain
-from taco_launch.signatures.entry import Kind
+from taco_launch.diagnose import LogScan, explain
+from taco_launch.signatures.entry import FailureText
 from taco_launch.signatures.table import TABLE
 
 FOLDER = Path(__file__).parent / "cases" / "explain"
@@ -44,7 +44,7 @@ def test_every_signature_has_a_case() -> None:
 def test_the_quoted_text_stands_in_its_line(log: Path) -> None:
     """Also where the log comes in pieces, each of them cut within lines."""
     text = read(log)
-    scan = Scan()
+    scan = LogScan()
     for begin in range(0, len(text), 7):
         scan.feed(text[begin : begin + 7])
     matches = scan.matches()
@@ -64,7 +64,7 @@ def test_each_signature_is_told_one_way() -> None:
         assert entry.name == entry.name.lower()
         assert entry.cause.endswith((".", ")"))
         assert entry.next
-        assert not {entry.kind} & {Kind.FALLBACK, Kind.ECHO} or "ssh" not in entry.name
+        assert not {entry.kind} & {FailureText.FALLBACK, FailureText.ECHO} or "ssh" not in entry.name
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.stem)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taco_launch.diagnose import Scan, explain
+from taco_launch.diagnose import LogScan, explain
 from tests.core.test_diagnose import REFUSED, TRACEBACK, names
 
 SURVIVED = {
@@ -132,7 +132,7 @@ def test_a_warning_counts_where_the_job_did_not_go_on(lines: tuple[str, ...], fo
 
 
 def test_a_warning_may_be_why_a_job_failed_that_is_known_to_have() -> None:
-    scan = Scan(failed=True)
+    scan = LogScan(failed=True)
     scan.feed(f"{STALL}\nstep 2\n")
     assert [finding.signature for finding in scan.findings()] == ["horovod-stalled"]
 
@@ -143,6 +143,6 @@ def test_an_exception_that_is_ignored_is_no_failure(behind: int) -> None:
     filler, traceback = "x\n" * (1 << 17), "Traceback (most recent call last):\nAssertionError: mine\n" + "\n" * behind
     ignored = "Exception ignored in: <function f>\n"
     for between, found in (("", []), ("one\n", ["python-exception"]), ("\n", ["python-exception"])):
-        scan = Scan()
+        scan = LogScan()
         scan.feed(f"{filler}{ignored}{between}{traceback}")
         assert [finding.signature for finding in scan.findings()] == found

@@ -10,7 +10,7 @@ from taco_launch.launch.env import JOB_ID, JOB_NAME
 from taco_launch.launch.line.decisions import daemon_ports
 from taco_launch.model.host.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.profiles import Entry, Profile
+from taco_launch.model.profiles import Profile, ProfileOption
 from tests.core.planned import (
     BINDING,
     BOND,
@@ -124,7 +124,7 @@ def test_a_parameter_is_known_under_both_generations_names() -> None:
 
 
 def test_without_hosts_on_the_line_mpirun_reads_ours_as_its_default() -> None:
-    bare = Profile("bare", (Entry(("-np", "{np}"), "ranks"),))
+    bare = Profile("bare", (ProfileOption(("-np", "{np}"), "ranks"),))
     made = plan(hosts=FAR, profile=bare)
     assert made.argv == ("mpirun", "-np", "16", "true")
     env = dict(made.env)

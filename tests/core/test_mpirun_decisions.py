@@ -10,8 +10,8 @@ from taco_launch.launch.needs import needs
 from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.host.versions import version
 from taco_launch.model.job_facts import JobFacts, JobHost
-from taco_launch.model.jobs import Asked, JobSpec
-from taco_launch.model.plans import HostSlots, LaunchPlan, Wanted
+from taco_launch.model.jobs import JobSpec, NetworkOverrides
+from taco_launch.model.plans import FreeSlots, LaunchPlan, SlotRequest
 from taco_launch.model.profiles import Profile
 from taco_launch.placement.hosts import place
 from tests.core.planned import (
@@ -81,17 +81,17 @@ def test_infiniband_needs_no_gid_index_whatever_the_version_of_nccl(nccl: str | 
 @pytest.mark.parametrize(
     ("asked", "network", "wanted"),
     [
-        (Asked(), BOND, {}),
-        (Asked(), RDMA, {"NCCL_NET": "IB"}),
-        (Asked(transport="auto"), RDMA, {}),
-        (Asked(transport="tcp"), RDMA, {"NCCL_IB_DISABLE": "1"}),
-        (Asked(), Network("bond0", "off"), {"NCCL_IB_DISABLE": "1"}),
-        (Asked(gdr=True), BOND, {"NCCL_NET_GDR_LEVEL": "PXB"}),
-        (Asked(gdr=False), Network("bond0", gdr="on"), {"NCCL_NET_GDR_LEVEL": "LOC"}),
-        (Asked(), Network("bond0", gdr="off"), {"NCCL_NET_GDR_LEVEL": "LOC"}),
+        (NetworkOverrides(), BOND, {}),
+        (NetworkOverrides(), RDMA, {"NCCL_NET": "IB"}),
+        (NetworkOverrides(transport="auto"), RDMA, {}),
+        (NetworkOverrides(transport="tcp"), RDMA, {"NCCL_IB_DISABLE": "1"}),
+        (NetworkOverrides(), Network("bond0", "off"), {"NCCL_IB_DISABLE": "1"}),
+        (NetworkOverrides(gdr=True), BOND, {"NCCL_NET_GDR_LEVEL": "PXB"}),
+        (NetworkOverrides(gdr=False), Network("bond0", gdr="on"), {"NCCL_NET_GDR_LEVEL": "LOC"}),
+        (NetworkOverrides(), Network("bond0", gdr="off"), {"NCCL_NET_GDR_LEVEL": "LOC"}),
     ],
 )
-def test_the_transport(asked: Asked, network: Network, wanted: dict[str, str]) -> None:
+def test_the_transport(asked: NetworkOverrides, network: Network, wanted: dict[str, str]) -> None:
     found = settings(plan(JobFacts(False, openmpi="4.1.4", nccl="2.27.3"), hosts=FAR, asked=asked, network=network))
     assert {name: found[name] for name in found if name.startswith(("NCCL_NET", "NCCL_IB"))} == wanted
 
@@ -100,7 +100,7 @@ def test_the_interface_is_the_users_or_the_inventorys_or_a_fact() -> None:
     hosts = [with_hcas(host.name, network=network("eth9", f"{host.address}/24")) for host in FAR]
     facts = told(*hosts)
     found = [
-        plan(facts, hosts=FAR, network=BOND, asked=Asked(interface="ib0")),
+        plan(facts, hosts=FAR, network=BOND, asked=NetworkOverrides(interface="ib0")),
         plan(facts, hosts=FAR, network=BOND),
         plan(facts, hosts=FAR),
     ]
@@ -120,7 +120,7 @@ def test_a_declared_gid_index_stands_unless_tcp_is_asked_for() -> None:
         return settings(made).get("NCCL_IB_GID_INDEX") or ",".join(missing(made)) or None
 
     assert found() == found(None) == "3"
-    assert found(asked=Asked(transport="tcp")) is None
+    assert found(asked=NetworkOverrides(transport="tcp")) is None
     assert found(gid_index=None) == "NCCL_IB_GID_INDEX"  # too old to find it, and nobody says which it is
     assert found(None, None) is None
     assert found("2.21.5", None) is None
@@ -144,16 +144,18 @@ def test_what_has_to_be_asked() -> None:
     rdma = replace(far, network=Network("bond0", "on"))
     assert needs(rdma) == ("GID index",)
     assert needs(replace(rdma, network=Network("bond0", "on", 3))) == ()
-    assert needs(replace(rdma, asked=Asked(transport="tcp"))) == ()
-    assert needs(replace(rdma, asked=Asked(transport="auto"))) == ()
-    assert needs(replace(rdma, network=Network("bond0", "off"), asked=Asked(transport="rdma"))) == ("GID index",)
-    assert needs(replace(far, asked=Asked(interface="ib0"))) == ()
+    assert needs(replace(rdma, asked=NetworkOverrides(transport="tcp"))) == ()
+    assert needs(replace(rdma, asked=NetworkOverrides(transport="auto"))) == ()
+    assert needs(replace(rdma, network=Network("bond0", "off"), asked=NetworkOverrides(transport="rdma"))) == (
+        "GID index",
+    )
+    assert needs(replace(far, asked=NetworkOverrides(interface="ib0"))) == ()
     assert needs(JobSpec("j", ("true",), (Host("a", "a"),), profile=Profile())) == ("slots of a",)
 
 
 def test_every_name_is_decided_or_missing() -> None:
     spec = JobSpec("j", ("true",), (LOCAL,), profile=AUTO)
-    made = decide(spec, place(Wanted(), [HostSlots("me", 2)]), JobFacts(False), "")
+    made = decide(spec, place(SlotRequest(), [FreeSlots("me", 2)]), JobFacts(False), "")
     assert made.conditions.keys() | made.missing.keys() == CONDITIONS.keys() | {"interface", "network", "gid_index"}
     assert made.values.keys() <= VALUES.keys()
 

@@ -9,7 +9,7 @@ from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.launch.separator import escape, unescape
 from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import Asked
+from taco_launch.model.jobs import NetworkOverrides
 from taco_launch.model.profiles import Profile
 from tests.core.planned import (
     PROFILES,
@@ -83,7 +83,7 @@ VERSIONS = st.none() | st.sampled_from(["2.9.9", "2.21.5", "4.0", "4.1.4", "5.0.
     nccl=VERSIONS,
     horovod=VERSIONS,
     asked=st.builds(
-        Asked,
+        NetworkOverrides,
         transport=st.sampled_from([None, "auto", "tcp", "rdma"]),
         interface=st.sampled_from([None, "eth0"]),
         gdr=st.sampled_from([None, True, False]),
@@ -107,7 +107,7 @@ def test_whatever_is_asked(
     openmpi: str | None,
     nccl: str | None,
     horovod: str | None,
-    asked: Asked,
+    asked: NetworkOverrides,
     network: Network,
     env: dict[str, str | None],
     mca: dict[str, str],

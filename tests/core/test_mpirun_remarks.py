@@ -7,7 +7,7 @@ import pytest
 from taco_launch.inventory import profile
 from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost
-from taco_launch.model.jobs import Asked
+from taco_launch.model.jobs import NetworkOverrides
 from tests.core.planned import (
     BOND,
     FAR,
@@ -22,7 +22,7 @@ from tests.core.planned import (
 
 
 def test_light_is_the_guides_combination() -> None:
-    with_it = plan(hosts=FAR, network=BOND, asked=Asked(light=True), container=LIGHTCC)
+    with_it = plan(hosts=FAR, network=BOND, asked=NetworkOverrides(light=True), container=LIGHTCC)
     assert {name: value for name, value in settings(with_it).items() if name.startswith(("LIGHT_", "HOROVOD_"))} == {
         "HOROVOD_FUSION_THRESHOLD": "0",
         "HOROVOD_CYCLE_TIME": "0",
@@ -33,13 +33,13 @@ def test_light_is_the_guides_combination() -> None:
     }
     assert any("lossy" in warning for warning in with_it.warnings)
     assert not any("nothing will read" in warning for warning in with_it.warnings)
-    without = plan(hosts=FAR, network=BOND, asked=Asked(light=True))
+    without = plan(hosts=FAR, network=BOND, asked=NetworkOverrides(light=True))
     assert any("nothing will read" in warning for warning in without.warnings)
     assert not {name for name in settings(without) if name.startswith("HOROVOD_")}
-    uneven = plan(hosts=FAR, np=12, network=BOND, asked=Asked(light=True))
+    uneven = plan(hosts=FAR, np=12, network=BOND, asked=NetworkOverrides(light=True))
     assert "LIGHT_INTRA_SIZE" not in settings(uneven)
     assert any("unequal" in warning for warning in uneven.warnings)
-    assert any("one host" in warning for warning in plan(asked=Asked(light=True)).warnings)
+    assert any("one host" in warning for warning in plan(asked=NetworkOverrides(light=True)).warnings)
 
 
 def test_2d_alone_is_horovods_torus_where_nothing_reads_the_other() -> None:
@@ -79,24 +79,29 @@ def test_what_the_environment_holds_and_the_line_overrides() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"asked": Asked(interface="eth0")}, ["--interface changes nothing on the line on one host"]),
-        ({"asked": Asked(transport="rdma", gdr=True)}, ["--transport rdma changes", "--gdr changes"]),
-        ({"asked": Asked(transport="auto")}, []),
-        ({"hosts": FAR, "asked": Asked(transport="rdma", interface="ib0", gdr=False)}, []),
+        ({"asked": NetworkOverrides(interface="eth0")}, ["--interface changes nothing on the line on one host"]),
+        ({"asked": NetworkOverrides(transport="rdma", gdr=True)}, ["--transport rdma changes", "--gdr changes"]),
+        ({"asked": NetworkOverrides(transport="auto")}, []),
+        ({"hosts": FAR, "asked": NetworkOverrides(transport="rdma", interface="ib0", gdr=False)}, []),
         (
-            {"hosts": FAR, "asked": Asked(transport="tcp"), "network": RDMA, "profile": "taco-bare-metal"},
+            {"hosts": FAR, "asked": NetworkOverrides(transport="tcp"), "network": RDMA, "profile": "taco-bare-metal"},
             ["--transport tcp: nothing on the line keeps NCCL off RDMA; -x NCCL_IB_DISABLE=1"],
         ),
         (
-            {"hosts": FAR, "network": BOND, "asked": Asked(gdr=True), "profile": "ack"},
+            {"hosts": FAR, "network": BOND, "asked": NetworkOverrides(gdr=True), "profile": "ack"},
             ["--gdr changes", "the line names no hosts"],
         ),
         (
-            {"hosts": FAR, "network": BOND, "asked": Asked(transport="tcp", gdr=True)},
+            {"hosts": FAR, "network": BOND, "asked": NetworkOverrides(transport="tcp", gdr=True)},
             ["GPUDirect RDMA is asked for, and so is TCP"],
         ),
         (
-            {"hosts": FAR, "network": BOND, "asked": Asked(gdr=False), "env": (("NCCL_NET_GDR_LEVEL", "SYS"),)},
+            {
+                "hosts": FAR,
+                "network": BOND,
+                "asked": NetworkOverrides(gdr=False),
+                "env": (("NCCL_NET_GDR_LEVEL", "SYS"),),
+            },
             ["-x NCCL_NET_GDR_LEVEL=SYS undoes -x NCCL_NET_GDR_LEVEL=LOC (no GPUDirect RDMA; --no-gdr)"],
         ),
         (
@@ -127,7 +132,7 @@ def test_an_option_that_takes_words_away_changes_the_line() -> None:
         "network": Network("bond0", "on", 3),
         "profile": PROFILES[1],
     }
-    made = plan(asked=Asked(transport="tcp", interface="eth0"), **guide)
+    made = plan(asked=NetworkOverrides(transport="tcp", interface="eth0"), **guide)
     assert made.warnings == ()
 
 

@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 from taco_launch.errors import CANNOT_PLACE, PlacementError
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import HostSlots, Share, Wanted, wanted_of
+from taco_launch.model.plans import FreeSlots, Share, SlotRequest, wanted_of
 from taco_launch.placement.counted import slots_of
 from taco_launch.placement.hosts import ordered, place
 
 FREE = st.lists(st.integers(0, 9), max_size=8).map(
-    lambda slots: [HostSlots(f"gpu{index}", count) for index, count in enumerate(slots)]
+    lambda slots: [FreeSlots(f"gpu{index}", count) for index, count in enumerate(slots)]
 )
 # Some slots taken by others.
 PART = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=6).map(
     lambda hosts: [
-        HostSlots(f"gpu{index}", min(pair), max(pair), "the rest is bob's") for index, pair in enumerate(hosts)
+        FreeSlots(f"gpu{index}", min(pair), max(pair), "the rest is bob's") for index, pair in enumerate(hosts)
     ]
 )
 BY_HOST = st.builds(
-    Wanted,
+    SlotRequest,
     hosts=st.none() | st.integers(1, 7),
     slots_per_host=st.none() | st.integers(1, 9),
     least=st.none() | st.integers(1, 7),
@@ -38,7 +38,7 @@ BY_HOST = st.builds(
 )
 
 
-def refused(wanted: Wanted, free: list[HostSlots]) -> PlacementError:
+def refused(wanted: SlotRequest, free: list[FreeSlots]) -> PlacementError:
     with pytest.raises(PlacementError) as caught:
         place(wanted, free)
     assert caught.value.exit_code == CANNOT_PLACE
@@ -46,13 +46,13 @@ def refused(wanted: Wanted, free: list[HostSlots]) -> PlacementError:
 
 
 @given(FREE, st.none() | st.integers(-2, 80))
-def test_ranks_fill_the_hosts(free: list[HostSlots], np: int | None) -> None:
+def test_ranks_fill_the_hosts(free: list[FreeSlots], np: int | None) -> None:
     total = sum(entry.slots for entry in free)
     wanted = total if np is None else np
     if not 1 <= wanted <= total:
-        assert refused(Wanted(np), free).never
+        assert refused(SlotRequest(np), free).never
         return
-    placement = place(Wanted(np), free)
+    placement = place(SlotRequest(np), free)
     assert placement.np == wanted
     assert placement.why
     # As few hosts as there can be; rank by rank every slot of theirs in the order of the hosts, cut after the last rank.
@@ -62,24 +62,24 @@ def test_ranks_fill_the_hosts(free: list[HostSlots], np: int | None) -> None:
     assert [share.host for share in placement.shares for _rank in range(share.ranks)] == slots[:wanted]
     assert all(share.ranks > 0 for share in placement.shares)
     assert len({share.host for share in placement.shares}) == len(placement.shares)
-    assert place(Wanted(np), tuple(free)) == placement
+    assert place(SlotRequest(np), tuple(free)) == placement
 
 
 def test_hosts_are_filled_one_after_the_other() -> None:
-    free = [HostSlots("gpu2", 2), HostSlots("gpu3", 0), HostSlots("gpu1", 4)]
-    assert place(Wanted(3), free).shares == (Share("gpu1", 3),)
-    assert place(Wanted(5), free).shares == (Share("gpu2", 2), Share("gpu1", 3))
-    assert place(Wanted(), free).shares == (Share("gpu2", 2), Share("gpu1", 4))
-    assert place(Wanted(3, left_out=("gpu2",)), free).shares == (Share("gpu1", 3),)
-    assert place(Wanted(5, left_out=("gpu2", "other")), free).shares == (Share("gpu1", 4), Share("gpu2", 1))
+    free = [FreeSlots("gpu2", 2), FreeSlots("gpu3", 0), FreeSlots("gpu1", 4)]
+    assert place(SlotRequest(3), free).shares == (Share("gpu1", 3),)
+    assert place(SlotRequest(5), free).shares == (Share("gpu2", 2), Share("gpu1", 3))
+    assert place(SlotRequest(), free).shares == (Share("gpu2", 2), Share("gpu1", 4))
+    assert place(SlotRequest(3, left_out=("gpu2",)), free).shares == (Share("gpu1", 3),)
+    assert place(SlotRequest(5, left_out=("gpu2", "other")), free).shares == (Share("gpu1", 4), Share("gpu2", 1))
 
 
 @given(PART, BY_HOST)
-def test_hosts_with_as_many_slots_each(free: list[HostSlots], wanted: Wanted) -> None:
+def test_hosts_with_as_many_slots_each(free: list[FreeSlots], wanted: SlotRequest) -> None:
     """Against every choice of hosts there is: it fits where one does, and the first such is taken."""
     count = len(free) if wanted.hosts is None else wanted.hosts
 
-    def ranks_on(entry: HostSlots) -> int:
+    def ranks_on(entry: FreeSlots) -> int:
         if wanted.slots_per_host is not None:
             return wanted.slots_per_host if entry.slots >= wanted.slots_per_host else 0
         return entry.slots if entry.slots == entry.total else 0
@@ -99,7 +99,7 @@ def test_hosts_with_as_many_slots_each(free: list[HostSlots], wanted: Wanted) ->
         assert place(wanted, tuple(free)) == place(wanted, free)
         return
     error = refused(wanted, free)
-    whole = [HostSlots(entry.host, entry.all) for entry in free]
+    whole = [FreeSlots(entry.host, entry.all) for entry in free]
     if error.never:
         assert refused(wanted, whole).never
     else:
@@ -110,7 +110,7 @@ def test_hosts_with_as_many_slots_each(free: list[HostSlots], wanted: Wanted) ->
     # What the hint says to type is right, also each alone.
     now = whole if error.never else free
     for option, number in re.findall(r"--(hosts|slots-per-host) (\d+)", error.hint or ""):
-        less = Wanted(
+        less = SlotRequest(
             hosts=int(number) if option == "hosts" else wanted.least or wanted.hosts,
             slots_per_host=int(number) if option == "slots-per-host" else wanted.slots_per_host,
         )
@@ -118,14 +118,14 @@ def test_hosts_with_as_many_slots_each(free: list[HostSlots], wanted: Wanted) ->
 
 
 @given(PART, st.none() | st.integers(1, 60))
-def test_slots_that_others_have_are_only_a_matter_of_time(free: list[HostSlots], np: int | None) -> None:
+def test_slots_that_others_have_are_only_a_matter_of_time(free: list[FreeSlots], np: int | None) -> None:
     assume(free and any(entry.all for entry in free))
     total, left = sum(entry.all for entry in free), sum(entry.slots for entry in free)
     wanted = total if np is None else np
     if wanted <= left:
-        assert place(Wanted(np), free).np == wanted
+        assert place(SlotRequest(np), free).np == wanted
         return
-    error = refused(Wanted(np), free)
+    error = refused(SlotRequest(np), free)
     assert error.never == (wanted > total)
     first, *rest = error.message.splitlines()
     assert re.findall(r"\d+", first) == [str(wanted), str(total if error.never else left)]
@@ -134,33 +134,33 @@ def test_slots_that_others_have_are_only_a_matter_of_time(free: list[HostSlots],
 
 
 @given(PART, st.integers(2, 5), st.integers(1, 12), st.sampled_from([(), ("gpu0",), ("gpu1", "gpu2")]))
-def test_no_worker_is_on_two_hosts(free: list[HostSlots], unit: int, count: int, left_out: tuple[str, ...]) -> None:
+def test_no_worker_is_on_two_hosts(free: list[FreeSlots], unit: int, count: int, left_out: tuple[str, ...]) -> None:
     """As if every host had whole workers alone; where they do not fit, what the hint says to type does."""
-    wanted = Wanted(count * unit, left_out=left_out, unit=unit)
+    wanted = SlotRequest(count * unit, left_out=left_out, unit=unit)
     room = sum(entry.slots // unit for entry in free)
     if count <= room:
         placement = place(wanted, free)
         assert placement.np == wanted.np
         assert all(share.ranks % unit == 0 for share in placement.shares)
-        workers = [HostSlots(entry.host, entry.slots // unit) for entry in free]
-        by_worker = place(Wanted(count, left_out=left_out), workers)
+        workers = [FreeSlots(entry.host, entry.slots // unit) for entry in free]
+        by_worker = place(SlotRequest(count, left_out=left_out), workers)
         assert [(share.host, share.ranks) for share in placement.shares] == [
             (share.host, share.ranks * unit) for share in by_worker.shares
         ]
         return
     error = refused(wanted, free)
     assert error.never == (count > sum(entry.all // unit for entry in free))
-    now = [HostSlots(entry.host, entry.all) for entry in free] if error.never else free
+    now = [FreeSlots(entry.host, entry.all) for entry in free] if error.never else free
     typed = dict(re.findall(r"--(workers|gpus) (\d+)", error.hint or ""))
     if "workers" in typed:
-        assert place(Wanted(int(typed["workers"]) * unit, unit=unit), now)
+        assert place(SlotRequest(int(typed["workers"]) * unit, unit=unit), now)
     if "gpus" in typed:
-        assert place(Wanted(count * int(typed["gpus"]), unit=int(typed["gpus"])), now)
+        assert place(SlotRequest(count * int(typed["gpus"]), unit=int(typed["gpus"])), now)
 
 
 @given(PART, st.integers(1, 5), st.integers(1, 30))
-def test_no_host_has_more_ranks_than_the_most_on_each(free: list[HostSlots], most: int, np: int) -> None:
-    wanted = Wanted(np, most_per_host=most)
+def test_no_host_has_more_ranks_than_the_most_on_each(free: list[FreeSlots], most: int, np: int) -> None:
+    wanted = SlotRequest(np, most_per_host=most)
     room = sum(min(entry.slots, most) for entry in free)
     if np > room:
         refusal = refused(wanted, free)
@@ -176,20 +176,20 @@ def test_no_host_has_more_ranks_than_the_most_on_each(free: list[HostSlots], mos
 
 
 @given(FREE, st.integers(1, 200))
-def test_what_never_fits_says_how_much_there_is_and_what_would(free: list[HostSlots], np: int) -> None:
+def test_what_never_fits_says_how_much_there_is_and_what_would(free: list[FreeSlots], np: int) -> None:
     total = sum(entry.slots for entry in free)
     assume(free and np > total)
-    error = refused(Wanted(np), free)
+    error = refused(SlotRequest(np), free)
     assert all(why.startswith(f"{entry.slots} slot") for (_host, why), entry in zip(error.reasons, free, strict=True))
     # What the hint says to type is right.
     assert error.hint is not None
     found = re.search(r"-H (\S+)$", error.hint)
     assert found is not None
     entries = [word.split(":") for word in found[1].split(",")]
-    assert place(Wanted(np), [HostSlots(host, int(slots)) for host, slots in entries]).np == np
+    assert place(SlotRequest(np), [FreeSlots(host, int(slots)) for host, slots in entries]).np == np
 
 
-HALF = HostSlots("gpu1", 2, 8, "6 held by job vgg16 since 14:02")
+HALF = FreeSlots("gpu1", 2, 8, "6 held by job vgg16 since 14:02")
 OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
 
 
@@ -197,20 +197,20 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
     ("wanted", "free", "message", "hint"),
     [
         (
-            Wanted(2),
-            [HostSlots("gpu1", 1)],
+            SlotRequest(2),
+            [FreeSlots("gpu1", 1)],
             "2 ranks do not fit: there is 1 slot\n  gpu1: 1 slot",
             "ask for at most --np 1, or allow more ranks than cores or GPUs with -H gpu1:2",
         ),
         (
-            Wanted(1),
-            [HostSlots("gpu1", 0)],
+            SlotRequest(1),
+            [FreeSlots("gpu1", 0)],
             "1 rank does not fit: there are 0 slots\n  gpu1: 0 slots",
             "allow more ranks than cores or GPUs with -H gpu1:1",
         ),
         (
-            Wanted(4),
-            [HALF, HostSlots("gpu2", 0, 8, "8 held by job big since 14:03")],
+            SlotRequest(4),
+            [HALF, FreeSlots("gpu2", 0, 8, "8 held by job big since 14:03")],
             (
                 "4 ranks do not fit: 2 slots free\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 0 of 8 free, 8 held by job big since 14:03"
@@ -218,8 +218,8 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
             f"ask for at most --np 2, or {OTHERS}",
         ),
         (
-            Wanted(),
-            [HALF, HostSlots("gpu2", 8)],
+            SlotRequest(),
+            [HALF, FreeSlots("gpu2", 8)],
             (
                 "16 ranks do not fit: 10 slots free\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
@@ -227,8 +227,8 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
             f"ask for at most --np 10, or {OTHERS}",
         ),
         (
-            Wanted(8, unit=4),
-            [HALF, HostSlots("gpu2", 7)],
+            SlotRequest(8, unit=4),
+            [HALF, FreeSlots("gpu2", 7)],
             (
                 "2 workers with 4 slots each do not fit: each is on one host, and there is room for 1\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 7 of 7 free"
@@ -236,8 +236,8 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
             f"ask for at most --workers 1 or --gpus 3, or {OTHERS}",
         ),
         (
-            Wanted(hosts=2, slots_per_host=8),
-            [HALF, HostSlots("gpu2", 8)],
+            SlotRequest(hosts=2, slots_per_host=8),
+            [HALF, FreeSlots("gpu2", 8)],
             (
                 "2 hosts with 8 slots each do not fit: 1 host has as many free\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
@@ -245,20 +245,20 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
             f"ask for at most --hosts 1 or --slots-per-host 2, or {OTHERS}",
         ),
         (
-            Wanted(hosts=3, slots_per_host=4),
-            [HALF, HostSlots("gpu2", 8)],
+            SlotRequest(hosts=3, slots_per_host=4),
+            [HALF, FreeSlots("gpu2", 8)],
             "3 hosts with 4 slots each do not fit: 2 hosts have as many\n  gpu1: 8 slots\n  gpu2: 8 slots",
             "ask for at most --hosts 2",
         ),
         (
-            Wanted(hosts=1, slots_per_host=16),
+            SlotRequest(hosts=1, slots_per_host=16),
             [HALF],
             "1 host with 16 slots does not fit: no host has as many\n  gpu1: 8 slots",
             "ask for at most --slots-per-host 8",
         ),
         (
-            Wanted(slots_per_host=3),
-            [HALF, HostSlots("gpu2", 8)],
+            SlotRequest(slots_per_host=3),
+            [HALF, FreeSlots("gpu2", 8)],
             (
                 "2 hosts with 3 slots each do not fit: 1 host has as many free\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
@@ -266,8 +266,8 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
             f"ask for at most --slots-per-host 2, or {OTHERS}",
         ),
         (
-            Wanted(hosts=2),
-            [HALF, HostSlots("gpu2", 8)],
+            SlotRequest(hosts=2),
+            [HALF, FreeSlots("gpu2", 8)],
             (
                 "2 whole hosts do not fit: 1 host is free of other jobs\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
@@ -275,14 +275,14 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
             f"ask for at most --hosts 1, or {OTHERS}",
         ),
         (
-            Wanted(hosts=2),
+            SlotRequest(hosts=2),
             [HALF],
             "2 whole hosts do not fit: there is 1 host\n  gpu1: 8 slots",
             "ask for at most --hosts 1",
         ),
         (
-            Wanted(hosts=4, least=2),
-            [HALF, HostSlots("gpu2", 8)],
+            SlotRequest(hosts=4, least=2),
+            [HALF, FreeSlots("gpu2", 8)],
             (
                 "at least 2 whole hosts do not fit: 1 host is free of other jobs\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
@@ -290,33 +290,33 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
             f"ask for at most --hosts 1, or {OTHERS}",
         ),
         (
-            Wanted(hosts=1),
+            SlotRequest(hosts=1),
             [HALF],
             "1 whole host does not fit: no host is free of other jobs\n  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02",
             OTHERS,
         ),
     ],
 )
-def test_the_words(wanted: Wanted, free: list[HostSlots], message: str, hint: str) -> None:
+def test_the_words(wanted: SlotRequest, free: list[FreeSlots], message: str, hint: str) -> None:
     error = refused(wanted, free)
     assert (error.message, error.hint) == (message, hint)
 
 
 def test_as_many_hosts_as_are_free() -> None:
-    hosts = [HostSlots("gpu1", 8), HostSlots("gpu2", 2, 8), HostSlots("gpu3", 8), HostSlots("gpu4", 8)]
-    found = place(Wanted(hosts=4, slots_per_host=8, least=2), hosts)
+    hosts = [FreeSlots("gpu1", 8), FreeSlots("gpu2", 2, 8), FreeSlots("gpu3", 8), FreeSlots("gpu4", 8)]
+    found = place(SlotRequest(hosts=4, slots_per_host=8, least=2), hosts)
     assert [share.host for share in found.shares] == ["gpu1", "gpu3", "gpu4"]
     assert found.why.endswith(" with 8 slots free; 3 hosts, asked for are 2 to 4")
     # of one that failed before there is no more than the least number needs
-    after = place(Wanted(hosts=4, slots_per_host=8, least=2, left_out=("gpu3",)), hosts)
+    after = place(SlotRequest(hosts=4, slots_per_host=8, least=2, left_out=("gpu3",)), hosts)
     assert [share.host for share in after.shares] == ["gpu1", "gpu4"]
-    three = place(Wanted(hosts=4, slots_per_host=8, least=3, left_out=("gpu3",)), hosts)
+    three = place(SlotRequest(hosts=4, slots_per_host=8, least=3, left_out=("gpu3",)), hosts)
     assert [share.host for share in three.shares] == ["gpu1", "gpu4", "gpu3"]
 
 
 def test_many_hosts_are_told_by_their_number() -> None:
-    free = [HostSlots(f"gpu{index}", 4 if index == 7 else 8) for index in range(100)]
-    error = refused(Wanted(800), free)
+    free = [FreeSlots(f"gpu{index}", 4 if index == 7 else 8) for index in range(100)]
+    error = refused(SlotRequest(800), free)
     assert error.reasons == (("99 hosts", "8 slots each"), ("1 host", "4 slots each"))
     assert error.hint == ("ask for at most --np 796, or allow more ranks than cores or GPUs with -H gpu0:9,...")
 
@@ -324,9 +324,9 @@ def test_many_hosts_are_told_by_their_number() -> None:
 def test_what_a_job_asks_for() -> None:
     hosts = (Host("gpu1", "a"),)
     spec = JobSpec("j", ("true",), hosts, host_count=1, slots_per_host=4)
-    assert wanted_of(spec, ["gpu1"]) == Wanted(None, 1, 4, ("gpu1",))
-    assert wanted_of(JobSpec("j", ("true",), hosts, np=3)) == Wanted(3)
-    assert wanted_of(replace(spec, host_count=4, least_hosts=2)) == Wanted(None, 4, 4, least=2)
+    assert wanted_of(spec, ["gpu1"]) == SlotRequest(None, 1, 4, ("gpu1",))
+    assert wanted_of(JobSpec("j", ("true",), hosts, np=3)) == SlotRequest(3)
+    assert wanted_of(replace(spec, host_count=4, least_hosts=2)) == SlotRequest(None, 4, 4, least=2)
 
 
 @pytest.mark.parametrize(

@@ -10,28 +10,30 @@ from hypothesis import strategies as st
 
 from taco_launch import queue, state
 from taco_launch.errors import CANNOT_PLACE, DEADLINE
-from taco_launch.model.host.hosts import Terms
+from taco_launch.model.host.hosts import GpuConstraints
 from taco_launch.model.jobs import Event, JobRecord, JobState, Policy, Transition
-from taco_launch.model.plans import Wanted
-from taco_launch.queue import Waiting
+from taco_launch.model.plans import SlotRequest
+from taco_launch.queue import WaitingJob
 
 
-def job(name: str, np: int | None = 1, hosts: str = "a", *, tried: bool = True, **more: int) -> Waiting:
+def job(name: str, np: int | None = 1, hosts: str = "a", *, tried: bool = True, **more: int) -> WaitingJob:
     """A job that came in the alphabet's order; `hosts` are of one letter each."""
-    wanted = Wanted(np, more.get("count"), more.get("each"), least=more.get("least"))
+    wanted = SlotRequest(np, more.get("count"), more.get("each"), least=more.get("least"))
     most = more.get("most")
-    return Waiting(name, more.get("priority", 0), float(ord(name[0])), wanted, tuple((h, most) for h in hosts), tried)
+    return WaitingJob(
+        name, more.get("priority", 0), float(ord(name[0])), wanted, tuple((h, most) for h in hosts), tried
+    )
 
 
-def rooms(**held: str) -> Mapping[str, queue.Room]:
+def rooms(**held: str) -> Mapping[str, queue.HostCapacity]:
     """Rooms as words: a letter for the holder of each slot, a dot for a free one. Each slot is a GPU."""
     return {
-        host: queue.Room(tuple("" if holder == "." else holder for holder in slots), ("",) * len(slots))
+        host: queue.HostCapacity(tuple("" if holder == "." else holder for holder in slots), ("",) * len(slots))
         for host, slots in held.items()
     }
 
 
-def begin(jobs: Iterable[Waiting], here: Mapping[str, queue.Room], **more: Iterable[str]) -> list[str]:
+def begin(jobs: Iterable[WaitingJob], here: Mapping[str, queue.HostCapacity], **more: Iterable[str]) -> list[str]:
     return list(queue.begin(queue.order(jobs), here, **{name: frozenset(value) for name, value in more.items()}))
 
 
@@ -50,17 +52,19 @@ def test_who_is_resumed_comes_in_behind_who_waits() -> None:
 
 def test_what_a_job_waits_for() -> None:
     events = [Event(1, state.SUBMITTED, "", {"id": "x"})]
-    assert queue.why(state.reduce(events), "x") == ()
+    assert queue.pending_reasons(state.reduce(events), "x") == ()
     events += [Event(2, state.WAITING, state.FOR_SLOTS, {"hosts": [["a", "0 of 2 free"]]})]
-    assert queue.why(state.reduce(events), "x") == (("a", "0 of 2 free"),)
+    assert queue.pending_reasons(state.reduce(events), "x") == (("a", "0 of 2 free"),)
     placed = Event(3, state.PLACED, "", {"np": 1, "hosts": ["a"], "line": "mpirun", "attempt": 1})
-    assert queue.why(state.reduce([*events, placed]), "x") == ()
+    assert queue.pending_reasons(state.reduce([*events, placed]), "x") == ()
     failed = Event(4, state.RESTARTING, "rank 0 on a exited with code 3", {"delay": 20.0})
-    assert queue.why(state.reduce([*events, placed, failed]), "x") == (
+    assert queue.pending_reasons(state.reduce([*events, placed, failed]), "x") == (
         ("", "attempt 2 begins 20 s after attempt 1 failed: rank 0 on a exited with code 3"),
     )
     events += [Event(5, state.SUSPENDED, "suspended by bob")]
-    assert queue.why(state.reduce(events), "x") == (("", "suspended by bob; taco-launch resume x lets it go on"),)
+    assert queue.pending_reasons(state.reduce(events), "x") == (
+        ("", "suspended by bob; taco-launch resume x lets it go on"),
+    )
 
 
 def test_the_order_is_by_priority_then_submission() -> None:
@@ -94,7 +98,7 @@ def test_the_order_is_by_priority_then_submission() -> None:
         ([job("A", 3), job("B", 2), job("C", 1)], rooms(a=".xxxx"), []),
     ],
 )
-def test_who_may_begin(jobs: Sequence[Waiting], here: Mapping[str, queue.Room], begun: list[str]) -> None:
+def test_who_may_begin(jobs: Sequence[WaitingJob], here: Mapping[str, queue.HostCapacity], begun: list[str]) -> None:
     assert begin(jobs, here) == begun
 
 
@@ -143,13 +147,15 @@ def test_who_waits_for_a_host_that_does_not_answer_keeps_nobody() -> None:
 # --- who passes delays nobody
 
 
-def simulate(waiting: Sequence[Waiting], holders: Mapping[str, int], free: int, ends: Sequence[str]) -> dict[str, int]:
+def simulate(
+    waiting: Sequence[WaitingJob], holders: Mapping[str, int], free: int, ends: Sequence[str]
+) -> dict[str, int]:
     """Return after how many ends each job begins; `ends` are the jobs in the order in which they end, if they run then."""
     slots = [name for name, count in holders.items() for _slot in range(count)] + [""] * free
     left, begun = list(waiting), {}
     running, step = set(holders), 0
     while True:
-        names = begin(left, {"a": queue.Room(tuple(slots))})
+        names = begin(left, {"a": queue.HostCapacity(tuple(slots))})
         for name in names:
             entry = next(entry for entry in left if entry.name == name)
             left.remove(entry)
@@ -247,40 +253,45 @@ def test_what_a_job_may_not_have_is_not_counted() -> None:
     here = rooms(a="..x.", b="....")
     wants_two = job("A", 2, "a")
     assert begin([wants_two], here) == ["A"]
-    assert begin([replace(wants_two, terms=(("a", Terms(without=(0, 2))),))], here) == ["A"]
-    assert begin([replace(wants_two, terms=(("a", Terms(without=(0, 1))),))], here) == []
-    assert begin([replace(wants_two, terms=(("a", Terms(only=(2, 3))),))], here) == []
+    assert begin([replace(wants_two, terms=(("a", GpuConstraints(without=(0, 2))),))], here) == ["A"]
+    assert begin([replace(wants_two, terms=(("a", GpuConstraints(without=(0, 1))),))], here) == []
+    assert begin([replace(wants_two, terms=(("a", GpuConstraints(only=(2, 3))),))], here) == []
     # one that can never fit begins, to be refused
-    assert begin([replace(wants_two, terms=(("a", Terms(only=(2,))),), tried=False)], here) == ["A"]
+    assert begin([replace(wants_two, terms=(("a", GpuConstraints(only=(2,))),), tried=False)], here) == ["A"]
     # the next one may have what the first leaves
-    first = replace(job("A", 1, "b"), terms=(("b", Terms(only=(3,))),))
-    assert begin([first, replace(job("B", 1, "b"), terms=(("b", Terms(only=(3,))),))], here) == ["A"]
+    first = replace(job("A", 1, "b"), terms=(("b", GpuConstraints(only=(3,))),))
+    assert begin([first, replace(job("B", 1, "b"), terms=(("b", GpuConstraints(only=(3,))),))], here) == ["A"]
     assert begin([first, job("B", 3, "b")], here) == ["A", "B"]
     # who waits for certain GPUs is passed by nobody who would take any of that host
-    waits = replace(job("A", 1, "a"), terms=(("a", Terms(only=(2,))),))
+    waits = replace(job("A", 1, "a"), terms=(("a", GpuConstraints(only=(2,))),))
     assert begin([waits, job("B", 1, "a")], here) == []
     assert begin([waits, job("B", 1, "b")], here) == ["B"]
 
 
-def of(here: Mapping[str, queue.Room], **models: str) -> Mapping[str, queue.Room]:
+def of(here: Mapping[str, queue.HostCapacity], **models: str) -> Mapping[str, queue.HostCapacity]:
     """Rooms whose GPUs have models: a letter each; those behind the last letter are no GPUs."""
     return {host: replace(room, models=tuple(models[host])) for host, room in here.items()}
 
 
 def test_gpus_of_a_model_that_a_job_may_not_have_are_not_counted() -> None:
     here = of(rooms(a="....", b="xx.."), a="VVVV", b="AAAA")
-    wants = replace(job("A", 3, "ab"), terms=tuple((host, Terms(models=("A",))) for host in "ab"))
+    wants = replace(job("A", 3, "ab"), terms=tuple((host, GpuConstraints(models=("A",))) for host in "ab"))
     assert begin([wants], here) == []
     assert begin([wants], of(rooms(a="....", b="x..."), a="VVVV", b="AAAA")) == ["A"]
     # there are four: with five it is refused at once, as one that nobody has to give way to
-    five = replace(wants, wanted=Wanted(5), tried=False)
+    five = replace(wants, wanted=SlotRequest(5), tried=False)
     assert begin([five], here) == ["A"]
     assert begin([replace(five, tried=True), job("B", 4, "a")], here) == []
     # the free ones of the other model are in nobody's way, and are not counted as if they could be had by A
     assert begin([wants, job("B", 1, "b")], here) == []
     # slots beyond the GPUs are had where no GPUs are asked for
-    assert begin([replace(job("A", 3, "a"), terms=(("a", Terms(without=(0,))),))], of(rooms(a="...."), a="V")) == ["A"]
-    assert begin([replace(job("A", 1, "a"), terms=(("a", Terms(models=("V",))),))], of(rooms(a="x."), a="V")) == []
+    assert begin(
+        [replace(job("A", 3, "a"), terms=(("a", GpuConstraints(without=(0,))),))], of(rooms(a="...."), a="V")
+    ) == ["A"]
+    assert (
+        begin([replace(job("A", 1, "a"), terms=(("a", GpuConstraints(models=("V",))),))], of(rooms(a="x."), a="V"))
+        == []
+    )
 
 
 def test_a_job_begins_on_gpus_of_one_model() -> None:
@@ -293,9 +304,9 @@ def test_a_job_begins_on_gpus_of_one_model() -> None:
     assert begin([first, job("B", 2, "a")], of(rooms(a="...."), a="VAAV")) == ["A", "B"]
     assert begin([first, job("B", 1, "a")], of(rooms(a="x.."), a="VAV")) == []
     # those that are divided into instances are had by name
-    assert begin([job("A", 1, "a")], of({"a": queue.Room(("",))}, a=["A MIG"])) == []  # type: ignore[arg-type]
+    assert begin([job("A", 1, "a")], of({"a": queue.HostCapacity(("",))}, a=["A MIG"])) == []  # type: ignore[arg-type]
     # of several models by name
-    named = replace(job("A", 2, "ab"), terms=tuple((host, Terms(models=("V", "A"))) for host in "ab"))
+    named = replace(job("A", 2, "ab"), terms=tuple((host, GpuConstraints(models=("V", "A"))) for host in "ab"))
     assert begin([named], of(rooms(a="x.", b="x."), **both)) == ["A"]
     # one that fits on several models only never fits
     wide = job("A", 3, "ab", tried=False)
@@ -304,7 +315,7 @@ def test_a_job_begins_on_gpus_of_one_model() -> None:
 
 
 def test_an_exclusive_job_begins_on_a_host_without_others() -> None:
-    alone = replace(job("A", 1, "ab"), wanted=Wanted(1, exclusive=True))
+    alone = replace(job("A", 1, "ab"), wanted=SlotRequest(1, exclusive=True))
     assert begin([alone], rooms(a=".x", b="x.")) == []
     assert begin([alone, job("B", 1, "b")], rooms(a=".x", b="..")) == ["A"]
     assert begin([alone, job("B", 1, "a")], rooms(a="..", b="..")) == ["A"]
@@ -313,11 +324,11 @@ def test_an_exclusive_job_begins_on_a_host_without_others() -> None:
 
 
 def test_a_worker_has_one_host() -> None:
-    workers = replace(job("A", 2, "ab"), wanted=Wanted(2, unit=2))
+    workers = replace(job("A", 2, "ab"), wanted=SlotRequest(2, unit=2))
     assert begin([workers], rooms(a=".x", b=".x")) == []
     assert begin([workers], rooms(a=".x", b="..")) == ["A"]
     # nobody takes a slot of hosts on which it may begin
-    wide = replace(job("A", 2, "abd"), wanted=Wanted(2, unit=2))
+    wide = replace(job("A", 2, "abd"), wanted=SlotRequest(2, unit=2))
     assert begin([wide, job("B", 1, "a")], rooms(a=".x", b=".y", d=".z")) == []
     assert begin([workers, job("B", 1, "c")], rooms(a=".x", b="x.", c=".")) == ["B"]
 

@@ -6,7 +6,16 @@ from taco_launch import state
 from taco_launch.errors import DEADLINE
 from taco_launch.model.codec import to_json
 from taco_launch.model.jobs import Event, JobRecord, JobState, Policy, Restart
-from taco_launch.model.stalls import LOOK_SECONDS, RankLook, Stall, doing, look_every, reason, telling, told_after
+from taco_launch.model.stalls import (
+    LOOK_SECONDS,
+    RankLook,
+    Stall,
+    doing,
+    look_every,
+    reason,
+    stall_report_delay,
+    telling,
+)
 
 SLEEPS = RankLook(0, 11, "python3", "S", "in hrtimer_nanosleep", 601.0, "step 7", "gpu1")
 STOPPED = RankLook(2, 31, "python3", "T", "", 600.0, "", "gpu2")
@@ -16,8 +25,8 @@ GONE = RankLook(1, silent=700.0, host="gpu1")
 
 @pytest.mark.parametrize(("limit", "after", "every"), [(None, 600, 5), (7200, 600, 5), (60, 60, 5), (2, 2, 0.5)])
 def test_when_it_is_told_and_looked_for(limit: float | None, after: float, every: float) -> None:
-    assert told_after(limit) == after
-    assert look_every(told_after(limit)) == every <= LOOK_SECONDS
+    assert stall_report_delay(limit) == after
+    assert look_every(stall_report_delay(limit)) == every <= LOOK_SECONDS
 
 
 def test_what_tells_most_comes_first() -> None:

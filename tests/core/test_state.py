@@ -336,8 +336,8 @@ def test_verdict(
     cut_short: tuple[JobState, int, str] | None,
     expected: tuple[JobState, int, str],
 ) -> None:
-    settled = None if cut_short is None else state.Verdict(*cut_short)
-    assert state.verdict(np, started, first_failure, launcher_code, settled) == state.Verdict(*expected)
+    settled = None if cut_short is None else state.JobOutcome(*cut_short)
+    assert state.verdict(np, started, first_failure, launcher_code, settled) == state.JobOutcome(*expected)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from taco_launch import trace
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.protocol.calls.commands import Exec
-from taco_launch.protocol.calls.jobs import Caller, Submit
-from taco_launch.protocol.messages import Beat, Launch, Log, Noise, Prepare, Reached, Register, Welcome
+from taco_launch.protocol.calls.jobs import CallerEnvironment, Submit
+from taco_launch.protocol.messages import Beat, Launch, LogData, Prepare, Reached, Register, StrayLine, Welcome
 
 SECRET = "hunter2"
 SPEC = JobSpec("j", ("train", SECRET), (Host("n1", "10.0.0.1"),), env=(("TOKEN", SECRET),))
@@ -60,7 +60,7 @@ def test_a_message_is_a_line_with_its_peer(lines: list[str]) -> None:
 
 def test_what_comes_all_the_time_is_left_out(lines: list[str]) -> None:
     trace.message("sent", Beat())
-    trace.message("sent", Log(rank=1, offset=1, times=(), data=b"x"))
+    trace.message("sent", LogData(rank=1, offset=1, times=(), data=b"x"))
     assert lines == []
 
 
@@ -81,8 +81,8 @@ def test_no_value_of_a_variable_and_no_command_line_is_shown(lines: list[str]) -
     trace.message("sent", launch)
     trace.message("sent", launch.but(caller=None))
     trace.message("sent", Exec(name="j", rank=0, command=["curl", SECRET], token="a"))
-    trace.message("received", Noise(text=repr(launch.encode())))
-    trace.message("sent", Submit(spec=SPEC, caller=Caller(environment=environment, umask=18)))
+    trace.message("received", StrayLine(text=repr(launch.encode())))
+    trace.message("sent", Submit(spec=SPEC, caller=CallerEnvironment(environment=environment, umask=18)))
     assert SECRET not in "\n".join(lines)
     assert lines[0] == "sent welcome: environment=(1 not shown), log_max_bytes=1, umask=18, processes=1, attempt=1"
     assert "caller=None" in lines[3]

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from taco_launch.bench.history.history import LadderKind, open_history
-from taco_launch.bench.runs import Circumstances, Run
+from taco_launch.bench.runs import Run, RunEnvironment
 from tests.conftest import Taco, eventually
 from tests.patience import patience
 
@@ -82,7 +82,7 @@ def seeded(taco: Taco, matrix: Path) -> None:
                     replace(each, value=each.value * (1 + 0.004 * math.sin(7 * ago))) for each in run.readings
                 )
                 facts = tuple(fact for fact in run.circumstances.facts if fact[1] != "kernel")
-                before = Circumstances(tuple(sorted((*facts, *_kernels(run)))))
+                before = RunEnvironment(tuple(sorted((*facts, *_kernels(run)))))
                 history.add(earlier.id, position, replace(run, readings=readings, circumstances=before))
 
 

@@ -10,16 +10,16 @@ from taco_launch.model.host.facts import (
     BondMember,
     Cpu,
     Disk,
-    Docker,
+    DockerFacts,
     Firewall,
     HostFacts,
     Interface,
-    Limit,
     Listener,
     Memory,
-    Network,
+    NetworkFacts,
     NumaNode,
     Os,
+    ProcessLimits,
     Software,
     System,
 )
@@ -47,7 +47,7 @@ def host(name: str, driver: str = "535.104.05", **subjects: Any) -> HostFacts:
             (NumaNode(0, "0-23,48-71", 512 * GIB), NumaNode(1, "24-47,72-95", 512 * GIB)),
             Memory(1024 * GIB, (900 + number) * GIB, 0),
             (Disk("/", "ext4", 100 * GIB, (40 + number) * GIB),),
-            (Limit("memlock", None, None), Limit("nofile", 1024, 524288)),
+            (ProcessLimits("memlock", None, None), ProcessLimits("nofile", 1024, 524288)),
             0.01 * number,
             0.02,
             True,
@@ -60,7 +60,7 @@ def host(name: str, driver: str = "535.104.05", **subjects: Any) -> HostFacts:
             "yum",
             1.0,
         ),
-        network=Network(
+        network=NetworkFacts(
             (
                 Interface("lo", "loopback", "unknown", 65536, "00:00:00:00:00:00", (Address("127.0.0.1/8", "host"),)),
                 Interface("bond0", "bond", "up", 1500, "aa:bb", (Address(f"10.0.0.{number}/24", "global"),), 100.0),
@@ -72,7 +72,7 @@ def host(name: str, driver: str = "535.104.05", **subjects: Any) -> HostFacts:
             (32768, 60999),
             (Listener("0.0.0.0", 22, "sshd"),),
         ),
-        docker=Docker(
+        docker=DockerFacts(
             "26.1.4", "docker", False, "/var/lib/docker", "overlay2", "cgroupfs", 1, ("runc",), "runc", False,
             (), (), (), (), Absent(),
         ),

@@ -12,7 +12,7 @@ from taco_launch.facts.parse import parse
 from taco_launch.facts.reports.summary import rows
 from taco_launch.facts.sections import read
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Docker, Made
+from taco_launch.model.host.facts import DockerFacts, SetupState
 from tests.facts.hosts import host
 from tests.facts.shells import SCRIPT, each_shell, run, tool
 
@@ -36,7 +36,7 @@ devices:
 JSON = {"cdiVersion": "0.5.0", "kind": "vendor.com/nic", "devices": [{"name": "mlx5_0", "containerEdits": {}}]}
 
 
-def answer(shell: tuple[str, ...], folder: Path, info: dict[str, Any] | None = None) -> Docker:
+def answer(shell: tuple[str, ...], folder: Path, info: dict[str, Any] | None = None) -> DockerFacts:
     """Have the probe look at docker among tools in `folder`/bin, and specifications in `folder`/cdi and /run."""
     told = {"ServerVersion": "28.3.0", "Runtimes": {"runc": {}}, **(info or {})}
     tool(folder / "bin", "docker", f"""case "$1" in info) printf '%s\\n' '{json.dumps(told)}' ;; esac""")
@@ -44,7 +44,7 @@ def answer(shell: tuple[str, ...], folder: Path, info: dict[str, Any] | None = N
     done = run(shell, "docker", script=script, path=f"{folder}/bin:{os.environ['PATH']}")
     assert done.stderr == b""
     found = parse("gpu1", done.stdout, 0.0, 1.0).docker
-    assert isinstance(found, Docker)
+    assert isinstance(found, DockerFacts)
     return found
 
 
@@ -91,7 +91,7 @@ def test_what_a_host_has(shell: tuple[str, ...], folder: Path) -> None:
 )
 def test_people_see_what_cdi_names(cdi: tuple[str, ...], shown: str, *, wide: bool) -> None:
     facts = host("gpu1")
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     (row,) = (row for row in rows(replace(facts, docker=replace(facts.docker, cdi=cdi))) if row.name == "CDI devices")
     assert (row.text, row.wide) == (shown, wide)
 
@@ -121,11 +121,11 @@ def test_the_packages(lines: str, of_docker: Any, of_toolkit: tuple[str, ...]) -
     text = PACKAGES.format(lines).encode()
     assert "made.package" in read(text)
     found = parse("gpu1", text, 0.0, 1.0).made
-    assert isinstance(found, Made)
+    assert isinstance(found, SetupState)
     assert (found.docker_package, found.toolkit_packages) == (of_docker, of_toolkit)
 
 
 def test_what_is_not_understood_is_unknown() -> None:
     found = parse("gpu1", PACKAGES.format("ii docker").encode(), 0.0, 1.0).made
-    assert isinstance(found, Made)
+    assert isinstance(found, SetupState)
     assert isinstance(found.toolkit_packages, Unknown)

@@ -34,7 +34,7 @@ class Played:
         self.asked = tuple(subjects)
         what = session.plan(self.name, command)
         self._said = [text.replace("{end}", f"{what.marker}:end 0\n") for text in self._said]
-        return session.finish(self, what, session.Started(0, b"", b""), time.monotonic())
+        return session.finish(self, what, session.StartedProgram(0, b"", b""), time.monotonic())
 
     def receive(self, timeout: float | None) -> tuple[bytes, bytes] | None:
         if self._said:

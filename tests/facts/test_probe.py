@@ -14,7 +14,7 @@ from taco_launch.facts.parse import parse
 from taco_launch.facts.probe_input import feed
 from taco_launch.facts.sections import PROBE, Section, read
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import HostFacts, Made, MadeFile, Software, System
+from taco_launch.model.host.facts import HostFacts, SetupFile, SetupState, Software, System
 from taco_launch.setup import paths
 from tests.facts.shells import SCRIPT, SHELLS, each_shell, run, tool
 
@@ -327,7 +327,7 @@ def test_a_unit_starts_at_boot_if_its_files_say_so(shell: tuple[str, ...], tmp_p
     answer = run(shell, "made", script=script, path=f"{tmp_path}:{os.environ['PATH']}").stdout
     for said, enabled in ((b"disabled", False), (b"enabled-runtime", False), (b"not-found", None), (b"", True)):
         made = parse("here", answer.replace(b"said\n", said + b"\n"), time.time(), time.time()).made
-        assert isinstance(made, Made)
+        assert isinstance(made, SetupState)
         none = Absent("taco-launch-c.service has no UnitFileState")
         assert made.enabled == (none if enabled is None else enabled)
         assert isinstance(made.engine_unit, Absent) or made.engine_unit == (said.decode() or "enabled")
@@ -338,7 +338,7 @@ def test_what_setup_left_is_asked_by_name_and_of_one_cluster(shell: tuple[str, .
     answer = run(shell, "made", script=feed(BARE, cluster="no-such"))
     made = parse("here", answer.stdout, time.time(), time.time()).made
     assert (answer.returncode, answer.stderr) == (0, b"")
-    assert isinstance(made, Made)
+    assert isinstance(made, SetupState)
     assert isinstance(made.capabilities, tuple)
     assert isinstance(made.devices, tuple)
     keys = read(answer.stdout)["made.keys"].stderr
@@ -367,7 +367,7 @@ def test_the_files_of_one_cluster(tmp_path: Path) -> None:
     script = SCRIPT.replace(b"/var/lib/taco-launch", str(state).encode())
     script = script.replace(b"/etc/taco-launch", str(tmp_path / "etc").encode())
     made = parse("here", run(SHELLS[0], "made", script=feed(script, cluster="a")).stdout, 0.0, 1.0).made
-    assert isinstance(made, Made)
+    assert isinstance(made, SetupState)
     assert isinstance(made.files, tuple)
     ours = {file.path.removeprefix(f"{tmp_path}/").removeprefix("state/"): file for file in made.files}
     ours = {path: file for path, file in ours.items() if path[0] != "/" and path != "state"}
@@ -377,7 +377,7 @@ def test_the_files_of_one_cluster(tmp_path: Path) -> None:
         "clusters", "clusters/a", "clusters/a/ssh", "clusters/a/ssh/key", "clusters/b",
     ]  # fmt: skip
     assert ours["agent/current"].link == "agent-1.pyz"
-    assert ours["clusters/a"] == MadeFile(f"{state}/clusters/a", None, 0o700)
+    assert ours["clusters/a"] == SetupFile(f"{state}/clusters/a", None, 0o700)
     assert ours["clusters/a/ssh/key"].sha256 == sha256(b"clusters/a/ssh/key").hexdigest()
 
 
@@ -388,7 +388,7 @@ def test_what_setup_puts_among_the_files_of_others_is_found(tmp_path: Path) -> N
         places[place].write_text(place)
         script = script.replace(place.encode(), str(places[place]).encode())
     made = parse("here", run(SHELLS[0], "made", script=feed(script, cluster="a")).stdout, 0.0, 1.0).made
-    assert isinstance(made, Made)
+    assert isinstance(made, SetupState)
     assert isinstance(made.files, tuple)
     found = {file.path: file.sha256 for file in made.files}
     assert {place: found.get(str(file)) for place, file in places.items()} == {

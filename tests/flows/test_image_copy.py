@@ -20,12 +20,12 @@ import pytest
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
 from taco_launch.flows.setup import image_copy, image_source
-from taco_launch.flows.setup.apply import Step
+from taco_launch.flows.setup.apply import SetupEvent
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.remote.fanout import Fanout
-from taco_launch.remote.local import Local
+from taco_launch.remote.local import LocalTransport
 from taco_launch.setup import paths
-from taco_launch.setup.stages.image_copy import Given
+from taco_launch.setup.stages.image_copy import SourceImage
 from tests.conftest import eventually
 from tests.patience import patience
 
@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(not (_SSH and _SSHD), reason="cannot: there is no ssh or no sshd on this machine"),
 ]
-GIVEN = Given("a file", frozenset(("sha256:" + "1" * 64,)), 1 << 20)
+GIVEN = SourceImage("a file", frozenset(("sha256:" + "1" * 64,)), 1 << 20)
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def _one_by_one() -> Iterator[None]:
         yield
 
 
-class Folder(Local):
+class Folder(LocalTransport):
     """A host that is a folder of this machine: what would lie in /run lies there, and the engine's folder is in it."""
 
     def __init__(self, name: str, folder: Path, base: str) -> None:
@@ -105,7 +105,7 @@ class Site:
         named = tuple(Host(host.name, "127.0.0.1") for host in self.hosts)
         self.inventory = Inventory("c", "gpu1", named, container)
         self.said: list[str] = []
-        self.steps: list[Step] = []
+        self.steps: list[SetupEvent] = []
 
     def copy(self) -> Any:
         return image_copy.copy(Fanout(tuple(self.hosts)), self.inventory, GIVEN, self.steps.append, self.said.append)
@@ -126,15 +126,15 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     monkeypatch.setattr(image_copy, "_MOST", 1 << 16)
     monkeypatch.setattr(image_copy, "_TELL_SECONDS", 0.0)
     monkeypatch.setattr(image_copy, "_AGAIN_SECONDS", 0.1)
-    at = image_source.Stream.at
+    at = image_source.ImageStream.at
     go_on = threading.Event()
 
-    def slowly(stream: image_source.Stream, offset: int, length: int) -> bytes:
+    def slowly(stream: image_source.ImageStream, offset: int, length: int) -> bytes:
         if offset >= stream.size // 4:
             go_on.wait(patience(30))
         return at(stream, offset, length)
 
-    monkeypatch.setattr(image_source.Stream, "at", slowly)
+    monkeypatch.setattr(image_source.ImageStream, "at", slowly)
     return go_on
 
 
@@ -144,7 +144,7 @@ def test_who_takes_from_a_host_that_dies_goes_on_with_another_where_it_was(
     site = Site(tmp_path, 4, 2 << 20)
     second = site.hosts[1]
 
-    def dies(step: Step) -> None:
+    def dies(step: SetupEvent) -> None:
         """Have gpu2, which gpu4 takes from, end in the middle, with all that runs there."""
         if step.host == "gpu4" and not second.gone and int(step.what.split()[2]):
             second.gone = True
@@ -207,14 +207,14 @@ def test_a_slow_line_carries_it_packed(tmp_path: Path, slow: threading.Event) ->
     site = Site(tmp_path, 1, 1)
     site.data = bytes(range(256)) * 2048
     (tmp_path / "image.tar").write_bytes(site.data)
-    run = Local.run
+    run = LocalTransport.run
 
-    def slowly(host: Local, command: Command) -> Result:
+    def slowly(host: LocalTransport, command: Command) -> Result:
         time.sleep(len(command.stdin) / 4e6)
         return run(host, command)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Local, "run", slowly)
+        patch.setattr(LocalTransport, "run", slowly)
         assert site.copy() == {}
     assert site.whole(site.hosts[0])
     assert site.sent < len(site.data) / 4
@@ -247,7 +247,7 @@ def test_a_host_that_gives_without_an_end_fills_no_disk(tmp_path: Path) -> None:
     site.hosts[1].give("ssh", "exec cat /dev/zero")
     sizes: list[int] = []
 
-    def look(_step: Step) -> None:
+    def look(_step: SetupEvent) -> None:
         sizes.extend(file.stat().st_size for file in site.hosts[1].streams)
 
     assert image_copy.copy(Fanout(tuple(site.hosts)), site.inventory, GIVEN, look, site.said.append) == {}

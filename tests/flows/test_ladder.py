@@ -11,7 +11,7 @@ from taco_launch.bench.history.history import History, Ladder, LadderKind, open_
 from taco_launch.bench.ladder import order
 from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.matrix import Matrix
-from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading
+from taco_launch.bench.runs import Cell, Metric, Reading, RunEnvironment
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.flows import ladder
 from taco_launch.model.host.hosts import Host
@@ -41,8 +41,8 @@ class Around:
     def gpu(self, _job: JobView) -> str:
         return "A100"
 
-    def circumstances(self, _spec: JobSpec, _job: JobView | None) -> Circumstances:
-        return Circumstances((("", "knobs", "none"),))
+    def circumstances(self, _spec: JobSpec, _job: JobView | None) -> RunEnvironment:
+        return RunEnvironment((("", "knobs", "none"),))
 
 
 class Bench(FakeBackend):
@@ -56,10 +56,10 @@ class Bench(FakeBackend):
         self.stopped: list[str] = []
         self.deleted: list[str] = []
         self.rows: list[Any] = []
-        self.told: list[ladder.Progress] = []
+        self.told: list[ladder.LadderProgress] = []
         one = Ladder("m-1", "m", LadderKind.LADDER, "d", 7, "c", 1.0)
         specs = {cell: JobSpec("", ("x",), (Host("gpu1", "gpu1"),), head="gpu1", np=1) for cell in CELLS}
-        self.plan = ladder.Plan(one, order(CELLS, 2, 0, 7), specs, self._read, folder)
+        self.plan = ladder.LadderPlan(one, order(CELLS, 2, 0, 7), specs, self._read, folder)
         history.begin(one)
 
     def run(self, spec: JobSpec, _environ: object, output: Callable[[bytes], None], _watch: object) -> JobView:
@@ -83,9 +83,9 @@ class Bench(FakeBackend):
     def _read(self, _cell: Cell, text: str) -> tuple[Reading, ...] | NoSample:
         return (Reading(Metric("r", "r"), 5.0),) if "rate 5\n" in text else NoSample("no line matches")
 
-    def __call__(self, plan: ladder.Plan | None = None) -> ladder.Measured:
+    def __call__(self, plan: ladder.LadderPlan | None = None) -> ladder.LadderResult:
         around: Any = self.around
-        tell = ladder.Teller(self.told.append, lambda _words: None)
+        tell = ladder.LadderListener(self.told.append, lambda _words: None)
         return ladder.run(self, plan or self.plan, self.history, around, {}, tell)
 
 
@@ -118,7 +118,7 @@ def test_each_run_is_kept_as_it_ends_and_its_job_is_not(bench: Bench) -> None:
     assert tuple(run for _position, run in kept) == measured.runs
     first = measured.runs[0]
     assert (first.hosts, first.gpu, first.readings[0].value) == (("gpu1", "gpu2"), "A100", 5.0)
-    assert (first.circumstances, first.why) == (Circumstances((("", "knobs", "none"),)), "")
+    assert (first.circumstances, first.why) == (RunEnvironment((("", "knobs", "none"),)), "")
     assert Path(first.log).read_bytes() == bench.output
     assert [(told.number, told.of) for told in bench.told if told.run] == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
@@ -226,15 +226,15 @@ def test_a_time_budget_ends_between_runs_and_whole_blocks_count(bench: Bench, mo
 
 
 def test_the_same_ladder_is_measured_once_at_a_time(tmp_path: Path) -> None:
-    with ladder.alone(tmp_path, "a" * 64):
+    with ladder.exclusive_lock(tmp_path, "a" * 64):
         with (
             pytest.raises(TacoLaunchError, match="being measured already, by process"),
-            ladder.alone(tmp_path, "a" * 64),
+            ladder.exclusive_lock(tmp_path, "a" * 64),
         ):
             pass
-        with ladder.alone(tmp_path, "b" * 64):
+        with ladder.exclusive_lock(tmp_path, "b" * 64):
             pass
-    with ladder.alone(tmp_path, "a" * 64):
+    with ladder.exclusive_lock(tmp_path, "a" * 64):
         pass
 
 

@@ -12,7 +12,7 @@ from taco_launch.inventory import profile
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Driver, Gpu, Gpus
-from taco_launch.model.host.hosts import Container, Host, Network, Terms
+from taco_launch.model.host.hosts import Container, GpuConstraints, Host, Network
 from taco_launch.model.jobs import JobSpec
 from tests.backend.fake import not_asked
 from tests.facts.fleet import hca, with_hcas
@@ -41,7 +41,7 @@ def on(machines: tuple[str, ...], each: int, count: int, **terms: Any) -> plan.P
     """Explain a job with so many ranks on each of so many of the hosts gpu1, gpu2, ..."""
     found = tuple(facts(f"gpu{number}", machine) for number, machine in enumerate(machines, 1))
     spec = JobSpec(
-        *("job", ("true",), tuple(Host(of.host, of.host, terms=Terms(**terms)) for of in found)),
+        *("job", ("true",), tuple(Host(of.host, of.host, terms=GpuConstraints(**terms)) for of in found)),
         slots_per_host=each,
         host_count=count,
         head="gpu1",

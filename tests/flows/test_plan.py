@@ -14,7 +14,7 @@ from taco_launch.launch.plan import line
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Driver, Gpu, Gpus
-from taco_launch.model.host.hosts import Container, Host, Network, Terms
+from taco_launch.model.host.hosts import Container, GpuConstraints, Host, Network
 from taco_launch.model.jobs import JobSpec
 from tests.backend.fake import not_asked
 from tests.facts.fleet import hca, with_hcas
@@ -56,7 +56,7 @@ def planned(*hosts: Host, np: int, **more: Any) -> str:
 
 
 def on(name: str, leaf: str, **terms: Any) -> Host:
-    return Host(name, name, slots=4, labels=(("leaf", leaf),), terms=Terms(**terms))
+    return Host(name, name, slots=4, labels=(("leaf", leaf),), terms=GpuConstraints(**terms))
 
 
 def test_leaves_and_terms_are_those_of_the_job_itself() -> None:
@@ -65,7 +65,7 @@ def test_leaves_and_terms_are_those_of_the_job_itself() -> None:
     assert "-H b:4,c:4" in planned(a, b, c, np=8)
     assert "-H b:2,c:4" in planned(a, on("b", "y", without=(0, 1)), c, np=6)
     assert "-H a:3,b:1" in planned(on("a", "x", only=(0, 2, 3)), on("b", "x", only=(0, 2, 3)), np=4)
-    few = Host("a", "a", slots=2, has=0, terms=Terms(only=(4, 5, 6)))  # as -H a:2 names it
+    few = Host("a", "a", slots=2, has=0, terms=GpuConstraints(only=(4, 5, 6)))  # as -H a:2 names it
     assert "-H a:2" in planned(few, np=2)
     with pytest.raises(PlacementError, match=r"a: 3 slots \(of its GPUs 0,2,3 may be taken\)"):
         planned(on("a", "x", only=(0, 2, 3)), np=4)
@@ -83,7 +83,7 @@ def test_the_choice_is_that_of_the_hosts_as_they_are() -> None:
     topology = mesh("dgx1v").topology
     nothing: Any = dict.fromkeys(("system", "network", "docker", "rdma", "image"), NOT_ASKED)
     facts = HostFacts("a", gpu=Gpus(DRIVER, GPUS, (), ()), topology=topology, **nothing)
-    hosts = (Host("a", "10.0.0.1", slots=8, terms=Terms(without=(1,))),)
+    hosts = (Host("a", "10.0.0.1", slots=8, terms=GpuConstraints(without=(1,))),)
     spec = JobSpec("job", ("true",), hosts, np=4, head="a", profile=AUTO, container=Container("image"), **DECLARED)
     asked: list[tuple[str, ...]] = []
 
@@ -102,16 +102,16 @@ def test_the_choice_is_that_of_the_hosts_as_they_are() -> None:
     ((host, only),) = pinned.choices
     assert (only.gpus, only.ring, only.bottleneck_gbps) == ((0, 2, 3, 4, 5, 6, 7), (0, 3, 2, 6, 5, 7, 4), 25)
     assert (len(asked), only.alternatives) == (2, ())
-    all_of_it = replace(spec, np=8, hosts=(replace(hosts[0], terms=Terms()),))
+    all_of_it = replace(spec, np=8, hosts=(replace(hosts[0], terms=GpuConstraints()),))
     whole = plan.dry_run(all_of_it, {}, not_asked, look, root=True, explain=True)
     assert (whole.choices, len(asked)) == ((), 2)
     # Its links are known where it is asked for something else.
-    all_of_it = replace(all_of_it, hosts=(replace(hosts[0], slots=None, terms=Terms()),))
+    all_of_it = replace(all_of_it, hosts=(replace(hosts[0], slots=None, terms=GpuConstraints()),))
     whole = plan.dry_run(all_of_it, {}, not_asked, look, root=True, explain=True)
     assert [len(choice.ring) for _host, choice in whole.choices] == [8]
 
 
-def lined(launcher: str, *terms: Terms, **more: Any) -> tuple[tuple[str, ...], list[str]]:
+def lined(launcher: str, *terms: GpuConstraints, **more: Any) -> tuple[tuple[str, ...], list[str]]:
     """Return the lines of a job on hosts with eight GPUs each, and the notes of its GPUs."""
     hosts = tuple(Host(name, name, slots=8, terms=each) for name, each in zip("abc", terms, strict=False))
     spec = JobSpec(
@@ -131,13 +131,13 @@ def lined(launcher: str, *terms: Terms, **more: Any) -> tuple[tuple[str, ...], l
 
 
 def test_the_line_names_gpus_that_are_sure() -> None:
-    some = Terms(only=(0, 2, 4, 5, 6, 7))
+    some = GpuConstraints(only=(0, 2, 4, 5, 6, 7))
     assert lined("mpirun", some, np=6) == (("0,2,4,5,6,7",), [])
     assert lined("mpirun", some, some, np=12) == (("0,2,4,5,6,7",), [])
-    assert lined("torchrun", some, Terms(without=(7,))) == (("0,2,4,5,6,7", "0,1,2,3,4,5,6"), [])
-    assert lined("env", Terms(only=(3,)), np=1) == (("3",), [])
+    assert lined("torchrun", some, GpuConstraints(without=(7,))) == (("0,2,4,5,6,7", "0,1,2,3,4,5,6"), [])
+    assert lined("env", GpuConstraints(only=(3,)), np=1) == (("3",), [])
     assert lined("env", some, per_host=True, host_count=1, slots_per_host=6) == (("0,2,4,5,6,7",), [])
-    assert lined("mpirun", Terms(), Terms()) == (("",), [])  # whole hosts
+    assert lined("mpirun", GpuConstraints(), GpuConstraints()) == (("",), [])  # whole hosts
     assert lined("mpirun", some, env=(("CUDA_VISIBLE_DEVICES", "1"),)) == (("1",), [])
     assert lined("mpirun", some, np=6, env=(("CUDA_DEVICE_ORDER", "FASTEST_FIRST"),))[0] == ("0,2,4,5,6,7",)
 
@@ -145,14 +145,24 @@ def test_the_line_names_gpus_that_are_sure() -> None:
 @pytest.mark.parametrize(
     ("terms", "more", "told"),
     [
-        ((Terms(only=(0, 2, 4)), Terms(only=(0, 2, 4))), {"np": 4}, "which GPUs of b the job gets is chosen"),
-        ((Terms(), Terms()), {"slots_per_host": 3}, "which GPUs of a,b the job gets is chosen"),
-        ((Terms(without=(0, 1)),), {"np": 4}, "which GPUs of a the job gets is chosen"),
-        ((Terms(only=(2, 3)), Terms()), {}, r"not the same on all of its hosts \(2,3 on a\)"),
-        ((Terms(only=(0,)), Terms(only=(1,))), {}, r"\(0 on a; 1 on b\), which a line of mpirun cannot say"),
+        (
+            (GpuConstraints(only=(0, 2, 4)), GpuConstraints(only=(0, 2, 4))),
+            {"np": 4},
+            "which GPUs of b the job gets is chosen",
+        ),
+        ((GpuConstraints(), GpuConstraints()), {"slots_per_host": 3}, "which GPUs of a,b the job gets is chosen"),
+        ((GpuConstraints(without=(0, 1)),), {"np": 4}, "which GPUs of a the job gets is chosen"),
+        ((GpuConstraints(only=(2, 3)), GpuConstraints()), {}, r"not the same on all of its hosts \(2,3 on a\)"),
+        (
+            (GpuConstraints(only=(0,)), GpuConstraints(only=(1,))),
+            {},
+            r"\(0 on a; 1 on b\), which a line of mpirun cannot say",
+        ),
     ],
 )
-def test_and_where_it_does_not_a_note_says_so(terms: tuple[Terms, ...], more: dict[str, Any], told: str) -> None:
+def test_and_where_it_does_not_a_note_says_so(
+    terms: tuple[GpuConstraints, ...], more: dict[str, Any], told: str
+) -> None:
     found, (note,) = lined("mpirun", *terms, **more)
     assert found == ("",)
     assert re.search(told, note)
@@ -170,7 +180,7 @@ def test_the_hcas_are_those_near_the_chosen_gpus() -> None:
     ]
 
     def used(*, exclusive: bool = False, **terms: Any) -> str:
-        hosts = tuple(Host(of.host, of.host, terms=Terms(**terms)) for of in facts)
+        hosts = tuple(Host(of.host, of.host, terms=GpuConstraints(**terms)) for of in facts)
         spec = JobSpec(
             "job",
             ("true",),

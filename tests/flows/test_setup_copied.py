@@ -6,13 +6,13 @@ import pytest
 
 from taco_launch.errors import HostError
 from taco_launch.flows.setup import image_copy, image_source, sources
-from taco_launch.flows.setup.apply import Step
-from taco_launch.setup.stages.image_copy import Given
+from taco_launch.flows.setup.apply import SetupEvent
+from taco_launch.setup.stages.image_copy import SourceImage
 from tests.cli.cluster import test_setup as simulated
 from tests.cli.cluster.test_setup import World, code, rows, setup
 
 world = simulated.world  # a fixture is found by its name here
-GIVEN = Given("the controller", frozenset(("sha256:1",)), 1000)
+GIVEN = SourceImage("the controller", frozenset(("sha256:1",)), 1000)
 
 
 @pytest.fixture
@@ -20,11 +20,11 @@ def copied(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...
     """The hosts that the stream was brought to, by call; gpu2 has no room for it."""
     calls: list[tuple[str, ...]] = []
 
-    def copy(hosts: Any, _inventory: Any, given: Given, report: Any, say: Any) -> dict[str, HostError]:
+    def copy(hosts: Any, _inventory: Any, given: SourceImage, report: Any, say: Any) -> dict[str, HostError]:
         assert given is GIVEN
         calls.append(tuple(each.name for each in hosts.transports))
         assert not any((world.of(name) / "image").exists() for name in calls[-1]), "it was loaded before it came"
-        report(Step("gpu1", "image", "copy train:1: 50 % of 1.0 MB from the controller", "begins"))
+        report(SetupEvent("gpu1", "image", "copy train:1: 50 % of 1.0 MB from the controller", "begins"))
         say("reads train:1 of the controller")
         return {"gpu2": HostError("gpu2: no room")} if "gpu2" in calls[-1] else {}
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from taco_launch.inventory.load import load
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import Fanout, connect
 from tests.conftest import eventually
 from tests.lab.rig import Lab
@@ -264,7 +264,7 @@ class Person:
                 patch.setenv(name, value)
             patch.delenv("SSH_AUTH_SOCK", raising=False)
             inventory = load(str(self.file), self.env, frozenset)
-            with connect(inventory, inventory.hosts, Access(password)) as fanout:
+            with connect(inventory, inventory.hosts, Credentials(password)) as fanout:
                 yield fanout
 
 

@@ -18,11 +18,11 @@ from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.lab import access, engine, faults, hardware, hosts, subnet, up
 from taco_launch.lab.labels import LabHost, from_labels, is_lab_name, order, to_labels
 
-MACHINE = engine.Engine("20.10.24", 1, ours=False, userns=False, containers=0)
+MACHINE = engine.RunningEngine("20.10.24", 1, ours=False, userns=False, containers=0)
 
 
 def lab(size: int = 2, slots: int = 2, gpus: str = "none", name: str = "lab") -> tuple[LabHost, ...]:
-    return up.planned(up.Wanted(name, size, slots, gpus), IPv4Network("10.213.0.0/24"))
+    return up.planned(up.LabRequest(name, size, slots, gpus), IPv4Network("10.213.0.0/24"))
 
 
 # --- arguments of faults ----------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_arguments_that_are_none(fault: str, text: str | None, said: str) -> Non
 
 
 @given(st.sampled_from(faults.FAULTS), st.text())
-def test_no_argument_reaches_a_shell_as_code(fault: faults.Fault, text: str) -> None:
+def test_no_argument_reaches_a_shell_as_code(fault: faults.InjectedFault, text: str) -> None:
     try:
         words = faults.arguments(fault, text)
     except UsageError:
@@ -159,7 +159,7 @@ def test_names(name: str, good: bool) -> None:
 @pytest.mark.parametrize("name", ["-a", "a" * 32, "a/b", "a b", "ä", "a\n"])
 def test_names_that_are_none(name: str) -> None:
     with pytest.raises(UsageError, match="is no name for a lab"):
-        up.check(up.Wanted(name))
+        up.check(up.LabRequest(name))
     assert from_labels({**dict(to_labels(lab()[0])), "taco-launch.lab": name}) is None
 
 
@@ -192,24 +192,26 @@ def refused(folder: Path, words: list[str]) -> None:
 
 
 def test_defaults() -> None:
-    assert up.settled(up.Wanted("lab"), (), "bookworm") == up.Wanted("lab", 2, 2, "none", "bookworm", docker=False)
+    assert up.settled(up.LabRequest("lab"), (), "bookworm") == up.LabRequest(
+        "lab", 2, 2, "none", "bookworm", docker=False
+    )
 
 
 @pytest.mark.parametrize("there", [lab(4, 3, "v100x8"), lab(4, 3, "v100x8")[2:3], lab(4, 3, "v100x8")[-1:]])
 def test_what_is_there_decides(there: tuple[LabHost, ...]) -> None:
     """Also of a lab that was cut short: any of its hosts says how it was to be."""
-    wanted = up.Wanted("lab", 4, 3, "v100x8", docker=False)
-    assert up.settled(up.Wanted("lab"), there, "bookworm") == replace(wanted, release="bookworm")
+    wanted = up.LabRequest("lab", 4, 3, "v100x8", docker=False)
+    assert up.settled(up.LabRequest("lab"), there, "bookworm") == replace(wanted, release="bookworm")
     assert up.settled(wanted, there, "bookworm") == replace(wanted, release="bookworm")
     newer = tuple(replace(each, release="trixie") for each in there)
     assert up.settled(wanted, newer, "bookworm") == replace(wanted, release="trixie")
     with_docker = tuple(replace(each, docker=True) for each in there)
-    assert up.settled(up.Wanted("lab", docker=True), with_docker, "bookworm").docker is True
+    assert up.settled(up.LabRequest("lab", docker=True), with_docker, "bookworm").docker is True
 
 
 def test_hosts_with_gpus_have_as_many_slots() -> None:
     def slots(**wanted: Any) -> int | None:
-        return up.settled(up.Wanted("lab", **wanted), (), "bookworm").slots
+        return up.settled(up.LabRequest("lab", **wanted), (), "bookworm").slots
 
     assert [slots(gpus=kind) for kind in ("a100x8", "pcie4", "none", None)] == [8, 4, 2, 2]
     assert slots(gpus="a100x8", slots=2) == 2
@@ -218,15 +220,15 @@ def test_hosts_with_gpus_have_as_many_slots() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (up.Wanted("lab", size=3), "--hosts 3 (it has 2)"),
-        (up.Wanted("lab", slots=8), "--slots 8 (it has 2)"),
-        (up.Wanted("lab", gpus="v100x8"), "--gpus v100x8 (it has none)"),
-        (up.Wanted("lab", release="trixie"), "--release trixie (it has bookworm)"),
-        (up.Wanted("lab", 3, 2, "v100x8"), "--hosts 3 (it has 2), --gpus v100x8 (it has none)"),
-        (up.Wanted("lab", size=2, docker=True), "--docker (it was made without)"),
+        (up.LabRequest("lab", size=3), "--hosts 3 (it has 2)"),
+        (up.LabRequest("lab", slots=8), "--slots 8 (it has 2)"),
+        (up.LabRequest("lab", gpus="v100x8"), "--gpus v100x8 (it has none)"),
+        (up.LabRequest("lab", release="trixie"), "--release trixie (it has bookworm)"),
+        (up.LabRequest("lab", 3, 2, "v100x8"), "--hosts 3 (it has 2), --gpus v100x8 (it has none)"),
+        (up.LabRequest("lab", size=2, docker=True), "--docker (it was made without)"),
     ],
 )
-def test_other_numbers(wanted: up.Wanted, said: str) -> None:
+def test_other_numbers(wanted: up.LabRequest, said: str) -> None:
     with pytest.raises(
         UsageError, match=re.escape(f"the lab 'lab' is there already, made otherwise: {said}")
     ) as caught:
@@ -234,8 +236,10 @@ def test_other_numbers(wanted: up.Wanted, said: str) -> None:
     assert "taco-launch lab down && taco-launch lab up --" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("wanted", [up.Wanted(size=0), up.Wanted(size=201), up.Wanted(slots=0), up.Wanted(slots=65)])
-def test_numbers_that_cannot_be(wanted: up.Wanted) -> None:
+@pytest.mark.parametrize(
+    "wanted", [up.LabRequest(size=0), up.LabRequest(size=201), up.LabRequest(slots=0), up.LabRequest(slots=65)]
+)
+def test_numbers_that_cannot_be(wanted: up.LabRequest) -> None:
     with pytest.raises(UsageError, match=r"a lab (host )?has 1 to"):
         up.check(wanted)
 
@@ -261,7 +265,7 @@ def test_no_host_is_given_what_reaches_beyond_it(lacking: tuple[str, ...]) -> No
 
 
 def test_with_user_namespaces_a_host_has_the_machines_own() -> None:
-    remapped = engine.Engine("27.1", 2, ours=False, userns=True, containers=0)
+    remapped = engine.RunningEngine("27.1", 2, ours=False, userns=True, containers=0)
     argv = hosts.create_argv(lab()[0], lab(), remapped, (), "image")
     assert argv[argv.index("--userns") + 1] == "host"
     assert "--userns" not in hosts.create_argv(lab()[0], lab(), MACHINE, (), "image")
@@ -297,7 +301,7 @@ def test_routes() -> None:
 @given(st.integers(1, subnet.MAX_HOSTS))
 def test_addresses_are_distinct_and_in_the_network(size: int) -> None:
     net = IPv4Network("10.213.7.0/24")
-    found = up.planned(up.Wanted("lab", size, 1, "none"), net)
+    found = up.planned(up.LabRequest("lab", size, 1, "none"), net)
     addresses = {host.address for host in found}
     assert len(addresses) == size + 1
     assert not addresses & {"10.213.7.0", "10.213.7.1", "10.213.7.255"}

@@ -12,8 +12,8 @@ from taco_launch.command import Command
 from taco_launch.errors import TacoLaunchError
 from taco_launch.nightly.crontab import Cron
 from taco_launch.nightly.install import keepers
-from taco_launch.nightly.install_plan import Keeper, look
-from taco_launch.nightly.installed import Night
+from taco_launch.nightly.install_plan import NightlyScheduler, read_controller
+from taco_launch.nightly.installed import ScheduledRun
 from taco_launch.nightly.schedule import Schedule, following
 from taco_launch.nightly.systemd_timer import Systemd
 from taco_launch.remote.transport import Transport
@@ -56,12 +56,12 @@ def host(person: Person, login: str) -> Iterator[Transport]:
         yield fanout.transports[0]
 
 
-def night(name: str, schedule: Schedule, log: str) -> Night:
+def night(name: str, schedule: Schedule, log: str) -> ScheduledRun:
     argv = ("/bin/sh", "/tmp/night.sh", ODD, log)
-    return Night(name, schedule, "/tmp", argv, (("NIGHT_ENV", ODD), ("PATH", "/usr/bin:/bin")))
+    return ScheduledRun(name, schedule, "/tmp", argv, (("NIGHT_ENV", ODD), ("PATH", "/usr/bin:/bin")))
 
 
-def install(keeper: Keeper, entry: Night) -> None:
+def install(keeper: NightlyScheduler, entry: ScheduledRun) -> None:
     keeper.apply(keeper.installing(entry))
     assert keeper.installing(entry).empty, "a second time there is nothing to do"
     (kept,) = keeper.kept()
@@ -72,7 +72,7 @@ def install(keeper: Keeper, entry: Night) -> None:
 def test_both_start_a_night_at_its_minute(lab: Lab, person: Person) -> None:
     lab.sh("gpu1", f"{SCRIPT}rm -f /root/*.log")
     with host(person, "root@gpu1") as remote:
-        machine = look(remote)
+        machine = read_controller(remote)
         assert (machine.uid, machine.no_systemd, machine.crontab, machine.cron_runs) == (0, "", True, True)
         by = {keeper.word: keeper for keeper in keepers(remote, machine)}
         assert list(by) == ["systemd", "cron"], "systemd is the better one"
@@ -110,7 +110,7 @@ def test_a_timer_of_a_user_outlives_the_logout(lab: Lab, person: Person) -> None
     unit = "taco-launch-nightly-own"
     try:
         with host(person, "plain@gpu1") as remote:
-            machine = look(remote)
+            machine = read_controller(remote)
             assert (machine.no_systemd, machine.lingers) == ("", False)
             keeper = Systemd(remote, machine)
             plan = keeper.installing(entry)
@@ -121,7 +121,7 @@ def test_a_timer_of_a_user_outlives_the_logout(lab: Lab, person: Person) -> None
             assert caught.value.hint == "sudo loginctl enable-linger plain, and then the same again"
             assert keeper.kept() == ()
             lab.sh("gpu1", "loginctl enable-linger plain")
-            keeper = Systemd(remote, look(remote))
+            keeper = Systemd(remote, read_controller(remote))
             install(keeper, entry)
             coming = user(remote, machine.runtime, "show", f"{unit}.timer", "--property=NextElapseUSecRealtime")
             expected = following(entry.schedule, datetime.now(timezone.utc), skipping=True)
@@ -135,7 +135,7 @@ def test_a_timer_of_a_user_outlives_the_logout(lab: Lab, person: Person) -> None
             shown = remote.run(Command((*as_plain, "systemctl", "--user", "is-active", f"{unit}.timer"))).stdout
             assert shown == b"active\n"
         with host(person, "plain@gpu1") as remote:
-            keeper = Systemd(remote, look(remote))
+            keeper = Systemd(remote, read_controller(remote))
             keeper.apply(keeper.removing("own"))
             assert keeper.kept() == ()
     finally:
@@ -156,7 +156,7 @@ def test_a_crontab_that_a_user_may_not_have_is_left_alone(lab: Lab, person: Pers
     lab.sh("gpu1", "echo plain >>/etc/cron.deny")
     try:
         with host(person, "plain@gpu1") as remote:
-            keeper = Cron(remote, look(remote))
+            keeper = Cron(remote, read_controller(remote))
             with pytest.raises(TacoLaunchError, match=r"crontab of plain cannot be read: .*not allowed"):
                 keeper.kept()
     finally:

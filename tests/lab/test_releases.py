@@ -83,10 +83,10 @@ def test_any_text_is_read(name: str, text: str) -> None:
 
 def test_a_release_is_a_code_name() -> None:
     """It becomes part of a line of apt's sources."""
-    up.check(up.Wanted(release="trixie"))
+    up.check(up.LabRequest(release="trixie"))
     for name in ("", "13", "trixie main", "trixie\ndeb http://elsewhere/", "../x"):
         with pytest.raises(UsageError, match="small letters only"):
-            up.check(up.Wanted(release=name))
+            up.check(up.LabRequest(release=name))
 
 
 # As apt 2.6 says it, by way of mmdebstrap.
@@ -118,7 +118,7 @@ def test_what_an_archive_lacks_is_told(
     program.write_text(f"#!/bin/sh\ncat >/dev/null\ncat >&2 <<'END'\n{said}END\nexit 25\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    here = root.Machine((sources.Source("http://archive.test/debian", "trixie", ("main",)),), "")
+    here = root.AptSources((sources.Source("http://archive.test/debian", "trixie", ("main",)),), "")
     with pytest.raises(TacoLaunchError) as caught:
         root.make("none:none", "host", ("apt",), (), here, Talk(say=print, show=print))
     assert caught.value.message.endswith(message)

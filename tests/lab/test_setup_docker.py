@@ -16,10 +16,10 @@ import pytest
 from taco_launch.facts import MADE
 from taco_launch.flows.facts import gather
 from taco_launch.inventory.load import load
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from taco_launch.setup import batch
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import docker
 from tests.lab.rig import Lab, made
 
@@ -56,13 +56,13 @@ class Bare:
     def sh(self, script: str, **more: Any) -> str:
         return self.lab.sh("gpu1", script, **more)
 
-    def cluster(self, engine: dict[str, Any], **more: Any) -> Cluster:
+    def cluster(self, engine: dict[str, Any], **more: Any) -> PlanContext:
         written = self.lab.inventory(self.folder / "cluster.yaml", "gpu1", docker=engine)
-        return Cluster(load(written.inventory, {}), {}, **more)
+        return PlanContext(load(written.inventory, {}), {}, **more)
 
-    def planned(self, cluster: Cluster) -> list[Op | Problem]:
+    def planned(self, cluster: PlanContext) -> list[Op | Problem]:
         """Look at the host and plan."""
-        with connect(cluster.inventory, cluster.inventory.hosts, Access()) as fanout:
+        with connect(cluster.inventory, cluster.inventory.hosts, Credentials()) as fanout:
             (answer,) = gather(fanout, SUBJECTS, sudo=True, cluster="c")
         assert answer.value is not None, answer.error
         return list(docker.plan(cluster.inventory.hosts[0], answer.value, cluster))
@@ -79,7 +79,7 @@ class Bare:
         ops = [each for each in found if isinstance(each, Op)]
         assert ops == found
         marker = secrets.token_hex(8)
-        with connect(cluster.inventory, cluster.inventory.hosts, Access()) as fanout:
+        with connect(cluster.inventory, cluster.inventory.hosts, Credentials()) as fanout:
             (host,) = fanout.transports
             for file in batch.apart(ops):
                 host.put(file.data, file.path, file.mode, sudo=True)
@@ -87,7 +87,7 @@ class Bare:
                 outcome = batch.read(lines, marker)
         assert outcome.whole, outcome
         failed = outcome.failed
-        return [op.name for op in ops], batch.why(ops[failed.number], failed) if failed else ""
+        return [op.name for op in ops], batch.failure_reason(ops[failed.number], failed) if failed else ""
 
     def converges(self, engine: dict[str, Any], **more: Any) -> list[str]:
         """Plan and apply; then nothing is left to do. Give what was done."""

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from taco_launch.flows.setup.apply import Step
-from taco_launch.flows.setup.setup import Ask, Done, Setup
+from taco_launch.flows.setup.apply import SetupEvent
+from taco_launch.flows.setup.setup import Setup, SetupRequest, SetupResult
 from taco_launch.inventory import profile
 from taco_launch.inventory.load import load
 from taco_launch.model.host.hosts import Inventory
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from tests.conftest import eventually
 from tests.lab.rig import Lab
@@ -31,17 +31,17 @@ class Mesh:
     lab: Lab
     inventory: Inventory
 
-    def set_up(self, steps: list[Step] | None = None, **changes: Any) -> Done:
+    def set_up(self, steps: list[SetupEvent] | None = None, **changes: Any) -> SetupResult:
         """Set up with another inventory; `steps` gets what was done."""
         wanted, seen = replace(self.inventory, **changes), [] if steps is None else steps
-        with connect(wanted, wanted.hosts, Access()) as fanout:
-            work = Setup(wanted, wanted.hosts, fanout, Ask(profile.load("auto", "", os.environ)), seen.append)
+        with connect(wanted, wanted.hosts, Credentials()) as fanout:
+            work = Setup(wanted, wanted.hosts, fanout, SetupRequest(profile.load("auto", "", os.environ)), seen.append)
             work.look()
             return work.apply()
 
     def ready(self, **changes: Any) -> dict[str, int]:
         """Set up without any fault; give how many changes of SSH each host took."""
-        steps: list[Step] = []
+        steps: list[SetupEvent] = []
         done = self.set_up(steps, **changes)
         assert [(host.host, str(host.error)) for host in done.hosts if host.error] == []
         assert [str(flaw) for flaw in done.found] == []

@@ -12,8 +12,8 @@ from taco_launch.model.host.fact_value import Unknown
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Gid
 from taco_launch.model.host.hosts import Network
-from taco_launch.model.jobs import Asked
-from taco_launch.model.profiles import Entry, Profile
+from taco_launch.model.jobs import NetworkOverrides
+from taco_launch.model.profiles import Profile, ProfileOption
 from tests.core.planned import FAR, missing, own, plan, settings, told
 from tests.facts.fleet import hca, mapped, network, roce, with_hcas
 from tests.launch.machines import (
@@ -88,8 +88,8 @@ def test_names_that_differ_are_given_host_by_host() -> None:
     assert any(text.startswith("NCCL_IB_HCA differs from host to host (gpu1 =mlx5_0:1") for text in said(found))
     # what the user gives, or a profile that has no word of it, goes before
     mine = made(*hosts, env=(("NCCL_IB_HCA", "=mlx5_0"),))
-    other = made(*hosts, profile=Profile("p", (Entry(("-np", "{np}"), "ranks"),)))
-    assert own(mine) == own(other) == own(made(*hosts, asked=Asked(transport="tcp"))) == {}
+    other = made(*hosts, profile=Profile("p", (ProfileOption(("-np", "{np}"), "ranks"),)))
+    assert own(mine) == own(other) == own(made(*hosts, asked=NetworkOverrides(transport="tcp"))) == {}
     assert not [text for text in (*said(mine), *said(other)) if "differs from host to host" in text]
 
 

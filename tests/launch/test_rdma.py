@@ -12,10 +12,10 @@ from taco_launch.inventory import profile
 from taco_launch.launch.needs import looks
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.facts import Bond, BondMember, HostFacts
-from taco_launch.model.host.facts import Network as Declared
+from taco_launch.model.host.facts import NetworkFacts as Declared
 from taco_launch.model.host.hardware import Rdma
 from taco_launch.model.host.hosts import Network
-from taco_launch.model.jobs import Asked, JobSpec
+from taco_launch.model.jobs import JobSpec, NetworkOverrides
 from taco_launch.model.plans import LaunchPlan
 from taco_launch.model.profiles import Profile
 from tests.core.planned import AUTO, FAR, LOCAL, plan, told
@@ -98,9 +98,9 @@ def test_where_one_host_has_no_rdma_all_take_tcp_or_it_is_refused(second: Any, r
     assert reason in why(found, "NCCL_IB_DISABLE")
     assert [text for text in said(found) if reason in text and text.startswith("the job goes over TCP")] == said(found)
     for asked, declared, hint in (
-        (Asked(transport="rdma"), Network(), "--transport tcp"),
-        (Asked(), Network(rdma="on"), "network: {rdma: auto}"),
-        (Asked(gdr=True), Network(), "leave --gdr out"),
+        (NetworkOverrides(transport="rdma"), Network(), "--transport tcp"),
+        (NetworkOverrides(), Network(rdma="on"), "network: {rdma: auto}"),
+        (NetworkOverrides(gdr=True), Network(), "leave --gdr out"),
     ):
         with pytest.raises(UnusableError, match=r"not there on every host|no RDMA between the hosts") as caught:
             made(*hosts, asked=asked, network=declared)
@@ -149,7 +149,9 @@ def of_kind(kind: str, number: int) -> HostFacts:
     dmabuf=st.booleans(),
     nccl=st.sampled_from([None, "2.9.9", "2.18.3", "2.21.5"]),
     asked=st.builds(
-        Asked, transport=st.sampled_from([None, "auto", "tcp", "rdma"]), gdr=st.sampled_from([None, True, False])
+        NetworkOverrides,
+        transport=st.sampled_from([None, "auto", "tcp", "rdma"]),
+        gdr=st.sampled_from([None, True, False]),
     ),
     network=st.builds(
         Network,
@@ -164,7 +166,7 @@ def test_whatever_the_hosts_are(
     peers: tuple[Any, Any],
     dmabuf: bool,
     nccl: str | None,
-    asked: Asked,
+    asked: NetworkOverrides,
     network: Network,
 ) -> None:
     """A line never asks for RDMA and switches it off; nothing is refused that nobody asked for, and all has a reason."""
@@ -201,13 +203,13 @@ def test_what_is_not_known_is_neither_refused_nor_switched_off(rdma: Any) -> Non
     found = made(*hosts)
     assert not {"NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL"} & line(found).keys()
     if isinstance(rdma, Unknown):
-        asked = Asked(transport="rdma", gdr=True)
+        asked = NetworkOverrides(transport="rdma", gdr=True)
         assert line(made(*hosts, asked=asked))["NCCL_NET"] == "IB"
         assert not [text for text in said(found) if "RDMA ports for the job" in text]
     else:  # it is known: there is none anywhere, which is nothing to be warned of, unless it is asked for
         assert said(found) == []
         with pytest.raises(UnusableError, match="no host has an HCA"):
-            made(*hosts, asked=Asked(transport="rdma"))
+            made(*hosts, asked=NetworkOverrides(transport="rdma"))
 
 
 @pytest.mark.parametrize(
@@ -233,9 +235,9 @@ def test_gpudirect_rdma_by_module_or_dmabuf(
     assert len(off) == (level == "LOC")
     assert all(": gpu2: neither nvidia_peermem nor" in text and "setup --only peermem" in text for text in off)
     assert "NCCL_NET_GDR_LEVEL" not in line(made(*hosts, nccl=nccl, gpus=0))
-    assert "NCCL_NET_GDR_LEVEL" not in line(made(*hosts, nccl=nccl, asked=Asked(transport="tcp")))
-    assert line(made(*hosts, nccl=nccl, asked=Asked(gdr=False)))["NCCL_NET_GDR_LEVEL"] == "LOC"
-    for asked, declared in ((Asked(gdr=True), Network()), (Asked(), Network(gdr="on"))):
+    assert "NCCL_NET_GDR_LEVEL" not in line(made(*hosts, nccl=nccl, asked=NetworkOverrides(transport="tcp")))
+    assert line(made(*hosts, nccl=nccl, asked=NetworkOverrides(gdr=False)))["NCCL_NET_GDR_LEVEL"] == "LOC"
+    for asked, declared in ((NetworkOverrides(gdr=True), Network()), (NetworkOverrides(), Network(gdr="on"))):
         if level == "LOC":
             with pytest.raises(UnusableError, match="not there on every host: gpu2: neither nvidia_peermem nor"):
                 made(*hosts, nccl=nccl, asked=asked, network=declared)
@@ -245,14 +247,20 @@ def test_gpudirect_rdma_by_module_or_dmabuf(
 
 def test_what_is_asked_for_and_of_no_use_is_not_refused() -> None:
     hosts = (bond(1), with_peers(bond(2), NONE))
-    tcp = made(*hosts, asked=Asked(transport="tcp", gdr=True))
+    tcp = made(*hosts, asked=NetworkOverrides(transport="tcp", gdr=True))
     assert any("there is none without RDMA" in text for text in said(tcp))
     assert line(made(*hosts, network=Network(gdr="on"), gpus=0))["NCCL_NET_GDR_LEVEL"] == "PXB"
 
 
 def test_on_one_host_nothing_of_all_that_is_on_the_line_nor_refused() -> None:
     facts = told(local_only(1))
-    found = plan(facts, hosts=FAR[:1], head="gpu1", asked=Asked(transport="rdma", gdr=True), network=Network(rdma="on"))
+    found = plan(
+        facts,
+        hosts=FAR[:1],
+        head="gpu1",
+        asked=NetworkOverrides(transport="rdma", gdr=True),
+        network=Network(rdma="on"),
+    )
     assert line(found) == {}
     whole = host("gpu1").network
     assert isinstance(whole, Declared)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from taco_launch.metrics.families import text
+from taco_launch.model.job_counts import BOUNDS, JobCounts, WaitTimes
 from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import FIELDS, JobRow
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
-from taco_launch.model.tallies import BOUNDS, Tally, Waits
 
 
 def parsed(raw: bytes) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
@@ -36,13 +36,15 @@ WORDS = st.text(max_size=20)
 @example("{}, =# \r\t\x00")
 @example("n\udcff")
 def test_any_name(name: str) -> None:
-    found = parsed(text((), Tally(), {name: None}, "1"))
+    found = parsed(text((), JobCounts(), {name: None}, "1"))
     assert found["taco_launch_host_ready"] == {(("host", name.encode("utf-8", "replace").decode()),): 0}
 
 
 def test_the_text_itself() -> None:
     lines = (
-        text((), Tally(waits=(Waits("a b", 9.25, (2, 0, 1, *[0] * (len(BOUNDS) - 2))),)), {}, "1").decode().splitlines()
+        text((), JobCounts(waits=(WaitTimes("a b", 9.25, (2, 0, 1, *[0] * (len(BOUNDS) - 2))),)), {}, "1")
+        .decode()
+        .splitlines()
     )
     start = lines.index("# TYPE taco_launch_queue_wait_seconds histogram")
     assert (
@@ -75,7 +77,7 @@ ROWS = (
 
 
 def test_jobs() -> None:
-    removed = Tally(10, 5, 3, 2).with_job(row("z", JobState.SUCCEEDED, waited=4.0, queue="gone"))
+    removed = JobCounts(10, 5, 3, 2).with_job(row("z", JobState.SUCCEEDED, waited=4.0, queue="gone"))
     found = parsed(text(ROWS, removed, {}, "1.2"))
     prefix = "taco_launch_jobs_"
     totals = {name.removeprefix(prefix): value[()] for name, value in found.items() if name.startswith(prefix)}
@@ -90,7 +92,7 @@ def test_jobs() -> None:
 
 
 def test_waits() -> None:
-    found = parsed(text(ROWS, Tally(), {}, "1"))
+    found = parsed(text(ROWS, JobCounts(), {}, "1"))
     name = "taco_launch_queue_wait_seconds"
     assert found[f"{name}_sum"][(("queue", "default"),)] == 3.5
     assert found[f"{name}_count"][(("queue", "night"),)] == 2
@@ -107,10 +109,10 @@ def test_waits() -> None:
 
 @given(st.permutations(ROWS), st.integers(0, len(ROWS)))
 def test_nothing_falls_when_records_are_removed(rows: list[JobRow], first: int) -> None:
-    removed = Tally()
+    removed = JobCounts()
     for gone in rows[:first]:
         removed = removed.with_job(gone)
-    whole, left = (parsed(text(told, tally, {}, "1")) for told, tally in ((rows, Tally()), (rows[first:], removed)))
+    whole, left = (parsed(text(told, tally, {}, "1")) for told, tally in ((rows, JobCounts()), (rows[first:], removed)))
     for name in whole:
         if name.endswith("_total") or "queue_wait" in name:
             assert left[name] == pytest.approx(whole[name]), name
@@ -124,7 +126,7 @@ def test_slots() -> None:
         SlotState("g3", None, "used by process 1"),
         SlotState("g4"),
     )
-    found = parsed(text((), Tally(), {"n1": Occupancy("x", slots, 4), "n2": None}, "1"))
+    found = parsed(text((), JobCounts(), {"n1": Occupancy("x", slots, 4), "n2": None}, "1"))
     assert found["taco_launch_slots"] == {
         (("host", "n1"), ("state", "total")): 4,
         (("host", "n1"), ("state", "allocated")): 2,

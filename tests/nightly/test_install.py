@@ -9,21 +9,21 @@ import pytest
 
 from taco_launch.errors import UsageError
 from taco_launch.nightly.install import carried, choose, keepers, program, remarks
-from taco_launch.nightly.install_plan import Change, Kept, Machine, Plan
-from taco_launch.nightly.installed import Night
+from taco_launch.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan
+from taco_launch.nightly.installed import ScheduledRun
 from taco_launch.nightly.schedule import Schedule
-from taco_launch.remote.local import Local
+from taco_launch.remote.local import LocalTransport
 
-HERE = Machine(1000, "ann", "/home/ann", "/run/user/1000", "", False, True, True, True)
+HERE = ControllerState(1000, "ann", "/home/ann", "/run/user/1000", "", False, True, True, True)
 NO_SYSTEMD = replace(HERE, no_systemd="no systemd runs here")
 NEITHER = replace(NO_SYSTEMD, crontab=False)
-NIGHT = Night("n", Schedule(2, 30), "/", ("/t",))
+NIGHT = ScheduledRun("n", Schedule(2, 30), "/", ("/t",))
 BEFORE = datetime(2027, 3, 1, tzinfo=ZoneInfo("Europe/Berlin"))
 
 
-def who(machine: Machine, word: str | None = None, mail: str | None = None, by: str | None = None) -> str:
-    kept = () if by is None else (Kept("n", by, None, ""),)
-    return choose(keepers(Local(), machine), machine, word, mail, kept).word
+def who(machine: ControllerState, word: str | None = None, mail: str | None = None, by: str | None = None) -> str:
+    kept = () if by is None else (InstalledRun("n", by, None, ""),)
+    return choose(keepers(LocalTransport(), machine), machine, word, mail, kept).word
 
 
 def test_who_keeps_a_night() -> None:
@@ -44,7 +44,7 @@ def test_who_keeps_a_night() -> None:
     ],
 )
 def test_who_cannot(
-    machine: Machine, word: str | None, mail: str | None, by: str | None, message: str, hint: str
+    machine: ControllerState, word: str | None, mail: str | None, by: str | None, message: str, hint: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
         who(machine, word, mail, by)
@@ -52,8 +52,8 @@ def test_who_cannot(
     assert hint in (caught.value.hint or "")
 
 
-def told(machine: Machine, word: str) -> list[str]:
-    keeper = choose(keepers(Local(), machine), machine, word, None, ())
+def told(machine: ControllerState, word: str) -> list[str]:
+    keeper = choose(keepers(LocalTransport(), machine), machine, word, None, ())
     return list(remarks(keeper, machine, NIGHT, BEFORE, "Europe/Berlin"))
 
 
@@ -84,7 +84,9 @@ def test_what_a_night_brings_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_a_plan_as_it_is_shown() -> None:
-    plan = Plan((("loginctl", "enable-linger", "ann"),), (Change("/a b", None, "x\n\ny\n"), Change("/c", "x", None)))
+    plan = InstallPlan(
+        (("loginctl", "enable-linger", "ann"),), (FileChange("/a b", None, "x\n\ny\n"), FileChange("/c", "x", None))
+    )
     assert plan.text() == (
         "$ loginctl enable-linger ann\n"
         "--- /dev/null\n+++ /a b\n@@ -0,0 +1,3 @@\n+x\n+\n+y\n"

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 pytest.importorskip("scipy")
 
 from taco_launch.bench.differences import Difference
-from taco_launch.bench.runs import Cell, Key
+from taco_launch.bench.runs import Cell, MetricKey
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.bench.stats.judge import Verdict, VerdictKind
 from taco_launch.nightly.junit import junit
-from taco_launch.nightly.summary import Judged, Outcome, Summary, line, markdown, to_json
+from taco_launch.nightly.summary import JudgedMetric, NightlyOutcome, Summary, line, markdown, to_json
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 START = 1_790_000_000.0
 
 
-def judged(kind: VerdictKind, change: float = 0.0, *, ranks: int = 16, why: str = "so it is") -> Judged:
-    key = Key(("gpu1", "gpu2"), "A100", "resnet50", "RDMA", ranks, "img/sec")
+def judged(kind: VerdictKind, change: float = 0.0, *, ranks: int = 16, why: str = "so it is") -> JudgedMetric:
+    key = MetricKey(("gpu1", "gpu2"), "A100", "resnet50", "RDMA", ranks, "img/sec")
     interval = Interval(change, change - 0.01, change + 0.01)
-    return Judged(Verdict(key, kind, interval, 0.001, why), 900 * (1 + change), 900.0, "img/sec")
+    return JudgedMetric(Verdict(key, kind, interval, 0.001, why), 900 * (1 + change), 900.0, "img/sec")
 
 
 NIGHT = Summary("taco", "taco", "hcc", "taco-3fa2c1", START, START + 3600, logs="/state/ladders/taco-3fa2c1")
@@ -109,4 +109,4 @@ def test_junit_counts() -> None:
         "errors": "0",
         "skipped": "1",
     }
-    assert Outcome.NOT_FIT.exit_code == 5
+    assert NightlyOutcome.NOT_FIT.exit_code == 5

@@ -14,7 +14,7 @@ from taco_launch.model.choices import GpuChoice
 from taco_launch.model.host.hardware import Topology
 from taco_launch.placement.bandwidth import DEFAULT
 from taco_launch.placement.gpus import choose
-from taco_launch.placement.mesh import Mesh, mesh_of
+from taco_launch.placement.mesh import GpuMesh, mesh_of
 from tests.placement.machines import ABOUT, mesh
 
 CASES = sorted((Path(__file__).parent / "cases" / "choices").glob("*.json"))
@@ -40,7 +40,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def bottleneck(on: Mesh, gpus: tuple[int, ...]) -> float:
+def bottleneck(on: GpuMesh, gpus: tuple[int, ...]) -> float:
     return on.rings.bottleneck(sum(1 << gpu for gpu in gpus)) or 0.0
 
 

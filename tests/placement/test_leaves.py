@@ -8,21 +8,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taco_launch.errors import PlacementError
-from taco_launch.model.plans import HostSlots, Share, Wanted
+from taco_launch.model.plans import FreeSlots, Share, SlotRequest
 from taco_launch.placement.hosts import place
 from taco_launch.placement.leaves import arranged
 
 LEAVES = st.sampled_from(["a", "b", "c", "d", None])
 HOSTS = st.lists(st.tuples(st.integers(0, 4), LEAVES), max_size=9).map(
-    lambda hosts: [HostSlots(f"gpu{index}", slots, 4, leaf=leaf) for index, (slots, leaf) in enumerate(hosts)]
+    lambda hosts: [FreeSlots(f"gpu{index}", slots, 4, leaf=leaf) for index, (slots, leaf) in enumerate(hosts)]
 )
-WANTED = st.builds(Wanted, np=st.integers(1, 20)) | st.builds(
-    Wanted, hosts=st.integers(1, 5), slots_per_host=st.integers(1, 4)
+WANTED = st.builds(SlotRequest, np=st.integers(1, 20)) | st.builds(
+    SlotRequest, hosts=st.integers(1, 5), slots_per_host=st.integers(1, 4)
 )
 
 
 @given(HOSTS, WANTED, st.lists(st.sampled_from(["gpu0", "gpu1", "gpu4"]), unique=True))
-def test_fewest_leaves_against_every_choice_of_them(hosts: list[HostSlots], wanted: Wanted, out: list[str]) -> None:
+def test_fewest_leaves_against_every_choice_of_them(
+    hosts: list[FreeSlots], wanted: SlotRequest, out: list[str]
+) -> None:
     wanted = replace(wanted, left_out=tuple(out))
     without = [replace(entry, leaf=None) for entry in hosts]
     if not _suffice(wanted, hosts):
@@ -51,7 +53,7 @@ def _runs(order: list[str | None]) -> int:
     return sum(place == 0 or each != order[place - 1] for place, each in enumerate(order))
 
 
-def _suffice(wanted: Wanted, hosts: list[HostSlots]) -> bool:
+def _suffice(wanted: SlotRequest, hosts: list[FreeSlots]) -> bool:
     try:
         return bool(place(wanted, [replace(entry, leaf=None) for entry in hosts]))
     except PlacementError:
@@ -59,11 +61,11 @@ def _suffice(wanted: Wanted, hosts: list[HostSlots]) -> bool:
 
 
 def test_a_leaf_that_suffices_is_taken_before_an_earlier_one_that_does_not() -> None:
-    hosts = [HostSlots(f"gpu{number}", 8, leaf=leaf) for number, leaf in enumerate("abbcccba")]
-    found = place(Wanted(hosts=3, slots_per_host=8), hosts)
+    hosts = [FreeSlots(f"gpu{number}", 8, leaf=leaf) for number, leaf in enumerate("abbcccba")]
+    found = place(SlotRequest(hosts=3, slots_per_host=8), hosts)
     assert found.shares == tuple(Share(f"gpu{number}", 8) for number in (1, 2, 6))
     assert found.why.endswith("8 slots free; on 1 leaf: b")
-    assert place(Wanted(np=48), hosts).why.endswith("; on 2 leaves: b, c")
+    assert place(SlotRequest(np=48), hosts).why.endswith("; on 2 leaves: b, c")
     assert [entry.host for entry in arranged(hosts, dict.fromkeys((entry.host for entry in hosts), 8), 99)] == [
         f"gpu{number}" for number in (0, 7, 1, 2, 6, 3, 4, 5)
     ]
@@ -72,7 +74,7 @@ def test_a_leaf_that_suffices_is_taken_before_an_earlier_one_that_does_not() -> 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=7), st.integers(1, 40))
 @example([9, 1, 5, 5], 19)
 def test_of_as_few_leaves_the_earliest(capacities: list[int], need: int) -> None:
-    hosts = [HostSlots(f"gpu{number}", 1, leaf=f"leaf{number}") for number in range(len(capacities))]
+    hosts = [FreeSlots(f"gpu{number}", 1, leaf=f"leaf{number}") for number in range(len(capacities))]
     gives = {entry.host: capacity for entry, capacity in zip(hosts, capacities, strict=True)}
     every = [
         few
@@ -86,10 +88,10 @@ def test_of_as_few_leaves_the_earliest(capacities: list[int], need: int) -> None
 
 
 def test_hosts_to_be_left_out_come_last_whatever_their_leaf() -> None:
-    hosts = [HostSlots(f"gpu{number}", 8, leaf=leaf) for number, leaf in enumerate("aabbbcc")]
+    hosts = [FreeSlots(f"gpu{number}", 8, leaf=leaf) for number, leaf in enumerate("aabbbcc")]
 
     def taken(count: int, *out: str) -> list[str]:
-        wanted = Wanted(hosts=count, slots_per_host=8, left_out=out)
+        wanted = SlotRequest(hosts=count, slots_per_host=8, left_out=out)
         return [share.host[3:] for share in place(wanted, hosts).shares]
 
     assert taken(2, "gpu1") == ["2", "3"]
@@ -99,10 +101,10 @@ def test_hosts_to_be_left_out_come_last_whatever_their_leaf() -> None:
 
 
 @given(HOSTS, st.integers(1, 20))
-def test_one_host_where_one_suffices_else_the_fewest_of_the_leaves(hosts: list[HostSlots], np: int) -> None:
-    if not _suffice(Wanted(np), hosts):
+def test_one_host_where_one_suffices_else_the_fewest_of_the_leaves(hosts: list[FreeSlots], np: int) -> None:
+    if not _suffice(SlotRequest(np), hosts):
         return
-    found = place(Wanted(np), hosts)
+    found = place(SlotRequest(np), hosts)
     taken = [share.host for share in found.shares]
     leaf = {entry.host: entry.leaf for entry in hosts}
     able = [entry.host for entry in hosts if entry.slots >= np]
@@ -122,10 +124,10 @@ def test_one_host_where_one_suffices_else_the_fewest_of_the_leaves(hosts: list[H
 
 
 def test_hosts_that_are_passed_over_for_fewer_ones() -> None:
-    hosts = [HostSlots("gpu1", 2, 8), HostSlots("gpu2", 4, 8), HostSlots("gpu3", 6, 8)]
+    hosts = [FreeSlots("gpu1", 2, 8), FreeSlots("gpu2", 4, 8), FreeSlots("gpu3", 6, 8)]
 
     def taken(np: int, *out: str, unit: int = 1) -> tuple[dict[str, int], bool]:
-        found = place(Wanted(np, left_out=out, unit=unit), hosts)
+        found = place(SlotRequest(np, left_out=out, unit=unit), hosts)
         return {share.host: share.ranks for share in found.shares}, found.why.startswith("the fewest hosts")
 
     assert taken(2) == ({"gpu1": 2}, False)

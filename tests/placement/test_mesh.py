@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from taco_launch.model.host.hardware import Topology
 from taco_launch.placement.bandwidth import DEFAULT
-from taco_launch.placement.mesh import NEAR, Mesh, mesh_of
+from taco_launch.placement.mesh import NEAR, GpuMesh, mesh_of
 
 LINKS = st.sampled_from([*NEAR, "SYS"])
 
 
-def mesh(near: list[list[str]]) -> Mesh:
+def mesh(near: list[list[str]]) -> GpuMesh:
     """Return GPUs on NVSwitch with the link of each to each HCA."""
     links = [[*("X" if one == other else "NV2" for other in range(len(near))), *row] for one, row in enumerate(near)]
     gpus, hcas = (f"GPU{gpu}" for gpu in range(len(near))), (f"mlx5_{hca}" for hca in range(len(near[0])))

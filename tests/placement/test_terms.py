@@ -3,8 +3,8 @@
 import pytest
 
 from taco_launch.errors import PlacementError
-from taco_launch.model.host.hosts import Host, Terms
-from taco_launch.model.plans import HostSlots, Placement, Share, Wanted
+from taco_launch.model.host.hosts import GpuConstraints, Host
+from taco_launch.model.plans import FreeSlots, Placement, Share, SlotRequest
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
 from taco_launch.placement.picks import pick
 from taco_launch.placement.terms import allowed, host_slots, place_alike, shared
@@ -20,51 +20,59 @@ def host(slots: str, models: tuple[str, ...] = (), gpus: int = -1) -> Occupancy:
     return Occupancy("h", states, len(slots) if gpus < 0 else gpus, models)
 
 
-def slots(terms: Terms, found: Occupancy, *, exclusive: bool = False) -> HostSlots:
+def slots(terms: GpuConstraints, found: Occupancy, *, exclusive: bool = False) -> FreeSlots:
     return host_slots(Host("h", "h", terms=terms), found, lambda seen: f"{seen.free} told", exclusive=exclusive)
 
 
 @pytest.mark.parametrize(
     ("terms", "found", "expected", "lacks"),
     [
-        (Terms(), host("...."), "0123", ""),
-        (Terms(only=(0, 2)), host("...."), "02", "of its GPUs 0,2 may be taken"),
-        (Terms(only=(0, 9)), host("...."), "0", "there is no GPU 9"),
-        (Terms(without=(0, 1)), host("...."), "23", "without GPU 0,1"),
-        (Terms(only=(0, 2), without=(0,)), host("...."), "2", "of its GPUs 0,2 may be taken; without GPU 0"),
+        (GpuConstraints(), host("...."), "0123", ""),
+        (GpuConstraints(only=(0, 2)), host("...."), "02", "of its GPUs 0,2 may be taken"),
+        (GpuConstraints(only=(0, 9)), host("...."), "0", "there is no GPU 9"),
+        (GpuConstraints(without=(0, 1)), host("...."), "23", "without GPU 0,1"),
+        (GpuConstraints(only=(0, 2), without=(0,)), host("...."), "2", "of its GPUs 0,2 may be taken; without GPU 0"),
         # slots beyond the GPUs, and hosts without any
-        (Terms(without=(2,)), host("....", gpus=2), "0123", ""),
-        (Terms(only=(0,)), host("....", gpus=2), "0", "of its GPUs 0 may be taken"),
-        (Terms(only=(0,)), host("..", gpus=0), "", "there is no GPU 0"),
-        (Terms(models=("V100",)), host("..", gpus=0), "", "there is no GPU, and V100 is asked for"),
-        (Terms(gpus=True), host("...."), "0123", ""),
-        (Terms(gpus=True), host("....", gpus=1), "0", "it has 1 GPU, and --gpus counts nothing else"),
-        (Terms(gpus=True), host("..", gpus=0), "", "it has no GPUs, and --gpus counts nothing else"),
+        (GpuConstraints(without=(2,)), host("....", gpus=2), "0123", ""),
+        (GpuConstraints(only=(0,)), host("....", gpus=2), "0", "of its GPUs 0 may be taken"),
+        (GpuConstraints(only=(0,)), host("..", gpus=0), "", "there is no GPU 0"),
+        (GpuConstraints(models=("V100",)), host("..", gpus=0), "", "there is no GPU, and V100 is asked for"),
+        (GpuConstraints(gpus=True), host("...."), "0123", ""),
+        (GpuConstraints(gpus=True), host("....", gpus=1), "0", "it has 1 GPU, and --gpus counts nothing else"),
+        (GpuConstraints(gpus=True), host("..", gpus=0), "", "it has no GPUs, and --gpus counts nothing else"),
         # by model, in any case of letters; MIG by name alone
-        (Terms(models=("v100",)), host("...", (V100, A100, V100)), "02", f"GPU 1: {A100}, not v100"),
-        (Terms(models=("V100", "A100")), host("...", (V100, A100, V100)), "012", ""),
-        (Terms(models=("H100",)), host("..", (V100, V100)), "", f"GPU 0,1: {V100}, not H100"),
-        (Terms(), host("..", (A100, MIG)), "0", "GPU 1: MIG mode is on, which --gpu-model MIG takes all the same"),
-        (Terms(models=("MIG",)), host("..", (A100, MIG)), "1", f"GPU 0: {A100}, not MIG"),
+        (GpuConstraints(models=("v100",)), host("...", (V100, A100, V100)), "02", f"GPU 1: {A100}, not v100"),
+        (GpuConstraints(models=("V100", "A100")), host("...", (V100, A100, V100)), "012", ""),
+        (GpuConstraints(models=("H100",)), host("..", (V100, V100)), "", f"GPU 0,1: {V100}, not H100"),
+        (
+            GpuConstraints(),
+            host("..", (A100, MIG)),
+            "0",
+            "GPU 1: MIG mode is on, which --gpu-model MIG takes all the same",
+        ),
+        (GpuConstraints(models=("MIG",)), host("..", (A100, MIG)), "1", f"GPU 0: {A100}, not MIG"),
     ],
 )
-def test_what_a_job_may_have(terms: Terms, found: Occupancy, expected: str, lacks: str) -> None:
+def test_what_a_job_may_have(terms: GpuConstraints, found: Occupancy, expected: str, lacks: str) -> None:
     assert "".join(map(str, allowed(terms, found))) == expected
     entry = slots(terms, found)
     assert (entry.slots, entry.all, entry.lacks) == (len(expected), len(expected), lacks)
 
 
 def test_who_has_the_others_is_told_of_those_that_count() -> None:
-    assert slots(Terms(only=(0, 1)), host("x...")) == HostSlots(
+    assert slots(GpuConstraints(only=(0, 1)), host("x...")) == FreeSlots(
         "h", 1, 2, "1 told", lacks="of its GPUs 0,1 may be taken"
     )
-    assert slots(Terms(only=(1, 2)), host("x..")).why == ""
+    assert slots(GpuConstraints(only=(1, 2)), host("x..")).why == ""
 
 
 def test_an_exclusive_job_takes_only_a_host_that_nobody_is_on() -> None:
-    assert slots(Terms(only=(0,)), host("..x"), exclusive=True).slots == 0
-    assert slots(Terms(), host("..x"), exclusive=True).why == "2 told, and --exclusive is for a host with nobody else"
-    assert slots(Terms(), host("..."), exclusive=True).slots == 3
+    assert slots(GpuConstraints(only=(0,)), host("..x"), exclusive=True).slots == 0
+    assert (
+        slots(GpuConstraints(), host("..x"), exclusive=True).why
+        == "2 told, and --exclusive is for a host with nobody else"
+    )
+    assert slots(GpuConstraints(), host("..."), exclusive=True).slots == 3
 
 
 def test_the_reasons_of_a_refusal_name_what_the_hosts_lack() -> None:
@@ -72,7 +80,7 @@ def test_the_reasons_of_a_refusal_name_what_the_hosts_lack() -> None:
     hosts = tuple(Host(name, name) for name in found)
     free = [host_slots(each, found[each.name], lambda _seen: "", exclusive=False) for each in hosts]
     with pytest.raises(PlacementError) as caught:
-        place_alike(Wanted(4), hosts, free, found)
+        place_alike(SlotRequest(4), hosts, free, found)
     assert (
         caught.value.hint
         == "ask for at most --np 2, or let it have other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
@@ -103,16 +111,16 @@ def test_a_job_is_placed_on_one_model(
     hosts = tuple(Host(name, name) for name in found)
     free = [host_slots(each, found[each.name], lambda _seen: "", exclusive=False) for each in hosts]
     if isinstance(expected, tuple):
-        placement, model = place_alike(Wanted(np), hosts, free, found)
+        placement, model = place_alike(SlotRequest(np), hosts, free, found)
         assert "".join(share.host for share in placement.shares) == expected[0]
         assert "".join(model) in (expected[1], "")
         return
     with pytest.raises(PlacementError) as caught:
-        place_alike(Wanted(np), hosts, free, found)
+        place_alike(SlotRequest(np), hosts, free, found)
     assert caught.value.reasons == (("a", f"2 {V100}"), ("b", f"2 {A100}"))
     assert caught.value.never is (expected is None)
-    named = tuple(Host(name, name, terms=Terms(models=("V100", "A100"))) for name in found)
-    assert place_alike(Wanted(np), named, free, found)[0].np == np
+    named = tuple(Host(name, name, terms=GpuConstraints(models=("V100", "A100"))) for name in found)
+    assert place_alike(SlotRequest(np), named, free, found)[0].np == np
 
 
 def test_as_many_hosts_of_one_model_as_can_be_had() -> None:
@@ -120,10 +128,10 @@ def test_as_many_hosts_of_one_model_as_can_be_had() -> None:
     found = {name: host("." * len(models), models) for name, models in gpus.items()}
     hosts = tuple(Host(name, name) for name in found)
     free = [host_slots(each, found[each.name], lambda _seen: "", exclusive=False) for each in hosts]
-    placement, model = place_alike(Wanted(hosts=4, slots_per_host=1, least=1), hosts, free, found)
+    placement, model = place_alike(SlotRequest(hosts=4, slots_per_host=1, least=1), hosts, free, found)
     assert ([share.host for share in placement.shares], model) == (["a", "c", "d"], (A100,))
     # ranks that need not be on many hosts are on GPUs of the first model
-    assert place_alike(Wanted(3), hosts, free, found)[1] == (V100,)
+    assert place_alike(SlotRequest(3), hosts, free, found)[1] == (V100,)
 
 
 def test_the_guides_jobs_on_eight_v100() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from taco_launch.protocol import framing, messages
 from taco_launch.protocol.message import KINDS, Message
-from taco_launch.protocol.messages import Beat, Exit, Lease, Log, Prepare, Register, Trace, Welcome
+from taco_launch.protocol.messages import Beat, Exit, Lease, LogData, Prepare, Register, Trace, Welcome
 
 FIELDS = Path(__file__).with_name("fields.json")
 PREPARE = Prepare(welcome=Welcome(environment={"A": "b"}, log_max_bytes=1, umask=18), stall_after=1.5)
@@ -95,7 +95,7 @@ def test_any_line_is_a_message_or_none(op: str, line: dict[str, Any], data: st.D
         found = kind.from_wire({**line, "op": op})
     except ValueError:
         return
-    if not isinstance(found, Log):
+    if not isinstance(found, LogData):
         assert framing.dump(heard(found).to_wire()) == framing.dump(found.to_wire())
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from taco_launch.model.host.hosts import Host, Inventory
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from tests.remote import sshd as server
 
-NOBODY = Access()
+NOBODY = Credentials()
 NOISE = "echo noise; echo 'more noise' >&2; printf 'no newline'\n"
 USERS = (
     server.User("plain", 5001),

@@ -18,11 +18,11 @@ from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.remote import fanout as module
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import POOL, Answer, Fanout, connect
-from taco_launch.remote.local import Local
-from taco_launch.remote.ssh.connection import Ssh
-from taco_launch.remote.ssh.routes import Routes
+from taco_launch.remote.local import LocalTransport
+from taco_launch.remote.ssh.connection import SshTransport
+from taco_launch.remote.ssh.connection_factory import ConnectionFactory
 from taco_launch.remote.transport import Transport
 from tests.patience import patience
 
@@ -131,9 +131,9 @@ def test_ctrl_c_ends_it_at_once() -> None:
 def test_hosts_of_this_machine_need_no_ssh(home: object) -> None:
     del home
     script = (
-        "import sys\nfrom taco_launch.model.host.hosts import *\nfrom taco_launch.remote.credentials import Access\n"
+        "import sys\nfrom taco_launch.model.host.hosts import *\nfrom taco_launch.remote.credentials import Credentials\n"
         "from taco_launch.remote.fanout import connect\nhosts = (Host('a', 'a', connection='local'),)\n"
-        "with connect(Inventory('c', 'a', hosts), hosts, Access()) as f: print(f.transports[0].name)\n"
+        "with connect(Inventory('c', 'a', hosts), hosts, Credentials()) as f: print(f.transports[0].name)\n"
         "assert not {'fabric', 'paramiko'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -143,17 +143,17 @@ def test_hosts_of_this_machine_need_no_ssh(home: object) -> None:
 def test_mixed_hosts_keep_their_order(home: object) -> None:
     del home
     both = (Host("a", "a"), Host("b", "b", connection="local"), Host("c", "c"))
-    with connect(Inventory("c", "a", both), both, Access()) as fanout:
+    with connect(Inventory("c", "a", both), both, Credentials()) as fanout:
         assert [transport.name for transport in fanout.transports] == ["a", "b", "c"]
-        assert isinstance(fanout.transports[1], Local)
+        assert isinstance(fanout.transports[1], LocalTransport)
 
 
 def test_the_inventorys_wait_is_every_hosts(home: Path) -> None:
     (home / ".ssh/config").write_text("Host a\n  ProxyJump b\n")
     host = Host("a", "a")
-    routes = Routes(Inventory("c", "a", (host,), connect_timeout=5), Access(), {})
+    routes = ConnectionFactory(Inventory("c", "a", (host,), connect_timeout=5), Credentials(), {})
     made = (routes.ssh(host), *routes.gateways)
-    assert [each.route.timeout for each in made if isinstance(each, Ssh)] == [5, 5]
+    assert [each.route.timeout for each in made if isinstance(each, SshTransport)] == [5, 5]
 
 
 BAD_HOSTS = """
@@ -192,14 +192,14 @@ def test_a_host_without_a_way_keeps_nobody_from_the_others(home: Path) -> None:
         "dots": "dots: no address for a..b: ",
     }
     entries = (Host("here", "here", connection="local"), *(Host(name, name) for name in said))
-    with connect(Inventory("c", "here", entries), entries, Access()) as fanout:
+    with connect(Inventory("c", "here", entries), entries, Credentials()) as fanout:
         answers = fanout.each(lambda transport: transport.run(Command(("echo", "hi"))).stdout)
     assert answers[0] == Answer("here", b"hi\n")
     for answer in answers[1:]:
         assert answer.error
         assert said[answer.host] in answer.error.message
     user = Host("user", "user")
-    with connect(Inventory("c", "user", (user,)), (user,), Access()) as fanout:
+    with connect(Inventory("c", "user", (user,)), (user,), Credentials()) as fanout:
         assert fanout.transports[0].name == "user"
 
 

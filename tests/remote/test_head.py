@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.backend import LogQuery, Watch, log_follower
+from taco_launch.backend import FollowListener, LogQuery, log_follower
 from taco_launch.backend.log_follower import LogFollower
 from taco_launch.errors import HostError
 from taco_launch.model.codec import to_json
@@ -22,7 +22,7 @@ from taco_launch.protocol.calls.jobs import Get
 from taco_launch.protocol.calls.tables import List, Rows
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import in_container, on_host
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from taco_launch.remote.head import AgentError, Head
 from tests.agent.conftest import write_agent
@@ -90,7 +90,7 @@ def test_on_a_host_of_ones_own(own: server.Sshd, user: str, agent: Path) -> None
 def test_in_a_container_as_root_by_sudo(own: server.Sshd) -> None:
     found = of(own, "asked")
     seat = replace(in_container("taco-launch-c"), folder="/run/test/state/agent/")
-    with connect(found, found.hosts, Access("pässword")) as fanout:
+    with connect(found, found.hosts, Credentials("pässword")) as fanout:
         assert Head(fanout.transports[0], seat).call(List()) == [Rows(rows=[])]
     (agent,) = (own.folder / "state/agent").iterdir()
     assert (agent.owner(), agent.stat().st_mode & 0o777) == ("root", 0o600)
@@ -128,7 +128,7 @@ def test_a_lost_connection_is_made_again(own: server.Sshd, monkeypatch: pytest.M
     said: list[str] = []
     with connect(found, found.hosts, NOBODY) as fanout:
         head = Head(fanout.transports[0], seat)
-        follower = LogFollower(head, LogQuery("j"), output.append, Watch(say=said.append), patience=60)
+        follower = LogFollower(head, LogQuery("j"), output.append, FollowListener(say=said.append), patience=60)
         cut = threading.Thread(target=end_sessions, args=(own, output))
         cut.start()
         assert follower.to_end().record.state is JobState.SUCCEEDED

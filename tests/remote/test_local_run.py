@@ -12,8 +12,8 @@ import pytest
 from taco_launch.command import Command
 from taco_launch.errors import HostError
 from taco_launch.remote import local
-from taco_launch.remote.credentials import Access
-from taco_launch.remote.local import Local
+from taco_launch.remote.credentials import Credentials
+from taco_launch.remote.local import LocalTransport
 
 # Asks as sudo does: on stderr, for one line of its stdin.
 SUDO = """#!/bin/sh
@@ -42,7 +42,7 @@ def sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_run(request: pytest.FixtureRequest, sudo_too: bool) -> None:
     if sudo_too:
         request.getfixturevalue("sudo")
-    here = Local("gpu1", Access("sésame"))
+    here = LocalTransport("gpu1", Credentials("sésame"))
     data = bytes(range(256)) * 4000
     script = 'cat; printf %s "$A" >&2; exit 3'
     result = here.run(Command(("sh", "-c", script), data, (("A", "b\n'c"),), sudo=sudo_too))
@@ -76,7 +76,7 @@ time.sleep(60)
 
 def test_the_end_of_a_call_does_not_wait_for_zombies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_END_SECONDS", 30)
-    with Local("gpu1").tail(Command((sys.executable, "-c", LEAVES_A_ZOMBIE))) as stdout:
+    with LocalTransport("gpu1").tail(Command((sys.executable, "-c", LEAVES_A_ZOMBIE))) as stdout:
         parent = int(stdout.readline())
         begun = time.monotonic()
     took = time.monotonic() - begun
@@ -87,14 +87,14 @@ def test_the_end_of_a_call_does_not_wait_for_zombies(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("sudo")
 def test_sudo_that_refuses() -> None:
     with pytest.raises(HostError, match="gpu1: sudo asks for a password"):
-        Local("gpu1").run(Command(("true",), sudo=True))
+        LocalTransport("gpu1").run(Command(("true",), sudo=True))
     with pytest.raises(HostError, match="gpu1: sudo refuses the password"):
-        Local("gpu1", Access("wrong")).run(Command(("true",), sudo=True))
+        LocalTransport("gpu1", Credentials("wrong")).run(Command(("true",), sudo=True))
 
 
 @pytest.mark.usefixtures("sudo")
 def test_tail_and_put_under_sudo(tmp_path: Path) -> None:
-    here = Local("gpu1", Access("sésame"))
+    here = LocalTransport("gpu1", Credentials("sésame"))
     with here.tail(Command(("sh", "-c", "echo $$; cat; exec sleep 60"), b"in\n", sudo=True)) as stdout:
         pid = int(stdout.readline())
         assert stdout.readline() == b"in\n"
@@ -111,4 +111,4 @@ def test_tail_and_put_under_sudo(tmp_path: Path) -> None:
 def test_root_needs_no_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(Path(shutil.which("true") or "/bin/true").parent))
-    assert Local().run(Command((sys.executable, "-c", "print(1)"), sudo=True)).stdout == b"1\n"
+    assert LocalTransport().run(Command((sys.executable, "-c", "print(1)"), sudo=True)).stdout == b"1\n"

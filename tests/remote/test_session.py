@@ -8,7 +8,7 @@ import pytest
 from taco_launch.command import Command
 from taco_launch.errors import HostError
 from taco_launch.remote import session
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from tests.remote.conftest import NOBODY
 
 LOGIN = ("-p", "2222", "me@10.0.0.1")
@@ -36,9 +36,9 @@ class Played:
     def ending(self) -> str:
         return self._ending
 
-    def run(self, access: Access = NOBODY, *, sudo: bool = False) -> tuple[int, bytes, bytes]:
+    def run(self, access: Credentials = NOBODY, *, sudo: bool = False) -> tuple[int, bytes, bytes]:
         command = Command(("prog", "arg"), b"input", sudo=sudo)
-        self.plan = session.Plan("gpu1", command, self.plan.marker, self.plan.tty, LOGIN)
+        self.plan = session.CommandSession("gpu1", command, self.plan.marker, self.plan.tty, LOGIN)
         started = session.start(self, self.plan, access, whole=True)
         result = session.finish(self, self.plan, started, time.monotonic())
         return result.exit_code, result.stdout, result.stderr
@@ -82,7 +82,7 @@ def test_a_part_is_never_the_whole(said: list[tuple[str, str]]) -> None:
 def test_nothing_is_sent_before_the_start() -> None:
     host = Played([("password: ", "who are you?\n"), ("", "bye\n")])
     with pytest.raises(HostError, match="gpu1: the login shell did not start /bin/sh: bye"):
-        host.run(Access("secret"))
+        host.run(Credentials("secret"))
     assert host.sent == []
 
 
@@ -90,7 +90,7 @@ def test_the_password_goes_to_sudos_own_question_only() -> None:
     host = Played(
         [("", "We trust you\n[sudo] password: "), ("", "{m}:password"), START, ("{m}:end 0\n", "{m}:end 0\n")]
     )
-    assert host.run(Access("s3cret"), sudo=True)[0] == 0
+    assert host.run(Credentials("s3cret"), sudo=True)[0] == 0
     assert host.sent[0][0] == b"s3cret\n"
     assert len(host.sent) == 2
 
@@ -112,9 +112,9 @@ def test_the_password_goes_to_sudos_own_question_only() -> None:
 )
 def test_sudo_that_refuses(said: list[tuple[str, str]], ending: str, password: str | None, message: str) -> None:
     with pytest.raises(HostError, match=f"gpu1: {message}") as caught:
-        Played(said, ending).run(Access(password), sudo=True)
+        Played(said, ending).run(Credentials(password), sudo=True)
     assert caught.value.hint
-    assert "s3cret" not in repr(Access("s3cret"))
+    assert "s3cret" not in repr(Credentials("s3cret"))
 
 
 def test_hints_can_be_pasted() -> None:
@@ -174,7 +174,7 @@ def test_of_what_stands_before_the_start_only_the_end_is_kept() -> None:
     for piece in (marker[:5], marker[5:] + b":sta", b"rt 42\nout"):
         begin.take(piece, b"")
     begin.take(b"", marker + b":start 42\n")
-    assert begin.started() == session.Started(42, b"out", b"")
+    assert begin.started() == session.StartedProgram(42, b"out", b"")
 
 
 def test_what_arrives_between_the_markers_of_two_streams_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from taco_launch.remote.transport import Transport
 from tests.conftest import eventually
@@ -44,12 +44,12 @@ def shared(sshd: Sshd, tmp_path: Path) -> tuple[Path, str]:
 
 
 @contextmanager
-def one(sshd: Sshd, name: str, access: Access = NOBODY, user: str | None = None) -> Iterator[Transport]:
+def one(sshd: Sshd, name: str, access: Credentials = NOBODY, user: str | None = None) -> Iterator[Transport]:
     with connect(inventory(host(sshd, name, user=user)), (host(sshd, name, user=user),), access) as fanout:
         yield fanout.transports[0]
 
 
-def run(sshd: Sshd, name: str, command: Command, access: Access = NOBODY) -> Result:
+def run(sshd: Sshd, name: str, command: Command, access: Credentials = NOBODY) -> Result:
     with one(sshd, name, access) as transport:
         return transport.run(command)
 
@@ -151,7 +151,7 @@ def test_tail_gives_output_as_it_comes_and_ends_the_command(
     sshd: Sshd, name: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     command = Command(("sh", "-c", "echo $$; cat; echo aside >&2; exec sleep 600"), stdin=b"given\n", sudo=True)
-    with one(sshd, name, Access("pässword")) as transport:
+    with one(sshd, name, Credentials("pässword")) as transport:
         with transport.tail(command) as stdout:
             pid = int(stdout.readline())
             assert stdout.readline() == b"given\n"
@@ -198,7 +198,7 @@ def test_close_from_another_thread_ends_a_run(sshd: Sshd, tmp_path: Path) -> Non
 def test_ctrl_c_ends_what_runs_on_hosts(sshd: Sshd, name: str, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     command = Command(("sh", "-c", f"echo $$ >{file}.part; mv {file}.part {file}; exec sleep 600"), sudo=name != "root")
-    with contextlib.suppress(KeyboardInterrupt), one(sshd, name, Access("pässword")) as transport:
+    with contextlib.suppress(KeyboardInterrupt), one(sshd, name, Credentials("pässword")) as transport:
 
         def work() -> None:
             with pytest.raises(HostError):
@@ -223,7 +223,7 @@ def test_sudo(sshd: Sshd, name: str) -> None:
     data = EVERYTHING * 2000
     script = 'id -un; printf %s "$ODD" | od -An -c; echo "$PATH"; echo "[$LC_ALL]" >&2; cat; exit 3'
     env = (("ODD", "a b\n'c'"),)
-    with one(sshd, name, Access("pässword")) as transport:
+    with one(sshd, name, Credentials("pässword")) as transport:
         for _phase in range(2):
             result = transport.run(Command(("sh", "-c", script), stdin=data, env=env, sudo=True))
             lines = result.stdout.split(b"\n", 3)
@@ -257,7 +257,7 @@ def test_sudo(sshd: Sshd, name: str) -> None:
 )
 def test_sudo_that_refuses(sshd: Sshd, name: str, password: str | None, message: str, hint: str) -> None:
     with pytest.raises(HostError, match=message) as caught:
-        run(sshd, name, Command(("true",), sudo=True), Access(password))
+        run(sshd, name, Command(("true",), sudo=True), Credentials(password))
     assert caught.value.hint
     assert hint.format(key=sshd.login, port=sshd.port) in caught.value.hint
 
@@ -269,7 +269,7 @@ def test_sudo_that_refuses(sshd: Sshd, name: str, password: str | None, message:
 def test_a_file_is_put_whole_and_private(sshd: Sshd, name: str, shared: tuple[Path, str]) -> None:
     target, there = shared[0] / "a b" / "it's", f"{shared[1]}/a b/it's"
     data, sudo = EVERYTHING * 4000, name != "plain"
-    with one(sshd, name, Access("pässword")) as transport:
+    with one(sshd, name, Credentials("pässword")) as transport:
         transport.put(data, there, 0o640, sudo=sudo)
         assert target.read_bytes() == data
         assert target.stat().st_mode & 0o777 == 0o640

@@ -14,7 +14,7 @@ import pytest
 from taco_launch.errors import HostError
 from taco_launch.flows.setup import trust as flow
 from taco_launch.model.host.hosts import Host
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from tests.patience import patience
 from tests.remote.conftest import host, inventory
@@ -61,7 +61,7 @@ def test_a_known_key_of_any_kind_and_form(sshd: Sshd, home: Path, kind: str, for
         assert name not in file.read_text()
     known = "~/shipped" if form == "inventory" else None
     entry = host(sshd, "plain")
-    with connect(inventory(entry, host_keys="strict", known_hosts=known), (entry,), Access()) as fanout:
+    with connect(inventory(entry, host_keys="strict", known_hosts=known), (entry,), Credentials()) as fanout:
         assert fanout.transports[0].run(WHOAMI).stdout == b"plain\n"
 
 
@@ -199,14 +199,14 @@ def test_trust_asks_for_no_passphrase(sshd: Sshd, tmp_path: Path) -> None:
 
     key = keygen(tmp_path / "key", passphrase="secret")
     entry = replace(host(sshd, "plain"), identity_file=str(key))
-    found = flow.look(flow.prepare(inventory(entry), (entry,), Access(None, ask)))
+    found = flow.read_host_keys(flow.prepare(inventory(entry), (entry,), Credentials(None, ask)))
     assert [(shown.host, shown.state) for shown in found.shown] == [("plain", "new")]
 
 
 def test_trust_asks_the_others_where_one_has_no_way(sshd: Sshd, home: Path) -> None:
     (home / ".ssh/config").write_text("Host bad\n  ProxyJump a:b\n")
     entries = (Host("bad", "bad"), host(sshd, "plain"))
-    found = flow.look(flow.prepare(inventory(*entries), entries, Access()))
+    found = flow.read_host_keys(flow.prepare(inventory(*entries), entries, Credentials()))
     assert [shown.host for shown in found.shown] == ["plain"]
     assert [answer.host for answer in found.failed] == ["bad"]
 

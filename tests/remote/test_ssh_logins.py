@@ -17,7 +17,7 @@ import pytest
 from taco_launch.command import Command
 from taco_launch.errors import HostError
 from taco_launch.model.host.hosts import Host
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from tests.conftest import eventually
 from tests.patience import patience
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("home")]
 WHOAMI = Command(("id", "-un"))
 
 
-def login(*hosts: Host, access: Access = NOBODY, host_keys: str = "accept-new") -> list[str]:
+def login(*hosts: Host, access: Credentials = NOBODY, host_keys: str = "accept-new") -> list[str]:
     with connect(inventory(*hosts, host_keys=host_keys), hosts, access) as fanout:
         answers = fanout.each(lambda transport: transport.run(WHOAMI).stdout.decode().strip())
     for answer in answers:
@@ -94,7 +94,7 @@ def test_kinds_of_keys(sshd: Sshd, tmp_path: Path, kind: str, options: tuple[str
         replace(host(sshd, "plain", address=f"127.0.0.{number}"), name=f"h{number}", identity_file=str(key))
         for number in range(1, 9)
     )
-    assert login(*hosts, access=Access(None, ask)) == ["plain"] * 8
+    assert login(*hosts, access=Credentials(None, ask)) == ["plain"] * 8
     wanted = [f"passphrase of {key}: ", f"once more, passphrase of {key}: "] if passphrase else []
     assert asked == wanted  # once for all hosts
 

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from taco_launch.errors import SpecError
-from taco_launch.model.host.hosts import Host, Inventory, Terms
+from taco_launch.model.host.hosts import GpuConstraints, Host, Inventory
 from taco_launch.model.job_request import JobRequest
 from taco_launch.request.selection import indices, narrow, selector
 
 HOSTS = (
     Host("gpu1", "10.0.0.1", labels=(("leaf", "a"), ("rack", "1"))),
     Host("gpu2", "10.0.0.2", labels=(("leaf", "b"), ("rack", "1"))),
-    Host("gpu3", "10.0.0.3", labels=(("leaf", "b"),), terms=Terms(topology=False)),
+    Host("gpu3", "10.0.0.3", labels=(("leaf", "b"),), terms=GpuConstraints(topology=False)),
     Host("fe80::3", "fe80::3"),
 )
 CLUSTER = Inventory("c", "gpu1", HOSTS, groups=(("nightly", ("gpu1", "gpu3")),), source="c.yaml")
@@ -21,7 +21,7 @@ CLUSTER = Inventory("c", "gpu1", HOSTS, groups=(("nightly", ("gpu1", "gpu3")),),
 WRITTEN = {"gpu_ids": "--gpu-ids", "exclude": "--exclude", "selectors": "--selector", "gpu_models": "--gpu-model"}
 
 
-def left(**asked: Any) -> dict[str, Terms]:
+def left(**asked: Any) -> dict[str, GpuConstraints]:
     asked["selectors"] = tuple(map(selector, asked.pop("selectors", ())))
     request = JobRequest(**asked, written=WRITTEN)
     return {host.name: host.terms for host in narrow(request, CLUSTER, HOSTS)}
@@ -45,8 +45,8 @@ def test_which_hosts_are_left(asked: dict[str, Any], names: str) -> None:
 
 def test_which_gpus_are_left() -> None:
     found = left(exclude=("gpu3:0,1", "gpu3:4-5", "[fe80::3]:1"), gpu_ids="6,0-2", gpu_models=("V100",))
-    assert found["gpu1"] == Terms((0, 1, 2, 6), (), ("V100",))
-    assert found["gpu3"] == Terms((0, 1, 2, 6), (0, 1, 4, 5), ("V100",), topology=False)
+    assert found["gpu1"] == GpuConstraints((0, 1, 2, 6), (), ("V100",))
+    assert found["gpu3"] == GpuConstraints((0, 1, 2, 6), (0, 1, 4, 5), ("V100",), topology=False)
     assert found["fe80::3"].without == (1,)
 
 

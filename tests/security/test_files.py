@@ -57,7 +57,10 @@ def test_a_log_that_a_rank_put_something_else_in_the_place_of(tmp_path: Path, ki
         "folder": there.mkdir,
     }
     make[kind]()
-    for read in (lambda: segments.Reader(tmp_path / "rank-0").read(), lambda: segments.tail(tmp_path / "rank-0", 1)):
+    for read in (
+        lambda: segments.SegmentReader(tmp_path / "rank-0").read(),
+        lambda: segments.tail(tmp_path / "rank-0", 1),
+    ):
         with pytest.raises(HostError, match="it cannot be read: "):
             read()
 
@@ -74,7 +77,7 @@ def test_a_history_that_was_empty_is_a_history(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["=1+2", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "'=1", "x"])
 def test_a_spreadsheet_takes_no_text_for_a_formula(text: str) -> None:
     file = io.StringIO()
-    exchange.write_csv([exchange.Entry(replace(ladder(1), cluster=text), ())], file)
+    exchange.write_csv([exchange.HistoryEntry(replace(ladder(1), cluster=text), ())], file)
     (row,) = csv.DictReader(io.StringIO(file.getvalue(), newline=""))
     assert row["cluster"][0] not in "=+-@\t\r\n"
     assert row["cluster"] == (text if text == "x" else f"'{text}")

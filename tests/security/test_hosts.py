@@ -13,13 +13,13 @@ from taco_launch.command import Command
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.model.host.hosts import Host
 from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.calls import Failure, Warned
+from taco_launch.protocol.calls import Failure, Notice
 from taco_launch.protocol.calls.tables import List
 from taco_launch.remote import head as heads
 from taco_launch.remote import session as sessions
 from taco_launch.remote import transport as transports
-from taco_launch.remote.agent_location import Seat, in_container, on_host
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.agent_location import AgentLocation, in_container, on_host
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from taco_launch.remote.head import AgentError, Head
 from taco_launch.remote.transport import Transport
@@ -42,7 +42,7 @@ def reached(act: Callable[[Session, Evil], None], folder: Path) -> Iterator[tupl
     with evil_host(act) as evil:
         entry = Host("evil", "127.0.0.1", port=evil.port, user="plain", identity_file=str(folder / "login"))
         found = inventory(entry, known_hosts=str(folder / "known_hosts"))
-        with connect(found, found.hosts, Access(SECRET)) as fanout:
+        with connect(found, found.hosts, Credentials(SECRET)) as fanout:
             (transport,) = fanout.transports
             yield transport, evil
 
@@ -71,7 +71,9 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def fails(act: Callable[[Session, Evil], None], folder: Path, seat: Seat | None = None) -> tuple[TacoLaunchError, Evil]:
+def fails(
+    act: Callable[[Session, Evil], None], folder: Path, seat: AgentLocation | None = None
+) -> tuple[TacoLaunchError, Evil]:
     """Return the error of `list` on such a host."""
     with reached(act, folder) as (transport, evil), pytest.raises(TacoLaunchError) as caught:
         Head(transport, seat or on_host()).call(List())
@@ -83,7 +85,7 @@ def fails(act: Callable[[Session, Evil], None], folder: Path, seat: Seat | None 
     [
         ((HEADER,), b"x" * (1 << 20), "larger than"),
         ((b"x" * (1 << 20),), b"x" * (1 << 20), "larger than"),
-        ((HEADER,), Warned(text="x" * 100_000).encode(), "larger than 32 MiB"),
+        ((HEADER,), Notice(text="x" * 100_000).encode(), "larger than 32 MiB"),
         ((HEADER,), b'{"op":"rows","rows":[' + b"[]," * 1_000_000 + b"[]]}\n", "values"),
         ((HEADER, protocol.dump({"bytes": 10**12})), b"x" * (1 << 20), "bytes: 1000000000000"),
         ((HEADER, protocol.dump({"bytes": -1})), b"", "bytes: -1"),

@@ -13,7 +13,7 @@ import pytest
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError
-from taco_launch.flows.setup.apply import Log, apply
+from taco_launch.flows.setup.apply import SetupLog, apply
 from taco_launch.remote import lines
 from taco_launch.setup import scripts
 from taco_launch.setup.files import daemon_json
@@ -42,7 +42,7 @@ class Evil:
 )
 def test_numbers_of_its_own(answer: str, tmp_path: Path) -> None:
     with pytest.raises(HostError, match="evil"):
-        apply(Evil(answer), OPS, Log(tmp_path / "log", ()), lambda _step: None)  # type: ignore[arg-type]
+        apply(Evil(answer), OPS, SetupLog(tmp_path / "log", ()), lambda _step: None)  # type: ignore[arg-type]
 
 
 def test_a_line_without_an_end() -> None:

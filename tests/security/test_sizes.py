@@ -18,7 +18,7 @@ from taco_launch.facts.system.system import disk
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.fact_value import Unknown
-from taco_launch.model.tallies import Tally, Waits
+from taco_launch.model.job_counts import JobCounts, WaitTimes
 from taco_launch.protocol.calls import reply_of
 from taco_launch.protocol.calls.tables import Counted
 
@@ -50,13 +50,13 @@ def test_a_kernel_of_many_digits() -> None:
     [
         {"created": -5},
         {"created": 10**400},
-        {"waits": [to_json(Waits("q", 1.0, (1, 2)))]},
-        {"waits": [{**to_json(Waits("q")), "seconds": -1.0}]},
+        {"waits": [to_json(WaitTimes("q", 1.0, (1, 2)))]},
+        {"waits": [{**to_json(WaitTimes("q")), "seconds": -1.0}]},
     ],
 )
 def test_counts_that_no_jobs_have(removed: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"counts that no jobs have|a wait that no job has had"):
-        reply_of({"op": "counted", "rows": [], "removed": {**to_json(Tally()), **removed}, "last": ""})
+        reply_of({"op": "counted", "rows": [], "removed": {**to_json(JobCounts()), **removed}, "last": ""})
 
 
 def test_records_of_many_users(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_files_with_the_inodes_of_locked_ones_do_not_hide_a_job(tmp_path: Path) 
 def test_a_job_that_leaves_more_and_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(teardown, "GUARD_SECONDS", 0.0)
     monkeypatch.setattr(processes, "lives", lambda *_: True)
-    monkeypatch.setattr(processes, "end", lambda *_: processes.Scan(()))
+    monkeypatch.setattr(processes, "end", lambda *_: processes.ProcessScan(()))
     numbers = iter(range(1000, 2000))
     left = teardown.end_here("job", None, lambda: [[next(numbers), 1]], [])
     assert left.left, "what came last"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.cli.output import render
-from taco_launch.remote.terminal import HostErrors, Safe, safe
+from taco_launch.remote.terminal import HostErrors, SafeStream, safe
 
 # A control sequence, or a character that a terminal takes for the start of one or that turns text around.
 OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e\u2066]")
@@ -59,7 +59,7 @@ def test_colours_stay_and_end_with_their_line(monkeypatch: pytest.MonkeyPatch) -
 
 @given(st.lists(st.one_of(st.binary(), st.sampled_from([*ATTACKS.values(), b"\x1b[31m", b"\x1b", b"[0", b"\n"]))))
 def test_nothing_passes_wherever_it_is_cut(chunks: list[bytes]) -> None:
-    stream = Safe()
+    stream = SafeStream()
     found = b"".join(map(stream, [*chunks, b"\n"])).decode()
     assert not OBEYED.search(STYLE.sub("", found))
     styles = [style.group() for style in STYLE.finditer(found)]

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Listener, Made, Network
+from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Listener, NetworkFacts, SetupState
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.model.host.hosts import Network as Wanted
 from taco_launch.setup import paths
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import ssh_mesh
 from tests.facts.hosts import host as guide_host
 from tests.setup.training import made
@@ -29,7 +29,7 @@ def inventory(count: int = 2, port: int = 12222, **network: Any) -> Inventory:
 def bare(name: str) -> HostFacts:
     """Return a host whose container runs, and which is no member of any mesh."""
     facts = guide_host(name)
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     return replace(facts, made=NOTHING, docker=replace(facts.docker, containers=(RUNNING,)))
 
 
@@ -46,12 +46,12 @@ class World:
         self.known_hosts = ""
 
     @property
-    def cluster(self) -> Cluster:
-        found = {name: each.made for name, each in self.facts.items() if isinstance(each.made, Made)}
+    def cluster(self) -> PlanContext:
+        found = {name: each.made for name, each in self.facts.items() if isinstance(each.made, SetupState)}
         head = found.get(self.inventory.head)
         pair = (b"private\n", f"{head.cluster_key} taco\n") if head and isinstance(head.cluster_key, str) else None
         keys = tuple((name, each.host_key) for name, each in found.items() if isinstance(each.host_key, str))
-        return Cluster(
+        return PlanContext(
             self.inventory,
             self.facts,
             cluster_key=pair,
@@ -75,7 +75,7 @@ class World:
     def apply(self, name: str, op: Op) -> None:
         facts = op.expect(self.facts[name])
         after = facts.made
-        assert isinstance(after, Made)
+        assert isinstance(after, SetupState)
         for file in op.files:
             if file.path == paths.known_hosts(NAME) and name == self.inventory.head:
                 self.known_hosts = file.data.decode()
@@ -98,5 +98,5 @@ class World:
 
 
 def with_listener(facts: HostFacts, *listeners: Listener) -> HostFacts:
-    assert isinstance(facts.network, Network)
+    assert isinstance(facts.network, NetworkFacts)
     return replace(facts, network=replace(facts.network, listeners=listeners))

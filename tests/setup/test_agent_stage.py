@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from taco_launch.model.host.fact_value import NOT_ASKED
-from taco_launch.model.host.facts import HostFacts, MadeFile
+from taco_launch.model.host.facts import HostFacts, SetupFile
 from taco_launch.setup import paths, scripts
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import agent
 from tests.setup.mesh import World, bare, inventory
 from tests.setup.training import made
 
 NEW = "agent-0123456789abcdef.pyz"
 THERE = (
-    MadeFile(paths.STATE, None, 0o700),
-    MadeFile(f"{paths.AGENT}/{NEW}", "ab" * 32, 0o600),
-    MadeFile(paths.AGENT_LINK, None, 0o777, NEW),
+    SetupFile(paths.STATE, None, 0o700),
+    SetupFile(f"{paths.AGENT}/{NEW}", "ab" * 32, 0o600),
+    SetupFile(paths.AGENT_LINK, None, 0o777, NEW),
 )
 
 
-def planned(*files: MadeFile, data: bytes = b"zip") -> tuple[Op | Problem, ...]:
+def planned(*files: SetupFile, data: bytes = b"zip") -> tuple[Op | Problem, ...]:
     facts = replace(bare("gpu1"), made=made(files=files))
     cluster = replace(World(inventory()).cluster, agent=(NEW, data))
     return tuple(agent.plan(cluster.host("gpu1"), facts, cluster))
@@ -54,7 +54,7 @@ def test_what_is_there_is_known_by_its_name() -> None:
         ((replace(THERE[0], mode=0o755), *THERE[1:]), f"others may look into {paths.STATE}"),
     ],
 )
-def test_what_is_not_right(files: tuple[MadeFile, ...], why: str) -> None:
+def test_what_is_not_right(files: tuple[SetupFile, ...], why: str) -> None:
     (op,) = planned(*files)
     assert isinstance(op, Op)
     assert (op.why, op.files) == (why, ())
@@ -63,7 +63,7 @@ def test_what_is_not_right(files: tuple[MadeFile, ...], why: str) -> None:
 def test_nothing_to_do_without_one() -> None:
     world = World(inventory())
     facts = world.facts["gpu1"]
-    bare_cluster: Cluster = world.cluster
+    bare_cluster: PlanContext = world.cluster
     assert list(agent.plan(bare_cluster.host("gpu1"), facts, bare_cluster)) == []
     (problem,) = agent.plan(
         bare_cluster.host("gpu1"), replace(facts, made=NOT_ASKED), replace(bare_cluster, agent=(NEW, b""))

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taco_launch.setup import batch, paths
-from taco_launch.setup.batch import Ran, apart, command, hint, read, script, why
-from taco_launch.setup.ops import File, Op
+from taco_launch.setup.batch import OpResult, apart, command, failure_reason, hint, read, script
+from taco_launch.setup.ops import FileTarget, Op
 from tests.conftest import eventually
 
 MARKER = "taco-0123"
@@ -29,7 +29,7 @@ def own_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "_HEAD", batch._HEAD.replace(paths.RUN, str(tmp_path / "run")))
 
 
-def op(text: str = "", *args: str, files: tuple[File, ...] = (), seconds: float = 20) -> Op:
+def op(text: str = "", *args: str, files: tuple[FileTarget, ...] = (), seconds: float = 20) -> Op:
     return Op("docker", text or "files", "because", text, args, files, seconds=seconds)
 
 
@@ -37,7 +37,7 @@ def argv(shell: str) -> list[str]:
     return [shell, *(["sh"] if shell == "busybox" else []), "-s", "--", MARKER]
 
 
-def run(shell: str, *ops: Op) -> batch.Outcome:
+def run(shell: str, *ops: Op) -> batch.BatchOutcome:
     done = subprocess.run(argv(shell), input=script(ops).encode(), capture_output=True, timeout=60, check=False)
     assert done.stderr == b""
     return read(done.stdout.splitlines(keepends=True), MARKER)
@@ -46,7 +46,7 @@ def run(shell: str, *ops: Op) -> batch.Outcome:
 @each_shell
 def test_operations_one_after_another(shell: str, tmp_path: Path) -> None:
     outcome = run(shell, op('echo "$1"; echo oh >&2', "a b\nc'$HOME"), op('read -r x || echo "empty$x"'), op())
-    assert outcome.ran == (Ran(0, 0, b"a b\nc'$HOME\noh"), Ran(1, 0, b"empty"), Ran(2, 0, b""))
+    assert outcome.ran == (OpResult(0, 0, b"a b\nc'$HOME\noh"), OpResult(1, 0, b"empty"), OpResult(2, 0, b""))
     assert (outcome.whole, outcome.failed, outcome.begun, outcome.busy) == (True, None, 2, False)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["setup.lock"]
 
@@ -56,7 +56,7 @@ def test_the_first_that_fails_is_the_last(shell: str, tmp_path: Path) -> None:
     outcome = run(
         shell, op("echo fine"), op("echo 'E: no space' >&2; false; echo never"), op(f"touch {tmp_path}/never")
     )
-    assert outcome.failed == Ran(1, 1, b"E: no space")
+    assert outcome.failed == OpResult(1, 1, b"E: no space")
     assert (outcome.whole, len(outcome.ran), (tmp_path / "never").exists()) == (True, 2, False)
 
 
@@ -80,8 +80,8 @@ def test_an_unset_variable_fails(shell: str) -> None:
 @each_shell
 def test_files_appear_before_the_script(shell: str, tmp_path: Path) -> None:
     data = bytes(range(256)) * 400
-    file = File(f"{tmp_path}/deep/er/it's a file", data, 0o640)
-    outcome = run(shell, op('wc -c <"$1"', file.path, files=(file, File(f"{tmp_path}/empty", b""))))
+    file = FileTarget(f"{tmp_path}/deep/er/it's a file", data, 0o640)
+    outcome = run(shell, op('wc -c <"$1"', file.path, files=(file, FileTarget(f"{tmp_path}/empty", b""))))
     assert outcome.ran[0].output.strip() == str(len(data)).encode()
     path = Path(file.path)
     assert (path.read_bytes(), path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (data, 0o640, 0o755)
@@ -96,7 +96,7 @@ def test_a_file_is_replaced_or_rewritten_in_place(shell: str, tmp_path: Path) ->
         path.write_text("a longer text than the new one\n")
     before = [path.stat().st_ino for path in (replaced, rewritten)]
     held = replaced.open()  # so that its inode cannot be had again
-    files = (File(str(replaced), b"new\n"), File(str(rewritten), b"new\n", 0o600, in_place=True))
+    files = (FileTarget(str(replaced), b"new\n"), FileTarget(str(rewritten), b"new\n", 0o600, in_place=True))
     assert run(shell, op(files=files)).failed is None
     held.close()
     assert [path.read_text() for path in (replaced, rewritten)] == ["new\n", "new\n"]
@@ -111,11 +111,13 @@ def test_no_link_is_followed(shell: str, tmp_path: Path) -> None:
     foreign.write_text("theirs\n")
     linked.symlink_to(foreign)
     (tmp_path / "beside.taco-new").symlink_to(foreign)
-    step = op("echo never", files=(File(str(linked), b"ours\n", in_place=True),))
+    step = op("echo never", files=(FileTarget(str(linked), b"ours\n", in_place=True),))
     failed = run(shell, step).failed
     assert failed is not None
-    assert why(step, failed).startswith(f"{step.name}: {linked} is a symbolic link, and what it leads to would be")
-    assert run(shell, op(files=(File(str(linked), b"ours\n"), File(str(beside), b"ours\n")))).failed is None
+    assert failure_reason(step, failed).startswith(
+        f"{step.name}: {linked} is a symbolic link, and what it leads to would be"
+    )
+    assert run(shell, op(files=(FileTarget(str(linked), b"ours\n"), FileTarget(str(beside), b"ours\n")))).failed is None
     assert (foreign.read_text(), linked.read_text(), beside.read_text()) == ("theirs\n", "ours\n", "ours\n")
     assert not linked.is_symlink()
 
@@ -123,7 +125,7 @@ def test_no_link_is_followed(shell: str, tmp_path: Path) -> None:
 @each_shell
 def test_a_file_that_cannot_be_written_fails_its_operation(shell: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    failed = run(shell, op("echo never", files=(File(f"{tmp_path}/file/below", b"x"),))).failed
+    failed = run(shell, op("echo never", files=(FileTarget(f"{tmp_path}/file/below", b"x"),))).failed
     assert failed is not None
     assert b"never" not in failed.output
     assert b"file" in failed.output
@@ -134,7 +136,7 @@ def test_what_takes_too_long(shell: str) -> None:
     slow = op("echo begun; sleep 20", seconds=0.3)
     failed = run(shell, slow).failed
     assert failed is not None
-    assert why(slow, failed) == f"{slow.name}: not done after 0.3 s; the last it said: begun"
+    assert failure_reason(slow, failed) == f"{slow.name}: not done after 0.3 s; the last it said: begun"
 
 
 @each_shell
@@ -205,14 +207,14 @@ def test_a_busy_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_large_files_go_apart(tmp_path: Path) -> None:
-    large = File(f"{tmp_path}/large", b"x" * (2 << 20))
-    ops = [op("true", files=(large, File(f"{tmp_path}/small", b"y")))]
+    large = FileTarget(f"{tmp_path}/large", b"x" * (2 << 20))
+    ops = [op("true", files=(large, FileTarget(f"{tmp_path}/small", b"y")))]
     assert apart(ops) == (large,)
     assert len(script(ops)) < 10_000
 
 
 def test_the_command_runs_as_root_and_shows_nothing_in_its_arguments() -> None:
-    secret = File("/x", b"very secret", secret=True)
+    secret = FileTarget("/x", b"very secret", secret=True)
     made = command([op("true", files=(secret,))], MARKER, "taco-launch -i 'my c.yaml'")
     assert made.sudo
     assert made.argv == ("/bin/sh", "-s", "--", MARKER, "taco-launch -i 'my c.yaml'")
@@ -220,12 +222,18 @@ def test_the_command_runs_as_root_and_shows_nothing_in_its_arguments() -> None:
 
 
 def test_last_words() -> None:
-    assert why(op("x"), Ran(0, 1, b"noise\nerror: one\nmore\nerror: no room\n  make some\n")) == "x: no room; make some"
-    assert why(op("x"), Ran(0, 1, b"a\nb\n\nc\nd\n")) == "x: b; c; d"
-    assert why(op("x"), Ran(0, 7, b"\n")) == "x: exit code 7"
-    steps = Ran(0, 1, b"hint: not this\nerror: old\nerror: no key\nhint: enrol it\nthe end\n")
-    assert (why(op("x"), steps), hint(steps)) == ("x: no key; the end", "enrol it")
-    assert (why(op("x"), Ran(0, 1, b"hint: of a tool\n")), hint(Ran(0, 1, b"hint: of a tool\n"))) == (
+    assert (
+        failure_reason(op("x"), OpResult(0, 1, b"noise\nerror: one\nmore\nerror: no room\n  make some\n"))
+        == "x: no room; make some"
+    )
+    assert failure_reason(op("x"), OpResult(0, 1, b"a\nb\n\nc\nd\n")) == "x: b; c; d"
+    assert failure_reason(op("x"), OpResult(0, 7, b"\n")) == "x: exit code 7"
+    steps = OpResult(0, 1, b"hint: not this\nerror: old\nerror: no key\nhint: enrol it\nthe end\n")
+    assert (failure_reason(op("x"), steps), hint(steps)) == ("x: no key; the end", "enrol it")
+    assert (
+        failure_reason(op("x"), OpResult(0, 1, b"hint: of a tool\n")),
+        hint(OpResult(0, 1, b"hint: of a tool\n")),
+    ) == (
         "x: hint: of a tool",
         "",
     )
@@ -239,7 +247,7 @@ def test_an_answer_that_is_cut_off() -> None:
     begun: list[int] = []
     lines = answer("a message of the day", f"{MARKER} begin 0", "one", f"{MARKER} end 0 0", f"{MARKER} begin 1", "two")
     outcome = read(lines, MARKER, begun.append)
-    assert outcome == batch.Outcome((Ran(0, 0, b"one"),), 1, whole=False, busy=False, said=b"two\n")
+    assert outcome == batch.BatchOutcome((OpResult(0, 0, b"one"),), 1, whole=False, busy=False, said=b"two\n")
     assert begun == [0, 1]
 
 
@@ -248,14 +256,14 @@ def test_whatever_an_operation_says_is_its_output(lines: list[str]) -> None:
     said = [line for line in lines if not line.startswith(MARKER)]
     told = answer(f"{MARKER} begin 0", *said, "", f"{MARKER} end 0 3", f"{MARKER} done")
     outcome = read(told, MARKER)
-    assert outcome.ran == (Ran(0, 3, "\n".join(said).encode().strip(b"\n")),)
+    assert outcome.ran == (OpResult(0, 3, "\n".join(said).encode().strip(b"\n")),)
     assert outcome.whole
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=50), st.binary(max_size=500))
 def test_arguments_and_files_travel_unchanged(tmp_path: Path, word: str, data: bytes) -> None:
-    file = File(f"{tmp_path}/it's $HOME `x`", data)
+    file = FileTarget(f"{tmp_path}/it's $HOME `x`", data)
     outcome = run("dash", op('printf "%s." "$1"; cat <"$2" | cksum', word, file.path, files=(file,)))
     expected = subprocess.run(["cksum"], input=data, capture_output=True, check=True).stdout
     assert outcome.ran[0].output == f"{word}.".encode().lstrip(b"\n") + expected.rstrip(b"\n")
@@ -263,7 +271,7 @@ def test_arguments_and_files_travel_unchanged(tmp_path: Path, word: str, data: b
 
 
 def test_a_part_of_a_file_does_not_stay(tmp_path: Path) -> None:
-    lines = script([op(files=(File(f"{tmp_path}/file", b"x" * 100),))]).splitlines(keepends=True)
+    lines = script([op(files=(FileTarget(f"{tmp_path}/file", b"x" * 100),))]).splitlines(keepends=True)
     place = next(number for number, line in enumerate(lines) if line.startswith("eHh4"))
     broken = "".join([*lines[:place], "***\n", *lines[place + 1 :]])
     done = subprocess.run(argv("dash"), input=broken.encode(), capture_output=True, timeout=20, check=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from taco_launch.model.host.fact_value import Absent
-from taco_launch.model.host.facts import Docker, HostFacts, Made
+from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState
 from taco_launch.model.host.hardware import Board, Gpus
 from taco_launch.setup.ops import Op
 from taco_launch.setup.stages import gpus
@@ -20,7 +20,7 @@ DESCRIBES = "ExecStartPre=-/bin/sh -c 'exec nvidia-ctk cdi generate --output=/va
 
 
 def having(facts: HostFacts, **docker: Any) -> HostFacts:
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     return replace(facts, docker=replace(facts.docker, **docker))
 
 
@@ -118,7 +118,7 @@ def test_a_unit_that_is_read_anew_would_take_the_gpus(
     said = ops(first, **more)[0].why
     assert ("which any `systemctl daemon-reload` takes from it; by CDI it keeps them" in said) == stopped
     facts = after(first, **more)
-    assert isinstance(facts.made, Made)
+    assert isinstance(facts.made, SetupState)
     assert isinstance(facts.made.files, tuple)
     for name, restarts in ((f"{NAME}.service", stopped), ("wait.sh", False)):
         other = tuple(replace(file, sha256="0" * 64) if file.path.endswith(name) else file for file in facts.made.files)
@@ -129,8 +129,8 @@ def test_a_unit_that_is_read_anew_would_take_the_gpus(
 
 def test_a_container_is_not_made_anew_without_the_devices_it_has() -> None:
     facts = after(with_toolkit(ready(devices=RDMA)))
-    assert isinstance(facts.made, Made)
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.made, SetupState)
+    assert isinstance(facts.docker, DockerFacts)
     gone = replace(facts, made=replace(facts.made, devices=("/dev/infiniband/rdma_cm",)))
     found = problem(plan(gone))
     assert found.message == f"{NAME} was made with /dev/infiniband/uverbs0, which this host does not show now"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from taco_launch.model.host.hosts import Engine
 from taco_launch.setup.files.daemon_json import (
     RELOADED,
-    Merged,
+    MergedConfig,
     NotOursError,
     conflict,
     merge,
@@ -37,7 +37,7 @@ def changed(**before: Any) -> str:
 
 def test_other_keys_keep_their_order_and_their_form() -> None:
     text = '{\n\t"debug" : true ,\n\t"dns":[ "10.0.0.1"],\n\t"log-level":"warn"\n}\n'
-    assert merge(text, {"data-root": "/data", "debug": False}) == Merged(
+    assert merge(text, {"data-root": "/data", "debug": False}) == MergedConfig(
         '{\n\t"debug" : false ,\n\t"dns":[ "10.0.0.1"],\n\t"log-level":"warn",\n\t"data-root": "/data"\n}\n',
         ("data-root",),
         ("debug",),
@@ -63,8 +63,8 @@ def test_a_key_is_added_in_the_form_of_its_neighbours(text: str, after: str) -> 
 
 def test_nothing_to_do_leaves_the_text_alone() -> None:
     text = '{"registry-mirrors": [ "https://b/", "https://a" ],   "debug":true }'
-    assert merge(text, {MIRRORS: ["https://a/", "https://b"], "debug": True}) == Merged(text)
-    assert merge("", {}) == Merged("")
+    assert merge(text, {MIRRORS: ["https://a/", "https://b"], "debug": True}) == MergedConfig(text)
+    assert merge("", {}) == MergedConfig("")
 
 
 def test_entries_are_added_to_those_of_others() -> None:
@@ -204,7 +204,7 @@ def test_merging_by_any_means(before: dict[str, Any], keys: dict[str, Any], inde
     assert set(done.keys) == {key for key in after if key not in before or after[key] is not before[key]} - {
         key for key in before if json.dumps(after[key], sort_keys=True) == json.dumps(before[key], sort_keys=True)
     }
-    assert merge(done.text, keys) == Merged(done.text)
+    assert merge(done.text, keys) == MergedConfig(done.text)
 
 
 @given(_OBJECTS, _OBJECTS, _OBJECTS)

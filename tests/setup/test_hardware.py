@@ -10,9 +10,9 @@ from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Adapters, Board, Gpus, Rdma
 from taco_launch.model.host.hosts import Container, Host, Inventory, Network
-from taco_launch.setup.chain import chain
 from taco_launch.setup.hardware import faults
-from taco_launch.setup.ops import STAGES, Cluster, Problem, StageRules
+from taco_launch.setup.host_plan import plan_host
+from taco_launch.setup.ops import STAGES, PlanContext, Problem, StageRules
 from tests.facts.hosts import host
 
 NONE = Absent()
@@ -127,10 +127,10 @@ def test_the_inventory_says_what_is_used() -> None:
 
 def test_nothing_is_planned_on_a_host_with_a_fault() -> None:
     one = Host("gpu1", "10.0.0.1")
-    cluster = Cluster(Inventory("c", "gpu1", (one,), Container("i")), {})
+    cluster = PlanContext(Inventory("c", "gpu1", (one,), Container("i")), {})
 
     def never(*_: object) -> Any:
         raise AssertionError
 
-    made = chain(one, of({"loaded": NONE}), cluster, dict.fromkeys(STAGES, StageRules(never, ())))
+    made = plan_host(one, of({"loaded": NONE}), cluster, dict.fromkeys(STAGES, StageRules(never, ())))
     assert (made.ops, [problem.stage for problem in made.problems], made.empty) == ((), ["hardware"], False)

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import Disk, Docker, HostFacts, System
-from taco_launch.setup.chain import chain
+from taco_launch.model.host.facts import Disk, DockerFacts, HostFacts, System
+from taco_launch.setup.host_plan import plan_host
 from taco_launch.setup.space import full
 from taco_launch.setup.stage_rules import RULES
 from tests.setup.training import bare, cluster
@@ -39,7 +39,7 @@ def test_full_disks_of_ours_and_of_docker() -> None:
 
 def test_what_is_not_known_is_not_full() -> None:
     facts = disks(64, 64, 0)
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     assert told(replace(facts, docker=replace(facts.docker, root="/elsewhere"))) == []
     for unknown in (Unknown("df: no answer"), Absent(), ()):
         assert told(with_free(unknown)) == []
@@ -48,5 +48,5 @@ def test_what_is_not_known_is_not_full() -> None:
 def test_nothing_is_planned_on_a_full_disk() -> None:
     facts = disks(64, 0, 64)
     of = cluster(facts)
-    made = chain(of.host("gpu1"), facts, of, RULES)
+    made = plan_host(of.host("gpu1"), facts, of, RULES)
     assert (made.ops, [problem.stage for problem in made.problems]) == ((), ["hardware"])

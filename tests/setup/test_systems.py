@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from taco_launch.model.host.fact_value import Absent
-from taco_launch.model.host.facts import Disk, Docker, HostFacts, Os, System
+from taco_launch.model.host.facts import Disk, DockerFacts, HostFacts, Os, System
 from taco_launch.model.host.hardware import Gpus
 from taco_launch.model.host.hosts import Engine, Host
-from taco_launch.setup.chain import Chain, chain
-from taco_launch.setup.ops import Cluster, Op
+from taco_launch.setup.host_plan import HostPlan, plan_host
+from taco_launch.setup.ops import Op, PlanContext
 from taco_launch.setup.stage_rules import RULES
 from tests.setup import docker_machine
 from tests.setup.docker_machine import Machine
@@ -34,7 +34,7 @@ def facts(case: dict[str, Any]) -> HostFacts:
     system, gpu, docker = found.system, found.gpu, found.docker
     assert isinstance(system, System)
     assert isinstance(gpu, Gpus)
-    assert isinstance(docker, Docker)
+    assert isinstance(docker, DockerFacts)
     told = dict(case["system"])
     disks = {"/": case["disk"], **case.get("disks", {})}
     driver = {name: Absent("not loaded") if value is None else value for name, value in case.get("driver", {}).items()}
@@ -55,13 +55,13 @@ def _with(gpu: Gpus, driver: dict[str, Any]) -> Gpus:
     return replace(gpu, driver=replace(gpu.driver, **driver))
 
 
-def planned(case: dict[str, Any]) -> Chain:
+def planned(case: dict[str, Any]) -> HostPlan:
     host = Host("gpu1", "10.0.0.1", user="root")
     wanted = replace(inventory(("gpu1",)), engine=Engine(**case["inventory"].get("docker", {})))
     found = facts(case)
     packages = tuple((name, b"package") for name in case.get("packages", ()))
-    cluster = Cluster(wanted, {"gpu1": found}, packages=packages)
-    return chain(host, found, cluster, RULES, tuple(case["stages"]))
+    cluster = PlanContext(wanted, {"gpu1": found}, packages=packages)
+    return plan_host(host, found, cluster, RULES, tuple(case["stages"]))
 
 
 def name(op: Op) -> str:

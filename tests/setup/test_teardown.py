@@ -9,7 +9,7 @@ import pytest
 
 from taco_launch.cli.cluster.teardown import _ORDER
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Image, Made, MadeFile
+from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Image, SetupFile, SetupState
 from taco_launch.setup import STAGES, paths, scripts, teardown
 from taco_launch.setup.ops import Op, Problem, Removal, StageRules
 from taco_launch.setup.stage_rules import RULES
@@ -29,14 +29,14 @@ def facts(*made: str, config: str | None = None, labels: tuple[tuple[str, str], 
     empty = hashlib.sha256(b"").hexdigest()
     folders = (paths.CLUSTERS, paths.HOST)
     files = tuple(
-        MadeFile(path, None if path.rpartition("/")[0] in folders and "." not in path else empty, 0o600)
+        SetupFile(path, None if path.rpartition("/")[0] in folders and "." not in path else empty, 0o600)
         for path in made
     )
     none = Absent()
     daemon_json = none if config is None else config
-    made_ = Made(files, (), (), None, none, none, none, none, none, none, none, none, daemon_json)
+    made_ = SetupState(files, (), (), None, none, none, none, none, none, none, none, none, daemon_json)
     found = host("gpu1", made=made_)
-    assert isinstance(found.docker, Docker)
+    assert isinstance(found.docker, DockerFacts)
     containers = () if labels is None else (ContainerState(paths.container("c"), IMAGE, "running", labels),)
     return replace(found, docker=replace(found.docker, containers=containers, images=(Image(IMAGE, "id", None, 1),)))
 
@@ -107,9 +107,9 @@ def test_a_unit_of_another_cluster_by_the_name_of_before(whose: str) -> None:
     """A version before called the unit of c's firewall as that of a cluster c-firewall is called."""
     text = firewall._before("c").text if whose == "the firewall of c" else "[Unit]\n"
     there = facts(paths.folder("c"), paths.unit_file("c-firewall"))
-    assert isinstance(there.made, Made)
+    assert isinstance(there.made, SetupState)
     assert isinstance(there.made.files, tuple)
-    unit = MadeFile(paths.unit_file("c-firewall"), hashlib.sha256(text.encode()).hexdigest(), 0o644)
+    unit = SetupFile(paths.unit_file("c-firewall"), hashlib.sha256(text.encode()).hexdigest(), 0o644)
     there = replace(there, made=replace(there.made, files=(*there.made.files[:1], unit)))
     found = [item.args for item in plan(there, "c", None, "") if isinstance(item, Op) and "firewall" in item.name]
     remove = ("taco-launch-c", "remove", paths.folder("c"), paths.unit("c-firewall"))
@@ -124,7 +124,7 @@ def test_no_two_units_have_one_name(names: tuple[str, str]) -> None:
 
 def test_a_container_that_was_not_finished_is_taken_back() -> None:
     there = facts()
-    assert isinstance(there.docker, Docker)
+    assert isinstance(there.docker, DockerFacts)
     half = ContainerState(paths.unfinished("c"), IMAGE, "created", ((paths.CLUSTER_LABEL, "c"),))
     (op,) = plan(replace(there, docker=replace(there.docker, containers=(half,))), "c", None, "")
     assert isinstance(op, Op)
@@ -136,7 +136,7 @@ def test_a_container_that_was_not_finished_is_taken_back() -> None:
 @pytest.mark.parametrize("made", [paths.folder("c"), paths.unit_file("c")])
 def test_an_engine_that_does_not_tell(made: str, why: Unknown | Absent) -> None:
     there = facts(made)
-    assert isinstance(there.docker, Docker)
+    assert isinstance(there.docker, DockerFacts)
     down = replace(there, docker=replace(there.docker, version=why, containers=Unknown("later"), images=Unknown("")))
     for found in (down, replace(there, docker=replace(there.docker, containers=why))):
         (problem,) = plan(found, "c", None, "")
@@ -176,7 +176,7 @@ def test_an_image_only_where_it_is_asked_for() -> None:
 )
 def test_an_image_by_any_of_its_names(asked: str, listed: str, digest: str | None, removed: str) -> None:
     there = facts()
-    assert isinstance(there.docker, Docker)
+    assert isinstance(there.docker, DockerFacts)
     there = replace(there, docker=replace(there.docker, images=(Image(listed, "id", digest, 1),)))
     (op,) = plan(there, "c", asked, "")
     assert isinstance(op, Op)
@@ -210,7 +210,7 @@ def test_it_is_put_only_where_it_is_as_it_was_looked_at() -> None:
 
 def test_a_daemon_json_that_cannot_be_read_keeps_the_record_of_it() -> None:
     there = facts(MARKS, ADDED_FILE)
-    assert isinstance(there.made, Made)
+    assert isinstance(there.made, SetupState)
     unknown = replace(there, made=replace(there.made, daemon_json=Unknown("cat: Input/output error")))
     (problem,) = plan(unknown, "c", None, ADDED)
     assert isinstance(problem, Problem)
@@ -251,7 +251,7 @@ def test_a_daemon_json_that_is_none_stays() -> None:
 def test_what_is_there_cannot_be_told() -> None:
     unknown = Unknown("find: permission denied")
     there = facts()
-    assert isinstance(there.made, Made)
+    assert isinstance(there.made, SetupState)
     for found in (replace(there, made=unknown), replace(there, made=replace(there.made, files=unknown))):
         (problem,) = plan(found, "c", None, "")
         assert isinstance(problem, Problem)
@@ -279,7 +279,7 @@ def test_a_stage_needs_no_more_than_its_rules_to_be_taken_back() -> None:
     assert op == Op("toolkit", "remove what a new stage made", "")
 
 
-def _files(found: HostFacts) -> tuple[MadeFile, ...]:
-    assert isinstance(found.made, Made)
+def _files(found: HostFacts) -> tuple[SetupFile, ...]:
+    assert isinstance(found.made, SetupState)
     assert isinstance(found.made.files, tuple)
     return found.made.files

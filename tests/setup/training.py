@@ -5,26 +5,26 @@ from dataclasses import fields, replace
 from typing import Any
 
 from taco_launch.model.host.fact_value import Absent
-from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Image, Made
+from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Image, SetupState
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup.files.container_definition import Definition, define
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Op, PlanContext, Problem
 from tests.facts.hosts import host
 
 ALL = ("IPC_LOCK", "SYS_ADMIN", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO", "SYS_RESOURCE")
 ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
 
-def made(**of: Any) -> Made:
+def made(**of: Any) -> SetupState:
     none = Absent()
-    given: dict[str, Any] = dict.fromkeys((field.name for field in fields(Made)), none)
-    return Made(**{**given, "files": (), "devices": (), "capabilities": ALL, "memlock": None, **of})
+    given: dict[str, Any] = dict.fromkeys((field.name for field in fields(SetupState)), none)
+    return SetupState(**{**given, "files": (), "devices": (), "capabilities": ALL, "memlock": None, **of})
 
 
 def bare(name: str = "gpu1", *images: Image, containers: Iterable[ContainerState] = (), **of: Any) -> HostFacts:
     """Return a host with an engine, GPUs that it hands to no container, and nothing of ours."""
     facts = host(name, made=made(**of))
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     return replace(facts, docker=replace(facts.docker, images=images, containers=tuple(containers)))
 
 
@@ -37,9 +37,9 @@ def inventory(names: Iterable[str] = ("gpu1", "gpu2"), head: str = "gpu1", **con
     return Inventory("hcc", head, hosts, Container(**{"image": "train:1", **container}))
 
 
-def cluster(*facts: HostFacts, head: str = "gpu1", container: dict[str, Any] | None = None, **of: Any) -> Cluster:
+def cluster(*facts: HostFacts, head: str = "gpu1", container: dict[str, Any] | None = None, **of: Any) -> PlanContext:
     names = [each.host for each in facts]
-    return Cluster(inventory(names, head, **(container or {})), {each.host: each for each in facts}, **of)
+    return PlanContext(inventory(names, head, **(container or {})), {each.host: each for each in facts}, **of)
 
 
 def op(found: Iterable[Op | Problem]) -> Op:

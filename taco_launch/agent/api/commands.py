@@ -11,8 +11,8 @@ from taco_launch.agent.store import records, recovery, removal
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.model.jobs import JobState
-from taco_launch.protocol.calls import Reply, Request, Warned
-from taco_launch.protocol.calls.jobs import Delete, Resume, Stop, Suspend, TheJob
+from taco_launch.protocol.calls import Notice, Reply, Request
+from taco_launch.protocol.calls.jobs import Delete, JobReply, Resume, Stop, Suspend
 
 # Who has a waiting job's lock for a moment lets it go in less.
 _LOCK_SECONDS = 5.0
@@ -21,10 +21,10 @@ _LOCK_SECONDS = 5.0
 def stop(jobs: Jobs, _agent: str, request: Stop) -> Iterator[Reply]:
     """Ask a job's supervisor to end it, or end one that waits; a job that has ended stays as it is."""
     folder = jobs.get(request.name)
-    if not recovery.look(folder).state.is_terminal:
+    if not recovery.current_record(folder).state.is_terminal:
         records.write_json(folder.stop, {"by": request.by, "signal": request.signal, "grace": request.grace})
-        scheduler_wakeup.poke(jobs)
-    yield TheJob(job=current_view(folder))
+        scheduler_wakeup.notify(jobs)
+    yield JobReply(job=current_view(folder))
 
 
 def suspend(jobs: Jobs, _agent: str, request: Suspend) -> Iterator[Reply]:
@@ -34,13 +34,13 @@ def suspend(jobs: Jobs, _agent: str, request: Suspend) -> Iterator[Reply]:
         UsageError: it has ended.
     """
     folder = jobs.get(request.name)
-    found = recovery.look(folder).state
+    found = recovery.current_record(folder).state
     if found.is_terminal:
         raise UsageError(f"job {folder.name}: it is {found.value}, and cannot be suspended")
     if found is not JobState.SUSPENDED:
         records.write_json(folder.suspend, {"by": request.by})
-        scheduler_wakeup.poke(jobs)
-    yield TheJob(job=current_view(folder))
+        scheduler_wakeup.notify(jobs)
+    yield JobReply(job=current_view(folder))
 
 
 def resume(jobs: Jobs, agent: str, request: Resume) -> Iterator[Reply]:
@@ -52,13 +52,13 @@ def resume(jobs: Jobs, agent: str, request: Resume) -> Iterator[Reply]:
     folder = jobs.get(request.name)
     _resume(folder, request.by)
     scheduler_wakeup.wake(jobs, agent)
-    yield TheJob(job=current_view(folder))
+    yield JobReply(job=current_view(folder))
 
 
 def _resume(folder: JobFolder, by: str) -> None:
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
-        found = recovery.look(folder).state
+        found = recovery.current_record(folder).state
         if found is not JobState.SUSPENDED:
             being = " (it is being suspended)" if folder.suspend.exists() and not found.is_terminal else ""
             raise UsageError(f"job {folder.name}: it is {found.value}, not SUSPENDED{being}")
@@ -80,8 +80,8 @@ def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
     folder = jobs.get(request.name)
     view = current_view(folder)
     for warning in removal.remove(jobs, agent, folder):
-        yield Warned(text=warning)
-    yield TheJob(job=view)
+        yield Notice(text=warning)
+    yield JobReply(job=view)
 
 
 OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {

@@ -7,10 +7,10 @@ from taco_launch.agent.host import facts
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.errors import HostError
 from taco_launch.protocol.calls import Reply, Request
-from taco_launch.protocol.calls.facts import Facts, Known
+from taco_launch.protocol.calls.facts import FactsReply, GetFacts
 
 
-def _facts(_jobs: Jobs, _agent: str, request: Facts) -> Iterator[Reply]:
+def _facts(_jobs: Jobs, _agent: str, request: GetFacts) -> Iterator[Reply]:
     version, problem = None, ""
     try:
         version = facts.openmpi(request.mpirun, {**os.environ, "PATH": request.path})
@@ -21,9 +21,9 @@ def _facts(_jobs: Jobs, _agent: str, request: Facts) -> Iterator[Reply]:
         from taco_launch.agent.host import gpu_topology  # noqa: PLC0415 - only where it is requested
         from taco_launch.model.codec import to_json  # noqa: PLC0415
 
-        models, found = gpu_topology.told(state_folder(os.environ, os.geteuid()))
+        models, found = gpu_topology.read_topology(state_folder(os.environ, os.geteuid()))
         known["models"], links = models, to_json(found)
-    yield Known(known=known, openmpi=version, problem=problem, topology=links)
+    yield FactsReply(known=known, openmpi=version, problem=problem, topology=links)
 
 
-OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {Facts: _facts}
+OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {GetFacts: _facts}

@@ -13,8 +13,8 @@ from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.jobs import JobRecord
 from taco_launch.protocol.calls import Reply, Request
-from taco_launch.protocol.calls.jobs import TheJob
-from taco_launch.protocol.calls.logs import Began, Logs, Piece, Place, Skipped, State, Waiting
+from taco_launch.protocol.calls.jobs import JobReply
+from taco_launch.protocol.calls.logs import JobPlaced, JobWaiting, LogChunk, LogPosition, Logs, Skipped, StateChange
 from taco_launch.state import suspension
 
 # While something comes or the job's state changes, and when nothing has come for a while; what is between grows slowly,
@@ -34,13 +34,13 @@ def logs(jobs: Jobs, agent: str, request: Logs, wait: Optional[Callable[[float],
     if request.ago is not None:
         request = request.but(since=time.time() - request.ago)
     excerpt = Excerpt(folder, request, request.log)
-    yield Place(offset=excerpt.offset, log=excerpt.attempt, since=request.since)
+    yield LogPosition(offset=excerpt.offset, log=excerpt.attempt, since=request.since)
     until = time.monotonic() + (request.seconds or math.inf)
-    told, reader = _Told(), records.Reader(folder)
+    told, reader = _Told(), records.RecordReader(folder)
     look_at, pause, state = 0.0, _POLL_SECONDS[0], None
     while True:
         if time.monotonic() >= look_at:
-            record = recovery.look(folder)
+            record = recovery.current_record(folder)
             look_at = time.monotonic() + _LOOK_SECONDS
             if record.state.waits:
                 scheduler_wakeup.ensure(jobs, agent)
@@ -56,10 +56,10 @@ def logs(jobs: Jobs, agent: str, request: Logs, wait: Optional[Callable[[float],
         if is_over and request.follow and request.attempt is None and not request.agent:
             excerpt = Excerpt(folder, request.but(offset=0, tail=None), record.attempt)
             line = beginning(record.attempt, suspension(record, record.attempt))
-            yield Place(offset=excerpt.offset, log=excerpt.attempt, since=request.since, data=line)
+            yield LogPosition(offset=excerpt.offset, log=excerpt.attempt, since=request.since, data=line)
             continue
         if final:
-            yield TheJob(job=current_view(folder))
+            yield JobReply(job=current_view(folder))
             return
         if time.monotonic() > until:
             return
@@ -74,7 +74,7 @@ def _all(excerpt: Excerpt, *, final: bool) -> Iterator[Reply]:
         if excerpt.skipped:
             yield Skipped(count=excerpt.skipped)
             excerpt.skipped = 0
-        yield Piece(offset=excerpt.offset, data=data)
+        yield LogChunk(offset=excerpt.offset, data=data)
         data = excerpt.read(final=final)
 
 
@@ -87,16 +87,16 @@ class _Told:
 
     def news(self, folder: JobFolder, record: JobRecord) -> Iterator[Reply]:
         """Yield what is new since the last time."""
-        waiting = queue.why(record, folder.name)
+        waiting = queue.pending_reasons(record, folder.name)
         if record.state.waits and waiting != self._waiting:
             self._waiting = waiting
-            yield Waiting(why=waiting)
+            yield JobWaiting(why=waiting)
         elif self._waiting is not None and not record.state.waits:
             self._waiting = None
-            yield Began(job=current_view(folder))
+            yield JobPlaced(job=current_view(folder))
         if record.state.value != self._state:
             self._state = record.state.value
-            yield State(state=self._state)
+            yield StateChange(state=self._state)
 
 
 OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {Logs: logs}

@@ -14,10 +14,10 @@ from taco_launch.errors import TacoLaunchError
 from taco_launch.model.codec import from_json
 from taco_launch.model.rows import decoded, encoded
 from taco_launch.model.slots import Occupancy
-from taco_launch.protocol.calls import Reply, Request, Warned
+from taco_launch.protocol.calls import Notice, Reply, Request
 from taco_launch.protocol.calls.commands import Exec, ExecEnd
-from taco_launch.protocol.calls.hosts import HostSize, HostSlots, Top
-from taco_launch.protocol.calls.jobs import Get, TheJob
+from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
+from taco_launch.protocol.calls.jobs import Get, JobReply
 from taco_launch.protocol.calls.tables import Counted, List, Metrics, Prune, Rows
 from taco_launch.protocol.framing import parsed
 
@@ -26,20 +26,20 @@ _SLOTS_SECONDS = 40.0
 
 
 def _list(jobs: Jobs, _agent: str, _request: List) -> Iterator[Reply]:
-    found = job_index.look(jobs)
+    found = job_index.current_rows(jobs)
     yield Rows(rows=found.rows)
     for warning in found.warnings:
-        yield Warned(text=warning)
+        yield Notice(text=warning)
 
 
 def _get(jobs: Jobs, _agent: str, request: Get) -> Iterator[Reply]:
-    yield TheJob(job=current_view(jobs.get(request.name), events=True))
+    yield JobReply(job=current_view(jobs.get(request.name), events=True))
 
 
 def _metrics(jobs: Jobs, _agent: str, _request: Metrics) -> Iterator[Reply]:
     found, tally, last = job_counters.counted(jobs)
     for warning in found.warnings:
-        yield Warned(text=warning)
+        yield Notice(text=warning)
     yield Counted(rows=found.rows, removed=tally, last=last)
 
 
@@ -55,14 +55,14 @@ def _top(_jobs: Jobs, agent: str, request: Top) -> Iterator[Reply]:
             yield _host_slots(host.name, answer)
 
 
-def _host_slots(host: str, answer: Union[Mapping[str, Any], str]) -> HostSlots:
+def _host_slots(host: str, answer: Union[Mapping[str, Any], str]) -> SlotsReply:
     problem = answer if isinstance(answer, str) else answer.get("error")
     if problem:
-        return HostSlots(host=host, problem=str(problem))
+        return SlotsReply(host=host, problem=str(problem))
     try:
-        return HostSlots(host=host, occupancy=from_json(Occupancy, answer))
+        return SlotsReply(host=host, occupancy=from_json(Occupancy, answer))
     except ValueError as error:
-        return HostSlots(host=host, problem=f"its answer is not understood: {error}")
+        return SlotsReply(host=host, problem=f"its answer is not understood: {error}")
 
 
 def _slots_here(agent: str, words: Sequence[str]) -> Union[Mapping[str, Any], str]:
@@ -84,7 +84,7 @@ def _slots_there(host: str, agent: str, words: Sequence[str]) -> Union[Mapping[s
     ((_host, answer),) = ssh.ask([host], agent, "slots", *words, seconds=_SLOTS_SECONDS)
     if not (isinstance(answer, str) and ssh.lacks_agent(answer)):
         return answer
-    put = ssh.Put(host, agent)
+    put = ssh.AgentUpload(host, agent)
     problem = put.problem()
     while problem is None:
         time.sleep(0.05)
@@ -96,7 +96,7 @@ def _slots_there(host: str, agent: str, words: Sequence[str]) -> Union[Mapping[s
 def _prune(jobs: Jobs, agent: str, request: Prune) -> Iterator[Reply]:
     now = time.time()
     gone = []
-    for row in map(decoded, job_index.look(jobs).rows):
+    for row in map(decoded, job_index.current_rows(jobs).rows):
         if row.ended is None or now - row.ended < request.since:
             continue
         if request.owner is not None and row.owner not in ("", request.owner):
@@ -104,10 +104,10 @@ def _prune(jobs: Jobs, agent: str, request: Prune) -> Iterator[Reply]:
         try:
             if not request.dry_run:
                 for warning in removal.remove(jobs, agent, jobs.get(row.name)):
-                    yield Warned(text=warning)
+                    yield Notice(text=warning)
             gone.append(encoded(row))
         except TacoLaunchError as error:  # somebody else was faster
-            yield Warned(text=error.message)
+            yield Notice(text=error.message)
     yield Rows(rows=gone)
 
 

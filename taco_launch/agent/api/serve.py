@@ -8,7 +8,7 @@ from typing import IO, Callable, Iterator, Mapping, Optional, Tuple, Type
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.calls import End, Failure, Reply, Request, request_of
+from taco_launch.protocol.calls import EndOfReplies, Failure, Reply, Request, request_of
 
 Operation = Callable[[Jobs, str, Request], Iterator[Reply]]
 
@@ -28,7 +28,7 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
         for reply in operation(jobs, agent, request):
             stdout.write(reply.encode())
             stdout.flush()
-        stdout.write(End().encode())
+        stdout.write(EndOfReplies().encode())
         stdout.flush()
     except BrokenPipeError:  # the controller went away; what it asked for goes on without it
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -19,7 +19,7 @@ from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import row_of
 from taco_launch.protocol.calls import Reply, Request
-from taco_launch.protocol.calls.jobs import Accepted, Submit, TheJob
+from taco_launch.protocol.calls.jobs import Accepted, JobReply, Submit
 from taco_launch.protocol.calls.logs import Logs
 
 _POLL_SECONDS = 0.005
@@ -40,12 +40,12 @@ def submit(jobs: Jobs, agent: str, request: Submit) -> Iterator[Reply]:
     scheduler.admit(jobs, agent)
     yield Accepted(name=folder.name)
     _await_word(jobs, agent, folder)
-    spec, record = records.read_spec(folder), recovery.look(folder)
+    spec, record = records.read_spec(folder), recovery.current_record(folder)
     row = row_of(spec, record)
     refused = row.state.is_terminal and not row.is_counted
     if refused:
         job_counters.removed(jobs, folder)  # it was never let in, and the answer says why
-    yield TheJob(job=JobView(spec, record, str(folder.path)))
+    yield JobReply(job=JobView(spec, record, str(folder.path)))
     if request.follow and not refused:
         logs = Logs(name=folder.name, follow=True, seconds=request.seconds)
         yield from log_stream.logs(jobs, agent, logs, _until_a_child_ends())
@@ -96,7 +96,7 @@ def _await_word(jobs: Jobs, agent: str, folder: JobFolder) -> None:
     """Wait until a job has a place, has ended, or is known to wait."""
     deadline = time.monotonic() + _PLACE_SECONDS
     ensure_at = time.monotonic() + _ENSURE_SECONDS
-    reader = records.Reader(folder)
+    reader = records.RecordReader(folder)
     while True:
         record = reader.record()
         if record.admitted or record.state is not JobState.QUEUED or time.monotonic() > deadline:

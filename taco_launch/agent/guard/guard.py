@@ -22,13 +22,13 @@ from taco_launch.agent.guard.host_probe import Probe
 from taco_launch.agent.guard.stall_monitor import StallMonitor
 from taco_launch.agent.host import facts, leases, occupancy, ports, process_registry, processes
 from taco_launch.agent.logs.agent_log import GuardTrace
-from taco_launch.agent.logs.remote_streams import LAUNCHER, Sender
+from taco_launch.agent.logs.remote_streams import LAUNCHER, LogSender
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import HostError
 from taco_launch.model.codec import to_json
 from taco_launch.protocol import messages
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
 
 _TICK = 0.5
@@ -56,7 +56,7 @@ class _Guard:
         self._folder = folder
         self._selector = selectors.DefaultSelector()
         self._selector.register(server, selectors.EVENT_READ, None)
-        self._supervisor: Optional[Line] = None
+        self._supervisor: Optional[JsonConnection] = None
         self._supervised = False
         self._job_id = job_id
         self._elsewhere = bool(job_id)
@@ -65,10 +65,10 @@ class _Guard:
         self._welcome: Optional[messages.Welcome] = None
         self._host_loss_timeout = _FIRST_CONTACT_SECONDS
         self._heard = time.monotonic()
-        self._ranks: Dict[Line, int] = {}
+        self._ranks: Dict[JsonConnection, int] = {}
         self._roots: Set[Tuple[int, int]] = set()
         self._told: List[Message] = []
-        self._sender = Sender(folder)
+        self._sender = LogSender(folder)
         self._pulse = StallMonitor()
         self._trace = GuardTrace(folder, elsewhere=self._elsewhere)
         uid = os.geteuid()
@@ -86,17 +86,17 @@ class _Guard:
             messages.Beat: self._answer_beat,
             messages.Lease: self._lease,
             messages.Unlease: self._unlease,
-            messages.LookAt: self._begin_probe,
+            messages.ProbeHost: self._begin_probe,
             messages.Reach: self._reach,
             messages.Prepare: self._prepare,
             messages.Launch: self._launch,
             messages.Launched: lambda message: self._remember(message.root),
-            messages.Stream: lambda message: self._sender.go_on(message.offsets),
-            messages.Had: lambda message: self._sender.had(message.rank, message.offset),
+            messages.StreamLogs: lambda message: self._sender.go_on(message.offsets),
+            messages.Ack: lambda message: self._sender.had(message.rank, message.offset),
             messages.Terminate: self._terminate,
             messages.Release: self._release,
-            messages.End: self._end,
-            messages.Bye: self._bye,
+            messages.EndJob: self._end,
+            messages.Close: self._bye,
         }
 
     def run(self) -> None:
@@ -107,7 +107,7 @@ class _Guard:
             if stalled > _STALL_SECONDS:
                 self._heard += stalled
             for key, _mask in self._selector.select(self._pause()):
-                if isinstance(key.data, Line):
+                if isinstance(key.data, JsonConnection):
                     self._hear(key.data)
                 elif isinstance(key.data, HostLauncher):
                     key.data.read(key.fileobj)
@@ -140,10 +140,10 @@ class _Guard:
 
     def _accept(self, server: socket.socket) -> None:
         connection, _address = server.accept()
-        line = Line(connection)
+        line = JsonConnection(connection)
         self._selector.register(connection, selectors.EVENT_READ, line)
 
-    def _hear(self, line: Line) -> None:
+    def _hear(self, line: JsonConnection) -> None:
         if line.fileno() < 0:  # lost a moment ago, on another's account
             return
         heard = line.receive()
@@ -152,7 +152,7 @@ class _Guard:
         if heard is None:
             self._lost(line)
 
-    def _act(self, line: Line, message: Message) -> None:
+    def _act(self, line: JsonConnection, message: Message) -> None:
         if line is self._supervisor or isinstance(message, messages.Supervise):
             self._heard = time.monotonic()
             self._obey(line, message)
@@ -172,7 +172,7 @@ class _Guard:
         size = self._sender.sizes().get(message.rank, 0) if self._elsewhere else 0
         self._tell(message.but(orphan=self._is_orphan(message.rank), size=size))
 
-    def _obey(self, line: Line, message: Message) -> None:
+    def _obey(self, line: JsonConnection, message: Message) -> None:
         """Do what the supervisor says. All of it may come again after a connection was made again."""
         if isinstance(message, messages.Supervise):
             self._supervise(line, message)
@@ -183,7 +183,7 @@ class _Guard:
         if self._elsewhere and self._supervisor is not None:
             self._supervisor.post(messages.Beat())
 
-    def _begin_probe(self, message: messages.LookAt) -> None:
+    def _begin_probe(self, message: messages.ProbeHost) -> None:
         """Have the host looked at, once; what was found is told at the end of it."""
         if self._probe is not None or self._has_told(messages.Probed):
             return
@@ -228,9 +228,9 @@ class _Guard:
         if code is not None:
             for line in self._lines():  # what its ranks have said already comes before its end
                 self._hear(line)
-            self._tell(messages.Done(code=code))
+            self._tell(messages.LauncherEnded(code=code))
 
-    def _greet(self, line: Line) -> None:
+    def _greet(self, line: JsonConnection) -> None:
         """Tell a rank how to start; what it was told before that it has not heard."""
         if self._welcome is not None:
             line.send(self._welcome)
@@ -249,7 +249,7 @@ class _Guard:
             self._terminating = self._released = True
             self._pass_on(message)
 
-    def _bye(self, message: messages.Bye) -> None:
+    def _bye(self, message: messages.Close) -> None:
         if message.remove:
             self._folder_gone()
         self._done = True
@@ -257,7 +257,7 @@ class _Guard:
     def _folder_gone(self) -> None:
         shutil.rmtree(self._folder.path, ignore_errors=True)
 
-    def _supervise(self, line: Line, message: messages.Supervise) -> None:
+    def _supervise(self, line: JsonConnection, message: messages.Supervise) -> None:
         before, self._supervisor, self._supervised = self._supervisor, line, True
         if before is not None and before is not line:
             self._lost(before)
@@ -268,18 +268,18 @@ class _Guard:
         self._pulse.retell()
         for told in self._told:
             line.post(told)
-        if not self._has_told(messages.Facts):
+        if not self._has_told(messages.HostReport):
             self._tell(self._facts(message))
 
-    def _facts(self, message: messages.Supervise) -> messages.Facts:
+    def _facts(self, message: messages.Supervise) -> messages.HostReport:
         try:
             slots = occupancy.Slots(self._place, self._folder.path.parent, message.size, message.gpus)
         except HostError as error:
-            return messages.Facts(error=error.message, hint=error.hint)
+            return messages.HostReport(error=error.message, hint=error.hint)
         self._slots = slots
         found = facts.host_with(slots.uuids) if message.look else facts.cpus()
         told = to_json(slots.look_thoroughly(before_taking=True))
-        return messages.Facts(host=found, occupancy=told, taken=ports.taken(message.ports), boot=facts.boot_id())
+        return messages.HostReport(host=found, occupancy=told, taken=ports.taken(message.ports), boot=facts.boot_id())
 
     def _lease(self, message: messages.Lease) -> None:
         """Take as many slots; say which, or who has those that are missing."""
@@ -299,16 +299,16 @@ class _Guard:
         if self._supervisor is not None:
             self._supervisor.post(answer)
 
-    def _register(self, line: Line, message: messages.Register) -> None:
+    def _register(self, line: JsonConnection, message: messages.Register) -> None:
         self._ranks[line] = message.rank
         self._remember(*message.roots)
         self._pulse.add(message.rank, message.roots)
         if self._elsewhere:
             self._sender.add(message.rank)
         self._greet(line)
-        self._tell(messages.Started(rank=message.rank, roots=message.roots))
+        self._tell(messages.RankStarted(rank=message.rank, roots=message.roots))
 
-    def _receive_visitor(self, line: Line, message: messages.Visit) -> None:
+    def _receive_visitor(self, line: JsonConnection, message: messages.Visit) -> None:
         """Tell a process that is to run beside a rank how that was started; it ends with the job as a rank does."""
         found, welcome = self._roots_of(message.rank), self._welcome
         if found and welcome is not None and message.rank in self._ranks.values():
@@ -325,7 +325,7 @@ class _Guard:
 
     def _roots_of(self, rank: int) -> messages.Roots:
         """Return what a rank has registered: itself, and what started it; nothing before it has."""
-        told = [each.roots for each in self._told if isinstance(each, messages.Started) and each.rank == rank]
+        told = [each.roots for each in self._told if isinstance(each, messages.RankStarted) and each.rank == rank]
         return told[0] if told else ()
 
     def _is_orphan(self, rank: int) -> bool:
@@ -343,9 +343,9 @@ class _Guard:
         for rank in self._lines():
             rank.send(message)
 
-    def _lines(self) -> List[Line]:
+    def _lines(self) -> List[JsonConnection]:
         data = (key.data for key in self._selector.get_map().values())
-        return [line for line in data if isinstance(line, Line) and line is not self._supervisor]
+        return [line for line in data if isinstance(line, JsonConnection) and line is not self._supervisor]
 
     def _tell(self, message: Message) -> None:
         self._told.append(message)
@@ -355,7 +355,7 @@ class _Guard:
     def _has_told(self, kind: Type[Message]) -> bool:
         return any(isinstance(message, kind) for message in self._told)
 
-    def _lost(self, line: Line) -> None:
+    def _lost(self, line: JsonConnection) -> None:
         self._selector.unregister(line.sock)
         line.close()
         if line is self._supervisor:
@@ -364,7 +364,7 @@ class _Guard:
         if rank is not None:  # it said nothing of an end: its wrapper was killed
             self._tell_exit(messages.Exit(rank=rank, exit_code=None))
 
-    def _end(self, message: messages.End) -> None:
+    def _end(self, message: messages.EndJob) -> None:
         """End all that belongs to the job here, prove it, say so. Elsewhere the logs are sent before the guard ends.
 
         With `leave` it stays, and is the business of who takes its slots next.
@@ -374,7 +374,7 @@ class _Guard:
         self._remember(*message.roots)
         for line in self._lines():  # what the ranks have said already comes before the end
             self._hear(line)
-        left = processes.Scan(()) if message.leave else processes.end(self._job_id, self._roots)
+        left = processes.ProcessScan(()) if message.leave else processes.end(self._job_id, self._roots)
         self._leases.release(gone=not (message.leave or left.found or left.unknown))
         self._launcher.close()
         sizes = self._sender.sizes()

@@ -21,7 +21,7 @@ from taco_launch.agent.store.folders import JobFolder, make_private, require_loc
 from taco_launch.errors import FAILED, OK, TacoLaunchError
 from taco_launch.protocol.framing import dump
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Attached, Cleared, NoGuard, Refused, Removed
+from taco_launch.protocol.messages import Attached, Cleared, FolderRemoved, NoGuard, Refused
 
 _GUARD_SECONDS = 15.0
 
@@ -117,14 +117,14 @@ def _cleared(folder: JobFolder, job_id: str) -> Cleared:
     return Cleared(left=[entry.pid for entry in left.found], unknown=left.unknown)
 
 
-def _removed(folder: JobFolder, job_id: str) -> Removed:
+def _removed(folder: JobFolder, job_id: str) -> FolderRemoved:
     """Remove the folder, unless it is another job's by now."""
     earlier = process_registry.kept(folder)
     if earlier is None or earlier.job_id != job_id:
-        return Removed()
+        return FolderRemoved()
     left = _cleared(folder, job_id)
     shutil.rmtree(folder.path, ignore_errors=True)
-    return Removed(left=left.left, unknown=left.unknown)
+    return FolderRemoved(left=left.left, unknown=left.unknown)
 
 
 def _connect(folder: JobFolder, seconds: float) -> Optional[socket.socket]:

@@ -10,12 +10,12 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import HostError
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.codec import from_json, to_json
-from taco_launch.model.host.hosts import Terms
-from taco_launch.model.job_facts import Near
+from taco_launch.model.host.hosts import GpuConstraints
+from taco_launch.model.job_facts import LocalHcas
 from taco_launch.protocol.messages import Lease, Leased
 
 if TYPE_CHECKING:  # it is needed where a job takes some of the GPUs alone
-    from taco_launch.placement.mesh import Mesh
+    from taco_launch.placement.mesh import GpuMesh
 
 # Who uses the GPUs is looked at on all hosts side by side, and not again when their slots are taken one after another.
 _RECENT_SECONDS = 10.0
@@ -74,9 +74,9 @@ class _Order:
         self._count = message.count
         self._shared = message.shared
         self._whole = message.whole
-        self._terms = from_json(Terms, message.terms)
+        self._terms = from_json(GpuConstraints, message.terms)
         self._numbers = range(len(slots.names))
-        if slots.gpus or self._terms != Terms():
+        if slots.gpus or self._terms != GpuConstraints():
             from taco_launch.placement.terms import allowed  # noqa: PLC0415 - not where there are no GPUs
 
             self._numbers = allowed(self._terms, slots.look())  # type: ignore[assignment]
@@ -131,7 +131,7 @@ class _Order:
 
         return only(had, mesh)
 
-    def _near(self, had: Sequence[int]) -> Near:
+    def _near(self, had: Sequence[int]) -> LocalHcas:
         """Return which HCAs are near the GPUs of a job that leaves others of them to other jobs, as far as it is known."""
         gpus = [number for number in had if number < self._slots.gpus]
         if self._whole or not self._terms.topology or not 0 < len(gpus) < self._slots.gpus:
@@ -141,7 +141,7 @@ class _Order:
         mesh = self._mesh()
         return () if mesh is None else nearest_first(mesh.topology, gpus)
 
-    def _mesh(self, *, ask: bool = True) -> Optional["Mesh"]:
+    def _mesh(self, *, ask: bool = True) -> Optional["GpuMesh"]:
         from taco_launch.agent.host import gpu_topology  # noqa: PLC0415 - only for some of the GPUs
 
         uuids, models = self._slots.uuids, self._slots.models

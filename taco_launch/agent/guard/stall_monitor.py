@@ -12,7 +12,7 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.codec import to_json
 from taco_launch.model.stalls import RankLook, look_every
-from taco_launch.protocol.messages import Pulse
+from taco_launch.protocol.messages import StallReport
 
 # Threads that look after others (NCCL's watchdog asks ten times a second) use less.
 _SHARE = 0.01
@@ -24,17 +24,17 @@ _LAST_LINE_BYTES, _LAST_LINE_CHARACTERS = 1 << 12, 200
 Key = Tuple[int, int]  # pid, start
 
 
-class Used(NamedTuple):
+class CpuTime(NamedTuple):
     """The CPU time of a process, in clock ticks: its own, and that of its children that have ended."""
 
     own: int
     children: int
 
 
-class Tree(NamedTuple):
+class ProcessTree(NamedTuple):
     """The processes of one rank, each with its CPU time."""
 
-    members: Dict[Key, Used]
+    members: Dict[Key, CpuTime]
 
     @property
     def ticks(self) -> int:
@@ -52,7 +52,7 @@ class StallMonitor:
         self._roots: Dict[int, Key] = {}
         self._sizes: Dict[int, int] = {}
         self._quiet: Dict[int, float] = {}  # for how long each has written nothing
-        self._trees: Optional[Dict[int, Tree]] = None  # nothing to compare with
+        self._trees: Optional[Dict[int, ProcessTree]] = None  # nothing to compare with
         self._silent = 0.0
         self._looked: Optional[float] = None
         self._told = self._ever_told = False
@@ -71,7 +71,7 @@ class StallMonitor:
         """Tell at the next look how it is now: what was told last may not have come through."""
         self._told = self._ever_told
 
-    def look(self, now: float, running: Collection[int], tell: Callable[[Pulse], None]) -> None:
+    def look(self, now: float, running: Collection[int], tell: Callable[[StallReport], None]) -> None:
         """Tell at a monotonic time, if it is time to look, that nothing is done, or that it is again.
 
         `running` are the ranks that have not ended.
@@ -92,10 +92,10 @@ class StallMonitor:
         if self._silent < self._after:
             told, self._told = self._told, False
             if told:
-                tell(Pulse(silent=0.0, ranks=()))
+                tell(StallReport(silent=0.0, ranks=()))
             return
         self._told = self._ever_told = True
-        tell(Pulse(silent=self._silent, ranks=[to_json(look) for look in self._seen()]))
+        tell(StallReport(silent=self._silent, ranks=[to_json(look) for look in self._seen()]))
 
     def _wrote(self, span: float) -> bool:
         """Return whether any rank has written since the last look, or is new."""
@@ -115,7 +115,7 @@ class StallMonitor:
         most = max(_LEAST_TICKS, _SHARE * span * os.sysconf("SC_CLK_TCK"))
         # What is known is looked at first: that is cheap, and for ranks that work it is enough.
         if before is not None:
-            known = {rank: Tree(_alive(tree.members)) for rank, tree in before.items()}
+            known = {rank: ProcessTree(_alive(tree.members)) for rank, tree in before.items()}
             if any(_differs(before[rank], known[rank], most) for rank in before):
                 self._trees = known
                 return True
@@ -142,7 +142,7 @@ class StallMonitor:
         return found
 
 
-def trees(roots: Dict[int, Key]) -> Dict[int, Tree]:
+def trees(roots: Dict[int, Key]) -> Dict[int, ProcessTree]:
     """Find the processes of each rank, its wrapper among them, whose orphans all come to that."""
     children: Dict[int, List[int]] = {}
     for entry in filter(None, map(processes.identify, _pids())):
@@ -157,7 +157,7 @@ def trees(roots: Dict[int, Key]) -> Dict[int, Tree]:
                 inside.add(pid)
                 more += children.get(pid, [])
         members = {key: used for pid in inside for key, used in _read(pid).items()}
-        found[rank] = Tree(members if roots[rank] in members else {})
+        found[rank] = ProcessTree(members if roots[rank] in members else {})
     return found
 
 
@@ -170,19 +170,19 @@ def where(pid: int) -> str:
     return f"in system call {number}" if number.isdecimal() else ""
 
 
-def _differs(before: Optional[Tree], now: Tree, most: float) -> bool:
+def _differs(before: Optional[ProcessTree], now: ProcessTree, most: float) -> bool:
     same: FrozenSet[Key] = frozenset(now.members)
     return before is None or same != frozenset(before.members) or now.ticks - before.ticks > most
 
 
-def _alive(members: Dict[Key, Used]) -> Dict[Key, Used]:
-    now: Dict[Key, Used] = {}
+def _alive(members: Dict[Key, CpuTime]) -> Dict[Key, CpuTime]:
+    now: Dict[Key, CpuTime] = {}
     for pid, _start in members:
         now.update(_read(pid))
     return {key: used for key, used in now.items() if key in members}
 
 
-def _read(pid: int) -> Dict[Key, Used]:
+def _read(pid: int) -> Dict[Key, CpuTime]:
     """Read the CPU time of a process (fields 14 to 17 of /proc/PID/stat, proc(5)); nothing where it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -191,7 +191,7 @@ def _read(pid: int) -> Dict[Key, Used]:
         return {}
     fields = text[text.rindex(b")") + 2 :].split()
     own, ended = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
-    return {(pid, int(fields[19])): Used(own, ended)}
+    return {(pid, int(fields[19])): CpuTime(own, ended)}
 
 
 def _pids() -> Sequence[int]:

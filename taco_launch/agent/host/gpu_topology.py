@@ -10,10 +10,10 @@ from taco_launch.errors import HostError
 from taco_launch.facts.gpus.topology import read
 from taco_launch.model.host.hardware import Topology
 from taco_launch.placement.bandwidth import DEFAULT, figures_of
-from taco_launch.placement.mesh import Mesh, mesh_of
+from taco_launch.placement.mesh import GpuMesh, mesh_of
 
 
-def mesh(state: Path, uuids: Sequence[str], models: Sequence[str], *, ask: bool = True) -> Optional[Mesh]:
+def mesh(state: Path, uuids: Sequence[str], models: Sequence[str], *, ask: bool = True) -> Optional[GpuMesh]:
     """Return the links of the GPUs, None where nvidia-smi does not tell them; `state` is the folder where they are kept.
 
     Without `ask` only what is kept already.
@@ -22,7 +22,7 @@ def mesh(state: Path, uuids: Sequence[str], models: Sequence[str], *, ask: bool 
     return None if found is None else mesh_of(found, figures_of(models[0] if models else "") or DEFAULT)
 
 
-def told(state: Path) -> Tuple[Tuple[str, ...], Optional[Topology]]:
+def read_topology(state: Path) -> Tuple[Tuple[str, ...], Optional[Topology]]:
     """Return the models of the GPUs, and how they are linked as far as nvidia-smi tells."""
     listed = gpus.found(needed=False) or ()
     found = _topology(state, [gpu.uuid for gpu in listed]) if listed else None

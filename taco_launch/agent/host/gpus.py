@@ -22,17 +22,17 @@ _MEMORY = ("--query-gpu=uuid,memory.used", _FORMAT)
 _IDLE_MIB = 1024
 
 
-class GpuProcess(NamedTuple):
+class GpuClient(NamedTuple):
     """A process on a GPU, by the name that nvidia-smi gives it."""
 
     pid: int
     name: str
 
 
-class Use(NamedTuple):
+class GpuUse(NamedTuple):
     """Who uses a GPU: its processes, and how much of its memory is in use (MiB, None where nobody says)."""
 
-    processes: Tuple[GpuProcess, ...] = ()
+    processes: Tuple[GpuClient, ...] = ()
     mib: Optional[int] = None
 
     def words(self) -> str:
@@ -52,7 +52,7 @@ class Use(NamedTuple):
         return ""
 
 
-class Listed(NamedTuple):
+class GpuIdentity(NamedTuple):
     """One GPU: its UUID, and its model with ` MIG` behind it where it is divided into instances."""
 
     uuid: str
@@ -65,7 +65,7 @@ def listed(*, needed: bool) -> Optional[Tuple[str, ...]]:
     return None if gpus is None else tuple(gpu.uuid for gpu in gpus)
 
 
-def found(*, needed: bool) -> Optional[Tuple[Listed, ...]]:
+def found(*, needed: bool) -> Optional[Tuple[GpuIdentity, ...]]:
     """Return the GPUs that `nvidia-smi -L` lists (`GPU 0: NAME (UUID: ...)`), none without the tool.
 
     None where the tool is there but does not answer, so that nobody knows, unless it is `needed`.
@@ -82,7 +82,7 @@ def found(*, needed: bool) -> Optional[Tuple[Listed, ...]]:
             raise
         return None
     rows = re.findall(r"^GPU (\d+):(?: *(.*?) *\(UUID: ([\w-]+)\))?((?:\n\s+MIG .*)?)", listing, re.MULTILINE)
-    return tuple(Listed(uuid or f"slot-{index}", model + (MIG if mig else "")) for index, model, uuid, mig in rows)
+    return tuple(GpuIdentity(uuid or f"slot-{index}", model + (MIG if mig else "")) for index, model, uuid, mig in rows)
 
 
 def matrix() -> str:
@@ -94,7 +94,7 @@ def matrix() -> str:
     return _asked(_TOPOLOGY)[0]
 
 
-def used() -> Dict[str, Use]:
+def used() -> Dict[str, GpuUse]:
     """Return who uses each GPU, by its UUID.
 
     Raises:
@@ -104,29 +104,29 @@ def used() -> Dict[str, Use]:
     return parse_use(processes, memory)
 
 
-def parse_use(processes: str, memory: str) -> Dict[str, Use]:
+def parse_use(processes: str, memory: str) -> Dict[str, GpuUse]:
     """Read what nvidia-smi says: lines `UUID, PID, NAME, MIB` of processes, and `UUID, MIB` of GPUs."""
-    found: Dict[str, List[GpuProcess]] = {}
+    found: Dict[str, List[GpuClient]] = {}
     for line in processes.splitlines():
         uuid, _, rest = line.partition(", ")
         pid, _, rest = rest.partition(", ")
         if pid.strip().isdecimal():
             name = rest.rpartition(", ")[0].strip()  # which may hold commas itself
-            found.setdefault(uuid.strip(), []).append(GpuProcess(int(pid), name))
+            found.setdefault(uuid.strip(), []).append(GpuClient(int(pid), name))
     sizes: Dict[str, Optional[int]] = dict.fromkeys(found)
     for line in memory.splitlines():
         uuid, comma, mib = line.partition(",")
         if comma:
             sizes[uuid.strip()] = int(mib) if mib.strip().isdecimal() else None
-    return {uuid: Use(tuple(found.get(uuid, ())), mib) for uuid, mib in sizes.items()}
+    return {uuid: GpuUse(tuple(found.get(uuid, ())), mib) for uuid, mib in sizes.items()}
 
 
-def words(name: str, use: Mapping[str, Use]) -> str:
+def describe(name: str, use: Mapping[str, GpuUse]) -> str:
     """Return who uses the GPU of that UUID, nothing where it is idle."""
     return use[name].words() if name in use else "which nvidia-smi does not list"
 
 
-def _told(process: GpuProcess) -> str:
+def _told(process: GpuClient) -> str:
     name = process.name.rpartition("/")[2]
     if not name or name.startswith("["):  # [Not Found]: of another container
         name = "a process that nvidia-smi cannot name"

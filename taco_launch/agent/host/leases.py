@@ -56,7 +56,7 @@ class Leases:
         self._folder = folder
         self._own = slot_cleanup.OwnSlots(jobs, folder)
         self._held: Dict[str, Tuple[int, ...]] = {}
-        self._use: Optional[Mapping[str, gpus.Use]] = None
+        self._use: Optional[Mapping[str, gpus.GpuUse]] = None
         self.refused: Dict[str, str] = {}  # of the last try, besides those that are locked: slot, why
 
     def take(
@@ -64,7 +64,7 @@ class Leases:
         names: Sequence[str],
         count: int,
         holder: Holder,
-        use: Optional[Mapping[str, gpus.Use]],
+        use: Optional[Mapping[str, gpus.GpuUse]],
         ports: Sequence[int] = (),
     ) -> Tuple[str, ...]:
         """Take any `count` of the slots, the first that can be had, and TCP ports that no other job is to use meanwhile.
@@ -210,7 +210,7 @@ class Leases:
                     self._use = gpus.used()
                 except HostError as error:
                     return f"nobody knows who uses ({error.message})"
-            why = gpus.words(name, self._use)
+            why = gpus.describe(name, self._use)
             if not why or time.monotonic() > deadline:
                 return why
             time.sleep(_PAUSE_SECONDS)

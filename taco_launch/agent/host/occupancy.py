@@ -53,7 +53,7 @@ class Slots:
         told = facts.slots(len(found)) if word == AUTO and self.uuids is not None else None
         self.names = names(found, max(told or 0, int(least or 0)) if word == AUTO else int(word))
         self.gpus = len(found)
-        self.use: Optional[Mapping[str, gpus.Use]] = None
+        self.use: Optional[Mapping[str, gpus.GpuUse]] = None
         self.used_at = -_THOROUGH_SECONDS
         self._users: Tuple[int, ...] = ()
         self._unknown = ""
@@ -111,7 +111,7 @@ class Slots:
             return slot
         foreign = self._left.get(slot.name, "")
         if not foreign and is_gpu(slot.name) and self.use is not None:
-            foreign = self._unknown or ("" if self._is_left_by_us(slot.name) else gpus.words(slot.name, self.use))
+            foreign = self._unknown or ("" if self._is_left_by_us(slot.name) else gpus.describe(slot.name, self.use))
         return SlotState(slot.name, None, foreign)
 
     def _others(self, name: str, past: Sequence[Holder]) -> List[Holder]:
@@ -129,7 +129,7 @@ class Slots:
         return all(process.pid in found for process in use.processes)
 
 
-def look(slots: Optional[int], gpus_: str = AUTO) -> Occupancy:
+def read_occupancy(slots: Optional[int], gpus_: str = AUTO) -> Occupancy:
     """Look at this host once; `slots` and `gpus_` as an inventory has them, None for as many slots as its facts tell.
 
     Raises:
@@ -139,7 +139,7 @@ def look(slots: Optional[int], gpus_: str = AUTO) -> Occupancy:
     return Slots(_folder(place), Jobs(place).path, AUTO if slots is None else str(slots), gpus_).look_thoroughly()
 
 
-def words(occupancy: Occupancy, jobs: Path, owner: str) -> str:
+def describe(occupancy: Occupancy, jobs: Path, owner: str) -> str:
     """Return who has the slots that are not free: `6 held by job vgg16 since 14:02, 1 used by process 4711 (python3 of a)`.
 
     `jobs` is the folder of the head's jobs: those that are not in it are another head's, and wait in another queue.

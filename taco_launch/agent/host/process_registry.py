@@ -12,7 +12,7 @@ from taco_launch.model import codec
 _MOST_BYTES = 1 << 24  # a host with a thousand ranks needs a hundredth of it
 
 
-class Kept(NamedTuple):
+class RegisteredJob(NamedTuple):
     """A job's id, and of this boot of the host the registered processes (pid, start) and the guard itself."""
 
     job_id: str
@@ -28,7 +28,7 @@ def keep(
     records.write_json(folder.roots, told)
 
 
-def kept(folder: JobFolder) -> Optional[Kept]:
+def kept(folder: JobFolder) -> Optional[RegisteredJob]:
     """Read it, None where no guard of this user has written or nothing can be read.
 
     Another user may have named the folder, so as to have us end what is not the job's.
@@ -39,20 +39,20 @@ def kept(folder: JobFolder) -> Optional[Kept]:
                 return None
             told = codec.load(untrusted.content(file, _MOST_BYTES))
         if told["boot"] != facts.boot_id():
-            return Kept(told["id"], ())
+            return RegisteredJob(told["id"], ())
         guard = told["guard"]
         found = tuple((int(pid), int(start)) for pid, start in told["roots"])
-        return Kept(told["id"], found, None if guard is None else (int(guard[0]), int(guard[1])))
+        return RegisteredJob(told["id"], found, None if guard is None else (int(guard[0]), int(guard[1])))
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
-def end(folder: JobFolder, job_id: str) -> processes.Scan:
+def end(folder: JobFolder, job_id: str) -> processes.ProcessScan:
     """End all that belongs to a job on this host and give what is left."""
     return processes.end(job_id, _of(folder, job_id))
 
 
-def find(folder: JobFolder, job_id: str) -> processes.Scan:
+def find(folder: JobFolder, job_id: str) -> processes.ProcessScan:
     """Find all that belongs to a job on this host."""
     return processes.scan(job_id, _of(folder, job_id))
 

@@ -35,7 +35,7 @@ class Process(NamedTuple):
     state: str
 
 
-class Scan(NamedTuple):
+class ProcessScan(NamedTuple):
     """The processes found to belong to a job, and why there may be more (empty when all of /proc could be read).
 
     `groups` are the process groups that hold no other process. `unsure` says that a process had an
@@ -76,7 +76,7 @@ def children(pid: int) -> List[Process]:
     return [entry for entry in map(identify, _pids()) if entry is not None and entry.parent == pid]
 
 
-def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
+def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> ProcessScan:
     """Find what belongs to a job; `roots` are the (pid, start) of registered processes, alive or not."""
     roots = tuple(roots)
     needle = f"{JOB_ID}={job_id}".encode()
@@ -118,7 +118,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
         found = _closure(({entry.pid for entry in found} | more) - own, present, own)
     others = {entry.group for entry in present.values() if entry not in found and not _gone(entry)}
     alive = tuple(entry for entry in sorted(found) if not _gone(entry))
-    return Scan(alive, _why_unknown(unreadable), frozenset(entry.group for entry in alive) - others, unsure)
+    return ProcessScan(alive, _why_unknown(unreadable), frozenset(entry.group for entry in alive) - others, unsure)
 
 
 def of_user(uid: int) -> List[Process]:
@@ -136,7 +136,7 @@ def why_hidden() -> str:
     return "/proc hides the processes of other users (hidepid)" if hidden else ""
 
 
-def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) -> Scan:
+def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) -> ProcessScan:
     """Kill all that belongs to a job and prove it gone: give what is left after at most `seconds` (nothing, if right).
 
     Everything is stopped before it is killed, so that nothing forks away between two looks. Whole process groups are
@@ -166,7 +166,7 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
         looks = looks + 1 if not found else 0
         known = not left.unknown or time.monotonic() - begin > _SETTLE_SECONDS
         if (looks >= (_LOOKS if left.unsure else 1) and known) or time.monotonic() > deadline:
-            return Scan(found, left.unknown, left.groups)
+            return ProcessScan(found, left.unknown, left.groups)
         looks = min(looks, _LOOKS - 1)
         killed |= now
         _signal(now, signal.SIGKILL)

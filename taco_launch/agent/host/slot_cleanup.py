@@ -26,7 +26,7 @@ _WRITTEN_SECONDS = 600.0
 _MOST_BYTES = 1 << 12
 
 
-class Had(NamedTuple):
+class PreviousHolder(NamedTuple):
     """The job that had a slot last, and its mark."""
 
     job: str
@@ -68,11 +68,11 @@ class OwnSlots:
         """
         records.write_json(self._folder / slot, {"job": job, "id": job_id})
 
-    def read(self, slot: str) -> Optional[Had]:
+    def read(self, slot: str) -> Optional[PreviousHolder]:
         """Return the job that had a slot last and did not end in order, None where there is none."""
         try:
             told = codec.load(untrusted.read(self._folder / slot, _MOST_BYTES))
-            had = Had(told["job"], told["id"])
+            had = PreviousHolder(told["job"], told["id"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return had if isinstance(had.id, str) and isinstance(had.job, str) and is_name(had.job) else None
@@ -82,11 +82,11 @@ class OwnSlots:
         with contextlib.suppress(OSError):
             (self._folder / slot).unlink()
 
-    def find(self, had: Had) -> processes.Scan:
+    def find(self, had: PreviousHolder) -> processes.ProcessScan:
         """Find what is left of a job on this host."""
         return process_registry.find(JobFolder(self._jobs / had.job), had.id)
 
-    def end(self, had: Had) -> str:
+    def end(self, had: PreviousHolder) -> str:
         """End what is left of a job; return what is not proven gone, "" where all is."""
         left = process_registry.end(JobFolder(self._jobs / had.job), had.id)
         pids = ", ".join(str(entry.pid) for entry in left.found)

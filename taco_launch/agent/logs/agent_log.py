@@ -11,7 +11,7 @@ from typing import Deque, Optional
 from taco_launch import trace
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.messages import Supervise, Trace
 
 _BYTES = 16 << 20
@@ -22,7 +22,7 @@ _WAITING_LINES, _WAITING_BYTES = 1000, 1 << 18
 _file: Optional[segments.Writer] = None
 
 
-def begin(folder: JobFolder, *, wanted: bool) -> None:
+def start(folder: JobFolder, *, wanted: bool) -> None:
     """Trace this process, the supervisor, into the agent log of its job, where that is wanted."""
     if not wanted:
         return
@@ -51,11 +51,11 @@ class GuardTrace:
         """Trace nothing yet."""
         self._folder, self._elsewhere = folder, elsewhere
         self._lines: Deque[Trace] = collections.deque(maxlen=_WAITING_LINES)
-        self._supervisor: Optional[Line] = None
+        self._supervisor: Optional[JsonConnection] = None
         self._who: Optional[str] = None
         self._own: Optional[segments.Writer] = None
 
-    def begin(self, supervisor: Line, message: Supervise) -> None:
+    def begin(self, supervisor: JsonConnection, message: Supervise) -> None:
         """Trace this process from here on, where that is wanted; a supervisor that connected again goes on with it."""
         self._supervisor = supervisor
         if not message.agent_log:
@@ -87,7 +87,7 @@ class GuardTrace:
         if self._supervisor is not None:
             self._send(self._supervisor)
 
-    def _send(self, supervisor: Line) -> None:
+    def _send(self, supervisor: JsonConnection) -> None:
         """Send what has been traced, as far as the supervisor takes it: each line before the message that it is about."""
         while self._lines and supervisor.fileno() >= 0 and supervisor.waiting < _WAITING_BYTES:
             supervisor.post(self._lines.popleft())

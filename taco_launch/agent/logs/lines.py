@@ -29,7 +29,7 @@ def behind(label: bytes, text: bytes, *, in_line: bool = False) -> bytes:
     return labelled if in_line or not text else label + labelled
 
 
-class Lines:
+class LineReader:
     """Reads a stream line by line."""
 
     def __init__(self, stem: Path, offset: int = 0, *, beheaded: bool = True, headless: bool = False) -> None:
@@ -43,7 +43,7 @@ class Lines:
         self.skipped = 0
         # Nothing more comes: a last line without an end is one.
         self.finished = False
-        self._reader = segments.Reader(stem, offset)
+        self._reader = segments.SegmentReader(stem, offset)
         self._beheaded = beheaded
         self._headless = headless
         self._ahead: Optional[Tuple[bytes, List[Stamp]]] = None

@@ -11,7 +11,7 @@ from typing import List, NamedTuple, Optional, Pattern, Tuple
 
 from taco_launch import state
 from taco_launch.agent.logs import segments
-from taco_launch.agent.logs.lines import Lines, behind
+from taco_launch.agent.logs.lines import LineReader, behind
 from taco_launch.agent.logs.merge import BEGINNING
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
@@ -60,10 +60,10 @@ class Excerpt:
         self._over = False
         self._in_line = False
         offset, headless = self._begin(stream, request)
-        self._reader = segments.Reader(stream.stem, offset)
-        self._lines: Optional[Lines] = None
+        self._reader = segments.SegmentReader(stream.stem, offset)
+        self._lines: Optional[LineReader] = None
         if self._stamped or self._since is not None or self._parted or stream.label is not None:
-            self._lines = Lines(stream.stem, offset, beheaded=False, headless=headless)
+            self._lines = LineReader(stream.stem, offset, beheaded=False, headless=headless)
 
     @property
     def offset(self) -> int:
@@ -240,7 +240,7 @@ def _beginnings(merged: Path) -> List[Tuple[int, int, int]]:
     """Find the lines with which attempts begin: (number, where the line begins, where it ends)."""
     found: List[Tuple[int, int, int]] = []
     before = b"\n"
-    reader = segments.Reader(merged)
+    reader = segments.SegmentReader(merged)
     for data in iter(reader.read, b""):
         searched = before + data
         place, seen = reader.offset - len(searched), 0

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import List, Optional
 
-from taco_launch.agent.logs.lines import Lines, behind
+from taco_launch.agent.logs.lines import LineReader, behind
 from taco_launch.agent.logs.segments import Writer
 
 # It never stands in the output of a rank: whatever that writes is behind its label.
@@ -20,7 +20,7 @@ def beginning(attempt: int, suspended: str) -> bytes:
     return pause + b"[taco-launch: attempt %d]\n" % attempt
 
 
-class Merge:
+class LogMerge:
     """Brings the logs of several streams into one; without the labels every stream's bytes are what was written."""
 
     def __init__(self, target: Path, max_bytes: int) -> None:
@@ -83,4 +83,4 @@ class _Source:
     def __init__(self, stem: Path, label: str) -> None:
         self.stem = stem
         self.label = f"{label} | ".encode("utf-8", "surrogateescape")
-        self.lines = Lines(stem)
+        self.lines = LineReader(stem)

@@ -11,8 +11,8 @@ from typing import Callable, Dict, Mapping, Optional, Tuple
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.protocol.connection import Line
-from taco_launch.protocol.messages import Log
+from taco_launch.protocol.connection import JsonConnection
+from taco_launch.protocol.messages import LogData
 
 # Stands for the number of a rank where the log is the launcher's.
 LAUNCHER = -1
@@ -21,13 +21,13 @@ _PIECE = 1 << 18
 _AHEAD = 1 << 21
 
 
-class Sender:
+class LogSender:
     """The guard's side."""
 
     def __init__(self, folder: JobFolder) -> None:
         """Send nothing yet."""
         self._folder = folder
-        self._readers: Dict[int, segments.Reader] = {}
+        self._readers: Dict[int, segments.SegmentReader] = {}
         self._had: Dict[int, int] = {}
 
     def add(self, rank: int) -> None:
@@ -44,7 +44,7 @@ class Sender:
         """Note how far the supervisor has it."""
         self._had[rank] = offset
 
-    def step(self, line: Line) -> bool:
+    def step(self, line: JsonConnection) -> bool:
         """Post what there is, a bounded piece of each log; False when there was nothing."""
         moved = False
         for rank, reader in self._readers.items():
@@ -54,7 +54,7 @@ class Sender:
             if data:
                 begin = reader.offset - len(data)
                 times = [(place - begin, at) for place, at in reader.times()]
-                line.post(Log(rank=rank, offset=begin, times=times, data=data))
+                line.post(LogData(rank=rank, offset=begin, times=times, data=data))
                 moved = True
         return moved
 
@@ -68,11 +68,11 @@ class Sender:
     def _start(self, rank: int, offset: int) -> None:
         if rank in self._readers:
             self._readers[rank].close()
-        self._readers[rank] = segments.Reader(self._stem(rank), offset)
+        self._readers[rank] = segments.SegmentReader(self._stem(rank), offset)
         self._had[rank] = offset
 
 
-class Keeper:
+class LogReceiver:
     """The supervisor's side, for the ranks of one host."""
 
     def __init__(self, folder: JobFolder, max_bytes: int, finished: Callable[[Path], None], host: str = "") -> None:
@@ -84,7 +84,7 @@ class Keeper:
         self._sizes: Dict[int, Optional[int]] = {}
         self.offsets: Dict[int, int] = {}
 
-    def take(self, message: Log) -> Tuple[int, int]:
+    def take(self, message: LogData) -> Tuple[int, int]:
         """Keep a piece of a log; return (rank, offset) of how far that rank's log is here now."""
         rank, offset, data = message.rank, message.offset, message.data
         writer = self._writers.get(rank)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, List, Optional, Tuple
 
-from taco_launch.agent.logs.timestamps import Stamper, Times, beside, first_since, now
+from taco_launch.agent.logs.timestamps import TimestampReader, TimestampWriter, beside, first_since, now
 from taco_launch.errors import HostError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Writer:
         self._lost_why = ""
         self._retry_at = 0.0
         self._file: Optional[int] = None
-        self._stamper = Stamper()
+        self._stamper = TimestampWriter()
         self._at = 0
         self._path = stem
         existing = segments(stem)
@@ -158,7 +158,7 @@ class Writer:
             path.unlink()
 
 
-class Reader:
+class SegmentReader:
     """Reads a stream from an offset on, while it is being written."""
 
     def __init__(self, stem: Path, offset: int = 0) -> None:
@@ -167,7 +167,7 @@ class Reader:
         self.offset = offset
         self.skipped = 0
         self._file: Optional[int] = None
-        self._times: Optional[Times] = None
+        self._times: Optional[TimestampReader] = None
         self._start = 0
         self._given = 0
 
@@ -186,7 +186,7 @@ class Reader:
     def times(self) -> "List[Stamp]":
         """Return when what was read last came: (place, time) of each of its pieces, the first where it begins."""
         if self._times is None:
-            self._times = Times(segment(self._stem, self._start))
+            self._times = TimestampReader(segment(self._stem, self._start))
         return self._times.of(self.offset - self._given, self.offset)
 
     def close(self) -> None:
@@ -293,7 +293,7 @@ def tail(stem: Path, lines: int, end: Optional[int] = None, chosen: "Optional[Pa
 
 def last_words(stem: Path, most: int = 1 << 14) -> str:
     """Return the end of a stream as text, at most `most` bytes of it."""
-    reader = Reader(stem, max(size(stem) - most, 0))
+    reader = SegmentReader(stem, max(size(stem) - most, 0))
     data = reader.read(most)
     reader.close()
     return data.decode("utf-8", "replace")
@@ -301,7 +301,7 @@ def last_words(stem: Path, most: int = 1 << 14) -> str:
 
 def ends(stem: Path, most: int = CHUNK) -> Tuple[str, int, str]:
     """Return the beginning and the end of a stream as text, of at most `most` bytes each, and the line ends between."""
-    reader = Reader(stem)
+    reader = SegmentReader(stem)
     head = _take(reader, most)
     last = size(stem) - most
     between = 0
@@ -315,7 +315,7 @@ def ends(stem: Path, most: int = CHUNK) -> Tuple[str, int, str]:
     return head.decode("utf-8", "replace"), between, tail.decode("utf-8", "replace")
 
 
-def _take(reader: Reader, most: int) -> bytes:
+def _take(reader: SegmentReader, most: int) -> bytes:
     """Read up to `most` bytes, across segments."""
     pieces = []
     while most > 0:

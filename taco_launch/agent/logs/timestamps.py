@@ -34,7 +34,7 @@ def beside(segment: Path) -> Path:
     return segment.with_suffix(".times")
 
 
-class Stamper:
+class TimestampWriter:
     """Writes the index of the segment that is being written. It may fail as it likes: the log is never the worse for it."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def _opened(path: Path) -> Tuple[int, int]:
     return file, size - torn
 
 
-class Times:
+class TimestampReader:
     """Reads the index of one segment from somewhere on, forward, while it is being written."""
 
     def __init__(self, segment: Path) -> None:

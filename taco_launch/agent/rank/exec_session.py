@@ -25,7 +25,7 @@ from taco_launch.launch.env import rank_env, rank_of
 from taco_launch.model.jobs import JobRecord, JobState
 from taco_launch.protocol.calls import Reply
 from taco_launch.protocol.calls.commands import Exec, ExecEnd, Exited, Output
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.messages import Visit, Visited
 
 _CHUNK = 1 << 16
@@ -38,7 +38,7 @@ _OF_THE_RANK_ALONE = "PMIX_"
 def run(jobs: Jobs, _agent: str, request: Exec) -> Iterator[Reply]:
     """Run a command; yield what it writes, and its exit code at its end."""
     folder = jobs.get(request.name)
-    argv = _argv(folder, recovery.look(folder), request.rank, request.command)
+    argv = _argv(folder, recovery.current_record(folder), request.rank, request.command)
     own = processes.identify(os.getpid())
     mine = _file(folder, request.token)
     process = subprocess.Popen(
@@ -78,7 +78,7 @@ def main(folder: JobFolder, rank: int, command: Sequence[str]) -> int:
     """Be the command's parent on its host, and give its exit code: as env(1) where it cannot be started."""
     own = processes.identify(os.getpid())
     try:
-        guard = Line(folder.connect())
+        guard = JsonConnection(folder.connect())
     except OSError:
         return _refuse(NO_JOB, f"no guard of the job answers in {folder.path}: has it ended?")
     guard.send(Visit(rank=rank, root=[] if own is None else [own.pid, own.start]))
@@ -131,7 +131,7 @@ def _said(process: "subprocess.Popen[bytes]") -> Iterator[Reply]:
                     selector.unregister(key.fileobj)
 
 
-def _answer(guard: Line) -> Optional[Visited]:
+def _answer(guard: JsonConnection) -> Optional[Visited]:
     """Wait for the guard's answer; None where it is gone, or hangs."""
     deadline = time.monotonic() + _GUARD_SECONDS
     while time.monotonic() < deadline:
@@ -157,7 +157,7 @@ def _place(wrapper: int, told: Visited) -> Tuple[Dict[str, str], str]:
     return {**kept, **given}, os.readlink(f"/proc/{wrapper}/cwd")
 
 
-def _watch(guard: Line, group: int) -> None:
+def _watch(guard: JsonConnection, group: int) -> None:
     """End the command when the job ends, or nobody on the head's side is left: TERM, then KILL."""
     poll = select.poll()
     poll.register(0, select.POLLIN)

@@ -12,7 +12,7 @@ from typing import Sequence
 from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.messages import Daemon
 
 
@@ -36,7 +36,7 @@ def _stay(folder: JobFolder, command: Sequence[str], tell: int, *, is_proxy: boo
         os.setsid()
         processes.become_subreaper()
         own = processes.identify(os.getpid())
-        guard = Line(folder.connect())
+        guard = JsonConnection(folder.connect())
         guard.send(Daemon(root=[own.pid, own.start] if own is not None else []))
         pid = os.fork()
         if pid == 0:

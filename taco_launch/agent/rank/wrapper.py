@@ -23,7 +23,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
 from taco_launch.launch.env import PMI_FD, rank_env, rank_of
 from taco_launch.launch.separator import unescape
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
 from taco_launch.protocol.messages import Exit, Register, Release, Terminate, Welcome
 
@@ -102,17 +102,17 @@ def _refuse(why: str) -> int:
     return NOT_EXECUTABLE
 
 
-def _connect(folder: JobFolder) -> Optional[Line]:
+def _connect(folder: JobFolder) -> Optional[JsonConnection]:
     deadline = time.monotonic() + _GUARD_SECONDS
     while time.monotonic() < deadline:
         try:
-            return Line(folder.connect())
+            return JsonConnection(folder.connect())
         except OSError:
             time.sleep(0.05)
     return None
 
 
-def _wait_for(guard: Line, kind: Type[Message]) -> Tuple[Optional[Message], List[Message]]:
+def _wait_for(guard: JsonConnection, kind: Type[Message]) -> Tuple[Optional[Message], List[Message]]:
     """Wait for a message, and give those that came right behind it; None when the guard is gone."""
     while True:
         messages = guard.receive()
@@ -126,7 +126,7 @@ def _wait_for(guard: Line, kind: Type[Message]) -> Tuple[Optional[Message], List
 class _Rank:
     """The command while it runs."""
 
-    def __init__(self, guard: Line, rank: int, log: segments.Writer, *, terminating: bool) -> None:
+    def __init__(self, guard: JsonConnection, rank: int, log: segments.Writer, *, terminating: bool) -> None:
         self._guard = guard
         self._rank = rank
         self._log = log

@@ -6,21 +6,21 @@ from typing import AbstractSet, Any, Dict, FrozenSet, Iterable, Mapping, NamedTu
 
 from taco_launch import queue
 from taco_launch.agent import program, scheduler_wakeup
-from taco_launch.agent.scheduler.slot_watch import HERE, Wish
+from taco_launch.agent.scheduler.slot_watch import HERE, SlotQuery
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import TacoLaunchError
-from taco_launch.model.host.hosts import Terms
+from taco_launch.model.host.hosts import GpuConstraints
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState, Policy
-from taco_launch.model.plans import Wanted, wanted_of
-from taco_launch.queue import Limit, Waiting
+from taco_launch.model.plans import SlotRequest, wanted_of
+from taco_launch.queue import WaitingJob, WaitLimit
 
 # Size and time of change of its events, and the time at which a file came into its folder or went; ns.
 Stamp = Tuple[int, int, int]
 Words = Tuple[Tuple[str, str], ...]
 
 
-class Asked(NamedTuple):
+class ResourceRequest(NamedTuple):
     """What a job's spec asks for; it never changes.
 
     `hosts` are (name in the job's words, what to watch there, the most slots that the job takes there, None for all);
@@ -28,14 +28,14 @@ class Asked(NamedTuple):
     """
 
     policy: Policy
-    wanted: Wanted
-    hosts: Tuple[Tuple[str, Wish, Optional[int]], ...]
+    wanted: SlotRequest
+    hosts: Tuple[Tuple[str, SlotQuery, Optional[int]], ...]
     owner: str
-    terms: Tuple[Tuple[str, Terms], ...] = ()
+    terms: Tuple[Tuple[str, GpuConstraints], ...] = ()
     leaves: Tuple[Tuple[str, str], ...] = ()
 
 
-class Entry:
+class PendingJob:
     """One job. Times are seconds since the epoch; `trying` says that a supervisor is looking for a place for it."""
 
     __slots__ = (
@@ -66,10 +66,10 @@ class Entry:
         self.name = name
         self.stamp: Optional[Stamp] = None
         self.state: Optional[JobState] = None  # None where it cannot be read
-        self.asked: Optional[Asked] = None
+        self.asked: Optional[ResourceRequest] = None
         self.came = 0.0
         self.begins_at = 0.0
-        self.limit: Optional[Limit] = None
+        self.limit: Optional[WaitLimit] = None
         self.removes_at: Optional[float] = None
         self.left_out: Tuple[str, ...] = ()
         self.is_asked = False  # to be stopped, or suspended
@@ -98,7 +98,7 @@ class Entry:
         """Return whether any of these is one of its hosts."""
         return self.asked is not None and any(wish.host in hosts for _name, wish, _most in self.asked.hosts)
 
-    def waiting(self, sizes: Mapping[Wish, int], *, again: bool) -> Waiting:
+    def waiting(self, sizes: Mapping[SlotQuery, int], *, again: bool) -> WaitingJob:
         """Return it as the queue sees it; `sizes` are the slots that hosts have told, `again` tries it as a new one."""
         assert self.asked is not None
         wanted = self.asked.wanted
@@ -107,16 +107,16 @@ class Entry:
             wanted = replace(wanted, left_out=tuple(here[name] for name in self.left_out if name in here))
         hosts = tuple((wish.host, sizes.get(wish) if most is None else most) for _name, wish, most in self.asked.hosts)
         priority, tried = self.asked.policy.priority, self.tried and not again
-        return Waiting(self.name, priority, self.came, wanted, hosts, tried, self.asked.terms, self.asked.leaves)
+        return WaitingJob(self.name, priority, self.came, wanted, hosts, tried, self.asked.terms, self.asked.leaves)
 
 
-class Shelf:
+class PendingJobs:
     """The jobs that are marked as pending, by name."""
 
     def __init__(self, jobs: Jobs) -> None:
         """Know none yet."""
         self._jobs = jobs
-        self.entries: Dict[str, Entry] = {}
+        self.entries: Dict[str, PendingJob] = {}
         self.freed = False  # whether a job has ended, or waits again, since this was last set to False
         self._shared: Dict[Any, Any] = {}
 
@@ -136,18 +136,18 @@ class Shelf:
                 continue
             entry = self.entries.get(name)
             if entry is None:
-                entry = self.entries[name] = Entry(name)
+                entry = self.entries[name] = PendingJob(name)
             if stamp != entry.stamp:
                 entry.stamp = stamp
                 self._read(entry)
                 changed = True
         return changed
 
-    def folder(self, entry: Entry) -> JobFolder:
+    def folder(self, entry: PendingJob) -> JobFolder:
         """Return a job's folder."""
         return self._jobs.folder(entry.name)
 
-    def lock(self, entry: Entry) -> Optional[int]:
+    def lock(self, entry: PendingJob) -> Optional[int]:
         """Take a job's lock while the job is as it was read; None where that is not so."""
         folder = self.folder(entry)
         try:
@@ -161,11 +161,11 @@ class Shelf:
             return None
         return lock
 
-    def is_tried(self, entry: Entry) -> bool:
+    def is_tried(self, entry: PendingJob) -> bool:
         """Return whether somebody else has the lock of a job that waits."""
         return scheduler_wakeup.is_locked(self.folder(entry))
 
-    def _read(self, entry: Entry) -> None:
+    def _read(self, entry: PendingJob) -> None:
         folder = self.folder(entry)
         before = entry.state
         try:
@@ -180,7 +180,7 @@ class Shelf:
         lets_go = record.state.waits and before is not None and not before.waits
         self.freed |= ends or lets_go
 
-    def _take(self, entry: Entry, record: JobRecord, folder: JobFolder) -> None:
+    def _take(self, entry: PendingJob, record: JobRecord, folder: JobFolder) -> None:
         entry.state = record.state
         if entry.asked is None:  # it runs, and its supervisor looks after it
             return
@@ -196,22 +196,28 @@ class Shelf:
         if record.state.is_terminal and entry.removes_at is None:
             self._jobs.unmark(entry.name)
 
-    def _asked(self, spec: JobSpec) -> Asked:
+    def _asked(self, spec: JobSpec) -> ResourceRequest:
         hosts = tuple(
-            (host.name, self._one(Wish(HERE if spec.is_here(host) else host.name, host.size, host.gpus)), host.slots)
+            (
+                host.name,
+                self._one(SlotQuery(HERE if spec.is_here(host) else host.name, host.size, host.gpus)),
+                host.slots,
+            )
             for host in spec.hosts
         )
         watched = [(wish.host, host) for (_name, wish, _most), host in zip(hosts, spec.hosts)]
-        terms = tuple((name, host.terms) for name, host in watched if replace(host.terms, topology=True) != Terms())
+        terms = tuple(
+            (name, host.terms) for name, host in watched if replace(host.terms, topology=True) != GpuConstraints()
+        )
         leaves = tuple((name, host.leaf) for name, host in watched if host.leaf is not None)
-        return Asked(*map(self._one, (spec.policy, wanted_of(spec), hosts, spec.owner, terms, leaves)))
+        return ResourceRequest(*map(self._one, (spec.policy, wanted_of(spec), hosts, spec.owner, terms, leaves)))
 
     def _one(self, value: Any) -> Any:
         """Return an equal value that is kept already: of a thousand jobs that ask for the same it is there once."""
         return self._shared.setdefault(value, value)
 
 
-def wishes(entries: Iterable[Entry]) -> FrozenSet[Wish]:
+def wishes(entries: Iterable[PendingJob]) -> FrozenSet[SlotQuery]:
     """Return what is to be watched for jobs that wait."""
     asked = {entry.asked.hosts for entry in entries if entry.asked is not None}
     return frozenset(wish for hosts in asked for _name, wish, _most in hosts)

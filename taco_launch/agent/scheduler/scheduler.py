@@ -16,13 +16,13 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from taco_launch import queue, state
 from taco_launch.agent import program, scheduler_wakeup, untrusted
 from taco_launch.agent.host import occupancy
-from taco_launch.agent.scheduler.pending import Entry, Shelf, Words, wishes
-from taco_launch.agent.scheduler.slot_watch import Watchers, Wish
+from taco_launch.agent.scheduler.pending import PendingJob, PendingJobs, Words, wishes
+from taco_launch.agent.scheduler.slot_watch import SlotQuery, SlotWatchers
 from taco_launch.agent.store import records, recovery, removal
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.agent.supervisor.placement_errors import held_up
 from taco_launch.errors import NO_JOB, OK, TacoLaunchError
-from taco_launch.model.host.hosts import Host, Terms
+from taco_launch.model.host.hosts import GpuConstraints, Host
 from taco_launch.model.jobs import JobState
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.terms import models_of
@@ -52,7 +52,7 @@ def main(agent: str, arguments: Sequence[str]) -> int:
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     with scheduler_wakeup.listen(jobs) as server:
-        scheduler = Scheduler(jobs, agent, Watchers(agent))
+        scheduler = Scheduler(jobs, agent, SlotWatchers(agent))
         while True:
             pause = scheduler.step(time.time())
             if pause is None:
@@ -77,7 +77,7 @@ def admit(jobs: Jobs, agent: str) -> None:
     """Start a job that has nobody before it, without any scheduler where there is none; else have that look."""
     lock = scheduler_wakeup.try_lock(jobs)
     if lock is None:
-        scheduler_wakeup.poke(jobs)
+        scheduler_wakeup.notify(jobs)
         return
     scheduler = Scheduler(jobs, agent, None)
     if scheduler.step(time.time()) is not None:
@@ -90,17 +90,17 @@ def admit(jobs: Jobs, agent: str) -> None:
 class Scheduler:
     """The queue; without `watchers` it is for one look at those who begin unseen."""
 
-    def __init__(self, jobs: Jobs, agent: str, watchers: Optional[Watchers]) -> None:
+    def __init__(self, jobs: Jobs, agent: str, watchers: Optional[SlotWatchers]) -> None:
         """Know nothing yet: the first step reads it."""
         self._jobs = jobs
         self._agent = agent
         self._watchers = watchers
-        self._shelf = Shelf(jobs)
+        self._shelf = PendingJobs(jobs)
         self._children: List[program.Process] = []
         self._aside: Dict[str, threading.Thread] = {}
         self._supervised_at = 0.0
         self._blind_at = 0.0
-        self._order: Tuple[Entry, ...] = ()
+        self._order: Tuple[PendingJob, ...] = ()
 
     def descriptors(self) -> List[int]:
         """Return what can be read when there is something new."""
@@ -143,10 +143,10 @@ class Scheduler:
 
     # -- what is there
 
-    def _entries(self) -> Tuple[Entry, ...]:
+    def _entries(self) -> Tuple[PendingJob, ...]:
         return tuple(self._shelf.entries.values())
 
-    def _is_pending(self, entry: Entry, now: float) -> bool:
+    def _is_pending(self, entry: PendingJob, now: float) -> bool:
         soon = entry.removes_at is not None and entry.removes_at < now + scheduler_wakeup.AHEAD_SECONDS
         return entry.awaits or entry.is_asked or soon
 
@@ -161,7 +161,7 @@ class Scheduler:
                 due.append(entry.limit.time)
         return max(min(due) - now, 0.01)
 
-    def _keep(self, now: float, watchers: Watchers) -> None:
+    def _keep(self, now: float, watchers: SlotWatchers) -> None:
         """Have slots looked for that are let go, remove records, and see that jobs that run have a supervisor."""
         if self._shelf.freed:
             self._shelf.freed = False
@@ -179,19 +179,19 @@ class Scheduler:
             for entry in self._entries():
                 runs = entry.state is not None and not entry.state.waits and not entry.state.is_terminal
                 if runs and not scheduler_wakeup.is_locked(self._shelf.folder(entry)):
-                    self._run_aside(entry, lambda entry=entry: recovery.look(self._shelf.folder(entry)))  # type: ignore[misc]
+                    self._run_aside(entry, lambda entry=entry: recovery.current_record(self._shelf.folder(entry)))  # type: ignore[misc]
 
-    def _is_ready(self, entry: Entry, now: float) -> bool:
+    def _is_ready(self, entry: PendingJob, now: float) -> bool:
         return entry.awaits and entry.begins_at <= now and not entry.is_asked and entry.asked is not None
 
-    def _run_aside(self, entry: Entry, act: Callable[[], object]) -> None:
+    def _run_aside(self, entry: PendingJob, act: Callable[[], object]) -> None:
         """Do what may take as long as hosts do not answer, while the queue goes on."""
         if entry.name not in self._aside:
             thread = threading.Thread(target=_quietly, args=(entry.name, act), daemon=True)
             self._aside[entry.name] = thread
             thread.start()
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: PendingJob) -> None:
         for warning in removal.remove(self._jobs, self._agent, self._shelf.folder(entry)):
             sys.stderr.write(f"{warning}\n")
 
@@ -218,7 +218,7 @@ class Scheduler:
         )
         return {name for name in begun if self._start(ready[name], rooms)}
 
-    def _start(self, entry: Entry, rooms: queue.Rooms) -> bool:
+    def _start(self, entry: PendingJob, rooms: queue.Capacities) -> bool:
         """Start a job's supervisor, which takes over the job's lock; False where the job is not as it was."""
         lock = self._shelf.lock(entry)
         if lock is None:
@@ -243,7 +243,7 @@ class Scheduler:
         self._children.append(entry.process)
         return True
 
-    def _note_end(self, entry: Entry, now: float) -> None:
+    def _note_end(self, entry: PendingJob, now: float) -> None:
         """See what came of a job whose supervisor has ended."""
         entry.process = None
         if not entry.awaits:
@@ -260,7 +260,7 @@ class Scheduler:
 
     # -- who waits
 
-    def _under_lock(self, entry: Entry, act: Callable[[], object]) -> None:
+    def _under_lock(self, entry: PendingJob, act: Callable[[], object]) -> None:
         """Write to a job's events; where somebody else has the job, or it has changed, it is looked at again."""
         lock = self._shelf.lock(entry)
         if lock is None:
@@ -270,11 +270,11 @@ class Scheduler:
         finally:
             os.close(lock)
 
-    def _settle(self, entry: Entry) -> None:
+    def _settle(self, entry: PendingJob) -> None:
         folder = self._shelf.folder(entry)
         recovery.settle(folder, records.record(folder))
 
-    def _give_up(self, entry: Entry) -> None:
+    def _give_up(self, entry: PendingJob) -> None:
         folder = self._shelf.folder(entry)
         words = untrusted.last_line(folder.debug)
         told = f": {words}" if words else ""
@@ -282,7 +282,7 @@ class Scheduler:
         records.ended(records.Events(folder), JobState.LOST, NO_JOB, reason)
         folder.caller.unlink(missing_ok=True)
 
-    def _end_of_time(self, entry: Entry, now: float) -> None:
+    def _end_of_time(self, entry: PendingJob, now: float) -> None:
         """End a job whose time is over, for waiting or for all of its attempts."""
         limit = entry.limit
         if limit is None or limit.time > now or entry.trying:
@@ -316,20 +316,20 @@ class Scheduler:
             if words and words != entry.told:
                 entry.told_at = now
 
-                def tell(entry: Entry = entry, words: Words = words) -> None:
+                def tell(entry: PendingJob = entry, words: Words = words) -> None:
                     events = records.Events(self._shelf.folder(entry))
                     events.add(state.WAITING, state.FOR_SLOTS, hosts=words)
 
                 self._under_lock(entry, tell)
 
-    def _knows(self, entry: Entry) -> bool:
+    def _knows(self, entry: PendingJob) -> bool:
         """Return whether each host of a job has told of its slots, or does not answer."""
         if self._watchers is None or entry.asked is None:
             return False
         told, down = self._watchers.occupancies(), self._watchers.down()
         return all(wish in told or wish.host in down for _name, wish, _most in entry.asked.hosts)
 
-    def _words(self, entry: Entry) -> Words:
+    def _words(self, entry: PendingJob) -> Words:
         """Return why a job waits: per host, and under "" who is before it; nothing as long as hosts have not told."""
         found: List[Tuple[str, str]] = []
         before = self._before(entry)
@@ -340,15 +340,15 @@ class Scheduler:
         told, down = self._watchers.occupancies(), self._watchers.down()
         terms = dict(entry.asked.terms)
         asked = [
-            (Host(name, name, slots=most, terms=terms.get(wish.host, Terms())), wish)
+            (Host(name, name, slots=most, terms=terms.get(wish.host, GpuConstraints())), wish)
             for name, wish, most in entry.asked.hosts
         ]
         seen = {host.name: told[wish] for host, wish in asked if wish in told}
         silent = {host.name: down[wish.host] for host, wish in asked if wish not in told}
-        words = partial(occupancy.words, jobs=self._jobs.path, owner=entry.asked.owner)
+        words = partial(occupancy.describe, jobs=self._jobs.path, owner=entry.asked.owner)
         return (*found, *held_up(entry.asked.wanted, [host for host, _wish in asked], seen, silent, words))
 
-    def _before(self, entry: Entry) -> Optional[Entry]:
+    def _before(self, entry: PendingJob) -> Optional[PendingJob]:
         """Return the job next before another on any of its hosts."""
         assert entry.asked is not None
         hosts = {wish.host for _name, wish, _most in entry.asked.hosts}
@@ -361,22 +361,22 @@ class Scheduler:
         return found
 
 
-def _rooms(told: Mapping[Wish, Occupancy]) -> Dict[str, queue.Room]:
+def _rooms(told: Mapping[SlotQuery, Occupancy]) -> Dict[str, queue.HostCapacity]:
     """Return the slots of hosts; where jobs are not of one mind how many a host has, the most."""
-    rooms: Dict[str, queue.Room] = {}
+    rooms: Dict[str, queue.HostCapacity] = {}
     for wish, found in told.items():
         if wish.host not in rooms or len(found.slots) >= len(rooms[wish.host].holders):
             rooms[wish.host] = _room(found)
     return rooms
 
 
-def _room(found: Occupancy) -> queue.Room:
+def _room(found: Occupancy) -> queue.HostCapacity:
     """Return the holder of each slot; whoever is not ours may go at any time, and is one for each slot."""
     holders = tuple(
         slot.holder.id or f"?{number}" if slot.holder is not None else f"?{number}" if slot.foreign else ""
         for number, slot in enumerate(found.slots)
     )
-    return queue.Room(holders, models_of(found))
+    return queue.HostCapacity(holders, models_of(found))
 
 
 def _quietly(name: str, act: Callable[[], object]) -> None:

@@ -19,7 +19,7 @@ _RETRY_SECONDS = (1.0, 60.0)
 _FIRST_WORDS_SECONDS = 40.0
 
 
-class Wish(NamedTuple):
+class SlotQuery(NamedTuple):
     """What to watch: a host, how many slots it has (Host.size), and whether they may be GPUs (Host.gpus)."""
 
     host: str
@@ -27,15 +27,15 @@ class Wish(NamedTuple):
     gpus: str
 
 
-class Watchers:
+class SlotWatchers:
     """The watches that run."""
 
     def __init__(self, agent: str) -> None:
         """Watch nothing yet."""
         self._agent = agent
-        self._watches: Dict[Wish, _Watch] = {}
+        self._watches: Dict[SlotQuery, _Watch] = {}
 
-    def want(self, wishes: AbstractSet[Wish], now: float) -> None:
+    def want(self, wishes: AbstractSet[SlotQuery], now: float) -> None:
         """Watch this and no more; begin again what has ended."""
         for wish in self._watches.keys() - wishes:
             self._watches.pop(wish).close()
@@ -59,7 +59,7 @@ class Watchers:
         for watch in self._watches.values():
             watch.nudge()
 
-    def occupancies(self) -> Dict[Wish, Occupancy]:
+    def occupancies(self) -> Dict[SlotQuery, Occupancy]:
         """Return who has the slots, as far as that is known."""
         return {wish: watch.occupancy for wish, watch in self._watches.items() if watch.occupancy is not None}
 
@@ -73,14 +73,14 @@ class Watchers:
 
 
 class _Watch:
-    def __init__(self, wish: Wish, agent: str) -> None:
+    def __init__(self, wish: SlotQuery, agent: str) -> None:
         self.occupancy: Optional[Occupancy] = None
         self.problem = ""
         self._wish, self._agent = wish, agent
-        self._put: Optional[ssh.Put] = None
+        self._put: Optional[ssh.AgentUpload] = None
         self._may_put = wish.host != HERE
         self._process: Optional[subprocess.Popen[bytes]] = None
-        self._errors: Optional[ssh.Errors] = None
+        self._errors: Optional[ssh.SshErrors] = None
         self._rest = b""
         self._since = 0.0
         self._again_at = 0.0
@@ -153,7 +153,7 @@ class _Watch:
         host, size, gpus = self._wish
         words = ("watch", *occupancy.arguments(size, gpus))
         argv = program.argv(self._agent, *words) if host == HERE else ssh.argv(host, self._agent, *words)
-        self._errors, self._rest, self._since = ssh.Errors(), b"", now
+        self._errors, self._rest, self._since = ssh.SshErrors(), b"", now
         try:
             self._process = subprocess.Popen(
                 argv,
@@ -180,14 +180,14 @@ class _Watch:
         if not why and self._may_put and ssh.lacks_agent(said):  # no job has been on that host
             self._may_put = False
             try:
-                self._put = ssh.Put(self._wish.host, self._agent)
+                self._put = ssh.AgentUpload(self._wish.host, self._agent)
             except OSError as error:
                 said = f"the agent cannot be put there: {error}"
             else:
                 return
         self._fail(why or said)
 
-    def _look_at_put(self, put: ssh.Put) -> None:
+    def _look_at_put(self, put: ssh.AgentUpload) -> None:
         problem = put.problem()
         if problem is not None:
             put.close()

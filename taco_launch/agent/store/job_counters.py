@@ -13,8 +13,8 @@ from taco_launch.agent.store import job_index, records
 from taco_launch.agent.store.folders import JobFolder, Jobs, make_private
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.job_counts import JobCounts
 from taco_launch.model.rows import row_of
-from taco_launch.model.tallies import Tally
 
 _NAME = ".counts.json"
 _LOCK = ".counts.lock"
@@ -23,7 +23,7 @@ _LOCK = ".counts.lock"
 class _Kept(NamedTuple):
     """What the removed jobs add up to, and the id of the last of them."""
 
-    tally: Tally = Tally()
+    tally: JobCounts = JobCounts()
     last: str = ""
 
 
@@ -47,11 +47,11 @@ def removed(jobs: Jobs, folder: JobFolder) -> None:
             _write(jobs, after)
 
 
-def counted(jobs: Jobs) -> Tuple[job_index.Found, Tally, str]:
+def counted(jobs: Jobs) -> Tuple[job_index.IndexedJobs, JobCounts, str]:
     """Return the jobs that are kept, what the removed ones add up to, and the id of the last of these: all of one moment."""
     with _locked(jobs, fcntl.LOCK_SH):
         kept = _read(jobs)
-        return job_index.look(jobs), kept.tally, kept.last
+        return job_index.current_rows(jobs), kept.tally, kept.last
 
 
 @contextlib.contextmanager
@@ -68,7 +68,7 @@ def _locked(jobs: Jobs, how: int) -> Iterator[None]:
 def _read(jobs: Jobs) -> _Kept:
     try:
         told = records.read_json(jobs.path / _NAME)
-        return _Kept() if told is None else _Kept(from_json(Tally, told["tally"]), str(told["last"]))
+        return _Kept() if told is None else _Kept(from_json(JobCounts, told["tally"]), str(told["last"]))
     except (ValueError, KeyError, TypeError):  # damaged: a count from nothing on is taken for a restart
         return _Kept()
 

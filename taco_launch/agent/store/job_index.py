@@ -21,18 +21,18 @@ Row = List[Any]
 _Kept = Dict[str, Tuple[int, int, Row]]
 
 
-class Found(NamedTuple):
+class IndexedJobs(NamedTuple):
     """The lines of all jobs, by name, and what could not be read."""
 
     rows: List[Row]
     warnings: List[str]
 
 
-def look(jobs: Jobs) -> Found:
+def current_rows(jobs: Jobs) -> IndexedJobs:
     """Return a line of every job, true at this moment."""
     before = _read(jobs)
     after: _Kept = {}
-    found = Found([], [])
+    found = IndexedJobs([], [])
     for name in _names(jobs):
         stamp = _stamp(f"{jobs.path}/{name}/events.jsonl")
         kept = before.get(name)
@@ -42,7 +42,7 @@ def look(jobs: Jobs) -> Found:
             continue
         folder = JobFolder(jobs.path / name)
         try:
-            row = None if folder.is_guest else row_of(records.read_spec(folder), recovery.look(folder))
+            row = None if folder.is_guest else row_of(records.read_spec(folder), recovery.current_record(folder))
         except TacoLaunchError as error:
             if folder.path.is_dir():  # not removed meanwhile
                 found.warnings.append(error.message)

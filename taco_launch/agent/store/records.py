@@ -167,7 +167,7 @@ def record(folder: JobFolder) -> JobRecord:
         raise TacoLaunchError(f"job {folder.name}: {folder.events} is damaged: {error!r}") from None
 
 
-class Reader:
+class RecordReader:
     """Reads a job's record again and again, its events only where there are new ones: their file is only appended to."""
 
     def __init__(self, folder: JobFolder) -> None:

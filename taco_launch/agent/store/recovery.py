@@ -20,7 +20,7 @@ from taco_launch.protocol.messages import Cleared
 _CLEAR_SECONDS = 25.0
 
 
-def look(folder: JobFolder) -> JobRecord:
+def current_record(folder: JobFolder) -> JobRecord:
     """Return a job's record, true at this moment: a job that nobody supervises any more is ended first.
 
     Raises:
@@ -62,7 +62,7 @@ def close(folder: JobFolder, lock: int, roots: Iterable[Tuple[int, int]] = ()) -
     finally:
         os.close(lock)
     jobs = Jobs(folder.path.parent.parent)
-    scheduler_wakeup.poke(jobs)
+    scheduler_wakeup.notify(jobs)
     scheduler_wakeup.ensure(jobs, os.path.realpath(folder.agent))
 
 

@@ -18,7 +18,7 @@ def remove(jobs: Jobs, agent: str, folder: JobFolder) -> Iterator[str]:
     Raises:
         UsageError: it has not ended.
     """
-    record = recovery.look(folder)
+    record = recovery.current_record(folder)
     if not record.state.is_terminal:
         raise UsageError(f"job {folder.name}: it is {record.state.value}", hint=f"taco-launch stop {folder.name}")
     spec = records.read_spec(folder)

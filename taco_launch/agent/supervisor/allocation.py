@@ -13,8 +13,8 @@ from taco_launch.agent.host import leases, occupancy
 from taco_launch.agent.logs import agent_log
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import probe_results
-from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
-from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, Guards, Note
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
+from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
 from taco_launch.agent.supervisor.placement_errors import ahead, crowded, no_own_port, no_ports, refusal
 from taco_launch.errors import HostError, PlacementError, TacoLaunchError
 from taco_launch.launch.line.decisions import daemon_ports
@@ -26,10 +26,20 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
-from taco_launch.model.plans import HostSlots, Placement, Share, wanted_of
+from taco_launch.model.plans import FreeSlots, Placement, Share, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.terms import host_slots, place_alike, shared
-from taco_launch.protocol.messages import Facts, Lease, Leased, LookAt, Probed, Reach, Reached, Supervise, Unlease
+from taco_launch.protocol.messages import (
+    HostReport,
+    Lease,
+    Leased,
+    Probed,
+    ProbeHost,
+    Reach,
+    Reached,
+    Supervise,
+    Unlease,
+)
 
 _PROBE_SECONDS = 60.0
 # Another gang that has to let go what it took does so in less; where the slots seem to be free it is tried for longer.
@@ -38,7 +48,7 @@ _RACE_SECONDS = 10.0
 _PAUSE_SECONDS = (0.05, 0.3)
 
 
-class Gang(Guards):
+class GangAllocation(GuardPool):
     """The guards of one job, and what it has on their hosts."""
 
     def __init__(
@@ -56,12 +66,12 @@ class Gang(Guards):
         `job_id` is the mark of this attempt, `left_out` are hosts that are used only where the others do not suffice.
         """
         here = next((host for host in spec.hosts if spec.is_here(host)), None)
-        own = Link(here or Host(spec.head, spec.head, connection="local"), folder)
-        agent_log.begin(folder, wanted=spec.policy.agent_log)
+        own = GuardConnection(here or Host(spec.head, spec.head, connection="local"), folder)
+        agent_log.start(folder, wanted=spec.policy.agent_log)
         super().__init__(folder, own, spec.policy.host_loss_timeout, guard_lives, meanwhile)
         self._agent, self._spec, self._job_id = agent, spec, job_id
         self._wanted = wanted_of(spec, left_out)
-        self._free: Dict[str, HostSlots] = {}
+        self._free: Dict[str, FreeSlots] = {}
         self._found: Dict[str, Occupancy] = {}
         self._models: Tuple[str, ...] = ()  # the one that the job is placed on, where there are several
         self._choices: Dict[str, Optional[GpuChoice]] = {}
@@ -140,7 +150,7 @@ class Gang(Guards):
     def _refused(self) -> Optional[TacoLaunchError]:
         return refusal(self._wanted, self._spec.hosts, self._free, self._unusable)
 
-    def _usable(self) -> List[HostSlots]:
+    def _usable(self) -> List[FreeSlots]:
         return [self._free[host.name] for host in self._spec.hosts if host.name in self._free]
 
     def _reached(self) -> List[Host]:
@@ -150,7 +160,7 @@ class Gang(Guards):
         """Reach guards, and the first time this host's; those that fail are left out with the reason."""
         start = [self._job_id, *filter(None, [os.environ.get(leases.VARIABLE)])]
         shares = launcher_of(self._spec).is_open_mpi
-        new: List[Link] = []
+        new: List[GuardConnection] = []
         for host in hosts:
             options = shared_ssh.for_guard(self._folder, host.name) if shares else ()
             new.append(RemoteLink(host, self._folder, self._agent, start, self._beat, options))
@@ -178,7 +188,7 @@ class Gang(Guards):
             note, lambda: all(link.answers.facts is not None or self._dead(link) for link in asked), GUARD_SECONDS
         )
         for link in asked:
-            told = link.answers.facts or Facts(error=self._why_silent(link))
+            told = link.answers.facts or HostReport(error=self._why_silent(link))
             if not told.error:
                 link.boot = told.boot
                 for host in self._spec.hosts:
@@ -192,16 +202,16 @@ class Gang(Guards):
                 self._unusable[link.name] = told.error
                 trace.decision("host %s cannot be used: %s", link.name, told.error)
 
-    def _probe(self, links: Sequence[Link]) -> None:
+    def _probe(self, links: Sequence[GuardConnection]) -> None:
         """Have hosts looked at that were not yet: each guard goes on with its other work."""
         for link in links:
-            if not link.was_ordered(LookAt):
+            if not link.was_ordered(ProbeHost):
                 subjects = ("network", "rdma", "image") if link is self.here else ("network", "rdma")
-                link.order(LookAt(subjects=subjects, address=link.host.address))
+                link.order(ProbeHost(subjects=subjects, address=link.host.address))
 
     def _note_free(self, host: Host, told: Mapping[str, Any]) -> None:
         found = self._found[host.name] = from_json(Occupancy, told)
-        words = partial(occupancy.words, jobs=self._folder.path.parent, owner=self._spec.owner)
+        words = partial(occupancy.describe, jobs=self._folder.path.parent, owner=self._spec.owner)
         self._free[host.name] = host_slots(host, found, words, exclusive=self._spec.exclusive)
 
     def _take(self, placement: Placement, note: Note) -> Optional[Dict[str, Tuple[str, ...]]]:
@@ -343,7 +353,7 @@ class Gang(Guards):
         """Add what the guards have told of the placed hosts; where one is elsewhere, what is between them is asked."""
         known = replace(known, daemon_ports=self._ports, near=probe_results.near(hosts, self.link))
         links = [self.link(host.name) for host in hosts]
-        found = [(link.name, (link.answers.facts or Facts()).host) for link in links]
+        found = [(link.name, (link.answers.facts or HostReport()).host) for link in links]
         known = replace(known, hosts=tuple(JobHost(host=name, **told) for name, told in found))
         if not self._looks:
             return known

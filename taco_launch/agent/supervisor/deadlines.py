@@ -8,9 +8,9 @@ from taco_launch.agent.store import records
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import Policy
-from taco_launch.model.stalls import LOOK_SECONDS, RankLook, reason, telling, told_after
+from taco_launch.model.stalls import LOOK_SECONDS, RankLook, reason, stall_report_delay, telling
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Pulse
+from taco_launch.protocol.messages import StallReport
 
 # What a guard said that has not been heard since may be true no more.
 _FRESH_SECONDS = 3 * LOOK_SECONDS
@@ -30,7 +30,7 @@ class Limits:
     def __init__(self, policy: Policy, ranks: Ranks, events: records.Events) -> None:
         """Know of no hang yet."""
         self._timeout, self._limit = policy.timeout, policy.stall_timeout
-        self.stall_after = told_after(self._limit)
+        self.stall_after = stall_report_delay(self._limit)
         self._ranks, self._events = ranks, events
         self._words: Dict[str, _Word] = {}
         self._told: Optional[float] = None
@@ -38,7 +38,7 @@ class Limits:
 
     def note(self, host: str, message: Message) -> None:
         """Take what a guard says, if it is about this."""
-        if isinstance(message, Pulse):
+        if isinstance(message, StallReport):
             looks = [from_json(RankLook, {**look, "host": host}) for look in message.ranks]
             self._words[host] = _Word(float(message.silent), looks, time.monotonic())
 

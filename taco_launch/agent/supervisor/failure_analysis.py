@@ -8,10 +8,10 @@ from taco_launch import state
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.diagnose import Scan, is_consequence
+from taco_launch.diagnose import LogScan, is_consequence
 from taco_launch.model.jobs import CleanUp, Finding, JobSpec, RankEnd
 from taco_launch.model.launchers import launcher_of
-from taco_launch.signatures.entry import Kind
+from taco_launch.signatures.entry import FailureText
 from taco_launch.signatures.lines import says
 from taco_launch.signatures.signals import UNFORESEEN, by_signal
 
@@ -26,14 +26,16 @@ _BANNERS = ("rank-exited", "rank-exited-255", "rank-command-not-found", "rank-no
 _BY_TORCHRUN = ("torchrun-child-failed",)  # in a rank's own log it may be all that there is
 
 
-class Told(NamedTuple):
+class FailureAnalysis(NamedTuple):
     """What is known of a failure, the first first, and the line of the rank's own log in which that stands, 0 where none is."""
 
     findings: Tuple[Finding, ...]
     line: int
 
 
-def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_code: int = 0) -> Told:
+def analyze_failure(
+    folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_code: int = 0
+) -> FailureAnalysis:
     """Return what the logs tell of the failure, of each its first and its last MiB; the first failure first.
 
     `rank` is the one to blame, on `host`, and `exit_code` how it ended, 128 + n for signal n. Where we ended the job (`ended_itself` is false) what its ranks said when they
@@ -42,7 +44,7 @@ def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_cod
     Raises:
         TacoLaunchError: the job's spec cannot be read.
     """
-    scan = Scan(_names(folder), failed=True)
+    scan = LogScan(_names(folder), failed=True)
     spec = records.read_spec(folder)
     single = launcher_of(spec).is_single
     on_head = single or any(one.name == host and spec.is_here(one) for one in spec.hosts)
@@ -55,16 +57,16 @@ def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_cod
         scan.skip(between)
         scan.feed(tail)
         own = scan.findings() if own is None else own  # before anything is read of the launcher's
-    kinds = {Kind.NOTE} if ended_itself else {Kind.NOTE, Kind.OUTCOME, Kind.FALLBACK}
+    kinds = {FailureText.NOTE} if ended_itself else {FailureText.NOTE, FailureText.OUTCOME, FailureText.FALLBACK}
     banners = (*_BANNERS, *_BY_TORCHRUN) if launcher_of(spec).sets_rendezvous else _BANNERS
     told = [match for match in scan.matches() if match.kind not in kinds and match.finding.signature not in banners]
     found = [match.finding for match in told]
     killed = by_signal(state.numbered(rank, spec.procs_per_gpu), host, exit_code) if ended_itself else None
     if killed is not None and killed.signature not in {finding.signature for finding in found}:
-        causes = sum(match.kind is Kind.CAUSE for match in told)
+        causes = sum(match.kind is FailureText.CAUSE for match in told)
         if not found or killed.signature in UNFORESEEN:
             found.insert(causes, killed)
-    return Told(tuple(found[:_MOST]), found[0].line if found and found[0] in (own or ()) else 0)
+    return FailureAnalysis(tuple(found[:_MOST]), found[0].line if found and found[0] in (own or ()) else 0)
 
 
 def blamed(folder: JobFolder, ends: Sequence[RankEnd]) -> Tuple[RankEnd, ...]:
@@ -74,14 +76,14 @@ def blamed(folder: JobFolder, ends: Sequence[RankEnd]) -> Tuple[RankEnd, ...]:
 
 def explained(
     folder: JobFolder, reason: str, failure: Optional[RankEnd], started: int, first: str, *, ended_itself: bool
-) -> Tuple[str, Told]:
+) -> Tuple[str, FailureAnalysis]:
     """Look into the logs of a job that failed; give its reason with what they tell, and the known texts in them.
 
     `failure` is the rank to blame, `first` the host of rank 0, `started` how many ranks started.
     """
     # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
     rank, host = (failure.rank, failure.host) if failure else (0, first)
-    told = why(folder, rank, host, ended_itself=ended_itself, exit_code=failure.exit_code if failure else 0)
+    told = analyze_failure(folder, rank, host, ended_itself=ended_itself, exit_code=failure.exit_code if failure else 0)
     if not ended_itself:
         return reason, told
     lines = segments.last_words(folder.rank(rank)).split("\n") if failure else []
@@ -116,7 +118,7 @@ def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd, told_in: int = 0)
             lines = (*shown, f"[taco-launch: {more - len(end_of)} lines left out]", *end_of)
             return f"{where}:{path}", tuple(line.rstrip("\r")[:_LAST_CHARACTERS] for line in lines)
     begin = max(segments.tail(stem, _LAST_LINES), segments.size(stem) - _LAST_BYTES)
-    reader = segments.Reader(stem, begin)
+    reader = segments.SegmentReader(stem, begin)
     text = b"".join(iter(reader.read, b"")).decode("utf-8", "replace")
     reader.close()
     lines = tuple(line.rstrip("\r")[:_LAST_CHARACTERS] for line in text.rstrip("\n").split("\n"))

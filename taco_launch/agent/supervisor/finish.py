@@ -9,13 +9,13 @@ from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
 
 if TYPE_CHECKING:  # it has tables of what programs say, and a job that went well needs none of them
-    from taco_launch.agent.supervisor.failure_analysis import Told
+    from taco_launch.agent.supervisor.failure_analysis import FailureAnalysis
 
 # CPU time for what the logs tell: of a whole job's, a second at most is used.
 _EXPLAIN_SECONDS = 20
 
 
-class End(NamedTuple):
+class AttemptEnd(NamedTuple):
     """What is known of an attempt when nothing of it is left.
 
     `started` are its ranks that have started, each with its host; `failures` those to blame, the first first; `code` is
@@ -28,20 +28,20 @@ class End(NamedTuple):
     started: Mapping[int, str]
     failures: Tuple[RankEnd, ...]
     code: int
-    cut_short: Optional[state.Verdict]
+    cut_short: Optional[state.JobOutcome]
     lost_host: str
     here: str
     notes: Tuple[str, ...]
     hung: bool
 
 
-def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -> None:
+def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: AttemptEnd) -> None:
     """Append the event; `folder` is that of the attempt. What the caller brought is removed with the last one."""
     failure = state.culprit(_blamed(folder, end.failures), end.code)
     each = spec.procs_per_gpu
     verdict = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short, each)
     job_state, code, reason = verdict[:3]
-    told: Optional[Told] = None
+    told: Optional[FailureAnalysis] = None
     if job_state is JobState.FAILED:
         from taco_launch.agent.bounded import bounded  # noqa: PLC0415
         from taco_launch.agent.supervisor import failure_analysis  # noqa: PLC0415
@@ -62,7 +62,7 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -
         else:
             reason, told = (
                 answer[0],
-                failure_analysis.Told(tuple(from_json(Finding, each) for each in answer[1]), answer[2]),
+                failure_analysis.FailureAnalysis(tuple(from_json(Finding, each) for each in answer[1]), answer[2]),
             )
     reason = "; ".join(filter(None, (reason, *end.notes)))
     data: Dict[str, Any] = {}

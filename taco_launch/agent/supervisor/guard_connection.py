@@ -14,21 +14,21 @@ from taco_launch.agent import ssh
 from taco_launch.agent.logs import agent_log
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.host.hosts import Host
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
 from taco_launch.protocol.messages import (
     Attached,
-    Done,
     Ended,
-    Facts,
+    HostReport,
+    LauncherEnded,
     Lease,
     Leased,
     NoGuard,
-    Noise,
     Probed,
     Reached,
     Refused,
-    Stream,
+    StrayLine,
+    StreamLogs,
     Trace,
     Unlease,
     Unleased,
@@ -53,21 +53,21 @@ class Answers:
 
     def __init__(self) -> None:
         """Know nothing yet."""
-        self.facts: Optional[Facts] = None
+        self.facts: Optional[HostReport] = None
         self.leased: Optional[Leased] = None
         self.unleased: Optional[Unleased] = None
         self.reached: Optional[Reached] = None
         self.probed: Optional[Probed] = None
-        self.done: Optional[Done] = None
+        self.done: Optional[LauncherEnded] = None
         self.ended: Optional[Ended] = None
 
     def note(self, message: Message) -> None:
         """Keep an answer."""
-        if isinstance(message, (Facts, Leased, Unleased, Reached, Probed, Done, Ended)):
+        if isinstance(message, (HostReport, Leased, Unleased, Reached, Probed, LauncherEnded, Ended)):
             setattr(self, message.op, message)
 
 
-class Link:
+class GuardConnection:
     """The guard of this host, which runs already."""
 
     def __init__(self, host: Host, folder: JobFolder) -> None:
@@ -78,7 +78,7 @@ class Link:
         self.boot = ""
         self.answers = Answers()
         self._folder = folder
-        self._line: Optional[Line] = None
+        self._line: Optional[JsonConnection] = None
         self._orders: List[Message] = []
 
     @property
@@ -87,7 +87,7 @@ class Link:
         return False
 
     @property
-    def line(self) -> Optional[Line]:
+    def line(self) -> Optional[JsonConnection]:
         """The connection, None while there is none."""
         return self._line
 
@@ -113,7 +113,7 @@ class Link:
             self._line.flush()
         elif not self.gone:
             try:
-                self._line = Line(self._folder.connect(), self.name)
+                self._line = JsonConnection(self._folder.connect(), self.name)
             except OSError:
                 return
             self._say_all()
@@ -148,7 +148,7 @@ class Link:
         )
 
 
-class RemoteLink(Link):
+class RemoteLink(GuardConnection):
     """The guard of another host: started by the first connection, kept as long as the host is not silent for too long."""
 
     def __init__(
@@ -163,11 +163,11 @@ class RemoteLink(Link):
         self._start, self._options = start, options
         self._silence = _SILENT_BEATS * beat
         self._process: Optional[subprocess.Popen[bytes]] = None
-        self._errors: Optional[ssh.Errors] = None
+        self._errors: Optional[ssh.SshErrors] = None
         self._joined = False
         self._was_joined = False
         self._tries = 0
-        self._put: Optional[ssh.Put] = None
+        self._put: Optional[ssh.AgentUpload] = None
         self._may_put = True
         self._at = 0.0
         self.error = ""  # why the last try to make a connection failed
@@ -205,13 +205,15 @@ class RemoteLink(Link):
                 self._joined = self._was_joined = True
                 self._tries, self.error = 0, ""
                 self._say_all()
-                self.post(Stream(offsets=self.offsets))
+                self.post(StreamLogs(offsets=self.offsets))
             elif isinstance(message, NoGuard):
                 self._no_guard(message)
             elif isinstance(message, Refused):
                 self.gone = message.reason
                 trace.decision("host %s refuses: %s", self.name, self.gone)
-            if not isinstance(message, (Noise, Attached)):  # the guard's own words: one that hangs can be connected to
+            if not isinstance(
+                message, (StrayLine, Attached)
+            ):  # the guard's own words: one that hangs can be connected to
                 self.heard = time.monotonic()
         return messages
 
@@ -249,7 +251,7 @@ class RemoteLink(Link):
         op = "attach" if self._was_joined else "guard-start"
         trace.decision("connecting to %s by ssh: %s", self.name, op)
         ours, theirs = socket.socketpair()
-        self._errors = ssh.Errors()
+        self._errors = ssh.SshErrors()
         words = (op, str(self._folder.path), *self._start)
         options = () if self._was_joined else self._options
         try:
@@ -266,7 +268,7 @@ class RemoteLink(Link):
             return
         finally:
             theirs.close()
-        self._line = Line(ours, self.name)
+        self._line = JsonConnection(ours, self.name)
 
     def _broken(self) -> None:
         """Look why the connection ended, and plan the next."""
@@ -295,13 +297,13 @@ class RemoteLink(Link):
         if code in _NO_AGENT and self._may_put:
             self._may_put = False
             try:
-                self._put = ssh.Put(self.name, self._agent)
+                self._put = ssh.AgentUpload(self.name, self._agent)
             except OSError as error:
                 self.gone = f"the agent cannot be put there: {error}"
         elif code != _SSH_FAILED or slow or self._tries >= _FIRST_TRIES:
             self.gone = self.error
 
-    def _look_at_put(self, put: ssh.Put) -> None:
+    def _look_at_put(self, put: ssh.AgentUpload) -> None:
         problem = put.problem()
         if problem is None:
             return

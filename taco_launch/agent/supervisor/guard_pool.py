@@ -6,9 +6,9 @@ from typing import Callable, Dict, Iterable, List, Sequence, Set
 
 from taco_launch.agent.ssh import MOST_AT_ONCE
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Beat, Bye
+from taco_launch.protocol.messages import Beat, Close
 
 # Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
 TICK_MS = 50
@@ -20,16 +20,16 @@ _BYE_SECONDS = 10.0
 # A longer pause between two looks at the guards is ours (a disk that hangs, a suspended machine): nobody was silent.
 _STALL_SECONDS = 1.0
 
-Note = Callable[[Link, Message], None]
+Note = Callable[[GuardConnection, Message], None]
 
 
-class Guards:
+class GuardPool:
     """All guards of one job; `here` is that of this host."""
 
     def __init__(
         self,
         folder: JobFolder,
-        here: Link,
+        here: GuardConnection,
         loss_seconds: float,
         guard_lives: Callable[[], bool],
         meanwhile: Callable[[], None],
@@ -38,7 +38,7 @@ class Guards:
         self._folder = folder
         self._guard_lives, self._meanwhile = guard_lives, meanwhile
         self.here = here
-        self.links: List[Link] = [here]
+        self.links: List[GuardConnection] = [here]
         self._beat = min(HEARTBEAT_SECONDS, loss_seconds / 5)
         self._beat_at = 0.0
         self._tick = TICK_MS
@@ -64,7 +64,7 @@ class Guards:
         poll = select.poll()
         for descriptor in more:
             poll.register(descriptor, select.POLLIN)
-        by_descriptor: Dict[int, Link] = {}
+        by_descriptor: Dict[int, GuardConnection] = {}
         for link in self.links:
             begun = link.line is not None or link.dialling
             if begun or dialling < MOST_AT_ONCE:
@@ -102,7 +102,7 @@ class Guards:
     def dismiss(self, links: Sequence[RemoteLink], note: Note, *, remove: bool) -> None:
         """Let guards go, which have nothing more to say; `remove` has them remove the job's folder."""
         for link in links:
-            link.post(Bye(remove=remove))
+            link.post(Close(remove=remove))
         deadline = time.monotonic() + _BYE_SECONDS
         while any(link.line is not None and not link.dialling for link in links) and time.monotonic() < deadline:
             self.pump(note)
@@ -110,14 +110,14 @@ class Guards:
             link.close()
             self.links.remove(link)
 
-    def link(self, name: str) -> Link:
+    def link(self, name: str) -> GuardConnection:
         """Return the guard of a host of the job."""
         return next((link for link in self.links if link.name == name), self.here)
 
-    def _dead(self, link: Link) -> bool:
+    def _dead(self, link: GuardConnection) -> bool:
         return bool(link.gone) or (link is self.here and not self._guard_lives())
 
-    def _why_silent(self, link: Link) -> str:
+    def _why_silent(self, link: GuardConnection) -> str:
         if link is self.here:
             return f"the guard did not start on {link.name or 'this host'}: see {self._folder.debug}"
         error = link.error if isinstance(link, RemoteLink) else ""

@@ -5,13 +5,13 @@ from typing import List, Optional, Set, Tuple
 
 from taco_launch.agent import program
 from taco_launch.agent.host import processes
-from taco_launch.agent.supervisor.guard_pool import Guards
+from taco_launch.agent.supervisor.guard_pool import GuardPool
 
 
 class Orphans:
     """The children of the supervisor that are the job's."""
 
-    def __init__(self, guard_process: program.Process, gang: Guards) -> None:
+    def __init__(self, guard_process: program.Process, gang: GuardPool) -> None:
         """Know those that are ours alone: this host's guard, and what leads to the others."""
         self._guard_process = guard_process
         self._gang = gang

@@ -5,8 +5,8 @@ import signal
 from typing import IO, Any, Dict, List, Mapping, Optional, Tuple
 
 from taco_launch import state
-from taco_launch.agent.supervisor.guard_connection import Link
-from taco_launch.agent.supervisor.guard_pool import Guards
+from taco_launch.agent.supervisor.guard_connection import GuardConnection
+from taco_launch.agent.supervisor.guard_pool import GuardPool
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.errors import SIGNAL_BASE
 from taco_launch.launch.env import OF_MPI
@@ -15,7 +15,7 @@ from taco_launch.model.plans import LaunchPlan
 from taco_launch.protocol.messages import Launch
 
 # What has failed, "" where nothing has; and where that settles how the job ends, its state, exit code and reason.
-Failure = Tuple[str, Optional[state.Verdict]]
+Failure = Tuple[str, Optional[state.JobOutcome]]
 
 
 class HostCommands:
@@ -26,10 +26,10 @@ class HostCommands:
 
     pid = 0  # no process of this one
 
-    def __init__(self, spec: JobSpec, gang: Guards, ranks: Ranks) -> None:
+    def __init__(self, spec: JobSpec, gang: GuardPool, ranks: Ranks) -> None:
         """Start nothing yet."""
         self._spec, self._gang, self._ranks = spec, gang, ranks
-        self._links: List[Link] = []
+        self._links: List[GuardConnection] = []
         self._codes: Dict[str, int] = {}
         self._killed = False
         self.stdout: IO[bytes] = open(os.devnull, "rb")  # noqa: SIM115 - their output comes by way of the guards
@@ -70,7 +70,9 @@ class HostCommands:
         code = self._codes[self.failed_on]
         code = SIGNAL_BASE - code if code < 0 else code
         why = f"{self._spec.launcher} on {self.failed_on} {state.ending(code)}"
-        return why, state.Verdict(JobState.FAILED, code, f"{why} while its ranks ran") if self._ranks.started else None
+        return why, state.JobOutcome(
+            JobState.FAILED, code, f"{why} while its ranks ran"
+        ) if self._ranks.started else None
 
     def poll(self) -> Optional[int]:
         """Return the code of them all when the last has ended; -n for signal n."""

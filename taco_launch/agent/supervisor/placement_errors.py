@@ -5,7 +5,7 @@ from typing import Callable, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.errors import PlacementError, TacoLaunchError, UnusableError
 from taco_launch.model.host.hosts import Host
-from taco_launch.model.plans import HostSlots, Wanted
+from taco_launch.model.plans import FreeSlots, SlotRequest
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.hosts import place, reason
 from taco_launch.placement.terms import SEVERAL_MODELS, host_slots, place_alike
@@ -13,7 +13,7 @@ from taco_launch.placement.terms import SEVERAL_MODELS, host_slots, place_alike
 _LIST = "ask for other hosts with -H, or see who runs what: taco-launch list"
 
 
-def ahead(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> List[Host]:
+def ahead(wanted: SlotRequest, hosts: Sequence[Host], reached: Mapping[str, FreeSlots]) -> List[Host]:
     """Return the hosts to be reached next: as many as suffice, if all their slots are free; none where no more are needed.
 
     `hosts` are those that can be used as far as that is known, in the order in which they are filled; `reached` is what is
@@ -27,7 +27,7 @@ def ahead(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots
         wanted = replace(wanted, hosts=wanted.least, least=None)
     ordered = sorted(hosts, key=lambda host: host.name in wanted.left_out)
     found = [
-        reached.get(host.name, HostSlots(host.name, host.slots or wanted.unit, leaf=host.leaf)) for host in ordered
+        reached.get(host.name, FreeSlots(host.name, host.slots or wanted.unit, leaf=host.leaf)) for host in ordered
     ]
     if len({entry.leaf for entry in found}) > 1:  # those of the fewest leaves, wherever they stand
         taken = _placed_on(wanted, found)
@@ -43,7 +43,7 @@ def ahead(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots
 
 
 def refusal(
-    wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots], unusable: Mapping[str, str]
+    wanted: SlotRequest, hosts: Sequence[Host], reached: Mapping[str, FreeSlots], unusable: Mapping[str, str]
 ) -> Optional[TacoLaunchError]:
     """Return why a job has no place: who has the slots, or which hosts have failed; None where it has one.
 
@@ -69,7 +69,7 @@ def refusal(
 
 
 def held_up(
-    wanted: Wanted,
+    wanted: SlotRequest,
     hosts: Sequence[Host],
     found: Mapping[str, Occupancy],
     silent: Mapping[str, str],
@@ -92,7 +92,7 @@ def held_up(
     return told
 
 
-def crowded(wanted: Wanted, usable: Sequence[HostSlots]) -> PlacementError:
+def crowded(wanted: SlotRequest, usable: Sequence[FreeSlots]) -> PlacementError:
     """State that others were faster again and again, though there is room by the looks of it."""
     reasons = tuple(
         (entry.host, ", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why)))) for entry in usable
@@ -124,12 +124,12 @@ def no_own_port(host: str, port: int, who: str, *, per_host: bool) -> PlacementE
     return PlacementError(f"port {port} is not free", ((host, why),), hint)
 
 
-def _would_fit(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> bool:
+def _would_fit(wanted: SlotRequest, hosts: Sequence[Host], reached: Mapping[str, FreeSlots]) -> bool:
     """Return whether the job would fit if no host had failed; so many slots as nobody knows of are enough."""
     if any(host.name not in reached and host.slots is None for host in hosts):
         return True
     whole = [
-        HostSlots(host.name, reached[host.name].all if host.name in reached else host.slots or 0) for host in hosts
+        FreeSlots(host.name, reached[host.name].all if host.name in reached else host.slots or 0) for host in hosts
     ]
     try:
         place(wanted, whole)
@@ -138,7 +138,7 @@ def _would_fit(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, Host
     return True
 
 
-def _suffice(wanted: Wanted, found: Sequence[HostSlots]) -> bool:
+def _suffice(wanted: SlotRequest, found: Sequence[FreeSlots]) -> bool:
     """Return whether a job has a place on some hosts, which may be all that it asks for."""
     if wanted.hosts is None and (wanted.np is None or wanted.slots_per_host is not None):
         return False  # every host is needed
@@ -149,7 +149,7 @@ def _suffice(wanted: Wanted, found: Sequence[HostSlots]) -> bool:
     return True
 
 
-def _placed_on(wanted: Wanted, found: Sequence[HostSlots]) -> FrozenSet[str]:
+def _placed_on(wanted: SlotRequest, found: Sequence[FreeSlots]) -> FrozenSet[str]:
     """Name the hosts that a job would have, all where they do not suffice."""
     try:
         return frozenset(share.host for share in place(wanted, found).shares)
@@ -157,5 +157,5 @@ def _placed_on(wanted: Wanted, found: Sequence[HostSlots]) -> FrozenSet[str]:
         return frozenset(entry.host for entry in found)
 
 
-def _is_every(wanted: Wanted) -> bool:
+def _is_every(wanted: SlotRequest) -> bool:
     return wanted.np is None and wanted.hosts is None

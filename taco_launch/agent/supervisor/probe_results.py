@@ -4,18 +4,18 @@ import time
 from dataclasses import replace
 from typing import Any, Callable, Mapping, Sequence, Tuple
 
-from taco_launch.agent.supervisor.guard_connection import Link
+from taco_launch.agent.supervisor.guard_connection import GuardConnection
 from taco_launch.model.host.hosts import Host
-from taco_launch.model.job_facts import JobFacts, Near
+from taco_launch.model.job_facts import JobFacts, LocalHcas
 from taco_launch.model.jobs import JobSpec
 
 
 def parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts]]:
     """Load what reads the probe's answers: it takes longer than all else, and only several hosts are probed."""
     from taco_launch.facts.parse import parse  # noqa: PLC0415
-    from taco_launch.launch.job_facts_from import over_ssh  # noqa: PLC0415
+    from taco_launch.launch.job_facts_from import job_facts_from  # noqa: PLC0415
 
-    return parse, over_ssh
+    return parse, job_facts_from
 
 
 def added(known: JobFacts, spec: JobSpec, told: Mapping[str, str]) -> JobFacts:
@@ -27,7 +27,7 @@ def added(known: JobFacts, spec: JobSpec, told: Mapping[str, str]) -> JobFacts:
     return replace(known, nccl=found.nccl, horovod=found.horovod, between=found.between)
 
 
-def near(hosts: Sequence[Host], link: Callable[[str], Link]) -> Tuple[Tuple[str, Near], ...]:
+def near(hosts: Sequence[Host], link: Callable[[str], GuardConnection]) -> Tuple[Tuple[str, LocalHcas], ...]:
     """Return by host the HCAs near the job's GPUs; nothing of hosts that have not told them with the slots."""
     told = ((host.name, link(host.name).answers.leased) for host in hosts)
     near_ = ((name, () if leased is None else leased.near) for name, leased in told)

@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Dict, List, Tuple
 
 from taco_launch import state, trace
-from taco_launch.agent.logs.merge import Merge
-from taco_launch.agent.logs.remote_streams import Keeper
+from taco_launch.agent.logs.merge import LogMerge
+from taco_launch.agent.logs.remote_streams import LogReceiver
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
 from taco_launch.errors import SIGNAL_BASE
 from taco_launch.model.jobs import RankEnd
 from taco_launch.model.launchers import Launcher
 from taco_launch.model.plans import Placement
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Ended, Exit, Had, Log, Started
+from taco_launch.protocol.messages import Ack, Ended, Exit, LogData, RankStarted
 
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
@@ -30,8 +30,8 @@ class Ranks:
         self._folder = folder
         self._events = events
         self._max_bytes = max_bytes
-        self._merge = Merge(folder.merged, max_bytes)
-        self._keepers: Dict[str, Keeper] = {}
+        self._merge = LogMerge(folder.merged, max_bytes)
+        self._keepers: Dict[str, LogReceiver] = {}
         self._lost_bytes = 0
         self._boot = ""
         self._starter = ""
@@ -42,7 +42,9 @@ class Ranks:
         self.failures: List[RankEnd] = []
         self.roots: List[List[int]] = []  # those of this host
 
-    def place(self, placement: Placement, here: Link, attempt: int, launcher: Launcher, suspended: str) -> None:
+    def place(
+        self, placement: Placement, here: GuardConnection, attempt: int, launcher: Launcher, suspended: str
+    ) -> None:
         """Take their places, and name the streams of the merged log; a launcher has one, or one on each host.
 
         `suspended` is why the job was, before this.
@@ -61,7 +63,7 @@ class Ranks:
 
     def keep(self, host: str) -> None:
         """Keep the logs of another host here."""
-        self._keepers[host] = Keeper(self._folder, self._max_bytes, self._merge.finish, host)
+        self._keepers[host] = LogReceiver(self._folder, self._max_bytes, self._merge.finish, host)
 
     @property
     def all_ended(self) -> bool:
@@ -73,15 +75,15 @@ class Ranks:
         """Whether each has ended with 0."""
         return self.np > 0 and len(self.ended) == self.np and not any(self.ended.values())
 
-    def note(self, link: Link, message: Message, *, blame: bool) -> None:
+    def note(self, link: GuardConnection, message: Message, *, blame: bool) -> None:
         """Take what a guard says of them; it may come twice. With `blame` an exit code other than 0 is a failure."""
-        if isinstance(message, Started) and message.rank not in self.started:
+        if isinstance(message, RankStarted) and message.rank not in self.started:
             self._note_start(link, message)
         elif isinstance(message, Exit) and message.rank not in self.ended:
             self._note_exit(link, message, blame)
-        elif isinstance(message, Log) and isinstance(link, RemoteLink):
+        elif isinstance(message, LogData) and isinstance(link, RemoteLink):
             rank, offset = self._keepers[link.name].take(message)
-            link.post(Had(rank=rank, offset=offset))
+            link.post(Ack(rank=rank, offset=offset))
             link.offsets[rank] = offset
         elif isinstance(message, Ended):
             for rank, size in message.sizes.items():
@@ -103,7 +105,7 @@ class Ranks:
             pass
         return self._lost_bytes + self._merge.close() + sum(keeper.close() for keeper in self._keepers.values())
 
-    def _note_start(self, link: Link, message: Started) -> None:
+    def _note_start(self, link: GuardConnection, message: RankStarted) -> None:
         self.started[message.rank] = link.name
         trace.decision("rank %s started on %s", message.rank, link.name)
         if not isinstance(link, RemoteLink):
@@ -111,7 +113,7 @@ class Ranks:
         if len(self.started) == self.np:
             self._events.add(state.RUNNING, "every rank has started", boot=self._boot, roots=self.roots)
 
-    def _note_exit(self, link: Link, message: Exit, blame: bool) -> None:
+    def _note_exit(self, link: GuardConnection, message: Exit, blame: bool) -> None:
         rank, code, reason = self._end_of(message)
         if message.orphan and isinstance(link, RemoteLink):  # on the head that is the launcher, which is told of
             reason = f"{reason or state.ending(code)}, and {self._starter} was gone there before"

@@ -8,7 +8,7 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.host.launcher_process import spawn
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import RemoteLink
-from taco_launch.agent.supervisor.guard_pool import Guards
+from taco_launch.agent.supervisor.guard_pool import GuardPool
 from taco_launch.agent.supervisor.per_host_launch import Failure, HostCommands
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.launch.env import OF_MPI, attempt_env, launch_agent, local_env, mark, proxy_agent
@@ -32,7 +32,7 @@ class Attempt(NamedTuple):
     port: int
 
 
-def prepare(attempt: Attempt, gang: Guards, ranks: Ranks, umask: int, stall_after: float) -> None:
+def prepare(attempt: Attempt, gang: GuardPool, ranks: Ranks, umask: int, stall_after: float) -> None:
     """Have every guard know what its ranks are given; `stall_after` is as in deadlines.py."""
     spec = attempt.spec
     host_env = dict(attempt.launch.host_env)
@@ -55,7 +55,7 @@ def prepare(attempt: Attempt, gang: Guards, ranks: Ranks, umask: int, stall_afte
 
 
 def start(
-    attempt: Attempt, gang: Guards, ranks: Ranks, caller: Mapping[str, Any]
+    attempt: Attempt, gang: GuardPool, ranks: Ranks, caller: Mapping[str, Any]
 ) -> Tuple[Launcher, str, List[List[int]]]:
     """Start a job whose guards know what its ranks are given; `caller` is who submitted it.
 

@@ -21,9 +21,9 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.supervisor import finish, start, teardown
-from taco_launch.agent.supervisor.allocation import Gang
+from taco_launch.agent.supervisor.allocation import GangAllocation
 from taco_launch.agent.supervisor.deadlines import Limits
-from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS
 from taco_launch.agent.supervisor.orphans import Orphans
 from taco_launch.agent.supervisor.ranks import WRAPPER_KILLED, Ranks
@@ -38,7 +38,7 @@ from taco_launch.model.jobs import CleanUp, HostRanks, JobSpec, JobState
 from taco_launch.model.launchers import launcher_of
 from taco_launch.protocol.message import Message
 from taco_launch.protocol.messages import GaveUp, Release, Terminate
-from taco_launch.state import Verdict
+from taco_launch.state import JobOutcome
 
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
 _LINGER_SECONDS = 10.0
@@ -58,7 +58,7 @@ def main(folder: JobFolder, agent: str, guard_process: program.Process, lock: in
     jobs = Jobs(folder.path.parent.parent)
     if supervisor.is_over:
         jobs.unmark(folder.name)
-    scheduler_wakeup.poke(jobs)
+    scheduler_wakeup.notify(jobs)
     scheduler_wakeup.ensure(jobs, agent)
     return 0
 
@@ -80,11 +80,11 @@ class _Supervisor:
         self._launcher_log = segments.Writer(self._folder.launcher, limit)
         self._guard_process = guard_process
         left_out = self._record.left_out
-        self._gang = Gang(folder, agent, self._spec, self._id, self._guard_lives, self._hear_early, left_out)
+        self._gang = GangAllocation(folder, agent, self._spec, self._id, self._guard_lives, self._hear_early, left_out)
         self._orphans = Orphans(guard_process, self._gang)
         self._launcher: Optional[start.Launcher] = None
         self._no_place: Optional[Union[PlacementError, UnusableError]] = None
-        self._cut_short: Optional[Verdict] = None
+        self._cut_short: Optional[JobOutcome] = None
         self._lost_host = ""
         self._kill_at: Optional[float] = None
         self._released = False
@@ -110,9 +110,9 @@ class _Supervisor:
             if self._waits_after(error):
                 self._no_place = error
             else:
-                self._cut_short = Verdict(JobState.FAILED, error.exit_code, error.message, error.hint or "")
+                self._cut_short = JobOutcome(JobState.FAILED, error.exit_code, error.message, error.hint or "")
         except TacoLaunchError as error:
-            self._cut_short = self._cut_short or Verdict(JobState.FAILED, NO_JOB, error.message, error.hint or "")
+            self._cut_short = self._cut_short or JobOutcome(JobState.FAILED, NO_JOB, error.message, error.hint or "")
         self._finish()
 
     def _waits_after(self, error: Union[PlacementError, UnusableError]) -> bool:
@@ -131,7 +131,7 @@ class _Supervisor:
         """End the job before its time: TERM now, KILL after the grace time. A second call can only shorten it."""
         if self._cut_short is None or self._cut_short.state is JobState.SUSPENDED:
             begins = self._cut_short is None
-            self._cut_short = Verdict(JobState.CANCELLED, SIGNAL_BASE + number, f"stopped by {by}")
+            self._cut_short = JobOutcome(JobState.CANCELLED, SIGNAL_BASE + number, f"stopped by {by}")
             if begins:
                 self._terminate(f"stopped by {by}")
         if grace is not None and self._kill_at is not None:
@@ -147,7 +147,7 @@ class _Supervisor:
         suspend = None if self._cut_short is not None else records.read_json(self._folder.suspend)
         if suspend is not None:
             why = f"suspended by {suspend['by']}"
-            self._cut_short = Verdict(JobState.SUSPENDED, SIGNAL_BASE + signal.SIGTERM, why)
+            self._cut_short = JobOutcome(JobState.SUSPENDED, SIGNAL_BASE + signal.SIGTERM, why)
             self._terminate(why)
 
     # -- start
@@ -239,7 +239,7 @@ class _Supervisor:
         self._hear()
         why = "" if self._cut_short is not None else self._limits.over(now - begin)
         if why:
-            self._cut_short = Verdict(JobState.FAILED, DEADLINE, why)
+            self._cut_short = JobOutcome(JobState.FAILED, DEADLINE, why)
             self._terminate(why)
         if self._kill_at is None and self._cut_short is None:
             why, self._cut_short = start.failure(self._launcher)
@@ -265,7 +265,7 @@ class _Supervisor:
             self._look_at = now + HEARTBEAT_SECONDS
             if not self._folder.path.is_dir() and self._cut_short is None:
                 why = "somebody removed its folder"
-                self._cut_short = Verdict(JobState.CANCELLED, SIGNAL_BASE + signal.SIGTERM, why)
+                self._cut_short = JobOutcome(JobState.CANCELLED, SIGNAL_BASE + signal.SIGTERM, why)
                 self._terminate(why)
 
     def _terminate(self, why: str) -> None:
@@ -278,13 +278,13 @@ class _Supervisor:
         if not self._ranks.started:
             self._launcher.terminate()
 
-    def _note(self, link: Link, message: Message) -> None:
+    def _note(self, link: GuardConnection, message: Message) -> None:
         """Take what a guard says; it may come twice."""
         if isinstance(message, GaveUp) and self._cut_short is None:
             reason = message.reason
             if link is not self._gang.here:
                 reason = reason.replace("its guard", f"its guard on {link.name}", 1)
-            self._cut_short = Verdict(JobState.FAILED, FAILED, reason)
+            self._cut_short = JobOutcome(JobState.FAILED, FAILED, reason)
         else:
             self._limits.note(link.name, message)
             self._ranks.note(link, message, blame=self._cut_short is None)
@@ -321,7 +321,7 @@ class _Supervisor:
         else:
             ranks, here = self._ranks, start.failed_on(self._launcher) or self._gang.here.name
             how = code, self._cut_short, self._lost_host, here, notes, self._limits.hung
-            end = finish.End(ranks.np, ranks.started, tuple(ranks.failures[:failures]), *how)
+            end = finish.AttemptEnd(ranks.np, ranks.started, tuple(ranks.failures[:failures]), *how)
             finish.record(self._folder, self._events, self._spec, end)
         while not self._events.flush():
             time.sleep(1)
@@ -365,7 +365,7 @@ class _Supervisor:
         self._gang.dismiss(self._gang.remote, self._note, remove=clear)
         return "; ".join(filter(None, left))
 
-    def _listener(self, link: Link) -> str:
+    def _listener(self, link: GuardConnection) -> str:
         """Return who has the port where the ranks meet, now that none of them is left; "" on other hosts than the first."""
         who = "" if link.answers.ended is None else link.answers.ended.listener
         return f"port {self._gang.port} of {link.name}, where its ranks meet, is in use by {who}" if who else ""

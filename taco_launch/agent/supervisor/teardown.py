@@ -6,12 +6,12 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from taco_launch.agent.host import processes
 from taco_launch.agent.store import recovery
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import KILLED, Link, RemoteLink
-from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, Guards, Note
+from taco_launch.agent.supervisor.guard_connection import KILLED, GuardConnection, RemoteLink
+from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
 from taco_launch.errors import FAILED
 from taco_launch.model.jobs import JobState
-from taco_launch.protocol.messages import End, Ended
-from taco_launch.state import Verdict
+from taco_launch.protocol.messages import Ended, EndJob
+from taco_launch.state import JobOutcome
 
 # So long a guard has to hear that a job is over which has never begun; seconds.
 _A_MOMENT = 3.0
@@ -20,7 +20,7 @@ _SILENT_SECONDS = 8.0
 
 
 def end_all(
-    gang: Guards,
+    gang: GuardPool,
     note: Note,
     orphans: List[List[int]],
     *,
@@ -39,12 +39,12 @@ def end_all(
     """
     for link in gang.links:
         # Where one is gone already, its last words are read all the same.
-        link.order(End(roots=orphans if link is gang.here else (), **how))
+        link.order(EndJob(roots=orphans if link is gang.here else (), **how))
     begin = time.monotonic()
     further: Dict[str, Tuple[object, float]] = {}
     stuck: List[str] = []
 
-    def over(link: Link) -> bool:
+    def over(link: GuardConnection) -> bool:
         late = (link is gang.here or not begun) and time.monotonic() - begin > (GUARD_SECONDS if begun else _A_MOMENT)
         return bool(link.gone) or late or link.name in stuck or (link.answers.ended is not None and whole(link.name))
 
@@ -96,10 +96,10 @@ def clear(links: Sequence[RemoteLink], agent: str, folder: JobFolder, mark: str)
     return words + recovery.clear(silent, agent, folder, mark, _SILENT_SECONDS)
 
 
-def end_of(link: Link, here: Link) -> Verdict:
+def end_of(link: GuardConnection, here: GuardConnection) -> JobOutcome:
     """Return how a job ends whose guard is gone."""
     if link is here:
-        return Verdict(JobState.FAILED, FAILED, link.gone)
+        return JobOutcome(JobState.FAILED, FAILED, link.gone)
     if link.gone == KILLED:
-        return Verdict(JobState.FAILED, FAILED, f"its guard on {link.name} was killed")
-    return Verdict(JobState.LOST, FAILED, f"host {link.name} lost: {link.gone}")
+        return JobOutcome(JobState.FAILED, FAILED, f"its guard on {link.name} was killed")
+    return JobOutcome(JobState.LOST, FAILED, f"host {link.name} lost: {link.gone}")

@@ -55,7 +55,7 @@ def connect(path: Path, *, create: bool, busy: float = BUSY_SECONDS) -> sqlite3.
         # SQLite makes a file as the umask says, and those beside it like the file itself.
         with contextlib.suppress(OSError):
             os.close(private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-    with told(path):
+    with explained_errors(path):
         connection = _opened(path, busy, create=create)
         try:
             connection.execute("PRAGMA foreign_keys = ON")
@@ -69,7 +69,7 @@ def connect(path: Path, *, create: bool, busy: float = BUSY_SECONDS) -> sqlite3.
 
 
 @contextlib.contextmanager
-def told(path: Path) -> Iterator[None]:
+def explained_errors(path: Path) -> Iterator[None]:
     """Tell of what SQLite refuses in words that help.
 
     Raises:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
 from taco_launch.bench.history.history import Ladder, LadderKind
-from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading, Run
+from taco_launch.bench.runs import Cell, Metric, Reading, Run, RunEnvironment
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.jobs import LATEST
 
@@ -50,16 +50,16 @@ T = TypeVar("T")
 _PARQUET_ROWS = 50_000
 
 
-class Entry(NamedTuple):
+class HistoryEntry(NamedTuple):
     """A ladder and its runs, as (position, run)."""
 
     ladder: Ladder
     runs: tuple[tuple[int, Run], ...]
 
 
-def write_json(entries: Iterable[Entry], file: IO[str]) -> None:
+def write_json(entries: Iterable[HistoryEntry], file: IO[str]) -> None:
     """Write ladders as JSON."""
-    places: dict[Circumstances, int] = {}
+    places: dict[RunEnvironment, int] = {}
     ladders = []
     for entry in entries:
         runs = []
@@ -74,7 +74,7 @@ def write_json(entries: Iterable[Entry], file: IO[str]) -> None:
     file.write("\n")
 
 
-def write_csv(entries: Iterable[Entry], file: IO[str]) -> None:
+def write_csv(entries: Iterable[HistoryEntry], file: IO[str]) -> None:
     """Write ladders as CSV; the file has been opened with newline="".
 
     A text that a spreadsheet would take for a formula stands behind an apostrophe (OWASP, CSV Injection), as does one
@@ -91,7 +91,7 @@ def _taken_for_formula(value: object) -> bool:
     return isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "'"))
 
 
-def write_parquet(entries: Iterable[Entry], file: IO[bytes]) -> None:
+def write_parquet(entries: Iterable[HistoryEntry], file: IO[bytes]) -> None:
     """Write ladders as Parquet.
 
     Raises:
@@ -114,7 +114,7 @@ def write_parquet(entries: Iterable[Entry], file: IO[bytes]) -> None:
         writer.write_table(pa.Table.from_pylist(waiting, schema))
 
 
-def read(path: Path) -> tuple[Entry, ...]:
+def read(path: Path) -> tuple[HistoryEntry, ...]:
     """Read what `write_json` or `write_csv` wrote; the content says which.
 
     Raises:
@@ -135,7 +135,7 @@ def read(path: Path) -> tuple[Entry, ...]:
         ) from None
 
 
-def _flat(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
+def _flat(entries: Iterable[HistoryEntry]) -> Iterator[dict[str, Any]]:
     for ladder, runs in entries:
         head = {"ladder": ladder.id, "ladder_started": ladder.started, "ladder_ended": ladder.ended}
         head |= {name: getattr(ladder, name) for name in ("matrix", "digest", "seed", "cluster", "outcome", "accepted")}
@@ -196,7 +196,7 @@ def _parsed(text: str, kind: str, where: str) -> Any:
     return text[1:] if text.startswith("'") and _taken_for_formula(text[1:]) else text
 
 
-def _entries(data: Any) -> tuple[Entry, ...]:
+def _entries(data: Any) -> tuple[HistoryEntry, ...]:
     if (data.get("format"), data.get("version")) != (_FORMAT, _VERSION):
         raise ValueError(f'"format" and "version" are not "{_FORMAT}" and {_VERSION}')
     places = enumerate(_of(data, "circumstances", list, "document"))
@@ -205,7 +205,7 @@ def _entries(data: Any) -> tuple[Entry, ...]:
     return tuple(_entry(ladder, facts, f"ladders[{place}]") for place, ladder in ladders)
 
 
-def _entry(data: Any, facts: Sequence[Circumstances], where: str) -> Entry:
+def _entry(data: Any, facts: Sequence[RunEnvironment], where: str) -> HistoryEntry:
     ladder = Ladder(
         id=_of(data, "id", str, where),
         matrix=_of(data, "matrix", str, where),
@@ -221,10 +221,10 @@ def _entry(data: Any, facts: Sequence[Circumstances], where: str) -> Entry:
     runs = [_run(run, facts, f"{where}.runs[{place}]") for place, run in enumerate(_of(data, "runs", list, where))]
     if len({position for position, _ in runs}) < len(runs):
         raise ValueError(f"{where}: a position is there twice")
-    return Entry(ladder, tuple(runs))
+    return HistoryEntry(ladder, tuple(runs))
 
 
-def _run(data: Any, facts: Sequence[Circumstances], where: str) -> tuple[int, Run]:
+def _run(data: Any, facts: Sequence[RunEnvironment], where: str) -> tuple[int, Run]:
     readings = []
     for place, reading in enumerate(_of(data, "readings", list, where)):
         at = f"{where}.readings[{place}]"
@@ -258,11 +258,11 @@ def _run(data: Any, facts: Sequence[Circumstances], where: str) -> tuple[int, Ru
     return _of(data, "position", int, where), run
 
 
-def _circumstances(data: Any, where: str) -> Circumstances:
+def _circumstances(data: Any, where: str) -> RunEnvironment:
     is_list = isinstance(data, list) and all(isinstance(fact, list) and len(fact) == _FACT for fact in data)
     if not is_list or not all(isinstance(word, str) for fact in data for word in fact):
         raise ValueError(f"{where}.circumstances: a list of [host, what, value] is needed")
-    return Circumstances(tuple((host, what, value) for host, what, value in data))
+    return RunEnvironment(tuple((host, what, value) for host, what, value in data))
 
 
 def _time(data: Any, name: str, where: str) -> float:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from taco_launch.agent.store.folders import state_folder
 from taco_launch.bench.history import run_rows
-from taco_launch.bench.history.database import BUSY_SECONDS, connect, told
+from taco_launch.bench.history.database import BUSY_SECONDS, connect, explained_errors
 from taco_launch.bench.history.migrations import transaction
-from taco_launch.bench.history.series import Asked, Point, series
-from taco_launch.bench.runs import Cell, Key, Run
+from taco_launch.bench.history.series import Point, SeriesQuery, series
+from taco_launch.bench.runs import Cell, MetricKey, Run
 from taco_launch.errors import TacoLaunchError
 from taco_launch.frozen import dataclass
 
@@ -70,7 +70,7 @@ def open_history(path: Path, *, create: bool = True, busy: float = BUSY_SECONDS)
     """
     connection = connect(path, create=create, busy=busy)
     try:
-        with told(path):
+        with explained_errors(path):
             yield History(path, connection)
     finally:
         connection.close()
@@ -163,7 +163,7 @@ class History:
         """Return the runs of a ladder as (position, run), in that order."""
         return run_rows.runs(self._db, ladder_id)
 
-    def series(self, asked: Asked) -> tuple[Point, ...]:
+    def series(self, asked: SeriesQuery) -> tuple[Point, ...]:
         """Return what cells measured over time, cell by cell, the oldest first."""
         return series(self._db, asked)
 
@@ -188,7 +188,7 @@ class History:
         return tuple(map(_ladder, found))
 
     def nights(
-        self, key: Key, last: int, before: float, matrix: str | None = None, cluster: str | None = None
+        self, key: MetricKey, last: int, before: float, matrix: str | None = None, cluster: str | None = None
     ) -> tuple[tuple[float, ...], ...]:
         """Return what the last accepted nights measured of a key: the counted values of each night, the oldest first.
 
@@ -283,7 +283,7 @@ def _verdict(row: Mapping[str, Any]) -> "Verdict":
 
     hosts = tuple(json.loads(row["key_hosts"]))
     return Verdict(
-        key=Key(hosts, row["gpu"], row["workload"], row["variant"], row["ranks"], row["metric"]),
+        key=MetricKey(hosts, row["gpu"], row["workload"], row["variant"], row["ranks"], row["metric"]),
         kind=VerdictKind(row["kind"]),
         change=None if row["change"] is None else Interval(row["change"], row["low"], row["high"]),
         p=row["p"],

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading, Run
+from taco_launch.bench.runs import Cell, Metric, Reading, Run, RunEnvironment
 
 
 def add(db: sqlite3.Connection, ladder_id: str, position: int, run: Run) -> None:
@@ -69,7 +69,7 @@ def _metric(db: sqlite3.Connection, metric: Metric) -> int:
     )
 
 
-def _circumstances(db: sqlite3.Connection, circumstances: Circumstances) -> int:
+def _circumstances(db: sqlite3.Connection, circumstances: RunEnvironment) -> int:
     return _number(
         db,
         "SELECT id FROM circumstances WHERE facts = ?",
@@ -106,5 +106,5 @@ def _run(row: Mapping[str, Any], readings: Sequence[Reading]) -> Run:
 
 
 @functools.lru_cache(maxsize=1000)
-def _facts(told: str) -> Circumstances:
-    return Circumstances(tuple((host, what, value) for host, what, value in json.loads(told)))
+def _facts(told: str) -> RunEnvironment:
+    return RunEnvironment(tuple((host, what, value) for host, what, value in json.loads(told)))

@@ -8,7 +8,7 @@ from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)
-class Asked:
+class SeriesQuery:
     """Which points are wanted; None and () are any. `hosts` have to be among those of a point, all of them.
 
     `last` is from how many ladders, the newest of those that hold such a point.
@@ -45,7 +45,7 @@ class Point:
     greatest: float
 
 
-def series(db: sqlite3.Connection, asked: Asked) -> tuple[Point, ...]:
+def series(db: sqlite3.Connection, asked: SeriesQuery) -> tuple[Point, ...]:
     """Return the points that are wanted, cell by cell, the oldest first."""
     cells = {}
     for row in db.execute("SELECT * FROM cell"):

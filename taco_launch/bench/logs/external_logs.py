@@ -3,11 +3,11 @@
 import hashlib
 from collections.abc import Sequence
 
-from taco_launch.bench.history.exchange import Entry
+from taco_launch.bench.history.exchange import HistoryEntry
 from taco_launch.bench.history.history import Ladder, LadderKind
 from taco_launch.bench.logs.parse import Sample, parse
 from taco_launch.bench.logs.workloads import read
-from taco_launch.bench.matrix import Kind, Workload
+from taco_launch.bench.matrix import LogFormat, Workload
 from taco_launch.bench.runs import Cell, Run
 from taco_launch.frozen import dataclass
 
@@ -15,7 +15,7 @@ _DIGITS = 10
 
 
 @dataclass(frozen=True)
-class Log:
+class ExternalLog:
     """A log: where it lies, its text, and when it was written, in seconds since the epoch."""
 
     path: str
@@ -23,7 +23,9 @@ class Log:
     time: float
 
 
-def of_logs(logs: Sequence[Log], workload: Workload, variant: str, ranks: int | None, hosts: Sequence[str]) -> Entry:
+def of_logs(
+    logs: Sequence[ExternalLog], workload: Workload, variant: str, ranks: int | None, hosts: Sequence[str]
+) -> HistoryEntry:
     """Return the ladder; `ranks` is None where the logs say it. Same logs, same id.
 
     Raises:
@@ -31,7 +33,7 @@ def of_logs(logs: Sequence[Log], workload: Workload, variant: str, ranks: int | 
     """
     runs = []
     for repeat, log in enumerate(logs):
-        told = parse(log.text) if workload.kind in (Kind.HOROVOD, Kind.TF_CNN) and ranks is None else None
+        told = parse(log.text) if workload.kind in (LogFormat.HOROVOD, LogFormat.TF_CNN) and ranks is None else None
         if isinstance(told, Sample):
             ranks = told.ranks
         readings = read(workload, log.text, ranks)
@@ -59,4 +61,4 @@ def of_logs(logs: Sequence[Log], workload: Workload, variant: str, ranks: int | 
         ended=max(times),
         outcome="imported",
     )
-    return Entry(ladder, tuple(runs))
+    return HistoryEntry(ladder, tuple(runs))

@@ -18,7 +18,7 @@ class RefusedError(Exception):
     """Why a log gives no sample; never leaves `parse`."""
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One line of a form: where it stands (from 1), the ranks its tags name, which line it is, its values, its text."""
 
     number: int
@@ -65,7 +65,7 @@ _LINE_END = re.compile(r"[\r\n]")
 _SHOWN = 120
 
 
-def lines(text: str) -> Iterator[Line]:
+def lines(text: str) -> Iterator[LogLine]:
     """Yield the lines of the two forms, from a log with anything else in between; in time linear to its length.
 
     What mpirun (4.x, 5.x), horovodrun or our own merged log put before a line is taken off, and so are colours.
@@ -98,12 +98,12 @@ def _marked(text: str) -> Iterator[tuple[int, str]]:
         yield number, text[begin:position]
 
 
-def _read(number: int, text: str) -> Line | None:
+def _read(number: int, text: str) -> LogLine | None:
     rest, printed_by = untagged(text)
     for kind, form in _FORMS:
         match = form.fullmatch(rest)
         if match is not None:
-            return Line(number, printed_by, kind, match.groups(), rest)
+            return LogLine(number, printed_by, kind, match.groups(), rest)
     if _RATE_WORDS.search(rest):
         raise RefusedError(f"line {number}: {shown(rest)} is cut, mixed with another, or of no form known here")
     return None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from taco_launch.bench.logs.lines import Line, RefusedError, lines
+from taco_launch.bench.logs.lines import LogLine, RefusedError, lines
 from taco_launch.frozen import dataclass
 
 
@@ -52,7 +52,7 @@ def parse(text: str) -> Sample | NoSample:
         return NoSample(str(refusal))
 
 
-def _sample(found: tuple[Line, ...]) -> Sample:
+def _sample(found: tuple[LogLine, ...]) -> Sample:
     rates = [line for line in found if line.kind in (*_HOROVOD_RATES, *_TF_RATES)]
     totals = [line for line in rates if line.kind in ("total", "tf_total")]
     if not totals:
@@ -65,11 +65,11 @@ def _sample(found: tuple[Line, ...]) -> Sample:
     return _horovod_sample(found) if one is _HOROVOD_RATES else _tf_sample(found)
 
 
-def _horovod_sample(found: tuple[Line, ...]) -> Sample:
-    printed: dict[tuple[str, ...], list[Line]] = {}
+def _horovod_sample(found: tuple[LogLine, ...]) -> Sample:
+    printed: dict[tuple[str, ...], list[LogLine]] = {}
     for line in found:
         printed.setdefault(line.printed_by, []).append(line)
-    ended: list[tuple[Line, Sample]] = []
+    ended: list[tuple[LogLine, Sample]] = []
     for mine in printed.values():
         runs = _runs(mine)
         begun = [line for line in runs[-1] if line.kind in _HOROVOD_RATES]
@@ -82,9 +82,9 @@ def _horovod_sample(found: tuple[Line, ...]) -> Sample:
     return max((sample for _, sample in ended), key=lambda sample: sample.iterations)
 
 
-def _runs(mine: Iterable[Line]) -> list[list[Line]]:
+def _runs(mine: Iterable[LogLine]) -> list[list[LogLine]]:
     """Split what one rank printed: a run ends with its total or, broken off, where the next one names its model."""
-    runs: list[list[Line]] = [[]]
+    runs: list[list[LogLine]] = [[]]
     iterated = False
     for line in mine:
         if iterated and line.kind == "model":
@@ -98,7 +98,7 @@ def _runs(mine: Iterable[Line]) -> list[list[Line]]:
     return [run for run in runs if run]
 
 
-def _run_sample(run: list[Line]) -> Sample:
+def _run_sample(run: list[LogLine]) -> Sample:
     total = run[-1]
     ranks = int(total.values[0])
     if ranks == 0:
@@ -121,7 +121,7 @@ def _run_sample(run: list[Line]) -> Sample:
     )
 
 
-def _per_rank(run: list[Line], total: Line, iterations: list[Line]) -> float | None:
+def _per_rank(run: list[LogLine], total: LogLine, iterations: list[LogLine]) -> float | None:
     """Return the rate per rank that a run prints, after holding it against the total and the iterations.
 
     Each number stands for one within 0.05 of it, so n times one is within n * 0.05. None where only a total is there.
@@ -147,7 +147,7 @@ def _per_rank(run: list[Line], total: Line, iterations: list[Line]) -> float | N
     return mean
 
 
-def _tf_sample(found: tuple[Line, ...]) -> Sample:
+def _tf_sample(found: tuple[LogLine, ...]) -> Sample:
     totals = [line for line in found if line.kind == "tf_total"]
     slowest = min(totals, key=lambda line: _positive(line, line.values[0]))
     img_per_sec = float(slowest.values[0])
@@ -178,7 +178,7 @@ def _tf_sample(found: tuple[Line, ...]) -> Sample:
     )
 
 
-def _tf_ranks(found: tuple[Line, ...], last_steps: list[Line], totals: list[Line]) -> int:
+def _tf_ranks(found: tuple[LogLine, ...], last_steps: list[LogLine], totals: list[LogLine]) -> int:
     """Return the number of ranks: that of the devices the log names, else how often it shows the last step."""
     devices = _agreed(found, "tf_devices")
     if devices is None:
@@ -191,7 +191,7 @@ def _tf_ranks(found: tuple[Line, ...], last_steps: list[Line], totals: list[Line
     return len(names)
 
 
-def _agreed(found: Sequence[Line], kind: str) -> str | None:
+def _agreed(found: Sequence[LogLine], kind: str) -> str | None:
     """Return the one value that all lines of a kind name, None without such a line."""
     named = [line for line in found if line.kind == kind]
     for line in named:
@@ -200,14 +200,14 @@ def _agreed(found: Sequence[Line], kind: str) -> str | None:
     return named[0].values[0] if named else None
 
 
-def _finite(line: Line, text: str) -> float:
+def _finite(line: LogLine, text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise RefusedError(f"{line}: {text} is no rate")
     return number
 
 
-def _positive(line: Line, text: str) -> float:
+def _positive(line: LogLine, text: str) -> float:
     number = _finite(line, text)
     if number <= 0:
         raise RefusedError(f"{line}: {text} is no rate")

@@ -18,7 +18,7 @@ MOST_CHARACTERS = 1000
 MOST_SECONDS = 20
 
 
-class Match(NamedTuple):
+class PatternMatch(NamedTuple):
     """The first match in a line: which line, from 0, and what the pattern's group holds, None where it took no part."""
 
     line: int
@@ -46,7 +46,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return found
 
 
-def matches(pattern: str, lines: Sequence[str], seconds: int = MOST_SECONDS) -> tuple[Match, ...]:
+def matches(pattern: str, lines: Sequence[str], seconds: int = MOST_SECONDS) -> tuple[PatternMatch, ...]:
     """Return the first match in each line that has one, in at most so many seconds of CPU time.
 
     Raises:
@@ -66,7 +66,7 @@ def matches(pattern: str, lines: Sequence[str], seconds: int = MOST_SECONDS) -> 
         )
     if done.returncode:
         raise FailedError(f"exit code {done.returncode}: {done.stderr.strip()[-200:]}")
-    return tuple(Match(*found) for found in json.loads(done.stdout))
+    return tuple(PatternMatch(*found) for found in json.loads(done.stdout))
 
 
 def _main() -> None:

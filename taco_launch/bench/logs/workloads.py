@@ -6,7 +6,7 @@ import re
 from taco_launch.bench.logs import nccl_tests, patterns
 from taco_launch.bench.logs.lines import shown, untagged, without_escapes
 from taco_launch.bench.logs.parse import NoSample, parse
-from taco_launch.bench.matrix import Kind, Workload
+from taco_launch.bench.matrix import LogFormat, Workload
 from taco_launch.bench.runs import Metric, Reading
 
 RATE = Metric("img/sec", "img/sec")
@@ -19,23 +19,23 @@ def read(workload: Workload, text: str, ranks: int | None) -> tuple[Reading, ...
     `ranks` is the number of ranks of the job: a log of another number gives none. None where nobody knows it.
     A rate in images per second is that of all ranks together.
     """
-    if workload.kind is Kind.NCCL_TESTS:
+    if workload.kind is LogFormat.NCCL_TESTS:
         return nccl_tests.read(text, ranks)
-    if workload.kind is Kind.REGEX:
+    if workload.kind is LogFormat.REGEX:
         return _matched(workload, text)
     return _rate(workload.kind, text, ranks)
 
 
 def recognised(text: str) -> Workload | None:
     """Return the workload that a log is of by the lines in it, None where it may be one of images per second."""
-    return Workload("nccl-tests", Kind.NCCL_TESTS, ()) if nccl_tests.speaks(without_escapes(text)) else None
+    return Workload("nccl-tests", LogFormat.NCCL_TESTS, ()) if nccl_tests.speaks(without_escapes(text)) else None
 
 
-def _rate(kind: Kind, text: str, ranks: int | None) -> tuple[Reading, ...] | NoSample:
+def _rate(kind: LogFormat, text: str, ranks: int | None) -> tuple[Reading, ...] | NoSample:
     sample = parse(text)
     if isinstance(sample, NoSample):
         return sample
-    printed = Kind.TF_CNN if sample.half_width is None else Kind.HOROVOD  # only the latter's totals have one
+    printed = LogFormat.TF_CNN if sample.half_width is None else LogFormat.HOROVOD  # only the latter's totals have one
     if printed is not kind:
         return NoSample(f"the log is of kind {printed.value}, and the workload of kind {kind.value}")
     if ranks not in (None, sample.ranks):

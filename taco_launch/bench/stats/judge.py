@@ -12,10 +12,10 @@ from enum import Enum
 from functools import lru_cache
 from itertools import starmap
 
-from taco_launch.bench.runs import Key
+from taco_launch.bench.runs import MetricKey
 from taco_launch.bench.stats import drift, noise, student_t
 from taco_launch.bench.stats.estimates import Interval, percent
-from taco_launch.bench.stats.noise import Noise
+from taco_launch.bench.stats.noise import NoiseEstimate
 from taco_launch.frozen import dataclass
 
 
@@ -35,7 +35,7 @@ class VerdictKind(Enum):
 
 
 @dataclass(frozen=True)
-class Rules:
+class JudgeRules:
     """What the judge goes by.
 
     `min_effect` is the smallest change that matters, as a fraction, of the point estimate. `screen` is the level of the
@@ -79,7 +79,7 @@ class Series:
         ValueError: a number that is not finite or not positive, or a night of the baseline without any.
     """
 
-    key: Key
+    key: MetricKey
     higher_is_better: bool
     baseline: tuple[tuple[float, ...], ...]
     tonight: tuple[float, ...]
@@ -106,14 +106,14 @@ class Verdict:
     judged.
     """
 
-    key: Key
+    key: MetricKey
     kind: VerdictKind
     change: Interval | None
     p: float | None
     why: str
 
 
-def suspects(series: Sequence[Series], rules: Rules) -> tuple[Key, ...]:
+def suspects(series: Sequence[Series], rules: JudgeRules) -> tuple[MetricKey, ...]:
     """Return the keys to be measured again: those that differ at the screen's level, unless surely by too little.
 
     Raises:
@@ -122,7 +122,7 @@ def suspects(series: Sequence[Series], rules: Rules) -> tuple[Key, ...]:
     return tuple(cell.series.key for cell in _judged(series, rules) if cell.suspected(rules))
 
 
-def verdicts(series: Sequence[Series], rules: Rules) -> tuple[Verdict, ...]:
+def verdicts(series: Sequence[Series], rules: JudgeRules) -> tuple[Verdict, ...]:
     """Return a verdict for each series, in their order; `fresh` counts only of those that `suspects` gives.
 
     Raises:
@@ -144,7 +144,7 @@ class _Cell:
     """
 
     series: Series
-    noise: Noise
+    noise: NoiseEstimate
     tonight: float
     p: float
     p_drift: float
@@ -153,7 +153,7 @@ class _Cell:
     def fresh(self) -> float:
         return noise.centre(_logs(self.series.fresh)) - self.noise.level
 
-    def suspected(self, rules: Rules) -> bool:
+    def suspected(self, rules: JudgeRules) -> bool:
         """Return whether the screen found it, and its interval reaches what matters."""
         if self.p > rules.screen:
             return False
@@ -166,7 +166,7 @@ class _Cell:
         half = student_t.quantile((1 - level) / 2, self.noise.freedom) * self.noise.error(count)
         return Interval(*(math.expm1(each) for each in (difference, difference - half, difference + half)))
 
-    def p_fresh(self, rules: Rules) -> float:
+    def p_fresh(self, rules: JudgeRules) -> float:
         """Return the probability of fresh values as far off on the side that was suspected, given that it was; else 1."""
         if not (self.series.fresh and self.suspected(rules)):
             return 1.0
@@ -181,7 +181,7 @@ class _Cell:
         return min(both / (rules.screen / 2), 1.0)
 
 
-def _judged(series: Sequence[Series], rules: Rules) -> tuple[_Cell, ...]:
+def _judged(series: Sequence[Series], rules: JudgeRules) -> tuple[_Cell, ...]:
     if len({each.key for each in series}) < len(series):
         raise ValueError("two series of one key")
     can = [each for each in series if each.tonight and _enough(each.baseline[-rules.nights :], rules)]
@@ -194,18 +194,18 @@ def _judged(series: Sequence[Series], rules: Rules) -> tuple[_Cell, ...]:
     return tuple(starmap(_cell, zip(can, noise.moderated(own), steady, strict=True)))
 
 
-def _enough(nights: Sequence[Sequence[float]], rules: Rules) -> bool:
+def _enough(nights: Sequence[Sequence[float]], rules: JudgeRules) -> bool:
     return len(nights) >= rules.least_nights and sum(map(len, nights)) >= rules.least
 
 
 # A night is judged twice: for its suspects, then with what these gave.
 @lru_cache(maxsize=1024)
-def _known(nights: tuple[tuple[float, ...], ...], least: float) -> tuple[Noise, drift.Trend | None]:
+def _known(nights: tuple[tuple[float, ...], ...], least: float) -> tuple[NoiseEstimate, drift.Trend | None]:
     known = noise.of([_logs(night) for night in nights])
     return known, drift.trend(known.nights, least)
 
 
-def _cell(series: Series, known: Noise, p_drift: float) -> _Cell:
+def _cell(series: Series, known: NoiseEstimate, p_drift: float) -> _Cell:
     tonight = noise.centre(_logs(series.tonight)) - known.level
     error = known.error(len(series.tonight))
     p = 2 * student_t.tail(abs(tonight) / error, known.freedom) if error else float(abs(tonight) < noise.ROUNDING)
@@ -221,7 +221,7 @@ def _holm(found: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _unjudged(series: Series, rules: Rules) -> Verdict:
+def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
     if not series.tonight:
         return Verdict(series.key, VerdictKind.NO_SAMPLE, None, None, "no run of tonight gave a number")
     nights = series.baseline[-rules.nights :]
@@ -229,7 +229,7 @@ def _unjudged(series: Series, rules: Rules) -> Verdict:
     return Verdict(series.key, VerdictKind.NO_VERDICT_YET, None, None, f"{why}{rules.least_nights}")
 
 
-def _verdict(cell: _Cell, rules: Rules, fresh: float) -> Verdict:
+def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
     key, known, series = cell.series.key, cell.noise, cell.series
     change, p = cell.change(cell.tonight, len(series.tonight)), cell.p
     against = f"against {'the drift of ' if known.slope else ''}{len(known.nights)} nights"
@@ -282,7 +282,7 @@ def _times(values: Sequence[float]) -> str:
     return f"{len(values)} times" if len(values) > 1 else "once"
 
 
-def _named(key: Key) -> str:
+def _named(key: MetricKey) -> str:
     return f"{key.workload}, {key.variant}, {key.ranks} rank(s), {key.metric}"
 
 

@@ -21,7 +21,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseEstimate:
     """What the nights of a baseline say of one cell; `nights` are their centres, oldest first, at least three.
 
     `night` is the variance of a night's centre, known with `freedom` degrees of freedom; `run` that of a centre by the
@@ -75,7 +75,7 @@ def centre(values: Sequence[float]) -> float:
     return _centre(sorted(values))
 
 
-def of(nights: Sequence[Sequence[float]]) -> Noise:
+def of(nights: Sequence[Sequence[float]]) -> NoiseEstimate:
     """Return how noisy a cell without a drift is, by at least three nights of its own alone."""
     ordered = [sorted(night) for night in nights]
     several = [len(night) * _squared_error(night) for night in ordered if len(night) > 1]
@@ -83,19 +83,19 @@ def of(nights: Sequence[Sequence[float]]) -> Noise:
     return _of(tuple(map(_centre, ordered)), run, fmean([1 / len(night) for night in nights]), 0.0)
 
 
-def along(known: Noise, slope: float) -> Noise:
+def along(known: NoiseEstimate, slope: float) -> NoiseEstimate:
     """Return how noisy a cell is that drifts by `slope` each night: by what is left of its nights without that."""
     return _of(known.nights, known.run, known.runs, slope)
 
 
-def _of(centres: tuple[float, ...], run: float, runs: float, slope: float) -> Noise:
+def _of(centres: tuple[float, ...], run: float, runs: float, slope: float) -> NoiseEstimate:
     freedom = len(centres) - (2 if slope else 1)
     night = _variance([value - slope * place for place, value in enumerate(centres)], freedom)
     # no less than the luck of runs alone makes of a night
-    return Noise(centres, max(night, run * runs), freedom, run, runs, slope)
+    return NoiseEstimate(centres, max(night, run * runs), freedom, run, runs, slope)
 
 
-def moderated(known: Sequence[Noise]) -> tuple[Noise, ...]:
+def moderated(known: Sequence[NoiseEstimate]) -> tuple[NoiseEstimate, ...]:
     """Return each cell's noise, of which the other cells of the matrix say something too.
 
     Ten nights say little of how nights differ: a cell seems quiet by chance, and then every night an event. As far as
@@ -118,7 +118,7 @@ def moderated(known: Sequence[Noise]) -> tuple[Noise, ...]:
     return tuple(_drawn(each, usual, freedom, most) if each.night > 0 else each for each in known)
 
 
-def _drawn(own: Noise, usual: float, freedom: float, most: float) -> Noise:
+def _drawn(own: NoiseEstimate, usual: float, freedom: float, most: float) -> NoiseEstimate:
     both = own.freedom + freedom
     night = max(own.night, (own.freedom * own.night + freedom * usual) / both)
     return replace(own, night=night, freedom=min(both, most))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from taco_launch.bench.logs.parse import NoSample
     from taco_launch.bench.matrix import Workload
     from taco_launch.bench.runs import Cell, Reading, Run
-    from taco_launch.flows.ladder import Measured, Plan
+    from taco_launch.flows.ladder import LadderPlan, LadderResult
 
 # What a command line alone says has no name in a matrix.
 _VARIANT = "as typed"
@@ -101,7 +101,7 @@ def run(
     from taco_launch.bench.runs import Cell
     from taco_launch.bench.stats.estimates import require
     from taco_launch.flows import ladder as flow
-    from taco_launch.flows.run_environment import Surroundings
+    from taco_launch.flows.run_environment import EnvironmentProbe
     from taco_launch.request import job_names
 
     settings = settings_of(ctx)
@@ -111,13 +111,13 @@ def run(
     name = job_names.stem(command) if options["name"] is None else spec.name
     specs = {Cell(name, _VARIANT, np): replace(spec, np=np) for np in sizes}
     access = access_of(options)
-    around = Surroundings(settings.load(), spec.hosts, access, str(Path.cwd()), settings.talk)
+    around = EnvironmentProbe(settings.load(), spec.hosts, access, str(Path.cwd()), settings.talk)
     seed = ladder_output.new_seed() if repeats > 1 else 0
     one = ladder_output.new_ladder(name, LadderKind.RUN, "", seed, settings.load().cluster)
     with open_history(ladder_output.history_path(db)) as history:
         history.begin(one)
         steps = order(tuple(specs), repeats, 0, seed)
-        plan = flow.Plan(one, steps, specs, _read_rate, ladder_output.ladders_folder() / one.id)
+        plan = flow.LadderPlan(one, steps, specs, _read_rate, ladder_output.ladders_folder() / one.id)
         return ladder_output.measure(settings, plan, history, around, settings.backend(access), "", _show)
 
 
@@ -126,12 +126,12 @@ def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
     from taco_launch.bench.logs.parse import Sample
     from taco_launch.bench.logs.parse import parse as parse_log
     from taco_launch.bench.logs.workloads import read, recognised
-    from taco_launch.bench.matrix import Kind, Workload
+    from taco_launch.bench.matrix import LogFormat, Workload
 
     if (known := recognised(text)) is not None:
         return read(known, text, cell.ranks)
     sample = parse_log(text)
-    kind = Kind.TF_CNN if isinstance(sample, Sample) and sample.half_width is None else Kind.HOROVOD
+    kind = LogFormat.TF_CNN if isinstance(sample, Sample) and sample.half_width is None else LogFormat.HOROVOD
     return read(Workload(cell.workload, kind, ()), text, cell.ranks)
 
 
@@ -195,7 +195,7 @@ def _parse_workload(settings: Settings, log: str, text: str, workload: "Workload
     return 0
 
 
-def _show(settings: Settings, plan: "Plan", measured: "Measured") -> None:
+def _show(settings: Settings, plan: "LadderPlan", measured: "LadderResult") -> None:
     """Print how the rate grows with the number of ranks."""
     _print(settings.output, tuple(plan.specs), measured.runs, {"ladder": plan.ladder.id})
 

@@ -21,7 +21,7 @@ from taco_launch.cli.options.common import add_option, settings_of, talk_options
 from taco_launch.errors import TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
-    from taco_launch.bench.history.exchange import Entry
+    from taco_launch.bench.history.exchange import HistoryEntry
 
 _FORMATS = ("json", "csv", "parquet")
 _TOLD = 5
@@ -66,7 +66,7 @@ def export(
         raise UsageError(f"{target}: is there already", hint="another name, or --force")
     if target is None and form == "parquet" and sys.stdout.isatty():
         raise UsageError("Parquet is not for terminals", hint="-o FILE")
-    from taco_launch.bench.history.exchange import Entry
+    from taco_launch.bench.history.exchange import HistoryEntry
 
     with opened(db) as history:
         chosen = [named_ladder(history, name) for name in ladders] or [*reversed(history.ladders(None, matrix, last))]
@@ -74,13 +74,13 @@ def export(
             what = "the history is empty" if matrix is None else f"no ladder is of matrix {matrix}"
             raise UsageError(f"nothing to export: {what}", hint="taco-launch bench history")
         with _written(target, force=force) as file:
-            _write(form, (Entry(one, history.runs(one.id)) for one in chosen), file)
+            _write(form, (HistoryEntry(one, history.runs(one.id)) for one in chosen), file)
     if target is not None:
         settings_of(ctx).talk(f"{len(chosen)} ladder{'' if len(chosen) == 1 else 's'} written to {target}")
     return 0
 
 
-def _write(form: str, entries: "Iterable[Entry]", file: IO[bytes]) -> None:
+def _write(form: str, entries: "Iterable[HistoryEntry]", file: IO[bytes]) -> None:
     from taco_launch.bench.history import exchange
 
     if form == "parquet":
@@ -183,8 +183,8 @@ def import_(
 
 def _of_logs(
     logs: Sequence[str], workload: str, name: str | None, variant: str, ranks: int | None, hosts: str | None
-) -> "Entry":
-    from taco_launch.bench.logs.external_logs import Log, of_logs
+) -> "HistoryEntry":
+    from taco_launch.bench.logs.external_logs import ExternalLog, of_logs
     from taco_launch.inventory.ranges import expand
 
     try:
@@ -196,7 +196,7 @@ def _of_logs(
     for log in logs:
         text = read_log(log)
         path, at = ("standard input", time.time()) if log == "-" else (os.path.realpath(log), Path(log).stat().st_mtime)
-        found.append(Log(path, text, at))
+        found.append(ExternalLog(path, text, at))
     try:
         return of_logs(found, replace(of, name=name or of.name), variant, ranks, where)
     except ValueError as error:

@@ -70,10 +70,10 @@ def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
       taco-launch bench history --variant rdma --np 16 --last 30
       taco-launch bench history --matrix taco --host gpu3 --json
     """
-    from taco_launch.bench.history.series import Asked
+    from taco_launch.bench.history.series import SeriesQuery
 
     with opened(db) as found:
-        points = found.series(Asked(**asked))
+        points = found.series(SeriesQuery(**asked))
         any_ladder = points or found.ladders(limit=1)
     settings = settings_of(ctx)
     if settings.output in ("json", "yaml"):

@@ -25,11 +25,11 @@ from taco_launch.command import shell
 
 if TYPE_CHECKING:
     from taco_launch.bench.history.history import History, Ladder
-    from taco_launch.bench.ladder import Step
+    from taco_launch.bench.ladder import LadderStep
     from taco_launch.bench.matrix import Matrix
     from taco_launch.bench.runs import Cell
     from taco_launch.model.jobs import JobSpec
-    from taco_launch.remote.credentials import Access
+    from taco_launch.remote.credentials import Credentials
 
 
 @click.command()
@@ -115,13 +115,13 @@ def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str
         return 0
     digest = flow.digest(LadderKind.LADDER, matrix, specs)
     with (
-        flow.alone(ladder_output.ladders_folder(), digest),
+        flow.exclusive_lock(ladder_output.ladders_folder(), digest),
         open_history(ladder_output.history_path(options["db"])) as history,
     ):
         one = _begun(settings, history, matrix, digest, len(specs), fresh=options["fresh"])
         steps = _steps(matrix, tuple(specs), one.seed)
         logs = ladder_output.ladders_folder() / one.id
-        plan = flow.Plan(one, steps, specs, matrix_jobs.reader(matrix), logs, matrix.time_budget)
+        plan = flow.LadderPlan(one, steps, specs, matrix_jobs.reader(matrix), logs, matrix.time_budget)
         again = shell(("bench", "ladder", name, *_typed(options)))
         return ladder_output.measure(
             settings, plan, history, made.around, settings.backend(access), f"{settings.typed} {again}"
@@ -144,7 +144,7 @@ def _typed(options: dict[str, Any]) -> list[str]:
     return words
 
 
-def _steps(matrix: "Matrix", cells: "tuple[Cell, ...]", seed: int) -> "tuple[Step, ...]":
+def _steps(matrix: "Matrix", cells: "tuple[Cell, ...]", seed: int) -> "tuple[LadderStep, ...]":
     from taco_launch.bench.ladder import order
 
     return order(cells, matrix.repeats, matrix.warm_ups, seed)
@@ -172,14 +172,14 @@ def _begun(
     return one
 
 
-def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobSpec]", access: "Access") -> None:
+def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobSpec]", access: "Credentials") -> None:
     """Show the runs in their order, and the line of each workload and variant at its largest size."""
     from taco_launch.cli.output import plan_tables
 
     seed = ladder_output.new_seed() if matrix.seed is None else matrix.seed
     steps = _steps(matrix, tuple(specs), seed)
     largest = {(cell.workload, cell.variant): cell for cell in sorted(specs, key=lambda cell: cell.ranks)}
-    shown = ladder_output.Shown(settings, tuple(specs))
+    shown = ladder_output.ProgressDisplay(settings, tuple(specs))
     cluster, lines = settings.cluster(access), []
     for cell in largest.values():
         found = cluster.plan_of(replace(specs[cell], name=matrix.name))
@@ -201,7 +201,9 @@ def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobS
         click.echo(f"\n{shown.cell(cell)}:\n{line}")
 
 
-def _print_data(settings: Settings, seed: int, steps: "tuple[Step, ...]", lines: "list[tuple[Cell, str]]") -> None:
+def _print_data(
+    settings: Settings, seed: int, steps: "tuple[LadderStep, ...]", lines: "list[tuple[Cell, str]]"
+) -> None:
     from dataclasses import asdict
 
     runs = [
@@ -213,5 +215,5 @@ def _print_data(settings: Settings, seed: int, steps: "tuple[Step, ...]", lines:
     )
 
 
-def _count(step: "Step") -> str:
+def _count(step: "LadderStep") -> str:
     return "warm-up" if step.warm_up else str(step.repeat + 1)

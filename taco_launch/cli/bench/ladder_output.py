@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from taco_launch.backend import Backend
     from taco_launch.bench.history.history import History, Ladder, LadderKind
-    from taco_launch.bench.ladder import Step
+    from taco_launch.bench.ladder import LadderStep
     from taco_launch.bench.runs import Cell, Run
-    from taco_launch.flows.ladder import Measured, Plan, Progress, Teller
-    from taco_launch.flows.run_environment import Surroundings
+    from taco_launch.flows.ladder import LadderListener, LadderPlan, LadderProgress, LadderResult
+    from taco_launch.flows.run_environment import EnvironmentProbe
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _SEED_BITS = 31
@@ -87,7 +87,7 @@ def endings() -> "Iterator[None]":
             signal.signal(number, handler)
 
 
-class Shown:
+class ProgressDisplay:
     """Shows how far a ladder is: on a terminal one line that changes, elsewhere a line for each run."""
 
     def __init__(self, settings: Settings, cells: "Sequence[Cell]") -> None:
@@ -101,12 +101,12 @@ class Shown:
         self._failed: set[Cell] = set()
 
     @contextmanager
-    def teller(self) -> "Iterator[Teller]":
+    def teller(self) -> "Iterator[LadderListener]":
         """Return whom the ladder tells how far it is; the line on a terminal is there for as long as the block lasts."""
-        from taco_launch.flows.ladder import Teller
+        from taco_launch.flows.ladder import LadderListener
 
         with render.host_lines(self._settings, lambda: [self._line]) as self._live:
-            yield Teller(self._progress, self._settings.talk)
+            yield LadderListener(self._progress, self._settings.talk)
 
     def cell(self, cell: "Cell") -> str:
         """Name a cell among those that are measured."""
@@ -114,11 +114,11 @@ class Shown:
         words += [cell.variant] if self._variants else []
         return ", ".join((*words, f"{cell.ranks} rank{'' if cell.ranks == 1 else 's'}"))
 
-    def step(self, step: "Step") -> str:
+    def step(self, step: "LadderStep") -> str:
         """Name a run."""
         return f"{self.cell(step.cell)}{' (warm-up)' if step.warm_up else ''}"
 
-    def _progress(self, progress: "Progress") -> None:
+    def _progress(self, progress: "LadderProgress") -> None:
         for warning in progress.warnings:
             if warning not in self._said:
                 render.warning(self._settings, warning)
@@ -132,13 +132,13 @@ class Shown:
         if self._settings.verbose and progress.line:
             self._settings.talk(render.printable(progress.line))
 
-    def _ended(self, progress: "Progress", begin: str, left: str) -> None:
+    def _ended(self, progress: "LadderProgress", begin: str, left: str) -> None:
         run = progress.run
         assert run is not None
         took = f" ({render.age(run.seconds)}{left})"
         if run.readings:
             if not self._live:
-                self._settings.talk(f"{begin} {told(run)}{took}")
+                self._settings.talk(f"{begin} {describe_run(run)}{took}")
             return
         self._settings.talk(f"{begin} no sample{took}: {render.printable(render.one_line(run.why))}")
         first = run.cell not in self._failed
@@ -149,7 +149,7 @@ class Shown:
             self._settings.talk(f"its log: {run.log}")
 
 
-def told(run: "Run") -> str:
+def describe_run(run: "Run") -> str:
     """Return what a run has measured; of several readings the first, which stands for them."""
     from taco_launch.bench.tables import number
 
@@ -160,12 +160,12 @@ def told(run: "Run") -> str:
 
 def measure(
     settings: Settings,
-    plan: "Plan",
+    plan: "LadderPlan",
     history: "History",
-    around: "Surroundings",
+    around: "EnvironmentProbe",
     backend: "Backend",
     go_on: str,
-    show: "Callable[[Settings, Plan, Measured], None] | None" = None,
+    show: "Callable[[Settings, LadderPlan, LadderResult], None] | None" = None,
 ) -> int:
     """Measure what is left of a ladder, print what it came to (by `show`, or as tables), and give the exit code.
 
@@ -176,7 +176,7 @@ def measure(
     """
     from taco_launch.flows import ladder as flow
 
-    with endings(), Shown(settings, tuple(plan.specs)).teller() as teller:
+    with endings(), ProgressDisplay(settings, tuple(plan.specs)).teller() as teller:
         try:
             measured = flow.run(backend, plan, history, around, os.environ, teller)
         except HostError:
@@ -187,7 +187,7 @@ def measure(
     return finish(settings, plan, history, measured, go_on)
 
 
-def finish(settings: Settings, plan: "Plan", history: "History", measured: "Measured", go_on: str) -> int:
+def finish(settings: Settings, plan: "LadderPlan", history: "History", measured: "LadderResult", go_on: str) -> int:
     """Return how a ladder ended, keep that, and give the exit code; `go_on` is what is typed to go on, "" for nothing.
 
     Raises:
@@ -197,7 +197,7 @@ def finish(settings: Settings, plan: "Plan", history: "History", measured: "Meas
     from taco_launch.flows import ladder as flow
 
     cells = tuple(plan.specs)
-    shown = Shown(settings, cells)
+    shown = ProgressDisplay(settings, cells)
     runs = sum(not run.warm_up for run in measured.runs)
     if measured.outcome in (flow.INTERRUPTED, flow.HEAD_LOST):
         done = len(history.runs(plan.ladder.id))
@@ -228,11 +228,11 @@ def finish(settings: Settings, plan: "Plan", history: "History", measured: "Meas
     return 0
 
 
-def _due(steps: "Sequence[Step]") -> int:
+def _due(steps: "Sequence[LadderStep]") -> int:
     return sum(not step.warm_up for step in steps)
 
 
-def show_tables(settings: Settings, plan: "Plan", measured: "Measured") -> None:
+def show_tables(settings: Settings, plan: "LadderPlan", measured: "LadderResult") -> None:
     """Print the tables of a ladder and what they say, or all of it as JSON or YAML."""
     from taco_launch.bench import tables
 
@@ -252,7 +252,7 @@ def show_tables(settings: Settings, plan: "Plan", measured: "Measured") -> None:
         click.echo(tables.legend(found))
 
 
-def _data(plan: "Plan", measured: "Measured", found: list[dict[str, Any]]) -> Mapping[str, Any]:
+def _data(plan: "LadderPlan", measured: "LadderResult", found: list[dict[str, Any]]) -> Mapping[str, Any]:
     from taco_launch.bench import tables
 
     gaps = [

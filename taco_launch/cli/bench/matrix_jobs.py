@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from taco_launch.bench.matrix import Matrix
     from taco_launch.bench.runs import Cell
     from taco_launch.flows.ladder import Reader
-    from taco_launch.flows.run_environment import Surroundings
+    from taco_launch.flows.run_environment import EnvironmentProbe
     from taco_launch.model.jobs import JobSpec
-    from taco_launch.remote.credentials import Access
+    from taco_launch.remote.credentials import Credentials
 
 # (workload, variant), by their names.
 _Way = tuple[str, str]
@@ -27,12 +27,12 @@ class Prepared:
     """The job of each cell of a matrix, without a name, what is known of their hosts, and which sizes they are too few for."""
 
     specs: "dict[Cell, JobSpec]"
-    around: "Surroundings"
+    around: "EnvironmentProbe"
     lacking: str
 
 
 def prepared(
-    settings: Settings, matrix: "Matrix", hosts: tuple[str, ...], access: "Access", *, look: bool = True
+    settings: Settings, matrix: "Matrix", hosts: tuple[str, ...], access: "Credentials", *, look: bool = True
 ) -> Prepared:
     """Make the jobs of a matrix; `hosts` are the words of -H.
 
@@ -44,11 +44,11 @@ def prepared(
     """
     from taco_launch.bench.matrix import cells
     from taco_launch.flows.ladder import slots
-    from taco_launch.flows.run_environment import Surroundings
+    from taco_launch.flows.run_environment import EnvironmentProbe
 
     jobs = _jobs(settings, matrix, hosts)
     every = tuple({host.name: host for spec in jobs.values() for host in spec.hosts}.values())
-    around = Surroundings(settings.load(), every, access, str(Path.cwd()), settings.talk)
+    around = EnvironmentProbe(settings.load(), every, access, str(Path.cwd()), settings.talk)
     if look or any(host.slots is None or host.terms.models for host in every):
         around.look()
     # A variant's hosts are the same with every workload.

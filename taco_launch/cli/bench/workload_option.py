@@ -29,12 +29,12 @@ def workload_of(text: str) -> "Workload":
         UsageError: it names none.
         SpecError: the matrix is wrong.
     """
-    from taco_launch.bench.matrix import Kind, Workload
+    from taco_launch.bench.matrix import LogFormat, Workload
     from taco_launch.inventory import names
     from taco_launch.request.documents import matrix_file
 
     if text in KINDS:
-        return Workload(text, Kind(text), ())
+        return Workload(text, LogFormat(text), ())
     source, colon, name = text.rpartition(":")
     if not colon:
         hint = names.did_you_mean(text, KINDS) or f"there are {', '.join(KINDS)} and MATRIX:NAME, such as lab:gradients"

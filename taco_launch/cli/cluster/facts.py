@@ -26,10 +26,10 @@ from taco_launch.errors import FAILED, HOST_FAILED, INTERRUPTED, OK, HostError, 
 from taco_launch.facts import SUBJECTS
 
 if TYPE_CHECKING:
-    from taco_launch.facts.reports.compare import Folded
+    from taco_launch.facts.reports.compare import FoldedFact
     from taco_launch.facts.reports.health import Judged
     from taco_launch.model.host.facts import HostFacts
-    from taco_launch.remote.credentials import Access
+    from taco_launch.remote.credentials import Credentials
     from taco_launch.remote.fanout import Answer
 
 # How many captures that are not understood are told of one by one.
@@ -142,7 +142,7 @@ def _gathered(
     words: Sequence[str],
     subjects: Sequence[str],
     container: str | None,
-    access: "Access",
+    access: "Credentials",
     *,
     show: bool = True,
 ) -> "tuple[list[HostFacts], int]":
@@ -252,7 +252,7 @@ def _is_whole(where: str) -> bool:
     return "[" not in where and where.partition(".")[0] in SUBJECTS
 
 
-def _folded(found: "Sequence[HostFacts]") -> "tuple[Folded, ...]":
+def _folded(found: "Sequence[HostFacts]") -> "tuple[FoldedFact, ...]":
     from taco_launch.facts.reports.compare import fold
     from taco_launch.facts.reports.summary import rows
 

@@ -120,7 +120,7 @@ def up(
     settings = settings_of(ctx)
     try:
         talk = _talk(settings)
-        made = flow.up(flow.Wanted(lab, size, slots, gpus, release, docker), os.environ, talk, train=train)
+        made = flow.up(flow.LabRequest(lab, size, slots, gpus, release, docker), os.environ, talk, train=train)
     except KeyboardInterrupt:
         option = option_of(lab)
         settings.talk(f"\nstopped: `taco-launch lab up{option}` goes on, `taco-launch lab down{option}` removes it")

@@ -23,10 +23,10 @@ from taco_launch.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
 from taco_launch.setup import STAGES, Stage
 
 if TYPE_CHECKING:
-    from taco_launch.flows.setup.proof import Flaw
+    from taco_launch.flows.setup.proof import ProofFailure
     from taco_launch.flows.setup.setup import Setup
     from taco_launch.model.host.hosts import Inventory
-    from taco_launch.setup.chain import Chain
+    from taco_launch.setup.host_plan import HostPlan
 
 
 def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:
@@ -107,7 +107,7 @@ def setup(
     in driver, OFED, toolkit or image; 5 a host failed or cannot be set up (its driver, OFED, a GPU that is gone), the proof
     found a fault (of --check: do the containers have their GPUs), or others are to be told of a new host, 130 after Ctrl-C.
     """
-    from taco_launch.flows.setup.setup import Ask, Setup
+    from taco_launch.flows.setup.setup import Setup, SetupRequest
     from taco_launch.inventory.select import named
     from taco_launch.remote.fanout import connect
     from taco_launch.request.resolve import profile_of
@@ -117,8 +117,8 @@ def setup(
         raise UsageError("--check and --dry-run: both only look", hint="--check tells by its exit code as well")
     inventory = settings.load()
     chosen = named(inventory, () if hosts is None else (hosts,))
-    progress = setup_output.Progress(settings)
-    ask = Ask(
+    progress = setup_output.SetupProgress(settings)
+    ask = SetupRequest(
         profile_of(inventory, None, os.environ),
         stages,
         more.pop("disrupt") or "nothing",
@@ -156,10 +156,10 @@ def setup(
 def _show(
     settings: Settings,
     work: "Setup",
-    plans: "Sequence[Chain]",
+    plans: "Sequence[HostPlan]",
     inventory: "Inventory",
     found: setup_output.Findings,
-    flaws: "Sequence[Flaw]",
+    flaws: "Sequence[ProofFailure]",
     *,
     show_diff: bool,
     looking: bool,
@@ -198,7 +198,7 @@ def _show(
 
 def _document(
     work: "Setup",
-    plans: "Sequence[Chain]",
+    plans: "Sequence[HostPlan]",
     rows: Sequence[dict[str, Any]],
     told: Sequence[tuple[str, tuple[str, ...]]],
 ) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def teardown(
     settings = settings_of(ctx)
     inventory = settings.load()
     chosen = named(inventory, () if hosts is None else (hosts,))
-    progress = setup_output.Progress(settings)
+    progress = setup_output.SetupProgress(settings)
     with connect(inventory, chosen, access_of(access)) as fanout:
         work = Teardown(inventory, fanout, images=images, report=progress.step)
         with render.progress(settings, "facts", len(chosen)) as answered:

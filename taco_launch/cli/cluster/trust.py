@@ -19,7 +19,7 @@ from taco_launch.cli.output import host_errors, render
 from taco_launch.errors import FAILED, HOST_FAILED, UsageError
 
 if TYPE_CHECKING:
-    from taco_launch.flows.setup.trust import Trust
+    from taco_launch.flows.setup.trust import TrustReport
 
 
 @click.command()
@@ -52,7 +52,7 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
     chosen = named(inventory, hosts)
     ways = flow.prepare(inventory, chosen, access_of({}))
     with render.progress(settings, "host keys", len(chosen)) as progress:
-        found = flow.look(ways, lambda _answer: progress())
+        found = flow.read_host_keys(ways, lambda _answer: progress())
     _show(settings, found)
     host_errors.show(found.failed, {host.name: host.address for host in chosen})
     keys = found.to_write(replace=replace)
@@ -90,7 +90,7 @@ def _count(count: int) -> str:
     return f"{count} host key{'s' if count != 1 else ''}"
 
 
-def _show(settings: Settings, found: "Trust") -> None:
+def _show(settings: Settings, found: "TrustReport") -> None:
     if settings.output in ("json", "yaml"):
         rows = [
             {

@@ -19,7 +19,7 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.errors import SIGNAL_BASE
-from taco_launch.remote.terminal import Safe
+from taco_launch.remote.terminal import SafeStream
 
 
 @click.command("exec")
@@ -57,7 +57,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _to(stream: BinaryIO) -> Callable[[bytes], None]:
-    safe = Safe() if stream.isatty() else bytes
+    safe = SafeStream() if stream.isatty() else bytes
 
     def write(data: bytes) -> None:
         stream.write(safe(data))

@@ -37,17 +37,17 @@ def explain(ctx: click.Context, log: str) -> None:
       taco-launch logs vgg16 | taco-launch explain -
       dmesg -T | taco-launch explain - --json
     """
-    from taco_launch.diagnose import Scan
-    from taco_launch.signatures.entry import Kind
+    from taco_launch.diagnose import LogScan
+    from taco_launch.signatures.entry import FailureText
 
     settings = settings_of(ctx)
-    scan = Scan()
+    scan = LogScan()
     end = ""
     for text in _text(log):
         scan.feed(text)
         end = text or end
     found = scan.matches()
-    if all(match.kind is Kind.NOTE for match in found):
+    if all(match.kind is FailureText.NOTE for match in found):
         name = "standard input" if log == "-" else log
         read = f"{scan.lines} line{'' if scan.lines == 1 else 's'} read"
         last = f"; its last words: {scan.last_words}" if scan.last_words else ""

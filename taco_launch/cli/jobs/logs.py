@@ -95,7 +95,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
       taco-launch logs --instance vgg16-worker-1 --since 10m --timestamps vgg16
       taco-launch logs --agent -t 50 vgg16
     """
-    from taco_launch.backend import LogQuery, Watch
+    from taco_launch.backend import FollowListener, LogQuery
 
     given = [f"--{option}" for option in _WHOSE if options[option] is not None and options[option] is not False]
     if len(given) > 1:
@@ -110,10 +110,10 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     def waits(words: "WaitReasons") -> None:
         render.waits(settings, name, words)
 
-    job = settings.backend(access_of(options)).follow(query, out.write, Watch(waits=waits, say=settings.talk))
+    job = settings.backend(access_of(options)).follow(query, out.write, FollowListener(waits=waits, say=settings.talk))
     if follow:
         render.ending(settings, job)
     elif job.record.state.waits:
-        from taco_launch.queue import why
+        from taco_launch.queue import pending_reasons
 
-        waits(why(job.record, name) or _UNTOLD)
+        waits(pending_reasons(job.record, name) or _UNTOLD)

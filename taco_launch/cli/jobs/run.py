@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from taco_launch.backend import Backend
     from taco_launch.model.job_view import JobView
     from taco_launch.model.jobs import JobSpec
-    from taco_launch.remote.credentials import Access
+    from taco_launch.remote.credentials import Credentials
 
 
 @click.command(cls=JobCommand)
@@ -129,12 +129,12 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
 
         render.data(json_schema(), "json")
         return 0
-    from taco_launch.queue import why
+    from taco_launch.queue import pending_reasons
 
     spec = spec_of(settings, request_of(settings, command, options))
     job = settings.backend(access_of(options)).submit(spec, os.environ)
     _require_started(job)
-    render.waits(settings, job.spec.name, why(job.record, job.spec.name))
+    render.waits(settings, job.spec.name, pending_reasons(job.record, job.spec.name))
     for warning in job.record.warnings:
         render.warning(settings, warning)
     if settings.output in ("json", "yaml"):
@@ -156,7 +156,7 @@ def _require_started(job: "JobView") -> None:
         raise error
 
 
-def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str, *, explain: bool) -> None:
+def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out: str, *, explain: bool) -> None:
     from taco_launch.cli.output import plan_tables
     from taco_launch.flows import plan
 
@@ -178,7 +178,7 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str,
 
 def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
     """Start a job, follow it to its end, say how it ended."""
-    from taco_launch.backend import Watch
+    from taco_launch.backend import FollowListener
 
     signals = _Signals(backend, spec.name)
 
@@ -193,7 +193,7 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
 
     with render.waiting(settings.quiet, spec.name) as wait:
         out = render.LogOutput(sys.stdout.buffer, wait.hide)
-        watch = Watch(
+        watch = FollowListener(
             accepted=signals.job_started,
             job=placed,
             state=wait.state,

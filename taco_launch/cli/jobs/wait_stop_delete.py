@@ -40,12 +40,12 @@ def wait(ctx: click.Context, /, name: str, **access: Any) -> int:
     Example:
       taco-launch wait vgg16 && echo trained
     """
-    from taco_launch.backend import LogQuery, Watch
+    from taco_launch.backend import FollowListener, LogQuery
 
     settings = settings_of(ctx)
     try:
         with render.waiting(settings.quiet, name) as status:
-            watch = Watch(
+            watch = FollowListener(
                 state=status.state, waits=lambda words: render.waits(settings, name, words), say=settings.talk
             )
             backend = settings.backend(access_of(access))

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import tzinfo
 
-    from taco_launch.nightly.install import Asked
-    from taco_launch.nightly.install_plan import Keeper
-    from taco_launch.nightly.status import Night
+    from taco_launch.nightly.install import InstallRequest
+    from taco_launch.nightly.install_plan import NightlyScheduler
+    from taco_launch.nightly.status import NightlyStatus
 
 _DAILY = "mon-sun"
 
@@ -96,16 +96,16 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     from taco_launch.flows.writable_by_others import writable_by_others
     from taco_launch.nightly import install as flow
     from taco_launch.nightly import record
-    from taco_launch.nightly.install_plan import look
-    from taco_launch.remote.local import Local
+    from taco_launch.nightly.install_plan import read_controller
+    from taco_launch.remote.local import LocalTransport
 
     settings = settings_of(ctx)
     mail, word = options["mail"], options["keeper"]
     if mail is not None:
         flow.check_mail(mail)
     asked, argv, inventory = _asked(options), flow.program(sys.argv[0]), _inventory(settings)
-    remote = Local()
-    machine = look(remote)
+    remote = LocalTransport()
+    machine = read_controller(remote)
     there = flow.keepers(remote, machine)
     kept = [night for each in there for night in each.kept() if night.name == asked.name]
     keeper = flow.choose(there, machine, word, mail, kept)
@@ -257,10 +257,10 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     return 0
 
 
-def _asked(options: dict[str, Any]) -> "Asked":
+def _asked(options: dict[str, Any]) -> "InstallRequest":
     """Return what the options ask for; the matrix is read, so that its faults are told before anything is shown."""
     from taco_launch.nightly import schedule
-    from taco_launch.nightly.install import Asked, check_name
+    from taco_launch.nightly.install import InstallRequest, check_name
     from taco_launch.request.documents import matrix_file
 
     try:
@@ -280,7 +280,7 @@ def _asked(options: dict[str, Any]) -> "Asked":
         if options[option] is not None:
             more += [f"--{option.replace('_', '-')}", f"{options[option]:.0f}s"]
     found = str(Path(matrix).absolute()) if path == matrix else matrix
-    return Asked(name, found, schedule.Schedule(hour, minute, days), options["mail"], tuple(more))
+    return InstallRequest(name, found, schedule.Schedule(hour, minute, days), options["mail"], tuple(more))
 
 
 def _inventory(settings: Settings) -> str | None:
@@ -292,13 +292,13 @@ def _inventory(settings: Settings) -> str | None:
     return str(Path(named).absolute())
 
 
-def _keepers() -> "tuple[Keeper, ...]":
+def _keepers() -> "tuple[NightlyScheduler, ...]":
     from taco_launch.nightly.install import keepers
-    from taco_launch.nightly.install_plan import look
-    from taco_launch.remote.local import Local
+    from taco_launch.nightly.install_plan import read_controller
+    from taco_launch.remote.local import LocalTransport
 
-    remote = Local()
-    return keepers(remote, look(remote))
+    remote = LocalTransport()
+    return keepers(remote, read_controller(remote))
 
 
 def _agreed(question: str, *, yes: bool) -> bool:
@@ -313,7 +313,7 @@ def _shown(text: str) -> str:
     return "".join(f"{render.file_line(line)}\n" for line in text.split("\n")[:-1])
 
 
-def _row(night: "Night", zone: "tzinfo") -> "Sequence[str]":
+def _row(night: "NightlyStatus", zone: "tzinfo") -> "Sequence[str]":
     from datetime import datetime
 
     kept, last = night.kept, night.last
@@ -329,7 +329,7 @@ def _row(night: "Night", zone: "tzinfo") -> "Sequence[str]":
     )
 
 
-def _document(night: "Night", zone: str) -> dict[str, Any]:
+def _document(night: "NightlyStatus", zone: str) -> dict[str, Any]:
     kept = night.kept
     return {
         "name": kept.name,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from taco_launch.bench.history.history import History, Ladder
     from taco_launch.bench.matrix import Matrix
     from taco_launch.cli.options.common import Settings
-    from taco_launch.nightly.record import Last
+    from taco_launch.nightly.record import LastRun
     from taco_launch.nightly.summary import Summary
 
 
@@ -81,7 +81,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     """
     from taco_launch.bench.stats.estimates import require
     from taco_launch.nightly.install import check_name
-    from taco_launch.nightly.record import Last, folder
+    from taco_launch.nightly.record import LastRun, folder
     from taco_launch.request.documents.matrix_file import load
 
     settings = settings_of(ctx)
@@ -92,7 +92,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     check_name(night)
     place = folder(os.environ, os.geteuid(), night)
     with _alone(place, night):
-        begun = Last(time.time(), os.getpid())
+        begun = LastRun(time.time(), os.getpid())
         with _kept(place, begun, night, junit) as keep:
             summary = _measured(settings, known or load(matrix, os.environ), night, options)
             path = _write(place, summary, junit)
@@ -110,7 +110,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
 def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[str, Any]) -> "Summary":
     from taco_launch.bench.history.history import LadderKind, open_history
     from taco_launch.bench.ladder import order
-    from taco_launch.bench.stats.judge import Rules
+    from taco_launch.bench.stats.judge import JudgeRules
     from taco_launch.flows import ladder as ladders
     from taco_launch.nightly import run
 
@@ -122,12 +122,12 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
     one = ladder_output.new_ladder(found.name, LadderKind.NIGHT, digest, seed, inventory.cluster)
     steps = order(tuple(specs), found.repeats, found.warm_ups, seed)
     logs = ladder_output.ladders_folder()
-    plan = ladders.Plan(one, steps, specs, matrix_jobs.reader(found), logs / one.id, found.time_budget)
-    asked = run.Asked(night, found, options["deadline"], Rules(min_effect=found.min_effect), made.lacking)
+    plan = ladders.LadderPlan(one, steps, specs, matrix_jobs.reader(found), logs / one.id, found.time_budget)
+    asked = run.RunRequest(night, found, options["deadline"], JudgeRules(min_effect=found.min_effect), made.lacking)
     with (
         open_history(ladder_output.history_path(options["db"])) as history,
         ladder_output.endings(),
-        ladder_output.Shown(settings, tuple(specs)).teller() as teller,
+        ladder_output.ProgressDisplay(settings, tuple(specs)).teller() as teller,
     ):
         before = time.time() - options["keep_logs"]
         cleared = run.clear_logs(history, found.name, inventory.cluster, logs, before)
@@ -162,17 +162,20 @@ def _alone(place: Path, night: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _kept(place: Path, begun: "Last", night: str, junit: str | None) -> "Iterator[Callable[[Last], None]]":
+def _kept(place: Path, begun: "LastRun", night: str, junit: str | None) -> "Iterator[Callable[[LastRun], None]]":
     """Keep that a night runs, and how it ended however that was; what is given takes how it ended well."""
     from taco_launch.nightly import record
-    from taco_launch.nightly.summary import Outcome, Summary
+    from taco_launch.nightly.summary import NightlyOutcome, Summary
 
     record.write(place, begun)
     ended = replace(
-        begun, exit_code=FAILED, outcome=Outcome.FAILED.value, line=f"nightly {night}: FAILED: a fault of its own"
+        begun,
+        exit_code=FAILED,
+        outcome=NightlyOutcome.FAILED.value,
+        line=f"nightly {night}: FAILED: a fault of its own",
     )
 
-    def keep(last: "Last") -> None:
+    def keep(last: "LastRun") -> None:
         nonlocal ended
         ended = last
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from taco_launch.cli.options import nested_launcher
 from taco_launch.command import shell
-from taco_launch.launch.inner import inner
+from taco_launch.launch.nested_launcher import inner
 
 # Arena's types of jobs, and their short names.
 _TORCHS = frozenset(("pytorch", "pytorchjob"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from taco_launch.api import Cluster
     from taco_launch.backend import Backend
     from taco_launch.model.host.hosts import Inventory
-    from taco_launch.remote.credentials import Access
+    from taco_launch.remote.credentials import Credentials
 
 
 class Seconds(click.types.FloatParamType):
@@ -134,7 +134,7 @@ class Settings:
         head = next(host for host in found.hosts if host.name == found.head)
         return found.container is not None or head.connection != "local"
 
-    def cluster(self, access: "Access") -> "Cluster":
+    def cluster(self, access: "Credentials") -> "Cluster":
         """Return the cluster: the inventory's, else this machine. What is opened is closed at the command's end."""
         if self.source is None:
             cluster = this_machine()
@@ -146,7 +146,7 @@ class Settings:
         click.get_current_context().call_on_close(cluster.close)
         return cluster
 
-    def backend(self, access: "Access") -> "Backend":
+    def backend(self, access: "Credentials") -> "Backend":
         """Return what keeps the cluster's jobs."""
         return self.cluster(access).backend
 
@@ -178,7 +178,7 @@ def _keep_verbose(ctx: click.Context, param: click.Parameter, value: int) -> Non
     _keep(ctx, param, settings_of(ctx).verbose + value)
     from taco_launch.cli.output import trace_lines
 
-    trace_lines.begin(settings_of(ctx))
+    trace_lines.start(settings_of(ctx))
 
 
 def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -254,9 +254,9 @@ def access_options(function: F) -> F:
     )(function)
 
 
-def access_of(options: Mapping[str, Any]) -> "Access":
+def access_of(options: Mapping[str, Any]) -> "Credentials":
     """Return what connections may need of the person who types, asked for what `access_options` say."""
-    from taco_launch.remote.credentials import Access
+    from taco_launch.remote.credentials import Credentials
 
     password = settings_of(click.get_current_context()).sudo_password
     terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
@@ -266,7 +266,7 @@ def access_of(options: Mapping[str, Any]) -> "Access":
                 "--ask-sudo-password: there is no terminal to ask on", hint="put it into TACO_LAUNCH_SUDO_PASSWORD"
             )
         password = click.prompt("sudo password", hide_input=True, err=True)
-    return Access(password, functools.cache(_ask) if terminal else None)
+    return Credentials(password, functools.cache(_ask) if terminal else None)
 
 
 def _ask(prompt: str) -> str:

@@ -45,7 +45,7 @@ def refuse(ctx: click.Context, words: Sequence[str]) -> None:
             raise click.NoSuchOption(name, ctx=ctx)
 
 
-def told(error: click.NoSuchOption) -> click.UsageError:
+def explained(error: click.NoSuchOption) -> click.UsageError:
     """Return the error that says how it is said here; the same one where that is not known."""
     how = _known(error.option_name)
     return click.UsageError(f"No such option: {error.option_name}: {how}", error.ctx) if how else error

@@ -17,7 +17,7 @@ def line(
 
     `sized`: how many ranks there are is said elsewhere; `launcher` is ours.
     """
-    from taco_launch.launch.inner import inner
+    from taco_launch.launch.nested_launcher import inner
     from taco_launch.request.lines.launcher_line import read
     from taco_launch.request.lines.mpirun_line import UnclearError
 

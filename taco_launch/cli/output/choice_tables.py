@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from taco_launch.flows.plan import NearHcas
-    from taco_launch.model.choices import GpuChoice, Lost
+    from taco_launch.model.choices import GpuChoice, RejectedSet
 
 
 def show(choice: "GpuChoice") -> None:
@@ -38,7 +38,7 @@ def nearest(hosts: "Sequence[tuple[str, tuple[NearHcas, ...]]]") -> str:
     return "".join(told)
 
 
-def _row(what: str, each: "GpuChoice | Lost") -> list[str]:
+def _row(what: str, each: "GpuChoice | RejectedSet") -> list[str]:
     ring = "-".join(map(str, each.ring)) or "-"
     numbers = ["-" if number is None else f"{number:g}" for number in (each.bottleneck_gbps, each.sum_gbps)]
     return [what, ",".join(map(str, each.gpus)), ring, *numbers, each.why]

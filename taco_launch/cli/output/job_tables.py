@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from taco_launch.cli.output.render import age, columns, more_hosts, one_line, printable, told, typed
+from taco_launch.cli.output.render import age, columns, job_fields, more_hosts, one_line, printable, typed
 from taco_launch.errors import CANNOT_PLACE
 from taco_launch.model.codec import to_json
 from taco_launch.model.instances import instances
@@ -12,7 +12,7 @@ from taco_launch.model.jobs import JobState, Restart
 from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.model.rows import JobRow, row_of
 from taco_launch.model.slots import is_gpu
-from taco_launch.queue import why
+from taco_launch.queue import pending_reasons
 from taco_launch.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_attempts, past
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def node_data(node: "Node") -> dict[str, Any]:
 def _why(job: "JobView") -> list[tuple[str, str]]:
     record = job.record
     code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
-    findings = [(name.upper(), text) for name, text in told(record)]
+    findings = [(name.upper(), text) for name, text in job_fields(record)]
     return [
         ("REASON", "\nhint: ".join(filter(None, (record.reason, record.hint)))),
         *findings,
@@ -238,7 +238,7 @@ def _waiting(job: "JobView", now: float) -> str:
         return ""
     words = list(record.waiting)
     if record.state is JobState.SUSPENDED:
-        words = list(why(record, job.spec.name))
+        words = list(pending_reasons(record, job.spec.name))
     elif record.not_before is not None and (record.not_before > now or not words):
         left = record.not_before - now
         at = time.strftime("%H:%M:%S", time.localtime(record.not_before))

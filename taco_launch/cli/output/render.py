@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from taco_launch.model.host.hosts import Container, Inventory
     from taco_launch.model.job_view import JobView, WaitReasons
     from taco_launch.model.jobs import JobRecord
-    from taco_launch.remote.terminal import Safe
-    from taco_launch.signatures.match import Match
+    from taco_launch.remote.terminal import SafeStream
+    from taco_launch.signatures.match import SignatureMatch
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)
@@ -205,7 +205,7 @@ def ending(settings: Settings, found: "JobView") -> None:
     say = replace(settings, quiet=settings.quiet and not failed).talk  # -q says errors all the same
     state = click.style(record.state.value, fg=colour) + took
     say(f"job {found.spec.name}: {state}: {printable(one_line(record.reason))}")
-    for name, text in told(record):
+    for name, text in job_fields(record):
         say(f"{name.lower()}: {printable(text)}")
     if hung := hang(record):
         say(f"it hung: {printable(hung)}")
@@ -223,7 +223,7 @@ def ending(settings: Settings, found: "JobView") -> None:
             settings.talk(f"what each rank did: {settings.typed} get {found.spec.name}")
 
 
-def told(record: "JobRecord") -> list[tuple[str, str]]:
+def job_fields(record: "JobRecord") -> list[tuple[str, str]]:
     """Return cause and next step of the first failure that a job's logs tell of; a cause that is the reason only once."""
     if not record.findings:
         return []
@@ -243,17 +243,17 @@ def hang(record: "JobRecord") -> str:
     return f"{HANGS} since {at}; rank {first.rank} on {first.host} {doing(first)}"
 
 
-def findings(found: "Sequence[Match]", output: str) -> None:
+def findings(found: "Sequence[SignatureMatch]", output: str) -> None:
     """Print what a log tells of a failure: each known text with the line it stands in, its cause, what to do."""
     if output in ("json", "yaml"):
         data([to_json(match.finding) for match in found], output)
         return
-    from taco_launch.signatures.entry import Kind
+    from taco_launch.signatures.entry import FailureText
 
     for match in found:
         told = match.finding
         where = f" on {told.host}" if told.host else ""
-        note = " (no failure)" if match.kind is Kind.NOTE else ""
+        note = " (no failure)" if match.kind is FailureText.NOTE else ""
         click.echo(printable(f"line {told.line}: {told.signature}{where}{note}"))
         for name, text in (("text", match.text), ("cause", told.cause), ("next", told.next)):
             click.echo(f"  {name + ':':<7}{printable(text)}")
@@ -312,10 +312,10 @@ class LogOutput:
         self._out.flush()
 
 
-def _safe() -> "Safe":
-    from taco_launch.remote.terminal import Safe
+def _safe() -> "SafeStream":
+    from taco_launch.remote.terminal import SafeStream
 
-    return Safe()
+    return SafeStream()
 
 
 def _coloured(match: "re.Match[bytes]") -> bytes:
@@ -324,7 +324,7 @@ def _coloured(match: "re.Match[bytes]") -> bytes:
     return b"\x1b[%dm%s |\x1b[0m " % (colour, match.group(1))
 
 
-class Waiting:
+class WaitingLine:
     """A line on a terminal that says what is waited for, until there is output."""
 
     def __init__(self, name: str, status: Any) -> None:
@@ -345,16 +345,16 @@ class Waiting:
 
 
 @contextmanager
-def waiting(quiet: bool, name: str) -> Iterator[Waiting]:
+def waiting(quiet: bool, name: str) -> Iterator[WaitingLine]:
     """Show a status line on stderr while a job is waited for; nothing where stderr is no terminal."""
     if quiet or not sys.stderr.isatty():
-        yield Waiting(name, None)
+        yield WaitingLine(name, None)
         return
     from rich.console import Console
 
     status = Console(stderr=True).status(f"job {name}")
     status.start()
-    shown = Waiting(name, status)
+    shown = WaitingLine(name, status)
     try:
         yield shown
     finally:

@@ -16,14 +16,14 @@ from taco_launch.frozen import dataclass
 from taco_launch.setup import STAGES, Stage
 
 if TYPE_CHECKING:
-    from taco_launch.facts.reports.compare import Folded
-    from taco_launch.facts.reports.health import Verdict
-    from taco_launch.flows.setup.apply import Step
-    from taco_launch.flows.setup.proof import Flaw
-    from taco_launch.flows.setup.setup import Done
+    from taco_launch.facts.reports.compare import FoldedFact
+    from taco_launch.facts.reports.health import HealthVerdict
+    from taco_launch.flows.setup.apply import SetupEvent
+    from taco_launch.flows.setup.proof import ProofFailure
+    from taco_launch.flows.setup.setup import SetupResult
     from taco_launch.model.host.facts import HostFacts
     from taco_launch.model.host.hosts import Inventory
-    from taco_launch.setup.chain import Chain
+    from taco_launch.setup.host_plan import HostPlan
 
 # How a host stands to which all was done, and of which something is broken all the same.
 _FAULT = "fault"
@@ -54,7 +54,7 @@ def names(hosts: Sequence[str]) -> str:
     return fold(hosts)
 
 
-def folded(plans: "Sequence[Chain]", stages: Sequence[Stage] = STAGES, sign: str = "") -> list[dict[str, Any]]:
+def folded(plans: "Sequence[HostPlan]", stages: Sequence[Stage] = STAGES, sign: str = "") -> list[dict[str, Any]]:
     """Return each different operation once, in the order of `stages`, with all hosts that it is for.
 
     `sign` is `+` for what is new, `~` for what changes something, else the one that is given.
@@ -81,7 +81,7 @@ def show_plan(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_errors(
-    failed: Mapping[str, TacoLaunchError], plans: "Sequence[Chain]", inventory: "Inventory", *, problems: bool = True
+    failed: Mapping[str, TacoLaunchError], plans: "Sequence[HostPlan]", inventory: "Inventory", *, problems: bool = True
 ) -> None:
     """Return what failed on hosts, and with `problems` what keeps them from being set up."""
     from taco_launch.remote.fanout import Answer
@@ -104,7 +104,7 @@ class Findings:
     `unlike` names the software that hosts differ in, and should not.
     """
 
-    verdicts: "tuple[tuple[Verdict, tuple[str, ...]], ...]"
+    verdicts: "tuple[tuple[HealthVerdict, tuple[str, ...]], ...]"
     odd: tuple[str, ...]
     unlike: tuple[str, ...] = ()
 
@@ -144,19 +144,19 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapp
     """
     from taco_launch.facts.reports.compare import fold, odd
     from taco_launch.facts.reports.health import FAULT, REMARK, judged
-    from taco_launch.facts.reports.summary import Row, rows
-    from taco_launch.model.host.facts import Docker
+    from taco_launch.facts.reports.summary import SummaryRow, rows
+    from taco_launch.model.host.facts import DockerFacts
     from taco_launch.setup.stages.image import held, parse_reference
 
-    told: list[tuple[str, Sequence[Row]]] = []
+    told: list[tuple[str, Sequence[SummaryRow]]] = []
     for each in facts:
         own = list(rows(each))
-        if inventory.container is not None and isinstance(each.docker, Docker):
+        if inventory.container is not None and isinstance(each.docker, DockerFacts):
             image = held(parse_reference(inventory.container.image), each.docker)
-            own.append(Row("docker", "training image", image.id[: len("sha256:") + 12] if image else "none"))
+            own.append(SummaryRow("docker", "training image", image.id[: len("sha256:") + 12] if image else "none"))
         told.append((each.host, own))
     network = inventory.network
-    verdicts: list[tuple[Verdict, tuple[str, ...]]] = []
+    verdicts: list[tuple[HealthVerdict, tuple[str, ...]]] = []
     for verdict, hosts in judged(facts, network.rdma, network.gdr):
         left = tuple(host for host in hosts if verdict.text not in told_of.get(host, ""))
         if left and verdict.level in (FAULT, REMARK):
@@ -165,7 +165,7 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapp
     return Findings(tuple(verdicts), tuple(odd(folded, names)), tuple(_unlike(folded)))
 
 
-def _unlike(folded: "Sequence[Folded]") -> Iterator[str]:
+def _unlike(folded: "Sequence[FoldedFact]") -> Iterator[str]:
     """Name the software that hosts have, and not the same of; a host without GPUs has none of some."""
     for row in folded:
         versions = [text for text, _ in row.values if not text.startswith(("none", "unknown"))]
@@ -173,7 +173,7 @@ def _unlike(folded: "Sequence[Folded]") -> Iterator[str]:
             yield row.name
 
 
-def agreed(plans: "Sequence[Chain]", *, yes: bool) -> bool:
+def agreed(plans: "Sequence[HostPlan]", *, yes: bool) -> bool:
     """Ask whether to go on.
 
     Raises:
@@ -194,7 +194,7 @@ def error_document(error: TacoLaunchError) -> dict[str, Any]:
     return {"error": error.message, "hint": error.hint and render.typed(error.hint)}
 
 
-def flaws_document(flaws: "Sequence[Flaw]") -> list[dict[str, Any]]:
+def flaws_document(flaws: "Sequence[ProofFailure]") -> list[dict[str, Any]]:
     """Return what a proof found as JSON shows it."""
     return [
         {"hosts": list(flaw.hosts), "what": flaw.what, "evidence": flaw.evidence, "hint": render.typed(flaw.hint)}
@@ -204,7 +204,7 @@ def flaws_document(flaws: "Sequence[Flaw]") -> list[dict[str, Any]]:
 
 def show_done(
     settings: Settings,
-    done: "Done",
+    done: "SetupResult",
     inventory: "Inventory",
     seconds: float,
     states: tuple[str, str],
@@ -260,7 +260,7 @@ def interrupted(settings: Settings, inventory: "Inventory") -> int:
     return INTERRUPTED
 
 
-class Progress:
+class SetupProgress:
     """What happens on the hosts: a line for each on a terminal, else a line for each step that is done."""
 
     def __init__(self, settings: Settings) -> None:
@@ -291,7 +291,7 @@ class Progress:
         if not self._shown:
             self._settings.talk(what)
 
-    def step(self, step: "Step") -> None:
+    def step(self, step: "SetupEvent") -> None:
         """Show a step."""
         what = f"{step.stage}: {step.what.removeprefix(f'{step.stage}: ')}"
         if step.kind == "waits":

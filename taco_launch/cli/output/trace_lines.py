@@ -8,6 +8,6 @@ if TYPE_CHECKING:
     from taco_launch.cli.options.common import Settings
 
 
-def begin(settings: "Settings") -> None:
+def start(settings: "Settings") -> None:
     """Show what is traced from here on."""
     trace.start(min(settings.verbose, trace.MESSAGES), lambda at, text: settings.talk(f"{at} {text}"))

@@ -10,7 +10,7 @@ from taco_launch.facts.captures.recognise import Capture, no_text, recognise
 from taco_launch.facts.gpus import gpu
 from taco_launch.facts.parse import parse
 from taco_launch.facts.rdma import hcas, peermem, rdma
-from taco_launch.facts.rdma.hcas import Seen
+from taco_launch.facts.rdma.hcas import HcaStatement
 from taco_launch.facts.rdma.verbs import conflict
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown, not_told
 from taco_launch.model.host.facts import HostFacts, System
@@ -35,7 +35,7 @@ def read(files: Sequence[Tuple[str, bytes]]) -> Tuple[HostFacts, ...]:
     """
     devices = {match[1] for match in (_DEVICE.fullmatch(path) for path, _ in files) if match}
     hosts: Dict[str, List[Tuple[str, bytes]]] = {}
-    copies: Dict[str, List[Seen]] = {}
+    copies: Dict[str, List[HcaStatement]] = {}
     for path, content in files:
         device = next((above for above in _above(path) if above in devices), None)
         if device is None:
@@ -77,18 +77,18 @@ def _owner(device: str) -> str:
     return folder
 
 
-def _sysfs(path: str, device: str, content: bytes) -> List[Seen]:
+def _sysfs(path: str, device: str, content: bytes) -> List[HcaStatement]:
     name = posixpath.basename(device)
     interface = _INTERFACE.fullmatch(path)
     text = content.decode("utf-8", "backslashreplace").strip()
     if interface:
-        return [Seen(name, None, None, "interface", interface[1], "sysfs")]
+        return [HcaStatement(name, None, None, "interface", interface[1], "sysfs")]
     if path == f"{device}/device/numa_node" and re.fullmatch("[0-9]{1,4}", text):
-        return [Seen(name, None, None, "numa", int(text), "sysfs")]
+        return [HcaStatement(name, None, None, "numa", int(text), "sysfs")]
     return rdma.read_file(path, text)
 
 
-def _hosts(name: str, files: Sequence[Tuple[str, bytes]], copy: Sequence[Seen]) -> List[HostFacts]:
+def _hosts(name: str, files: Sequence[Tuple[str, bytes]], copy: Sequence[HcaStatement]) -> List[HostFacts]:
     """Return the host of a folder, and one for each answer of the probe in it."""
     found: List[HostFacts] = []
     captures: List[Tuple[str, Capture]] = []
@@ -143,7 +143,7 @@ class _Collected:
         return found[0] if found else NOT_ASKED
 
 
-def _host(name: str, captures: Sequence[Tuple[str, Capture]], copy: Sequence[Seen]) -> HostFacts:
+def _host(name: str, captures: Sequence[Tuple[str, Capture]], copy: Sequence[HcaStatement]) -> HostFacts:
     collected = _Collected(captures)
     topology: Found[Topology] = collected.one("topo -m")
     facts = HostFacts(
@@ -164,29 +164,29 @@ def _gpu(collected: _Collected) -> Found[Gpus]:
     query, xml, listed, processes, driver, cuda, refusal = (collected.one(kind) for kind in kinds)
     if all(part == NOT_ASKED for part in (query, xml, listed, processes, driver, cuda, refusal)):
         return NOT_ASKED
-    found: Found[gpu.Queried] = query
+    found: Found[gpu.QueriedGpus] = query
     if isinstance(xml, Gpus):
-        told = gpu.Queried(xml.gpus, xml.lost, xml.driver.loaded)
-        found = told if not isinstance(query, gpu.Queried) else _same(query, told)
+        told = gpu.QueriedGpus(xml.gpus, xml.lost, xml.driver.loaded)
+        found = told if not isinstance(query, gpu.QueriedGpus) else _same(query, told)
         cuda = xml.driver.cuda if cuda == NOT_ASKED else cuda
         processes = xml.processes if processes == NOT_ASKED else processes
-    elif found == NOT_ASKED and not isinstance(listed, gpu.Listed):
+    elif found == NOT_ASKED and not isinstance(listed, gpu.ListedGpus):
         found = xml if xml != NOT_ASKED else refusal
     for kind, value in (("--query-gpu", query), ("-q -x", xml), ("-L", listed), ("--query-compute-apps", processes)):
         if (
             isinstance(value, Unknown)
             and value != NOT_ASKED
-            and (isinstance(found, gpu.Queried) or isinstance(listed, gpu.Listed))
+            and (isinstance(found, gpu.QueriedGpus) or isinstance(listed, gpu.ListedGpus))
         ):
             collected.unread.append((f"nvidia-smi {kind}", value.reason))
-    if driver == NOT_ASKED and isinstance(found, gpu.Queried):
+    if driver == NOT_ASKED and isinstance(found, gpu.QueriedGpus):
         driver = found.driver
     whole = Driver(driver, _NOT_SAID, cuda, _NOT_SAID, _NOT_SAID)
     apps: Found[Tuple[GpuProcess, ...]] = processes
     return gpu.assemble(whole, found, listed, apps)
 
 
-def _same(one: gpu.Queried, other: gpu.Queried) -> Found[gpu.Queried]:
+def _same(one: gpu.QueriedGpus, other: gpu.QueriedGpus) -> Found[gpu.QueriedGpus]:
     """Return the first of two where they tell of the same GPUs."""
     if not isinstance(one.gpus, tuple) or not isinstance(other.gpus, tuple):
         return one if isinstance(one.gpus, tuple) else other
@@ -211,7 +211,7 @@ def _of_one_host(collected: _Collected, kind: str) -> List[Any]:
     return found
 
 
-def _rdma(collected: _Collected, copy: Sequence[Seen]) -> Found[Rdma]:
+def _rdma(collected: _Collected, copy: Sequence[HcaStatement]) -> Found[Rdma]:
     told = [
         (kind, value)
         for kind in ("show_gids", "ibdev2netdev", "ibv_devinfo", "ibstat")

@@ -5,7 +5,7 @@ from typing import Iterator, Sequence, Tuple
 
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import ContainerState, Docker, HostFacts
+from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts
 from taco_launch.model.host.hardware import Adapters, Board, Gpus, Rdma
 from taco_launch.signatures.texts.system import words
 
@@ -18,7 +18,7 @@ _NONE_TO_USE = "if none of its GPUs is to be used, say so in the inventory: gpus
 
 
 @dataclass(frozen=True)
-class Stop:
+class BlockingFault:
     """One such thing: what it is of (`driver`, `OFED`, ...), what is wrong, and what to do."""
 
     name: str
@@ -26,7 +26,7 @@ class Stop:
     hint: str
 
 
-def stops(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Iterator[Stop]:
+def stops(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Iterator[BlockingFault]:
     """Yield what of the NVIDIA driver and of OFED is missing, or loaded unlike it is installed; or which lost GPU hides all.
 
     `rdma` and `gdr` are what the inventory says of them. Nothing is said of what cannot be read, of a host without GPUs and
@@ -38,12 +38,12 @@ def stops(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Iterator[S
         yield from _ofed(facts.rdma, rdma, gdr)
 
 
-def containers(facts: HostFacts) -> Iterator[Stop]:
+def containers(facts: HostFacts) -> Iterator[BlockingFault]:
     """Yield which GPUs have gone since a training container was made: it is not made anew with fewer."""
-    there = facts.docker.containers if isinstance(facts.docker, Docker) else ()
+    there = facts.docker.containers if isinstance(facts.docker, DockerFacts) else ()
     for each in there if isinstance(there, tuple) else ():
         if told := fewer(gpus_of(each), addresses(facts)):
-            yield Stop(GONE, f"{each.name}: {told}", GONE_HINT)
+            yield BlockingFault(GONE, f"{each.name}: {told}", GONE_HINT)
 
 
 def gpus_of(there: ContainerState) -> Tuple[str, ...]:
@@ -69,7 +69,7 @@ def fewer(before: Sequence[str], now: Sequence[str]) -> str:
     return f"{who} {verb} gone since the last setup (container made with {len(before)}, {len(now)} here now)"
 
 
-def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[Stop]:
+def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
     loaded, installed = gpu.driver.loaded, gpu.driver.installed
     there = len(gpu.board.gpus) if isinstance(gpu.board, Board) else 0
     told = next((each.reason for each in (gpu.gpus, gpu.driver.cuda) if isinstance(each, Unknown)), "")
@@ -77,7 +77,7 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[Stop]:
         secure = isinstance(rdma, Rdma) and rdma.peer_memory.secure_boot is True
         look = "dmesg | grep -iE 'nvrm|nvidia|nouveau|unsigned|rejected' says what is in its way"
         _, enrol = words("module-key", module="nvidia", host="the host")
-        yield Stop(
+        yield BlockingFault(
             DRIVER,
             f"the NVIDIA driver {installed} is installed and not loaded"
             + (", and Secure Boot is on: it refuses modules without a key that the machine knows" if secure else ""),
@@ -86,38 +86,38 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[Stop]:
     elif isinstance(loaded, Absent) and there and not isinstance(gpu.gpus, tuple):
         # what modinfo says of a missing module differs, and what it does not say well is no driver either
         untold = "" if isinstance(installed, Absent) else f" (what is on the disk cannot be told: {_told(installed)})"
-        yield Stop(
+        yield BlockingFault(
             DRIVER,
             f"{there} NVIDIA GPU{'s are' if there > 1 else ' is'} on PCI, and no driver is {'loaded' if untold else 'installed'}{untold}",
             f"install the NVIDIA driver, which belongs to the host's image; {_NONE_TO_USE}",
         )
     elif isinstance(loaded, str) and isinstance(installed, str) and loaded != installed:
-        yield Stop(
+        yield BlockingFault(
             DRIVER,
             f"Driver/library version mismatch: the kernel runs NVIDIA driver {loaded}, and {installed} is installed",
             f"{_fabric_too(gpu, installed)}reboot the host when no job runs there",
         )
     elif "version mismatch" in told:
-        yield Stop(
+        yield BlockingFault(
             DRIVER,
             f"{told}: the kernel runs NVIDIA driver {_told(loaded)}, and its libraries are of another",
             "reboot the host when no job runs there",
         )
     elif gpu.lost and not isinstance(gpu.gpus, tuple):
-        yield Stop(
+        yield BlockingFault(
             LOST,
             "; ".join(gpu.lost),
             "on the host: dmesg -T | grep -i xid says why; a reboot when no job runs there may bring it back, else it is to "
             "be replaced",
         )
     elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent) and _taken_away(installed):
-        yield Stop(
+        yield BlockingFault(
             DRIVER,
             f"the NVIDIA driver {loaded} is loaded, and no longer on the disk: after a reboot there is none",
             f"install the NVIDIA driver again, {loaded} in full (another version takes a reboot besides)",
         )
     elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent):
-        yield Stop(
+        yield BlockingFault(
             DRIVER,
             f"the NVIDIA driver {loaded} is loaded, and its programs are missing: {gpu.gpus.reason}",
             "install the driver's programs of that very version (nvidia-utils, or the .run file in full)",
@@ -133,7 +133,7 @@ def _fabric_too(gpu: Gpus, installed: str) -> str:
     return f"install nvidia-fabricmanager {installed} (here it is {version}, which does not go with that driver), then "
 
 
-def _ofed(rdma: Rdma, use: str, gdr: str) -> Iterator[Stop]:
+def _ofed(rdma: Rdma, use: str, gdr: str) -> Iterator[BlockingFault]:
     of = rdma.adapters
     if not isinstance(of, Adapters):
         return
@@ -143,23 +143,23 @@ def _ofed(rdma: Rdma, use: str, gdr: str) -> Iterator[Stop]:
         if no_hca or rdma.peer_memory.dmabuf is not True or of.loaded != "untold":
             yield from _unlike(rdma.ofed, of, rdma, no_hca=no_hca)
     elif isinstance(rdma.ofed, Absent) and isinstance(rdma.hcas, Absent) and use == "on":
-        yield Stop(
+        yield BlockingFault(
             OFED,
             f"{_adapters(of)}, no RDMA device and no OFED, and the inventory says network.rdma: on",
             "install MLNX_OFED, which belongs to the host's image, or load the kernel's own driver: modprobe mlx5_ib",
         )
     elif isinstance(rdma.ofed, Absent) and gdr == "on" and rdma.peer_memory.dmabuf is False:
-        yield Stop(
+        yield BlockingFault(
             OFED,
             "no OFED is installed, and the inventory says network.gdr: on, for which DMA-BUF is not possible here",
             "install MLNX_OFED, then the NVIDIA driver again; or network.gdr: auto",
         )
 
 
-def _unlike(ofed: str, of: Adapters, rdma: Rdma, *, no_hca: bool) -> Iterator[Stop]:
+def _unlike(ofed: str, of: Adapters, rdma: Rdma, *, no_hca: bool) -> Iterator[BlockingFault]:
     loaded, installed = of.loaded, of.installed
     if _differ(ofed, installed):
-        yield Stop(
+        yield BlockingFault(
             OFED,
             f"OFED's programs are {ofed}, and mlx5_core on the disk is {_named(installed)}: OFED has no modules for the "
             "kernel that runs",
@@ -168,14 +168,14 @@ def _unlike(ofed: str, of: Adapters, rdma: Rdma, *, no_hca: bool) -> Iterator[St
     elif _differ(ofed, loaded):
         peer = rdma.peer_memory.loaded
         unload = f"rmmod {peer}; " if isinstance(peer, str) else ""
-        yield Stop(
+        yield BlockingFault(
             OFED,
             f"OFED is {ofed}, and the kernel runs mlx5_core {_named(loaded)}",
             f"when no job runs there: {unload}/etc/init.d/openibd restart; or reboot{_built_anew(rdma)}",
         )
     elif no_hca:
         state = loaded.reason if isinstance(loaded, Absent) else "mlx5_ib made none"
-        yield Stop(
+        yield BlockingFault(
             OFED,
             f"{_adapters(of)}, OFED is {ofed}, and there is no RDMA device: {state}",
             "on the host: /etc/init.d/openibd start, or modprobe mlx5_ib; dmesg | grep -i mlx5 says what is in its way",

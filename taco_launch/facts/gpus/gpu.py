@@ -44,7 +44,7 @@ _REFUSED = re.compile(
 )
 
 
-class Listed(NamedTuple):
+class ListedGpus(NamedTuple):
     """What `nvidia-smi -L` lists: (index, name, UUID) of GPUs, MIG instances, its words on GPUs it cannot reach."""
 
     gpus: Tuple[Tuple[int, str, str], ...]
@@ -85,13 +85,13 @@ def parse_gpu(sections: Sections) -> Found[Gpus]:
 
 
 def assemble(
-    driver: Driver, queried: "Found[Queried]", listed: Found[Listed], processes: Found[Tuple[GpuProcess, ...]]
+    driver: Driver, queried: "Found[QueriedGpus]", listed: Found[ListedGpus], processes: Found[Tuple[GpuProcess, ...]]
 ) -> Gpus:
     """Put together what the query and the list say of the same GPUs; where they contradict each other, Unknown."""
-    gpus: Found[Tuple[Gpu, ...]] = queried.gpus if isinstance(queried, Queried) else queried
-    instances: Found[Tuple[MigInstance, ...]] = listed.instances if isinstance(listed, Listed) else listed
-    lost: Tuple[str, ...] = queried.lost if isinstance(queried, Queried) else ()
-    if isinstance(listed, Listed):
+    gpus: Found[Tuple[Gpu, ...]] = queried.gpus if isinstance(queried, QueriedGpus) else queried
+    instances: Found[Tuple[MigInstance, ...]] = listed.instances if isinstance(listed, ListedGpus) else listed
+    lost: Tuple[str, ...] = queried.lost if isinstance(queried, QueriedGpus) else ()
+    if isinstance(listed, ListedGpus):
         lost = tuple(dict.fromkeys([*lost, *listed.lost]))
         if isinstance(gpus, tuple):
             gpus = _agreed(gpus, listed)
@@ -124,7 +124,7 @@ def located(gpus: Gpus, devices: Found[Tuple[PciDevice, ...]]) -> Gpus:
     return replace(gpus, gpus=tuple(found))
 
 
-class Queried(NamedTuple):
+class QueriedGpus(NamedTuple):
     """What `nvidia-smi --query-gpu` says, and its words on GPUs that it cannot reach."""
 
     gpus: Found[Tuple[Gpu, ...]]
@@ -132,7 +132,7 @@ class Queried(NamedTuple):
     driver: Found[str]
 
 
-def read_query(text: str) -> "Found[Queried]":
+def read_query(text: str) -> "Found[QueriedGpus]":
     """Read `nvidia-smi --query-gpu=... --format=csv`: whichever columns there are, `index` among them."""
     rows, lost, fault = smi_csv.rows(text)
     if fault is not None:
@@ -171,10 +171,10 @@ def read_query(text: str) -> "Found[Queried]":
     driver = next((version for version in versions if not isinstance(version, str)), versions[0])
     if isinstance(driver, str) and len(versions) > 1:
         driver = Unknown(f"the rows name different drivers: {', '.join(map(str, versions))}")
-    return Queried(tuple(sorted(gpus, key=lambda gpu: gpu.index)), lost, driver)
+    return QueriedGpus(tuple(sorted(gpus, key=lambda gpu: gpu.index)), lost, driver)
 
 
-def read_list(text: str) -> Found[Listed]:
+def read_list(text: str) -> Found[ListedGpus]:
     """Read `nvidia-smi -L`: GPUs and, below each, its MIG instances."""
     gpus: List[Tuple[int, str, str]] = []
     instances: List[MigInstance] = []
@@ -193,7 +193,7 @@ def read_list(text: str) -> Found[Listed]:
     if not gpus and not lost:
         return refusal(text) or Unknown("no line of nvidia-smi -L (GPU 0: NAME (UUID: GPU-...)) is there")
     twice = _twice([index for index, _, _ in gpus])
-    return Listed(tuple(gpus), tuple(instances), lost) if twice is None else Unknown(f"GPU {twice} is there twice")
+    return ListedGpus(tuple(gpus), tuple(instances), lost) if twice is None else Unknown(f"GPU {twice} is there twice")
 
 
 def read_processes(text: str) -> Found[Tuple[GpuProcess, ...]]:
@@ -292,7 +292,7 @@ def _remapped(gpus: Gpus, sections: Sections) -> Gpus:
     )
 
 
-def _agreed(gpus: Tuple[Gpu, ...], listed: Listed) -> Found[Tuple[Gpu, ...]]:
+def _agreed(gpus: Tuple[Gpu, ...], listed: ListedGpus) -> Found[Tuple[Gpu, ...]]:
     """Fill in what only the list tells; Unknown where it lists other GPUs."""
     told: Dict[int, Tuple[str, str]] = {index: (name, uuid) for index, name, uuid in listed.gpus}
     if sorted(told) != [gpu.index for gpu in gpus]:
@@ -315,7 +315,7 @@ def _asked(sections: Sections, name: str, read: Callable[[str], Found[T]]) -> Fo
     if section is None or section.exit_code is None or isinstance(missing, Absent):
         return missing
     found = read(section.stdout)
-    return found if isinstance(found, (Listed, Queried)) and found.lost else refusal(section.stdout) or missing
+    return found if isinstance(found, (ListedGpus, QueriedGpus)) and found.lost else refusal(section.stdout) or missing
 
 
 def _missing(sections: Sections, name: str) -> Optional[Failure]:

@@ -54,7 +54,7 @@ _WHOLE = re.compile(
 )
 
 
-class Row(NamedTuple):
+class CsvRow(NamedTuple):
     """One row: its cells by column, the unit that the header gives a column, the columns whose cell may be cut off."""
 
     cells: Dict[str, str]
@@ -92,7 +92,7 @@ class Row(NamedTuple):
         return int(number) * _UNITS[unit] if unit else Unknown(f"column {column}: {found} has no unit")
 
 
-def rows(text: str) -> Tuple[Tuple[Row, ...], Tuple[str, ...], Optional[Unknown]]:
+def rows(text: str) -> Tuple[Tuple[CsvRow, ...], Tuple[str, ...], Optional[Unknown]]:
     """Return the rows below the header, the lines that speak of a GPU which cannot be reached, and what went wrong.
 
     Lines before the header and behind the rows are passed over. The Unknown names the row and column that are not
@@ -106,7 +106,7 @@ def rows(text: str) -> Tuple[Tuple[Row, ...], Tuple[str, ...], Optional[Unknown]
     columns, units = _header(found[begin])
     if len(set(columns)) < len(columns):
         return (), lost, Unknown("the header row names a column twice")
-    read: List[Row] = []
+    read: List[CsvRow] = []
     for place, line in enumerate(found[begin + 1 :], begin + 1):
         if is_lost(line):
             continue
@@ -120,7 +120,7 @@ def rows(text: str) -> Tuple[Tuple[Row, ...], Tuple[str, ...], Optional[Unknown]
         if isinstance(cells, Unknown):
             return (), lost, Unknown(f"row {len(read) + 1}: {cells.reason}")
         cut = () if place < len(found) - 1 or _WHOLE.fullmatch(cells[columns[-1]]) else (columns[-1],)
-        read.append(Row(cells, units, cut))
+        read.append(CsvRow(cells, units, cut))
     return tuple(read), lost, None
 
 

@@ -6,7 +6,7 @@ from typing import Optional, Sequence
 from taco_launch.facts.network.interface import carrier, common, half_bonds
 from taco_launch.facts.rdma.gid_plan import gid_plan
 from taco_launch.facts.rdma.rails import choose, layer_of, lists, not_active
-from taco_launch.model.host.fabric import Choice, Fabric, Odd
+from taco_launch.model.host.fabric import Anomaly, Fabric, FabricChoice
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import HostFacts
 
@@ -20,10 +20,10 @@ def fabric(hosts: Sequence[HostFacts], nccl: Optional[str] = None, interface: Op
     carriers = {host.host: carrier(host.network, interface) for host in hosts}
     shared, own = common(carriers, hosts)
     rails, left_out, odd = choose(hosts)
-    odd = [*not_active(hosts), *odd, *(Odd(host.host, what) for host in hosts for what in half_bonds(host.network))]
+    odd = [*not_active(hosts), *odd, *(Anomaly(host.host, what) for host in hosts for what in half_bonds(host.network))]
     layer = layer_of(rails, hosts)
     found = Fabric(layer, Absent(), Absent(), Absent(), shared, own, (), tuple(left_out), tuple(odd))
-    if not isinstance(layer, Choice):
+    if not isinstance(layer, FabricChoice):
         return replace(found, hcas=layer, gid_index=layer, address_range=layer)
     hcas, env, differ = lists(rails, hosts)
     found = replace(found, hcas=hcas, host_env=(*env, *own), odd=(*found.odd, *differ))

@@ -3,9 +3,9 @@
 import ipaddress
 from typing import Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from taco_launch.model.host.fabric import Choice, HostValue
+from taco_launch.model.host.fabric import FabricChoice, HostValue
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import Bond, HostFacts, Interface, Network
+from taco_launch.model.host.facts import Bond, HostFacts, Interface, NetworkFacts
 
 
 class Carrier(NamedTuple):
@@ -16,7 +16,7 @@ class Carrier(NamedTuple):
     why: str
 
 
-def carrier(network: Found[Network], wanted: Optional[str] = None) -> Found[Carrier]:
+def carrier(network: Found[NetworkFacts], wanted: Optional[str] = None) -> Found[Carrier]:
     """Return the interface by which others reach this host: `wanted`, or that of the connection, or the default route's.
 
     A member of a bond stands for its bond.
@@ -44,7 +44,7 @@ def carrier(network: Found[Network], wanted: Optional[str] = None) -> Found[Carr
 
 def common(
     carriers: Mapping[str, Found[Carrier]], hosts: Sequence[HostFacts]
-) -> Tuple[Found[Choice], Tuple[HostValue, ...]]:
+) -> Tuple[Found[FabricChoice], Tuple[HostValue, ...]]:
     """Return the interface for all hosts, and NCCL_SOCKET_IFNAME for each where the names differ.
 
     A CIDR is given only where it holds the address of each host's interface and of no other of its interfaces.
@@ -58,19 +58,19 @@ def common(
     names = {one.name for one in known.values()}
     if len(names) == 1:
         first = next(iter(known.values()))
-        return Choice(first.name, f"{first.why}; hosts: {len(known)}"), ()
+        return FabricChoice(first.name, f"{first.why}; hosts: {len(known)}"), ()
     told = ", ".join(f"{host} {one.name}" for host, one in known.items())
     own = tuple(HostValue(host, "NCCL_SOCKET_IFNAME", f"={one.name}", one.why) for host, one in known.items())
     cidr = enclosing([one.address for one in known.values() if one.address])
     if cidr is None or any(one.address is None for one in known.values()):
         return Unknown(f"the names differ ({told}), and not every interface has an IPv4 address"), own
     for facts in hosts:
-        if isinstance(facts.network, Network) and isinstance(facts.network.interfaces, tuple):
+        if isinstance(facts.network, NetworkFacts) and isinstance(facts.network.interfaces, tuple):
             inside = [one.name for one in facts.network.interfaces if _holds(cidr, one) and one.kind != "loopback"]
             if inside != [known[facts.host].name]:
                 more = f"{cidr} holds more on {facts.host}: {', '.join(inside)}"
                 return Unknown(f"the names differ ({told}), and {more}"), own
-    return Choice(cidr, f"the names differ ({told}): {_what(cidr, known.values())}"), own
+    return FabricChoice(cidr, f"the names differ ({told}): {_what(cidr, known.values())}"), own
 
 
 def _what(cidr: str, carriers: Iterable[Carrier]) -> str:
@@ -93,7 +93,7 @@ def enclosing(addresses: Sequence[str]) -> Optional[str]:
     return str(found)
 
 
-def half_bonds(network: Found[Network]) -> List[str]:
+def half_bonds(network: Found[NetworkFacts]) -> List[str]:
     """Return what is wrong with the host's bonds: a member that is down halves the bandwidth and says nothing."""
     if isinstance(network, (Absent, Unknown)) or not isinstance(network.bonds, tuple):
         return []

@@ -8,7 +8,7 @@ from taco_launch.facts.captures.strip_terminal import shown
 from taco_launch.facts.network.firewall import parse_firewalls
 from taco_launch.facts.sections import Files, Sections, answer, failure, files, unasked
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import Address, Bond, BondMember, Interface, Listener, Network
+from taco_launch.model.host.facts import Address, Bond, BondMember, Interface, Listener, NetworkFacts
 
 _NET = "/sys/class/net"
 # include/uapi/linux/if_arp.h
@@ -42,7 +42,7 @@ _FORMS = {
 Interfaces = Tuple[Interface, ...]
 
 
-def parse_network(sections: Sections) -> Found[Network]:
+def parse_network(sections: Sections) -> Found[NetworkFacts]:
     """Read the probe's sections network.*; each fact that cannot be read is Unknown by itself."""
     missing = unasked(sections, "network")
     if missing is not None:
@@ -50,7 +50,7 @@ def parse_network(sections: Sections) -> Found[Network]:
     told = files(sections, "network.files")
     bonds = _bonds(told)
     interfaces = _interfaces(sections, bonds)
-    return Network(
+    return NetworkFacts(
         interfaces=interfaces,
         bonds=bonds,
         default_interface=_default(sections),

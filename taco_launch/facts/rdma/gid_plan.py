@@ -6,20 +6,20 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 from taco_launch.facts.network.interface import Carrier, enclosing
 from taco_launch.facts.rdma.gid import address_of, by_nccl, on_interface
 from taco_launch.facts.rdma.rails import Rail
-from taco_launch.model.host.fabric import Choice, GidChoice, HostGid, HostValue, Odd
+from taco_launch.model.host.fabric import Anomaly, FabricChoice, GidChoice, HostGid, HostValue
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import HostFacts, Network
+from taco_launch.model.host.facts import HostFacts, NetworkFacts
 from taco_launch.model.host.versions import OWN_GID, version
 
 
 class GidPlan(NamedTuple):
     """What Fabric says of GIDs."""
 
-    gid_index: Found[Choice]
-    address_range: Found[Choice]
+    gid_index: Found[FabricChoice]
+    address_range: Found[FabricChoice]
     host_env: Tuple[HostValue, ...]
     gids: Tuple[HostGid, ...]
-    odd: Tuple[Odd, ...]
+    odd: Tuple[Anomaly, ...]
 
 
 def gid_plan(
@@ -34,20 +34,20 @@ def gid_plan(
     gids = tuple(HostGid(rail.host, choice) for rail, choice in found if isinstance(choice, GidChoice))
     faults = [(rail.host, choice) for rail, choice in found if isinstance(choice, (Absent, Unknown))]
     if faults:
-        odd = tuple(Odd(host, fault.reason) for host, fault in faults)
+        odd = tuple(Anomaly(host, fault.reason) for host, fault in faults)
         why = Unknown("; ".join(f"{host}: {fault.reason}" for host, fault in faults))
         return GidPlan(why, why, (), gids, odd)
     indices = Counter(one.choice.gid_index for one in gids)
     if len(indices) == 1:
         index = str(gids[0].choice.gid_index)
         why_all = f"RoCE v2 over IPv4; ports: {len(gids)}, hosts: {len({one.host for one in gids})}"
-        range_: Found[Choice] = Absent("the index is the same everywhere")
+        range_: Found[FabricChoice] = Absent("the index is the same everywhere")
         if nccl is not None and version(nccl) >= OWN_GID and not found_by_nccl(rails, carriers):
             range_ = _range(found, hosts)
-        return GidPlan(Choice(index, why_all), range_, (), gids, ())
+        return GidPlan(FabricChoice(index, why_all), range_, (), gids, ())
     usual = indices.most_common(1)[0][0]
     odd = tuple(
-        Odd(
+        Anomaly(
             one.host,
             f"{one.choice.hca}:{one.choice.port} has its GID at index {one.choice.gid_index}, and most at {usual}",
         )
@@ -56,7 +56,7 @@ def gid_plan(
     )
     if nccl is not None and version(nccl) >= OWN_GID:
         within = _range(found, hosts)
-        if isinstance(within, Choice):
+        if isinstance(within, FabricChoice):
             why_unset = Absent(f"the indices differ, and NCCL {nccl} chooses by itself: it stays unset")
             return GidPlan(why_unset, within, (), gids, odd)
     return _per_host(gids, odd, nccl)
@@ -82,7 +82,7 @@ def found_by_nccl(rails: Sequence[Rail], carriers: Mapping[str, Found[Carrier]])
     return True
 
 
-def _per_host(gids: Sequence[HostGid], odd: Tuple[Odd, ...], nccl: Optional[str]) -> GidPlan:
+def _per_host(gids: Sequence[HostGid], odd: Tuple[Anomaly, ...], nccl: Optional[str]) -> GidPlan:
     by_host: Dict[str, List[GidChoice]] = {}
     for one in gids:
         by_host.setdefault(one.host, []).append(one.choice)
@@ -102,7 +102,7 @@ def _per_host(gids: Sequence[HostGid], odd: Tuple[Odd, ...], nccl: Optional[str]
     return GidPlan(differs, Absent("each host is told its index"), env, tuple(gids), odd)
 
 
-def _range(found: Sequence[Tuple[Rail, Found[GidChoice]]], hosts: Sequence[HostFacts]) -> Found[Choice]:
+def _range(found: Sequence[Tuple[Rail, Found[GidChoice]]], hosts: Sequence[HostFacts]) -> Found[FabricChoice]:
     """Return the network of all chosen addresses, where NCCL's own rule ends at the chosen slots with it."""
     addresses: List[str] = []
     for rail, choice in found:
@@ -114,13 +114,13 @@ def _range(found: Sequence[Tuple[Rail, Found[GidChoice]]], hosts: Sequence[HostF
         taken = by_nccl(rail.hca.name, rail.port, address_range=cidr)
         if not isinstance(taken, GidChoice) or not isinstance(choice, GidChoice) or taken.gid_index != choice.gid_index:
             return Unknown(f"{rail.host}: within {cidr}, NCCL does not end at the right index of {rail.name}")
-    return Choice(str(cidr), "the network of all ports' addresses: NCCL finds the index of each port within it")
+    return FabricChoice(str(cidr), "the network of all ports' addresses: NCCL finds the index of each port within it")
 
 
 def _with_prefix(address: str, hosts: Sequence[HostFacts]) -> str:
     """Return an address with the prefix length that its interface has; alone where no interface is known to have it."""
     for host in hosts:
-        if isinstance(host.network, Network) and isinstance(host.network.interfaces, tuple):
+        if isinstance(host.network, NetworkFacts) and isinstance(host.network.interfaces, tuple):
             for interface in host.network.interfaces:
                 for own in interface.addresses:
                     if own.address.split("/")[0] == address:

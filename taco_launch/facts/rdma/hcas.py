@@ -11,7 +11,7 @@ from taco_launch.model.host.hardware import Gid, Hca, Port
 UNNAMED = "unnamed"
 
 
-class Seen(NamedTuple):
+class HcaStatement(NamedTuple):
     """One statement of `source`: what it says of an HCA (port None), of a port, or of a slot of its GID table.
 
     `what` is a field of Hca, Port or Gid; `interface` for one of an HCA's; `gids` (True) says that the port's table was
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
     source: str
 
 
-def build(seen: Sequence[Seen]) -> Tuple[Hca, ...]:
+def build(seen: Sequence[HcaStatement]) -> Tuple[Hca, ...]:
     """Return the HCAs of all statements, in natural order of their names (mlx5_10 behind mlx5_2).
 
     What nobody says is Unknown, and so is what two sources say differently. An HCA whose name no source shows is
@@ -68,7 +68,7 @@ def gid_type(text: str) -> Found[str]:
     return known.get(text, Unknown(f"{text!r} is no type of a GID"))
 
 
-def _hca(name: str, seen: Sequence[Seen]) -> Hca:
+def _hca(name: str, seen: Sequence[HcaStatement]) -> Hca:
     own = [one for one in seen if one.port is None]
     numbers = sorted({one.port for one in seen if one.port is not None})
     told = [one.value for one in seen if one.what in ("interface", "netdev") and isinstance(one.value, str)]
@@ -85,7 +85,7 @@ def _hca(name: str, seen: Sequence[Seen]) -> Hca:
     )
 
 
-def _port(number: int, seen: Sequence[Seen]) -> Port:
+def _port(number: int, seen: Sequence[HcaStatement]) -> Port:
     tables = [one for one in seen if one.what == "gids"]
     broken = next((one.value for one in tables if isinstance(one.value, Unknown)), None)
     slots = sorted({one.slot for one in seen if one.slot is not None})
@@ -105,7 +105,7 @@ def _port(number: int, seen: Sequence[Seen]) -> Port:
     )
 
 
-def _gids(slots: Sequence[Sequence[Seen]]) -> Found[Tuple[Gid, ...]]:
+def _gids(slots: Sequence[Sequence[HcaStatement]]) -> Found[Tuple[Gid, ...]]:
     found: List[Gid] = []
     for seen in slots:
         gid = _value(seen, "gid")
@@ -115,7 +115,7 @@ def _gids(slots: Sequence[Sequence[Seen]]) -> Found[Tuple[Gid, ...]]:
     return tuple(found)
 
 
-def _value(seen: Sequence[Seen], what: str, by: Sequence[Seen] = ()) -> Found[Any]:
+def _value(seen: Sequence[HcaStatement], what: str, by: Sequence[HcaStatement] = ()) -> Found[Any]:
     """Return what `seen` says; where it does not, the reason names the sources of `by`, or else its own."""
     told: Dict[Any, str] = {}
     why: List[Union[Absent, Unknown]] = []
@@ -131,5 +131,5 @@ def _value(seen: Sequence[Seen], what: str, by: Sequence[Seen] = ()) -> Found[An
     return why[0] if why else not_told(f"{_sources(by or seen)} does not say")
 
 
-def _sources(seen: Sequence[Seen]) -> str:
+def _sources(seen: Sequence[HcaStatement]) -> str:
     return " and ".join(dict.fromkeys(one.source for one in seen))

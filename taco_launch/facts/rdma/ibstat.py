@@ -4,7 +4,7 @@ import re
 from typing import Dict, List, Optional, Tuple, Union
 
 from taco_launch.facts.captures.strip_terminal import PROMPT, plain, shown
-from taco_launch.facts.rdma.hcas import Seen
+from taco_launch.facts.rdma.hcas import HcaStatement
 from taco_launch.facts.rdma.verbs import conflict
 from taco_launch.model.host.fact_value import Found, Unknown
 
@@ -22,7 +22,7 @@ _OF_PORT = ("State", "Physical state", "Rate")
 _Key = Tuple[str, Optional[int]]
 
 
-def read(text: str) -> Union[Tuple[Seen, ...], Unknown]:
+def read(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
     """Read the devices; Unknown where one of them, or a port, is not there as a whole."""
     found: Dict[_Key, Dict[str, str]] = {}
     at: Optional[_Key] = None
@@ -61,7 +61,7 @@ def _missing(found: Dict[_Key, Dict[str, str]]) -> Optional[str]:
     return None
 
 
-def _seen(hca: str, port: Optional[int], values: Dict[str, str]) -> List[Seen]:
+def _seen(hca: str, port: Optional[int], values: Dict[str, str]) -> List[HcaStatement]:
     if port is None:
         guid = _GUID.fullmatch(values.get("Node GUID", ""))
         own = {
@@ -69,7 +69,7 @@ def _seen(hca: str, port: Optional[int], values: Dict[str, str]) -> List[Seen]:
             "firmware": values.get("Firmware version"),
             "guid": ":".join(guid.groups()) if guid else None,
         }
-        return [Seen(hca, None, None, what, value, "ibstat") for what, value in own.items() if value]
+        return [HcaStatement(hca, None, None, what, value, "ibstat") for what, value in own.items() if value]
     state, physical = values["State"], values["Physical state"]
     rate = re.match(r"([0-9]{1,5}(?:\.[0-9])?)(?: \(\w+\))?$", values["Rate"])
     told: Dict[str, Found[Union[str, float]]] = {
@@ -80,4 +80,4 @@ def _seen(hca: str, port: Optional[int], values: Dict[str, str]) -> List[Seen]:
     layer = values.get("Link layer")
     if layer is not None:
         told["link_layer"] = layer if layer in ("InfiniBand", "Ethernet") else Unknown(f"ibstat: {shown(layer)}")
-    return [Seen(hca, port, None, what, value, "ibstat") for what, value in told.items()]
+    return [HcaStatement(hca, port, None, what, value, "ibstat") for what, value in told.items()]

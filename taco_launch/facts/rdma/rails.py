@@ -4,9 +4,9 @@ from collections import Counter
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from taco_launch.facts.rdma.hcas import UNNAMED, natural
-from taco_launch.model.host.fabric import Choice, HostValue, Odd
+from taco_launch.model.host.fabric import Anomaly, FabricChoice, HostValue
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import HostFacts, Network
+from taco_launch.model.host.facts import HostFacts, NetworkFacts
 from taco_launch.model.host.hardware import Hca, Port, Rdma
 
 
@@ -23,10 +23,10 @@ class Rail(NamedTuple):
         return f"{self.hca.name}:{self.port.number}"
 
 
-def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]]:
+def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Anomaly], List[Anomaly]]:
     """Return the ports to be used, those left out, and what is odd besides ports that are not ACTIVE."""
-    left_out: List[Odd] = []
-    odd: List[Odd] = []
+    left_out: List[Anomaly] = []
+    odd: List[Anomaly] = []
     active: List[Rail] = []
     any_known = any(isinstance(host.rdma, Rdma) and isinstance(host.rdma.hcas, tuple) for host in hosts)
     for host in hosts:
@@ -35,11 +35,15 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
             active += [rail for rail in every if rail.port.state == "ACTIVE"]
         elif any_known:
             part = host.rdma.hcas if isinstance(host.rdma, Rdma) else host.rdma
-            odd.append(Odd(host.host, f"no HCA is known: {part.reason}" if isinstance(part, (Absent, Unknown)) else ""))
+            odd.append(
+                Anomaly(host.host, f"no HCA is known: {part.reason}" if isinstance(part, (Absent, Unknown)) else "")
+            )
     layer = _most([str(rail.port.link_layer) for rail in active if isinstance(rail.port.link_layer, str)], active)
     same = [rail for rail in active if rail.port.link_layer == layer]
     left_out += [
-        Odd(rail.host, f"{rail.name} is {_word(rail.port.link_layer)}, and a job has ports of one link layer, {layer}")
+        Anomaly(
+            rail.host, f"{rail.name} is {_word(rail.port.link_layer)}, and a job has ports of one link layer, {layer}"
+        )
         for rail in active
         if rail.port.link_layer != layer
     ]
@@ -55,7 +59,7 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
                 continue
             slower = isinstance(rail.port.rate, float) and isinstance(rate, float) and rail.port.rate < rate
             (odd if slower else left_out).append(
-                Odd(rail.host, f"{rail.name} has {_rate(rail.port.rate)}, and most ports {_rate(rate)}: left out")
+                Anomaly(rail.host, f"{rail.name} has {_rate(rail.port.rate)}, and most ports {_rate(rate)}: left out")
             )
         mine, more = _without_management(host, mine)
         left_out += more
@@ -64,17 +68,17 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
     # By hosts, not by ports: one host with many ports is still one host; of two as frequent the first counts.
     usual = next(iter(Counter(rate for rate in rates.values() if isinstance(rate, float)).most_common(1)), (None,))[0]
     odd += [
-        Odd(host, f"its ports have {_rate(rate)}, and those of most hosts {_rate(usual)}")
+        Anomaly(host, f"its ports have {_rate(rate)}, and those of most hosts {_rate(usual)}")
         for host, rate in rates.items()
         if rate is not None and usual is not None and rate != usual
     ]
     return kept, left_out, odd
 
 
-def not_active(hosts: Sequence[HostFacts]) -> List[Odd]:
+def not_active(hosts: Sequence[HostFacts]) -> List[Anomaly]:
     """Return the ports that are not ACTIVE."""
     return [
-        Odd(host.host, f"{hca.name}:{port.number} is {_word(port.state)}")
+        Anomaly(host.host, f"{hca.name}:{port.number} is {_word(port.state)}")
         for host in hosts
         if isinstance(host.rdma, Rdma) and isinstance(host.rdma.hcas, tuple)
         for hca in _named(host.rdma.hcas)
@@ -95,29 +99,29 @@ def _named(hcas: Sequence[Hca]) -> List[Hca]:
     return [hca for hca in hcas if hca.name != UNNAMED]
 
 
-def _without_management(host: HostFacts, mine: List[Rail]) -> Tuple[List[Rail], List[Odd]]:
+def _without_management(host: HostFacts, mine: List[Rail]) -> Tuple[List[Rail], List[Anomaly]]:
     """Leave out the port behind the default route where the host has two others: it is there for management."""
     names = _default_names(host.network)
     behind = [rail for rail in mine if isinstance(rail.hca.interfaces, tuple) and names & set(rail.hca.interfaces)]
     if not behind or len(mine) - len(behind) < 2:
         return mine, []
     why = "carries the default route beside other ports: taken to be there for management"
-    return [rail for rail in mine if rail not in behind], [Odd(host.host, f"{rail.name} {why}") for rail in behind]
+    return [rail for rail in mine if rail not in behind], [Anomaly(host.host, f"{rail.name} {why}") for rail in behind]
 
 
-def _default_names(network: Found[Network]) -> Set[str]:
-    if not isinstance(network, Network) or not isinstance(network.default_interface, str):
+def _default_names(network: Found[NetworkFacts]) -> Set[str]:
+    if not isinstance(network, NetworkFacts) or not isinstance(network.default_interface, str):
         return set()
     name = network.default_interface
     members = network.interfaces if isinstance(network.interfaces, tuple) else ()
     return {name, *(one.name for one in members if one.master == name)}
 
 
-def layer_of(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Found[Choice]:
+def layer_of(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Found[FabricChoice]:
     """Return the link layer of the chosen ports, or why there is none."""
     if rails:
         layer = str(rails[0].port.link_layer)
-        return Choice(layer, f"{layer}; ACTIVE ports: {len(rails)}, hosts: {len({rail.host for rail in rails})}")
+        return FabricChoice(layer, f"{layer}; ACTIVE ports: {len(rails)}, hosts: {len({rail.host for rail in rails})}")
     reasons = [
         part
         for host in hosts
@@ -150,14 +154,16 @@ def _common_rate(rails: Sequence[Rail]) -> Optional[Found[float]]:
     return rails[0].port.rate if rails else None
 
 
-def lists(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Tuple[Found[Choice], Tuple[HostValue, ...], List[Odd]]:
+def lists(
+    rails: Sequence[Rail], hosts: Sequence[HostFacts]
+) -> Tuple[Found[FabricChoice], Tuple[HostValue, ...], List[Anomaly]]:
     """Return NCCL_IB_HCA for all hosts, or for each of them; and which hosts have other ports than most."""
     of_host = by_host(rails)
     own = {host.host: tuple(rail.name for rail in of_host.get(host.host, ())) for host in hosts}
     with_any = {host: names for host, names in own.items() if names}
     usual = Counter(frozenset(names) for names in with_any.values()).most_common(1)[0][0]
     odd = [
-        Odd(host, f"uses {', '.join(names) or 'no port'}, and most hosts {', '.join(sorted(usual, key=natural))}")
+        Anomaly(host, f"uses {', '.join(names) or 'no port'}, and most hosts {', '.join(sorted(usual, key=natural))}")
         for host, names in own.items()
         if frozenset(names) != usual
     ]
@@ -167,7 +173,9 @@ def lists(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Tuple[Found[Choi
     if fits:
         value = "=" + ",".join(sorted(usual, key=natural))
         return (
-            Choice(value, "the ACTIVE ports of one link layer and rate; the = keeps mlx5_1 from meaning mlx5_10 too"),
+            FabricChoice(
+                value, "the ACTIVE ports of one link layer and rate; the = keeps mlx5_1 from meaning mlx5_10 too"
+            ),
             (),
             odd,
         )

@@ -4,7 +4,7 @@ import re
 from typing import Callable, List, Mapping, Sequence, Tuple
 
 from taco_launch.facts.captures.strip_terminal import lines, plain, shown
-from taco_launch.facts.rdma.hcas import Seen, build, gid_text, gid_type, in_use
+from taco_launch.facts.rdma.hcas import HcaStatement, build, gid_text, gid_type, in_use
 from taco_launch.facts.rdma.peermem import parse_peer_memory, read_modules
 from taco_launch.facts.sections import Sections, failure, unasked
 from taco_launch.facts.system.pci import parse_pci
@@ -81,7 +81,7 @@ def _hcas(sections: Sections) -> Found[Tuple[Hca, ...]]:
         if line.strip():
             files.append((path, content))
     seen = [one for path, content in files for one in read_file(path, content)]
-    seen += [Seen(hca, port, None, "gids", True, "sysfs") for hca, port in _ports(seen)]
+    seen += [HcaStatement(hca, port, None, "gids", True, "sysfs") for hca, port in _ports(seen)]
     for line in lines(sections["rdma.sysfs"].stderr):
         refused = re.search(rf"({SYSFS}/[^\s*]+): ", line)
         seen += read_file(refused[1], Unknown(line)) if refused else []
@@ -89,7 +89,7 @@ def _hcas(sections: Sections) -> Found[Tuple[Hca, ...]]:
     return build(seen) or Absent(f"{SYSFS} holds no device")
 
 
-def read_file(path: str, content: Found[str]) -> List[Seen]:
+def read_file(path: str, content: Found[str]) -> List[HcaStatement]:
     """Return what one file of /sys/class/infiniband says; nothing where it is not one of those that are read.
 
     `content` is Unknown where it could not be read.
@@ -105,22 +105,22 @@ def read_file(path: str, content: Found[str]) -> List[Seen]:
         value = read(content.strip())
     number = int(port) if port else None
     if not slot:
-        return [Seen(hca, number, None, what, value, "sysfs")]
+        return [HcaStatement(hca, number, None, what, value, "sysfs")]
     if what == "gid" and isinstance(value, str) and not in_use(value):
-        return [Seen(hca, number, None, "gids", True, "sysfs")]
-    return [Seen(hca, number, int(slot), what, value, "sysfs")]
+        return [HcaStatement(hca, number, None, "gids", True, "sysfs")]
+    return [HcaStatement(hca, number, int(slot), what, value, "sysfs")]
 
 
-def located(devices: Found[Tuple[PciDevice, ...]], names: Sequence[str]) -> List[Seen]:
+def located(devices: Found[Tuple[PciDevice, ...]], names: Sequence[str]) -> List[HcaStatement]:
     """Return PCI address and NUMA node of the named HCAs."""
     if not isinstance(devices, tuple):
-        return [Seen(name, None, None, what, devices, "sysfs") for name in names for what in ("pci", "numa")]
-    found: List[Seen] = []
+        return [HcaStatement(name, None, None, what, devices, "sysfs") for name in names for what in ("pci", "numa")]
+    found: List[HcaStatement] = []
     for device in devices:
         if device.kind == "hca" and device.name in names:
             numa: Found[int] = Absent("the platform names no node") if device.numa is None else device.numa
-            found.append(Seen(device.name, None, None, "pci", device.address, "sysfs"))
-            found.append(Seen(device.name, None, None, "numa", numa, "sysfs"))
+            found.append(HcaStatement(device.name, None, None, "pci", device.address, "sysfs"))
+            found.append(HcaStatement(device.name, None, None, "numa", numa, "sysfs"))
     return found
 
 
@@ -171,22 +171,22 @@ _READERS: Mapping[str, Callable[[str], Found[object]]] = {
 }
 
 
-def _names(seen: Sequence[Seen]) -> List[str]:
+def _names(seen: Sequence[HcaStatement]) -> List[str]:
     return list(dict.fromkeys(one.hca for one in seen))
 
 
-def _ports(seen: Sequence[Seen]) -> List[Tuple[str, int]]:
+def _ports(seen: Sequence[HcaStatement]) -> List[Tuple[str, int]]:
     return list(dict.fromkeys((one.hca, one.port) for one in seen if one.port is not None))
 
 
-def _netdevs(sections: Sections, names: Sequence[str]) -> List[Seen]:
+def _netdevs(sections: Sections, names: Sequence[str]) -> List[HcaStatement]:
     """Return the interfaces of the named HCAs: those of their PCI devices; an HCA that is not listed has none."""
     missing = failure(sections, "rdma.netdevs")
-    found = [Seen(name, None, None, "interfaces", missing or (), "sysfs") for name in names]
+    found = [HcaStatement(name, None, None, "interfaces", missing or (), "sysfs") for name in names]
     if missing is not None:
         return found
     for line in lines(sections["rdma.netdevs"].stdout):
         words = line.split()
         if len(words) == 2 and words[0] in names:
-            found.append(Seen(words[0], None, None, "interface", words[1], "sysfs"))
+            found.append(HcaStatement(words[0], None, None, "interface", words[1], "sysfs"))
     return found

@@ -5,7 +5,7 @@ import re
 from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from taco_launch.facts.captures.strip_terminal import PROMPT, plain, shown
-from taco_launch.facts.rdma.hcas import Seen, gid_text, gid_type, in_use
+from taco_launch.facts.rdma.hcas import HcaStatement, gid_text, gid_type, in_use
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
 
 _NAME = r"[A-Za-z][\w.-]*"
@@ -33,9 +33,9 @@ _PHYSICAL = {
 }
 
 
-def show_gids(text: str) -> Union[Tuple[Seen, ...], Unknown]:
+def show_gids(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
     """Read show_gids: every GID in use with its type and interface."""
-    seen: List[Seen] = []
+    seen: List[HcaStatement] = []
     rows = plain(text).split("\n")
     among = False
     for number, row in enumerate(rows, 1):
@@ -55,7 +55,7 @@ def show_gids(text: str) -> Union[Tuple[Seen, ...], Unknown]:
     return _agreeing(seen, "show_gids") or Unknown("no row of show_gids (DEV PORT INDEX GID IPv4 VER DEV) is there")
 
 
-def _agreeing(seen: Sequence[Seen], source: str) -> Union[Tuple[Seen, ...], Unknown]:
+def _agreeing(seen: Sequence[HcaStatement], source: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
     """Return what was seen; Unknown where one port is said to be two different things, as by two hosts."""
     other = conflict(seen)
     if other is None:
@@ -64,9 +64,9 @@ def _agreeing(seen: Sequence[Seen], source: str) -> Union[Tuple[Seen, ...], Unkn
     return Unknown(f"{source} says two different things of {where}: is that of several hosts? One file is one host's")
 
 
-def conflict(seen: Sequence[Seen]) -> Optional[Seen]:
+def conflict(seen: Sequence[HcaStatement]) -> Optional[HcaStatement]:
     """Return the first statement that another one contradicts; an HCA of two ports may have two interfaces."""
-    known: Dict[Tuple[str, Optional[int], Optional[int], str], Seen] = {}
+    known: Dict[Tuple[str, Optional[int], Optional[int], str], HcaStatement] = {}
     for one in seen:
         if one.what == "interface":
             continue
@@ -76,51 +76,53 @@ def conflict(seen: Sequence[Seen]) -> Optional[Seen]:
     return None
 
 
-def _slot(match: "re.Match[str]", *, cut: bool) -> Optional[List[Seen]]:
+def _slot(match: "re.Match[str]", *, cut: bool) -> Optional[List[HcaStatement]]:
     hca, port, slot, gid, address, version, netdev = match.groups()
     full = gid_text(gid) or ""
     mapped = ipaddress.IPv6Address(full).ipv4_mapped if full else None
     if not full or (address is not None and str(mapped) != address):
         return None
     if not in_use(full):
-        return [Seen(hca, int(port), None, "gids", True, "show_gids")]
+        return [HcaStatement(hca, int(port), None, "gids", True, "show_gids")]
     interface: Found[str] = netdev or Absent("show_gids names none")
     if cut:
         interface = Unknown("the last row has no line end: it may be cut off")
     told: Dict[str, Found[str]] = {"netdev": interface, "type": gid_type(version), "gid": full}
-    return [Seen(hca, int(port), int(slot), what, value, "show_gids") for what, value in told.items()]
+    return [HcaStatement(hca, int(port), int(slot), what, value, "show_gids") for what, value in told.items()]
 
 
-def ibdev2netdev(text: str) -> Union[Tuple[Seen, ...], Unknown]:
+def ibdev2netdev(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
     """Read ibdev2netdev: the interface of each port; with -v also PCI address, firmware and state."""
     return _rows(text, "ibdev2netdev", _netdev)
 
 
-def _netdev(row: str) -> Optional[List[Seen]]:
-    seen: List[Seen] = []
+def _netdev(row: str) -> Optional[List[HcaStatement]]:
+    seen: List[HcaStatement] = []
     match, long = _NETDEV.fullmatch(row), _NETDEV_V.fullmatch(row)
     if match:
         hca, port, interface = match[1], int(match[2]), match[3]
         # of the interface, not of the port: an interface that is set down leaves its port ACTIVE
         state = Unknown(f"ibdev2netdev says only that the interface is {match[4]}")
-        seen.append(Seen(hca, port, None, "state", state, "ibdev2netdev"))
+        seen.append(HcaStatement(hca, port, None, "state", state, "ibdev2netdev"))
     elif long:
         hca, port, interface = long[2], int(long[5]), long[7]
         own = {"pci": long[1].zfill(12)[-12:] if len(long[1]) <= 12 else long[1], "type": long[3], "firmware": long[4]}
-        seen += [Seen(hca, None, None, what, value, "ibdev2netdev") for what, value in own.items()]
-        seen.append(Seen(hca, port, None, "state", long[6], "ibdev2netdev"))
+        seen += [HcaStatement(hca, None, None, what, value, "ibdev2netdev") for what, value in own.items()]
+        seen.append(HcaStatement(hca, port, None, "state", long[6], "ibdev2netdev"))
     else:
         return None
     if interface:
-        seen.append(Seen(hca, None, None, "interface", interface, "ibdev2netdev"))
+        seen.append(HcaStatement(hca, None, None, "interface", interface, "ibdev2netdev"))
     return seen
 
 
-def _rows(text: str, source: str, read: Callable[[str], Optional[List[Seen]]]) -> Union[Tuple[Seen, ...], Unknown]:
+def _rows(
+    text: str, source: str, read: Callable[[str], Optional[List[HcaStatement]]]
+) -> Union[Tuple[HcaStatement, ...], Unknown]:
     """Read row after row; a line that follows a row has to be one, a blank line or a prompt."""
-    seen: List[Seen] = []
+    seen: List[HcaStatement] = []
     among = False
-    known: Dict[Tuple[str, Optional[int]], List[Seen]] = {}
+    known: Dict[Tuple[str, Optional[int]], List[HcaStatement]] = {}
     for number, row in enumerate(plain(text).split("\n"), 1):
         found = read(row)
         if found is not None:
@@ -134,7 +136,7 @@ def _rows(text: str, source: str, read: Callable[[str], Optional[List[Seen]]]) -
     return _agreeing(seen, source) or Unknown(f"no row of {source} is there")
 
 
-def ibv_devinfo(text: str) -> Union[Tuple[Seen, ...], Unknown]:
+def ibv_devinfo(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
     """Read ibv_devinfo: devices and ports, with -v also the GID tables.
 
     A part of the output that does not name the device has its GIDs under the name "" and port 0. Where others are named,
@@ -143,8 +145,8 @@ def ibv_devinfo(text: str) -> Union[Tuple[Seen, ...], Unknown]:
     return _cut(plain(text)) or _devices(text)
 
 
-def _devices(text: str) -> Union[Tuple[Seen, ...], Unknown]:
-    seen: List[Seen] = []
+def _devices(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
+    seen: List[HcaStatement] = []
     hca, port, verbose = "", 0, "GID[" in text
     width = ""
     rows = plain(text).split("\n")
@@ -152,7 +154,9 @@ def _devices(text: str) -> Union[Tuple[Seen, ...], Unknown]:
         match = _DEVINFO.fullmatch(row)
         if number == len(rows) and row.strip():
             # the rest of this value, and what comes after it, may be missing
-            seen.append(Seen(hca, port, None, "gids", Unknown("the last line has no line end: cut off"), "ibv_devinfo"))
+            seen.append(
+                HcaStatement(hca, port, None, "gids", Unknown("the last line has no line end: cut off"), "ibv_devinfo")
+            )
             break
         if match is None:
             if "GID[" in row:
@@ -164,7 +168,7 @@ def _devices(text: str) -> Union[Tuple[Seen, ...], Unknown]:
         elif key == "port" and re.fullmatch("[0-9]{1,3}", value):
             port = int(value)
             if verbose:
-                seen.append(Seen(hca, port, None, "gids", True, "ibv_devinfo"))
+                seen.append(HcaStatement(hca, port, None, "gids", True, "ibv_devinfo"))
         elif key.startswith("GID["):
             slot = _devinfo_gid(hca, port, int(key[4:-1]), value)
             if slot is None:
@@ -195,7 +199,7 @@ def _cut(text: str) -> Optional[Unknown]:
     return None
 
 
-def _devinfo_gid(hca: str, port: int, slot: int, value: str) -> Optional[List[Seen]]:
+def _devinfo_gid(hca: str, port: int, slot: int, value: str) -> Optional[List[HcaStatement]]:
     text, _, kind = value.partition(", ")
     gid = gid_text(text)
     if gid is None or (kind and isinstance(gid_type(kind), Unknown)):
@@ -204,25 +208,25 @@ def _devinfo_gid(hca: str, port: int, slot: int, value: str) -> Optional[List[Se
         return []
     version: Found[str] = gid_type(kind) if kind else Unknown("ibv_devinfo does not say")
     told: Sequence[Tuple[str, Found[str]]] = (("type", version), ("gid", gid))
-    return [Seen(hca, port, slot, what, one, "ibv_devinfo") for what, one in told]
+    return [HcaStatement(hca, port, slot, what, one, "ibv_devinfo") for what, one in told]
 
 
-def _devinfo_value(hca: str, port: int, key: str, value: str) -> List[Seen]:
+def _devinfo_value(hca: str, port: int, key: str, value: str) -> List[HcaStatement]:
     if key in ("fw_ver", "node_guid"):
-        return [Seen(hca, None, None, {"fw_ver": "firmware", "node_guid": "guid"}[key], value, "ibv_devinfo")]
+        return [HcaStatement(hca, None, None, {"fw_ver": "firmware", "node_guid": "guid"}[key], value, "ibv_devinfo")]
     word = value.partition(" ")[0]
     if key == "state":
         state = word[len("PORT_") :] if word.startswith("PORT_") else ""
         found: Found[Union[str, float]] = state if state in _STATES else Unknown(f"ibv_devinfo: state {shown(value)}")
-        return [Seen(hca, port, None, "state", found, "ibv_devinfo")]
+        return [HcaStatement(hca, port, None, "state", found, "ibv_devinfo")]
     if key == "phys_state":
         found = _PHYSICAL.get(word, Unknown(f"ibv_devinfo: phys_state {shown(value)}"))
-        return [Seen(hca, port, None, "physical", found, "ibv_devinfo")]
+        return [HcaStatement(hca, port, None, "physical", found, "ibv_devinfo")]
     if key == "link_layer":
         found = value if value in ("InfiniBand", "Ethernet") else Unknown(f"ibv_devinfo: link_layer {shown(value)}")
-        return [Seen(hca, port, None, "link_layer", found, "ibv_devinfo")]
+        return [HcaStatement(hca, port, None, "link_layer", found, "ibv_devinfo")]
     if key == "active_speed":
         match = re.fullmatch(r"([0-9]+)X \([0-9]+\) ([0-9.]+) Gbps \([0-9]+\)", value)
         found = int(match[1]) * float(match[2]) if match else Unknown(f"ibv_devinfo: width and speed {shown(value)}")
-        return [Seen(hca, port, None, "rate", found, "ibv_devinfo")]
+        return [HcaStatement(hca, port, None, "rate", found, "ibv_devinfo")]
     return []

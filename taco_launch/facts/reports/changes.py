@@ -29,7 +29,7 @@ _NAMELESS, _MADE_UP = ("veth",), ("bridge", "virtual", "veth")
 
 
 @dataclass(frozen=True)
-class Change:
+class FactChange:
     """One value that is another one now; `where` is its path in the document, None stands for none or not known."""
 
     where: str
@@ -51,9 +51,9 @@ def hosts_of(document: Any) -> Mapping[str, Mapping[str, Any]]:
     return {host["host"]: host for host in hosts}
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tuple[Change, ...]:
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tuple[FactChange, ...]:
     """Compare two documents of one host, in the subjects that both have, without what differs at every look."""
-    found: List[Change] = []
+    found: List[FactChange] = []
     for subject in SUBJECTS:
         if _was_asked(before, subject) and _was_asked(after, subject):
             found += _differ(before[subject], after[subject], subject)
@@ -67,7 +67,7 @@ def _was_asked(document: Mapping[str, Any], subject: str) -> bool:
     return subject in asked if isinstance(asked, list) else document[subject] is not None
 
 
-def _differ(before: Any, after: Any, where: str) -> Iterator[Change]:
+def _differ(before: Any, after: Any, where: str) -> Iterator[FactChange]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in dict.fromkeys([*before, *after]):
             made_up = key == "mac" and after.get("kind") in _MADE_UP
@@ -77,13 +77,13 @@ def _differ(before: Any, after: Any, where: str) -> Iterator[Change]:
         key = _key(before, after)
         if key is None:
             if before != after:
-                yield Change(where, before, after)
+                yield FactChange(where, before, after)
             return
         old, new = _named(before, key), _named(after, key)
         for name in dict.fromkeys([*old, *new]):
             yield from _differ(old.get(name), new.get(name), f"{where}[{name}]")
     elif before != after:
-        yield Change(where, before, after)
+        yield FactChange(where, before, after)
 
 
 def _key(before: Sequence[Any], after: Sequence[Any]) -> Any:

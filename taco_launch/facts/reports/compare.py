@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 from taco_launch.facts import SUBJECTS
-from taco_launch.facts.reports.summary import Row, is_asked
+from taco_launch.facts.reports.summary import SummaryRow, is_asked
 from taco_launch.frozen import dataclass
 
 # So many values of one fact are told one by one; with more of them hosts do not differ, they are all alike in differing.
@@ -14,7 +14,7 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True)
-class Folded:
+class FoldedFact:
     """One fact over hosts: `values` holds (text, hosts that say so), the most frequent first.
 
     `same` says that the hosts should agree; a host that has no such fact is counted under the text `none`.
@@ -32,14 +32,14 @@ class Folded:
         return self.same and len(self.values) > 1
 
 
-def fold(hosts: Sequence[Tuple[str, Sequence[Row]]]) -> Tuple[Folded, ...]:
+def fold(hosts: Sequence[Tuple[str, Sequence[SummaryRow]]]) -> Tuple[FoldedFact, ...]:
     """Fold the rows of hosts, given in inventory order as (host, rows), into one entry per fact.
 
     Facts stand in the order in which they first come up within their subject. Equal counts keep inventory order. Where
     a whole subject is unknown or absent on one host, those that have it are told as `present` beside it. Whoever was
     not asked for a fact is left out of it.
     """
-    kinds: Dict[Tuple[str, str], List[Row]] = {}
+    kinds: Dict[Tuple[str, str], List[SummaryRow]] = {}
     for _host, rows in hosts:
         for row in rows:
             kinds.setdefault((row.subject, row.name), []).append(row)
@@ -64,7 +64,7 @@ def fold(hosts: Sequence[Tuple[str, Sequence[Row]]]) -> Tuple[Folded, ...]:
         ranked = sorted(values.items(), key=lambda entry: -len(entry[1]))
         rows_of = kinds[subject, name]
         folded.append(
-            Folded(
+            FoldedFact(
                 subject,
                 name,
                 tuple((text, tuple(names)) for text, names in ranked),
@@ -75,7 +75,7 @@ def fold(hosts: Sequence[Tuple[str, Sequence[Row]]]) -> Tuple[Folded, ...]:
     return tuple(folded)
 
 
-def odd(rows: Sequence[Folded], short: Callable[[Sequence[str]], str]) -> Iterator[str]:
+def odd(rows: Sequence[FoldedFact], short: Callable[[Sequence[str]], str]) -> Iterator[str]:
     """Name the hosts that differ from most: `gpu3: driver 535.86.10, 3 others 535.104.05`; `short` folds hosts' names.
 
     Where no value has more hosts than each other one, all of them are told: `gpu1: driver A, gpu2: B`.

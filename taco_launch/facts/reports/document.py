@@ -12,7 +12,7 @@ from taco_launch.facts.reports.compare import fold
 from taco_launch.facts.reports.health import verdicts
 from taco_launch.facts.reports.summary import rows
 from taco_launch.model.codec import to_json
-from taco_launch.model.host.fabric import Choice, GidChoice
+from taco_launch.model.host.fabric import FabricChoice, GidChoice
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown, asked, not_told
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Gpus, Port, Rdma
@@ -80,7 +80,7 @@ def _gid(facts: HostFacts) -> Found[GidChoice]:
     chosen = fabric((facts,))
     if chosen.gids:
         return chosen.gids[0].choice
-    if isinstance(chosen.link_layer, Choice):
+    if isinstance(chosen.link_layer, FabricChoice):
         return chosen.gid_index if isinstance(chosen.gid_index, (Absent, Unknown)) else Unknown("no port has a GID")
     choices = _gids(facts)
     if not choices:

@@ -42,7 +42,7 @@ _HELD_CLOCKS = ("SwThermalSlowdown", "ApplicationsClocksSetting")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HealthVerdict:
     """One judgement: `level` is `ok`, `remark`, `fault` or `unknown`, `text` what was found, `source` whose rule it is.
 
     `hint` says what to do; empty where nothing is to be done.
@@ -56,10 +56,10 @@ class Verdict:
 
 
 # Each different verdict, with the hosts that it is of.
-Judged = Tuple[Tuple[Verdict, Tuple[str, ...]], ...]
+Judged = Tuple[Tuple[HealthVerdict, Tuple[str, ...]], ...]
 
 
-def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[Verdict, ...]:
+def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[HealthVerdict, ...]:
     """Judge a host; of what nobody asked for, and of what is not there, nothing is said.
 
     What stops set-up is a fault here, in the same words; `rdma` and `gdr` are what the inventory says of them.
@@ -74,7 +74,7 @@ def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[V
             for each in (_mig, _memory, _remapping, _persistence, _clocks, _temperature):
                 found += each(facts.gpu.gpus)
     if (why := _silent(facts)) is not None:
-        found += [Verdict(name, UNKNOWN, why.reason, source) for name, source in _OF_GPUS]
+        found += [HealthVerdict(name, UNKNOWN, why.reason, source) for name, source in _OF_GPUS]
     found += _pcie(facts)
     if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.board, Board):
         found += _iommu(facts.gpu.board)
@@ -87,7 +87,7 @@ def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[V
 
 def judged(hosts: Sequence[HostFacts], rdma: str = "auto", gdr: str = "auto") -> Judged:
     """Return each different verdict once with the hosts that it is of: faults first, then in the order of `verdicts`."""
-    found: Dict[Verdict, List[str]] = {}
+    found: Dict[HealthVerdict, List[str]] = {}
     for facts in hosts:
         for verdict in verdicts(facts, rdma, gdr):
             found.setdefault(verdict, []).append(facts.host)
@@ -96,7 +96,7 @@ def judged(hosts: Sequence[HostFacts], rdma: str = "auto", gdr: str = "auto") ->
     return tuple((verdict, tuple(names)) for verdict, names in ranked)
 
 
-def _stops(facts: HostFacts, rdma: str, gdr: str) -> Iterator[Verdict]:
+def _stops(facts: HostFacts, rdma: str, gdr: str) -> Iterator[HealthVerdict]:
     sources = {
         blocking_faults.DRIVER: _DRIVER,
         blocking_faults.LOST: _AZURE,
@@ -104,12 +104,12 @@ def _stops(facts: HostFacts, rdma: str, gdr: str) -> Iterator[Verdict]:
         blocking_faults.GONE: _SETUP,
     }
     for stop in (*blocking_faults.stops(facts, rdma, gdr), *blocking_faults.containers(facts)):
-        yield Verdict(stop.name, FAULT, stop.text, sources[stop.name], stop.hint)
+        yield HealthVerdict(stop.name, FAULT, stop.text, sources[stop.name], stop.hint)
 
 
-def _driver(of: Gpus) -> Iterator[Verdict]:
+def _driver(of: Gpus) -> Iterator[HealthVerdict]:
     if isinstance(of.driver.loaded, str):
-        yield Verdict(blocking_faults.DRIVER, OK, f"{of.driver.loaded} is loaded", _DRIVER)
+        yield HealthVerdict(blocking_faults.DRIVER, OK, f"{of.driver.loaded} is loaded", _DRIVER)
 
 
 def _silent(facts: HostFacts) -> Optional[Unknown]:
@@ -121,82 +121,88 @@ def _silent(facts: HostFacts) -> Optional[Unknown]:
     return Unknown(of.reason or "nvidia-smi does not tell of them") if isinstance(of, Absent) and seen else None
 
 
-def _lost(of: Gpus) -> Iterator[Verdict]:
+def _lost(of: Gpus) -> Iterator[HealthVerdict]:
     if of.lost:
         hint = "dmesg -T | grep -i xid says why; a reboot may bring it back, else it is to be replaced"
-        yield Verdict("lost GPUs", FAULT, "; ".join(of.lost), _AZURE, hint)
+        yield HealthVerdict("lost GPUs", FAULT, "; ".join(of.lost), _AZURE, hint)
 
 
-def _fabric_manager(of: Gpus) -> Iterator[Verdict]:
+def _fabric_manager(of: Gpus) -> Iterator[HealthVerdict]:
     if not isinstance(of.board, Board) or not of.board.nvswitches:
         return
     state, version, driver = of.driver.fabric_manager, of.driver.fabric_version, of.driver.loaded
     if isinstance(state, Unknown):
-        yield Verdict("fabric manager", UNKNOWN, state.reason, _FABRIC)
+        yield HealthVerdict("fabric manager", UNKNOWN, state.reason, _FABRIC)
     elif isinstance(state, Absent):
         hint = "install nvidia-fabricmanager of the driver's very version, and: systemctl enable --now nvidia-fabricmanager"
         count = len(of.board.nvswitches)
         switches = f"{count} NVSwitch{'es' if count > 1 else ''}"
-        yield Verdict("fabric manager", FAULT, f"{switches}, and nvidia-fabricmanager is not installed", _FABRIC, hint)
+        yield HealthVerdict(
+            "fabric manager", FAULT, f"{switches}, and nvidia-fabricmanager is not installed", _FABRIC, hint
+        )
     elif isinstance(version, str) and isinstance(driver, str) and version != driver:
         text = f"nvidia-fabricmanager {version} beside driver {driver}"
-        yield Verdict("fabric manager", FAULT, text, _FABRIC, f"install nvidia-fabricmanager {driver} and restart it")
+        yield HealthVerdict(
+            "fabric manager", FAULT, text, _FABRIC, f"install nvidia-fabricmanager {driver} and restart it"
+        )
     elif state != "active":
         hint = "journalctl -u nvidia-fabricmanager says why; then: systemctl enable --now nvidia-fabricmanager"
-        yield Verdict("fabric manager", FAULT, f"nvidia-fabricmanager is {state}", _FABRIC, hint)
+        yield HealthVerdict("fabric manager", FAULT, f"nvidia-fabricmanager is {state}", _FABRIC, hint)
     else:
-        yield Verdict("fabric manager", OK, "active", _FABRIC)
+        yield HealthVerdict("fabric manager", OK, "active", _FABRIC)
 
 
-def _mig(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+def _mig(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     on = [gpu.index for gpu in gpus if gpu.mig is True]
     if on:
         text = f"on, on {_which(on)}: no NVLink and no peer-to-peer there, and NCCL takes one instance per process"
-        yield Verdict("MIG", REMARK, text, _MIG, "nvidia-smi -mig 0, if jobs are to have whole GPUs")
+        yield HealthVerdict("MIG", REMARK, text, _MIG, "nvidia-smi -mig 0, if jobs are to have whole GPUs")
     else:
         yield from _plain("MIG", [gpu.mig for gpu in gpus], "off", _MIG)
 
 
-def _memory(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+def _memory(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     counts = [(gpu.index, gpu.ecc_uncorrected) for gpu in gpus]
     wrong = [(index, count) for index, count in counts if isinstance(count, int) and count]
     if wrong:
         text = "uncorrectable errors since the driver was loaded: " + ", ".join(f"{n} on GPU {i}" for i, n in wrong)
         many = any(count > _MOST_ERRORS for _, count in wrong)
         hint = "have it replaced" if many else "reset it or reboot, and watch whether they come back"
-        yield Verdict("ECC", FAULT if many else REMARK, text, f"{_AZURE}: more than {_MOST_ERRORS} is a fault", hint)
+        yield HealthVerdict(
+            "ECC", FAULT if many else REMARK, text, f"{_AZURE}: more than {_MOST_ERRORS} is a fault", hint
+        )
         return
     off = [gpu.index for gpu in gpus if gpu.ecc is False]
     if off:
         text = f"off on {_which(off)}: errors of memory go unseen"
-        yield Verdict("ECC", REMARK, text, _REMAP, "nvidia-smi -e 1, then reboot")
+        yield HealthVerdict("ECC", REMARK, text, _REMAP, "nvidia-smi -e 1, then reboot")
         return
     yield from _plain("ECC", [count for _, count in counts], "no uncorrectable error", _AZURE)
 
 
-def _remapping(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+def _remapping(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     failed = [gpu.index for gpu in gpus if gpu.remap_failed is True]
     pending = [gpu.index for gpu in gpus if gpu.remap_pending is True]
     if failed:
         text = f"rows of memory could not be remapped on {_which(failed)}"
-        yield Verdict("row remapping", FAULT, text, _REMAP, "have it replaced")
+        yield HealthVerdict("row remapping", FAULT, text, _REMAP, "have it replaced")
     elif pending:
         text = f"rows of memory wait for being remapped on {_which(pending)}"
-        yield Verdict("row remapping", FAULT, text, _REMAP, "nvidia-smi --gpu-reset -i N without jobs, or reboot")
+        yield HealthVerdict("row remapping", FAULT, text, _REMAP, "nvidia-smi --gpu-reset -i N without jobs, or reboot")
     else:
         yield from _plain("row remapping", [gpu.remap_pending for gpu in gpus], "none pending, none failed", _REMAP)
 
 
-def _persistence(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+def _persistence(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     off = [gpu.index for gpu in gpus if gpu.persistence is False]
     if off:
         text = f"off on {_which(off)}: the driver starts anew for every process, which takes seconds"
-        yield Verdict("persistence", REMARK, text, _PERSISTENCE, _PERSISTENCED)
+        yield HealthVerdict("persistence", REMARK, text, _PERSISTENCE, _PERSISTENCED)
     else:
         yield from _plain("persistence", [gpu.persistence for gpu in gpus], "on", _PERSISTENCE)
 
 
-def _clocks(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+def _clocks(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     told = [(gpu.index, gpu.slowdowns) for gpu in gpus]
     for level, names, hint in (
         (FAULT, _BROKEN_CLOCKS, "look at cooling and power supply: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"),
@@ -207,21 +213,21 @@ def _clocks(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
         if held:
             reasons = ", ".join(dict.fromkeys(reason for _, each in held for reason in each))
             text = f"held low on {_which([index for index, _ in held])}: {reasons}"
-            yield Verdict("clocks", level, text, _CLOCKS, hint)
+            yield HealthVerdict("clocks", level, text, _CLOCKS, hint)
             return
     yield from _plain("clocks", [found for _, found in told], "nothing holds them low", _CLOCKS)
 
 
-def _temperature(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+def _temperature(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     hot = [gpu.index for gpu in gpus if isinstance(gpu.temperature, int) and gpu.temperature > _HOTTEST]
     if hot:
         text = f"above {_HOTTEST} C: {_which(hot)}"
-        yield Verdict("temperature", REMARK, text, _AZURE, "look at fans and air")
+        yield HealthVerdict("temperature", REMARK, text, _AZURE, "look at fans and air")
     else:
         yield from _plain("temperature", [gpu.temperature for gpu in gpus], f"{_HOTTEST} C or less", _AZURE)
 
 
-def _pcie(facts: HostFacts) -> Iterator[Verdict]:
+def _pcie(facts: HostFacts) -> Iterator[HealthVerdict]:
     """Judge widths only: a link that idles is slow by design (its generation), and never narrow."""
     narrow: List[str] = []
     told: List[Found[int]] = []
@@ -239,31 +245,31 @@ def _pcie(facts: HostFacts) -> Iterator[Verdict]:
                 narrow.append(f"{device.name} x{device.width} of x{device.max_width}")
     if narrow:
         hint = "reseat the card or its riser; a slot may have fewer lanes"
-        yield Verdict("PCIe width", REMARK, ", ".join(narrow), _PCIE, hint)
+        yield HealthVerdict("PCIe width", REMARK, ", ".join(narrow), _PCIE, hint)
     elif told:
         yield from _plain("PCIe width", told, "all lanes", _PCIE)
 
 
-def _iommu(board: Board) -> Iterator[Verdict]:
+def _iommu(board: Board) -> Iterator[HealthVerdict]:
     if board.iommu == "translates":
         text = "on, and translates the GPUs' addresses: peer-to-peer goes through the root complex, or not at all"
         hint = (
             "iommu=pt on the kernel's command line, or VT-d off in the BIOS; a virtual machine's is its host's affair"
         )
-        yield Verdict("IOMMU", REMARK, text, _IOMMU, hint)
+        yield HealthVerdict("IOMMU", REMARK, text, _IOMMU, hint)
     elif isinstance(board.iommu, Unknown):
-        yield Verdict("IOMMU", UNKNOWN, board.iommu.reason, _IOMMU)
+        yield HealthVerdict("IOMMU", UNKNOWN, board.iommu.reason, _IOMMU)
     elif board.gpus:
-        yield Verdict("IOMMU", OK, "passes addresses as they are" if board.iommu == "passes" else "off", _IOMMU)
+        yield HealthVerdict("IOMMU", OK, "passes addresses as they are" if board.iommu == "passes" else "off", _IOMMU)
 
 
-def _acs(board: Board, system: Found[System]) -> Iterator[Verdict]:
+def _acs(board: Board, system: Found[System]) -> Iterator[HealthVerdict]:
     if not isinstance(board.acs, tuple):
         if isinstance(board.acs, Unknown):
-            yield Verdict("ACS", UNKNOWN, board.acs.reason, _ACS)
+            yield HealthVerdict("ACS", UNKNOWN, board.acs.reason, _ACS)
         return
     if not board.acs:
-        yield Verdict("ACS", OK, "off", _ACS)
+        yield HealthVerdict("ACS", OK, "off", _ACS)
         return
     few = ", ".join(board.acs[:3]) + (", ..." if len(board.acs) > 3 else "")
     count = f"{len(board.acs)} PCI bridge{'s' if len(board.acs) > 1 else ''}"
@@ -271,10 +277,12 @@ def _acs(board: Board, system: Found[System]) -> Iterator[Verdict]:
     virtual = isinstance(system, System) and isinstance(system.virtualization, str)
     bridges = "for each in $(lspci -D -d ::0604 | cut -d' ' -f1)"
     hint = f"off in the BIOS, or at each boot: {bridges}; do setpci -s $each ECAP_ACS+0x6.w=0000; done"
-    yield Verdict("ACS", REMARK, text, _ACS, f"leave it on in a virtual machine; else {hint}" if virtual else hint)
+    yield HealthVerdict(
+        "ACS", REMARK, text, _ACS, f"leave it on in a virtual machine; else {hint}" if virtual else hint
+    )
 
 
-def _ports(rdma: Rdma) -> Iterator[Verdict]:
+def _ports(rdma: Rdma) -> Iterator[HealthVerdict]:
     """Judge the ports of HCAs: some may have no cable on purpose; where none is active, jobs go by TCP."""
     ports = [(f"{hca.name} port {port.number}", port) for hca in _hcas(rdma) for port in hca.ports]
     idle = [(name, port.state) for name, port in ports if isinstance(port.state, str) and port.state != "ACTIVE"]
@@ -283,7 +291,7 @@ def _ports(rdma: Rdma) -> Iterator[Verdict]:
         none = len(idle) == len(ports)
         hint = "ibstat; ip -br link: is the cable in, the switch's port up, and for InfiniBand a subnet manager there?"
         text = f"none is active, so there is no RDMA: {told}" if none else told
-        yield Verdict(PORTS, FAULT if none else REMARK, text, _PORTS, hint)
+        yield HealthVerdict(PORTS, FAULT if none else REMARK, text, _PORTS, hint)
     else:
         yield from _plain(PORTS, [port.state for _, port in ports], "active", _PORTS)
 
@@ -292,28 +300,28 @@ def _hcas(rdma: Rdma) -> Tuple[Hca, ...]:
     return rdma.hcas if isinstance(rdma.hcas, tuple) else ()
 
 
-def _ofed(rdma: Rdma) -> Iterator[Verdict]:
+def _ofed(rdma: Rdma) -> Iterator[HealthVerdict]:
     if not isinstance(rdma.adapters, Adapters):
         return
     if isinstance(rdma.ofed, Absent):
         if rdma.peer_memory.dmabuf is True:
-            yield Verdict("OFED", OK, "none, and DMA-BUF takes none", _OFED)
+            yield HealthVerdict("OFED", OK, "none, and DMA-BUF takes none", _OFED)
         else:
             text = (
                 "none: the kernel's own driver lets no HCA reach GPU memory but by DMA-BUF, which is not possible here"
             )
-            yield Verdict("OFED", REMARK, text, _OFED, "install MLNX_OFED, then the NVIDIA driver again")
+            yield HealthVerdict("OFED", REMARK, text, _OFED, "install MLNX_OFED, then the NVIDIA driver again")
     else:
         yield from _plain("OFED", [rdma.ofed], rdma.ofed if isinstance(rdma.ofed, str) else "", _OFED)
 
 
-def _plain(name: str, told: Sequence[Found[object]], text: str, source: str) -> Iterator[Verdict]:
+def _plain(name: str, told: Sequence[Found[object]], text: str, source: str) -> Iterator[HealthVerdict]:
     """Yield `ok`, or why it is not known; nothing where nobody asked, or no device has such a thing."""
     unknown = [each for each in told if isinstance(each, Unknown) and asked(each)]
     if unknown:
-        yield Verdict(name, UNKNOWN, unknown[0].reason, source)
+        yield HealthVerdict(name, UNKNOWN, unknown[0].reason, source)
     elif any(not isinstance(each, (Unknown, Absent)) for each in told):
-        yield Verdict(name, OK, text, source)
+        yield HealthVerdict(name, OK, text, source)
 
 
 def _which(indices: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterator, Sequence, Tuple, TypeVar
 from taco_launch.facts import SUBJECTS
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
-from taco_launch.model.host.facts import Docker, HostFacts, Interface, Network, Software, System
+from taco_launch.model.host.facts import DockerFacts, HostFacts, Interface, NetworkFacts, Software, System
 from taco_launch.model.host.hardware import Adapters, Gpus, PeerMemory, Port, Rdma, Topology
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ _KINDS = frozenset(("physical", "bond", "vlan"))
 
 
 @dataclass(frozen=True)
-class Row:
+class SummaryRow:
     """One fact of one host as text.
 
     `same` says that hosts of one cluster should agree on it; `wide` that it is shown only where more is asked for.
@@ -34,13 +34,13 @@ class Row:
     wide: bool = False
 
 
-def rows(facts: HostFacts) -> Tuple[Row, ...]:
+def rows(facts: HostFacts) -> Tuple[SummaryRow, ...]:
     """Return the facts of a host as rows; a subject that is unknown or absent as a whole is one row."""
     found = []
     for subject in SUBJECTS:
         value = getattr(facts, subject)
         if isinstance(value, (Unknown, Absent)):
-            found.append(Row(subject, subject, text(value)))
+            found.append(SummaryRow(subject, subject, text(value)))
             continue
         found += list(_ROWS[subject](value))
     return tuple(found)
@@ -49,7 +49,7 @@ def rows(facts: HostFacts) -> Tuple[Row, ...]:
 _SKIPPED = f"unknown: {NOT_ASKED.reason}"
 
 
-def is_asked(row: Row) -> bool:
+def is_asked(row: SummaryRow) -> bool:
     """Return whether the row tells anything: somebody asked for it, or captured it."""
     return not row.text.startswith(_SKIPPED)
 
@@ -94,44 +94,50 @@ def _on(value: bool) -> str:
     return "on" if value else "off"
 
 
-def yes(value: bool) -> str:
+def yes_no(value: bool) -> str:
     """Return a truth as a word."""
     return "yes" if value else "no"
 
 
-def _system(of: System) -> Iterator[Row]:
-    yield Row("system", "os", text(of.os, lambda found: found.name))
-    yield Row("system", "kernel", text(of.kernel))
-    yield Row("system", "cpu", text(of.cpu, lambda cpu: f"{cpu.model}, {cpu.cores} cores, {cpu.threads} threads"))
-    yield Row("system", "numa nodes", text(of.numa, lambda nodes: str(len(nodes))))
-    yield Row("system", "memory", text(of.memory, lambda memory: size(memory.total)))
-    yield Row("system", "memory free", text(of.memory, lambda memory: size(memory.available)), same=False, wide=True)
-    yield Row("system", "swap", text(of.memory, lambda memory: size(memory.swap) if memory.swap else "off"))
+def _system(of: System) -> Iterator[SummaryRow]:
+    yield SummaryRow("system", "os", text(of.os, lambda found: found.name))
+    yield SummaryRow("system", "kernel", text(of.kernel))
+    yield SummaryRow(
+        "system", "cpu", text(of.cpu, lambda cpu: f"{cpu.model}, {cpu.cores} cores, {cpu.threads} threads")
+    )
+    yield SummaryRow("system", "numa nodes", text(of.numa, lambda nodes: str(len(nodes))))
+    yield SummaryRow("system", "memory", text(of.memory, lambda memory: size(memory.total)))
+    yield SummaryRow(
+        "system", "memory free", text(of.memory, lambda memory: size(memory.available)), same=False, wide=True
+    )
+    yield SummaryRow("system", "swap", text(of.memory, lambda memory: size(memory.swap) if memory.swap else "off"))
     if isinstance(of.disks, tuple):
         for disk in of.disks:
             shown = f"{size(disk.free)} free of {size(disk.size)} ({disk.type})"
             full = disk.free < disk.size * _FULL_DISK
-            yield Row("system", f"disk {disk.path}", shown, same=False, wide=disk.path != "/" and not full)
+            yield SummaryRow("system", f"disk {disk.path}", shown, same=False, wide=disk.path != "/" and not full)
     else:
-        yield Row("system", "disks", text(of.disks))
+        yield SummaryRow("system", "disks", text(of.disks))
     if isinstance(of.limits, tuple):
         for limit in of.limits:
-            yield Row("system", f"limit {limit.name}", _limit(limit.name, limit.soft, limit.hard))
+            yield SummaryRow("system", f"limit {limit.name}", _limit(limit.name, limit.soft, limit.hard))
     else:
-        yield Row("system", "limits", text(of.limits))
+        yield SummaryRow("system", "limits", text(of.limits))
     offset = of.clock_offset
     if isinstance(offset, float) and abs(offset) > MAX_CLOCK_OFFSET:
-        yield Row("system", "clock", f"{duration(abs(offset))} {'ahead of' if offset > 0 else 'behind'} the controller")
+        yield SummaryRow(
+            "system", "clock", f"{duration(abs(offset))} {'ahead of' if offset > 0 else 'behind'} the controller"
+        )
     else:
-        yield Row("system", "clock", text(offset, lambda _: f"within {MAX_CLOCK_OFFSET:g} s of the controller"))
-    yield Row("system", "clock synchronised", text(of.clock_synchronised, yes))
-    yield Row("system", "selinux", text(of.selinux), wide=of.selinux == Absent() or of.selinux == "disabled")
-    yield Row("system", "access", text(of.access, lambda found: _ACCESS.get(found, found)))
-    yield Row("system", "logind RemoveIPC", text(of.remove_ipc, yes), wide=True)
-    yield Row("system", "logind KillUserProcesses", text(of.kill_user_processes, yes), wide=True)
-    yield Row("system", "init", text(of.init), wide=True)
-    yield Row("system", "virtualization", text(of.virtualization), wide=True)
-    yield Row("system", "package manager", text(of.package_manager), wide=True)
+        yield SummaryRow("system", "clock", text(offset, lambda _: f"within {MAX_CLOCK_OFFSET:g} s of the controller"))
+    yield SummaryRow("system", "clock synchronised", text(of.clock_synchronised, yes_no))
+    yield SummaryRow("system", "selinux", text(of.selinux), wide=of.selinux == Absent() or of.selinux == "disabled")
+    yield SummaryRow("system", "access", text(of.access, lambda found: _ACCESS.get(found, found)))
+    yield SummaryRow("system", "logind RemoveIPC", text(of.remove_ipc, yes_no), wide=True)
+    yield SummaryRow("system", "logind KillUserProcesses", text(of.kill_user_processes, yes_no), wide=True)
+    yield SummaryRow("system", "init", text(of.init), wide=True)
+    yield SummaryRow("system", "virtualization", text(of.virtualization), wide=True)
+    yield SummaryRow("system", "package manager", text(of.package_manager), wide=True)
 
 
 def _limit(name: str, soft: Any, hard: Any) -> str:
@@ -142,30 +148,30 @@ def _limit(name: str, soft: Any, hard: Any) -> str:
     return values[0] if values[0] == values[1] else f"{values[0]} (may be raised to {values[1]})"
 
 
-def _network(of: Network) -> Iterator[Row]:
+def _network(of: NetworkFacts) -> Iterator[SummaryRow]:
     if isinstance(of.interfaces, tuple):
         for interface in of.interfaces:
             plain = interface.kind in _KINDS and interface.state != "down"
-            yield Row("network", interface.name, _interface(interface), same=plain, wide=not plain)
+            yield SummaryRow("network", interface.name, _interface(interface), same=plain, wide=not plain)
             addresses = ", ".join(address.address for address in interface.addresses) or "none"
-            yield Row("network", f"{interface.name} addresses", addresses, same=False, wide=True)
+            yield SummaryRow("network", f"{interface.name} addresses", addresses, same=False, wide=True)
     else:
-        yield Row("network", "interfaces", text(of.interfaces))
+        yield SummaryRow("network", "interfaces", text(of.interfaces))
     if isinstance(of.bonds, tuple):
         for bond in of.bonds:
             members = ", ".join(f"{member.name} {'up' if member.up else 'DOWN'}" for member in bond.members)
-            yield Row("network", f"bond {bond.name}", f"{bond.mode}: {members}")
+            yield SummaryRow("network", f"bond {bond.name}", f"{bond.mode}: {members}")
     elif isinstance(of.bonds, Unknown):
-        yield Row("network", "bonds", text(of.bonds))
-    yield Row("network", "default route", text(of.default_interface))
-    yield Row("network", "reached by", text(of.reached_by))
-    yield Row(
+        yield SummaryRow("network", "bonds", text(of.bonds))
+    yield SummaryRow("network", "default route", text(of.default_interface))
+    yield SummaryRow("network", "reached by", text(of.reached_by))
+    yield SummaryRow(
         "network",
         "firewall",
         text(of.firewalls, lambda found: _firewalls([wall.detail for wall in found if wall.active])),
     )
-    yield Row("network", "port range", text(of.port_range, lambda found: f"{found[0]}-{found[1]}"))
-    yield Row("network", "listening", text(of.listeners, _listeners), same=False, wide=True)
+    yield SummaryRow("network", "port range", text(of.port_range, lambda found: f"{found[0]}-{found[1]}"))
+    yield SummaryRow("network", "listening", text(of.listeners, _listeners), same=False, wide=True)
 
 
 def _firewalls(details: Sequence[str]) -> str:
@@ -190,68 +196,70 @@ def _cdi_devices(names: Tuple[str, ...]) -> str:
     return first if others < 1 else f"{first} and {others} other name{'s' if others > 1 else ''}"
 
 
-def _docker(of: Docker) -> Iterator[Row]:
-    yield Row("docker", "engine", text(of.version, lambda version: f"{of.flavour} {version}"))
-    yield Row("docker", "runtimes", text(of.runtimes, ", ".join))
-    yield Row("docker", "container toolkit", text(of.toolkit))
-    yield Row("docker", "CDI devices", text(of.cdi, _cdi_devices), wide=not isinstance(of.cdi, tuple) or not of.cdi)
+def _docker(of: DockerFacts) -> Iterator[SummaryRow]:
+    yield SummaryRow("docker", "engine", text(of.version, lambda version: f"{of.flavour} {version}"))
+    yield SummaryRow("docker", "runtimes", text(of.runtimes, ", ".join))
+    yield SummaryRow("docker", "container toolkit", text(of.toolkit))
+    yield SummaryRow(
+        "docker", "CDI devices", text(of.cdi, _cdi_devices), wide=not isinstance(of.cdi, tuple) or not of.cdi
+    )
     storage = text(of.storage, lambda driver: f"{driver} on {text(of.root)}")
-    yield Row("docker", "storage", storage, wide=True)
+    yield SummaryRow("docker", "storage", storage, wide=True)
     cgroup = text(of.cgroup_version, lambda version: f"v{version} ({text(of.cgroup_driver)})")
-    yield Row("docker", "cgroup", cgroup, wide=True)
-    yield Row("docker", "live restore", text(of.live_restore, yes), wide=True)
+    yield SummaryRow("docker", "cgroup", cgroup, wide=True)
+    yield SummaryRow("docker", "live restore", text(of.live_restore, yes_no), wide=True)
     if isinstance(of.containers, tuple):
         states = [f"{container.name} ({container.state})" for container in of.containers]
-        yield Row("docker", "containers", ", ".join(states) or "none", same=False)
+        yield SummaryRow("docker", "containers", ", ".join(states) or "none", same=False)
     else:
-        yield Row("docker", "containers", text(of.containers), wide=True)
+        yield SummaryRow("docker", "containers", text(of.containers), wide=True)
     images = text(of.images, lambda found: ", ".join(image.reference for image in found) or "none")
-    yield Row("docker", "images", images, wide=True)
+    yield SummaryRow("docker", "images", images, wide=True)
 
 
-def _gpu(of: Gpus) -> Iterator[Row]:
-    yield Row("gpu", "gpus", text(of.gpus, lambda found: counted([gpu.name for gpu in found])))
+def _gpu(of: Gpus) -> Iterator[SummaryRow]:
+    yield SummaryRow("gpu", "gpus", text(of.gpus, lambda found: counted([gpu.name for gpu in found])))
     if isinstance(of.gpus, tuple):
-        yield Row("gpu", "memory", counted([text(gpu.memory, size) for gpu in of.gpus]), wide=True)
+        yield SummaryRow("gpu", "memory", counted([text(gpu.memory, size) for gpu in of.gpus]), wide=True)
         used = ", ".join(text(gpu.memory_used, size) for gpu in of.gpus)
-        yield Row("gpu", "memory used", used, same=False, wide=True)
+        yield SummaryRow("gpu", "memory used", used, same=False, wide=True)
         faulty = [gpu.index for gpu in of.gpus if isinstance(gpu.ecc_uncorrected, int) and gpu.ecc_uncorrected]
         unread = next(
             (text(gpu.ecc_uncorrected) for gpu in of.gpus if isinstance(gpu.ecc_uncorrected, Unknown)), "none"
         )
         told = f"uncorrected, on GPU {', '.join(map(str, faulty))}" if faulty else unread
-        yield Row("gpu", "ECC errors", told, wide=not faulty)
-        yield Row("gpu", "persistence", _all([text(gpu.persistence, _on) for gpu in of.gpus]), wide=True)
-        yield Row("gpu", "ECC", _all([text(gpu.ecc, _on) for gpu in of.gpus]), wide=True)
+        yield SummaryRow("gpu", "ECC errors", told, wide=not faulty)
+        yield SummaryRow("gpu", "persistence", _all([text(gpu.persistence, _on) for gpu in of.gpus]), wide=True)
+        yield SummaryRow("gpu", "ECC", _all([text(gpu.ecc, _on) for gpu in of.gpus]), wide=True)
     else:  # that there is no GPU is said once
         for name in ("memory", "memory used", "ECC errors", "persistence", "ECC", "MIG"):
-            yield Row("gpu", name, _SKIPPED)
-    yield Row("gpu", "driver", text(of.driver.loaded))
+            yield SummaryRow("gpu", name, _SKIPPED)
+    yield SummaryRow("gpu", "driver", text(of.driver.loaded))
     loaded = isinstance(of.driver.loaded, str) and of.driver.installed == of.driver.loaded
-    yield Row("gpu", "driver on disk", "as loaded" if loaded else text(of.driver.installed), wide=loaded)
-    yield Row("gpu", "cuda", text(of.driver.cuda))
-    yield Row("gpu", "open kernel modules", text(of.driver.open, yes), wide=True)
-    yield Row(
+    yield SummaryRow("gpu", "driver on disk", "as loaded" if loaded else text(of.driver.installed), wide=loaded)
+    yield SummaryRow("gpu", "cuda", text(of.driver.cuda))
+    yield SummaryRow("gpu", "open kernel modules", text(of.driver.open, yes_no), wide=True)
+    yield SummaryRow(
         "gpu", "fabric manager", text(of.driver.fabric_manager), wide=isinstance(of.driver.fabric_manager, Absent)
     )
     modes = {gpu.mig for gpu in of.gpus} if isinstance(of.gpus, tuple) else set()
     if True in modes:
         on = isinstance(of.mig_instances, tuple) and counted([each.profile for each in of.mig_instances])
-        yield Row("gpu", "MIG", f"on: {on}" if on else "on")
+        yield SummaryRow("gpu", "MIG", f"on: {on}" if on else "on")
     elif modes and modes <= {False, Absent()}:
-        yield Row("gpu", "MIG", "off", wide=True)
+        yield SummaryRow("gpu", "MIG", "off", wide=True)
     processes = text(of.processes, lambda found: ", ".join(f"{one.name} ({one.pid})" for one in found) or "none")
-    yield Row("gpu", "processes", processes, same=False)
+    yield SummaryRow("gpu", "processes", processes, same=False)
 
 
-def _topology(of: Topology) -> Iterator[Row]:
+def _topology(of: Topology) -> Iterator[SummaryRow]:
     count = len(of.gpus)
     between = [of.links[one][other] for one in range(count) for other in range(one)]
-    yield Row("topology", "GPU to GPU", counted(sorted(between)))
+    yield SummaryRow("topology", "GPU to GPU", counted(sorted(between)))
     nics = [of.links[gpu][nic] for gpu in range(count) for nic in range(count, len(of.links))]
     if nics:
-        yield Row("topology", "GPU to HCA", counted(sorted(nics)))
-        yield Row("topology", "nearest HCAs", ", ".join(_near(of, gpu) for gpu in range(count)), wide=True)
+        yield SummaryRow("topology", "GPU to HCA", counted(sorted(nics)))
+        yield SummaryRow("topology", "nearest HCAs", ", ".join(_near(of, gpu) for gpu in range(count)), wide=True)
 
 
 def _near(of: Topology, gpu: int) -> str:
@@ -261,20 +269,22 @@ def _near(of: Topology, gpu: int) -> str:
     return f"{of.gpus[gpu]} {'+'.join(names)} ({nearest})"
 
 
-def _rdma(of: Rdma) -> Iterator[Row]:
+def _rdma(of: Rdma) -> Iterator[SummaryRow]:
     if isinstance(of.hcas, tuple):
         ports = [_port(port) for hca in of.hcas for port in hca.ports]
         if any(ports) or not ports:
-            yield Row("rdma", "ports", counted([port or "unknown" for port in ports]))
-        yield Row("rdma", "HCAs", ", ".join(hca.name for hca in of.hcas) or "none")
-        yield Row("rdma", "firmware", ", ".join(sorted({text(hca.firmware) for hca in of.hcas})) or "none", wide=True)
+            yield SummaryRow("rdma", "ports", counted([port or "unknown" for port in ports]))
+        yield SummaryRow("rdma", "HCAs", ", ".join(hca.name for hca in of.hcas) or "none")
+        yield SummaryRow(
+            "rdma", "firmware", ", ".join(sorted({text(hca.firmware) for hca in of.hcas})) or "none", wide=True
+        )
     else:
-        yield Row("rdma", "HCAs", text(of.hcas))
-    yield Row("rdma", "OFED", text(of.ofed))
+        yield SummaryRow("rdma", "HCAs", text(of.hcas))
+    yield SummaryRow("rdma", "OFED", text(of.ofed))
     if isinstance(of.adapters, Adapters):
-        yield Row("rdma", "mlx5_core", text(of.adapters.loaded), wide=True)
-    yield Row("rdma", "peer memory", _peer_memory(of.peer_memory))
-    yield Row("rdma", "devices", text(of.devices, ", ".join), same=False, wide=True)
+        yield SummaryRow("rdma", "mlx5_core", text(of.adapters.loaded), wide=True)
+    yield SummaryRow("rdma", "peer memory", _peer_memory(of.peer_memory))
+    yield SummaryRow("rdma", "devices", text(of.devices, ", ".join), same=False, wide=True)
 
 
 def _port(of: Port) -> str:
@@ -298,20 +308,20 @@ def _peer_memory(of: PeerMemory) -> str:
     return f"{loaded}{back}{dmabuf}"
 
 
-def _image(of: Software) -> Iterator[Row]:
-    yield Row("image", "where", of.where)
+def _image(of: Software) -> Iterator[SummaryRow]:
+    yield SummaryRow("image", "where", of.where)
     for name in ("openmpi", "nccl", "cuda", "python", "torch", "horovod", "lightcc"):
-        yield Row("image", name, text(getattr(of, name)))
+        yield SummaryRow("image", name, text(getattr(of, name)))
     for name in ("mpirun", "ucx", "sshd"):
-        yield Row("image", name, text(getattr(of, name)), wide=True)
-    yield Row("image", "horovod built with", text(of.horovod_build, ", ".join), wide=True)
-    yield Row("image", "verbs providers", text(of.verbs, ", ".join), wide=True)
+        yield SummaryRow("image", name, text(getattr(of, name)), wide=True)
+    yield SummaryRow("image", "horovod built with", text(of.horovod_build, ", ".join), wide=True)
+    yield SummaryRow("image", "verbs providers", text(of.verbs, ", ".join), wide=True)
     conf = text(of.nccl_conf, lambda found: "; ".join(found.split("\n")))
-    yield Row("image", "/etc/nccl.conf", conf, wide=isinstance(of.nccl_conf, Absent))
-    yield Row("image", "shared memory", text(of.shm, size), wide=True)
+    yield SummaryRow("image", "/etc/nccl.conf", conf, wide=isinstance(of.nccl_conf, Absent))
+    yield SummaryRow("image", "shared memory", text(of.shm, size), wide=True)
 
 
-_ROWS: Dict[str, Callable[[Any], Iterator[Row]]] = {
+_ROWS: Dict[str, Callable[[Any], Iterator[SummaryRow]]] = {
     "system": _system,
     "network": _network,
     "docker": _docker,

@@ -9,7 +9,7 @@ from taco_launch.facts.captures.strip_terminal import shown
 from taco_launch.facts.sections import NOT_FOUND, Failure, Section, Sections, answer, failure, said, unasked
 from taco_launch.model import codec
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import ContainerState, Docker, Image
+from taco_launch.model.host.facts import ContainerState, DockerFacts, Image
 
 _NOT_RUNNING = re.compile(r"Cannot connect to the Docker daemon.*|.*Is the docker daemon running\?.*")
 _NO_RIGHT = re.compile(r".*permission denied.*", re.IGNORECASE)
@@ -21,7 +21,7 @@ _CDI = re.compile(r"""(/[^:]+):[{,\s-]?"?(kind|name)"?:\s*"?([A-Za-z0-9._/:-]+)"
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
-def parse_docker(sections: Sections) -> Found[Docker]:
+def parse_docker(sections: Sections) -> Found[DockerFacts]:
     """Read the probe's sections docker.*.
 
     Absent where there is no docker command. Where there is one and no engine runs, `version` is Absent; where this user
@@ -40,7 +40,7 @@ def parse_docker(sections: Sections) -> Found[Docker]:
     engine = info if isinstance(info, (Absent, Unknown)) else _engine(info)
     if isinstance(engine, (Absent, Unknown)):
         unknown = Unknown("the engine gives no answer")
-        engine = Docker(engine, *[unknown] * 14)
+        engine = DockerFacts(engine, *[unknown] * 14)
     else:
         engine = replace(
             engine,
@@ -78,7 +78,7 @@ def _info(section: Section, why: Optional[Failure]) -> Found[Mapping[str, Any]]:
     return info
 
 
-def _engine(info: Mapping[str, Any]) -> Found[Docker]:
+def _engine(info: Mapping[str, Any]) -> Found[DockerFacts]:
     """Read docker's own answer, or podman's (podman-info(1)), which has the keys host, store and version."""
     if isinstance(info.get("host"), dict) and isinstance(info.get("store"), dict):
         return _podman(info)
@@ -90,7 +90,7 @@ def _engine(info: Mapping[str, Any]) -> Found[Docker]:
     registries = info.get("RegistryConfig")
     registries = registries if isinstance(registries, dict) else {}
     later = Unknown("not read yet")
-    return Docker(
+    return DockerFacts(
         version=version,
         flavour="rootless" if "name=rootless" in names else "docker",
         userns=bool({"name=userns", "name=rootless"} & {*names})
@@ -120,7 +120,7 @@ def _runtimes(named: Mapping[str, Any]) -> Tuple[str, ...]:
     return tuple(sorted(name for name in named if not name.startswith("io.containerd.")))
 
 
-def _podman(info: Mapping[str, Any]) -> Docker:
+def _podman(info: Mapping[str, Any]) -> DockerFacts:
     host, store = info["host"], info["store"]
     version = info.get("version")
     security = host.get("security")
@@ -130,7 +130,7 @@ def _podman(info: Mapping[str, Any]) -> Docker:
     none = Absent("podman has no engine that runs")
     elsewhere = Absent("podman reads them from /etc/containers/registries.conf")
     later = Unknown("not read yet")
-    return Docker(
+    return DockerFacts(
         version=_version(version, "Version") if isinstance(version, dict) else _no("version"),
         flavour="podman",
         userns=_truth(security.get("rootless") if isinstance(security, dict) else None, "rootless"),

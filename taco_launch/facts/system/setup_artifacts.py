@@ -6,7 +6,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from taco_launch.facts.captures.strip_terminal import lines, shown
 from taco_launch.facts.sections import Files, Sections, answer, files, unasked
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import Made, MadeFile
+from taco_launch.model.host.facts import SetupFile, SetupState
 
 _PATH = r"(/[\x20-\x7e]+?)"
 _KINDS = "directory|regular file|regular empty file|symbolic link|socket|fifo"
@@ -31,7 +31,7 @@ _CAPABILITIES = (  # noqa: SIM905 - a list of literals would take a line each
 _Unit = Mapping[str, str]
 
 
-def parse_made(sections: Sections) -> Found[Made]:
+def parse_made(sections: Sections) -> Found[SetupState]:
     """Read the probe's sections made.*."""
     missing = unasked(sections, "made")
     if missing is not None:
@@ -41,7 +41,7 @@ def parse_made(sections: Sections) -> Found[Made]:
     packages = _packages(answer(sections, "made.package"))
     status, of_init = limits.text("/proc/1/status"), limits.text("/proc/1/limits")
     ours, engine = _units(answer(sections, "made.units"), answer(sections, "made.at_boot"))
-    return Made(
+    return SetupState(
         files=_files(answer(sections, "made.files")),
         devices=_devices(answer(sections, "made.devices")),
         capabilities=_capabilities(status),
@@ -62,7 +62,7 @@ def parse_made(sections: Sections) -> Found[Made]:
     )
 
 
-def _files(text: Found[str]) -> Found[Tuple[MadeFile, ...]]:
+def _files(text: Found[str]) -> Found[Tuple[SetupFile, ...]]:
     """Read `MODE|KIND|PATH` of everything, `PATH -> TARGET` of links and `SHA256  PATH` of files."""
     if not isinstance(text, str):
         return Unknown(text.reason)
@@ -85,7 +85,7 @@ def _files(text: Found[str]) -> Found[Tuple[MadeFile, ...]]:
     if untold:
         return Unknown(f"the files of set-up: {untold[0]} is told by half")
     return tuple(
-        MadeFile(path, sums.get(path), mode, links.get(path))
+        SetupFile(path, sums.get(path), mode, links.get(path))
         for path, (mode, kind) in sorted(modes.items())
         if path in sums or path in links or kind == "directory"
     )

@@ -8,7 +8,7 @@ from taco_launch.facts.captures.strip_terminal import shown
 from taco_launch.facts.sections import PROBE, Files, Sections, answer, failure, files, unasked
 from taco_launch.facts.system.logind import parse_logind
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import Cpu, Disk, Limit, Memory, NumaNode, Os, System
+from taco_launch.model.host.facts import Cpu, Disk, Memory, NumaNode, Os, ProcessLimits, System
 
 _NODES = "/sys/devices/system/node"
 # by the names of limits.conf(5)
@@ -255,7 +255,7 @@ def _typed(disks: Found[Tuple[Disk, ...]], sections: Sections) -> Found[Tuple[Di
     return tuple(replace(each, typed=told[each.path] == "1") if each.path in told else each for each in disks)
 
 
-def _limits(text: Found[str]) -> Found[Tuple[Limit, ...]]:
+def _limits(text: Found[str]) -> Found[Tuple[ProcessLimits, ...]]:
     if not isinstance(text, str):
         return Unknown(text.reason)
     limits = []
@@ -265,7 +265,7 @@ def _limits(text: Found[str]) -> Found[Tuple[Limit, ...]]:
         if len(found) != 1:
             return Unknown(f"/proc/self/limits tells no {words}, or several")
         soft, hard = (None if value == "unlimited" else int(value) for value in found.pop())
-        limits.append(Limit(name, soft, hard))
+        limits.append(ProcessLimits(name, soft, hard))
     return tuple(limits)
 
 

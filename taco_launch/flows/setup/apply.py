@@ -20,7 +20,7 @@ _MASK = b"********"
 
 
 @dataclass(frozen=True)
-class Step:
+class SetupEvent:
     """What happens on a host: an operation `begins`, is `done` or `failed`; or another set-up there is waited for."""
 
     host: str
@@ -32,13 +32,13 @@ class Step:
 class Changes:
     """How many operations were done on each host; `report` is told of every step, of one host at a time."""
 
-    def __init__(self, report: Callable[[Step], None]) -> None:
+    def __init__(self, report: Callable[[SetupEvent], None]) -> None:
         """Begin with none."""
         self._report = report
         self._lock = threading.Lock()
         self._done: dict[str, int] = {}
 
-    def take(self, step: Step) -> None:
+    def take(self, step: SetupEvent) -> None:
         """Count a step, and hand it on."""
         with self._lock:
             self._done[step.host] = self.of(step.host) + (step.kind == "done")
@@ -49,7 +49,7 @@ class Changes:
         return self._done.get(host, 0)
 
 
-class Log:
+class SetupLog:
     """The folder of one call: `SETUP_FOLDER/TIME`."""
 
     def __init__(self, parent: Path, secrets: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ class Log:
         """Place the log of a host."""
         return str(self.folder / f"{host}.log")
 
-    def write(self, host: str, ops: Sequence[Op], outcome: batch.Outcome) -> str:
+    def write(self, host: str, ops: Sequence[Op], outcome: batch.BatchOutcome) -> str:
         """Add what a batch did on a host, and give the file.
 
         Raises:
@@ -90,7 +90,11 @@ class Log:
 
 
 def apply(
-    transport: Transport, ops: Sequence[Op], log: Log, tell: Callable[[Step], None], typed: str = "taco-launch"
+    transport: Transport,
+    ops: Sequence[Op],
+    log: SetupLog,
+    tell: Callable[[SetupEvent], None],
+    typed: str = "taco-launch",
 ) -> bool:
     """Have a host do these operations; `tell` is called from this thread as they begin and end.
 
@@ -108,17 +112,17 @@ def apply(
 
     def end(kind: Literal["done", "failed"]) -> None:
         if begun:
-            tell(Step(host, begun[-1].stage, begun[-1].name, kind))
+            tell(SetupEvent(host, begun[-1].stage, begun[-1].name, kind))
 
     def begin(number: int) -> None:
         end("done")
         begun.append(ops[number])
-        tell(Step(host, ops[number].stage, ops[number].name, "begins"))
+        tell(SetupEvent(host, ops[number].stage, ops[number].name, "begins"))
 
     marker = f"taco-{secrets.token_hex(8)}"
     with transport.tail(batch.command(ops, marker, typed)) as stream, understood(host, "set-up"):
         said = lines(stream, host, "set-up")
-        outcome = batch.read(said, marker, begin, lambda: tell(Step(host, stage, "", "waits")))
+        outcome = batch.read(said, marker, begin, lambda: tell(SetupEvent(host, stage, "", "waits")))
     if outcome.stale:
         return False
     try:
@@ -131,13 +135,13 @@ def apply(
     return True
 
 
-def _error(host: str, ops: Sequence[Op], outcome: batch.Outcome, log: str) -> HostError | None:
+def _error(host: str, ops: Sequence[Op], outcome: batch.BatchOutcome, log: str) -> HostError | None:
     """Return what went wrong with a batch; None where nothing did."""
     failed = outcome.failed
     if failed is not None:
         step = batch.hint(failed)
         return HostError(
-            f"{host}: {batch.why(ops[failed.number], failed)}",
+            f"{host}: {batch.failure_reason(ops[failed.number], failed)}",
             hint=f"{step}{'; ' if step else ''}its whole output: {log}",
         )
     if outcome.busy:
@@ -154,10 +158,10 @@ def _error(host: str, ops: Sequence[Op], outcome: batch.Outcome, log: str) -> Ho
     )
 
 
-def _unlogged(host: str, ops: Sequence[Op], outcome: batch.Outcome, problem: str) -> HostError:
+def _unlogged(host: str, ops: Sequence[Op], outcome: batch.BatchOutcome, problem: str) -> HostError:
     """State that the log cannot be written, which stops the host's next batch; and first what went wrong there."""
     failed = outcome.failed
-    why = f"{batch.why(ops[failed.number], failed)}; and " if failed is not None else ""
+    why = f"{batch.failure_reason(ops[failed.number], failed)}; and " if failed is not None else ""
     return HostError(
         f"{host}: {why}its log cannot be written on this machine: {problem}",
         hint="make room there, or put the state folder elsewhere: TACO_LAUNCH_STATE=FOLDER",

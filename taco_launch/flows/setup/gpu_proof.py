@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError
-from taco_launch.flows.setup.proof import Flaw
+from taco_launch.flows.setup.proof import ProofFailure
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.host.facts import HostFacts
@@ -43,7 +43,7 @@ class _Side:
 
 def same_gpus(
     inventory: Inventory, fanout: Fanout, facts: Mapping[str, HostFacts], report: Callable[[str], None]
-) -> tuple[Flaw, ...]:
+) -> tuple[ProofFailure, ...]:
     """Prove it for those hosts of `facts` that have GPUs and whose container runs; give what is wrong.
 
     Who names the GPUs of containers himself (`container.env`) knows what they have.
@@ -55,11 +55,11 @@ def same_gpus(
     if not names:
         return ()
     report(f"proof: does the container of {fold(names)} have the GPUs of its host")
-    flaws: list[Flaw] = []
+    flaws: list[ProofFailure] = []
     for answer in fanout.only(names).each(lambda host: _look(host, paths.container(inventory.cluster))):
         if answer.error is not None:
             said = answer.error.message.removeprefix(f"{answer.host}: ")
-            flaws.append(Flaw((answer.host,), "cannot be asked for its GPUs", said, answer.error.hint or ""))
+            flaws.append(ProofFailure((answer.host,), "cannot be asked for its GPUs", said, answer.error.hint or ""))
         elif answer.value is not None:
             flaws += _differences(answer.host, inventory.cluster, *answer.value)
     return tuple(flaws)
@@ -83,23 +83,25 @@ def _look(host: Transport, container: str) -> tuple[_Side, _Side] | None:
     return (outside, inside) if running == "true" else None
 
 
-def _differences(host: str, cluster: str, outside: _Side, inside: _Side) -> Iterator[Flaw]:
+def _differences(host: str, cluster: str, outside: _Side, inside: _Side) -> Iterator[ProofFailure]:
     unit = paths.unit(cluster)
     again = f"on {host}, when no job runs: systemctl restart {unit}; then this command again"
     if outside.code != "0":
-        yield Flaw((host,), "cannot list its GPUs", outside.why, f"on {host}: nvidia-smi -L; dmesg | grep -i nvrm")
+        yield ProofFailure(
+            (host,), "cannot list its GPUs", outside.why, f"on {host}: nvidia-smi -L; dmesg | grep -i nvrm"
+        )
     elif inside.code != "0":
         cause, _ = words("gpu-access-lost", host=host)
         lost = _LOST in inside.why
         why, hint = (f"{inside.why}. {cause}", f"{again}. {KEEPS_GPUS}") if lost else (inside.why, again)
-        yield Flaw((host,), "gives its container no GPUs", why, hint)
+        yield ProofFailure((host,), "gives its container no GPUs", why, hint)
     elif outside.lines != inside.lines:
         less = [line for line in outside.lines if line not in inside.lines]
         more = [line for line in inside.lines if line not in outside.lines]
         told = [f"it lacks {less[0]}"] if less else []
         told += [f"it has {more[0]}"] if more else []
         counts = f"{len(inside.lines)} there, {len(outside.lines)} on the host"
-        yield Flaw(
+        yield ProofFailure(
             (host,),
             "gives its container other GPUs than it has",
             f"{counts}: {', and '.join(told) or 'in another order'}",

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.flows.setup import image_source
-from taco_launch.flows.setup.apply import Step
+from taco_launch.flows.setup.apply import SetupEvent
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.remote.answers import understood
@@ -22,7 +22,15 @@ from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.lines import lines as bounded_lines
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import paths, scripts
-from taco_launch.setup.stages.image_copy import CONTROLLER, SLOW, Given, Seat, order, pays, source
+from taco_launch.setup.stages.image_copy import (
+    CONTROLLER,
+    SLOW,
+    SourceImage,
+    TransferNode,
+    compression_worthwhile,
+    order,
+    source,
+)
 
 _FOLDER = f"{paths.RUN}/image-copy"
 _SCRIPT = "image_copy.sh"
@@ -42,8 +50,8 @@ _GZIP = 31  # zlib.compressobj
 def copy(
     hosts: Fanout,
     inventory: Inventory,
-    given: Given,
-    report: Callable[[Step], None],
+    given: SourceImage,
+    report: Callable[[SetupEvent], None],
     say: Callable[[str], None] = lambda _what: None,
 ) -> Mapping[str, TacoLaunchError]:
     """Bring the stream of the inventory's image to all `hosts`, ready for load.sh; give those that failed, and why.
@@ -67,9 +75,9 @@ class _Copy:
     def __init__(
         self,
         inventory: Inventory,
-        given: Given,
-        stream: image_source.Stream,
-        report: Callable[[Step], None],
+        given: SourceImage,
+        stream: image_source.ImageStream,
+        report: Callable[[SetupEvent], None],
         say: Callable[[str], None],
     ) -> None:
         self._hosts = {host.name: host for host in inventory.hosts}
@@ -85,7 +93,7 @@ class _Copy:
         self._report = report
         self._say = say
         self._changed = threading.Condition()
-        self._seats: dict[str, Seat] = {}
+        self._seats: dict[str, TransferNode] = {}
         self._ports: dict[str, str] = {}
         self._told: dict[str, float] = {}
         self._silent: dict[str, str] = {}  # why others cannot take it from a host
@@ -127,7 +135,7 @@ class _Copy:
             port, _, why = told["port"].partition(" ")
             has = self._size(told["has"], port)
         with self._changed:
-            self._seats[transport.name] = Seat(has, serves=port != "none")
+            self._seats[transport.name] = TransferNode(has, serves=port != "none")
             self._ports[transport.name] = port
             if port == "none":
                 self._silent[transport.name] = why
@@ -218,7 +226,9 @@ class _Copy:
             data = self._stream.at(at, length)
             begun = time.monotonic()
             packed = _packed(data) if 0 < rate < SLOW else data
-            if packed is not data and not pays(len(data), len(packed), time.monotonic() - begun, rate):
+            if packed is not data and not compression_worthwhile(
+                len(data), len(packed), time.monotonic() - begun, rate
+            ):
                 packed = data
             form = ("gzip",) if packed is not data else ()
             begun = time.monotonic()
@@ -246,6 +256,10 @@ class _Copy:
                     self._now(name, has)
                 above = self._seats[giver]
                 stalled = above.has > self._seats[name].has and time.monotonic() - heard > _STALLED_SECONDS
+                if not why and above.gone:
+                    why = f"the copy to {giver} has failed"
+                elif not why and stalled:
+                    why = f"nothing arrived for {_STALLED_SECONDS} s"
                 if above.gone or stalled:
                     break
             else:
@@ -273,7 +287,7 @@ class _Copy:
         share = 100 * has // max(1, self._stream.size)
         giver = seat.source or "the controller"
         what = f"copy {self._image}: {share} % of {_size(self._stream.size)} from {giver}"
-        self._report(Step(name, "image", what, "begins"))
+        self._report(SetupEvent(name, "image", what, "begins"))
 
     def _finish(self, transport: Transport) -> None:
         self._run(transport, ("finish", self._stream.sha256), there=False)

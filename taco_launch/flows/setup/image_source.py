@@ -18,7 +18,7 @@ from taco_launch.model import codec
 from taco_launch.model.host.hosts import Container
 from taco_launch.remote.transport import last_words
 from taco_launch.setup.stages.image import parse_reference
-from taco_launch.setup.stages.image_copy import Given
+from taco_launch.setup.stages.image_copy import SourceImage
 
 _SECONDS = 20
 _CHUNK = 1 << 20
@@ -27,7 +27,7 @@ _SHA256_DIGITS = 64
 
 
 @dataclass(frozen=True)
-class Stream:
+class ImageStream:
     """What hosts get, as `docker load` takes it: an open file of `size` bytes, and its SHA-256."""
 
     fd: int
@@ -39,7 +39,7 @@ class Stream:
         return os.pread(self.fd, length, offset)
 
 
-def given(container: Container) -> Given | str:
+def given(container: Container) -> SourceImage | str:
     """Look what the controller has of an image that no registry gives; text says why there is nothing to be had."""
     try:
         if container.source == "controller":
@@ -53,7 +53,7 @@ def given(container: Container) -> Given | str:
 
 
 @contextlib.contextmanager
-def stream(container: Container) -> Iterator[Stream]:
+def stream(container: Container) -> Iterator[ImageStream]:
     """Open the stream of an image; what docker saves of it lies in a file without a name meanwhile.
 
     Raises:
@@ -75,7 +75,7 @@ def stream(container: Container) -> Iterator[Stream]:
                 file = stack.enter_context(_opened(container.source))
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
-            yield Stream(file.fileno(), os.fstat(file.fileno()).st_size, digest.hexdigest())
+            yield ImageStream(file.fileno(), os.fstat(file.fileno()).st_size, digest.hexdigest())
     except OSError as error:
         raise HostError(
             f"this machine: {container.image}: its stream cannot be read or written: {error.strerror or error}",
@@ -87,15 +87,15 @@ def _opened(path: str) -> IO[bytes]:
     return open(Path(path).expanduser(), "rb")
 
 
-def _of_engine(image: str) -> Given:
+def _of_engine(image: str) -> SourceImage:
     asked = _docker("image", "inspect", "--format", "{{.Id}} {{.Size}}", parse_reference(image).name)
     identity, size = asked.split()
     if "containerd" in _docker("info", "--format", "{{json .DriverStatus}}"):
         # Such an engine calls an image by its manifest, others by its configuration: the stream tells both.
         with _saved(image) as saved, tarfile.open(fileobj=saved, mode="r|") as tar:
             read = _read(tar, image, "the controller")
-        return Given("the controller", read.ids | {identity}, read.size)
-    return Given("the controller", frozenset((identity,)), int(size))
+        return SourceImage("the controller", read.ids | {identity}, read.size)
+    return SourceImage("the controller", frozenset((identity,)), int(size))
 
 
 def _docker(*words: str) -> str:
@@ -127,7 +127,7 @@ def _saved(image: str) -> Iterator[IO[bytes]]:
             raise HostError(f"this machine: {shell(argv)}: {last_words(said.read())}")
 
 
-def _read(tar: tarfile.TarFile, image: str, where: str) -> Given:
+def _read(tar: tarfile.TarFile, image: str, where: str) -> SourceImage:
     """Read what a stream of `docker save` holds of an image.
 
     Raises:
@@ -161,4 +161,4 @@ def _read(tar: tarfile.TarFile, image: str, where: str) -> Given:
         raise HostError(f"{where} holds {', '.join(images) or 'no image with a name'}, not {wanted}")
     config = images[wanted].rpartition("/")[2].removesuffix(".json")
     ids = {f"sha256:{config}"} if len(config) == _SHA256_DIGITS else set()
-    return Given(where, frozenset(ids | digests), size)
+    return SourceImage(where, frozenset(ids | digests), size)

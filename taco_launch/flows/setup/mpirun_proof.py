@@ -12,9 +12,9 @@ from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.command import Command, Result
 from taco_launch.diagnose import explain
 from taco_launch.errors import HostError, UsageError
-from taco_launch.flows.setup.proof import LOOK_SECONDS, Cluster, Flaw, Seen, silent
+from taco_launch.flows.setup.proof import LOOK_SECONDS, ContainerProbe, ProofFailure, ProofScope, silent
 from taco_launch.inventory.ranges import fold
-from taco_launch.launch.job_facts_from import over_ssh
+from taco_launch.launch.job_facts_from import job_facts_from
 from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.model import codec
 from taco_launch.model.job_facts import JobFacts
@@ -41,14 +41,16 @@ print({_MARK!r} + json.dumps([rank, memlock, {{name: told(name) for name in json
 """
 
 
-def train(head: Transport, cluster: Cluster, seen: Mapping[str, Seen], profile: Profile) -> Iterable[Flaw]:
+def train(
+    head: Transport, cluster: ProofScope, seen: Mapping[str, ContainerProbe], profile: Profile
+) -> Iterable[ProofFailure]:
     """Have mpirun start a rank on every host, and compare what each has with its container."""
     names = sorted({name for each in seen.values() for name in each.env} - _OWN)
     command = ("python3", "-I", "-S", "-c", _RANK, json.dumps(names))
     try:
         plan = _plan(cluster, tuple(seen), command, profile)
     except (UsageError, HostError) as error:  # the network that the inventory asks for is not there
-        return [Flaw(tuple(seen), "cannot run jobs as the inventory has them", error.message, error.hint or "")]
+        return [ProofFailure(tuple(seen), "cannot run jobs as the inventory has them", error.message, error.hint or "")]
     limit = LOOK_SECONDS + len(seen)
     env = (word for name, value in plan.env for word in ("--env", f"{name}={value}"))
     inside = ("timeout", "-k", "5", str(limit), *plan.executed)
@@ -92,7 +94,7 @@ def _put(head: Transport, plan: LaunchPlan) -> Iterator[None]:
         head.run(remove)
 
 
-def _plan(cluster: Cluster, hosts: tuple[str, ...], command: tuple[str, ...], profile: Profile) -> LaunchPlan:
+def _plan(cluster: ProofScope, hosts: tuple[str, ...], command: tuple[str, ...], profile: Profile) -> LaunchPlan:
     inventory = cluster.inventory
     spec = JobSpec(
         name="verify",
@@ -107,7 +109,7 @@ def _plan(cluster: Cluster, hosts: tuple[str, ...], command: tuple[str, ...], pr
         cluster=inventory.cluster,
     )
     spec = for_elsewhere(spec)
-    facts = over_ssh(JobFacts(root=True), spec, [cluster.facts[host] for host in hosts])
+    facts = job_facts_from(JobFacts(root=True), spec, [cluster.facts[host] for host in hosts])
     placement = Placement(tuple(Share(host, 1) for host in hosts), "one rank on every host")
     return mpirun.plan(spec, "verify", placement, facts, (), paths.folder(inventory.cluster))
 
@@ -129,12 +131,12 @@ def _ranks(result: Result, plan: LaunchPlan) -> dict[int, tuple[int, Mapping[str
     }
 
 
-def _failed(head: str, hosts: tuple[str, ...], missing: list[str], result: Result, hint: str) -> Flaw:
+def _failed(head: str, hosts: tuple[str, ...], missing: list[str], result: Result, hint: str) -> ProofFailure:
     text = (result.stdout + result.stderr).decode("utf-8", "replace")
     known = explain(text.splitlines())
     why = known[0].cause if known else last_words(result.stderr) or last_words(result.stdout)
     silent = f", no rank on {fold(missing)}" if missing else ""
-    return Flaw(
+    return ProofFailure(
         (head,),
         f"cannot run mpirun across {fold(hosts)}",
         f"exit code {result.exit_code}{silent}: {why or 'it said nothing'}",
@@ -142,10 +144,12 @@ def _failed(head: str, hosts: tuple[str, ...], missing: list[str], result: Resul
     )
 
 
-def _differences(host: str, cluster: str, seen: Seen, memlock: int, env: Mapping[str, str | None]) -> Iterable[Flaw]:
+def _differences(
+    host: str, cluster: str, seen: ContainerProbe, memlock: int, env: Mapping[str, str | None]
+) -> Iterable[ProofFailure]:
     """Compare a rank with what the main process of its container has."""
     if memlock != seen.memlock:
-        yield Flaw(
+        yield ProofFailure(
             (host,),
             "gives ranks another limit of locked memory (ulimit -l) than its container has",
             f"{_bytes(memlock)}, not {_bytes(seen.memlock)}",
@@ -153,7 +157,7 @@ def _differences(host: str, cluster: str, seen: Seen, memlock: int, env: Mapping
         )
     lost = [name for name, value in seen.env.items() if name in env and not _same(name, value, env[name])]
     if lost:
-        yield Flaw(
+        yield ProofFailure(
             (host,),
             "does not give ranks the environment of its container",
             f"{', '.join(lost)} {'is' if len(lost) == 1 else 'are'} another there",

@@ -6,18 +6,18 @@ from functools import cache
 
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.flows.setup import sources
-from taco_launch.model.host.facts import Docker, HostFacts, Made
+from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.remote.fanout import Fanout
 from taco_launch.setup import paths
 from taco_launch.setup.made import files_of
-from taco_launch.setup.ops import Cluster
+from taco_launch.setup.ops import PlanContext
 from taco_launch.setup.stages import gpus
 from taco_launch.setup.stages.image import resolve
 from taco_launch.setup.stages.toolkit import whole
 
 
-class Shared:
+class SharedReadings:
     """What one call of set-up has read of it, which is looked at again after every stage."""
 
     def __init__(self, inventory: Inventory, chosen: Mapping[str, Host]) -> None:
@@ -29,14 +29,14 @@ class Shared:
         self._of_head = sources.HeadFiles(inventory.cluster)
 
     def known(
-        self, cluster: Cluster, fanout: Fanout, facts: Mapping[str, HostFacts], failed: dict[str, TacoLaunchError]
-    ) -> Cluster:
+        self, cluster: PlanContext, fanout: Fanout, facts: Mapping[str, HostFacts], failed: dict[str, TacoLaunchError]
+    ) -> PlanContext:
         """Return `cluster` with what the hosts' `facts` say by now; who keeps the keys, and gives them not, is put to `failed`.
 
         Raises:
             UsageError: packages of the controller cannot be read.
         """
-        made = {name: each.made for name, each in facts.items() if isinstance(each.made, Made)}
+        made = {name: each.made for name, each in facts.items() if isinstance(each.made, SetupState)}
         alive = tuple(name for name in self._chosen if name in facts and name not in failed)
         keeper = self._keeper(facts, [name for name in made if name not in failed])
         if keeper is not None:
@@ -45,7 +45,7 @@ class Shared:
                 self._of_head.read(fanout.only((keeper,)).transports[0], made[keeper], is_head=is_head)
             except HostError as error:
                 failed[keeper] = error
-        bare = any(not isinstance(facts[name].docker, Docker) for name in alive)
+        bare = any(not isinstance(facts[name].docker, DockerFacts) for name in alive)
         engine, toolkit = self._inventory.engine, self._inventory.toolkit
         wanting = any(gpus.gpus(self._chosen[name], facts[name]) and not whole(facts[name], toolkit) for name in alive)
         return replace(

@@ -16,7 +16,7 @@ LOOK_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Flaw:
+class ProofFailure:
     """What is wrong with hosts: `what` they cannot do, the evidence, and what to type next."""
 
     hosts: tuple[str, ...]
@@ -30,7 +30,7 @@ class Flaw:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ContainerProbe:
     """What a host's container is: image, environment, limit of locked memory (bytes, -1 none), port that listens."""
 
     image: str
@@ -40,7 +40,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ProofScope:
     """What is asked about: hosts that are set up, the address of each, and where they are."""
 
     inventory: Inventory
@@ -54,9 +54,9 @@ class Cluster:
         return paths.container(self.inventory.cluster)
 
 
-def silent(answers: Iterable[Answer[Any]]) -> Iterable[Flaw]:
+def silent(answers: Iterable[Answer[Any]]) -> Iterable[ProofFailure]:
     """Yield a flaw for each host that did not answer."""
     for answer in answers:
         if answer.error is not None:
             said = answer.error.message.removeprefix(f"{answer.host}: ")
-            yield Flaw((answer.host,), "cannot be asked", said, answer.error.hint or "")
+            yield ProofFailure((answer.host,), "cannot be asked", said, answer.error.hint or "")

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from taco_launch.command import shell
 from taco_launch.errors import UsageError
 from taco_launch.flows.setup import sources
-from taco_launch.model.host.facts import Docker, HostFacts
+from taco_launch.model.host.facts import DockerFacts, HostFacts
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.remote.fanout import Fanout
 from taco_launch.setup.ops import Stage
@@ -48,7 +48,9 @@ def latest(
     container = inventory.container
     names = sorted(facts, key=lambda name: name != inventory.head)
     engines = [
-        name for name in names if isinstance(docker := facts[name].docker, Docker) and isinstance(docker.version, str)
+        name
+        for name in names
+        if isinstance(docker := facts[name].docker, DockerFacts) and isinstance(docker.version, str)
     ]
     if container is None or not engines or parse_reference(container.image).digest is not None:
         return None

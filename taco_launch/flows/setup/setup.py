@@ -12,10 +12,10 @@ from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.facts import MADE
 from taco_launch.flows.facts import declared, gather
 from taco_launch.flows.setup import image_copy, image_source, registry, sources
-from taco_launch.flows.setup.apply import Changes, Log, Step, apply
+from taco_launch.flows.setup.apply import Changes, SetupEvent, SetupLog, apply
 from taco_launch.flows.setup.gpu_proof import same_gpus
-from taco_launch.flows.setup.plan_context import Shared
-from taco_launch.flows.setup.proof import Flaw
+from taco_launch.flows.setup.plan_context import SharedReadings
+from taco_launch.flows.setup.proof import ProofFailure
 from taco_launch.flows.setup.verify import verify
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
@@ -26,11 +26,11 @@ from taco_launch.model.profiles import Profile
 from taco_launch.remote.fanout import Answer, Fanout
 from taco_launch.remote.transport import Transport
 from taco_launch.setup import paths
-from taco_launch.setup.chain import Chain, chain
 from taco_launch.setup.diff import diffs, wanted
-from taco_launch.setup.ops import STAGES, Cluster, Op, Stage
+from taco_launch.setup.host_plan import HostPlan, plan_host
+from taco_launch.setup.ops import STAGES, Op, PlanContext, Stage
 from taco_launch.setup.stage_rules import RULES
-from taco_launch.setup.stages.image_copy import Given
+from taco_launch.setup.stages.image_copy import SourceImage
 from taco_launch.setup.stages.ssh_mesh import unaware
 
 SUBJECTS = ("system", "network", "docker", "gpu", "rdma", MADE)
@@ -41,7 +41,7 @@ _GLANCE_SECONDS = 1
 
 
 @dataclass(frozen=True)
-class Ask:
+class SetupRequest:
     """What the user asks for: stages, what may be disrupted; and `profile`, whose options the proof's mpirun has.
 
     With `pull` all hosts get what the registry has under the image's tag now; without it, what is there stays.
@@ -56,7 +56,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Ready:
+class HostResult:
     """How a host ended: `changes` operations were done there; `error` says why it is not ready."""
 
     host: str
@@ -65,11 +65,11 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Done:
+class SetupResult:
     """How it all ended: every host, what the proof found (empty: nothing is wrong), and the logs' folder, if any."""
 
-    hosts: tuple[Ready, ...]
-    found: tuple[Flaw, ...]
+    hosts: tuple[HostResult, ...]
+    found: tuple[ProofFailure, ...]
     logs: str
 
 
@@ -85,8 +85,8 @@ class Setup:
         inventory: Inventory,
         chosen: Sequence[Host],
         fanout: Fanout,
-        ask: Ask,
-        report: Callable[[Step], None] = lambda _step: None,
+        ask: SetupRequest,
+        report: Callable[[SetupEvent], None] = lambda _step: None,
         proof: Callable[[str], None] = lambda _what: None,
     ) -> None:
         """Set up `chosen`; `fanout` reaches all hosts of the inventory, as each has to know of the others.
@@ -112,8 +112,8 @@ class Setup:
         self._changes = Changes(report)
         secret, key = sources.password(inventory, ask.registry_password), sources.toolkit_key(inventory.toolkit)
         self._typed = shell(("taco-launch", "-i", inventory.source))
-        self._cluster = Cluster(inventory, {}, ask.disrupt, password=secret, toolkit_key=key)
-        self._shared = Shared(inventory, self._chosen)
+        self._cluster = PlanContext(inventory, {}, ask.disrupt, password=secret, toolkit_key=key)
+        self._shared = SharedReadings(inventory, self._chosen)
         self._now: str | None = None
         self.failed: dict[str, TacoLaunchError] = {}
 
@@ -148,11 +148,11 @@ class Setup:
         """State that the image's tag stands for another image at the registry by now; empty where it is not known to."""
         return registry.moved(self._inventory, self._now, self._facts)
 
-    def plan(self) -> tuple[Chain, ...]:
+    def plan(self) -> tuple[HostPlan, ...]:
         """Plan all stages for each chosen host that answered, in inventory order."""
         return tuple(self._chain(name, self._ask.stages) for name in self._alive())
 
-    def proved(self, plans: Sequence[Chain]) -> tuple[Flaw, ...]:
+    def proved(self, plans: Sequence[HostPlan]) -> tuple[ProofFailure, ...]:
         """Return whose container has not the GPUs of its host, where these plans change nothing of that."""
         if not {"toolkit", "container"} & set(self._ask.stages):
             return ()
@@ -162,7 +162,7 @@ class Setup:
         told = {host: self._facts[host] for host in settled}
         return same_gpus(self._inventory, self._fanout.only(told), told, self._proof)
 
-    def diffs(self, plans: Sequence[Chain]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    def diffs(self, plans: Sequence[HostPlan]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Return what these plans would change in files: (host, unified diffs)."""
         needed = {each.host: wanted(each.ops) for each in plans}
 
@@ -176,13 +176,13 @@ class Setup:
         present = {answer.host: answer.value or {} for answer in answers}
         return tuple((each.host, diffs(each.ops, present.get(each.host, {}))) for each in plans)
 
-    def apply(self) -> Done:
+    def apply(self) -> SetupResult:
         """Do what the plans say, stage by stage on all hosts; then nothing may be left to do, and all is proved.
 
         A host that fails keeps no other from being set up.
         """
         secret = sources.secrets(self._inventory, self._cluster.password)
-        log = Log(state_folder(os.environ, os.geteuid()) / "setup" / self._inventory.cluster, secret)
+        log = SetupLog(state_folder(os.environ, os.geteuid()) / "setup" / self._inventory.cluster, secret)
         for stage in self._ask.stages:
             rounds = _ROUNDS
             while rounds and (did := self._stage(stage, log)) != "nothing":
@@ -192,16 +192,16 @@ class Setup:
             if not left.empty:
                 self.failed[name] = not_converged(left, log)
         ready = self._alive()
-        found: tuple[Flaw, ...] = ()
+        found: tuple[ProofFailure, ...] = ()
         if ready and self._ask.stages == STAGES:
             found = self._verify()
-        found += self.proved(tuple(Chain(name) for name in ready))
+        found += self.proved(tuple(HostPlan(name) for name in ready))
         if ready and "ssh_mesh" in self._ask.stages:
             found += self._unaware()
-        hosts = tuple(Ready(name, self._changes.of(name), self.failed.get(name)) for name in self._chosen)
-        return Done(hosts, found, str(log.folder) if log.written else "")
+        hosts = tuple(HostResult(name, self._changes.of(name), self.failed.get(name)) for name in self._chosen)
+        return SetupResult(hosts, found, str(log.folder) if log.written else "")
 
-    def _stage(self, stage: Stage, log: Log) -> Literal["nothing", "work", "wait"]:
+    def _stage(self, stage: Stage, log: SetupLog) -> Literal["nothing", "work", "wait"]:
         """Do what a stage has to do now; `wait`: another set-up was waited for on some host, which has to be planned anew."""
         work: dict[str, tuple[Op, ...]] = {}
         for name in self._alive():
@@ -234,7 +234,7 @@ class Setup:
     def _streamed(self, work: Mapping[str, tuple[Op, ...]]) -> dict[str, tuple[Op, ...]]:
         """Bring the image's stream to the hosts that are to load it; give those that have it."""
         given = self._cluster.given
-        if work and isinstance(given, Given):
+        if work and isinstance(given, SourceImage):
             hosts = self._fanout.only(work)
             self.failed |= image_copy.copy(hosts, self._inventory, given, self._changes.take, self._proof)
         return {name: ops for name, ops in work.items() if name not in self.failed}
@@ -252,7 +252,7 @@ class Setup:
         name, root = self._inventory.cluster, self._inventory.engine.data_root
         return gather(hosts, subjects, answered, sudo=True, cluster=name, data_root=root)
 
-    def _verify(self) -> tuple[Flaw, ...]:
+    def _verify(self) -> tuple[ProofFailure, ...]:
         ready = self._alive()
         inside = gather(
             self._fanout.only(ready), ("image",), sudo=True, container=paths.container(self._inventory.cluster)
@@ -263,21 +263,21 @@ class Setup:
         told = {name: self._facts[name] for name in ready}
         return verify(self._inventory, self._fanout.only(ready), told, self._proof, self._ask.profile)
 
-    def _unaware(self) -> tuple[Flaw, ...]:
+    def _unaware(self) -> tuple[ProofFailure, ...]:
         """Return which hosts that are not set up by this call have yet to be told of those that are."""
         hosts = tuple(name for name in unaware(self._cluster) if name not in self._chosen)
         if not hosts:
             return ()
         typed = shell(("taco-launch", "-i", self._inventory.source, "setup", "--only", "ssh_mesh"))
         evidence = f"only {fold(tuple(self._chosen))} {'was' if len(self._chosen) == 1 else 'were'} set up"
-        return (Flaw(hosts, "does not know all hosts as they are now", evidence, f"tell them of all: {typed}"),)
+        return (ProofFailure(hosts, "does not know all hosts as they are now", evidence, f"tell them of all: {typed}"),)
 
-    def _chain(self, name: str, stages: Collection[Stage]) -> Chain:
+    def _chain(self, name: str, stages: Collection[Stage]) -> HostPlan:
         head = self._inventory.head
         with_head = head in self._chosen and head in self._facts and head not in self.failed
         if with_head != self._cluster.with_head:  # the same for all hosts, as is what is made of it once
             self._cluster = replace(self._cluster, with_head=with_head)
-        return chain(self._chosen[name], self._facts[name], self._cluster, RULES, stages)
+        return plan_host(self._chosen[name], self._facts[name], self._cluster, RULES, stages)
 
     def _alive(self) -> tuple[str, ...]:
         return tuple(name for name in self._chosen if name in self._facts and name not in self.failed)
@@ -303,13 +303,13 @@ def _asked(facts: HostFacts) -> tuple[str, ...]:
     return tuple(name for name in SUBJECTS if asked(getattr(facts, name)))
 
 
-def refused(made: Chain) -> HostError:
+def refused(made: HostPlan) -> HostError:
     """Return a plan's problems as an error."""
     message = "\n".join(f"{made.host}: {problem.message}" for problem in made.problems)
     return HostError(message, next((problem.hint for problem in made.problems if problem.hint), None))
 
 
-def not_converged(left: Chain, log: Log) -> NotConvergedError:
+def not_converged(left: HostPlan, log: SetupLog) -> NotConvergedError:
     """Return what a plan still holds that should be empty."""
     what = "; ".join([*(op.name for op in left.ops), *(problem.message for problem in left.problems)])
     return NotConvergedError(

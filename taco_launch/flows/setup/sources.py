@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from taco_launch.command import Command
 from taco_launch.errors import HostError, UsageError
 from taco_launch.model import codec
-from taco_launch.model.host.facts import Made
+from taco_launch.model.host.facts import SetupState
 from taco_launch.model.host.hosts import Inventory, Toolkit
 from taco_launch.remote import bundle
 from taco_launch.remote.answers import understood
@@ -148,7 +148,7 @@ class Agent:
         self._name = bundle.name(self._sources)
         self._data = b""
 
-    def file(self, made: Iterable[Made]) -> tuple[str, bytes]:
+    def file(self, made: Iterable[SetupState]) -> tuple[str, bytes]:
         """Return name and content; the content is empty while every host has a file of that name."""
         path = f"{paths.AGENT}/{self._name}"
         if not self._data and not all(_has(each, path) for each in made):
@@ -156,7 +156,7 @@ class Agent:
         return self._name, self._data
 
 
-def _has(made: Made, path: str) -> bool:
+def _has(made: SetupState, path: str) -> bool:
     return isinstance(made.files, tuple) and any(file.path == path for file in made.files)
 
 
@@ -172,7 +172,7 @@ class HeadFiles:
         self._texts: dict[str, bytes] = {}
         self._public = ""
 
-    def read(self, member: Transport, made: Made, *, is_head: bool = True) -> None:
+    def read(self, member: Transport, made: SetupState, *, is_head: bool = True) -> None:
         """Read what is there and not known yet as it is; of another member than the head the host keys only.
 
         Raises:

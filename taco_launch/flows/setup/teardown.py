@@ -8,13 +8,13 @@ from taco_launch.command import shell
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.facts import MADE
 from taco_launch.flows.facts import gather
-from taco_launch.flows.setup.apply import Changes, Log, Step, apply
-from taco_launch.flows.setup.setup import Done, Ready, not_converged, refused
+from taco_launch.flows.setup.apply import Changes, SetupEvent, SetupLog, apply
+from taco_launch.flows.setup.setup import HostResult, SetupResult, not_converged, refused
 from taco_launch.flows.setup.sources import fetch
-from taco_launch.model.host.facts import HostFacts, Made
+from taco_launch.model.host.facts import HostFacts, SetupState
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.remote.fanout import Answer, Fanout
-from taco_launch.setup.chain import Chain
+from taco_launch.setup.host_plan import HostPlan
 from taco_launch.setup.ops import Op, Problem
 from taco_launch.setup.stage_rules import RULES
 from taco_launch.setup.stages.docker_removal import ADDED
@@ -32,7 +32,7 @@ class Teardown:
         fanout: Fanout,
         *,
         images: bool,
-        report: Callable[[Step], None] = lambda _step: None,
+        report: Callable[[SetupEvent], None] = lambda _step: None,
     ) -> None:
         """Take back the cluster on the hosts of `fanout`, with `images` its image too.
 
@@ -45,18 +45,18 @@ class Teardown:
         self._typed = shell(("taco-launch", "-i", inventory.source))
         self._image = inventory.container.image if images else None
         self._fanout = fanout
-        self._plans: dict[str, Chain] = {}
+        self._plans: dict[str, HostPlan] = {}
         self._changes = Changes(report)
         self.failed: dict[str, TacoLaunchError] = {}
 
-    def look(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> tuple[Chain, ...]:
+    def look(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> tuple[HostPlan, ...]:
         """Ask every host for what is there, and plan to take it back."""
         self._plans = self._planned(self._fanout, answered)
         return tuple(self._plans.values())
 
-    def apply(self) -> Done:
+    def apply(self) -> SetupResult:
         """Do what was planned on all hosts side by side; what then is still there is said."""
-        log = Log(state_folder(os.environ, os.geteuid()) / "teardown" / self._cluster, ())
+        log = SetupLog(state_folder(os.environ, os.geteuid()) / "teardown" / self._cluster, ())
         touched: set[str] = set()
         plans = self._plans
         while plans:
@@ -70,10 +70,10 @@ class Teardown:
             if not left.empty:
                 self.failed[name] = not_converged(left, log)
         names = [transport.name for transport in self._fanout.transports]
-        hosts = tuple(Ready(name, self._changes.of(name), self.failed.get(name)) for name in names)
-        return Done(hosts, (), str(log.folder) if log.written else "")
+        hosts = tuple(HostResult(name, self._changes.of(name), self.failed.get(name)) for name in names)
+        return SetupResult(hosts, (), str(log.folder) if log.written else "")
 
-    def _work(self, work: Mapping[str, tuple[Op, ...]], log: Log) -> list[str]:
+    def _work(self, work: Mapping[str, tuple[Op, ...]], log: SetupLog) -> list[str]:
         """Do it; give the hosts that a set-up worked on until now, which have to be planned anew."""
         busy = self._fanout.only(work)
         done = busy.each(lambda transport: apply(transport, work[transport.name], log, self._changes.take, self._typed))
@@ -82,7 +82,7 @@ class Teardown:
 
     def _planned(
         self, fanout: Fanout, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None
-    ) -> dict[str, Chain]:
+    ) -> dict[str, HostPlan]:
         found: dict[str, HostFacts] = {}
         for answer in gather(fanout, _SUBJECTS, answered, sudo=True, cluster=self._cluster):
             if answer.error is not None:
@@ -94,7 +94,7 @@ class Teardown:
         for name, facts in found.items():
             items = tuple(plan(facts, self._cluster, self._image, added.get(name, ""), RULES))
             ops = tuple(item for item in items if isinstance(item, Op))
-            plans[name] = Chain(name, ops, tuple(item for item in items if isinstance(item, Problem)))
+            plans[name] = HostPlan(name, ops, tuple(item for item in items if isinstance(item, Problem)))
         return {name: made for name, made in plans.items() if name not in self.failed}
 
     def _added(self, found: Mapping[str, HostFacts]) -> Mapping[str, str]:
@@ -110,4 +110,6 @@ class Teardown:
 
 def _has(facts: HostFacts, path: str) -> bool:
     made = facts.made
-    return isinstance(made, Made) and isinstance(made.files, tuple) and any(file.path == path for file in made.files)
+    return (
+        isinstance(made, SetupState) and isinstance(made.files, tuple) and any(file.path == path for file in made.files)
+    )

@@ -5,18 +5,18 @@ from collections.abc import Callable
 
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.hosts import Host, Inventory
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import Answer, Fanout, allow_files
-from taco_launch.remote.ssh.connection import Ssh
-from taco_launch.remote.ssh.host_keys import Key, KnownHosts, own_file
-from taco_launch.remote.ssh.routes import Routes
+from taco_launch.remote.ssh.connection import SshTransport
+from taco_launch.remote.ssh.connection_factory import ConnectionFactory
+from taco_launch.remote.ssh.host_keys import HostKey, KnownHosts, own_file
 from taco_launch.remote.transport import Transport, Unreachable
 
 KNOWN, NEW, CHANGED, REVOKED = "known", "new", "CHANGED", "REVOKED"
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownKey:
     """A key that a host shows; `state` is known, new, CHANGED or REVOKED, `known` the lines of files that say so.
 
     `elsewhere` are the files besides our own that keep another key of it.
@@ -33,27 +33,27 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Trust:
+class TrustReport:
     """What all hosts show, in inventory order, the hosts that could not be asked, and the file that trust is kept in."""
 
-    shown: tuple[Shown, ...]
-    failed: tuple[Answer[Shown], ...]
+    shown: tuple[ShownKey, ...]
+    failed: tuple[Answer[ShownKey], ...]
     file: str
 
-    def to_write(self, *, replace: bool) -> tuple[Shown, ...]:
+    def to_write(self, *, replace: bool) -> tuple[ShownKey, ...]:
         """Return the keys that trusting would write: the new ones, with `replace` the changed ones too."""
         return tuple(key for key in self.shown if key.state == NEW or (replace and key.state == CHANGED))
 
 
 @dataclass(frozen=True)
-class Ways:
+class HostConnections:
     """The connections to hosts, not opened yet, and what is known of their keys."""
 
     fanout: Fanout
     known_hosts: KnownHosts
 
 
-def prepare(inventory: Inventory, hosts: tuple[Host, ...], access: Access) -> Ways:
+def prepare(inventory: Inventory, hosts: tuple[Host, ...], access: Credentials) -> HostConnections:
     """Prepare to ask hosts for their keys; hosts of this machine have none.
 
     Asks for the passphrases of keys for the jump hosts on the way, which are logged in to by the same rules as ever.
@@ -63,36 +63,36 @@ def prepare(inventory: Inventory, hosts: tuple[Host, ...], access: Access) -> Wa
     """
     remote = tuple(host for host in hosts if host.connection != "local")
     allow_files(len(remote))
-    routes = Routes(inventory, access, os.environ)
+    routes = ConnectionFactory(inventory, access, os.environ)
     made = tuple(routes.ssh(host, login=False) for host in remote)
-    return Ways(Fanout(made, routes.gateways), routes.verifier.known_hosts)
+    return HostConnections(Fanout(made, routes.gateways), routes.verifier.known_hosts)
 
 
-def look(ways: Ways, report: Callable[[Answer[Shown]], None] | None = None) -> Trust:
+def read_host_keys(ways: HostConnections, report: Callable[[Answer[ShownKey]], None] | None = None) -> TrustReport:
     """Ask every host for its key, without logging in there. Nothing is written."""
     own = str(ways.known_hosts.own)
 
-    def ask(transport: Transport) -> Shown:
+    def ask(transport: Transport) -> ShownKey:
         if isinstance(transport, Unreachable):
             transport.fail()
-        assert isinstance(transport, Ssh)
+        assert isinstance(transport, SshTransport)
         route, key = transport.route, transport.host_key()
         verdict = ways.known_hosts.judge(route.known_as, key, route.known_hosts)
         state = {"known": KNOWN, "new": NEW, "changed": CHANGED, "revoked": REVOKED}[verdict.state]
         by = tuple(map(str, verdict.by))
         files = dict.fromkeys(known.file for known in verdict.by if state == CHANGED and known.file != own)
-        return Shown(route.name, route.known_as, key.kind, key.fingerprint, key.blob, state, by, tuple(files))
+        return ShownKey(route.name, route.known_as, key.kind, key.fingerprint, key.blob, state, by, tuple(files))
 
     with ways.fanout as fanout:
         answers = fanout.each(ask, report)
     shown = tuple(answer.value for answer in answers if answer.value is not None)
-    return Trust(shown, tuple(answer for answer in answers if answer.error), own)
+    return TrustReport(shown, tuple(answer for answer in answers if answer.error), own)
 
 
-def write(keys: tuple[Shown, ...]) -> None:
+def write(keys: tuple[ShownKey, ...]) -> None:
     """Keep keys in our known_hosts file; `~/.ssh` is not touched.
 
     Raises:
         HostError: the file cannot be written.
     """
-    KnownHosts(own_file(os.environ)).add((key.known_as, Key(key.kind, key.blob)) for key in keys)
+    KnownHosts(own_file(os.environ)).add((key.known_as, HostKey(key.kind, key.blob)) for key in keys)

@@ -7,7 +7,7 @@ from typing import Any
 from taco_launch.command import Command, Result, shell
 from taco_launch.errors import HostError
 from taco_launch.flows.setup.mpirun_proof import train
-from taco_launch.flows.setup.proof import LOOK_SECONDS, Cluster, Flaw, Seen, silent
+from taco_launch.flows.setup.proof import LOOK_SECONDS, ContainerProbe, ProofFailure, ProofScope, silent
 from taco_launch.inventory.ranges import fold
 from taco_launch.model import codec
 from taco_launch.model.host.facts import HostFacts
@@ -39,7 +39,7 @@ def verify(
     facts: Mapping[str, HostFacts],
     report: Callable[[str], None],
     profile: Profile,
-) -> tuple[Flaw, ...]:
+) -> tuple[ProofFailure, ...]:
     """Prove it for the hosts that `facts` holds, all of them reached by `fanout`; give what is wrong.
 
     Every host's container goes to every other's by ssh, and to a port of the range that programs are given; then mpirun
@@ -66,7 +66,9 @@ def verify(
     return tuple(flaws)
 
 
-def _cluster(inventory: Inventory, container: Container, facts: Mapping[str, HostFacts]) -> tuple[Cluster, list[Flaw]]:
+def _cluster(
+    inventory: Inventory, container: Container, facts: Mapping[str, HostFacts]
+) -> tuple[ProofScope, list[ProofFailure]]:
     found: dict[str, str] = {}
     flaws = []
     for host in inventory.hosts:
@@ -75,8 +77,8 @@ def _cluster(inventory: Inventory, container: Container, facts: Mapping[str, Hos
             if isinstance(where, str):
                 found[host.name] = where
             else:
-                flaws.append(Flaw((host.name,), "has no address that is known", where.reason))
-    return Cluster(inventory, container, facts, found), flaws
+                flaws.append(ProofFailure((host.name,), "has no address that is known", where.reason))
+    return ProofScope(inventory, container, facts, found), flaws
 
 
 def _program() -> bytes:
@@ -86,7 +88,7 @@ def _program() -> bytes:
 # --- each host's container, and whom it reaches
 
 
-def _look(host: Transport, cluster: Cluster) -> Seen:
+def _look(host: Transport, cluster: ProofScope) -> ContainerProbe:
     """Look at a container, and have it listen on a port of those that programs are given."""
     first, last = cluster.inventory.network.port_range or (0, 0)
     peers = [where for name, where in cluster.addresses.items() if name != host.name]
@@ -103,10 +105,10 @@ def _look(host: Transport, cluster: Cluster) -> Seen:
     with understood(host.name, f"container {cluster.name}"):
         env = dict(pair.split("=", 1) for pair in codec.load(lines[1]) or () if "=" in pair)
         limit, port = lines[2].split()[3], int(codec.load(lines[3])["port"])
-        return Seen(lines[0].split()[0], env, -1 if limit == "unlimited" else int(limit), port)
+        return ContainerProbe(lines[0].split()[0], env, -1 if limit == "unlimited" else int(limit), port)
 
 
-def _ask(host: Transport, cluster: Cluster, seen: Mapping[str, Seen]) -> list[dict[str, Any]]:
+def _ask(host: Transport, cluster: ProofScope, seen: Mapping[str, ContainerProbe]) -> list[dict[str, Any]]:
     """Send a container to all others, beginning with the next one: nobody is asked by all at once."""
     names = list(seen)
     place = names.index(host.name)
@@ -145,7 +147,9 @@ def _patience(peers: int) -> float:
     return 5 * _SECONDS * -(-peers // _AT_ONCE)
 
 
-def _blocked(cluster: Cluster, seen: Mapping[str, Seen], ways: Mapping[str, list[dict[str, Any]]]) -> Iterable[Flaw]:
+def _blocked(
+    cluster: ProofScope, seen: Mapping[str, ContainerProbe], ways: Mapping[str, list[dict[str, Any]]]
+) -> Iterable[ProofFailure]:
     """Yield who does not reach whom, hosts in the same plight together."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for host, answers in ways.items():
@@ -153,10 +157,12 @@ def _blocked(cluster: Cluster, seen: Mapping[str, Seen], ways: Mapping[str, list
             for flaw in _way(cluster, seen, answer):
                 found.setdefault(flaw, []).append(host)
     for (what, evidence, hint), hosts in found.items():
-        yield Flaw(tuple(hosts), what, evidence, hint)
+        yield ProofFailure(tuple(hosts), what, evidence, hint)
 
 
-def _way(cluster: Cluster, seen: Mapping[str, Seen], answer: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+def _way(
+    cluster: ProofScope, seen: Mapping[str, ContainerProbe], answer: Mapping[str, Any]
+) -> Iterable[tuple[str, str, str]]:
     """Yield what is wrong with the way to one peer: (what, evidence, next step)."""
     peer, ssh, port = answer["peer"], answer["ssh"], answer["port"]
     where = cluster.addresses[peer]
@@ -185,7 +191,7 @@ def _way(cluster: Cluster, seen: Mapping[str, Seen], answer: Mapping[str, Any]) 
         )
 
 
-def _images(cluster: Cluster, seen: Mapping[str, Seen]) -> Iterable[Flaw]:
+def _images(cluster: ProofScope, seen: Mapping[str, ContainerProbe]) -> Iterable[ProofFailure]:
     """Yield the hosts whose container is of another image than the head's."""
     right = cluster.inventory.head if cluster.inventory.head in seen else next(iter(seen), "")
     odd: dict[str, list[str]] = {}
@@ -193,7 +199,7 @@ def _images(cluster: Cluster, seen: Mapping[str, Seen]) -> Iterable[Flaw]:
         if each.image != seen[right].image:
             odd.setdefault(each.image, []).append(host)
     for image, hosts in odd.items():
-        yield Flaw(
+        yield ProofFailure(
             tuple(hosts),
             f"has a container of another image than {right}",
             f"{_short(image)}, not {_short(seen[right].image)}",

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from taco_launch.inventory.names import did_you_mean
-from taco_launch.inventory.schema.document import Odd, kind_of, quoted
+from taco_launch.inventory.schema.document import OddValue, kind_of, quoted
 from taco_launch.inventory.schema.faults import Faults, Loc
 from taco_launch.inventory.schema.schema import (
     Container,
@@ -22,7 +22,7 @@ from taco_launch.inventory.schema.schema import (
     Peermem,
     Proxy,
     Registry,
-    Section,
+    SchemaSection,
     Ssh,
     Toolkit,
     Versions,
@@ -104,7 +104,7 @@ def note(detail: ErrorDetails, loc: Loc, faults: Faults, known: tuple[str, ...],
         near = did_you_mean(value, re.findall(r"'([^']+)'", expected)) if isinstance(value, str) else ""
         faults.add(loc, f"must be {expected}", near)
     else:
-        scalar = isinstance(value, (bool, int, Odd)) and loc in faults.places
+        scalar = isinstance(value, (bool, int, OddValue)) and loc in faults.places
         text = quoted(faults.places[loc].shown) if scalar and kind == "string_type" else ""
         faults.add(loc, f"must be {_SHAPES[kind]}, and this is {kind_of(value)}", hint or text)
 
@@ -119,7 +119,7 @@ def _hosts_form(value: Any) -> str:
 
 def _keys(loc: Loc) -> tuple[str, ...]:
     """Return the keys that are known beside the one at `loc`."""
-    sections: dict[Loc, type[Section]] = {
+    sections: dict[Loc, type[SchemaSection]] = {
         ("ssh",): Ssh,
         ("network",): Network,
         ("container",): Container,

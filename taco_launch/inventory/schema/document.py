@@ -12,7 +12,7 @@ import yaml
 from taco_launch.errors import SpecError
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.names import plain, shown
-from taco_launch.inventory.schema.faults import Faults, Loc, Place
+from taco_launch.inventory.schema.faults import Faults, Loc, Position
 from taco_launch.inventory.schema.text import line_of
 
 try:
@@ -39,7 +39,7 @@ _ODD = {
 
 
 @dataclass(frozen=True)
-class Odd:
+class OddValue:
     """A value that next to no key of ours takes; `what` says what YAML makes of it, `text` how it is written."""
 
     what: str
@@ -85,7 +85,7 @@ class _Reader:
     def document(self) -> Any:
         self._next()  # the stream's start
         if isinstance(self._next(), yaml.StreamEndEvent):
-            self._faults.places[()] = Place(1, 1, "(nothing)")
+            self._faults.places[()] = Position(1, 1, "(nothing)")
             return None
         value = self._value(self._next(), (), None)
         self._next()  # the document's end
@@ -103,7 +103,7 @@ class _Reader:
             raise self._fatal(event, f"nested deeper than {MAX_DEPTH} levels")
         mark = (key or event).start_mark
         value, as_shown = self._scalar(event)
-        self._faults.places[loc] = Place(mark.line + 1, mark.column + 1, as_shown)
+        self._faults.places[loc] = Position(mark.line + 1, mark.column + 1, as_shown)
         if event.anchor is not None:
             self._faults.add(loc, "anchors (&) and aliases (*) are not allowed", "write the value out in each place")
         elif event.tag not in _NO_TAG:
@@ -117,7 +117,7 @@ class _Reader:
     def _scalar(self, event: Any) -> tuple[Any, str]:
         """Return the value of a scalar, None for what is none, and how it is shown."""
         if isinstance(event, yaml.AliasEvent):
-            return Odd("an alias", ""), plain(f"*{event.anchor}")
+            return OddValue("an alias", ""), plain(f"*{event.anchor}")
         if not isinstance(event, yaml.ScalarEvent):
             return None, "[...]" if isinstance(event, yaml.SequenceStartEvent) else "{...}"
         written: str = event.value
@@ -130,7 +130,7 @@ class _Reader:
             return _YES_NO.get(written.lower()), written or "(nothing)"
         if kind == "int" and _DECIMAL.fullmatch(written):
             return int(written), written
-        return Odd(_ODD[kind], written), plain(written)
+        return OddValue(_ODD[kind], written), plain(written)
 
     def _sequence(self, loc: Loc) -> tuple[Any, ...]:
         items: list[Any] = []
@@ -154,7 +154,7 @@ class _Reader:
     def _key(self, event: Any, at: Loc) -> None:
         """Check a key; where it stands is noted for what is said of it."""
         value, as_shown = self._scalar(event)
-        self._faults.places[at] = Place(event.start_mark.line + 1, event.start_mark.column + 1, as_shown)
+        self._faults.places[at] = Position(event.start_mark.line + 1, event.start_mark.column + 1, as_shown)
         if event.anchor is not None or event.tag not in _NO_TAG:
             self._faults.add(at, "anchors (&) and tags (!) are not allowed", "write the bare key")
         elif not isinstance(value, str):
@@ -182,7 +182,7 @@ class _Reader:
 
 def kind_of(value: Any) -> str:
     """Return what a value of `read` is, with its article."""
-    if isinstance(value, Odd):
+    if isinstance(value, OddValue):
         return value.what
     kinds = {str: "text", bool: "a yes-or-no value", int: "a number", dict: "a mapping", tuple: "a list"}
     return kinds.get(type(value), "nothing at all")

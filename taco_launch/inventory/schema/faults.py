@@ -18,7 +18,7 @@ _HARMLESS = re.compile(r"[A-Za-z0-9_./\[\],-]{1,80}")
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """Where a value begins, counted from 1, and how it is shown in a message."""
 
     line: int
@@ -34,7 +34,7 @@ class Faults:
         self.source = plain(source, PATH_MAX)
         self.whole = whole
         self._hint = hint
-        self.places: dict[Loc, Place] = {}
+        self.places: dict[Loc, Position] = {}
         self._found: list[tuple[int, int, Fault]] = []
         self._locs: set[Loc] = set()
         self._count = 0

@@ -51,7 +51,7 @@ from taco_launch.inventory.schema.values import (
 )
 
 
-class Section(BaseModel):
+class SchemaSection(BaseModel):
     """A part of the file: no unknown key, no value bent into another type."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
@@ -62,7 +62,7 @@ class Section(BaseModel):
         return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
-class Ssh(Section):
+class Ssh(SchemaSection):
     """How the hosts are reached."""
 
     user: User | None = Field(
@@ -87,7 +87,7 @@ class Ssh(Section):
     )
 
 
-class Network(Section):
+class Network(SchemaSection):
     """What jobs are told about the network."""
 
     interface: Interface = Field(
@@ -106,7 +106,7 @@ class Network(Section):
     )
 
 
-class Registry(Section):
+class Registry(SchemaSection):
     """A login at the registry that the image is pulled from."""
 
     user: RegistryLogin = Field(description="User at the registry.")
@@ -117,7 +117,7 @@ class Registry(Section):
     )
 
 
-class ImageSource(Section):
+class ImageSource(SchemaSection):
     """An image, and where set-up takes it from."""
 
     name: Image = Field(description="NAME:TAG of the image.")
@@ -138,7 +138,7 @@ ImageEntry = Annotated[
 ]
 
 
-class Container(Section):
+class Container(SchemaSection):
     """The training container of every host."""
 
     image: ImageEntry = Field(
@@ -176,7 +176,7 @@ class Container(Section):
     )
 
 
-class Proxy(Section):
+class Proxy(SchemaSection):
     """The proxy that the Docker Engine pulls through."""
 
     http: Url | None = Field(default=None, description="HTTP_PROXY.")
@@ -184,7 +184,7 @@ class Proxy(Section):
     no_proxy: NoProxy | None = Field(default=None, description="NO_PROXY: hosts, domains and networks, with commas.")
 
 
-class Docker(Section):
+class Docker(SchemaSection):
     """The Docker Engine of every host: where set-up takes it from, and its settings."""
 
     source: Literal["distribution", "docker", "script", "packages", "none"] = Field(
@@ -216,7 +216,7 @@ class Docker(Section):
     )
 
 
-class Toolkit(Section):
+class Toolkit(SchemaSection):
     """The NVIDIA container toolkit, by which containers get GPUs: where set-up takes it from on hosts with GPUs."""
 
     source: Literal["nvidia", "packages", "none"] = Field(
@@ -242,7 +242,7 @@ class Toolkit(Section):
     )
 
 
-class Peermem(Section):
+class Peermem(SchemaSection):
     """How HCAs reach the GPUs' memory (GPUDirect RDMA); nothing is done where network.gdr is off."""
 
     use: Literal["auto", "off", "dmabuf", "nvidia_peermem", "nv_peer_mem"] = Field(
@@ -262,7 +262,7 @@ class Peermem(Section):
     )
 
 
-class Versions(Section):
+class Versions(SchemaSection):
     """Versions of what jobs use, such as "4.1.4"; what is not declared is asked of the head."""
 
     openmpi: Version | None = Field(default=None, description="Version of the Open MPI that `mpirun` belongs to.")
@@ -270,7 +270,7 @@ class Versions(Section):
     horovod: Version | None = Field(default=None, description="Version of Horovod.")
 
 
-class HostDefaults(Section):
+class HostDefaults(SchemaSection):
     """Keys that a host, a group or `defaults` may set; a host goes before its groups, these before `defaults`."""
 
     port: Port | None = Field(default=None, description="Port of the host's sshd; 22 without it.")
@@ -331,7 +331,7 @@ GroupEntry = Annotated[
 ]
 
 
-class InventoryFile(Section):
+class InventoryFile(SchemaSection):
     """An inventory of taco-launch: a cluster, its hosts and how they are used."""
 
     cluster: ClusterName = Field(description="Name of the cluster.")

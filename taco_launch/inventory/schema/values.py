@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainValidator, WithJsonSc
 
 from taco_launch.errors import SpecError
 from taco_launch.inventory import names
-from taco_launch.inventory.schema.document import Odd, kind_of
+from taco_launch.inventory.schema.document import OddValue, kind_of
 
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
@@ -205,7 +205,7 @@ def _setting(value: Any) -> str:
 
 
 def _no_json(value: Any) -> Any:
-    raise TypeError(str(Odd if isinstance(value, Odd) else type(value)))
+    raise TypeError(str(OddValue if isinstance(value, OddValue) else type(value)))
 
 
 def named(what: str) -> AfterValidator:

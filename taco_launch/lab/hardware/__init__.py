@@ -47,7 +47,7 @@ import stat
 from importlib import resources
 
 from taco_launch.lab.hardware import machines
-from taco_launch.lab.hardware.machine import Machine
+from taco_launch.lab.hardware.machine import SimulatedMachine
 from taco_launch.lab.hardware.modules import MODULES, table
 from taco_launch.lab.hardware.state import facts
 
@@ -92,14 +92,14 @@ def files(machine: str, host: int) -> tuple[tuple[str, int, bytes], ...]:
     return tuple(found)
 
 
-def _services(machine: Machine) -> tuple[str, ...]:
+def _services(machine: SimulatedMachine) -> tuple[str, ...]:
     """Name the services that the packages of a machine bring."""
     openibd = ("openibd.service",) if machine.ofed else ()
     manager = ("nvidia-fabricmanager.service",) if machine.nvswitches else ()
     return ("nvidia-persistenced.service", *openibd, *manager)
 
 
-def _subjects(machine: Machine) -> tuple[str, ...]:
+def _subjects(machine: SimulatedMachine) -> tuple[str, ...]:
     """Name what is simulated, in the words of /etc/taco-launch/simulated."""
     rdma = ("rdma",) if machine.hcas else ()
     bond = ("bond",) if machine.bond else ()

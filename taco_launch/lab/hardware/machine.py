@@ -42,7 +42,7 @@ class HcaModel:
 
 
 @dataclass(frozen=True)
-class Place:
+class DeviceLocation:
     """Where a device sits: `path` under /sys/devices from the root complex to the device, and its NUMA node.
 
     The distance of two devices is read from their paths, as NCCL does (pciDistance in its 2.4 source).
@@ -53,17 +53,17 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Hca:
+class SimulatedHca:
     """One HCA of a machine. `netdev` is the interface of a RoCE port; None for InfiniBand."""
 
     name: str
     model: HcaModel
-    place: Place
+    place: DeviceLocation
     netdev: str | None = None
 
 
 @dataclass(frozen=True)
-class Machine:
+class SimulatedMachine:
     """One machine: `links[i][j]` is the number of NVLinks between GPU i and GPU j, `link_speed` GB/s of each one.
 
     `nvswitch_id` is the PCI device id of its NVSwitches, where it has any.
@@ -71,14 +71,14 @@ class Machine:
 
     name: str
     gpu: GpuModel
-    gpus: tuple[Place, ...]
+    gpus: tuple[DeviceLocation, ...]
     driver: str
     open_driver: bool = False
     links: tuple[tuple[int, ...], ...] = ()
     link_count: int = 0
     link_speed: str = "0"
-    hcas: tuple[Hca, ...] = ()
+    hcas: tuple[SimulatedHca, ...] = ()
     ofed: str | None = None
     bond: str | None = None
-    nvswitches: tuple[Place, ...] = ()
+    nvswitches: tuple[DeviceLocation, ...] = ()
     nvswitch_id: str = ""

@@ -5,7 +5,7 @@ v100x8 is DGX-1V's (NVIDIA, "DGX-1 With Tesla V100 System Architecture"); link s
 prints on such machines. No root complex is numbered 0000:00, where small virtual machines keep their own devices.
 """
 
-from taco_launch.lab.hardware.machine import GpuModel, Hca, HcaModel, Machine, Place
+from taco_launch.lab.hardware.machine import DeviceLocation, GpuModel, HcaModel, SimulatedHca, SimulatedMachine
 
 V100 = GpuModel("Tesla V100-SXM2-32GB", "Tesla", 32510, "0x1DB510DE", "0x124910DE", "7.0", 43, 300, 3)
 A100 = GpuModel("NVIDIA A100-SXM4-40GB", "NVIDIA", 40536, "0x20B010DE", "0x144E10DE", "8.0", 55, 400, 4, mig="Disabled")
@@ -46,26 +46,26 @@ def _all_to_all(count: int, links: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(0 if row == column else links for column in range(count)) for row in range(count))
 
 
-def _switched(root: int, port: int, first: int, slot: int, *, numa: int) -> Place:
+def _switched(root: int, port: int, first: int, slot: int, *, numa: int) -> DeviceLocation:
     """Return the place of the device in `slot` (0..) of the switch below root port `port` of root complex `root`.
 
     The switch's upstream bus is `first`, its downstream bus the next one, its devices' buses those after.
     """
-    return Place(
+    return DeviceLocation(
         f"pci0000:{root:02x}/0000:{root:02x}:{port:02x}.0/0000:{first:02x}:00.0/"
         f"0000:{first + 1:02x}:{slot * 4:02x}.0/0000:{first + 2 + slot:02x}:00.0",
         numa,
     )
 
 
-def _plugged(root: int, port: int, bus: int, *, numa: int) -> Place:
+def _plugged(root: int, port: int, bus: int, *, numa: int) -> DeviceLocation:
     """Return the place of a device that sits in a root port, without a switch."""
-    return Place(f"pci0000:{root:02x}/0000:{root:02x}:{port:02x}.0/0000:{bus:02x}:00.0", numa)
+    return DeviceLocation(f"pci0000:{root:02x}/0000:{root:02x}:{port:02x}.0/0000:{bus:02x}:00.0", numa)
 
 
 # One root complex per CPU, two switches below each, two GPUs and an HCA below each: PIX, PHB and SYS.
 _V100_SWITCHES = ((0x04, 1, 0x05, 0), (0x04, 2, 0x0B, 0), (0x80, 1, 0x81, 1), (0x80, 2, 0x87, 1))
-V100X8 = Machine(
+V100X8 = SimulatedMachine(
     "v100x8",
     V100,
     tuple(_switched(root, port, bus, slot, numa=numa) for root, port, bus, numa in _V100_SWITCHES for slot in (0, 1)),
@@ -74,7 +74,7 @@ V100X8 = Machine(
     link_count=6,
     link_speed="25.781",
     hcas=tuple(
-        Hca(f"mlx5_{index}", EDR, _switched(root, port, bus, 2, numa=numa))
+        SimulatedHca(f"mlx5_{index}", EDR, _switched(root, port, bus, 2, numa=numa))
         for index, (root, port, bus, numa) in enumerate(_V100_SWITCHES)
     ),
     ofed="MLNX_OFED_LINUX-5.4-1.0.3.0",
@@ -82,7 +82,7 @@ V100X8 = Machine(
 
 # A root complex per pair of GPUs. The HCA's own switch hangs below the first pair's: PXB to it, NODE and SYS to others.
 _A100_SWITCHES = ((0x10, 0x11, 0), (0x30, 0x31, 0), (0x90, 0x91, 1), (0xB0, 0xB1, 1))
-A100X8 = Machine(
+A100X8 = SimulatedMachine(
     "a100x8",
     A100,
     tuple(_switched(root, 1, bus, slot, numa=numa) for root, bus, numa in _A100_SWITCHES for slot in (0, 1)),
@@ -91,10 +91,12 @@ A100X8 = Machine(
     link_count=12,
     link_speed="25",
     hcas=(
-        Hca(
+        SimulatedHca(
             "mlx5_bond_0",
             ROCE_100,
-            Place("pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:0c.0/0000:18:00.0/0000:19:00.0/0000:1a:00.0", 0),
+            DeviceLocation(
+                "pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:0c.0/0000:18:00.0/0000:19:00.0/0000:1a:00.0", 0
+            ),
             "bond0",
         ),
     ),
@@ -106,7 +108,7 @@ A100X8 = Machine(
 
 # Each GPU shares a switch with an HCA of its own: PIX to it, NODE to its neighbours', SYS across the sockets.
 _H100_ROOTS = (0x15, 0x26, 0x37, 0x48, 0x97, 0xA7, 0xB7, 0xC7)
-H100X8 = Machine(
+H100X8 = SimulatedMachine(
     "h100x8",
     H100,
     tuple(_switched(root, 1, root + 1, 0, numa=index // 4) for index, root in enumerate(_H100_ROOTS)),
@@ -117,10 +119,10 @@ H100X8 = Machine(
     link_speed="26.562",
     hcas=(
         *(
-            Hca(f"mlx5_{index}", NDR, _switched(root, 1, root + 1, 1, numa=index // 4))
+            SimulatedHca(f"mlx5_{index}", NDR, _switched(root, 1, root + 1, 1, numa=index // 4))
             for index, root in enumerate(_H100_ROOTS)
         ),
-        Hca("mlx5_bond_0", ROCE_200, _plugged(0x58, 1, 0x59, numa=0), "bond0"),
+        SimulatedHca("mlx5_bond_0", ROCE_200, _plugged(0x58, 1, 0x59, numa=0), "bond0"),
     ),
     ofed="MLNX_OFED_LINUX-23.10-0.5.5.0",
     bond="bond0",
@@ -129,7 +131,7 @@ H100X8 = Machine(
 )
 
 # No switch and no NVLink: two GPUs below one root complex (PHB), two below one each (NODE), SYS across.
-PCIE4 = Machine(
+PCIE4 = SimulatedMachine(
     "pcie4",
     A10,
     (

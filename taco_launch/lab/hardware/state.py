@@ -4,7 +4,7 @@ import hashlib
 import uuid
 from collections.abc import Iterator
 
-from taco_launch.lab.hardware.machine import Hca, Machine
+from taco_launch.lab.hardware.machine import SimulatedHca, SimulatedMachine
 
 # Every UUID and GUID is derived from this, the machine's name and the host's number: the same lab is the same twice.
 _NAMESPACE = uuid.UUID("6f2f9b62-6a6e-5c29-9d53-1a1e0a3f6f77")
@@ -12,7 +12,7 @@ _NAMESPACE = uuid.UUID("6f2f9b62-6a6e-5c29-9d53-1a1e0a3f6f77")
 _REMAPS = 8.0  # the compute capability of Ampere, the first that remaps rows
 
 
-def facts(machine: Machine, host: int) -> Iterator[tuple[str, str]]:
+def facts(machine: SimulatedMachine, host: int) -> Iterator[tuple[str, str]]:
     """Yield (path in the state folder, value) of every fact of host number `host`, 1.."""
     yield "machine", machine.name
     yield "host", str(host)
@@ -44,7 +44,7 @@ def facts(machine: Machine, host: int) -> Iterator[tuple[str, str]]:
             yield f"hca/{hca.name}/{name}", value
 
 
-def _gpu(machine: Machine, host: int, index: int) -> Iterator[tuple[str, str]]:
+def _gpu(machine: SimulatedMachine, host: int, index: int) -> Iterator[tuple[str, str]]:
     model, place = machine.gpu, machine.gpus[index]
     yield "state", "present"
     yield "name", model.name
@@ -81,7 +81,7 @@ def _gpu(machine: Machine, host: int, index: int) -> Iterator[tuple[str, str]]:
     yield "nvlink-speed", machine.link_speed
 
 
-def _hca(machine: Machine, host: int, index: int, hca: Hca) -> Iterator[tuple[str, str]]:
+def _hca(machine: SimulatedMachine, host: int, index: int, hca: SimulatedHca) -> Iterator[tuple[str, str]]:
     model = hca.model
     yield "state", "ACTIVE"
     yield "type", model.hca_type
@@ -101,7 +101,7 @@ def _hca(machine: Machine, host: int, index: int, hca: Hca) -> Iterator[tuple[st
     yield "link-width", str(model.link_width)
 
 
-def _guid(machine: Machine, host: int, index: int) -> str:
+def _guid(machine: SimulatedMachine, host: int, index: int) -> str:
     """Return a GUID in sysfs's form, with the locally administered bit set: it is nobody's."""
     digest = hashlib.sha256(f"{machine.name}/{host}/hca/{index}".encode()).hexdigest()
     digits = f"02{digest[:4]}03{digest[4:12]}"

@@ -47,7 +47,7 @@ def ensure(release: str, talk: Talk, *, engine: bool = False) -> tuple[str, str]
     return host, _more("registry", "the registry", base, _REGISTRY_PACKAGES, then, here, talk)
 
 
-def _more(kind: str, what: str, base: str, packages: Sequence[str], then: str, of: root.Machine, talk: Talk) -> str:
+def _more(kind: str, what: str, base: str, packages: Sequence[str], then: str, of: root.AptSources, talk: Talk) -> str:
     text = _MORE.format(base=base, packages=" ".join(packages), then=then)
     tag = f"{REPOSITORY}:{kind}-{of.digest(text)}"
     if ask("image", "inspect", tag).code:
@@ -58,7 +58,7 @@ def _more(kind: str, what: str, base: str, packages: Sequence[str], then: str, o
     return tag
 
 
-def _host(of: root.Machine, talk: Talk) -> str:
+def _host(of: root.AptSources, talk: Talk) -> str:
     tag = f"{REPOSITORY}:host-{of.digest(*_PACKAGES, *_HOOKS)}"
     if ask("image", "inspect", tag).code:
         talk.say(f"making the image of a plain {of.archives[0].base} host (about 40 s, once)")

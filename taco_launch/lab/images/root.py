@@ -29,7 +29,7 @@ _APT_KEPT = re.compile(r'Acquire::(?:https?::Proxy|Check-Valid-Until|Check-Date)
 
 
 @dataclass(frozen=True)
-class Machine:
+class AptSources:
     """What a root file system takes over from this machine: its archives, and apt's settings for them."""
 
     archives: tuple[sources.Source, ...]
@@ -47,7 +47,7 @@ class Machine:
         return hashlib.sha256("\n".join(whole).encode()).hexdigest()[:12]
 
 
-def machine(release: str = "") -> Machine:
+def machine(release: str = "") -> AptSources:
     """Look at this machine; with `release`, give its archives' suites of that release of its distribution.
 
     Whether the archives have such suites shows when something is made of them.
@@ -58,7 +58,7 @@ def machine(release: str = "") -> Machine:
     archives = _archives()
     if release and release != own_release():
         archives = tuple(source.of(release) for source in archives)
-    return Machine(archives, _apt_settings())
+    return AptSources(archives, _apt_settings())
 
 
 def own_release() -> str:
@@ -70,7 +70,7 @@ def own_release() -> str:
     return found[1] if found else ""
 
 
-def make(tag: str, kind: str, packages: Sequence[str], hooks: Sequence[str], here: Machine, talk: Talk) -> None:
+def make(tag: str, kind: str, packages: Sequence[str], hooks: Sequence[str], here: AptSources, talk: Talk) -> None:
     """Make an image with these packages and nothing else; `kind` is the value of its label.
 
     `hooks` are commands as mmdebstrap(1) takes them, run when all packages are there.

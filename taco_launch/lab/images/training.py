@@ -31,7 +31,7 @@ class Recipe:
     """All that the image is made of: the checkout, this machine, the versions; and the tags of base and image."""
 
     checkout: Path
-    here: root.Machine
+    here: root.AptSources
     pins: wheels.Pins
     base: str
     tag: str

@@ -62,7 +62,7 @@ class Target:
         return f"{self.abi}-torch{torch}-openmpi{self.openmpi}-{self.libc.replace(' ', '')}-cpu"
 
 
-def look(image: str) -> Target:
+def read_target(image: str) -> Target:
     """Ask an image what wheels have to fit.
 
     Raises:
@@ -90,7 +90,7 @@ def collect(checkout: Path, base: str, pins: Pins, kept: Path, folder: Path, tal
     """
     if importlib.util.find_spec("pip") is None:
         raise TacoLaunchError(f"{sys.executable} has no pip", hint="scripts/quickstart makes a .venv that has it")
-    target = look(base)
+    target = read_target(base)
     torch = f"{pins.torch}+cpu"  # the local version of PyTorch's builds without CUDA, which would bring gigabytes
     talk.show(f"training image: wheels of torch {torch}")
     there = sorted((kept / target.key(torch)).glob(f"horovod-{pins.horovod}-*.whl"))

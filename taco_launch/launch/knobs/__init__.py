@@ -3,7 +3,7 @@
 import difflib
 from typing import Callable, Dict, Optional, Tuple
 
-from taco_launch.launch.edit_distance import one_slip
+from taco_launch.launch.edit_distance import edit_distance_one
 from taco_launch.launch.knobs.horovod import HOROVOD, LIGHTCC
 from taco_launch.launch.knobs.knob import Knob
 from taco_launch.launch.knobs.nccl import LOGGING, NETWORK
@@ -114,4 +114,4 @@ def slip(name: str) -> str:
     """
     if find(name) or len(name) < 6 or name.endswith("_base_verbose") or name.startswith(_PLUGINS):
         return ""
-    return next((known for known in _BY_NAME if one_slip(name, known)), "")
+    return next((known for known in _BY_NAME if edit_distance_one(name, known)), "")

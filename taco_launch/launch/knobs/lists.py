@@ -4,7 +4,7 @@ import ipaddress
 import re
 from typing import Tuple
 
-from taco_launch.launch.edit_distance import one_slip
+from taco_launch.launch.edit_distance import edit_distance_one
 from taco_launch.launch.knobs.knob import Knob
 
 Fault = Tuple[str, str]
@@ -85,7 +85,7 @@ def components(knob: Knob, value: str) -> Fault:
     for item in items:
         if item in knob.choices:
             continue
-        meant = next((known for known in knob.choices if one_slip(item, known)), "")
+        meant = next((known for known in knob.choices if edit_distance_one(item, known)), "")
         if meant:
             return f"{item!r} is no component of {knob.name}", f"did you mean {meant!r}?"
         if not _COMPONENT.fullmatch(item):
@@ -132,7 +132,7 @@ def endpoint(_knob: Knob, value: str) -> Fault:
     )
 
 
-def words(knob: Knob, value: str) -> Fault:
+def describe(knob: Knob, value: str) -> Fault:
     """Check words of `choices` with commas, a ^ first or none."""
     known = {choice.lower() for choice in knob.choices}
     for item in value[value.startswith("^") :].split(","):

@@ -263,7 +263,7 @@ _CHECKS: Dict[str, Callable[[Knob, str], Fault]] = {
     "path": _path,
     "options": _options,
     "key": _key,
-    "words": knob_lists.words,
+    "words": knob_lists.describe,
     "hca": knob_lists.hca,
     "interfaces": knob_lists.interfaces,
     "networks": knob_lists.networks,

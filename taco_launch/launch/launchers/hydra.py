@@ -19,7 +19,7 @@ from taco_launch.launch.separator import escape
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import LAUNCHERS, launcher_of
-from taco_launch.model.plans import File, HostCommand, LaunchPlan, Placement, Token
+from taco_launch.model.plans import HostCommand, LaunchPlan, Placement, PlanFile, Token
 
 # -iface is for mpiexec and its proxies; libfabric, by which the ranks speak, reads this (fi_tcp(7)). Without it Intel MPI
 # waits for ever where all hosts have an interface with one address, as docker0.
@@ -71,7 +71,7 @@ def plan(
     script = _script(folder) if decisions.holds("elsewhere") else ""
     if script:
         port = "" if spec.container is None else f" -p {spec.container.ssh_port}"
-        files = (*files, File(script, _SCRIPT % port, mode=0o700))
+        files = (*files, PlanFile(script, _SCRIPT % port, mode=0o700))
     of_gpus = with_gpus(host_env(spec, decisions), spec, placement, facts, options)
     tokens = (*line, *settings, *command)
     words = tuple(token.text for token in tokens)
@@ -89,13 +89,13 @@ def plan(
 
 def _hosts(
     spec: JobSpec, placement: Placement, folder: str, decisions: Decisions
-) -> Tuple[List[Token], Tuple[File, ...]]:
+) -> Tuple[List[Token], Tuple[PlanFile, ...]]:
     """Return the program, its hosts and the number of ranks; and the file that names hosts with unequal numbers."""
     launcher = launcher_of(spec)
     default = spec.mpirun == LAUNCHERS["mpirun"].program
     program = launcher.program if default else spec.mpirun
     found = [Token(program, "default" if default else "inventory", "the launcher")]
-    files: Tuple[File, ...] = ()
+    files: Tuple[PlanFile, ...] = ()
     hosts = reached(spec, placement)
     each = {ranks for _name, ranks in hosts}
     if [name for name, _ranks in hosts] == ["localhost"]:
@@ -105,7 +105,7 @@ def _hosts(
         found += [Token(word, "launcher", placement.why) for word in placed]
     else:
         path = f"{folder}/machinefile" if folder else "machinefile"
-        files = (File(path, "".join(f"{name}:{ranks}\n" for name, ranks in hosts)),)
+        files = (PlanFile(path, "".join(f"{name}:{ranks}\n" for name, ranks in hosts)),)
         found += [Token(word, "launcher", placement.why) for word in ("-machinefile", path)]
     found += [Token(word, "launcher", "number of ranks") for word in ("-np", str(placement.np))]
     interface = decisions.values.get("interface")

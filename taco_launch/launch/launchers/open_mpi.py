@@ -16,7 +16,7 @@ from taco_launch.launch.line.torch_sockets import with_sockets
 from taco_launch.launch.separator import escape
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import File, HostCommand, LaunchPlan, Placement, Token
+from taco_launch.model.plans import HostCommand, LaunchPlan, Placement, PlanFile, Token
 
 # By environment, Open MPI 4.1 and PRRTE 3 (Open MPI 5.0): the default hostfile, ssh's arguments, and whether messages
 # of several ranks are gathered into one, which is lost where the job ends at once.
@@ -59,11 +59,11 @@ def plan(
     executed = [launcher.text, *(token.text for option in options if option.key not in own for token in option.tokens)]
     executed += [*wrapper, *(escape(word) for word in spec.command)]
     env = _env(spec, job_id, placement, facts, decisions)
-    files: Tuple[File, ...] = ()
+    files: Tuple[PlanFile, ...] = ()
     if not tells_hosts(options):
         env.update((name, hostfile_path(folder)) for name in _DEFAULT_HOSTFILE)
     if not tells_hosts(options, by_file=False):
-        files = (File(hostfile_path(folder), _hostfile(spec, placement)),)
+        files = (PlanFile(hostfile_path(folder), _hostfile(spec, placement)),)
     of_gpus = with_gpus(host_env(spec, decisions), spec, placement, facts, options)
     typed = (*tokens, *(token for option in typed_gpus(of_gpus, placement, facts) for token in option.tokens), *command)
     line_ = tuple(token.text for token in typed)

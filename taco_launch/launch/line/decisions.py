@@ -10,7 +10,7 @@ from typing import AbstractSet, Dict, List, Optional, Sequence, Tuple
 
 from taco_launch.launch.line.gpu_local_hcas import near_hcas
 from taco_launch.model.host.versions import OWN_GID, version
-from taco_launch.model.job_facts import Between, JobFacts
+from taco_launch.model.job_facts import FabricFacts, JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
 
@@ -67,7 +67,7 @@ _RANK = {"user": 0, "inventory": 1, "fact": 2, "launcher": 3, "default": 4}
 
 
 @dataclass(frozen=True)
-class Choice:
+class Decision:
     """A value, its source as in Token, and why it is this one."""
 
     text: str
@@ -91,7 +91,7 @@ class Decisions:
     `host_env` holds (host, name, value) where each host has to be given its own.
     """
 
-    values: Dict[str, Choice] = field(default_factory=dict)
+    values: Dict[str, Decision] = field(default_factory=dict)
     conditions: Dict[str, Condition] = field(default_factory=dict)
     missing: Dict[str, str] = field(default_factory=dict)
     host_env: Tuple[Tuple[str, str, str], ...] = ()
@@ -121,20 +121,20 @@ def strongest(sources: List[str]) -> str:
     return min(sources, key=lambda source: _RANK[source])
 
 
-def transport(spec: JobSpec) -> Choice:
+def transport(spec: JobSpec) -> Decision:
     """Decide between `rdma`, `tcp` and `auto`, which leaves it to NCCL."""
     if spec.asked.transport is not None:
-        return Choice(spec.asked.transport, "user", f"--transport {spec.asked.transport}")
+        return Decision(spec.asked.transport, "user", f"--transport {spec.asked.transport}")
     declared = spec.network.rdma
-    return Choice({"on": "rdma", "off": "tcp"}.get(declared, "auto"), "inventory", f"network.rdma: {declared}")
+    return Decision({"on": "rdma", "off": "tcp"}.get(declared, "auto"), "inventory", f"network.rdma: {declared}")
 
 
-def interface(spec: JobSpec) -> Optional[Choice]:
+def interface(spec: JobSpec) -> Optional[Decision]:
     """Return the interface that somebody has named, None where it is to be found."""
     if spec.asked.interface is not None:
-        return Choice(spec.asked.interface, "user", "--interface")
+        return Decision(spec.asked.interface, "user", "--interface")
     if spec.network.interface != "auto":
-        return Choice(spec.network.interface, "inventory", "network.interface")
+        return Decision(spec.network.interface, "inventory", "network.interface")
     return None
 
 
@@ -144,11 +144,11 @@ def reached(spec: JobSpec, placement: Placement) -> List[Tuple[str, int]]:
     return [("localhost" if share.host in local else share.host, share.ranks) for share in placement.shares]
 
 
-def gdr(spec: JobSpec) -> Choice:
+def gdr(spec: JobSpec) -> Decision:
     """Decide between GPUDirect RDMA `on`, `off` and `auto`, by facts."""
     if spec.asked.gdr is not None:
-        return Choice("on" if spec.asked.gdr else "off", "user", "--gdr" if spec.asked.gdr else "--no-gdr")
-    return Choice(spec.network.gdr, "inventory", f"network.gdr: {spec.network.gdr}")
+        return Decision("on" if spec.asked.gdr else "off", "user", "--gdr" if spec.asked.gdr else "--no-gdr")
+    return Decision(spec.network.gdr, "inventory", f"network.gdr: {spec.network.gdr}")
 
 
 def has_gpus(facts: JobFacts) -> bool:
@@ -182,11 +182,11 @@ def versions(spec: JobSpec, facts: JobFacts) -> Dict[str, str]:
 
 def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) -> None:
     count = len(placement.shares)
-    made.values["np"] = Choice(str(placement.np), *_asked_size(spec))
+    made.values["np"] = Decision(str(placement.np), *_asked_size(spec))
     listed = ",".join(f"{name}:{ranks}" for name, ranks in reached(spec, placement))
-    made.values["hosts"] = Choice(listed, "launcher", placement.why)
-    made.values["hostfile"] = Choice(hostfile_path(folder), "launcher", placement.why)
-    made.values["concurrent"] = Choice(str(min(count, _MOST_CONCURRENT)), "launcher", f"the job has {count} hosts")
+    made.values["hosts"] = Decision(listed, "launcher", placement.why)
+    made.values["hostfile"] = Decision(hostfile_path(folder), "launcher", placement.why)
+    made.values["concurrent"] = Decision(str(min(count, _MOST_CONCURRENT)), "launcher", f"the job has {count} hosts")
     made.conditions["several_hosts"] = Condition(count > 1)
     made.conditions["many_hosts"] = Condition(count >= _MANY_HOSTS, why=f"the job has {count} hosts")
     made.conditions["elsewhere"] = Condition(any(share.host != spec.head for share in placement.shares))
@@ -196,7 +196,7 @@ def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) ->
     made.conditions["fqdn"] = Condition(bool(with_domain), why=f"such as {with_domain}")
     ranks = {share.ranks for share in placement.shares}
     if len(ranks) == 1:
-        made.values["ranks_per_host"] = Choice(str(ranks.pop()), "launcher", "every host has as many ranks")
+        made.values["ranks_per_host"] = Decision(str(ranks.pop()), "launcher", "every host has as many ranks")
 
 
 def _interface(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
@@ -213,10 +213,10 @@ def _interface(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
         _ports(made, facts.daemon_ports or daemon_ports(spec.name, *spec.network.port_range), *spec.network.port_range)
 
 
-def _interface_found(made: Decisions, between: Between) -> None:
+def _interface_found(made: Decisions, between: FabricFacts) -> None:
     for name, shared in (("interface", between.interface), ("network", between.network)):
         if shared.value is not None:
-            made.values[name] = Choice(shared.value, "fact", shared.why)
+            made.values[name] = Decision(shared.value, "fact", shared.why)
         else:
             made.missing[name] = f"no interface is common to the hosts: {shared.why}: --interface eth0, for example"
     own = tuple(one for one in between.host_env if one[1] == "NCCL_SOCKET_IFNAME")
@@ -247,7 +247,7 @@ def _ports(made: Decisions, of_daemons: Sequence[int], first: int, last: int) ->
     if last - first + 1 > daemons:
         ports.update(first_port=str(first + daemons), port_count=str(last - first + 1 - daemons))
     for name, text in ports.items():
-        made.values[name] = Choice(text, "inventory", "network.port_range")
+        made.values[name] = Decision(text, "inventory", "network.port_range")
 
 
 def _transport(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
@@ -272,10 +272,10 @@ def _gdr(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
         made.conditions[name] = Condition(True, "fact", between.gdr.why)
 
 
-def _hcas(made: Decisions, between: Between) -> None:
+def _hcas(made: Decisions, between: FabricFacts) -> None:
     """Without a list NCCL takes every ACTIVE port, those for management and storage too."""
     if between.hcas.value is not None:
-        made.values["hcas"] = Choice(between.hcas.value, "fact", between.hcas.why)
+        made.values["hcas"] = Decision(between.hcas.value, "fact", between.hcas.why)
     made.host_env += tuple(one for one in between.host_env if one[1] == "NCCL_IB_HCA")
 
 
@@ -315,7 +315,7 @@ def _cpus(made: Decisions, spec: JobSpec, placement: Placement, facts: JobFacts)
     cores = [host.cores // share.ranks for share, host in told if host.cores is not None]
     if len(cores) < len(placement.shares) or spec.per_host or "OMP_NUM_THREADS" in dict(facts.environment or ()):
         return
-    made.values["threads"] = Choice(str(max(1, min(cores))), "fact", "the cores of a host, divided among its ranks")
+    made.values["threads"] = Decision(str(max(1, min(cores))), "fact", "the cores of a host, divided among its ranks")
 
 
 def _version_source(spec: JobSpec, name: str) -> str:
@@ -335,7 +335,7 @@ def _library_path(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
 def _gid(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     """Hosts differ in the index where one has more addresses or VLANs than another (NVIDIA/nccl#1573)."""
     if spec.network.gid_index is not None:
-        made.values["gid_index"] = Choice(str(spec.network.gid_index), "inventory", "network.gid_index")
+        made.values["gid_index"] = Decision(str(spec.network.gid_index), "inventory", "network.gid_index")
         made.conditions["gid_needed"] = Condition(True, "inventory")
         return
     nccl, between = versions(spec, facts).get("nccl"), facts.between
@@ -350,14 +350,14 @@ def _gid(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
         told = between.gid_index.why if between is not None and between.link_layer else "it is not known"
         made.missing["gid_index"] = f"{told}: network: {{gid_index: 3}} in the inventory (show_gids tells it)"
     elif between.gid_index.value is not None:
-        made.values["gid_index"] = Choice(between.gid_index.value, "fact", between.gid_index.why)
+        made.values["gid_index"] = Decision(between.gid_index.value, "fact", between.gid_index.why)
     elif made.holds("several_hosts") and not made.holds("tcp"):
         made.host_env += own
     if between is not None and between.address_range.value is not None and not made.holds("tcp"):
-        made.values["address_range"] = Choice(between.address_range.value, "fact", between.address_range.why)
+        made.values["address_range"] = Decision(between.address_range.value, "fact", between.address_range.why)
 
 
-def _gid_needed(made: Decisions, spec: JobSpec, nccl: Optional[str], between: Optional[Between]) -> None:
+def _gid_needed(made: Decisions, spec: JobSpec, nccl: Optional[str], between: Optional[FabricFacts]) -> None:
     """`between` is None where the index is not known."""
     if nccl is not None:
         older = version(nccl) < OWN_GID

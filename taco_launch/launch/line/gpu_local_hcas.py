@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from taco_launch.model.job_facts import Between, Near, Shared
+from taco_launch.model.job_facts import FabricFacts, LocalHcas, SharedValue
 from taco_launch.model.plans import Placement
 
 _NAME = "NCCL_IB_HCA"
 
 
-def near_hcas(between: Between, placement: Placement, near: Mapping[str, Near]) -> Between:
+def near_hcas(between: FabricFacts, placement: Placement, near: Mapping[str, LocalHcas]) -> FabricFacts:
     """Narrow the list of ports to those that are nearest to any of the job's GPUs on any of its hosts.
 
     NCCL itself chooses the HCA of each GPU, the nearest first, out of a list that all ranks of a host have to share
@@ -38,14 +38,14 @@ def near_hcas(between: Between, placement: Placement, near: Mapping[str, Near]) 
     if between.hcas.value is not None:
         left = [name for place, name in enumerate(ports[hosts[0]]) if place not in places]
         why = f"{between.hcas.why}; not used: {', '.join(left)}, as the job's GPUs have others nearer on every host"
-        return replace(between, hcas=Shared(narrowed[hosts[0]], why))
+        return replace(between, hcas=SharedValue(narrowed[hosts[0]], why))
     own = (
         (host, name, narrowed.get(host, value) if name == _NAME else value) for host, name, value in between.host_env
     )
     return replace(between, host_env=tuple(own))
 
 
-def ports_of(between: Between, hosts: Sequence[str]) -> Dict[str, Tuple[str, ...]]:
+def ports_of(between: FabricFacts, hosts: Sequence[str]) -> Dict[str, Tuple[str, ...]]:
     """Return by host the ports of the list (`mlx5_0:1`); nothing of hosts for which there is none."""
     lists = {host: value for host, name, value in between.host_env if name == _NAME}
     if between.hcas.value is not None:

@@ -4,7 +4,7 @@ from typing import Dict, Iterator, List, Mapping, Optional
 
 from taco_launch.launch.line.decisions import Decisions, interface
 from taco_launch.launch.line.host_env import host_env
-from taco_launch.model.job_facts import Between, JobFacts
+from taco_launch.model.job_facts import FabricFacts, JobFacts
 from taco_launch.model.jobs import JobSpec
 
 _SHOWN = 4
@@ -27,7 +27,7 @@ def network_remarks(
     yield from _differ(spec, decisions)
 
 
-def _not_used(between: Between, decisions: Decisions, env: Mapping[str, Optional[str]]) -> Iterator[str]:
+def _not_used(between: FabricFacts, decisions: Decisions, env: Mapping[str, Optional[str]]) -> Iterator[str]:
     if decisions.conditions["tcp"].holds and decisions.conditions["tcp"].source == "fact":
         told = f"RDMA is not there on every host: {between.rdma.why} (taco-launch facts --only rdma,network tells more"
         if env.get("NCCL_IB_DISABLE") == "1":
@@ -42,7 +42,7 @@ def _not_used(between: Between, decisions: Decisions, env: Mapping[str, Optional
         yield f"{told} ({hint})"
 
 
-def _inventory(spec: JobSpec, between: Between, decisions: Decisions) -> Iterator[str]:
+def _inventory(spec: JobSpec, between: FabricFacts, decisions: Decisions) -> Iterator[str]:
     named, declared = interface(spec), spec.network.gid_index
     if named is not None and between.network.value is None:
         yield f"{named.why} {named.text}: {between.network.why}"
@@ -50,7 +50,7 @@ def _inventory(spec: JobSpec, between: Between, decisions: Decisions) -> Iterato
         others = [f"{index} on {host}" for host, index in between.gids if index != declared]
         if others:
             yield (
-                f"network.gid_index: {declared}, and by the facts RoCE v2 over IPv4 is at {some(others)}: "
+                f"network.gid_index: {declared}, and by the facts RoCE v2 over IPv4 is at {join_texts(others)}: "
                 "is it still right?"
             )
 
@@ -61,14 +61,14 @@ def _differ(spec: JobSpec, decisions: Decisions) -> Iterator[str]:
         for name, value in pairs:
             by_name.setdefault(name, []).append(f"{host} {value}")
     for name, told in by_name.items():
-        shown = some(told) if all(len(text) < _SHORT for text in told) else f"{told[0]}, ..."
+        shown = join_texts(told) if all(len(text) < _SHORT for text in told) else f"{told[0]}, ..."
         yield (
             f"{name} differs from host to host ({shown}): taco-launch gives each rank its host's (--explain shows "
             "them); a pasted line cannot: write it into /etc/nccl.conf of each host"
         )
 
 
-def some(texts: List[str]) -> str:
+def join_texts(texts: List[str]) -> str:
     """Return the first few of many."""
     more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return f"{', '.join(texts[:_SHOWN])}{more}"

@@ -6,7 +6,7 @@ from typing import Dict, FrozenSet, List, Tuple
 from taco_launch.launch.line.decisions import Decisions, strongest
 from taco_launch.launch.line.overrides import Option
 from taco_launch.model.plans import Token
-from taco_launch.model.profiles import Entry, Profile
+from taco_launch.model.profiles import Profile, ProfileOption
 
 _NAME = re.compile(r"\{([a-z_]+)\}")
 
@@ -37,11 +37,11 @@ def used(profile: Profile) -> FrozenSet[str]:
     return frozenset(name for entry in profile.entries for name in (*_conditions(entry), *_names(entry)))
 
 
-def _names(entry: Entry) -> List[str]:
+def _names(entry: ProfileOption) -> List[str]:
     return [name for word in entry.words for name in _NAME.findall(word)]
 
 
-def _conditions(entry: Entry) -> List[str]:
+def _conditions(entry: ProfileOption) -> List[str]:
     return [_bare(condition) for condition in entry.when]
 
 
@@ -56,7 +56,7 @@ def _holds(condition: str, decisions: Decisions) -> bool:
     return name in decisions.missing or decisions.holds(name) != condition.startswith("not ")
 
 
-def _rendered(entry: Entry, profile: Profile, decisions: Decisions) -> Option:
+def _rendered(entry: ProfileOption, profile: Profile, decisions: Decisions) -> Option:
     """Fill in an entry. Its source is what decided that it stands there, else the profile."""
     names = _names(entry)
     values = [decisions.values[name] for name in names]

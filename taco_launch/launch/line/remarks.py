@@ -5,15 +5,15 @@ from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from taco_launch.frozen import dataclass
-from taco_launch.launch.inner import inner
 from taco_launch.launch.line import profile_options as entries
 from taco_launch.launch.line.decisions import Decisions, decide, versions
-from taco_launch.launch.line.network_remarks import network_remarks, some
+from taco_launch.launch.line.network_remarks import join_texts, network_remarks
 from taco_launch.launch.line.overrides import Option, tells_hosts
 from taco_launch.launch.line.profile_options import LeftOut
+from taco_launch.launch.nested_launcher import inner
 from taco_launch.launch.separator import taken
 from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import Asked, JobSpec
+from taco_launch.model.jobs import JobSpec, NetworkOverrides
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import Placement
 
@@ -111,7 +111,7 @@ def _left_out(draft: Draft) -> Iterator[str]:
 def _asked(draft: Draft) -> Iterator[str]:
     """Name what was asked for and has no place in the line."""
     asked = draft.spec.asked
-    without: List[Tuple[str, Asked]] = []
+    without: List[Tuple[str, NetworkOverrides]] = []
     if asked.transport in ("tcp", "rdma"):
         without.append((f"--transport {asked.transport}", replace(asked, transport="auto")))
     if asked.interface:
@@ -132,7 +132,7 @@ def _asked(draft: Draft) -> Iterator[str]:
         yield "GPUDirect RDMA is asked for, and so is TCP: there is none without RDMA"
 
 
-def _line(draft: Draft, asked: Asked) -> List[str]:
+def _line(draft: Draft, asked: NetworkOverrides) -> List[str]:
     """Return the profile's options as they would be if this were asked for."""
     spec = replace(draft.spec, asked=asked)
     decisions = decide(spec, draft.placement, draft.facts, draft.folder)
@@ -162,7 +162,7 @@ def _gpus(draft: Draft) -> Iterator[str]:
     placed = {share.host: share.ranks for share in draft.placement.shares if share.host in have}
     crowded = [f"{host} has {have[host]} for {ranks}" for host, ranks in placed.items() if ranks > (have[host] or 0)]
     if crowded:
-        yield f"ranks share GPUs: {some(crowded)}"
+        yield f"ranks share GPUs: {join_texts(crowded)}"
     slots = {host.name: host.slots for host in draft.spec.hosts}
     for host in placed:
         most = max(have[other] or 0 for other in placed if slots[other] == slots[host])
@@ -179,7 +179,7 @@ def _cpus(draft: Draft) -> Iterator[str]:
     placed = [(share.host, share.ranks) for share in draft.placement.shares if share.host in have]
     crowded = [f"{host} has {have[host]} for {ranks}" for host, ranks in placed if ranks > have[host]]
     if crowded:
-        yield f"ranks share CPUs, and wait for one another: {some(crowded)}"
+        yield f"ranks share CPUs, and wait for one another: {join_texts(crowded)}"
 
 
 def _not_there(draft: Draft) -> Iterator[str]:
@@ -251,10 +251,10 @@ def _unread(command: Sequence[str]) -> Iterator[str]:
         return
     words = [word for word in command if _PLACE.search(word)]
     if words:
-        yield f"{some(words)}: no shell reads the command, and the program gets this as it stands ({_BY_A_SHELL})"
+        yield f"{join_texts(words)}: no shell reads the command, and the program gets this as it stands ({_BY_A_SHELL})"
     empty = [word for word in command if _EMPTY.match(word)]
     if empty:
-        yield f"{some(empty)}: nothing stands behind the =; a variable was put in where you typed, not in each rank ({_BY_A_SHELL})"
+        yield f"{join_texts(empty)}: nothing stands behind the =; a variable was put in where you typed, not in each rank ({_BY_A_SHELL})"
 
 
 def _text(option: Option) -> str:

@@ -17,7 +17,7 @@ class GidChoice:
 
 
 @dataclass(frozen=True)
-class Choice:
+class FabricChoice:
     """One value for all hosts, and why it is that one."""
 
     value: str
@@ -43,7 +43,7 @@ class HostGid:
 
 
 @dataclass(frozen=True)
-class Odd:
+class Anomaly:
     """A host that is not as the others are or as it should be, and what is odd about it."""
 
     host: str
@@ -60,12 +60,12 @@ class Fabric:
     the choices that `gid_index` rests on, `left_out` ports that are there and are not used.
     """
 
-    link_layer: Found[Choice]
-    hcas: Found[Choice]
-    gid_index: Found[Choice]
-    address_range: Found[Choice]
-    interface: Found[Choice]
+    link_layer: Found[FabricChoice]
+    hcas: Found[FabricChoice]
+    gid_index: Found[FabricChoice]
+    address_range: Found[FabricChoice]
+    interface: Found[FabricChoice]
     host_env: Tuple[HostValue, ...] = ()
     gids: Tuple[HostGid, ...] = ()
-    left_out: Tuple[Odd, ...] = ()
-    odd: Tuple[Odd, ...] = ()
+    left_out: Tuple[Anomaly, ...] = ()
+    odd: Tuple[Anomaly, ...] = ()

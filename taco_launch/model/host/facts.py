@@ -64,7 +64,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Limit:
+class ProcessLimits:
     """What a process started over this connection gets; None is unlimited; memlock and stack in bytes."""
 
     name: str
@@ -89,7 +89,7 @@ class System:
     numa: Found[Tuple[NumaNode, ...]]
     memory: Found[Memory]
     disks: Found[Tuple[Disk, ...]]
-    limits: Found[Tuple[Limit, ...]]
+    limits: Found[Tuple[ProcessLimits, ...]]
     clock_offset: Found[float]
     clock_error: Found[float]
     clock_synchronised: Found[bool]
@@ -170,7 +170,7 @@ class Listener:
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkFacts:
     """`default_interface` carries the default route, `reached_by` the address of this connection's own end here."""
 
     interfaces: Found[Tuple[Interface, ...]]
@@ -206,7 +206,7 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Docker:
+class DockerFacts:
     """`flavour` is `docker`, `podman` (which answers as docker) or `rootless`; `userns` says that ids are remapped.
 
     `version` is the engine's: Absent where docker is installed and no engine runs, Unknown where this user may not ask
@@ -265,7 +265,7 @@ class Software:
 
 
 @dataclass(frozen=True)
-class MadeFile:
+class SetupFile:
     """A file, folder or link of set-up: `sha256` is a file's (64 hex digits), `link` what a link names."""
 
     path: str
@@ -275,7 +275,7 @@ class MadeFile:
 
 
 @dataclass(frozen=True)
-class Made:
+class SetupState:
     """What of set-up is on a host, and what it is built on; of one cluster, where it is about a cluster.
 
     `files` holds folders, files and links of ours in /var/lib/taco-launch (of jobs none, of other clusters than
@@ -289,7 +289,7 @@ class Made:
     `hosts` that of /etc/hosts.
     """
 
-    files: Found[Tuple[MadeFile, ...]]
+    files: Found[Tuple[SetupFile, ...]]
     devices: Found[Tuple[str, ...]]
     capabilities: Found[Tuple[str, ...]]
     memlock: Found[Optional[int]]
@@ -317,13 +317,13 @@ class HostFacts:
 
     host: str
     system: Found[System]
-    network: Found[Network]
-    docker: Found[Docker]
+    network: Found[NetworkFacts]
+    docker: Found[DockerFacts]
     gpu: Found[Gpus]
     topology: Found[Topology]
     rdma: Found[Rdma]
     image: Found[Software]
-    made: Found[Made] = NOT_ASKED
+    made: Found[SetupState] = NOT_ASKED
     pci: Found[Tuple[PciDevice, ...]] = NOT_ASKED
     simulated: Found[Tuple[str, ...]] = Absent()
     unread: Tuple[Tuple[str, str], ...] = ()

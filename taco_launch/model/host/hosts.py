@@ -7,7 +7,7 @@ from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)
-class Terms:
+class GpuConstraints:
     """Which GPUs of a host a job may have, and how they are chosen.
 
     `only` and `without` are nvidia-smi's indices, `models` parts of the names of the GPUs that are wanted; empty, all are.
@@ -50,7 +50,7 @@ class Host:
     connection: str = "ssh"
     gpus: str = "auto"
     has: Optional[int] = None
-    terms: Terms = field(default_factory=Terms)
+    terms: GpuConstraints = field(default_factory=GpuConstraints)
 
     @property
     def leaf(self) -> Optional[str]:

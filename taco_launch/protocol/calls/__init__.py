@@ -42,7 +42,7 @@ class Reply(Call):
     by_op: ClassVar[Dict[str, Type[Message]]] = {}
 
 
-class End(Reply):
+class EndOfReplies(Reply):
     """There is no more; without it the answer broke off."""
 
     op = "end"
@@ -57,7 +57,7 @@ class Failure(Reply):
     exit_code: int
 
 
-class Warned(Reply):
+class Notice(Reply):
     """Something went wrong that did not end the call."""
 
     op = "warned"

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 _MOST_SLOTS = 1 << 12
 
 
-class Facts(Request):
-    """Return what is known of the host, and of the Open MPI that `mpirun` on the caller's `path` is of. Reply: Known."""
+class GetFacts(Request):
+    """Return what is known of the host, and of the Open MPI that `mpirun` on the caller's `path` is of. Reply: FactsReply."""
 
     op = "facts"
     mpirun: str
@@ -23,7 +23,7 @@ class Facts(Request):
     topology: bool = False
 
 
-class Known(Reply):
+class FactsReply(Reply):
     """What is known of the host: JobHost and Topology as JSON; `problem` says why `openmpi` is None."""
 
     op = "known"

@@ -16,14 +16,14 @@ class HostSize(Message):
 
 
 class Top(Request):
-    """Return who has which slots of these hosts; `here` is the name of the agent's own. Reply: HostSlots for each."""
+    """Return who has which slots of these hosts; `here` is the name of the agent's own. Reply: SlotsReply for each."""
 
     op = "top"
     hosts: Sequence[HostSize]
     here: str
 
 
-class HostSlots(Reply):
+class SlotsReply(Reply):
     """Who has which slots of a host; `problem` says why nobody knows that, and `occupancy` is None then."""
 
     op = "slots"

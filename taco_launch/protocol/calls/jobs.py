@@ -8,7 +8,7 @@ from taco_launch.protocol.calls import Reply, Request
 from taco_launch.protocol.message import Message
 
 
-class Caller(Message):
+class CallerEnvironment(Message):
     """Who submits: the environment and umask that the job has.
 
     With `inherit` the caller is on another machine: its job has the agent's environment, and these variables besides.
@@ -24,20 +24,20 @@ class Submit(Request):
 
     op = "submit"
     spec: JobSpec
-    caller: Caller
+    caller: CallerEnvironment
     follow: bool = False
     seconds: Optional[float] = None
 
 
 class Get(Request):
-    """Return a job with its events. Reply: TheJob."""
+    """Return a job with its events. Reply: JobReply."""
 
     op = "get"
     name: str
 
 
 class Stop(Request):
-    """End a job by `signal`, and by KILL after its grace time or `grace` seconds if that is less. Reply: TheJob."""
+    """End a job by `signal`, and by KILL after its grace time or `grace` seconds if that is less. Reply: JobReply."""
 
     op = "stop"
     name: str
@@ -48,7 +48,7 @@ class Stop(Request):
 
 
 class Suspend(Request):
-    """End a job's ranks until it is resumed. Reply: TheJob, which may still run."""
+    """End a job's ranks until it is resumed. Reply: JobReply, which may still run."""
 
     op = "suspend"
     name: str
@@ -56,7 +56,7 @@ class Suspend(Request):
 
 
 class Resume(Request):
-    """Have a suspended job wait for its slots again. Reply: TheJob."""
+    """Have a suspended job wait for its slots again. Reply: JobReply."""
 
     op = "resume"
     name: str
@@ -77,7 +77,7 @@ class Accepted(Reply):
     name: str
 
 
-class TheJob(Reply):
+class JobReply(Reply):
     """A job as it stands at this moment; `events` are there only where they were requested."""
 
     op = "job"

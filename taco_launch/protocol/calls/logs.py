@@ -38,7 +38,7 @@ class Logs(Request):
     seconds: Optional[float] = None
 
 
-class Place(Reply):
+class LogPosition(Reply):
     """Where the log goes on: at its begin, and where another attempt begins, with the line that says so."""
 
     op = "place"
@@ -54,7 +54,7 @@ class Place(Reply):
             raise ValueError(f"since is {self.since}")
 
 
-class Piece(Reply):
+class LogChunk(Reply):
     """A piece of the log; it ends at `offset`."""
 
     op = "piece"
@@ -77,7 +77,7 @@ class Skipped(Reply):
         check_counts(count=self.count)
 
 
-class Waiting(Reply):
+class JobWaiting(Reply):
     """Why the job waits: (host, why), what concerns no single host under "". See WaitReasons."""
 
     op = "waiting"
@@ -94,7 +94,7 @@ class Waiting(Reply):
         return tuple((host, why) for host, why in self.why)
 
 
-class Began(Reply):
+class JobPlaced(Reply):
     """The job has its place."""
 
     op = "began"
@@ -105,7 +105,7 @@ class Began(Reply):
         check_job(self.job)
 
 
-class State(Reply):
+class StateChange(Reply):
     """The job's state has changed."""
 
     op = "state"

@@ -3,8 +3,8 @@
 import math
 from typing import Any, Optional, Sequence, Tuple
 
+from taco_launch.model.job_counts import BOUNDS, JobCounts
 from taco_launch.model.rows import JobRow, decoded
-from taco_launch.model.tallies import BOUNDS, Tally
 from taco_launch.protocol.calls import Reply, Request
 
 _MOST = 1 << 63
@@ -52,7 +52,7 @@ class Counted(Reply):
 
     op = "counted"
     rows: Sequence[Sequence[Any]]
-    removed: Tally
+    removed: JobCounts
     last: str
 
     def check(self) -> None:

@@ -23,13 +23,13 @@ from taco_launch import trace
 from taco_launch.command import Command, Result, kill, shell, ssh_line
 from taco_launch.errors import HostError
 from taco_launch.remote import session, transport
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.ssh.channel import ChannelPipe
 from taco_launch.remote.ssh.config import Route
 from taco_launch.remote.ssh.host_key_policy import Verifier
-from taco_launch.remote.ssh.host_keys import Key
-from taco_launch.remote.ssh.keys import Offering, Offers
-from taco_launch.remote.ssh.ssh_socket import Wire
+from taco_launch.remote.ssh.host_keys import HostKey
+from taco_launch.remote.ssh.keys import KeyAuthStrategy, OfferedKeys
+from taco_launch.remote.ssh.ssh_socket import SshSocket
 
 LOGIN_SECONDS = 60.0
 _END_SECONDS = 1.0
@@ -49,22 +49,22 @@ class _AgainError(Exception):
 class _SeenError(Exception):
     """The host showed its key, which was all that was wanted."""
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: HostKey) -> None:
         super().__init__()
         self.key = key
 
 
-class Ssh:
+class SshTransport:
     """A host over SSH. Nothing is opened before the first command."""
 
     def __init__(
         self,
         route: Route,
-        offers: Offers,
+        offers: OfferedKeys,
         verifier: Verifier,
-        access: Access,
+        access: Credentials,
         *,
-        gateway: "Ssh | None" = None,
+        gateway: "SshTransport | None" = None,
         is_gateway: bool = False,
     ) -> None:
         """Prepare a connection. Fabric's objects are not safe to make in several threads at once.
@@ -72,13 +72,13 @@ class Ssh:
         `gateway` is the jump host's connection, shared by all hosts behind it.
         """
         self.route = route
-        self._keys = Offering(route.user, offers)
+        self._keys = KeyAuthStrategy(route.user, offers)
         self._verifier = verifier
         self._access = access
         self._gateway = gateway
         self._is_gateway = is_gateway
         self._lock = threading.Lock()
-        self._wire: Wire | None = None
+        self._wire: SshSocket | None = None
         self._failed: HostError | None = None
         self._again_at = 0.0
         self._tty = False
@@ -134,14 +134,14 @@ class Ssh:
                 with contextlib.closing(channel):
                     session.finish(pipe, what, started, begun)
 
-    def host_key(self) -> Key:
+    def host_key(self) -> HostKey:
         """Return the key that the host shows, without logging in.
 
         Raises:
             HostError: it cannot be reached.
         """
 
-        def seen(key: Key) -> None:
+        def seen(key: HostKey) -> None:
             raise _SeenError(key)
 
         try:
@@ -153,7 +153,9 @@ class Ssh:
         raise AssertionError("a connection without a host key")
 
     @contextlib.contextmanager
-    def _session(self, command: Command, *, whole: bool) -> Iterator[tuple[ChannelPipe, session.Plan, session.Started]]:
+    def _session(
+        self, command: Command, *, whole: bool
+    ) -> Iterator[tuple[ChannelPipe, session.CommandSession, session.StartedProgram]]:
         """Start a command on a channel of its own; what still runs at the end of the block is ended."""
         if self._closed:
             raise self._was_closed()
@@ -179,7 +181,7 @@ class Ssh:
 
     def _started(
         self, command: Command, *, whole: bool
-    ) -> tuple[paramiko.Channel, ChannelPipe, session.Plan, session.Started]:
+    ) -> tuple[paramiko.Channel, ChannelPipe, session.CommandSession, session.StartedProgram]:
         what = session.plan(self.name, command, tty=self._tty and command.sudo, login=self.route.login)
         channel = self._channel(command.timeout)
         try:
@@ -236,7 +238,7 @@ class Ssh:
                 self._again_at = time.monotonic() + _AGAIN_SECONDS
                 raise
 
-    def _open(self, check: Callable[[Key], None]) -> None:
+    def _open(self, check: Callable[[HostKey], None]) -> None:
         for attempt in range(_ATTEMPTS):
             try:
                 self._connect(check)
@@ -257,7 +259,7 @@ class Ssh:
         if self._wire is not None:
             self._wire.close()
 
-    def _connect(self, check: Callable[[Key], None]) -> None:
+    def _connect(self, check: Callable[[HostKey], None]) -> None:
         """Try once to connect, check the host's key and log in."""
         self._hang_up()  # what is left of a connection that was lost
         connection = self.connection
@@ -277,7 +279,7 @@ class Ssh:
                 raise HostError(f"{self.name}: by way of the jump host {error.message}", error.hint) from None
         try:
             jump = self._gateway
-            self._wire = Wire(self.route, jump.route, jump.connection.transport) if jump else Wire(self.route)
+            self._wire = SshSocket(self.route, jump.route, jump.connection.transport) if jump else SshSocket(self.route)
             connection.connect_kwargs["sock"] = self._wire.socket
             connection.open()
         except (HostError, _SeenError, _AgainError):
@@ -356,12 +358,12 @@ class Ssh:
 class _Policy(paramiko.MissingHostKeyPolicy):
     """Has our own rule decide on every host key: paramiko is given no known ones."""
 
-    def __init__(self, check: Callable[[Key], None]) -> None:
+    def __init__(self, check: Callable[[HostKey], None]) -> None:
         self._check = check
 
     def missing_host_key(self, _client: paramiko.SSHClient, _hostname: str, key: paramiko.PKey) -> None:
         """Check a key."""
-        self._check(Key(key.get_name(), key.asbytes()))
+        self._check(HostKey(key.get_name(), key.asbytes()))
 
 
 def _transport(sock: socket.socket, *, kinds: tuple[str, ...], **settings: Any) -> paramiko.Transport:

@@ -4,7 +4,7 @@ from taco_launch.command import shell, ssh_line
 from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
 from taco_launch.remote.ssh.config import Route
-from taco_launch.remote.ssh.host_keys import Key, KnownHosts
+from taco_launch.remote.ssh.host_keys import HostKey, KnownHosts
 
 ACCEPT_NEW = "accept-new"
 
@@ -25,7 +25,7 @@ class Verifier:
         """Return the kinds of keys to ask the host for first."""
         return self.known_hosts.kinds(route.known_as, route.known_hosts)
 
-    def check(self, route: Route, key: Key) -> None:
+    def check(self, route: Route, key: HostKey) -> None:
         """Take a host's key.
 
         Raises:
@@ -71,5 +71,5 @@ def trust_line(source: str, host: str, *, replace: bool = False) -> str:
     return shell(("taco-launch", "-i", source, "trust", *(("--replace",) if replace else ()), host))
 
 
-def _file_kind(key: Key) -> str:
+def _file_kind(key: HostKey) -> str:
     return "ecdsa" if key.kind.startswith("ecdsa") else key.kind.removeprefix("ssh-")

@@ -25,7 +25,7 @@ _REVOKED, _AUTHORITY = "@revoked", "@cert-authority"
 
 
 @dataclass(frozen=True)
-class Key:
+class HostKey:
     """A host's public key: `kind` such as ssh-ed25519, and its bytes as they go over the wire."""
 
     kind: str
@@ -38,11 +38,11 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownHostsLine:
     """One line of a known_hosts file: its marker (empty, or @revoked, @cert-authority), its key, where it stands."""
 
     marker: str
-    key: Key
+    key: HostKey
     file: str
     line: int
 
@@ -52,11 +52,11 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HostKeyStatus:
     """What is known of a key that a host shows: known, new, changed or revoked; `by` are the lines that say so."""
 
     state: str
-    by: tuple[Known, ...] = ()
+    by: tuple[KnownHostsLine, ...] = ()
 
 
 class KnownHosts:
@@ -69,13 +69,13 @@ class KnownHosts:
         self._files: dict[str, _File] = {}
         self._lock = threading.RLock()
 
-    def lines(self, name: str, files: Iterable[str]) -> tuple[Known, ...]:
+    def lines(self, name: str, files: Iterable[str]) -> tuple[KnownHostsLine, ...]:
         """Return all lines about a host, which is called `host` or `[host]:port` there.
 
         Raises:
             HostError: a file cannot be read.
         """
-        found: list[Known] = []
+        found: list[KnownHostsLine] = []
         for path in dict.fromkeys((*files, *self._more, str(self._own))):
             with self._lock:
                 file = self._files.get(path) or self._files.setdefault(path, _File(path))
@@ -87,7 +87,7 @@ class KnownHosts:
         lines = self.lines(name, files) or self.lines(_without_port(name), files)
         return tuple(dict.fromkeys(known.key.kind for known in lines if not known.marker))
 
-    def judge(self, name: str, key: Key, files: Iterable[str]) -> Verdict:
+    def judge(self, name: str, key: HostKey, files: Iterable[str]) -> HostKeyStatus:
         """Return what is known of a key that a host shows.
 
         A host that shows a key of another kind than the known ones has changed: it was asked for the known kinds first.
@@ -95,22 +95,22 @@ class KnownHosts:
         lines, own = self.lines(name, files), str(self._own)
         revoked = tuple(known for known in lines if known.marker == _REVOKED and known.key == key)
         if revoked:
-            return Verdict("revoked", revoked)
+            return HostKeyStatus("revoked", revoked)
         plain = tuple(known for known in lines if not known.marker)
         # A key that a person took in place of another ends what other files say of that kind.
         plain = tuple(known for known in plain if known.file == own and known.key.kind == key.kind) or plain
         same = tuple(known for known in plain if known.key == key)
         if same:
-            return Verdict("known", same)
+            return HostKeyStatus("known", same)
         if plain:
-            return Verdict("changed", plain)
+            return HostKeyStatus("changed", plain)
         # as ssh does it: a line for all ports can vouch for a key, but not speak against one
         anywhere = [known for known in self.lines(_without_port(name), files) if not known.marker and known.key == key]
         if anywhere:
-            return Verdict("known", tuple(anywhere))
-        return Verdict("new", tuple(known for known in lines if known.marker == _AUTHORITY))
+            return HostKeyStatus("known", tuple(anywhere))
+        return HostKeyStatus("new", tuple(known for known in lines if known.marker == _AUTHORITY))
 
-    def add(self, entries: Iterable[tuple[str, Key]]) -> None:
+    def add(self, entries: Iterable[tuple[str, HostKey]]) -> None:
         """Write keys into our file; lines that only name the same hosts go.
 
         Raises:
@@ -119,7 +119,7 @@ class KnownHosts:
         with self._writing():
             self._write(dict(entries))
 
-    def accept(self, name: str, key: Key, files: Iterable[str]) -> Verdict:
+    def accept(self, name: str, key: HostKey, files: Iterable[str]) -> HostKeyStatus:
         """Judge a key once more, with nobody else writing, and write it into our file if it is still new.
 
         Raises:
@@ -145,7 +145,7 @@ class KnownHosts:
                     hint="name another folder with TACO_LAUNCH_STATE",
                 ) from None
 
-    def _write(self, new: Mapping[str, Key]) -> None:
+    def _write(self, new: Mapping[str, HostKey]) -> None:
         before = _File(str(self._own)).text.splitlines()
         kept = [line for line in before if (line.split() or [""])[0] not in new]
         added = [f"{name} {key.kind} {base64.b64encode(key.blob).decode()}" for name, key in new.items()]
@@ -176,12 +176,12 @@ class _File:
             raise HostError(
                 f"{path}: cannot read host keys: {error.strerror}", hint="make it readable for yourself: ls -l"
             ) from None
-        self._by_name: dict[str, list[Known]] = {}
-        self._patterns: list[tuple[str, Known]] = []
+        self._by_name: dict[str, list[KnownHostsLine]] = {}
+        self._patterns: list[tuple[str, KnownHostsLine]] = []
         for number, line in enumerate(self.text.splitlines(), 1):
             self._add(number, line)
 
-    def about(self, name: str) -> list[Known]:
+    def about(self, name: str) -> list[KnownHostsLine]:
         """Return the lines that match a name."""
         low = name.lower()
         found = self._by_name.get(low, []) + [known for text, known in self._patterns if _matches(text, low)]
@@ -193,10 +193,10 @@ class _File:
         if len(words) < 3 or words[0].startswith("#"):
             return
         try:
-            key = Key(words[1], base64.b64decode(words[2], validate=True))
+            key = HostKey(words[1], base64.b64decode(words[2], validate=True))
         except binascii.Error:
             return  # ssh passes over such a line too
-        known = Known(marker, key, self._path, number)
+        known = KnownHostsLine(marker, key, self._path, number)
         if re.search(r"[*?!|]", words[0]):
             self._patterns.append((words[0], known))
         else:

@@ -20,7 +20,7 @@ from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
 
 from taco_launch.command import shell
 from taco_launch.frozen import dataclass
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.ssh.config import Route
 
 _MAGIC = b"openssh-key-v1\0"  # PROTOCOL.key of OpenSSH
@@ -33,7 +33,7 @@ _NOT_HERE = {
 
 
 @dataclass(frozen=True)
-class Offer:
+class OfferedKey:
     """A key to log in with, and what to call it in messages."""
 
     key: paramiko.PKey
@@ -41,10 +41,10 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Offers:
+class OfferedKeys:
     """Keys in the order to offer them, and a word on each that cannot be offered."""
 
-    keys: tuple[Offer, ...]
+    keys: tuple[OfferedKey, ...]
     left_out: tuple[str, ...]
 
 
@@ -61,23 +61,23 @@ class _File:
 class Keyring:
     """All keys of one call. To be used by one thread."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Credentials) -> None:
         """Load nothing yet."""
         self._access = access
         self._files: dict[str, _File | None] = {}
         self._keys: dict[str, paramiko.PKey | str] = {}
         self._agents: dict[str, tuple[AgentKey, ...]] = {}
-        self._offers: dict[object, Offers] = {}
+        self._offers: dict[object, OfferedKeys] = {}
 
-    def offers(self, route: Route) -> Offers:
+    def offers(self, route: Route) -> OfferedKeys:
         """Return the keys for a host; asks for the passphrase of an encrypted key that was chosen, or is the only one."""
         asked = (route.identity_files, route.certificate_files, route.chosen, route.only_these, route.agent)
         if asked not in self._offers:
             self._offers[asked] = self._gather(route)
         return self._offers[asked]
 
-    def _gather(self, route: Route) -> Offers:
-        found: list[Offer] = []
+    def _gather(self, route: Route) -> OfferedKeys:
+        found: list[OfferedKey] = []
         left_out: list[str] = []
         agent = {_public(key): key for key in self._agent(route.agent)}
         waiting = []
@@ -93,23 +93,23 @@ class Keyring:
                 waiting.append(file)
             else:
                 found += self._opened(file, route, left_out)
-        others: list[Offer] = []
+        others: list[OfferedKey] = []
         for key in agent.values() if not route.only_these else ():
             problem = _unsupported(key.get_name())
             label = f"{key.comment or key.get_name()} (agent)"
             if problem:
                 left_out.append(f"{label} {problem}")
             else:
-                others.append(Offer(key, label))
+                others.append(OfferedKey(key, label))
         found = [*found, *others] if route.chosen else [*others, *found]
         for file in waiting:
             if found:
                 left_out.append(f"{file.path} is encrypted and was not asked for: ssh-add {file.path}")
             else:
                 found += self._opened(file, route, left_out)
-        return Offers(tuple(found), tuple(left_out))
+        return OfferedKeys(tuple(found), tuple(left_out))
 
-    def _opened(self, file: _File, route: Route, left_out: list[str]) -> list[Offer]:
+    def _opened(self, file: _File, route: Route, left_out: list[str]) -> list[OfferedKey]:
         if file.path not in self._keys:
             self._keys[file.path] = self._load(file)
         key = self._keys[file.path]
@@ -138,7 +138,7 @@ class Keyring:
                 continue
         return f"is encrypted, and its passphrase was not given: ssh-add {file.path}"
 
-    def _with_certificates(self, key: paramiko.PKey, label: str, path: str, route: Route) -> list[Offer]:
+    def _with_certificates(self, key: paramiko.PKey, label: str, path: str, route: Route) -> list[OfferedKey]:
         """Return the key with each of its certificates, and then by itself, as ssh offers them."""
         offers = []
         for certificate in dict.fromkeys((*route.certificate_files, f"{path}-cert.pub")):
@@ -149,8 +149,8 @@ class Keyring:
                     continue
             except (OSError, ValueError, IndexError, struct.error, paramiko.SSHException):
                 continue  # not there, or of another key
-            offers.append(Offer(certified, f"{label} with {certificate}"))
-        return [*offers, Offer(key, label)]
+            offers.append(OfferedKey(certified, f"{label} with {certificate}"))
+        return [*offers, OfferedKey(key, label)]
 
     def _file(self, path: str) -> _File | None:
         if path not in self._files:
@@ -167,10 +167,10 @@ class Keyring:
         return self._agents[path]
 
 
-class Offering(AuthStrategy):
+class KeyAuthStrategy(AuthStrategy):
     """Offers keys to a host, in their order; `tried` names those that it was asked about."""
 
-    def __init__(self, user: str, offers: Offers) -> None:
+    def __init__(self, user: str, offers: OfferedKeys) -> None:
         """Offer for `user`."""
         super().__init__(ssh_config=paramiko.SSHConfig())  # type: ignore[no-untyped-call]
         self._user = user

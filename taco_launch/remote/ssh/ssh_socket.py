@@ -17,7 +17,7 @@ from taco_launch.remote.transport import last_words
 _DEAD_SECONDS = 60
 
 
-class Wire:
+class SshSocket:
     """An open socket that leads to a host's sshd."""
 
     def __init__(self, route: Route, jump: Route | None = None, gateway: paramiko.Transport | None = None) -> None:

@@ -12,7 +12,7 @@ from taco_launch.inventory import names
 from taco_launch.inventory.load import check_size
 from taco_launch.inventory.schema import check, document
 from taco_launch.inventory.schema.faults import Faults, Loc
-from taco_launch.inventory.schema.schema import Section
+from taco_launch.inventory.schema.schema import SchemaSection
 from taco_launch.inventory.schema.text import decode
 from taco_launch.inventory.variable_names import LET_THROUGH
 from taco_launch.model.job_request import JobRequest
@@ -23,7 +23,7 @@ from taco_launch.request.documents.job_schema import JobDocument, RunPolicy, Sch
 
 OPTION = "-f"
 _HINT = "`taco-launch submit --schema` describes every key"
-_SECTIONS: dict[Loc, type[Section]] = {
+_SECTIONS: dict[Loc, type[SchemaSection]] = {
     (): JobDocument,
     ("runPolicy",): RunPolicy,
     ("runPolicy", "schedulingPolicy"): SchedulingPolicy,
@@ -136,7 +136,7 @@ def check_job(
 
 def request_of(job: JobDocument, source: str) -> JobRequest:
     """Return what a job that was found right asks for; a profile's path counts from where the file `source` lies."""
-    sections: tuple[tuple[Section, Mapping[str, str]], ...] = (
+    sections: tuple[tuple[SchemaSection, Mapping[str, str]], ...] = (
         (job, _TOP),
         (job.runPolicy, _POLICY),
         (job.runPolicy.schedulingPolicy, _SCHEDULING),
@@ -267,7 +267,7 @@ def _hint(loc: Loc, value: Any) -> str:
     """Return how a key is written that has been mistaken for another, or a value for a number."""
     if loc == ("hosts",) and isinstance(value, (str, tuple, dict)):
         return "names of hosts stand in host: gpu1:8,gpu2:8"
-    return "write it in quotes" if loc[:1] == ("env",) and isinstance(value, (bool, document.Odd)) else ""
+    return "write it in quotes" if loc[:1] == ("env",) and isinstance(value, (bool, document.OddValue)) else ""
 
 
 def _loc(steps: tuple[str | int, ...]) -> Loc:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from taco_launch.inventory.schema.schema import Section
+from taco_launch.inventory.schema.schema import SchemaSection
 from taco_launch.inventory.schema.values import Image, Interface, Label, Profile
 from taco_launch.request.documents.job_values import (
     Command,
@@ -26,7 +26,7 @@ from taco_launch.request.documents.job_values import (
 )
 
 
-class SchedulingPolicy(Section):
+class SchedulingPolicy(SchemaSection):
     """The order in which jobs get their slots."""
 
     queue: QueueName | None = Field(default=None, description="Queue that the job is counted in; default without it.")
@@ -39,7 +39,7 @@ class SchedulingPolicy(Section):
     )
 
 
-class RunPolicy(Section):
+class RunPolicy(SchemaSection):
     """How the job is ended, and what happens then. Times are seconds, or as 90s, 15m, 3h, 2d."""
 
     cleanPodPolicy: Literal["Running", "All", "None"] | None = Field(  # noqa: N815
@@ -83,7 +83,7 @@ class RunPolicy(Section):
     )
 
 
-class JobDocument(Section):
+class JobDocument(SchemaSection):
     """A job of taco-launch, as `run -f` and `submit -f` take it."""
 
     name: JobName | None = Field(default=None, description="Name of the job; made from its command without it.")

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, PlainValida
 
 from taco_launch.errors import SpecError
 from taco_launch.inventory import durations, names, select
-from taco_launch.inventory.schema.document import Odd, kind_of
+from taco_launch.inventory.schema.document import OddValue, kind_of
 from taco_launch.inventory.schema.values import named, whole, whole_schema
 from taco_launch.request import host_counts, selection
 
@@ -92,7 +92,7 @@ def _indices(text: str) -> str:
 
 def _host_count(value: Any) -> int | tuple[int, int]:
     """Check a number of hosts, or MIN:MAX, which YAML 1.1 takes for a number of base 60."""
-    text = value.text if isinstance(value, Odd) else value
+    text = value.text if isinstance(value, OddValue) else value
     if isinstance(text, str) and re.fullmatch(host_counts.PATTERN, text):
         try:
             return host_counts.parse_range(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from taco_launch.bench.matrix import Kind, Matrix, Part, Variant, Workload
+from taco_launch.bench.matrix import LogFormat, Matrix, MatrixPart, Variant, Workload
 from taco_launch.errors import Fault, SpecError
 from taco_launch.inventory import names
 from taco_launch.inventory.load import check_size, read_file
@@ -120,7 +120,9 @@ class _Check:
             min_effect=found.minEffect,
             time_budget=found.timeBudget,
             seed=found.seed,
-            only=tuple(Part(one.workloads or (), one.variants or (), one.sizes or ()) for one in found.only or ()),
+            only=tuple(
+                MatrixPart(one.workloads or (), one.variants or (), one.sizes or ()) for one in found.only or ()
+            ),
             source=self._source,
             digest=digest,
         )
@@ -171,7 +173,7 @@ class _Check:
 
     def _workload(self, name: str, entry: WorkloadEntry) -> Workload:
         at = ("workloads", name)
-        if entry.kind == Kind.REGEX.value:
+        if entry.kind == LogFormat.REGEX.value:
             for key in ("pattern", "unit"):
                 if getattr(entry, key) is None and (*at, key) not in self._faults:
                     self._faults.add((*at, key), "this key is required with kind regex", value="missing")
@@ -181,7 +183,7 @@ class _Check:
                     self._faults.add((*at, key), "is for kind regex", f"kind {entry.kind} knows it by itself")
         return Workload(
             name,
-            Kind(entry.kind),
+            LogFormat(entry.kind),
             tuple(entry.command),
             entry.pattern or "",
             entry.unit or "",

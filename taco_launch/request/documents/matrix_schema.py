@@ -8,8 +8,8 @@ from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJson
 from taco_launch.bench.logs import patterns
 from taco_launch.bench.matrix import ALL
 from taco_launch.inventory import names
-from taco_launch.inventory.schema.document import Odd, kind_of
-from taco_launch.inventory.schema.schema import Section
+from taco_launch.inventory.schema.document import OddValue, kind_of
+from taco_launch.inventory.schema.schema import SchemaSection
 from taco_launch.inventory.schema.values import named, whole, whole_schema
 from taco_launch.request.documents.job_schema import JobDocument
 from taco_launch.request.documents.job_values import Arguments, Command, LeastSecond
@@ -39,7 +39,7 @@ def _size(value: Any) -> int | str:
 
 
 def _percent(value: Any) -> float:
-    text = value.text if isinstance(value, Odd) else str(value)
+    text = value.text if isinstance(value, OddValue) else str(value)
     if not isinstance(value, str) or not re.fullmatch(_PERCENT, text) or not float(text.rstrip("% ")) <= 100:
         bare = float(text) if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) else 0.0
         hint = f"write {bare * 100 if bare < 1 else bare:g}%" if bare else ""
@@ -72,7 +72,7 @@ WarmUps = Annotated[int, whole(0, 100), whole_schema(0, 100)]
 Seed = Annotated[int, whole(0, (1 << 53) - 1), whole_schema(0, (1 << 53) - 1)]
 
 
-class WorkloadEntry(Section):
+class WorkloadEntry(SchemaSection):
     """A program that measures something."""
 
     kind: Literal["horovod", "tf_cnn", "nccl-tests", "regex"] = Field(
@@ -101,7 +101,7 @@ class WorkloadEntry(Section):
     )
 
 
-class VariantEntry(Section):
+class VariantEntry(SchemaSection):
     """A way to run the workloads: arguments for their commands, and any key of a job file but those for its size."""
 
     model_config = ConfigDict(extra="allow")
@@ -109,7 +109,7 @@ class VariantEntry(Section):
     args: Arguments = Field(default=(), description="Arguments behind those of the workload's command.")
 
 
-class Only(Section):
+class Only(SchemaSection):
     """Some cells: those of these workloads, variants and sizes; what is not named is all of them."""
 
     workloads: tuple[str, ...] | None = Field(default=None, description="Names of workloads; all without it.")
@@ -117,7 +117,7 @@ class Only(Section):
     sizes: tuple[Size, ...] | None = Field(default=None, description="Sizes out of sizes; all without it.")
 
 
-class MatrixDocument(Section):
+class MatrixDocument(SchemaSection):
     """A matrix of taco-launch: what `bench ladder` and `nightly run` measure."""
 
     name: Annotated[str, named("the name of a matrix")] = Field(
@@ -151,7 +151,7 @@ class MatrixDocument(Section):
     )
 
 
-SECTIONS: dict[str, type[Section]] = {"workloads": WorkloadEntry, "only": Only}
+SECTIONS: dict[str, type[SchemaSection]] = {"workloads": WorkloadEntry, "only": Only}
 
 
 def json_schema() -> dict[str, Any]:

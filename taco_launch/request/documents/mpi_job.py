@@ -43,7 +43,7 @@ _EXPANDED = re.compile(r"(?<!\$)\$\([A-Za-z_][A-Za-z0-9_.-]*\)")
 
 
 @dataclass(frozen=True)
-class Converted:
+class ConvertedManifest:
     """A job file's document out of a manifest.
 
     `origin` says where in the manifest its values stand: for a place in the document, the place there. `notes` names
@@ -60,7 +60,7 @@ class Converted:
         return loc if known is None else self.origin[known]
 
 
-def convert(value: dict[str, Any], faults: Faults) -> Converted:
+def convert(value: dict[str, Any], faults: Faults) -> ConvertedManifest:
     """Read a manifest; what is wrong with it, or cannot be a job here, goes to `faults`."""
     return _Manifest(value, faults).converted()
 
@@ -76,10 +76,10 @@ class _Manifest:
         self._document: dict[str, Any] = {}
         self._origin: dict[Loc, Loc] = {}
 
-    def converted(self) -> Converted:
+    def converted(self) -> ConvertedManifest:
         if self._value["kind"] != "MPIJob":
             self._faults.add(("kind",), "of Kubernetes' objects an MPIJob can be read, and no other", self._torchs())
-            return Converted({}, {}, ())
+            return ConvertedManifest({}, {}, ())
         version = self._at(("apiVersion",))
         old = self._at(("spec", "template")) is not None and self._at(("spec", "mpiReplicaSpecs")) is None
         if old or (version is not None and version not in _VERSIONS):
@@ -87,11 +87,11 @@ class _Manifest:
             old = old or version == _OLD
             why = f"spec.gpus and spec.template are the old form, {_OLD}, which is not read" if old else "is not known"
             self._faults.add(("apiVersion",), why, f"write it as {_V2} has it: {rewrite}")
-            return Converted({}, {}, ())
+            return ConvertedManifest({}, {}, ())
         if "status" in self._value and self._at((*_LAUNCHER, "template")) is None:
             problem = "this is how a job stood, as `taco-launch get -o yaml` tells it, and no job file"
             self._faults.add(("status",), problem, f"to run it again: {self._again()}")
-            return Converted({}, {}, ())
+            return ConvertedManifest({}, {}, ())
         implementation = self._take(("spec", "mpiImplementation"))
         if implementation in _HYDRAS:
             self._put(("launcher",), "hydra", ("spec", "mpiImplementation"))
@@ -115,7 +115,7 @@ class _Manifest:
             if version != _V2:
                 self._workers_variables(workers)
         unused = [self._shown(loc) for loc in self._left(self._value, ())]
-        return Converted(self._document, self._origin, (*self._notes, *unused))
+        return ConvertedManifest(self._document, self._origin, (*self._notes, *unused))
 
     def _torchs(self) -> str:
         """Return the line of a job as a PyTorchJob has it, one process on each of its workers; "" for another object."""

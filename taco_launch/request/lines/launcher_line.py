@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from taco_launch.frozen import dataclass
-from taco_launch.launch.inner import Inner
+from taco_launch.launch.nested_launcher import NestedLauncher
 from taco_launch.request.lines import mpirun_line
 from taco_launch.request.lines.mpirun_line import UnclearError
 
@@ -34,7 +34,7 @@ class LauncherLine:
     mca: tuple[tuple[str, str], ...] = ()
 
 
-def read(words: Sequence[str], inner: Inner) -> LauncherLine:
+def read(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
     """Read a line that begins with that launcher.
 
     Raises:
@@ -43,7 +43,7 @@ def read(words: Sequence[str], inner: Inner) -> LauncherLine:
     return {"mpirun": _mpirun, "horovodrun": _horovodrun, "torch": _torch}[inner.kind](words, inner)
 
 
-def _mpirun(words: Sequence[str], _inner: Inner) -> LauncherLine:
+def _mpirun(words: Sequence[str], _inner: NestedLauncher) -> LauncherLine:
     line = mpirun_line.read(words, {})
     unused = [text.partition(" ") for text in line.unused]
     told = {option.lstrip("-"): value for option, _space, value in unused}
@@ -59,7 +59,7 @@ def _mpirun(words: Sequence[str], _inner: Inner) -> LauncherLine:
     )
 
 
-def _horovodrun(words: Sequence[str], inner: Inner) -> LauncherLine:
+def _horovodrun(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
     told: dict[str, str] = {}
     at = inner.words
     while words[at].startswith("-"):
@@ -76,7 +76,7 @@ def _horovodrun(words: Sequence[str], inner: Inner) -> LauncherLine:
     return LauncherLine(size, tuple(words[at:]), _hosts(told, words), _first(told, _HOSTFILES))
 
 
-def _torch(words: Sequence[str], inner: Inner) -> LauncherLine:
+def _torch(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
     told: dict[str, str] = {}
     at = inner.words
     while words[at].startswith("-"):

@@ -10,11 +10,11 @@ from taco_launch.facts.gpus import blocking_faults
 from taco_launch.frozen import dataclass
 from taco_launch.model import codec
 from taco_launch.model.host.fact_value import Unknown, asked
-from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Made, System
+from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState, System
 from taco_launch.model.host.hardware import Gpus
 from taco_launch.model.host.hosts import Container, Inventory, Toolkit
 from taco_launch.setup import paths, scripts
-from taco_launch.setup.ops import File
+from taco_launch.setup.ops import FileTarget
 from taco_launch.setup.stages import gpus as of_gpus
 from taco_launch.setup.stages.image import held, parse_reference
 
@@ -98,11 +98,11 @@ class Definition:
         )
 
     @property
-    def files(self) -> tuple[File, ...]:
+    def files(self) -> tuple[FileTarget, ...]:
         """What the arguments name; create.sh takes it away."""
         lines = "".join(f"{name}={value}\n" for name, value in self.env)
         path = paths.secrets_file(self.cluster)
-        return (File(path, lines.encode("utf-8", "surrogateescape"), 0o600, secret=True),) if self.env else ()
+        return (FileTarget(path, lines.encode("utf-8", "surrogateescape"), 0o600, secret=True),) if self.env else ()
 
 
 def define(inventory: Inventory, container: Container, facts: HostFacts) -> Definition | None:
@@ -111,7 +111,7 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
     What else its facts do not tell is taken to be as it usually is.
     """
     reference = parse_reference(container.image)
-    image = held(reference, facts.docker) if isinstance(facts.docker, Docker) else None
+    image = held(reference, facts.docker) if isinstance(facts.docker, DockerFacts) else None
     if image is None:
         return None
     gpu_options, gpus, gpu_remarks = _gpus(inventory, container, facts)
@@ -193,13 +193,13 @@ def cannot(container: Container, facts: HostFacts) -> str:
 def unread(facts: HostFacts) -> str:
     """Return which devices of a host could not be read, so that nobody knows what its container gets; empty where none."""
     made, docker = facts.made, facts.docker
-    if isinstance(made, Made) and isinstance(made.devices, Unknown):
+    if isinstance(made, SetupState) and isinstance(made.devices, Unknown):
         return f"the devices of this host cannot be read: {made.devices.reason}"
     gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
     if isinstance(gpus, Unknown) and asked(gpus):
         return f"the GPUs of this host cannot be read: {gpus.reason}"
     # An engine that is not there yet tells nothing; it is asked once it runs.
-    if not isinstance(docker, Docker) or not isinstance(docker.version, str) or not isinstance(gpus, tuple):
+    if not isinstance(docker, DockerFacts) or not isinstance(docker.version, str) or not isinstance(gpus, tuple):
         return ""
     if gpus and isinstance(docker.toolkit, Unknown) and not of_gpus.option(docker, Toolkit()):
         return f"whether docker has the NVIDIA container toolkit cannot be read: {docker.toolkit.reason}"
@@ -209,10 +209,10 @@ def unread(facts: HostFacts) -> str:
 def lost(definition: Definition, there: ContainerState, facts: HostFacts) -> tuple[str, ...]:
     """Name the devices that a container of ours was made with, and that its host has no more."""
     before = _before(there) or ()
-    here = facts.made.devices if isinstance(facts.made, Made) and isinstance(facts.made.devices, tuple) else ()
+    here = facts.made.devices if isinstance(facts.made, SetupState) and isinstance(facts.made.devices, tuple) else ()
     devices = [option.partition("=")[2] for option in before if option.startswith("--device=/")]
     gone = [device for device in devices if device not in here]
-    if of_gpus.how(before) and not of_gpus.how(definition.options):
+    if of_gpus.gpu_method(before) and not of_gpus.gpu_method(definition.options):
         gone.append("the GPUs")
     return tuple(gone)
 
@@ -224,13 +224,13 @@ def fewer(definition: Definition, there: ContainerState) -> str:
 
 def _devices(facts: HostFacts, kind: re.Pattern[str]) -> tuple[str, ...]:
     made = facts.made
-    there = made.devices if isinstance(made, Made) and isinstance(made.devices, tuple) else ()
+    there = made.devices if isinstance(made, SetupState) and isinstance(made.devices, tuple) else ()
     return tuple(sorted(filter(kind.fullmatch, there)))
 
 
 def _capabilities(facts: HostFacts) -> tuple[str, ...] | None:
     made = facts.made
-    return made.capabilities if isinstance(made, Made) and isinstance(made.capabilities, tuple) else None
+    return made.capabilities if isinstance(made, SetupState) and isinstance(made.capabilities, tuple) else None
 
 
 def _gpus(
@@ -240,16 +240,16 @@ def _gpus(
     gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
     if not isinstance(gpus, tuple) or not gpus:
         return (), (), ()
-    option = of_gpus.option(facts.docker, inventory.toolkit) if isinstance(facts.docker, Docker) else ""
+    option = of_gpus.option(facts.docker, inventory.toolkit) if isinstance(facts.docker, DockerFacts) else ""
     if not option:
         return (), (), (f"without its {len(gpus)} GPUs: docker has no NVIDIA container toolkit",)
     options = [option]
     if option == of_gpus.BY_RUNTIME and of_gpus.VISIBLE not in dict(container.env):
         options.append(f"{_ENV}{of_gpus.VISIBLE}=all")
-    undecided = of_gpus.undecided(facts.docker, inventory.toolkit) if isinstance(facts.docker, Docker) else ""
-    told = f"its {len(gpus)} GPUs {of_gpus.how((option,))}{undecided}"
+    undecided = of_gpus.undecided(facts.docker, inventory.toolkit) if isinstance(facts.docker, DockerFacts) else ""
+    told = f"its {len(gpus)} GPUs {of_gpus.gpu_method((option,))}{undecided}"
     privileged = ("--privileged",) if container.privileged else ()
-    if isinstance(facts.docker, Docker) and of_gpus.loses((option, *privileged), facts.docker):
+    if isinstance(facts.docker, DockerFacts) and of_gpus.loses((option, *privileged), facts.docker):
         told += f", which any `systemctl daemon-reload` takes from it; {_BY_CDI}"
     return tuple(options), _devices(facts, _GPU_DEVICE) or ("/dev/nvidiactl",), (told,)
 
@@ -281,7 +281,7 @@ def _unconfined(cluster: str, container: Container, facts: HostFacts) -> Iterato
     mode PTRACE_MODE_READ): root of a container may be any user of the host for that. AppArmor's docker-default lets what it
     confines trace and signal each other, whichever container it is in (moby's profiles/apparmor/template.go).
     """
-    docker = facts.docker if isinstance(facts.docker, Docker) else None
+    docker = facts.docker if isinstance(facts.docker, DockerFacts) else None
     security = {*docker.security} if docker is not None and isinstance(docker.security, tuple) else {"apparmor"}
     if container.pid != "host" or {"userns", "rootless"} & security:
         return
@@ -318,7 +318,7 @@ def _hard_limits(facts: HostFacts) -> Iterator[tuple[str, int]]:
         for limit in facts.system.limits:
             if limit.hard is not None:
                 yield limit.name, limit.hard
-    if isinstance(facts.made, Made) and isinstance(facts.made.memlock, int):
+    if isinstance(facts.made, SetupState) and isinstance(facts.made.memlock, int):
         yield "memlock", facts.made.memlock
 
 

@@ -58,7 +58,7 @@ class NotOursError(ValueError):
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedConfig:
     """A daemon.json with our keys: its text, the keys that came new or changed, and `added` for `taken_back`.
 
     `added` is one line of JSON that says what was put in; empty where nothing was.
@@ -98,7 +98,7 @@ def wanted(engine: Engine) -> dict[str, Any]:
     return keys
 
 
-def merge(text: str, keys: dict[str, Any]) -> Merged:
+def merge(text: str, keys: dict[str, Any]) -> MergedConfig:
     """Put keys into the text of a daemon.json; an empty text is that of a file that is not there.
 
     Objects are merged key by key, `registry-mirrors` and `insecure-registries` get the entries that they lack, any
@@ -120,7 +120,7 @@ def merge(text: str, keys: dict[str, Any]) -> Merged:
         added[name] = {"is": after, **({"was": before} if name in members else {})}
         text = _put(text, name, after)
     line = json.dumps(added, ensure_ascii=False) if added else ""
-    return Merged(text, tuple(new), tuple(changed), line)
+    return MergedConfig(text, tuple(new), tuple(changed), line)
 
 
 def taken_back(text: str, added: str) -> str:

@@ -2,7 +2,7 @@
 
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.files.container_definition import Definition
-from taco_launch.setup.ops import File
+from taco_launch.setup.ops import FileTarget
 from taco_launch.setup.stages import gpus
 
 # For CDI the GPUs are described as the driver that is loaded has them; a description of another driver names files that are
@@ -58,10 +58,10 @@ def unit(definition: Definition) -> str:
     )
 
 
-def files(definition: Definition) -> tuple[File, ...]:
+def files(definition: Definition) -> tuple[FileTarget, ...]:
     """Return what has to lie on the host for the container to start; of it the container sees main.sh alone."""
     return (
-        File(paths.main_script(definition.cluster), scripts.text("main.sh").encode()),
-        File(wait_script(definition.cluster), (scripts.text("leases.sh") + scripts.text("wait.sh")).encode()),
-        File(paths.unit_file(definition.cluster), unit(definition).encode()),
+        FileTarget(paths.main_script(definition.cluster), scripts.text("main.sh").encode()),
+        FileTarget(wait_script(definition.cluster), (scripts.text("leases.sh") + scripts.text("wait.sh")).encode()),
+        FileTarget(paths.unit_file(definition.cluster), unit(definition).encode()),
     )

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 
 from taco_launch.facts import MADE
-from taco_launch.model.host.facts import HostFacts, MadeFile
+from taco_launch.model.host.facts import HostFacts, SetupFile
 from taco_launch.model.host.hosts import Host
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.made import files_of, unread, with_files, with_made
-from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
+from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StageRules
 
 _PRIVATE = 0o700
 
 
-def plan(_host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Put this version's agent there, and let the link name it.
 
     Agents of other versions stay for as long as a job runs with them; the next one that is installed takes them away.
@@ -24,7 +24,7 @@ def plan(_host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Probl
         yield unread(facts, "agent")
         return
     name, data = cluster.agent
-    file = File(f"{paths.AGENT}/{name}", data, 0o600)
+    file = FileTarget(f"{paths.AGENT}/{name}", data, 0o600)
     # By its name alone: that is the hash of its sources, while its bytes are of the Python that packed it, too.
     missing = () if file.path in there else (file,)
     link, state = there.get(paths.AGENT_LINK), there.get(paths.STATE)
@@ -36,7 +36,7 @@ def plan(_host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Probl
         why = f"others may look into {paths.STATE}"
     else:
         return
-    after = (MadeFile(paths.STATE, None, _PRIVATE), MadeFile(paths.AGENT_LINK, None, 0o777, name))
+    after = (SetupFile(paths.STATE, None, _PRIVATE), SetupFile(paths.AGENT_LINK, None, 0o777, name))
     yield Op(
         "agent",
         f"install {name}",

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from taco_launch.facts import MADE
 from taco_launch.facts.gpus.blocking_faults import GONE_HINT
-from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Made
+from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState
 from taco_launch.model.host.hardware import Board, Gpus
 from taco_launch.model.host.hosts import Container, Host
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.files import unit
 from taco_launch.setup.files.container_definition import Definition, cannot, changes, define, fewer, lost, unread
 from taco_launch.setup.made import differing, files_of, with_files, without
-from taco_launch.setup.ops import Cluster, File, Op, Problem, Removal, StageRules
+from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Removal, StageRules
 from taco_launch.setup.stages import firewall, gpus
 from taco_launch.setup.stages.ssh_mesh import taken_by_another
 
@@ -23,7 +23,7 @@ _STOP_SECONDS = 180
 _BEFORE = ("environment", "environment.new", "wait.sh", "ssh/sshd.pid")
 
 
-def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Plan the container of one host, and its unit."""
     container = cluster.inventory.container
     if container is None:
@@ -57,14 +57,14 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
     yield from _leftovers(definition.cluster, facts)
 
 
-def _refuse(container: Container, facts: HostFacts, cluster: Cluster) -> Problem | None:
+def _refuse(container: Container, facts: HostFacts, cluster: PlanContext) -> Problem | None:
     """Return why the host can have no training container as things are."""
     name = paths.container(cluster.inventory.cluster)
-    if not isinstance(facts.docker, Docker):
+    if not isinstance(facts.docker, DockerFacts):
         return Problem("container", f"docker cannot be asked for its containers: {facts.docker.reason}")
     if not isinstance(facts.docker.containers, tuple):
         return Problem("container", f"docker does not tell which containers it has: {facts.docker.containers.reason}")
-    if not isinstance(facts.made, Made):
+    if not isinstance(facts.made, SetupState):
         return Problem("container", f"what set-up made here cannot be told: {facts.made.reason}")
     there = _find(facts, name)
     if there is not None and dict(there.labels).get(paths.CLUSTER_LABEL) != cluster.inventory.cluster:
@@ -107,7 +107,7 @@ def _fewer_hint(cluster: str) -> str:
 
 def _find(facts: HostFacts, name: str) -> ContainerState | None:
     docker = facts.docker
-    there = docker.containers if isinstance(docker, Docker) and isinstance(docker.containers, tuple) else ()
+    there = docker.containers if isinstance(docker, DockerFacts) and isinstance(docker.containers, tuple) else ()
     return next((container for container in there if container.name == name), None)
 
 
@@ -146,7 +146,7 @@ def _created(facts: HostFacts, definition: Definition, name: str) -> HostFacts:
 
 def _with(facts: HostFacts, container: ContainerState, state: str) -> HostFacts:
     """Return the facts of a host that has this container, and its unit in that state."""
-    if not isinstance(facts.docker, Docker) or not isinstance(facts.made, Made):
+    if not isinstance(facts.docker, DockerFacts) or not isinstance(facts.made, SetupState):
         return facts
     others = facts.docker.containers if isinstance(facts.docker.containers, tuple) else ()
     kept = tuple(other for other in others if other.name != container.name)
@@ -159,7 +159,7 @@ def _with(facts: HostFacts, container: ContainerState, state: str) -> HostFacts:
 
 def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
     """Plan what keeps the container up: its files, and that it starts now and at every boot."""
-    assert isinstance(facts.made, Made)
+    assert isinstance(facts.made, SetupState)
     name, unit_name = paths.container(definition.cluster), paths.unit(definition.cluster)
     there = _find(facts, name)
     changed = differing(facts, unit.files(definition))
@@ -177,7 +177,7 @@ def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
         there is not None
         and there.state == "running"
         and any(file.path == unit_file for file in changed)
-        and isinstance(facts.docker, Docker)
+        and isinstance(facts.docker, DockerFacts)
         and gpus.loses(definition.options, facts.docker)
     )
     if stopped:
@@ -206,11 +206,11 @@ def _leftovers(cluster: str, facts: HostFacts) -> Iterator[Op]:
         yield Op("container", f"take away {names}", why, script, old, expect=lambda facts: without(facts, old))
 
 
-def _started(facts: HostFacts, definition: Definition, changed: tuple[File, ...]) -> HostFacts:
+def _started(facts: HostFacts, definition: Definition, changed: tuple[FileTarget, ...]) -> HostFacts:
     there = _find(facts, paths.container(definition.cluster))
     assert there is not None
     facts = with_files(_with(facts, replace(there, state="running"), "active"), changed)
-    assert isinstance(facts.made, Made)
+    assert isinstance(facts.made, SetupState)
     return replace(facts, made=replace(facts.made, enabled=True))
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from taco_launch.facts import MADE
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Docker, HostFacts, Made, System
+from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState, System
 from taco_launch.model.host.hosts import Host
-from taco_launch.setup.ops import Cluster, Op, Problem, Stage, StageRules
+from taco_launch.setup.ops import Op, PlanContext, Problem, Stage, StageRules
 from taco_launch.setup.scripts import text
 from taco_launch.setup.stages.docker_install import install
 from taco_launch.setup.stages.docker_removal import take_back
@@ -20,7 +20,7 @@ _OLDEST = (19, 3)
 _HELD: tuple[Stage, ...] = ("image", "container", "ssh_mesh")
 
 
-def plan(_host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Plan what a host's Docker Engine takes; nothing where it is right already.
 
     An engine that is there is never upgraded, and one that does not fit is never removed: that is a Problem.
@@ -28,7 +28,7 @@ def plan(_host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Probl
     system, made, docker = facts.system, facts.made, facts.docker
     if not isinstance(system, System):
         yield _unread("the host's system", system)
-    elif not isinstance(made, Made):
+    elif not isinstance(made, SetupState):
         yield _unread("what set-up made", made)
     elif system.init != "systemd":
         yield Problem(
@@ -56,7 +56,7 @@ def _unread(what: str, why: Absent | Unknown) -> Problem:
     )
 
 
-def _unfit(docker: Docker) -> Problem | None:
+def _unfit(docker: DockerFacts) -> Problem | None:
     """Return why training containers cannot have what they take from an engine of this kind."""
     if docker.flavour == "podman":
         return Problem(
@@ -86,7 +86,7 @@ def _unfit(docker: Docker) -> Problem | None:
     return None
 
 
-def _unheld(docker: Docker, made: Made) -> Problem | None:
+def _unheld(docker: DockerFacts, made: SetupState) -> Problem | None:
     """Return why an engine cannot be asked, or kept running."""
     if made.engine_unit == "masked":
         return Problem(
@@ -111,11 +111,11 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall("[0-9]+", text)[:2])
 
 
-def _there(facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+def _there(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Plan settings, and that the engine runs, now and after a boot."""
     docker, made = facts.docker, facts.made
-    assert isinstance(docker, Docker)
-    assert isinstance(made, Made)
+    assert isinstance(docker, DockerFacts)
+    assert isinstance(made, SetupState)
     wanted = tuple(settings(docker, made, cluster))
     yield from wanted
     if any(isinstance(each, Problem) for each in wanted):
@@ -138,7 +138,7 @@ def _there(facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
 
 def _started(facts: HostFacts) -> HostFacts:
     docker, made = facts.docker, facts.made
-    if not isinstance(docker, Docker) or not isinstance(made, Made):
+    if not isinstance(docker, DockerFacts) or not isinstance(made, SetupState):
         return facts
     # Stages that ask what it holds wait for that (`reveals`); to the others one that is started runs nothing yet.
     return replace(

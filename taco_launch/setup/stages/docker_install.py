@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import Docker, HostFacts, Os, System
+from taco_launch.model.host.facts import DockerFacts, HostFacts, Os, System
 from taco_launch.model.host.hosts import Engine
 from taco_launch.setup import packages
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.scripts import text
 from taco_launch.setup.space import DATA_ROOT, disk_of
 
@@ -45,7 +45,7 @@ _PACKAGES = {
 }
 
 
-def install(system: System, cluster: Cluster) -> Op | Problem:
+def install(system: System, cluster: PlanContext) -> Op | Problem:
     """Plan to install an engine on a host without one; or say why it cannot be."""
     engine, manager = cluster.inventory.engine, system.package_manager
     unfit = _full(system) or _untyped(system, engine.data_root or DATA_ROOT)
@@ -138,7 +138,7 @@ def _script(engine: Engine) -> Op | Problem:
     return _fetched(engine, f"install docker (script {engine.url})", "script", engine.url, engine.sha256)
 
 
-def _packages(manager: str, cluster: Cluster) -> Op | Problem:
+def _packages(manager: str, cluster: PlanContext) -> Op | Problem:
     ending, files = packages.ending(manager), packages.given(manager, cluster.packages)
     if not files:
         folder = cluster.inventory.engine.packages or "docker.packages, which the inventory does not name,"
@@ -171,7 +171,7 @@ def _op(name: str, *args: str) -> Op:
 def _installed(facts: HostFacts) -> HostFacts:
     """Return the facts with an engine of which nothing is known yet but that it runs nothing."""
     later = Unknown("docker is installed first")
-    docker = Docker(
+    docker = DockerFacts(
         version=Absent("docker is installed first"),
         flavour="docker",
         userns=False,

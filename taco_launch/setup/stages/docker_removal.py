@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from taco_launch.model.host.fact_value import Unknown
-from taco_launch.model.host.facts import Made
+from taco_launch.model.host.facts import SetupState
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.files import daemon_json
-from taco_launch.setup.ops import File, Op, Problem, Removal
+from taco_launch.setup.ops import FileTarget, Op, Problem, Removal
 from taco_launch.setup.stages.docker_settings import MARKS
 
 # What set-up put into daemon.json, as docker_settings keeps it.
@@ -20,7 +20,7 @@ _WITHOUT = f"{MARKS}/daemon.json.without"
 def take_back(removal: Removal) -> Iterator[Op | Problem]:
     """Plan to remove the agent and the leases, and what set-up put into Docker Engine's settings."""
     made, files = removal.facts.made, removal.files
-    if not removal.is_last or not isinstance(made, Made):
+    if not removal.is_last or not isinstance(made, SetupState):
         return
     ours = [path for path in (paths.AGENT, MARKS, paths.ENGINE_PROXY) if path in files]
     if not ours:
@@ -33,7 +33,7 @@ def take_back(removal: Removal) -> Iterator[Op | Problem]:
         )
         return
     config = made.daemon_json if isinstance(made.daemon_json, str) else None
-    put: tuple[File, ...] = ()
+    put: tuple[FileTarget, ...] = ()
     if config is not None and removal.added:
         try:
             text = daemon_json.taken_back(config, removal.added)
@@ -53,7 +53,7 @@ def take_back(removal: Removal) -> Iterator[Op | Problem]:
             )
             return
         if text != config:
-            put = (File(_WITHOUT, text.encode(), 0o600, shown=paths.ENGINE_CONFIG),)
+            put = (FileTarget(_WITHOUT, text.encode(), 0o600, shown=paths.ENGINE_CONFIG),)
     parts = ["the agent and the leases", *(["what set-up put into daemon.json"] if put else [])]
     proxy = paths.ENGINE_PROXY in files
     yield Op(

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from taco_launch.frozen import dataclass
-from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Made
+from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState
 from taco_launch.model.host.hosts import Engine
 from taco_launch.setup.files import daemon_json
-from taco_launch.setup.ops import Cluster, File, Op, Problem, Stage
+from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Stage
 from taco_launch.setup.paths import ENGINE_CONFIG, ENGINE_PROXY, STATE
 from taco_launch.setup.scripts import text
 
@@ -31,7 +31,7 @@ RUNNING = ("running", "paused", "restarting")
 _FOR_ALL = "ids in its containers would not be the host's, and containers here share the host's network and processes"
 
 
-def proxy_files(engine: Engine) -> tuple[File, ...]:
+def proxy_files(engine: Engine) -> tuple[FileTarget, ...]:
     """Return the part of docker.service that names a file, and that file, which names the proxy; none without a proxy.
 
     What stands in a unit itself is told to every user who asks (systemctl show). Their form: systemd.exec(5).
@@ -42,12 +42,12 @@ def proxy_files(engine: Engine) -> tuple[File, ...]:
     # Whoever put a password there wants it kept.
     secret = any("@" in value for _name, value in engine.proxy)
     return (
-        File(f"{MARKS}/proxy.conf", _PART.encode(), shown=ENGINE_PROXY),
-        File(f"{MARKS}/proxy.new", values.encode(), 0o600, secret, shown=PROXY_VALUES),
+        FileTarget(f"{MARKS}/proxy.conf", _PART.encode(), shown=ENGINE_PROXY),
+        FileTarget(f"{MARKS}/proxy.new", values.encode(), 0o600, secret, shown=PROXY_VALUES),
     )
 
 
-def settings(docker: Docker, made: Made, cluster: Cluster) -> Iterator[Op | Problem]:
+def settings(docker: DockerFacts, made: SetupState, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Plan the settings of an engine that is there; or say why they cannot be had."""
     engine = cluster.inventory.engine
     merged = _merged("docker", made, daemon_json.wanted(engine))
@@ -59,7 +59,14 @@ def settings(docker: Docker, made: Made, cluster: Cluster) -> Iterator[Op | Prob
 
 
 def taken(
-    stage: Stage, keys: dict[str, Any], docker: Docker, made: Made, cluster: Cluster, why: str, *, has: bool = False
+    stage: Stage,
+    keys: dict[str, Any],
+    docker: DockerFacts,
+    made: SetupState,
+    cluster: PlanContext,
+    why: str,
+    *,
+    has: bool = False,
 ) -> Iterator[Op | Problem]:
     """Plan that daemon.json gets these keys, for another stage, and that an engine which runs takes them.
 
@@ -75,7 +82,7 @@ def taken(
     yield from _change(stage, (change,), docker, made, cluster, merged)
 
 
-def _merged(stage: Stage, made: Made, keys: dict[str, Any]) -> daemon_json.Merged | Problem:
+def _merged(stage: Stage, made: SetupState, keys: dict[str, Any]) -> daemon_json.MergedConfig | Problem:
     """Return daemon.json with these keys; or say why it cannot have them."""
     now = made.daemon_json if isinstance(made.daemon_json, str) else ""
     try:
@@ -107,7 +114,7 @@ class _Change:
 
     name: str
     why: str
-    files: tuple[File, ...] = ()
+    files: tuple[FileTarget, ...] = ()
     old: tuple[tuple[str, str], ...] = ()
     restarts: tuple[str, ...] = ()
 
@@ -115,10 +122,10 @@ class _Change:
 def _change(
     stage: Stage,
     changes: tuple[_Change, ...],
-    docker: Docker,
-    made: Made,
-    cluster: Cluster,
-    merged: daemon_json.Merged,
+    docker: DockerFacts,
+    made: SetupState,
+    cluster: PlanContext,
+    merged: daemon_json.MergedConfig,
 ) -> Iterator[Op | Problem]:
     """Plan all changes as one operation, so that the engine is restarted once."""
     if not changes:
@@ -150,7 +157,7 @@ def _change(
     )
 
 
-def _proxy(made: Made, engine: Engine) -> _Change | None:
+def _proxy(made: SetupState, engine: Engine) -> _Change | None:
     files, there = proxy_files(engine), tuple(_sum(made, path) for path in (ENGINE_PROXY, PROXY_VALUES))
     if not files and there == (None, None):
         return None
@@ -163,7 +170,7 @@ def _proxy(made: Made, engine: Engine) -> _Change | None:
     return _Change(name, why, files, restarts=("the proxy",))
 
 
-def _config(made: Made, merged: daemon_json.Merged) -> _Change | None:
+def _config(made: SetupState, merged: daemon_json.MergedConfig) -> _Change | None:
     if not merged.keys:
         return None
     words = [f"add {', '.join(merged.new)}"] if merged.new else []
@@ -171,8 +178,8 @@ def _config(made: Made, merged: daemon_json.Merged) -> _Change | None:
     differs = [f"lacks {', '.join(merged.new)}"] if merged.new else []
     differs += [f"has another {', '.join(merged.changed)}"] if merged.changed else []
     files = (
-        File(f"{MARKS}/adding", f"{merged.added}\n".encode(), 0o600, shown=f"{MARKS}/added"),
-        File(f"{MARKS}/daemon.json", merged.text.encode(), 0o600, shown=ENGINE_CONFIG),
+        FileTarget(f"{MARKS}/adding", f"{merged.added}\n".encode(), 0o600, shown=f"{MARKS}/added"),
+        FileTarget(f"{MARKS}/daemon.json", merged.text.encode(), 0o600, shown=ENGINE_CONFIG),
     )
     now = made.daemon_json if isinstance(made.daemon_json, str) else ""
     return _Change(
@@ -184,7 +191,7 @@ def _config(made: Made, merged: daemon_json.Merged) -> _Change | None:
     )
 
 
-def _unfinished(docker: Docker, made: Made, engine: Engine) -> Iterator[_Change]:
+def _unfinished(docker: DockerFacts, made: SetupState, engine: Engine) -> Iterator[_Change]:
     """Find what stands in the files, and the engine that runs does not have."""
     name = "daemon.json: have the engine take it"
     interrupted = "an earlier set-up was interrupted before the engine took its changes"
@@ -194,7 +201,7 @@ def _unfinished(docker: Docker, made: Made, engine: Engine) -> Iterator[_Change]
         yield _Change(name, f"the engine that runs does not have {', '.join(lacking)} of daemon.json")
 
 
-def _hidden(docker: Docker, merged: daemon_json.Merged) -> Iterator[str]:
+def _hidden(docker: DockerFacts, merged: daemon_json.MergedConfig) -> Iterator[str]:
     """Yield what an engine with another data root no longer sees."""
     there = [each for each in (docker.images, docker.containers) if isinstance(each, tuple) and each]
     if _moved_to(docker, merged) is not None and there:
@@ -202,13 +209,13 @@ def _hidden(docker: Docker, merged: daemon_json.Merged) -> Iterator[str]:
         yield f"its images and containers stay in {root}, where the engine no longer sees them"
 
 
-def _moved_to(docker: Docker, merged: daemon_json.Merged) -> str | None:
+def _moved_to(docker: DockerFacts, merged: daemon_json.MergedConfig) -> str | None:
     """Return the data root that the engine gets instead of the one it has; None where it keeps that."""
     root = daemon_json.read(merged.text).get("data-root") if "data-root" in merged.keys else None
     return root if isinstance(root, str) and root != docker.root else None
 
 
-def _stopped(stage: Stage, docker: Docker, keys: Sequence[str], cluster: Cluster) -> Problem | None:
+def _stopped(stage: Stage, docker: DockerFacts, keys: Sequence[str], cluster: PlanContext) -> Problem | None:
     """Return which running containers a restart would stop, unless that is allowed."""
     if cluster.disrupt != "nothing":
         return None
@@ -228,7 +235,7 @@ def _runs(container: ContainerState) -> bool:
     return container.state in RUNNING
 
 
-def _not_taken(docker: Docker, engine: Engine) -> list[str]:
+def _not_taken(docker: DockerFacts, engine: Engine) -> list[str]:
     """Name what daemon.json should give the engine, and the engine that runs does not have."""
     lacking = []
     if isinstance(docker.mirrors, tuple):
@@ -243,7 +250,7 @@ def _not_taken(docker: Docker, engine: Engine) -> list[str]:
     return lacking
 
 
-def _sum(made: Made, path: str) -> str | None:
+def _sum(made: SetupState, path: str) -> str | None:
     """Return the SHA-256 of a file of set-up; None where it is not there."""
     files = made.files if isinstance(made.files, tuple) else ()
     return next((file.sha256 or "" for file in files if file.path == path), None)
@@ -258,22 +265,22 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _set(facts: HostFacts, merged: daemon_json.Merged) -> HostFacts:
+def _set(facts: HostFacts, merged: daemon_json.MergedConfig) -> HostFacts:
     made, docker = facts.made, facts.docker
-    if isinstance(docker, Docker) and (root := _moved_to(docker, merged)) is not None:
+    if isinstance(docker, DockerFacts) and (root := _moved_to(docker, merged)) is not None:
         facts = replace(facts, docker=replace(docker, root=root, images=(), containers=()))
     facts = _with_cdi(facts, merged)
-    if not isinstance(made, Made):
+    if not isinstance(made, SetupState):
         return facts
     return replace(facts, made=replace(made, daemon_json=merged.text)) if merged.text.strip() else facts
 
 
-def _with_cdi(facts: HostFacts, merged: daemon_json.Merged) -> HostFacts:
+def _with_cdi(facts: HostFacts, merged: daemon_json.MergedConfig) -> HostFacts:
     """Return the facts of an engine that can have CDI, with what this daemon.json says of it."""
     docker = facts.docker
     features = daemon_json.read(merged.text).get("features") if "features" in merged.keys else None
     on = features.get("cdi") if isinstance(features, dict) else None
-    if on is None or not isinstance(docker, Docker) or not isinstance(docker.cdi_folders, tuple):
+    if on is None or not isinstance(docker, DockerFacts) or not isinstance(docker.cdi_folders, tuple):
         return facts
     folders = (docker.cdi_folders or _CDI_FOLDERS) if on is True else ()
     return replace(facts, docker=replace(docker, cdi_folders=folders))

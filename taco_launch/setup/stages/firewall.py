@@ -6,11 +6,11 @@ from hashlib import sha256
 from typing import Final
 
 from taco_launch.frozen import dataclass
-from taco_launch.model.host.facts import Firewall, HostFacts, Network
+from taco_launch.model.host.facts import Firewall, HostFacts, NetworkFacts
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.files.ssh_files import Member, is_address
 from taco_launch.setup.made import differing, files_of, with_files, without
-from taco_launch.setup.ops import Cluster, File, Op
+from taco_launch.setup.ops import FileTarget, Op, PlanContext
 
 _STAGE: Final = "ssh_mesh"
 # Where the kernel takes a port from that a program does not name: ip-sysctl, ip_local_port_range.
@@ -59,7 +59,7 @@ class _Place:
         return f"{paths.UNITS}/{self.unit}"
 
 
-def plan(facts: HostFacts, cluster: Cluster, own: str, members: tuple[Member, ...]) -> Iterator[Op]:
+def plan(facts: HostFacts, cluster: PlanContext, own: str, members: tuple[Member, ...]) -> Iterator[Op]:
     """Open this host's firewall for the others, or take that back where it is not wanted any more.
 
     Opened is TCP from the hosts of the inventory (IPv4), to the container's sshd and to the ports that programs are
@@ -83,9 +83,9 @@ def plan(facts: HostFacts, cluster: Cluster, own: str, members: tuple[Member, ..
         f"host {each}\n" for each in others if ":" not in each
     ]
     wanted = (
-        File(place.list, "".join(lines).encode(), 0o600),
-        File(place.script, scripts.text("firewall.sh").encode(), 0o600),
-        File(place.unit_file, place.text.encode()),
+        FileTarget(place.list, "".join(lines).encode(), 0o600),
+        FileTarget(place.script, scripts.text("firewall.sh").encode(), 0o600),
+        FileTarget(place.unit_file, place.text.encode()),
     )
     missing = differing(facts, wanted)
     if missing and len(lines) > len(_merged(ports)):
@@ -98,7 +98,7 @@ def plan(facts: HostFacts, cluster: Cluster, own: str, members: tuple[Member, ..
 
 def active(facts: HostFacts) -> Firewall | None:
     """Return the firewall that stops something on this host, None where there is none or nobody may tell."""
-    if not isinstance(facts.network, Network) or not isinstance(facts.network.firewalls, tuple):
+    if not isinstance(facts.network, NetworkFacts) or not isinstance(facts.network.firewalls, tuple):
         return None
     return next((each for each in facts.network.firewalls if each.active), None)
 
@@ -139,7 +139,7 @@ def _unit_text(cluster: str, command: str) -> str:
 
 
 def _ephemeral(facts: HostFacts) -> tuple[int, int]:
-    found = facts.network.port_range if isinstance(facts.network, Network) else None
+    found = facts.network.port_range if isinstance(facts.network, NetworkFacts) else None
     return found if isinstance(found, tuple) else _EPHEMERAL
 
 

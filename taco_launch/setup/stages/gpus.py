@@ -7,7 +7,7 @@ hook it has to be started anew, as it looks for that once.
 
 import re
 
-from taco_launch.model.host.facts import Docker, HostFacts
+from taco_launch.model.host.facts import DockerFacts, HostFacts
 from taco_launch.model.host.hardware import Gpu, Gpus
 from taco_launch.model.host.hosts import Host, Toolkit
 
@@ -33,28 +33,28 @@ def gpus(host: Host, facts: HostFacts) -> tuple[Gpu, ...]:
     return found if isinstance(found, tuple) and host.gpus != "none" else ()
 
 
-def by_cdi(docker: Docker, toolkit: Toolkit) -> bool:
+def by_cdi(docker: DockerFacts, toolkit: Toolkit) -> bool:
     """Return whether containers get GPUs by CDI: the engine that runs takes it, the toolkit can, and it may be."""
     return isinstance(docker.cdi_folders, tuple) and docker.cdi_folders != () and _describes(docker, toolkit)
 
 
-def by_cdi_if_on(docker: Docker, toolkit: Toolkit) -> bool:
+def by_cdi_if_on(docker: DockerFacts, toolkit: Toolkit) -> bool:
     """Return whether containers would get GPUs by CDI, were it not off in the engine that runs."""
     return docker.cdi_folders == () and _describes(docker, toolkit)
 
 
-def undecided(docker: Docker, toolkit: Toolkit) -> str:
+def undecided(docker: DockerFacts, toolkit: Toolkit) -> str:
     """Return what else than the runtime it may be, as long as no engine tells which it is; empty where that is known."""
     open_ = toolkit.cdi == "auto" and not isinstance(docker.version, str)
     return ", or by CDI where docker turns out to be 25 or newer" if open_ else ""
 
 
-def on_by_itself(docker: Docker) -> bool:
+def on_by_itself(docker: DockerFacts) -> bool:
     """Return whether an engine of this version has CDI without being told to."""
     return isinstance(docker.version, str) and _numbers(docker.version) >= _CDI_UNASKED
 
 
-def _describes(docker: Docker, toolkit: Toolkit) -> bool:
+def _describes(docker: DockerFacts, toolkit: Toolkit) -> bool:
     """Return whether the toolkit can describe GPUs for CDI, and may."""
     if toolkit.cdi == "off" or not isinstance(docker.toolkit, str):
         return False
@@ -66,7 +66,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall("[0-9]+", version)[:2])
 
 
-def option(docker: Docker, toolkit: Toolkit) -> str:
+def option(docker: DockerFacts, toolkit: Toolkit) -> str:
     """Return the option of `docker create` that gives a container all GPUs; empty where the engine has none."""
     if by_cdi(docker, toolkit):
         return BY_CDI
@@ -75,12 +75,12 @@ def option(docker: Docker, toolkit: Toolkit) -> str:
     return BY_HOOK if isinstance(docker.toolkit, str) else ""
 
 
-def how(options: tuple[str, ...]) -> str:
+def gpu_method(options: tuple[str, ...]) -> str:
     """Return by what a container with these options gets GPUs; empty where it gets none."""
     return next((told for each, told in _HOW.items() if each in options), "")
 
 
-def loses(options: tuple[str, ...], docker: Docker) -> bool:
+def loses(options: tuple[str, ...], docker: DockerFacts) -> bool:
     """Return whether a running container with these options loses its GPUs when systemd reads its units anew."""
     by_hook = BY_RUNTIME in options or BY_HOOK in options
     return by_hook and "--privileged" not in options and docker.cgroup_driver == "systemd"

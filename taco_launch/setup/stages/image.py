@@ -7,11 +7,11 @@ from dataclasses import replace
 from taco_launch.command import shell, ssh_line
 from taco_launch.facts import MADE
 from taco_launch.frozen import dataclass
-from taco_launch.model.host.facts import Docker, HostFacts, Image
+from taco_launch.model.host.facts import DockerFacts, HostFacts, Image
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup import paths, scripts, space
-from taco_launch.setup.ops import Cluster, File, Op, Problem, Removal, StageRules
-from taco_launch.setup.stages.image_copy import Given
+from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Removal, StageRules
+from taco_launch.setup.stages.image_copy import SourceImage
 
 # What a dry run takes for the id of an image that is not there yet.
 PREDICTED = "sha256:" + "0" * 64
@@ -50,13 +50,13 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Held:
+class HostImage:
     """An image that a host has: its id, and its digests at the registry (none where it was loaded or built there)."""
 
     id: str
     digests: frozenset[str]
 
-    def same(self, other: "Held") -> bool:
+    def same(self, other: "HostImage") -> bool:
         """Return whether it is the same image: by id, or, as engines differ in what they call an id, by a digest."""
         return self.id == other.id or bool(self.digests & other.digests)
 
@@ -70,14 +70,16 @@ def parse_reference(text: str) -> Reference:
     return Reference(repository, None if digest else tag or "latest", digest or None)
 
 
-def held(reference: Reference, docker: Docker) -> Held | None:
+def held(reference: Reference, docker: DockerFacts) -> HostImage | None:
     """Return what the image's name stands for on a host, None where it has no such image."""
     if not isinstance(docker.images, tuple):
         return None
     found = [image for image in docker.images if _is(reference, image)]
     if not found:
         return None
-    return Held(found[0].id, frozenset(image.digest for image in found if image.digest and image.id == found[0].id))
+    return HostImage(
+        found[0].id, frozenset(image.digest for image in found if image.digest and image.id == found[0].id)
+    )
 
 
 def resolve(inventory: Inventory, facts: Mapping[str, HostFacts]) -> str | None:
@@ -91,12 +93,12 @@ def resolve(inventory: Inventory, facts: Mapping[str, HostFacts]) -> str | None:
     return min(standard[1].digests, default=None) if standard else None
 
 
-def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Plan the image of one host."""
     container = cluster.inventory.container
     if container is None:
         return
-    if not isinstance(facts.docker, Docker):
+    if not isinstance(facts.docker, DockerFacts):
         yield Problem("image", f"docker cannot be asked for its images: {facts.docker.reason}")
         return
     if not isinstance(facts.docker.images, tuple):
@@ -112,7 +114,7 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
 
 
 def _from_registry(
-    host: Host, facts: HostFacts, cluster: Cluster, here: Held | None, standard: tuple[str, Held] | None
+    host: Host, facts: HostFacts, cluster: PlanContext, here: HostImage | None, standard: tuple[str, HostImage] | None
 ) -> Iterator[Op | Problem]:
     """Plan an image that a registry gives."""
     container = cluster.inventory.container
@@ -128,7 +130,7 @@ def _from_registry(
         why = f"{_is_here(here)}, and the registry has {_short(cluster.latest)} now"
         yield from _pull(facts, cluster, container, reference.at(cluster.latest), why, standard)
     elif standard is not None or cluster.digest is not None:
-        name, wanted = standard or ("the head", Held("", frozenset((cluster.digest or "",))))
+        name, wanted = standard or ("the head", HostImage("", frozenset((cluster.digest or "",))))
         if here is not None and here.same(wanted):
             return
         digest = cluster.digest or min(wanted.digests, default=None)
@@ -148,12 +150,14 @@ def _is(reference: Reference, image: Image) -> bool:
     return listed.repository == reference.repository and reference.digest in (image.digest, listed.digest)
 
 
-def _standard(reference: Reference, inventory: Inventory, facts: Mapping[str, HostFacts]) -> tuple[str, Held] | None:
+def _standard(
+    reference: Reference, inventory: Inventory, facts: Mapping[str, HostFacts]
+) -> tuple[str, HostImage] | None:
     """Return the first host that has the image, the head first, and its image with the digests that any host knows."""
-    having: list[tuple[str, Held]] = []
+    having: list[tuple[str, HostImage]] = []
     for host in sorted(inventory.hosts, key=lambda host: host.name != inventory.head):
         of = facts.get(host.name)
-        found = held(reference, of.docker) if of is not None and isinstance(of.docker, Docker) else None
+        found = held(reference, of.docker) if of is not None and isinstance(of.docker, DockerFacts) else None
         if found is not None:
             having.append((host.name, found))
     if not having:
@@ -165,14 +169,19 @@ def _standard(reference: Reference, inventory: Inventory, facts: Mapping[str, Ho
     return name, first
 
 
-def known(reference: Reference, digest: str, facts: Mapping[str, HostFacts]) -> Held:
+def known(reference: Reference, digest: str, facts: Mapping[str, HostFacts]) -> HostImage:
     """Return the image of a digest, with its id where a host has it: one that has it by `docker load` knows no digest."""
-    there = (held(reference, each.docker) for each in facts.values() if isinstance(each.docker, Docker))
-    return next((each for each in there if each and digest in each.digests), Held("", frozenset((digest,))))
+    there = (held(reference, each.docker) for each in facts.values() if isinstance(each.docker, DockerFacts))
+    return next((each for each in there if each and digest in each.digests), HostImage("", frozenset((digest,))))
 
 
 def _pull(
-    facts: HostFacts, cluster: Cluster, container: Container, image: str, why: str, standard: tuple[str, Held] | None
+    facts: HostFacts,
+    cluster: PlanContext,
+    container: Container,
+    image: str,
+    why: str,
+    standard: tuple[str, HostImage] | None,
 ) -> Iterator[Op | Problem]:
     reference = parse_reference(container.image)
     size = _size(reference, cluster) if standard else None
@@ -197,7 +206,7 @@ def _pull(
         return
     digest = parse_reference(image).digest
     there = (known(reference, digest, cluster.facts).id if digest else "") or PREDICTED
-    secret = (File(PASSWORD_FILE, (cluster.password or "").encode(), 0o600, secret=True),) if user else ()
+    secret = (FileTarget(PASSWORD_FILE, (cluster.password or "").encode(), 0o600, secret=True),) if user else ()
     tag = "" if image == reference.name else reference.name
     yield Op(
         "image",
@@ -220,12 +229,16 @@ def _pull(
 
 
 def _copy(
-    facts: HostFacts, cluster: Cluster, container: Container, here: Held | None, standard: tuple[str, Held] | None
+    facts: HostFacts,
+    cluster: PlanContext,
+    container: Container,
+    here: HostImage | None,
+    standard: tuple[str, HostImage] | None,
 ) -> Iterator[Op | Problem]:
     """Plan an image that the controller has: its stream is there before the operation begins (flows/image_copy)."""
     name = parse_reference(container.image).name
     given = cluster.given
-    if not isinstance(given, Given):
+    if not isinstance(given, SourceImage):
         if here is None or (standard is not None and not here.same(standard[1])):
             on = f", and on {standard[0]} it is {_short(standard[1].id)}" if here and standard else ""
             yield Problem(
@@ -258,19 +271,19 @@ def _copy(
 
 def _with(facts: HostFacts, reference: Reference, pulled: str, identity: str = PREDICTED) -> HostFacts:
     """Return the facts of a host that has got the image."""
-    if not isinstance(facts.docker, Docker) or not isinstance(facts.docker.images, tuple):
+    if not isinstance(facts.docker, DockerFacts) or not isinstance(facts.docker.images, tuple):
         return facts
     others = tuple(image for image in facts.docker.images if not _is(reference, image))
     image = Image(reference.name, identity, parse_reference(pulled).digest, None)
     return replace(facts, docker=replace(facts.docker, images=(*others, image)))
 
 
-def _size(reference: Reference, cluster: Cluster) -> int | None:
+def _size(reference: Reference, cluster: PlanContext) -> int | None:
     """Return the size of the image as the engine of any host tells it."""
     sizes = [
         image.size
         for facts in cluster.facts.values()
-        if isinstance(facts.docker, Docker) and isinstance(facts.docker.images, tuple)
+        if isinstance(facts.docker, DockerFacts) and isinstance(facts.docker.images, tuple)
         for image in facts.docker.images
         if _is(reference, image) and image.size
     ]
@@ -278,7 +291,7 @@ def _size(reference: Reference, cluster: Cluster) -> int | None:
 
 
 def _not_to_be_pulled(
-    reference: Reference, here: Held | None, host: Host, name: str, wanted: Held, cluster: Cluster
+    reference: Reference, here: HostImage | None, host: Host, name: str, wanted: HostImage, cluster: PlanContext
 ) -> Problem:
     is_here = f"is another image here ({_short(here.id)})" if here else "is not here"
     save = ssh_line(_login(cluster.host(name)), shell(("docker", "save", reference.name)))
@@ -298,7 +311,7 @@ def _login(host: Host) -> tuple[str, ...]:
     return (*port, f"{host.user}@{host.address}" if host.user else host.address)
 
 
-def _is_here(here: Held | None) -> str:
+def _is_here(here: HostImage | None) -> str:
     return f"it is {_short(here.id)} here" if here else "it is not here"
 
 
@@ -309,7 +322,7 @@ def _short(identity: str) -> str:
 def take_back(removal: Removal) -> Iterator[Op]:
     """Plan to remove the image where that is requested."""
     docker = removal.facts.docker
-    if removal.image is None or not isinstance(docker, Docker):
+    if removal.image is None or not isinstance(docker, DockerFacts):
         return
     reference = parse_reference(removal.image)
     if held(reference, docker) is not None:

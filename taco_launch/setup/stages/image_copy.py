@@ -20,7 +20,7 @@ _UNPACKED = 2
 
 
 @dataclass(frozen=True)
-class Given:
+class SourceImage:
     """What the controller has of an image: `where`, as people name it, and what an engine may call the image (`ids`).
 
     `size` is what it holds in bytes, unpacked.
@@ -37,7 +37,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Seat:
+class TransferNode:
     """A host in the tree: it `has` so many bytes of the stream, which it takes from `source` (None: from nobody now).
 
     `serves` says whether others can take it from there; `gone`: it failed, and is no source any more; `refused` are those
@@ -51,12 +51,12 @@ class Seat:
     refused: frozenset[str] = frozenset()
 
 
-def order(seats: Mapping[str, Seat]) -> tuple[str, ...]:
+def order(seats: Mapping[str, TransferNode]) -> tuple[str, ...]:
     """Return the hosts in the order in which they are seated: those that serve and have the most of the stream first."""
     return tuple(sorted(seats, key=lambda name: (not seats[name].serves, -seats[name].has)))  # stable
 
 
-def source(name: str, seats: Mapping[str, Seat], size: int) -> str | None:
+def source(name: str, seats: Mapping[str, TransferNode], size: int) -> str | None:
     """Return where a host that takes it from nobody now is to take the stream of `size` bytes from; None where it has to wait.
 
     From the host that is nearest to the controller, or to one that has all of it; from the controller where no host can
@@ -75,7 +75,7 @@ def source(name: str, seats: Mapping[str, Seat], size: int) -> str | None:
     return CONTROLLER if fed.count(CONTROLLER) < CONTROLLER_FAN_OUT else None
 
 
-def pays(size: int, packed: int, seconds: float, rate: float) -> bool:
+def compression_worthwhile(size: int, packed: int, seconds: float, rate: float) -> bool:
     """Return whether packing `size` bytes into `packed` in so many seconds is faster than sending them, at `rate` a second.
 
     Between hosts it is not, and is not tried: `gzip -1` packs a training image (torch for CPUs) to 33 % with about 100 MB
@@ -85,11 +85,11 @@ def pays(size: int, packed: int, seconds: float, rate: float) -> bool:
     return seconds + packed / rate < size / rate
 
 
-def _takes(seat: Seat, size: int) -> bool:
+def _takes(seat: TransferNode, size: int) -> bool:
     return seat.source is not None and not seat.gone and seat.has < size
 
 
-def _above(name: str, seats: Mapping[str, Seat], size: int) -> tuple[str, ...] | None:
+def _above(name: str, seats: Mapping[str, TransferNode], size: int) -> tuple[str, ...] | None:
     """Return a host and all that it depends on, up to where the stream comes from; None where that is cut off."""
     path = [name]
     while seats[path[-1]].has < size:

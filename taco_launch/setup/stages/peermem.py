@@ -6,15 +6,15 @@ from taco_launch.command import shell
 from taco_launch.facts import MADE
 from taco_launch.facts.rdma.peermem import MODULES, SERVICE
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Docker, HostFacts
+from taco_launch.model.host.facts import DockerFacts, HostFacts
 from taco_launch.model.host.hardware import Gpus, PeerMemory, Rdma
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.setup import paths
 from taco_launch.setup.made import files_of
-from taco_launch.setup.ops import Cluster, Op, Problem, Removal, StageRules
+from taco_launch.setup.ops import Op, PlanContext, Problem, Removal, StageRules
 from taco_launch.setup.stages.peermem_ops import (
     OFF,
-    Way,
+    PeermemModule,
     boot,
     branch,
     install,
@@ -32,7 +32,7 @@ _WITH_MODULE = 470
 _WITH_DMABUF = (2, 13)
 
 
-def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Plan that a host's HCAs reach its GPUs' memory; nothing where it has not both, or DMA-BUF does it."""
     inventory = cluster.inventory
     if "off" in (inventory.network.gdr, inventory.network.rdma, inventory.peermem.use):
@@ -64,7 +64,7 @@ def _unread(what: str, why: object) -> Problem:
 # --- which one --------------------------------------------------------------------------------------------------------
 
 
-def _choose(gpu: Gpus, rdma: Rdma, inventory: Inventory) -> Way | Problem | None:
+def _choose(gpu: Gpus, rdma: Rdma, inventory: Inventory) -> PeermemModule | Problem | None:
     """Return the module that is to be loaded; None where there is nothing to be loaded."""
     use, dmabuf = inventory.peermem.use, rdma.peer_memory.dmabuf
     if use == "dmabuf":
@@ -83,17 +83,17 @@ def _choose(gpu: Gpus, rdma: Rdma, inventory: Inventory) -> Way | Problem | None
     return _by_driver(driver, use, why)
 
 
-def _found(peer: PeerMemory) -> Way | None:
+def _found(peer: PeerMemory) -> PeermemModule | None:
     """Return the module that is loaded already, or that others than set-up have loaded at boot."""
     if isinstance(peer.loaded, str):
-        return Way(peer.loaded, f"{peer.loaded} is the one that is loaded")
+        return PeermemModule(peer.loaded, f"{peer.loaded} is the one that is loaded")
     for place, module in listed(peer.at_boot):
         if place != paths.PEERMEM and module in listed(peer.exists):
-            return Way(module, f"{place} names it already")
+            return PeermemModule(module, f"{place} names it already")
     return None
 
 
-def _by_driver(driver: str, use: str, why: str) -> Way | Problem:
+def _by_driver(driver: str, use: str, why: str) -> PeermemModule | Problem:
     """Return the module that belongs to a driver, or that is asked for; `why` says why it takes one."""
     new = branch(driver) >= _WITH_MODULE
     if use == "nvidia_peermem" and not new:
@@ -102,10 +102,10 @@ def _by_driver(driver: str, use: str, why: str) -> Way | Problem:
             "say peermem: {use: nv_peer_mem} (or auto) in the inventory, or update the driver",
         )
     if use != "auto":
-        return Way(use, f"peermem.use is {use}")
+        return PeermemModule(use, f"peermem.use is {use}")
     if new:
-        return Way("nvidia_peermem", f"NVIDIA driver {driver} brings it; {why}")
-    return Way(
+        return PeermemModule("nvidia_peermem", f"NVIDIA driver {driver} brings it; {why}")
+    return PeermemModule(
         "nv_peer_mem", f"NVIDIA driver {driver} brings no nvidia_peermem, as those from {_WITH_MODULE} on do; {why}"
     )
 
@@ -127,7 +127,9 @@ def _no_dmabuf(peer: PeerMemory) -> Problem:
 # --- what it takes ----------------------------------------------------------------------------------------------------
 
 
-def _there(host: Host, facts: HostFacts, rdma: Rdma, way: Way, cluster: Cluster) -> Iterator[Op | Problem]:
+def _there(
+    host: Host, facts: HostFacts, rdma: Rdma, way: PeermemModule, cluster: PlanContext
+) -> Iterator[Op | Problem]:
     """Plan that the module is on the disk, in the kernel, and loaded at boot; and the other one is not."""
     peer = rdma.peer_memory
     present = _present(rdma)
@@ -172,7 +174,7 @@ def _present(rdma: Rdma) -> tuple[str, ...] | Unknown:
     return MODULES if both else loaded
 
 
-def _conflict(facts: HostFacts, peer: PeerMemory, way: Way) -> Problem | None:
+def _conflict(facts: HostFacts, peer: PeerMemory, way: PeermemModule) -> Problem | None:
     """Return what of others' would load the other module at boot, or keep this one out: that is theirs to change."""
     ours = (paths.PEERMEM, *((SERVICE,) if _undone(facts, peer, way) else ()))
     place = next((each for each, name in listed(peer.at_boot) if name == way.other and each not in ours), None)
@@ -191,12 +193,12 @@ def _conflict(facts: HostFacts, peer: PeerMemory, way: Way) -> Problem | None:
     return None
 
 
-def _undone(facts: HostFacts, peer: PeerMemory, way: Way) -> bool:
+def _undone(facts: HostFacts, peer: PeerMemory, way: PeermemModule) -> bool:
     """Return whether the other module is loaded at boot by the service of the package that set-up itself installed."""
     return (SERVICE, way.other) in listed(peer.at_boot) and paths.NV_PEER_MEM in (files_of(facts) or {})
 
 
-def _busy(facts: HostFacts, way: Way, cluster: Cluster) -> Problem | None:
+def _busy(facts: HostFacts, way: PeermemModule, cluster: PlanContext) -> Problem | None:
     """Return what may use the module that is to be unloaded, unless that is allowed."""
     if cluster.disrupt == "host":
         return None
@@ -211,7 +213,7 @@ def _busy(facts: HostFacts, way: Way, cluster: Cluster) -> Problem | None:
 
 
 def _containers(facts: HostFacts) -> Iterator[str]:
-    if isinstance(facts.docker, Docker) and isinstance(facts.docker.containers, tuple):
+    if isinstance(facts.docker, DockerFacts) and isinstance(facts.docker.containers, tuple):
         running = [each.name for each in facts.docker.containers if each.state in ("running", "paused", "restarting")]
         yield from (f"container {name} runs" for name in running[:3])
         if len(running) > 3:

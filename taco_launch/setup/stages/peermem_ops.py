@@ -12,7 +12,7 @@ from taco_launch.model.host.hardware import Gpus, PeerMemory, Rdma
 from taco_launch.model.host.hosts import Host
 from taco_launch.setup import packages, paths
 from taco_launch.setup.made import differing, files_of, with_files, without
-from taco_launch.setup.ops import Cluster, File, Op, Problem
+from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem
 from taco_launch.setup.scripts import text
 from taco_launch.signatures.texts.system import words
 
@@ -30,7 +30,7 @@ _OPTION, _WITH_OPTION, _PLAIN_OFED = "peerdirect_support=1", 515, (5, 1)
 
 
 @dataclass(frozen=True)
-class Way:
+class PeermemModule:
     """The module that is to be loaded, and why that one."""
 
     module: str
@@ -52,7 +52,7 @@ def listed(value: object) -> tuple:  # type: ignore[type-arg]
     return value if isinstance(value, tuple) else ()
 
 
-def install(host: Host, facts: HostFacts, rdma: Rdma, way: Way, cluster: Cluster) -> Op | Problem:
+def install(host: Host, facts: HostFacts, rdma: Rdma, way: PeermemModule, cluster: PlanContext) -> Op | Problem:
     """Plan to have nv_peer_mem built for the running kernel, or say why the module cannot be had."""
     system = facts.system
     kernel = system.kernel if isinstance(system, System) and isinstance(system.kernel, str) else "that runs"
@@ -102,7 +102,7 @@ def _told(known: str, more: str = "", **values: str) -> str:
     return f"{cause}\nhint: {step.rstrip('.')}{more}; {OFF}"
 
 
-def load(host: Host, peer: PeerMemory, way: Way, present: tuple[str, ...]) -> Op:
+def load(host: Host, peer: PeerMemory, way: PeermemModule, present: tuple[str, ...]) -> Op:
     """Plan to load the module, and first unload the other one where it is loaded."""
     swap = way.other in present
     failed = way.module not in present and (paths.PEERMEM, way.module) in listed(peer.at_boot)
@@ -142,7 +142,7 @@ def _without_service(peer: PeerMemory) -> PeerMemory:
     return _only_at_boot(peer, (each for each in listed(peer.at_boot) if each[0] != SERVICE))
 
 
-def options(facts: HostFacts, way: Way, present: tuple[str, ...]) -> Iterator[Op]:
+def options(facts: HostFacts, way: PeermemModule, present: tuple[str, ...]) -> Iterator[Op]:
     """Plan that nvidia_peermem is loaded as an old OFED takes it; `present` are those of the two that are loaded.
 
     What is loaded already, and not at boot by us, is left as it is. Where OFED or the driver is not known nothing is done.
@@ -156,7 +156,7 @@ def options(facts: HostFacts, way: Way, present: tuple[str, ...]) -> Iterator[Op
         return
     if not old or not isinstance(driver, str) or (present == (way.module,) and others(facts, way)):
         return
-    file = File(paths.PEERMEM_OPTIONS, f"# by taco-launch setup\noptions {way.module} {_OPTION}\n".encode())
+    file = FileTarget(paths.PEERMEM_OPTIONS, f"# by taco-launch setup\noptions {way.module} {_OPTION}\n".encode())
     if differing(facts, (file,)):
         yield Op(
             "peermem",
@@ -181,12 +181,12 @@ def _before(ofed: Found[str], first: tuple[int, int]) -> bool | None:
     return None if version is None else (int(version[1]), int(version[2])) < first
 
 
-def boot(facts: HostFacts, way: Way) -> Iterator[Op]:
+def boot(facts: HostFacts, way: PeermemModule) -> Iterator[Op]:
     """Plan that one place loads the module at boot: another's where there is one, else our own file."""
     assert isinstance(facts.rdma, Rdma)
     at_boot = listed(facts.rdma.peer_memory.at_boot)
     theirs = others(facts, way)
-    file = File(paths.PEERMEM, f"# by taco-launch setup\n{way.module}\n".encode())
+    file = FileTarget(paths.PEERMEM, f"# by taco-launch setup\n{way.module}\n".encode())
     if theirs and paths.PEERMEM in (files_of(facts) or {}):
         op = _gone(paths.PEERMEM, f"{theirs[0]} loads {way.module} at boot")
         yield replace(op, expect=lambda facts: _with_boot(op.expect(facts), ()))
@@ -209,7 +209,7 @@ def _gone(path: str, why: str) -> Op:
     )
 
 
-def others(facts: HostFacts, way: Way) -> tuple[str, ...]:
+def others(facts: HostFacts, way: PeermemModule) -> tuple[str, ...]:
     """Name the places by which others have the module loaded at boot."""
     assert isinstance(facts.rdma, Rdma)
     at_boot = listed(facts.rdma.peer_memory.at_boot)
@@ -227,7 +227,7 @@ def _with_peer(change: Callable[[PeerMemory], PeerMemory]) -> Callable[[HostFact
     return changed
 
 
-def _loaded(facts: HostFacts, way: Way) -> HostFacts:
+def _loaded(facts: HostFacts, way: PeermemModule) -> HostFacts:
     facts = _with_peer(lambda peer: replace(peer, loaded=way.module))(facts)
     if isinstance(facts.rdma, Rdma) and isinstance(facts.rdma.modules, tuple):
         kept = tuple(name for name in facts.rdma.modules if name not in MODULES)

@@ -12,24 +12,24 @@ from taco_launch.command import shell
 from taco_launch.facts import MADE
 from taco_launch.facts.network.interface import Carrier, carrier
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Docker, HostFacts, Listener, Made, Network
+from taco_launch.model.host.facts import DockerFacts, HostFacts, Listener, NetworkFacts, SetupState
 from taco_launch.model.host.hosts import Container, Host
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.files import ssh_files
 from taco_launch.setup.files.ssh_files import Member, public_key
 from taco_launch.setup.made import differing, files_of, unread, with_files
-from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
+from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StageRules
 from taco_launch.setup.stages import firewall
 
 _STAGE: Final = "ssh_mesh"
 
 
-def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Make this host a member: its keys, the files that name all members, the settings of its sshd, its firewall."""
     container = cluster.inventory.container
     if container is None:
         return
-    if files_of(facts) is None or not isinstance(facts.made, Made):
+    if files_of(facts) is None or not isinstance(facts.made, SetupState):
         yield unread(facts, _STAGE)
         return
     own = address(host, facts, cluster.inventory.network.interface)
@@ -59,7 +59,7 @@ def address(host: Host, facts: HostFacts, wanted: str) -> str | Unknown:
     by = carrier(facts.network, None if wanted == "auto" else wanted)
     if not isinstance(by, Carrier):
         return Unknown(by.reason)
-    interfaces = facts.network.interfaces if isinstance(facts.network, Network) else ()
+    interfaces = facts.network.interfaces if isinstance(facts.network, NetworkFacts) else ()
     on_it = [
         one.address.partition("/")[0]
         for interface in (interfaces if isinstance(interfaces, tuple) else ())
@@ -74,7 +74,7 @@ def address(host: Host, facts: HostFacts, wanted: str) -> str | Unknown:
     return on_it[0] if on_it else Unknown(f"{by.name} ({by.why}) has no address")
 
 
-def members(cluster: Cluster) -> tuple[Member, ...]:
+def members(cluster: PlanContext) -> tuple[Member, ...]:
     """Return all hosts of the inventory as far as they are known; of one that does not answer, what was known before."""
     before = ssh_files.parse_known_hosts(cluster.known_hosts)
     keys = {name: public_key(key) or "" for name, key in cluster.host_keys}
@@ -89,7 +89,7 @@ def members(cluster: Cluster) -> tuple[Member, ...]:
     return tuple(found)
 
 
-def unaware(cluster: Cluster) -> tuple[str, ...]:
+def unaware(cluster: PlanContext) -> tuple[str, ...]:
     """Name the hosts that are in the mesh already and whose files do not name all members as they are now."""
     inventory, known = cluster.inventory, members(cluster)
     port = inventory.container.ssh_port if inventory.container else 0
@@ -102,7 +102,7 @@ def unaware(cluster: Cluster) -> tuple[str, ...]:
     )
 
 
-def taken_by_another(host: Host, facts: HostFacts, cluster: Cluster) -> Problem | None:
+def taken_by_another(host: Host, facts: HostFacts, cluster: PlanContext) -> Problem | None:
     """State that the port of the container's sshd is that of another cluster's, where ours does not run."""
     container, name = cluster.inventory.container, cluster.inventory.cluster
     own = address(host, facts, cluster.inventory.network.interface)
@@ -137,14 +137,14 @@ def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Pr
 
 def _listener(facts: HostFacts, own: str, port: int) -> Listener | None:
     """Return who listens on this address, or on all."""
-    if not isinstance(facts.network, Network) or not isinstance(facts.network.listeners, tuple):
+    if not isinstance(facts.network, NetworkFacts) or not isinstance(facts.network.listeners, tuple):
         return None
     everywhere = (own, "0.0.0.0", "::", "*")  # noqa: S104 - what ss shows
     return next((one for one in facts.network.listeners if one.port == port and one.address in everywhere), None)
 
 
 def _runs(facts: HostFacts, cluster: str) -> bool:
-    containers = facts.docker.containers if isinstance(facts.docker, Docker) else ()
+    containers = facts.docker.containers if isinstance(facts.docker, DockerFacts) else ()
     return isinstance(containers, tuple) and any(
         each.name == paths.container(cluster) and each.state == "running" for each in containers
     )
@@ -152,7 +152,7 @@ def _runs(facts: HostFacts, cluster: str) -> bool:
 
 def _others(facts: HostFacts, cluster: str) -> list[str]:
     """Name the training containers of other clusters that run here."""
-    containers = facts.docker.containers if isinstance(facts.docker, Docker) else ()
+    containers = facts.docker.containers if isinstance(facts.docker, DockerFacts) else ()
     told = [
         (each.name, dict(each.labels).get(paths.CLUSTER_LABEL, cluster))
         for each in (containers if isinstance(containers, tuple) else ())
@@ -161,7 +161,7 @@ def _others(facts: HostFacts, cluster: str) -> list[str]:
     return [f"the training container of cluster {other} ({name})" for name, other in told if other != cluster]
 
 
-def _keys(host: Host, made: Made, cluster: Cluster) -> Iterator[Op | Problem]:
+def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | Problem]:
     inventory = cluster.inventory
     name = inventory.cluster
     if public_key(made.host_key) is None:
@@ -184,13 +184,13 @@ def _keys(host: Host, made: Made, cluster: Cluster) -> Iterator[Op | Problem]:
 
 
 def _files(
-    host: Host, facts: HostFacts, cluster: Cluster, container: Container, known: tuple[Member, ...]
+    host: Host, facts: HostFacts, cluster: PlanContext, container: Container, known: tuple[Member, ...]
 ) -> Iterator[Op]:
     """Write what differs of the files that name all members, and of the cluster's key."""
     name = cluster.inventory.cluster
     wanted = _naming(host, facts, name, container.ssh_port, known)
     pair = cluster.cluster_key
-    own_key = facts.made.cluster_key if isinstance(facts.made, Made) else None
+    own_key = facts.made.cluster_key if isinstance(facts.made, SetupState) else None
     public = public_key(pair[1] if pair else own_key)
     if public is not None:
         wanted.append(_text(paths.authorized_keys(name), ssh_files.authorized_keys(public), 0o600))
@@ -200,17 +200,20 @@ def _files(
         why = f"they name the {len(known)} hosts of the inventory"
         yield _written(f"ssh files: write {told}", why, missing)
     if pair is not None and host.name != cluster.inventory.head:
-        halves = (File(paths.key(name), pair[0], 0o600, secret=True), _text(f"{paths.key(name)}.pub", pair[1], 0o600))
+        halves = (
+            FileTarget(paths.key(name), pair[0], 0o600, secret=True),
+            _text(f"{paths.key(name)}.pub", pair[1], 0o600),
+        )
         missing = differing(facts, halves)
         if missing:
             yield _written("cluster's key: copy it", f"{cluster.inventory.head} has another one", missing)
 
 
-def _naming(host: Host, facts: HostFacts, cluster: str, port: int, known: tuple[Member, ...]) -> list[File]:
+def _naming(host: Host, facts: HostFacts, cluster: str, port: int, known: tuple[Member, ...]) -> list[FileTarget]:
     """Return the files that name all members, as they are to be."""
     system = facts.system if not isinstance(facts.system, (Absent, Unknown)) else None
     hostname = system.hostname if system is not None and isinstance(system.hostname, str) else None
-    theirs = facts.made.hosts if isinstance(facts.made, Made) and isinstance(facts.made.hosts, str) else ""
+    theirs = facts.made.hosts if isinstance(facts.made, SetupState) and isinstance(facts.made.hosts, str) else ""
     wanted = [
         _text(paths.hosts(cluster), ssh_files.hosts_file(known, host.name, hostname, theirs), in_place=True),
         _text(paths.ssh_config(cluster), ssh_files.ssh_config(cluster, known, port), in_place=True),
@@ -222,14 +225,14 @@ def _naming(host: Host, facts: HostFacts, cluster: str, port: int, known: tuple[
 
 def _sshd(facts: HostFacts, cluster: str, own: str, port: int) -> Iterator[Op]:
     """Write what differs of the sshd's own settings, and have it take them; nothing else calls for that."""
-    session = File(paths.session_script(cluster), scripts.text("session.sh").encode(), 0o755)
+    session = FileTarget(paths.session_script(cluster), scripts.text("session.sh").encode(), 0o755)
     missing = differing(facts, (session,))
     if missing:
         yield _written("container's sshd: write session.sh", "it gives sessions the image's environment", missing)
     settings = _text(paths.sshd_config(cluster), ssh_files.sshd_config(cluster, own, port), 0o600)
     missing = differing(facts, (settings,))
-    new_key = isinstance(facts.made, Made) and public_key(facts.made.host_key) is None
-    known = isinstance(facts.network, Network) and isinstance(facts.network.listeners, tuple)
+    new_key = isinstance(facts.made, SetupState) and public_key(facts.made.host_key) is None
+    known = isinstance(facts.network, NetworkFacts) and isinstance(facts.network.listeners, tuple)
     if missing:
         name, why = "container's sshd: write its settings", f"it is to listen on {own}:{port}, for keys only"
     elif new_key:
@@ -250,17 +253,17 @@ def _sshd(facts: HostFacts, cluster: str, own: str, port: int) -> Iterator[Op]:
     )
 
 
-def _text(path: str, text: str, mode: int = 0o644, *, in_place: bool = False) -> File:
-    return File(path, text.encode(), mode, in_place=in_place)
+def _text(path: str, text: str, mode: int = 0o644, *, in_place: bool = False) -> FileTarget:
+    return FileTarget(path, text.encode(), mode, in_place=in_place)
 
 
-def _written(name: str, why: str, files: tuple[File, ...]) -> Op:
+def _written(name: str, why: str, files: tuple[FileTarget, ...]) -> Op:
     return Op(_STAGE, name, why, files=files, expect=lambda facts: with_files(facts, files))
 
 
-def _listens(facts: HostFacts, settings: File, own: str, port: int) -> HostFacts:
+def _listens(facts: HostFacts, settings: FileTarget, own: str, port: int) -> HostFacts:
     facts = with_files(facts, (settings,))
-    if not isinstance(facts.network, Network) or not isinstance(facts.network.listeners, tuple):
+    if not isinstance(facts.network, NetworkFacts) or not isinstance(facts.network.listeners, tuple):
         return facts
     if _listener(facts, own, port) is not None:
         return facts

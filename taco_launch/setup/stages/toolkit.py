@@ -7,11 +7,11 @@ from typing import Any
 
 from taco_launch.facts import MADE
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Docker, HostFacts, Made, System
+from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState, System
 from taco_launch.model.host.hosts import Host, Toolkit
 from taco_launch.setup import packages
 from taco_launch.setup.files import daemon_json
-from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
+from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StageRules
 from taco_launch.setup.scripts import text
 from taco_launch.setup.stages import docker_settings, gpus
 from taco_launch.setup.stages.docker_settings import RUNNING
@@ -55,7 +55,7 @@ _FEATURES_ELSEWHERE = re.compile("--feature|--config-file")
 _GENERATE = 'nvidia-ctk cdi generate --output="$1"\n'
 
 
-def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Plan the toolkit of a host with GPUs, and that its engine gives them to containers.
 
     A toolkit that is there and whole is never upgraded, wherever it comes from.
@@ -64,8 +64,8 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
     if not number:
         return
     docker, made = facts.docker, facts.made
-    if not isinstance(docker, Docker) or not isinstance(made, Made):
-        why = docker if not isinstance(docker, Docker) else made
+    if not isinstance(docker, DockerFacts) or not isinstance(made, SetupState):
+        why = docker if not isinstance(docker, DockerFacts) else made
         reason = why.reason if isinstance(why, (Absent, Unknown)) else ""
         yield Problem(
             "toolkit", f"there is no docker to give GPUs to: {reason}", "set up the stage docker before this one"
@@ -88,10 +88,10 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
 def whole(facts: HostFacts, toolkit: Toolkit) -> bool:
     """Return whether a host has a toolkit to which nothing has to be added."""
     docker, made = facts.docker, facts.made
-    return isinstance(docker, Docker) and isinstance(made, Made) and _lacking(docker, made, toolkit) == ""
+    return isinstance(docker, DockerFacts) and isinstance(made, SetupState) and _lacking(docker, made, toolkit) == ""
 
 
-def _lacking(docker: Docker, made: Made, toolkit: Toolkit) -> str | Problem:
+def _lacking(docker: DockerFacts, made: SetupState, toolkit: Toolkit) -> str | Problem:
     """Return what of the toolkit is not there, empty where it is whole; a Problem where nobody can say."""
     if isinstance(docker.toolkit, Unknown):
         if not isinstance(docker.version, str):  # docker is to come first, and its facts with it
@@ -119,7 +119,7 @@ def _lacking(docker: Docker, made: Made, toolkit: Toolkit) -> str | Problem:
 # --- where it comes from ----------------------------------------------------------------------------------------------
 
 
-def _install(system: System | Absent | Unknown, why: str, cluster: Cluster) -> Op | Problem:
+def _install(system: System | Absent | Unknown, why: str, cluster: PlanContext) -> Op | Problem:
     """Plan to install the toolkit; or say why it cannot be."""
     toolkit = cluster.inventory.toolkit
     if toolkit.source == "none":
@@ -140,7 +140,7 @@ def _install(system: System | Absent | Unknown, why: str, cluster: Cluster) -> O
     return _offline(manager, why, cluster) if toolkit.source == "packages" else _repository(manager, why, cluster)
 
 
-def _repository(manager: str, why: str, cluster: Cluster) -> Op:
+def _repository(manager: str, why: str, cluster: PlanContext) -> Op:
     toolkit = cluster.inventory.toolkit
     url = (toolkit.url or _URL).rstrip("/")
     way, source, files = "rpm", _RPM_SOURCE, _ZYPPER if manager == "zypper" else _RPM
@@ -151,12 +151,12 @@ def _repository(manager: str, why: str, cluster: Cluster) -> Op:
     op = _op(
         url, why, way, packages.PROXY, url, packages.SOURCE, *files, key, toolkit.key_fingerprint or _FINGERPRINT, *rest
     )
-    brought = () if cluster.toolkit_key is None else (File(files[1], cluster.toolkit_key),)
+    brought = () if cluster.toolkit_key is None else (FileTarget(files[1], cluster.toolkit_key),)
     op = replace(op, files=(packages.proxied(cluster.inventory.engine), *brought))
     return packages.from_source(op, source.format(key=files[1], url=url), files[0])
 
 
-def _offline(manager: str, why: str, cluster: Cluster) -> Op | Problem:
+def _offline(manager: str, why: str, cluster: PlanContext) -> Op | Problem:
     ending, files = packages.ending(manager), packages.given(manager, cluster.toolkit_packages)
     if not files:
         return Problem(
@@ -183,7 +183,7 @@ def _op(source: str, why: str, *args: str) -> Op:
 
 def _installed(facts: HostFacts) -> HostFacts:
     docker = facts.docker
-    if not isinstance(docker, Docker):
+    if not isinstance(docker, DockerFacts):
         return facts
     version = docker.toolkit if isinstance(docker.toolkit, str) else _NEW
     return replace(facts, docker=replace(docker, toolkit=version, toolkit_programs=_PROGRAMS))
@@ -192,11 +192,11 @@ def _installed(facts: HostFacts) -> HostFacts:
 # --- and how containers get GPUs by it --------------------------------------------------------------------------------
 
 
-def _given(facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+def _given(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Plan what an engine takes so that containers can have GPUs of it."""
     docker, made, toolkit = facts.docker, facts.made, cluster.inventory.toolkit
-    assert isinstance(docker, Docker)
-    assert isinstance(made, Made)
+    assert isinstance(docker, DockerFacts)
+    assert isinstance(made, SetupState)
     if gpus.by_cdi(docker, toolkit) or _may_have_cdi(docker, made, cluster):
         yield from _by_cdi(docker, made, cluster)
         return
@@ -216,7 +216,7 @@ def _given(facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
         yield each if isinstance(each, Problem) else replace(each, expect=_registered(each))
 
 
-def _may_have_cdi(docker: Docker, made: Made, cluster: Cluster) -> bool:
+def _may_have_cdi(docker: DockerFacts, made: SetupState, cluster: PlanContext) -> bool:
     """Return whether CDI is to be switched on: the engine starts anew for that, so never under containers unasked.
 
     Where GPUs are given in another way already, or somebody has said that CDI is off, that stays.
@@ -228,7 +228,7 @@ def _may_have_cdi(docker: Docker, made: Made, cluster: Cluster) -> bool:
     return (idle or cluster.disrupt != "nothing") and not other and not _told_of_cdi(made)
 
 
-def _by_cdi(docker: Docker, made: Made, cluster: Cluster) -> Iterator[Op | Problem]:
+def _by_cdi(docker: DockerFacts, made: SetupState, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Plan that the engine has CDI, now and whenever it starts, and that the GPUs are described for it."""
     if not gpus.on_by_itself(docker) and cluster.inventory.toolkit.source != "none" and not _told_of_cdi(made):
         has = bool(docker.cdi_folders)
@@ -249,18 +249,18 @@ def _by_cdi(docker: Docker, made: Made, cluster: Cluster) -> Iterator[Op | Probl
         )
 
 
-def _told_of_cdi(made: Made) -> bool:
+def _told_of_cdi(made: SetupState) -> bool:
     """Return whether something tells the engine whether it has CDI: daemon.json, or its command line."""
     command = made.engine_command if isinstance(made.engine_command, str) else ""
     return "cdi" in _member(made, "features") or _FEATURES_ELSEWHERE.search(command) is not None
 
 
-def _there(made: Made) -> bool:
+def _there(made: SetupState) -> bool:
     """Return whether daemon.json has the runtime already, whoever put it there."""
     return gpus.RUNTIME in _member(made, "runtimes")
 
 
-def _member(made: Made, key: str) -> dict[str, Any]:
+def _member(made: SetupState, key: str) -> dict[str, Any]:
     """Return an object of daemon.json, empty where there is none that can be read."""
     try:
         found = daemon_json.read(made.daemon_json if isinstance(made.daemon_json, str) else "").get(key)
@@ -271,7 +271,7 @@ def _member(made: Made, key: str) -> dict[str, Any]:
 
 def _described(facts: HostFacts) -> HostFacts:
     docker = facts.docker
-    if not isinstance(docker, Docker):
+    if not isinstance(docker, DockerFacts):
         return facts
     others = docker.cdi if isinstance(docker.cdi, tuple) else ()
     return replace(facts, docker=replace(docker, cdi=tuple(sorted({*others, gpus.ALL}))))
@@ -281,7 +281,7 @@ def _registered(op: Op) -> Callable[[HostFacts], HostFacts]:
     def expect(facts: HostFacts) -> HostFacts:
         facts = op.expect(facts)
         docker = facts.docker
-        if not isinstance(docker, Docker):
+        if not isinstance(docker, DockerFacts):
             return facts
         others = docker.runtimes if isinstance(docker.runtimes, tuple) else ()
         return replace(facts, docker=replace(docker, runtimes=tuple(sorted({*others, gpus.RUNTIME}))))

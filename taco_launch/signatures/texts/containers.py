@@ -1,6 +1,6 @@
 """What the container runtimes say of devices, images and their hooks: NVIDIA's toolkit and CDI, registries, enroot and pyxis."""
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 CONTAINERS = (
     Signature(
@@ -66,7 +66,7 @@ CONTAINERS = (
         "A process on {host} was killed (signal 9), most often by the kernel for want of memory.",
         "dmesg -T | grep -i kill on {host}; the container's or job's memory limit; fewer data loader workers, smaller batches.",
         r"^(?:\S+: line \d+: +\d+ )?Killed(?:$| {2,}\S[^\r\n]*$)",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         unless=("rank-killed", "out-of-memory", "out-of-memory-asked", "torchrun-rank-killed", "slurm-out-of-memory"),
     ),
 )

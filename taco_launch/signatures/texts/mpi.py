@@ -1,6 +1,6 @@
 """What Open MPI's library says inside the ranks: transports, components, shared memory; and notes of both versions."""
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 # Frameworks of mpirun and its daemons, not of the ranks' transports (Open MPI 4 and 5).
 _OF_MPIRUN = "ess|plm|schizo|oob|pmix|ras|rmaps|state|errmgr|iof|grpcomm|routed|odls|filem|rtc|sstore|prteif|psec|gds"
@@ -58,7 +58,7 @@ MPI = (
         "else may mislead it.",
         r"(?P<what>(?:opal|orte|prte)_\w+_select) failed|ORTE_ERROR_LOG: Not found in file ess_hnp_module\.c|opal_init failed"
         r"|orte_init failed for some reason",
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "mpi-unreachable",
@@ -96,7 +96,7 @@ MPI = (
         "A rank lost its connection to a rank of {host}, which ended first.",
         "Look at the log of the ranks of {host}: the last lines of the one that crashed tell why.",
         r"unexpectedly disconnected(?:[\s\S]{0,900}?Peer host: +(?P<host>\S+))?",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
         lines=14,
     ),
     Signature(
@@ -124,7 +124,7 @@ MPI = (
         "PMIx could not remove its files on {host}, which harms nothing where the job has ended well.",
         "-x PMIX_MCA_gds=hash does without these files.",
         r"PMIX ERROR: (?:NO-PERMISSIONS|NOT-FOUND) in file \S*dstore_base\.c",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
         unless=("pmix-files",),
     ),
     Signature(
@@ -202,7 +202,7 @@ MPI = (
         "A rank on {host} crashed: {why}.",
         "The lines below it name the function. Run one rank alone; libraries of different versions are the usual reason.",
         r"Caught signal \d+ \((?P<why>[^:)\r\n]+)",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
     ),
     Signature(
         "fork-warned",
@@ -210,7 +210,7 @@ MPI = (
         "A rank on {host} starts a process of its own (fork) beside RDMA, of which Open MPI warns; data loaders do it.",
         "Mostly harmless: --mca mpi_warn_on_fork 0 keeps the warning back. If ranks crash then: num_workers=0, or spawn instead "
         "of fork.",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
     Signature(
         "ucx-connect",
@@ -227,7 +227,7 @@ MPI = (
         "Look at the UCX ERROR lines above it, and at the host of that rank; without UCX: --mca pml ob1 --mca btl "
         "tcp,self,vader (5.0: sm for vader).",
         r"Failed to resolve UCX endpoint for rank (?P<rank>\d+)",
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "mpi-no-port",
@@ -256,7 +256,7 @@ MPI = (
         "MPI could not start in a rank, and nothing in this log says why.",
         "Run it with --mca orte_base_help_aggregate 0 (4.1) and -x OMPI_MCA_btl_base_verbose=30, and look at the first "
         "error; --mca pml ob1 --mca btl tcp,self leaves out RDMA.",
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "mpirun-text-lost",
@@ -264,7 +264,7 @@ MPI = (
         "mpirun could not read a message of one of its ranks, so what it had to say of a failure may be missing here.",
         "Run it again with --mca orte_base_help_aggregate 0: that shows all of it.",
         r"ORTE_ERROR_LOG: [^\r\n]*show_help\.c at line \d+",
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
         unless=("mpi-init-failed",),
         at_end=r"show_help\.c at line|orte_base_help_aggregate|sent help message",
     ),
@@ -306,7 +306,7 @@ MPI = (
         ),
         "Open MPI's old InfiniBand transport (openib) found a device that it does not use. NCCL is not touched by it.",
         "Say that it is not wanted: --mca btl ^openib.",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
     Signature(
         "single-copy-denied",
@@ -316,7 +316,7 @@ MPI = (
         "In a container: docker run --cap-add SYS_PTRACE. Else turn it off: --mca btl_vader_single_copy_mechanism none (5.0: "
         "--mca smsc ^cma).",
         r"Read -1, expected \d+, errno = \d+",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
     Signature(
         "memory-not-bound",
@@ -324,7 +324,7 @@ MPI = (
         "Memory of the ranks of {host} is not bound to their CPUs' own, which costs some speed: a container may not do that.",
         "docker run --cap-add SYS_NICE, or leave binding out: --bind-to none.",
         r"tried to bind a process but failed(?:[\s\S]{0,400}?Local host: +(?P<host>\S+))?[\s\S]{0,300}?failed to bind memory",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
         lines=9,
     ),
     Signature(
@@ -333,7 +333,7 @@ MPI = (
         "-x {name} hands on nothing: the variable is not set where mpirun was started.",
         "export {name}=... before, or give the value: -x {name}=VALUE.",
         r'(?i:could not find (?:the )?environment variable):? "?(?P<name>[^"\s]+)',
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
     Signature(
         "option-deprecated",
@@ -342,7 +342,7 @@ MPI = (
         "[[corrected?Write {corrected} instead, and two||Write two]] dashes before every long option.",
         r"deprecated command line option was used(?:[\s\S]{0,200}?Deprecated option: +(?P<option>\S+)"
         r"(?:\s+Corrected option: +(?P<corrected>[^\r\n]*\S))?)?|prefixed with double dashes",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
         lines=5,
     ),
     Signature(
@@ -350,6 +350,6 @@ MPI = (
         ("Both a prefix was supplied to",),
         "mpirun was named by its full path and given --prefix besides; --prefix wins.",
         "Leave --prefix out: the path says it.",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
 )

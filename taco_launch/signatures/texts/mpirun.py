@@ -1,6 +1,6 @@
 """What launchers say: mpirun 4.1 (ORTE) and 5.0 (PRRTE), from their help-*.txt files and real runs; torchrun of signals."""
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 _ORTED = r"(?P<daemon>[\w.-]*(?:orted|prted)[\w.-]*)"
 _REMOTE = r"(?:[\s\S]{0,1500}?Remote host: +(?P<host>\S+))?"
@@ -69,7 +69,7 @@ LAUNCHER = (
         "Try what it does by hand: ssh -p PORT {host} 'command -v orted prted'. See its ssh command: "
         "--mca plm_base_verbose 5. If ssh works, the daemon cannot connect back: --mca oob_tcp_if_include NETWORK.",
         r"unable to reliably start|failed after launch|failed to report back" + _REMOTE,
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
         lines=14,
     ),
     Signature(
@@ -214,7 +214,7 @@ LAUNCHER = (
         r"invalid value was given for (?P<name>oob_tcp_if_\w+)[\s\S]{0,120}?Local host: +(?P<host>\S+)\s+"
         r"Value: +(?P<value>\S+)",
         lines=7,
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
     Signature(
         "no-network",
@@ -265,7 +265,7 @@ RANKS = (
         "This is no ssh failure and no missing orted.",
         "Read that rank's last lines for 'not found', and compare the PATH there: run env in place of the command.",
         _RANK + r"127\b",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         lines=3,
         unless=("command-missing",),
     ),
@@ -275,7 +275,7 @@ RANKS = (
         "Rank {rank} exited with code 126: it, or something that it calls, may not be executed.",
         "chmod +x the script, and see that its folder is not mounted noexec: findmnt -T FILE.",
         _RANK + r"126\b",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         lines=3,
     ),
     Signature(
@@ -285,7 +285,7 @@ RANKS = (
         "failure.",
         "Read that rank's last lines; the program chose this code.",
         _RANK + r"255\b",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         lines=3,
     ),
     Signature(
@@ -294,7 +294,7 @@ RANKS = (
         "Rank {rank} was the first to fail: it exited with code {code}.",
         "Read that rank's last lines before this point.",
         _RANK + r"(?P<code>(?!(?:126|127|255)\b)\d+)",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         lines=3,
     ),
     Signature(
@@ -304,7 +304,7 @@ RANKS = (
         "On {host}: dmesg -T | grep -i 'killed process'. If it was memory: smaller batches, fewer data loader workers; "
         "in a container with --memory, more of it.",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal 9\b" + _OR_BOX + r"9\b",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         lines=9,
     ),
     Signature(
@@ -316,7 +316,7 @@ RANKS = (
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal (?:7|10)\b"
         + _OR_BOX
         + r"(?:7|10)\b",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         lines=9,
     ),
     Signature(
@@ -327,7 +327,7 @@ RANKS = (
         "another CUDA, NCCL or CPU does this too.",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal (?:4|6|8|11) "
         r"\((?P<why>[^)]+)\)" + _OR_BOX + r"(?:4|8|11) [^\n]*\((?P<why2>SIG\w+)\)",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         lines=9,
     ),
     Signature(
@@ -337,7 +337,7 @@ RANKS = (
         "Somebody, a time limit or a shutdown ended it: on {host}, last -x | head and journalctl -n 100.",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal "
         r"(?P<signal>(?!(?:4|6|7|8|9|10|11)\b)\d+ \([^)]+\))",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         lines=2,
     ),
     Signature(
@@ -346,7 +346,7 @@ RANKS = (
         "Rank {rank} called MPI_Abort, which ends all ranks.",
         "Read that rank's last lines before this point: the program, or the library under it, found a fault.",
         r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
     ),
     Signature(
         "exited-without-finalize",
@@ -355,7 +355,7 @@ RANKS = (
         "sys.exit, or ranks with different numbers of steps).",
         "See that every rank does the same number of steps and returns from main.",
         r"exited due to process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<host>\S+) exiting\s+improperly",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         lines=2,
     ),
     Signature(
@@ -364,7 +364,7 @@ RANKS = (
         "A rank ended with a code that is not 0, and mpirun ended the others; this log does not say which.",
         "Read the last lines of each rank.",
         "terminated normally, but",
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "setpgid-race",
@@ -372,6 +372,6 @@ RANKS = (
         "A harmless race in mpirun while it started ssh: nothing is wrong.",
         "Nothing: the line can be left alone.",
         r"plm:(?:rsh|ssh): Warning: setpgid\(\d+,\d+\) failed in parent",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
 )

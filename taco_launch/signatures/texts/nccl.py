@@ -1,6 +1,6 @@
 """What NCCL says, 2.4 to 2.30 (src/misc/ibvwrap.cc, misc/socket.cc, transport/net_ib, bootstrap.cc, init.cc)."""
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 _COMPLETION = r"Got completion (?:from peer (?P<peer>[^\s<]+)\S* )?with (?:error |status=)(?:\w+\()?"
 
@@ -20,7 +20,7 @@ NCCL = (
         "An RDMA queue of {host} was emptied (status 5, flushed), which follows another error.",
         "Look for what came before it, on any host.",
         _COMPLETION + r"5\b",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
     ),
     Signature(
         "nccl-ib-error",
@@ -188,7 +188,7 @@ NCCL = (
         "NCCL's ports and left: NCCL bears that from 2.27.3 on.]]",
         r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN Net : Call to "
         r"(?:\w+ from (?P<peer2>[^\s<]+)<)?|ncclRemoteError)",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
     ),
     Signature(
         "nccl-failed",
@@ -204,7 +204,7 @@ NCCL = (
         ),
         "NCCL failed, and nothing that is known in this log says why.",
         "The reason stands in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
         unless=("nccl-warned", "nccl-start-failed"),
     ),
     Signature(
@@ -213,7 +213,7 @@ NCCL = (
         "Something that is no NCCL connected to a port of NCCL: a port scanner, or a rank left over from another job.",
         "See that no rank of an older job is alive on the hosts: nvidia-smi, ps. Scanners do no harm.",
         r"socket\w*: wrong (?:type|magic)",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
         unless=("nccl-networks-differ",),
     ),
     Signature(
@@ -222,7 +222,7 @@ NCCL = (
         "There is no libibverbs where the ranks of {host} run, so NCCL uses TCP.",
         "For RDMA install the user-space drivers there or in the image, of the host's MLNX_OFED: apt-get install libibverbs1 "
         "ibverbs-providers.",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
     Signature(
         "nccl-no-ib-device",
@@ -230,14 +230,14 @@ NCCL = (
         "NCCL found no RDMA device on {host}, so it uses TCP.",
         "For RDMA: ls /sys/class/infiniband on the host, and /dev/infiniband where the ranks run (docker run --device "
         "/dev/infiniband); NCCL_IB_HCA may name one that is not there.",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
     Signature(
         "nccl-on-tcp",
         ("NCCL_IB_DISABLE set by environment to 1",),
         "RDMA is turned off by NCCL_IB_DISABLE=1, so NCCL uses TCP.",
         "Leave NCCL_IB_DISABLE out where the hosts have RDMA.",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
     Signature(
         "nccl-gdr-off",
@@ -246,6 +246,6 @@ NCCL = (
         "On the host: lsmod | grep peermem; modprobe nvidia-peermem, and its name in /etc/modules-load.d/ for the next "
         "start. All hosts need it.",
         r"GPU Direct RDMA Disabled for HCA \d+ '(?P<hca>[^']+)'",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
 )

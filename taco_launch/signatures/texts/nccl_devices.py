@@ -4,7 +4,7 @@ Sources of 2.30: src/transport/net_ib, transport/net_socket.cc, transport/nvls.c
 bootstrap.cc, graph, init.cc.
 """
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 NCCL_DEVICES = (
     Signature(
@@ -130,7 +130,7 @@ NCCL_DEVICES = (
         "Name the network that the hosts share: -x NCCL_SOCKET_IFNAME==bond0. All ports from 1024 on have to be open between them; "
         "or a rank never started. -x NCCL_DEBUG=WARN says more.",
         r"NCCL INFO (?:\w+/)?(?:socket|bootstrap)\.(?:cc|h):\d+ -> [1-9][\s\S]{0,900}?NCCL INFO (?:init|group)\.cc:\d+ -> [1-9]",
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
         lines=8,
         unless=("nccl-warned",),
     ),
@@ -141,7 +141,7 @@ NCCL_DEVICES = (
         "Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
         r"NCCL WARN (?!Missing |MSCCL)(?P<what>[^\r\n]*[^\s.])|Last error:[ \t]*\r?\n[^\r\n]*?(?P<what2>\w[^\r\n]*[^\s.])",
         lines=2,
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
         only_with=("nccl-failed",),
     ),
 )

@@ -3,7 +3,7 @@
 Sources of 2.10 to 2.30: src/misc/socket.cc, misc/ibvwrap.cc, transport/net_ib; aws-ofi-nccl: nccl_ofi_ofiutils.cpp.
 """
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 # ibv_event_type_str of libibverbs, of a queue or a device; not of a port, whose events are told elsewhere.
 _EVENTS = (
@@ -83,7 +83,7 @@ NCCL_NETWORK = (
         "Name the network: -x NCCL_SOCKET_IFNAME==bond0. Names like veth0, docker0 and virbr0, and addresses fe80:..., in its line "
         "'NET/Socket : Using' are none between hosts.",
         r"(?:Call to connect|onnect to (?P<peer>[^\s<]+)\S*) returned (?P<why>[^,\r\n]+), retrying",
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
         at_end=", retrying",
     ),
 )

@@ -1,6 +1,6 @@
 """What Slurm says of jobs that it refuses, ends or sees fail: slurmstepd, srun and sbatch."""
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 SLURM = (
     Signature(
@@ -50,7 +50,7 @@ SLURM = (
         "See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If nobody cancelled it, look for what "
         "failed before that line.",
         r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure"),
     ),
     Signature(
@@ -59,7 +59,7 @@ SLURM = (
         "Task {task} on {host} ended with exit code {code}.",
         "Read that task's own last lines before this point; srun --label marks the lines of each.",
         r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Exited with exit code (?P<code>\d+)",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
     ),
     Signature(
         "slurm-refused",

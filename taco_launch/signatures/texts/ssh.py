@@ -1,6 +1,6 @@
 """What ssh, and sshd through it, says when mpirun cannot start its daemon (OpenSSH 7 to 9: ssh, sshconnect, kex)."""
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 _CONNECT = r"connect to host (?P<host>\S+) port (?P<port>\d+): "
 
@@ -170,7 +170,7 @@ SSH = (
         "The caller's whole environment was sent to the host, and the shell there refused {name}.",
         "Send only what the job needs: -x NAME for each.",
         r"(?P<name>\w+): readonly variable",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
     ),
     Signature(
         "ssh-missing",

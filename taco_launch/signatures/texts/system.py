@@ -2,7 +2,7 @@
 
 from typing import Tuple
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 # What keeps GPUs in containers for good: systemd knows of CDI's devices, and manages no cgroup of the driver cgroupfs.
 KEEPS_GPUS = (
@@ -138,7 +138,7 @@ SYSTEM = (
         "The fabric manager of {host} ends at once, because the host has no NVSwitch: it is not needed there.",
         "systemctl disable --now nvidia-fabricmanager on {host}, if its GPUs are joined by no NVSwitch (nvidia-smi topo -m).",
         r"NVSwitch driver failed with error:WARNING Nothing to do",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
     Signature(
         "cuda-driver-library",
@@ -194,7 +194,7 @@ SYSTEM = (
         "GPU {gpu} of {host} reports Xid 45: the driver cleans up after a program that has ended, or after another error.",
         "Look for what came before it: another Xid (dmesg -T | grep Xid), or the rank that ended first.",
         _XID + r"45\b(?![^\r\n]*caused by previous Xid)",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
     ),
     Signature(
         "gpu-xid",
@@ -294,7 +294,7 @@ SYSTEM = (
         ("nv_get_p2p_free_callback",),
         "nvidia-peermem found memory that was freed already. It is known to say so without harm.",
         "Nothing, unless ranks fail at that moment: then update the driver.",
-        kind=Kind.NOTE,
+        kind=FailureText.NOTE,
     ),
     Signature(
         "link-down",
@@ -366,7 +366,7 @@ SYSTEM = (
         "The kernel of {host} saw {what} crash.",
         "Its rank's log tells more with -x PYTHONFAULTHANDLER=1.",
         r"(?P<what>\S+)\[\d+\]: segfault at ",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
     ),
 )
 

@@ -1,6 +1,6 @@
 """What torch says in the ranks, 1.13 to 2.x: torch.distributed (c10d, ProcessGroupNCCL.cpp, DDP), torchrun, the DataLoader."""
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 TORCH = (
     Signature(
@@ -53,7 +53,7 @@ TORCH = (
         "Look for what ended first on the first host. Two jobs on one host need ports of their own: --standalone, or another "
         "--rdzv_endpoint.",
         r"has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous[^\r\n]*RendezvousConnectionError",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
     ),
     Signature(
         "torch-rendezvous-closed",
@@ -61,7 +61,7 @@ TORCH = (
         "The rendezvous was closed before a host of the job came to it: another host's torchrun has ended, because its ranks failed or were "
         "done.",
         "Look for the first failure on the other hosts. A job that is started again needs a new --rdzv_id.",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
     ),
     Signature(
         "torch-collective-timeout",
@@ -71,7 +71,7 @@ TORCH = (
         "TORCH_NCCL_DUMP_ON_TIMEOUT=1 keeps each rank's last collectives (an older PyTorch reads TORCH_NCCL_TRACE_BUFFER_SIZE), "
         "and torchfrtrace compares them.",
         r"collective operation timeout: (?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
         unless=("torch-collectives-differ", "torch-ranks-apart"),
     ),
     Signature(
@@ -81,7 +81,7 @@ TORCH = (
         "py-spy dump --pid PID on every rank shows which one is elsewhere: that one is the cause. Long compilations or checkpoints: -x "
         "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800.",
         r"watchdog got stuck for (?P<seconds>\d+) seconds|Heartbeat monitor timed out|detected no heartbeat",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
         unless=("torch-collective-timeout",),
     ),
     Signature(
@@ -153,7 +153,7 @@ TORCH = (
         "A bus error is most often a full /dev/shm. Of a crash the lines before it tell; of signal 15 look for the rank that ended "
         "first.",
         r"failed \(exitcode: -(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         unless=("rank-crashed", "rank-killed"),
     ),
     Signature(
@@ -165,7 +165,7 @@ TORCH = (
         "torch.distributed.elastic.multiprocessing.errors before main.",
         r"ChildFailedError(?:[\s\S]{0,6000}?\nRoot Cause [\s\S]{0,400}?\n +rank +: (?P<rank>\d+)[\s\S]{0,100}?\n +exitcode +: "
         r"(?P<code>-?\d+))?",
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
         lines=60,
     ),
     Signature(
@@ -225,6 +225,6 @@ TORCH = (
         "End the script with torch.distributed.destroy_process_group(), which waits for gloo's threads. "
         "DistributedDataParallel keeps them even so: save and flush all, then os._exit(0). Where the rank has not come "
         "to its end, see where it was: -x PYTHONFAULTHANDLER=1.",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
     ),
 )

@@ -4,7 +4,7 @@ Sources of torch 1.10 to 2.13: torch/csrc/distributed/c10d (TCPStore.cpp, Proces
 TraceUtils.h), torch/distributed/distributed_c10d.py, and Gloo's transport/tcp.
 """
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 TORCH_RANKS = (
     Signature(
@@ -66,7 +66,7 @@ TORCH_RANKS = (
         "The name {name}, which MASTER_ADDR or --rdzv_endpoint gives, means nothing on {host} ({why}).",
         "getent hosts {name} there: give an address instead, or wait until the name is known (in Kubernetes, until the first pod runs).",
         r"network addresses of \(?(?P<name>[^\s,)]+), [^)\r\n]*\) cannot be retrieved \(gai error: -?\d+ - (?P<why>[^)\r\n]+)\)",
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "gloo-loopback",
@@ -102,7 +102,7 @@ TORCH_RANKS = (
         "A rank of {host} waited for another one in Gloo until its time was up: that rank was not there, or is far behind.",
         "Look for the rank that ended first, or does something else. Longer work on one rank alone: init_process_group(timeout=...).",
         r"Timed out waiting \d+ms for (?:recv|send) operation",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
     ),
     Signature(
         "torch-timed-out-elsewhere",
@@ -110,7 +110,7 @@ TORCH_RANKS = (
         "A rank of {host} ends because a collective failed or timed out[[rank?, on rank {rank}||, there or elsewhere]].",
         "Look for the rank that came last, or not at all: the others waited for it.",
         r"Some NCCL operations have failed or timed out|collective timeout from (?:rank )?(?P<rank>\d+)?",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
     ),
     Signature(
         "torch-group-missing",

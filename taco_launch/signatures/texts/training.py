@@ -1,6 +1,6 @@
 """What the program in the ranks says: Horovod 0.28 (stall_inspector.cc, controller.cc, operations.cc), CUDA, Python."""
 
-from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.entry import FailureText, Signature
 
 TRAINING = (
     Signature(
@@ -20,7 +20,7 @@ TRAINING = (
         "A rank that has failed, waits for data or does other steps than the rest holds them all up.",
         r"by subset of ranks(?:[\s\S]{0,500}?(?:Missing ranks:\s+(?P<rank>\d+)!?: \[(?P<tensor>[^\],\s]+)"
         r"|Stalled ops:\s*(?P<tensor2>\S+) \[(?:missing ranks: (?P<rank2>\d+)|ready ranks: (?P<ready>\d+(?:, \d+)*))))?",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
         lines=4,
         # The warning is the log's end, or what a kill or a time limit leaves comes after it. Up to 0.16 each line of it
         # had the tensor first.
@@ -35,7 +35,7 @@ TRAINING = (
         "See what the others do: their logs, or py-spy dump --pid PID. A rank that has failed, waits for data or does other steps "
         "than the rest holds them all up.",
         r"(?:\bops:)?(?P<tensor>(?!ops:)\S+) \[(?:missing ranks: (?P<rank>\d+(?:, \d+)*)|ready ranks: (?P<ready>\d+(?:, \d+)*))\]",
-        kind=Kind.NOTE,  # the list alone may be of a stall that passed
+        kind=FailureText.NOTE,  # the list alone may be of a stall that passed
         unless=("horovod-stalled", "horovod-stall-shutdown"),
     ),
     Signature(
@@ -89,7 +89,7 @@ TRAINING = (
         ("Horovod has been shut down. This was caused by an exception on one of the ranks",),
         "Horovod ended here because another rank failed or finished before.",
         "Look for the rank that failed first; this one is not the reason.",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
     ),
     Signature(
         "cuda-out-of-memory",
@@ -188,7 +188,7 @@ TRAINING = (
         "CUDA does not start on {host}: most often the kernel module nvidia_uvm or /dev/nvidia-uvm is missing there.",
         "nvidia-modprobe -c 0 -u on {host}, and ls -l /dev/nvidia-uvm where the ranks run; after the machine slept: rmmod nvidia_uvm, "
         "modprobe nvidia_uvm.",
-        kind=Kind.FALLBACK,
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "no-gpu",
@@ -205,7 +205,7 @@ TRAINING = (
         "A rank lost its connection to another one.",
         "Look for the rank that ended first; this one is not the reason.",
         r"^(?!.*(?:_exchange_identification|ssh|[Rr]etry|KVStore)).*onnection (?:reset|closed) by peer",
-        kind=Kind.ECHO,
+        kind=FailureText.ECHO,
         unless=("nccl-peer-gone", "data-worker-gone"),
     ),
     Signature(
@@ -255,7 +255,7 @@ TRAINING = (
         r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): not found"
         r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
         r"|\b(?:ba|z)sh: (?P<what2>(?!\S*(?:orted|prted))\S+): command not found",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         survived=True,
     ),
     Signature(
@@ -325,7 +325,7 @@ TRAINING = (
         r"(?m)^(?!\S*ChildFailedError)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
         r"remote process exited|: Broken pipe$))(?:: [^\r\n]*\S)?)",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         lines=60,
         not_after="Exception ignored in",
         handled=True,
@@ -353,7 +353,7 @@ TRAINING = (
         "The stack below that line tells where. Most often a library is at fault that was built for another CUDA, NCCL, "
         "Python or CPU: compare versions with a host on which it works.",
         r"Fatal Python error: (?P<why>[^\r\n]*[^\s.])",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
         unless=("gloo-no-interface", "gloo-connect", "gloo-loopback"),
     ),
     Signature(
@@ -362,7 +362,7 @@ TRAINING = (
         "DeepSpeed's launcher on {host} says that a rank was killed (signal 9), most often because the host's memory was used up.",
         "dmesg -T | grep -i -E 'out of memory|oom' on {host}. Fewer data loader workers, less offloaded to the CPU "
         "(offload_optimizer, offload_param), or more memory.",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
     ),
     Signature(
         "deepspeed-rank-crashed",
@@ -371,6 +371,6 @@ TRAINING = (
         "Signal 11 is a segmentation fault, 7 a bus error (/dev/shm full), 6 an abort, whose reason stands above, 4 a library built for "
         "another CPU. For a stack in Python: PYTHONFAULTHANDLER=1. A library built for another CUDA, NCCL or torch does this.",
         r"exits with return code = -(?P<signal>(?!9\b)\d{1,2})\b",
-        kind=Kind.OUTCOME,
+        kind=FailureText.OUTCOME,
     ),
 )

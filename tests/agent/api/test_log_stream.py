@@ -17,8 +17,8 @@ from taco_launch.agent.store.folders import Jobs
 from taco_launch.model.job_view import WaitReasons
 from taco_launch.model.jobs import JobState
 from taco_launch.protocol.calls import Reply
-from taco_launch.protocol.calls.jobs import TheJob
-from taco_launch.protocol.calls.logs import Began, Logs, State, Waiting
+from taco_launch.protocol.calls.jobs import JobReply
+from taco_launch.protocol.calls.logs import JobPlaced, JobWaiting, Logs, StateChange
 from tests.agent.tried import Made, make
 from tests.conftest import eventually
 
@@ -39,16 +39,16 @@ class Following:
 
     @property
     def states(self) -> list[str]:
-        return [reply.state for reply in self.replies if isinstance(reply, State)]
+        return [reply.state for reply in self.replies if isinstance(reply, StateChange)]
 
     @property
     def reasons(self) -> list[WaitReasons]:
-        return [reply.reasons for reply in self.replies if isinstance(reply, Waiting)]
+        return [reply.reasons for reply in self.replies if isinstance(reply, JobWaiting)]
 
     @property
     def last_state(self) -> JobState:
         last = self.replies[-1]
-        assert isinstance(last, TheJob)
+        assert isinstance(last, JobReply)
         return last.job.record.state
 
     def join(self) -> None:
@@ -188,7 +188,7 @@ def test_who_follows_is_told_why_it_waits_and_that_it_began(jobs: Jobs, monkeypa
     eventually(lambda: followed.reasons == [(), (("n1", "0 of 2 free"),)])
     lock = records.try_lock(made.folder)
     made.begin()
-    eventually(lambda: any(isinstance(reply, Began) for reply in followed.replies))
+    eventually(lambda: any(isinstance(reply, JobPlaced) for reply in followed.replies))
     made.end()
     followed.join()
     assert lock is not None

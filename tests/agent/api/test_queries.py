@@ -15,7 +15,7 @@ from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import JobRecord, JobSpec
 from taco_launch.model.rows import JobRow, decoded, row_of
-from taco_launch.protocol.calls.hosts import HostSize, HostSlots, Top
+from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
 from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, call, submitted
 from tests.agent.conftest import Family, write_agent
 
@@ -182,19 +182,19 @@ def test_an_index_that_cannot_be_written_is_no_error(jobs: Jobs, monkeypatch: py
 def test_guests_are_no_jobs_of_this_head(jobs: Jobs) -> None:
     folder = submitted(jobs, "guest", SUCCEEDED)
     folder.spec.rename(folder.roots)
-    assert job_index.look(jobs) == job_index.Found([], [])
+    assert job_index.current_rows(jobs) == job_index.IndexedJobs([], [])
 
 
 # --- top
 
 
-def slots_answer(tmp_path: Path, script: str) -> HostSlots:
+def slots_answer(tmp_path: Path, script: str) -> SlotsReply:
     """Ask an agent that answers `slots` by a script, for this host."""
     agent = tmp_path / "slots.pyz"
     write_agent(agent, script)
     request = Top(hosts=[HostSize(name="me", slots=2, gpus="none")], here="me")
     (reply,) = queries.OPERATIONS[Top](Jobs(tmp_path), str(agent), request)
-    assert isinstance(reply, HostSlots)
+    assert isinstance(reply, SlotsReply)
     return reply
 
 

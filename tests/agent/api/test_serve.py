@@ -12,7 +12,7 @@ import pytest
 from taco_launch import state
 from taco_launch.agent.api import queries
 from taco_launch.agent.host import facts
-from taco_launch.agent.logs.merge import Merge
+from taco_launch.agent.logs.merge import LogMerge
 from taco_launch.agent.logs.segments import Writer
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
@@ -112,7 +112,7 @@ def test_a_job_that_there_is_not(op: str) -> None:
 def logged(jobs: Jobs) -> JobFolder:
     """A job that has ended, and what its two ranks wrote."""
     folder = submitted(jobs, "vgg", (state.PLACED, PLACED), SUCCEEDED)
-    merge = Merge(folder.merged, 1 << 20)
+    merge = LogMerge(folder.merged, 1 << 20)
     for rank in range(2):
         merge.add(folder.rank(rank), f"me/{rank}")
         Writer(folder.rank(rank), 1 << 20).write(b"".join(b"%d of %d\n" % (line, rank) for line in range(3)))

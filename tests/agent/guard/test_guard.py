@@ -18,7 +18,7 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.jobs import JobSpec, JobState
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
 
@@ -50,9 +50,9 @@ def connect(folder: JobFolder, guard: "subprocess.Popen[bytes]") -> Iterator[Con
     """Gives connections to the guard; at the end, what it complained about is shown."""
     opened: list[Mail] = []
 
-    def line() -> Line | None:
+    def line() -> JsonConnection | None:
         try:
-            return Line(folder.connect())
+            return JsonConnection(folder.connect())
         except OSError:
             assert guard.poll() is None, folder.debug.read_text(encoding="utf-8")
             return None
@@ -371,10 +371,12 @@ def test_one_that_nobody_asks_for_any_more_keeps_the_folder_for_its_logs_only(
     # The head knows where ranks ran; a host that it let go while the network was away it will never ask.
     with open(folder.debug, "wb") as debug:
         guard = family.start((*PYTHON, str(agent), "guard", str(folder.path), family.job_id), stderr=debug)
-    mail = supervise(Mail(Line(eventually(lambda: connected(folder), 10, "the guard to listen"))), family, 0.3)
+    mail = supervise(
+        Mail(JsonConnection(eventually(lambda: connected(folder), 10, "the guard to listen"))), family, 0.3
+    )
     mail.wait("facts")
     if ranks:
-        rank = register(Mail(Line(folder.connect())), 0)
+        rank = register(Mail(JsonConnection(folder.connect())), 0)
         mail.wait("started")
         rank.close()
     mail.close()

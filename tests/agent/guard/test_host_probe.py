@@ -9,7 +9,7 @@ import pytest
 from taco_launch.agent.guard import host_probe
 from taco_launch.agent.host import leases
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail
 from tests.conftest import eventually
 
@@ -30,7 +30,7 @@ def test_a_guard_takes_slots_while_it_goes_on(gate: Path, folder: JobFolder, age
     with open(folder.debug, "wb") as debug:
         argv = (*PYTHON, str(agent), "guard", str(folder.path), family.job_id)
         guard = family.start(argv, stderr=debug, env=env)
-    mail = Mail(Line(eventually(lambda: _connected(folder), 10, "the guard to listen")))
+    mail = Mail(JsonConnection(eventually(lambda: _connected(folder), 10, "the guard to listen")))
     more = {"look": False, "size": "2", "gpus": "none", "ports": None}
     mail.send("supervise", job_id=family.job_id, host_loss_timeout=30, **more)
     for _time in range(2):  # given again, as over a connection that was made again
@@ -43,7 +43,7 @@ def test_a_guard_takes_slots_while_it_goes_on(gate: Path, folder: JobFolder, age
     gate.touch()
     assert "through the gate" in mail.wait("probed")["text"]
     mail.send("probe", subjects=["network"], address="127.0.0.1")
-    mail.send("bye", remove=False)
+    mail.send("close", remove=False)
     mail.wait_for_end()
     assert guard.wait(5) == 0
     assert not any(message["op"] == "probed" for message in mail.box)

@@ -69,7 +69,7 @@ def test_a_guard_whose_first_connection_broke_is_joined(agent: Path, tmp_path: P
     other = Ssh(agent, folder, family, "another")
     refused = other.hear()
     assert (refused["op"], "runs there for another head" in refused["reason"]) == ("refused", True)
-    again.say("bye", remove=True)
+    again.say("close", remove=True)
     eventually(lambda: not folder.path.exists(), 10, "the guard to end")
 
 
@@ -90,7 +90,7 @@ def test_the_guard_of_an_attempt_before_is_ended(agent: Path, tmp_path: Path, fa
     now = process_registry.kept(folder)
     assert now is not None
     assert now.job_id == f"{family.job_id}.2"
-    second.say("bye", remove=True)
+    second.say("close", remove=True)
     eventually(lambda: not folder.path.exists(), 10, "the guard to end")
 
 

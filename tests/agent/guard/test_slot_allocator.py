@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.guard import slot_allocator
-from taco_launch.agent.host.gpus import Use
+from taco_launch.agent.host.gpus import GpuUse
 from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.occupancy import Slots
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model.host.hosts import Host, Terms
+from taco_launch.model.host.hosts import GpuConstraints, Host
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.plans import Placement
 from taco_launch.protocol.messages import Lease
@@ -46,12 +46,12 @@ def gpus(placement: Placement) -> dict[str, str]:
 def hold(cluster: Cluster, host: str, *indices: int) -> Leases:
     held = Leases(cluster.root / f"leases-{host}", cluster.root / "jobs-held")
     names = [UUIDS[index] for index in indices]
-    assert held.take(names, len(names), Holder("x", "x", 0.0), dict.fromkeys(names, Use()))
+    assert held.take(names, len(names), Holder("x", "x", 0.0), dict.fromkeys(names, GpuUse()))
     return held
 
 
 def on(*hosts: Host, **terms: object) -> tuple[Host, ...]:
-    return tuple(replace(host, terms=Terms(**terms)) for host in hosts)  # type: ignore[arg-type]
+    return tuple(replace(host, terms=GpuConstraints(**terms)) for host in hosts)  # type: ignore[arg-type]
 
 
 def test_two_jobs_get_the_two_halves(cluster: Cluster, smi: Smi) -> None:
@@ -180,18 +180,18 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     real = slots.look
     monkeypatch.setattr(slots, "look", lambda: next(looks, None) or real())
     other = Leases(tmp_path, tmp_path / "jobs")
-    assert other.take((UUIDS[3],), 1, Holder("x", "x", 0.0), {UUIDS[3]: Use()})
+    assert other.take((UUIDS[3],), 1, Holder("x", "x", 0.0), {UUIDS[3]: GpuUse()})
     held = Leases(tmp_path, tmp_path / "jobs")
     taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/a"), "a-1", held, slots, message)
     assert (taken.slots, (taken.choice or {})["gpus"]) == ([*UUIDS[4:]], [4, 5, 6, 7])
     held.release(gone=True)
     monkeypatch.setattr(slots, "look", lambda: before)
-    slots.use = {uuid: Use(mib=20000 if uuid == UUIDS[1] else 4) for uuid in UUIDS}
+    slots.use = {uuid: GpuUse(mib=20000 if uuid == UUIDS[1] else 4) for uuid in UUIDS}
     taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/b"), "b-1", held, slots, message)
     assert taken.slots == [*UUIDS[4:]]
     held.release(gone=True)
     # As long as any suffice, the job does not fail.
-    slots.use = {uuid: Use(mib=20000 if uuid in UUIDS[5:7] else 4) for uuid in UUIDS}
+    slots.use = {uuid: GpuUse(mib=20000 if uuid in UUIDS[5:7] else 4) for uuid in UUIDS}
     taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/c"), "c-1", held, slots, message.but(count=5))
     assert taken.slots == [UUIDS[index] for index in (0, 1, 2, 4, 7)]
     assert (taken.choice or {})["gpus"] == [0, 1, 2, 4, 7]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.agent.host import gpus
-from taco_launch.agent.host.gpus import GpuProcess, Use
+from taco_launch.agent.host.gpus import GpuClient, GpuUse
 from taco_launch.errors import HostError
 from tests.agent.smi import GPUS, Smi, install
 
@@ -38,7 +38,11 @@ def test_a_gpu_that_is_divided_says_so_in_its_model(smi: Smi) -> None:
         encoding="ascii",
     )
     plain = "NVIDIA A100 (80 GB)"
-    expected = (gpus.Listed("GPU-0", plain), gpus.Listed("GPU-1", f"{plain} MIG"), gpus.Listed("GPU-2", plain))
+    expected = (
+        gpus.GpuIdentity("GPU-0", plain),
+        gpus.GpuIdentity("GPU-1", f"{plain} MIG"),
+        gpus.GpuIdentity("GPU-2", plain),
+    )
     assert gpus.found(needed=True) == expected
 
 
@@ -55,35 +59,35 @@ def test_who_uses_them(smi: Smi) -> None:
     smi.gpus(GPUS[:2], (900, 3))
     smi.processes((GPUS[1], 7, "a, b"), (GPUS[1], 8, "[Not Found]"))
     assert gpus.used() == {
-        GPUS[0]: Use((), 900),
-        GPUS[1]: Use((GpuProcess(7, "a, b"), GpuProcess(8, "[Not Found]")), 3),
+        GPUS[0]: GpuUse((), 900),
+        GPUS[1]: GpuUse((GpuClient(7, "a, b"), GpuClient(8, "[Not Found]")), 3),
     }
 
 
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        (Use((), 1023), ""),
-        (Use((), None), ""),
-        (Use(), ""),
-        (Use((), 1024), "with 1024 MiB of its memory in use, by no process that can be seen"),
-        (Use((GpuProcess(2**22 + 1, "/opt/conda/bin/python"),), 5), "used by process 4194305 (python)"),
+        (GpuUse((), 1023), ""),
+        (GpuUse((), None), ""),
+        (GpuUse(), ""),
+        (GpuUse((), 1024), "with 1024 MiB of its memory in use, by no process that can be seen"),
+        (GpuUse((GpuClient(2**22 + 1, "/opt/conda/bin/python"),), 5), "used by process 4194305 (python)"),
         (
-            Use((GpuProcess(2**22 + 1, "[Not Found]"), GpuProcess(2**22 + 2, ""))),
+            GpuUse((GpuClient(2**22 + 1, "[Not Found]"), GpuClient(2**22 + 2, ""))),
             "used by processes 4194305 ({0}), 4194306 ({0})".format("a process that nvidia-smi cannot name"),
         ),
     ],
 )
-def test_in_words(use: Use, words: str) -> None:
+def test_in_words(use: GpuUse, words: str) -> None:
     assert use.words() == words
 
 
 def test_a_process_is_told_with_its_user() -> None:
-    assert Use((GpuProcess(os.getppid(), "bash"),)).words().startswith(f"used by process {os.getppid()} (bash of ")
+    assert GpuUse((GpuClient(os.getppid(), "bash"),)).words().startswith(f"used by process {os.getppid()} (bash of ")
 
 
 def test_a_gpu_that_is_not_listed_any_more() -> None:
-    assert gpus.words("GPU-1", {}) == "which nvidia-smi does not list"
+    assert gpus.describe("GPU-1", {}) == "which nvidia-smi does not list"
 
 
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"

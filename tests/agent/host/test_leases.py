@@ -233,7 +233,7 @@ def test_a_gpu_that_others_use_is_not_given(first: Leases, second: Leases, smi: 
 
 
 def test_what_is_known_of_the_gpus_is_not_asked_again(first: Leases, smi: Smi) -> None:
-    known = {uuid: gpus.Use() for uuid in GPUS}
+    known = {uuid: gpus.GpuUse() for uuid in GPUS}
     assert first.take(GPUS, 4, holder("one"), known) == GPUS
     assert smi.calls == []
 
@@ -249,7 +249,7 @@ def test_memory_of_what_was_just_ended_is_waited_for(
     first: Leases, second: Leases, family: Family, smi: Smi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = family.start(("sleep", "60"), marked=True)
-    known = {uuid: gpus.Use() for uuid in GPUS}
+    known = {uuid: gpus.GpuUse() for uuid in GPUS}
     assert first.take(GPUS, 1, holder(family.job_id), known)
     first.release(gone=False)
     smi.gpus(GPUS, (30000,))
@@ -272,7 +272,7 @@ def test_memory_that_stays_in_use_is_told(
 ) -> None:
     monkeypatch.setattr(leases, "_SETTLE_SECONDS", 2.0)  # in which a busy machine calls nvidia-smi more than twice
     monkeypatch.setattr(leases, "_PAUSE_SECONDS", 0.01)
-    known = {uuid: gpus.Use() for uuid in GPUS}
+    known = {uuid: gpus.GpuUse() for uuid in GPUS}
     assert first.take(GPUS, 1, holder("gone"), known)
     first.release(gone=False)
     smi.gpus(GPUS, (30000,))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from taco_launch.agent.host import file_locks, occupancy
-from taco_launch.agent.host.gpus import Use
+from taco_launch.agent.host.gpus import GpuUse
 from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.occupancy import Slots
 from taco_launch.agent.host.slot_holders import Holder
@@ -41,7 +41,7 @@ def hold(place: Path) -> Iterator[Callable[..., Leases]]:
     def one(job: str, *wanted: str, job_id: str = "") -> Leases:
         holder = Holder(job, job_id or job, SINCE, "hcc", "ann", pid=os.getpid())
         held.append(Leases(place, place.parent / "state" / "jobs"))
-        assert held[-1].take(wanted, len(wanted), holder, dict.fromkeys(GPUS, Use())) == wanted
+        assert held[-1].take(wanted, len(wanted), holder, dict.fromkeys(GPUS, GpuUse())) == wanted
         return held[-1]
 
     yield one
@@ -95,7 +95,7 @@ def test_what_is_refused_besides_is_told() -> None:
 
 
 def test_a_look_takes_and_makes_nothing(place: Path) -> None:
-    found = occupancy.look(3)
+    found = occupancy.read_occupancy(3)
     assert found.slots == (SlotState("slot-0"), SlotState("slot-1"), SlotState("slot-2"))
     assert (found.free, found.gpus) == (3, 0)
     assert not place.exists()
@@ -103,16 +103,16 @@ def test_a_look_takes_and_makes_nothing(place: Path) -> None:
 
 def test_who_has_them(hold: Callable[..., Leases], place: Path) -> None:
     vgg = hold("vgg16", "slot-0", "slot-2")
-    found = occupancy.look(4)
+    found = occupancy.read_occupancy(4)
     holder = SlotHolder("vgg16", "vgg16", SINCE, "hcc", "ann")
     assert found.slots[0] == SlotState("slot-0", holder)
     assert [slot.holder for slot in found.slots] == [holder, None, holder, None]
     assert found.free == 2
     vgg.release(gone=False)  # a guard that was killed: who takes the slots ends what it left
-    assert occupancy.look(4).free == 4
+    assert occupancy.read_occupancy(4).free == 4
     with open(place / "slot-1", "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # taken, and the name not written yet
-        assert occupancy.words(occupancy.look(4), NOWHERE, "") == "1 held by another job"
+        assert occupancy.describe(occupancy.read_occupancy(4), NOWHERE, "") == "1 held by another job"
 
 
 def test_where_the_locks_cannot_be_read_nothing_is_free(
@@ -124,10 +124,10 @@ def test_where_the_locks_cannot_be_read_nothing_is_free(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(file_locks, "read", fails)
-    found = occupancy.look(2)
+    found = occupancy.read_occupancy(2)
     assert found.free == 0
     assert (
-        occupancy.words(found, NOWHERE, "ann")
+        occupancy.describe(found, NOWHERE, "ann")
         == "2 of which nobody knows who has them (/proc/locks: Permission denied)"
     )
 
@@ -154,7 +154,7 @@ def test_before_slots_are_taken_locks_are_read_only_where_there_is_a_record(
 def test_a_file_that_cannot_be_looked_at_is_no_free_slot(place: Path) -> None:
     place.mkdir()
     (place / "slot-0").symlink_to("slot-0")
-    found = occupancy.look(1)
+    found = occupancy.read_occupancy(1)
     assert found.free == 0
     assert f"that cannot be used ({place}/slot-0 is a symbolic link of " in found.slots[0].foreign
 
@@ -174,7 +174,7 @@ def test_words(jobs: Jobs, slots: tuple[str, ...], words: str) -> None:
         SlotState(f"slot-{number}", SlotHolder(job, f"id-{job}", SINCE) if job else None)
         for number, job in enumerate(slots)
     )
-    assert occupancy.words(Occupancy("gpu1", states), jobs.path, "") == words
+    assert occupancy.describe(Occupancy("gpu1", states), jobs.path, "") == words
 
 
 def test_of_today_the_time_is_enough(jobs: Jobs) -> None:
@@ -184,7 +184,7 @@ def test_of_today_the_time_is_enough(jobs: Jobs) -> None:
 
 
 def told(jobs: Jobs, holder: SlotHolder) -> str:
-    words = occupancy.words(Occupancy("gpu1", (SlotState("slot-0", holder),)), jobs.path, "ann")
+    words = occupancy.describe(Occupancy("gpu1", (SlotState("slot-0", holder),)), jobs.path, "ann")
     assert words.startswith("1 held by job ")
     return words[len("1 held by job ") :]
 
@@ -213,11 +213,11 @@ def test_a_gpu_that_others_use_is_not_free(smi: Smi, hold: Callable[..., Leases]
     smi.gpus(GPUS, (4, 4, 2000))
     # The first is the job's own; processes of a job on a GPU that it does not have are as foreign as any.
     smi.processes((GPUS[0], os.getpid(), "python3"), (GPUS[1], os.getpid(), "python3"))
-    found = occupancy.look(5)
+    found = occupancy.read_occupancy(5)
     assert [slot.is_free for slot in found.slots] == [False, False, False, True, True]
     assert found.gpus == 4
     assert [slot.name for slot in found.slots] == [*GPUS, "slot-4"]
-    one, two, three = occupancy.words(found, NOWHERE, "ann").split(", ", 2)
+    one, two, three = occupancy.describe(found, NOWHERE, "ann").split(", ", 2)
     assert one == "1 held by job vgg16 of cluster hcc (another queue) since 2026-03-04 14:02"
     assert two.startswith(f"1 used by process {os.getpid()} (python3 of ")
     assert three == "1 with 2000 MiB of its memory in use, by no process that can be seen"
@@ -231,7 +231,7 @@ def test_what_the_last_holder_left_on_a_gpu_is_not_foreign(
     hold("gone", GPUS[0], GPUS[1], job_id=family.job_id).release(gone=False)
     smi.gpus(GPUS, (9000, 9000))
     smi.processes((GPUS[0], left.pid, "sleep"), (GPUS[1], left.pid, "sleep"), (GPUS[1], stranger.pid, "sleep"))
-    assert [slot.is_free for slot in occupancy.look(2).slots] == [True, False]
+    assert [slot.is_free for slot in occupancy.read_occupancy(2).slots] == [True, False]
 
 
 @pytest.mark.usefixtures("place")
@@ -241,13 +241,13 @@ def test_without_nvidia_smis_answer_no_gpu_is_free(smi: Smi, hold: Callable[...,
     hold("vgg16", GPUS[2])
     smi.fail()
     assert slots.look_thoroughly().free == 0
-    assert "nobody knows who uses them" in occupancy.words(slots.look(), NOWHERE, "")
+    assert "nobody knows who uses them" in occupancy.describe(slots.look(), NOWHERE, "")
     # From the beginning: slots that are declared can be had, but not those of GPUs that jobs had before.
-    found = occupancy.look(4)
+    found = occupancy.read_occupancy(4)
     assert [slot.name for slot in found.slots] == [GPUS[2], "slot-1", "slot-2", "slot-3"]
     assert found.free == 3
     # And where there are none to be used, nothing of it matters.
-    assert occupancy.look(4, "none").free == 4
+    assert occupancy.read_occupancy(4, "none").free == 4
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees all marks")
@@ -256,9 +256,9 @@ def test_what_another_user_left_is_told(place: Path, hold: Callable[..., Leases]
     (place / "slot-0.0").rename(place / "slot-0.65534")
     os.chown(place / "slot-0.65534", 65534, 65534)
     family.start(("sleep", "60"), marked=True)  # root's, which the record of another user says nothing of
-    assert occupancy.look(1).free == 1
+    assert occupancy.read_occupancy(1).free == 1
     process = family.start(("sleep", "60"), marked=True, user=65534)
-    found = occupancy.look(1)
+    found = occupancy.read_occupancy(1)
     assert found.slots[0].foreign.endswith(f"is not proven gone: its may be the process {process.pid}")
 
 

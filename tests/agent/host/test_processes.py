@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.host import processes
-from taco_launch.agent.host.processes import Scan
+from taco_launch.agent.host.processes import ProcessScan
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.launch.env import JOB_ID, SERVICE
@@ -62,7 +62,7 @@ while True:
 """
 
 
-def pids(scan: Scan) -> set[int]:
+def pids(scan: ProcessScan) -> set[int]:
     return {entry.pid for entry in scan.found}
 
 
@@ -130,7 +130,7 @@ def test_what_only_says_that_it_looks_after_jobs_ends_with_its_own(family: Famil
     above = family.start(("sh", "-c", claim), marked=True)
     below = {number(above), number(above)}
     eventually(lambda: pids(processes.scan(family.job_id)) == {above.pid, *below})
-    assert processes.end(family.job_id, ()) == Scan(())
+    assert processes.end(family.job_id, ()) == ProcessScan(())
     assert not any(map(alive, below))
 
 
@@ -139,8 +139,8 @@ def test_what_was_killed_is_waited_for_after_no_scan_finds_it(family: Family, mo
     process = family.start(SLEEP, marked=True)
     entry = processes.identify(process.pid)
     assert entry is not None
-    scans = [Scan((entry,)), Scan((entry,))]
-    monkeypatch.setattr(processes, "scan", lambda *_words: scans.pop(0) if scans else Scan(()))
+    scans = [ProcessScan((entry,)), ProcessScan((entry,))]
+    monkeypatch.setattr(processes, "scan", lambda *_words: scans.pop(0) if scans else ProcessScan(()))
     kills: list[threading.Timer] = []
     signal_it = processes._signal
 
@@ -151,7 +151,7 @@ def test_what_was_killed_is_waited_for_after_no_scan_finds_it(family: Family, mo
 
     monkeypatch.setattr(processes, "_signal", late)
     monkeypatch.setattr(processes, "_signal_groups", lambda *_words: None)
-    assert processes.end(family.job_id, ()) == Scan(())
+    assert processes.end(family.job_id, ()) == ProcessScan(())
     assert not alive(process.pid)
     kills[0].join()
 
@@ -264,7 +264,7 @@ def test_end_leaves_nothing_and_touches_nobody_else(family: Family, agent: Path)
     daemon = number(root)
     bystander = family.start(PARENT)
     child = number(bystander)
-    assert processes.end(family.job_id, [family.root(root)]) == Scan(())
+    assert processes.end(family.job_id, [family.root(root)]) == ProcessScan(())
     assert not any(map(alive, (deaf.pid, stopped.pid, root.pid, daemon)))
     assert alive(bystander.pid)
     assert alive(child)
@@ -273,7 +273,7 @@ def test_end_leaves_nothing_and_touches_nobody_else(family: Family, agent: Path)
 
 def test_end_of_nothing_is_at_once(family: Family) -> None:
     begin = time.monotonic()
-    assert processes.end(family.job_id, ()) == Scan(())
+    assert processes.end(family.job_id, ()) == ProcessScan(())
     assert time.monotonic() - begin < 2
 
 
@@ -282,7 +282,7 @@ def test_end_spares_others_in_the_group_of_a_member(family: Family) -> None:
     bystander = family.start(("sh", "-c", script))
     member, child = number(bystander), number(bystander)
     eventually(lambda: pids(processes.scan(family.job_id)) == {member})
-    assert processes.end(family.job_id, ()) == Scan(())
+    assert processes.end(family.job_id, ()) == ProcessScan(())
     assert not alive(member)
     assert alive(bystander.pid)
     assert alive(child)
@@ -295,7 +295,7 @@ def test_end_catches_a_chain_of_forks(family: Family, marked: bool) -> None:
     chain = family.python(CHAIN, marked=marked)
     roots = [] if marked else [family.root(chain)]
     number(chain)
-    assert processes.end(family.job_id, roots) == Scan(())
+    assert processes.end(family.job_id, roots) == ProcessScan(())
     # Every link holds the pipe that it writes to, so its end is the end of the last one.
     assert chain.stdout is not None
     assert select.select([chain.stdout], [], [], 0)[0], "a link of the chain is still alive"

@@ -13,7 +13,7 @@ from taco_launch.agent.logs.agent_log import GuardTrace
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.jobs import Policy
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.messages import Ended, Reached, Supervise, Trace
 from tests.agent.calls import SUCCEEDED, call, submitted
 
@@ -40,7 +40,7 @@ def shown() -> list[str]:
 
 
 def test_what_supervisor_and_guards_do_is_one_log(folder: JobFolder) -> None:
-    agent_log.begin(folder, wanted=True)
+    agent_log.start(folder, wanted=True)
     records.Events(folder).add(state.RUNNING, "every rank has started")
     agent_log.relay("n2", Trace(at=AT, text="sent reached: why=''"))
     assert shown() == [
@@ -51,7 +51,7 @@ def test_what_supervisor_and_guards_do_is_one_log(folder: JobFolder) -> None:
 
 
 def test_a_job_without_one(folder: JobFolder) -> None:
-    agent_log.begin(folder, wanted=False)
+    agent_log.start(folder, wanted=False)
     records.Events(folder).add(state.RUNNING, "x")
     agent_log.relay("n2", Trace(at=AT, text="x"))
     refused = call("logs", name="a", agent=True)
@@ -61,7 +61,7 @@ def test_a_job_without_one(folder: JobFolder) -> None:
 
 def test_it_is_for_its_owner_and_has_a_size(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_log, "_BYTES", 4096)
-    agent_log.begin(folder, wanted=True)
+    agent_log.start(folder, wanted=True)
     for number in range(200):
         trace.decision(f"{number} {'x' * 80}")
     files: list[Path] = sorted(folder.logs.glob("agent.*"))
@@ -72,7 +72,7 @@ def test_it_is_for_its_owner_and_has_a_size(folder: JobFolder, monkeypatch: pyte
 
 
 def test_a_guard_of_another_host_keeps_its_lines_there_too(folder: JobFolder) -> None:
-    ours, theirs = map(Line, socket.socketpair())
+    ours, theirs = map(JsonConnection, socket.socketpair())
     guard = GuardTrace(folder, elsewhere=True)
     guard.begin(ours, SUPERVISE)
     trace.decision("a")
@@ -84,7 +84,7 @@ def test_a_guard_of_another_host_keeps_its_lines_there_too(folder: JobFolder) ->
 
 
 def test_the_guard_of_the_head_goes_on_with_the_log_of_a_supervisor_that_is_gone(folder: JobFolder) -> None:
-    lost, _gone = map(Line, socket.socketpair())
+    lost, _gone = map(JsonConnection, socket.socketpair())
     guard = GuardTrace(folder, elsewhere=False)
     guard.begin(lost, SUPERVISE)
     lost.close()
@@ -100,7 +100,7 @@ def test_the_guard_of_the_head_goes_on_with_the_log_of_a_supervisor_that_is_gone
 
 
 def test_a_job_of_which_none_is_wanted_has_none(folder: JobFolder) -> None:
-    ours, theirs = map(Line, socket.socketpair())
+    ours, theirs = map(JsonConnection, socket.socketpair())
     guard = GuardTrace(folder, elsewhere=True)
     guard.begin(ours, SUPERVISE.but(agent_log=False))
     trace.decision("x")
@@ -120,9 +120,9 @@ def test_a_job_of_an_agent_before_has_none(folder: JobFolder) -> None:
 
 def test_no_job_ends_for_its_log(folder: JobFolder) -> None:
     (folder.logs / "agent.0.log").symlink_to("agent.0.log")  # a rank may put anything there
-    agent_log.begin(folder, wanted=True)
+    agent_log.start(folder, wanted=True)
     trace.decision("x")
-    ours, theirs = map(Line, socket.socketpair())
+    ours, theirs = map(JsonConnection, socket.socketpair())
     guard = GuardTrace(folder, elsewhere=True)
     guard.begin(ours, SUPERVISE)
     trace.decision("y")
@@ -133,7 +133,7 @@ def test_no_job_ends_for_its_log(folder: JobFolder) -> None:
 
 
 def test_a_guard_sends_its_lines_before_the_messages_that_they_are_about(folder: JobFolder) -> None:
-    ours, theirs = map(Line, socket.socketpair())
+    ours, theirs = map(JsonConnection, socket.socketpair())
     GuardTrace(folder, elsewhere=False).begin(ours, SUPERVISE)
     ours.post(Ended())
     messages = theirs.receive()
@@ -148,18 +148,18 @@ def test_a_guard_sends_its_lines_before_the_messages_that_they_are_about(folder:
 def test_a_guard_keeps_the_last_lines_while_nobody_listens(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_log, "_WAITING_LINES", 3)
     guard = GuardTrace(folder, elsewhere=False)
-    lost, _gone = map(Line, socket.socketpair())
+    lost, _gone = map(JsonConnection, socket.socketpair())
     guard.begin(lost, SUPERVISE)
     lost.close()
     for number in range(5):
         trace.decision(str(number))
-    ours, theirs = map(Line, socket.socketpair())
+    ours, theirs = map(JsonConnection, socket.socketpair())
     guard.begin(ours, SUPERVISE)
     assert [message.text for message in theirs.receive() or () if isinstance(message, Trace)] == ["2", "3", "4"]
 
 
 def test_a_supervisor_that_does_not_read_is_not_flooded(folder: JobFolder) -> None:
-    ours, theirs = map(Line, socket.socketpair())
+    ours, theirs = map(JsonConnection, socket.socketpair())
     GuardTrace(folder, elsewhere=False).begin(ours, SUPERVISE)
     for _line in range(20_000):
         trace.message("sent", Reached(why="x" * 90))

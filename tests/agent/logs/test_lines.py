@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taco_launch.agent.logs import lines as lines_of
 from taco_launch.agent.logs import segments
-from taco_launch.agent.logs.lines import Lines, behind
+from taco_launch.agent.logs.lines import LineReader, behind
 from taco_launch.agent.logs.segments import Writer
 from tests.agent.conftest import scratch
 
@@ -41,7 +41,7 @@ def seen(pieces: list[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
     return [(line, at) for text, at in pieces for line in cut(text)]
 
 
-def drained(lines: Lines) -> list[tuple[bytes, int]]:
+def drained(lines: LineReader) -> list[tuple[bytes, int]]:
     pieces: list[tuple[bytes, int]] = []
     while found := lines.read():
         pieces += found
@@ -55,7 +55,7 @@ def drained(lines: Lines) -> list[tuple[bytes, int]]:
 @example([(1, b"a\nb"), (2, b"c\nd"), None])
 def test_each_line_has_the_time_of_its_first_byte(steps: list[tuple[int, bytes] | None]) -> None:
     with scratch() as folder:
-        writer, lines, now = Writer(folder / "r", 1 << 20), Lines(folder / "r"), 1
+        writer, lines, now = Writer(folder / "r", 1 << 20), LineReader(folder / "r"), 1
         pieces: list[tuple[bytes, int]] = []
         written: list[tuple[int, bytes]] = []
         for step in [*steps, None]:
@@ -82,7 +82,7 @@ def test_without_the_rest_of_a_line(steps: list[tuple[int, bytes] | None], offse
             now += step[0]
             written.append((now * STEP, step[1]))
             writer.write(step[1], now * STEP)
-        lines = Lines(folder / "r", offset, beheaded=False, headless=True)
+        lines = LineReader(folder / "r", offset, beheaded=False, headless=True)
         lines.finished = True
         pieces = drained(lines)
         place, expected = 0, []
@@ -96,7 +96,7 @@ def test_without_the_rest_of_a_line(steps: list[tuple[int, bytes] | None], offse
 
 def test_lines_that_were_dropped(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "r", 20)
-    whole, cut_off = Lines(tmp_path / "r", beheaded=False), Lines(tmp_path / "r")
+    whole, cut_off = LineReader(tmp_path / "r", beheaded=False), LineReader(tmp_path / "r")
     writer.write(b"beg", STEP)
     assert cut_off.read() == []
     for number in range(2, 12):
@@ -112,7 +112,7 @@ def test_lines_that_were_dropped(tmp_path: Path) -> None:
 
 def test_a_line_beyond_the_bound_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_of, "_LINE_BOUND", 10)
-    writer, lines = Writer(tmp_path / "r", 1 << 20), Lines(tmp_path / "r")
+    writer, lines = Writer(tmp_path / "r", 1 << 20), LineReader(tmp_path / "r")
     pieces = []
     for number in range(1, 5):
         writer.write(b"x" * 8, number * STEP)

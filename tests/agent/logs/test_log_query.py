@@ -160,8 +160,8 @@ def test_a_line_belongs_to_the_time_at_which_it_began(made: Made) -> None:
 
 def test_a_very_long_line_has_one_time(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "_LINE_BOUND", 50)
-    read = segments.Reader.read
-    monkeypatch.setattr(segments.Reader, "read", lambda self: read(self, 20))
+    read = segments.SegmentReader.read
+    monkeypatch.setattr(segments.SegmentReader, "read", lambda self: read(self, 20))
     made.write(0, b"x" * 90 + b"\n")
     found = shown(rank=0, timestamps=True, tail=1)
     assert re.fullmatch(rb"\S+Z x{90}\n", found)
@@ -289,8 +289,8 @@ def test_the_search_for_an_attempt_finds_it_over_pieces(jobs: Jobs, monkeypatch:
     made.write(0, b"last\n")
     made.end()
     for chunk in range(1, 40):
-        read = segments.Reader.read
-        monkeypatch.setattr(segments.Reader, "read", lambda self, size=chunk, read=read: read(self, size))
+        read = segments.SegmentReader.read
+        monkeypatch.setattr(segments.SegmentReader, "read", lambda self, size=chunk, read=read: read(self, size))
         assert shown(attempt=2) == b"n2/0 | found\nn2/0 | last\n"
         assert shown(attempt=2, tail=1) == b"n2/0 | last\n"
         assert shown(attempt=1, tail=1) == b"n1/0 | xxxx\n"

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taco_launch.agent.logs import lines as lines_of
-from taco_launch.agent.logs.lines import Lines
-from taco_launch.agent.logs.merge import Merge
-from taco_launch.agent.logs.segments import Reader, Writer
+from taco_launch.agent.logs.lines import LineReader
+from taco_launch.agent.logs.merge import LogMerge
+from taco_launch.agent.logs.segments import SegmentReader, Writer
 from tests.agent.conftest import scratch
 
 NO_ROTATION = 1 << 30
@@ -27,7 +27,7 @@ class Streams:
     def __init__(self, folder: Path, limit: int = NO_ROTATION) -> None:
         self.stems = [folder / f"rank-{index}" for index in range(3)]
         self.written = [b"", b"", b""]
-        self.merge = Merge(folder / "merged", NO_ROTATION)
+        self.merge = LogMerge(folder / "merged", NO_ROTATION)
         self._merged = folder / "merged"
         self._writers = [Writer(stem, limit) for stem in self.stems]
         for index, stem in enumerate(self.stems):
@@ -48,7 +48,7 @@ class Streams:
 
     @property
     def merged(self) -> bytes:
-        reader, pieces = Reader(self._merged), []
+        reader, pieces = SegmentReader(self._merged), []
         while data := reader.read():
             pieces.append(data)
         return b"".join(pieces)
@@ -115,11 +115,11 @@ def test_a_step_tells_whether_there_was_something(tmp_path: Path) -> None:
 
 
 def test_labels_of_any_bytes(tmp_path: Path) -> None:
-    merge = Merge(tmp_path / "merged", NO_ROTATION)
+    merge = LogMerge(tmp_path / "merged", NO_ROTATION)
     merge.add(tmp_path / "rank-0", "h\udcff/0")
     Writer(tmp_path / "rank-0", NO_ROTATION).write(b"x\n")
     merge.step()
-    assert Reader(tmp_path / "merged").read() == b"h\xff/0 | x\n"
+    assert SegmentReader(tmp_path / "merged").read() == b"h\xff/0 | x\n"
 
 
 @given(st.lists(st.sampled_from([b"\n", b"ab", b"c" * 30, b"\r"]), max_size=20))
@@ -210,7 +210,7 @@ def test_a_merged_line_has_the_time_at_which_it_began_at_its_source(steps: list[
                 else:
                     began[index].append((line, now))
         streams.finish()
-        merged = Lines(folder / "merged")
+        merged = LineReader(folder / "merged")
         found: list[list[tuple[bytes, int]]] = [[], [], []]
         while pieces := merged.read():
             for text, at in pieces:
@@ -221,15 +221,15 @@ def test_a_merged_line_has_the_time_at_which_it_began_at_its_source(steps: list[
 
 
 def test_an_attempt_begins_behind_a_line_of_its_own(tmp_path: Path) -> None:
-    first = Merge(tmp_path / "merged", NO_ROTATION)
+    first = LogMerge(tmp_path / "merged", NO_ROTATION)
     first.begin(1)
     first.add(tmp_path / "rank-0", "h/0")
     Writer(tmp_path / "rank-0", NO_ROTATION).write(b"one\n")
     first.step()
     first.close()
-    second = Merge(tmp_path / "merged", NO_ROTATION)
+    second = LogMerge(tmp_path / "merged", NO_ROTATION)
     second.begin(2)
     second.add(tmp_path / "again-0", "h/0")
     Writer(tmp_path / "again-0", NO_ROTATION).write(b"two\n")
     second.step()
-    assert Reader(tmp_path / "merged").read() == b"h/0 | one\n[taco-launch: attempt 2]\nh/0 | two\n"
+    assert SegmentReader(tmp_path / "merged").read() == b"h/0 | one\n[taco-launch: attempt 2]\nh/0 | two\n"

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taco_launch.agent.logs import segments
-from taco_launch.agent.logs.remote_streams import Keeper, Sender
+from taco_launch.agent.logs.remote_streams import LogReceiver, LogSender
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.protocol.connection import Line
-from taco_launch.protocol.messages import Log
+from taco_launch.protocol.connection import JsonConnection
+from taco_launch.protocol.messages import LogData
 from tests.agent.conftest import scratch
 
 
 def whole(folder: JobFolder, rank: int) -> bytes:
-    reader = segments.Reader(folder.rank(rank))
+    reader = segments.SegmentReader(folder.rank(rank))
     found = b""
     while data := reader.read():
         found += data
@@ -25,7 +25,7 @@ def whole(folder: JobFolder, rank: int) -> bytes:
 
 def times(folder: JobFolder, rank: int) -> list[int]:
     """Return the time of every byte."""
-    reader, found = segments.Reader(folder.rank(rank)), []
+    reader, found = segments.SegmentReader(folder.rank(rank)), []
     while reader.read(500):
         told = reader.times()
         ends = [*(place for place, _at in told[1:]), reader.offset]
@@ -46,8 +46,8 @@ STEPS = st.lists(
 )
 
 
-def logs(line: Line) -> list[Log]:
-    return [message for message in line.receive() or () if isinstance(message, Log)]
+def logs(line: JsonConnection) -> list[LogData]:
+    return [message for message in line.receive() or () if isinstance(message, LogData)]
 
 
 @settings(max_examples=60)
@@ -56,7 +56,7 @@ def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]])
     with scratch() as below:
         there, here = folders(below)
         finished: list[Path] = []
-        sender, keeper = Sender(there), Keeper(here, 1 << 20, finished.append)
+        sender, keeper = LogSender(there), LogReceiver(here, 1 << 20, finished.append)
         writers = [segments.Writer(there.rank(rank), 1 << 20) for rank in range(2)]
         written, now = [b"", b""], 1_000_000
         came: tuple[list[int], list[int]] = ([], [])
@@ -68,7 +68,7 @@ def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]])
             writers[rank].write(data, now)
             written[rank] += data
             came[rank].extend([now] * len(data))
-            line, other = Line(ours), Line(theirs)
+            line, other = JsonConnection(ours), JsonConnection(theirs)
             moved = sender.step(line)
             messages = logs(other) if moved else []
             for message in messages:
@@ -95,11 +95,11 @@ def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]])
 def test_a_guard_reads_ahead_only_so_far(tmp_path: Path) -> None:
     there, _here = folders(tmp_path)
     segments.Writer(there.rank(0), 1 << 30).write(bytes(10 << 20))
-    sender = Sender(there)
+    sender = LogSender(there)
     sender.add(0)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        line = Line(ours)
+        line = JsonConnection(ours)
         while sender.step(line):
             pass
         assert line.waiting < 3 << 20
@@ -112,12 +112,12 @@ def test_what_was_rotated_away_is_told(tmp_path: Path) -> None:
     writer = segments.Writer(there.rank(3), 200)
     for number in range(100):
         writer.write(b"line %03d\n" % number)
-    sender, keeper = Sender(there), Keeper(here, 1 << 20, lambda _rank: None)
+    sender, keeper = LogSender(there), LogReceiver(here, 1 << 20, lambda _rank: None)
     sender.add(3)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        while sender.step(Line(ours)):
-            for message in logs(Line(theirs)):
+        while sender.step(JsonConnection(ours)):
+            for message in logs(JsonConnection(theirs)):
                 sender.had(*keeper.take(message))
     keeper.ends_at(3, sender.sizes()[3])
     assert keeper.whole()
@@ -129,9 +129,9 @@ def test_what_was_rotated_away_is_told(tmp_path: Path) -> None:
 
 def test_a_piece_that_is_here_in_part(tmp_path: Path) -> None:
     _there, here = folders(tmp_path)
-    keeper = Keeper(here, 1 << 20, lambda _rank: None)
-    keeper.take(Log(rank=0, offset=0, times=[[0, 50_000]], data=b"abcd"))
-    told = keeper.take(Log(rank=0, offset=1, times=[[0, 50_000], [2, 70_000], [5, 90_000]], data=b"bcdefgh"))
+    keeper = LogReceiver(here, 1 << 20, lambda _rank: None)
+    keeper.take(LogData(rank=0, offset=0, times=[[0, 50_000]], data=b"abcd"))
+    told = keeper.take(LogData(rank=0, offset=1, times=[[0, 50_000], [2, 70_000], [5, 90_000]], data=b"bcdefgh"))
     assert told == (0, 8)
     assert whole(here, 0) == b"abcdefgh"
     assert times(here, 0) == [50_000] * 4 + [70_000] * 2 + [90_000] * 2

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from taco_launch.agent.logs import segments
-from taco_launch.agent.logs.merge import Merge
-from taco_launch.agent.logs.segments import Reader, Writer
+from taco_launch.agent.logs.merge import LogMerge
+from taco_launch.agent.logs.segments import SegmentReader, Writer
 from tests.agent.conftest import scratch
 
 # Bytes are written, a number is the size of a read, None opens the writer anew.
@@ -29,7 +29,7 @@ def kept(stem: Path) -> bytes:
     return b"".join(pieces)
 
 
-def drain(reader: Reader) -> bytes:
+def drain(reader: SegmentReader) -> bytes:
     pieces = []
     while data := reader.read():
         pieces.append(data)
@@ -41,7 +41,7 @@ def drain(reader: Reader) -> bytes:
 def test_any_interleaving_of_reader_and_writer(steps: list[bytes | int | None], limit: int) -> None:
     with scratch() as folder:
         stem = folder / "rank-0"
-        writer, reader = Writer(stem, limit), Reader(stem)
+        writer, reader = Writer(stem, limit), SegmentReader(stem)
         written, seen = b"", 0
         for step in (*steps, *[50] * (sum(len(s) for s in steps if isinstance(s, bytes)) + 2)):
             if isinstance(step, bytes):
@@ -59,7 +59,7 @@ def test_any_interleaving_of_reader_and_writer(steps: list[bytes | int | None], 
         assert written.endswith(left)
         assert min(len(written), limit // 2) <= len(left) <= limit
         assert segments.size(stem) == len(written)
-        again = Reader(stem)
+        again = SegmentReader(stem)
         assert drain(again) == left
         assert again.skipped == len(written) - len(left)
 
@@ -72,7 +72,7 @@ def test_a_reader_begins_anywhere(pieces: list[bytes], limit: int, offset: int) 
         for piece in pieces:
             writer.write(piece)
         oldest = len(written) - len(kept(stem))
-        reader = Reader(stem, offset)
+        reader = SegmentReader(stem, offset)
         assert drain(reader) == written[max(offset, oldest) :]
         assert reader.offset == max(offset, len(written))
 
@@ -81,7 +81,7 @@ def test_a_reader_begins_anywhere(pieces: list[bytes], limit: int, offset: int) 
 def test_reader_and_writer_side_by_side(tmp_path: Path, limit: int) -> None:
     stem = tmp_path / "rank-0"
     written = b"".join(b"%06d\n" % number for number in range(30_000))
-    reader, pieces = Reader(stem), []
+    reader, pieces = SegmentReader(stem), []
 
     def write() -> None:
         writer = Writer(stem, limit)
@@ -102,7 +102,7 @@ def test_reader_and_writer_side_by_side(tmp_path: Path, limit: int) -> None:
 
 def test_nothing_is_there(tmp_path: Path) -> None:
     for stem in (tmp_path / "rank-0", tmp_path / "no" / "rank-0"):
-        assert (segments.segments(stem), segments.size(stem), segments.tail(stem, 5), Reader(stem).read()) == (
+        assert (segments.segments(stem), segments.size(stem), segments.tail(stem, 5), SegmentReader(stem).read()) == (
             [],
             0,
             0,
@@ -116,8 +116,8 @@ def test_streams_with_names_alike_are_apart(tmp_path: Path) -> None:
     (tmp_path / "rank-1.notes.log").write_bytes(b"no segment")
     (tmp_path / "rank-1.².log").write_bytes(b"no segment either")
     assert segments.segments(tmp_path / "rank-1") == [(0, tmp_path / "rank-1.0.log")]
-    assert drain(Reader(tmp_path / "rank-1")) == b"rank-1"
-    assert drain(Reader(tmp_path / "rank-10")) == b"rank-10"
+    assert drain(SegmentReader(tmp_path / "rank-1")) == b"rank-1"
+    assert drain(SegmentReader(tmp_path / "rank-10")) == b"rank-10"
 
 
 def test_logs_are_private(tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ def test_tail_while_the_oldest_is_dropped(tmp_path: Path, monkeypatch: pytest.Mo
 def test_memory_is_flat(tmp_path: Path) -> None:
     line = b"x" * 99 + b"\n"
     piece = line * (segments.CHUNK // len(line))
-    writer, merge = Writer(tmp_path / "rank-0", 8 << 20), Merge(tmp_path / "merged", 8 << 20)
-    reader = Reader(tmp_path / "merged")
+    writer, merge = Writer(tmp_path / "rank-0", 8 << 20), LogMerge(tmp_path / "merged", 8 << 20)
+    reader = SegmentReader(tmp_path / "merged")
     merge.add(tmp_path / "rank-0", "localhost/0")
     tracemalloc.start()
     try:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.logs import segments
-from taco_launch.agent.logs.segments import Reader, Writer
+from taco_launch.agent.logs.segments import SegmentReader, Writer
 
 LOST = "\n[taco-launch: {} bytes of output lost here: {}]\n"
 
 
 def content(stem: Path) -> str:
-    reader, pieces = Reader(stem), []
+    reader, pieces = SegmentReader(stem), []
     while data := reader.read():
         pieces.append(data)
     return b"".join(pieces).decode()

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taco_launch.agent.logs import segments, timestamps
-from taco_launch.agent.logs.segments import Reader, Writer
+from taco_launch.agent.logs.segments import SegmentReader, Writer
 from tests.agent.conftest import scratch
 
 STEP = 10_000  # microseconds: what comes closer together has one time
@@ -20,7 +20,7 @@ WRITES = st.lists(st.tuples(st.integers(-3, 5), st.binary(min_size=1, max_size=3
 
 def times(stem: Path, offset: int = 0, size: int = 7) -> list[tuple[int, int]]:
     """Return (place, time) of every byte from `offset` on, read in pieces of `size`."""
-    reader, found = Reader(stem, offset), []
+    reader, found = SegmentReader(stem, offset), []
     while data := reader.read(size):
         begin = reader.offset - len(data)
         told = reader.times()
@@ -76,7 +76,7 @@ def test_the_clock_is_this_hosts(tmp_path: Path) -> None:
 
 
 def test_a_reader_sees_times_that_come_while_it_reads(tmp_path: Path) -> None:
-    writer, reader = Writer(tmp_path / "r", 1 << 20), Reader(tmp_path / "r")
+    writer, reader = Writer(tmp_path / "r", 1 << 20), SegmentReader(tmp_path / "r")
     for number in range(1, 50):
         writer.write(b"line\n", number * STEP)
         assert reader.read() == b"line\n"

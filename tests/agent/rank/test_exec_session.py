@@ -14,7 +14,7 @@ import pytest
 from taco_launch import state
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from tests.agent.calls import PLACED, SUCCEEDED, call, submitted
 from tests.agent.conftest import PYTHON, Family, Mail, number
 
@@ -35,7 +35,7 @@ class Visit:
         """Take the visitor's connection."""
         assert select.select([self._server], [], [], 10)[0]
         connection, _address = self._server.accept()
-        return Mail(Line(connection))
+        return Mail(JsonConnection(connection))
 
     def welcomed(self, *command: str, **more: Any) -> tuple["subprocess.Popen[bytes]", Mail]:
         """Start a visitor beside a rank, and answer it as a guard does."""

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from taco_launch.agent.host import processes
-from taco_launch.agent.logs.segments import Reader
+from taco_launch.agent.logs.segments import SegmentReader
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import quoted
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
 
@@ -42,7 +42,7 @@ class Ranks:
         return self._family.start((*before, *argv), env={"PATH": os.environ["PATH"], **env}, stderr=subprocess.PIPE)
 
     def accept(self) -> Mail:
-        return Mail(Line(self.server.accept()[0]))
+        return Mail(JsonConnection(self.server.accept()[0]))
 
     def run(self, *command: str, shared: Mapping[str, str] = SHARED) -> tuple["subprocess.Popen[bytes]", Mail]:
         """Start a wrapper and welcome it."""
@@ -54,7 +54,7 @@ class Ranks:
 
     @property
     def log(self) -> bytes:
-        reader, pieces = Reader(self.folder.rank(3)), []
+        reader, pieces = SegmentReader(self.folder.rank(3)), []
         while data := reader.read():
             pieces.append(data)
         reader.close()

@@ -3,24 +3,24 @@
 from pathlib import Path
 
 from taco_launch import state
-from taco_launch.agent.scheduler.pending import Shelf
+from taco_launch.agent.scheduler.pending import PendingJobs
 from taco_launch.agent.scheduler.slot_watch import HERE
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
-from taco_launch.model.host.hosts import Host, Terms
+from taco_launch.model.host.hosts import GpuConstraints, Host
 from taco_launch.model.jobs import JobSpec
 
 
 def test_what_a_job_may_have_of_its_hosts_and_where_these_are(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path / "state")
-    here = Host("me", "127.0.0.1", connection="local", terms=Terms(only=(1,), without=(0,)))
-    far = Host("gpu2", "10.0.0.2", slots=2, labels=(("leaf", "a"),), terms=Terms(without=(1,)))
+    here = Host("me", "127.0.0.1", connection="local", terms=GpuConstraints(only=(1,), without=(0,)))
+    far = Host("gpu2", "10.0.0.2", slots=2, labels=(("leaf", "a"),), terms=GpuConstraints(without=(1,)))
     with jobs.create("a") as draft:
         records.write_spec(draft, JobSpec("a", ("true",), (here, far), np=1, exclusive=True))
         records.Events(draft).add(state.SUBMITTED, "why", id="id-a")
         jobs.mark("a")
         jobs.publish(draft, "a")
-    shelf = Shelf(jobs)
+    shelf = PendingJobs(jobs)
     shelf.scan(0.0)
     found = shelf.entries["a"].waiting({}, again=False)
     assert (found.terms, found.leaves, found.wanted.exclusive) == (

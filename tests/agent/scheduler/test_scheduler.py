@@ -11,8 +11,8 @@ import pytest
 
 from taco_launch import state
 from taco_launch.agent.scheduler import scheduler
-from taco_launch.agent.scheduler.pending import Shelf
-from taco_launch.agent.scheduler.slot_watch import HERE, Watchers, Wish
+from taco_launch.agent.scheduler.pending import PendingJobs
+from taco_launch.agent.scheduler.slot_watch import HERE, SlotQuery, SlotWatchers
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.host.hosts import Host
@@ -37,21 +37,21 @@ if os.path.exists(folder + "/says"):
 """
 
 
-class Hosts(Watchers):
+class Hosts(SlotWatchers):
     """Hosts that tell what the test says."""
 
     def __init__(self) -> None:
         super().__init__("")
         self.slots: dict[str, Occupancy] = {}
         self.silent: dict[str, str] = {}
-        self.wanted: set[Wish] = set()
+        self.wanted: set[SlotQuery] = set()
         self.nudged = 0
 
     def want(self, wishes: Any, now: float) -> None:
         assert now >= 0
         self.wanted = set(wishes)
 
-    def occupancies(self) -> dict[Wish, Occupancy]:
+    def occupancies(self) -> dict[SlotQuery, Occupancy]:
         return {wish: self.slots[wish.host] for wish in self.wanted if wish.host in self.slots}
 
     def down(self) -> dict[str, str]:
@@ -307,7 +307,7 @@ def test_slots_that_are_let_go_are_looked_for_at_once(queue: Queue, says: dict[s
 
 def test_a_job_that_has_changed_since_it_was_read_is_not_written_to(queue: Queue) -> None:
     folder = queue.job("a")
-    shelf = Shelf(queue.jobs)
+    shelf = PendingJobs(queue.jobs)
     shelf.scan(queue.now)
     (entry,) = shelf.entries.values()
     lock = shelf.lock(entry)
@@ -362,7 +362,7 @@ def test_a_job_that_cannot_be_read_stops_nobody(queue: Queue) -> None:
 
 def test_only_the_hosts_of_those_that_wait_are_watched(queue: Queue) -> None:
     queue.job("a", says=REFUSED)
-    queue.until(lambda: queue.hosts.wanted == {Wish(HERE, "2", "auto")})
+    queue.until(lambda: queue.hosts.wanted == {SlotQuery(HERE, "2", "auto")})
     records.write_json(queue.jobs.get("a").stop, {"by": "me", "signal": 15, "grace": None})
     queue.until(lambda: queue.record("a").state is JobState.CANCELLED)
     queue.step()

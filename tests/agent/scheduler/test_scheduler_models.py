@@ -5,7 +5,7 @@ import pytest
 from taco_launch import state
 from taco_launch.agent.scheduler.slot_watch import HERE
 from taco_launch.agent.store import records
-from taco_launch.model.host.hosts import Host, Terms
+from taco_launch.model.host.hosts import GpuConstraints, Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
 from tests.agent.scheduler.test_scheduler import Queue, queue
@@ -15,7 +15,7 @@ V100, A100 = "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB"
 HELD = SlotHolder("x", "id-x", 0.0)
 
 
-def submit(queue: Queue, np: int, terms: Terms) -> None:
+def submit(queue: Queue, np: int, terms: GpuConstraints) -> None:
     hosts = (Host("me", "127.0.0.1", connection="local", terms=terms), Host("gpu2", "10.0.0.2", terms=terms))
     with queue.jobs.create("a") as draft:
         draft.agent.symlink_to(queue.agent)
@@ -39,18 +39,18 @@ def tell(queue: Queue, here: str, there: str) -> None:
     [
         (
             2,
-            Terms(models=("A100",)),
+            GpuConstraints(models=("A100",)),
             (("me", f"0 of 0 free (GPU 0,1: {V100}, not A100)"), ("gpu2", "1 of 2 free, 1 {}")),
         ),
         (
             3,
-            Terms(),
+            GpuConstraints(),
             (("", "it fits on GPUs of several models only"), ("me", "2 of 2 free"), ("gpu2", "1 of 2 free, 1 {}")),
         ),
     ],
 )
 def test_a_job_waits_for_gpus_of_its_model(
-    queue: Queue, np: int, terms: Terms, told: tuple[tuple[str, str], ...]
+    queue: Queue, np: int, terms: GpuConstraints, told: tuple[tuple[str, str], ...]
 ) -> None:
     submit(queue, np, terms)
     tell(queue, "..", "x.")

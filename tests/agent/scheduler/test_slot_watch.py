@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent.scheduler.slot_watch import HERE, Watchers, Wish
+from taco_launch.agent.scheduler.slot_watch import HERE, SlotQuery, SlotWatchers
 from tests.agent.conftest import write_agent
 from tests.conftest import eventually
 
-WISH = Wish(HERE, "2", "auto")
+WISH = SlotQuery(HERE, "2", "auto")
 # `watch SIZE GPUS`: says each line of a file as it comes, and `nudged` where its stdin does.
 AGENT = """
 import os, select, sys, time
@@ -54,19 +54,19 @@ class Watched:
         self.folder = folder
         write_agent(folder / "agent.pyz", AGENT)
         self.say()
-        self.watchers = Watchers(str(folder / "agent.pyz"))
+        self.watchers = SlotWatchers(str(folder / "agent.pyz"))
 
     def say(self, *lines: str) -> None:
         with (self.folder / "lines").open("a") as file:
             file.writelines(f"{text}\n" for text in lines)
 
-    def step(self, *wishes: Wish, ahead: float = 0.0) -> None:
+    def step(self, *wishes: SlotQuery, ahead: float = 0.0) -> None:
         self.watchers.want(frozenset(wishes), time.monotonic() + ahead)
         descriptors = self.watchers.descriptors()
         if descriptors:
             self.watchers.read(select.select(descriptors, [], [], 0.05)[0])
 
-    def free(self, *wishes: Wish, ahead: float = 0.0) -> int | None:
+    def free(self, *wishes: SlotQuery, ahead: float = 0.0) -> int | None:
         self.step(*wishes, ahead=ahead)
         found = self.watchers.occupancies().get(WISH)
         return None if found is None else found.free

@@ -12,8 +12,8 @@ from taco_launch import state
 from taco_launch.agent.store import job_counters, records
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.model.codec import from_json
+from taco_launch.model.job_counts import JobCounts
 from taco_launch.model.rows import decoded
-from taco_launch.model.tallies import Tally
 from tests.agent.calls import PLACED, SUCCEEDED, call, submitted
 
 FAILED = (state.ENDED, {"state": "FAILED", "exit_code": 3})
@@ -23,7 +23,7 @@ CANCELLED = (state.ENDED, {"state": "CANCELLED", "exit_code": 143})
 def told() -> tuple[int, int, int, int, int]:
     """Return how many jobs there ever were, were successful, failed, were cancelled, and have begun."""
     (frame,) = [frame for frame in call("metrics").frames if "rows" in frame]
-    tally = from_json(Tally, frame["removed"])
+    tally = from_json(JobCounts, frame["removed"])
     for row in map(decoded, frame["rows"]):
         if row.id != frame["last"]:
             tally = tally.with_job(row)

@@ -53,7 +53,7 @@ def supervised(folder: JobFolder) -> Iterator[int]:
 def test_a_supervised_job_is_left_alone(folder: JobFolder, events: records.Events, family: Family) -> None:
     assert events is not None
     process = family.start(SLEEP, marked=True)
-    assert recovery.look(folder).state is JobState.STARTING
+    assert recovery.current_record(folder).state is JobState.STARTING
     assert process.poll() is None
 
 
@@ -61,7 +61,7 @@ def test_a_job_that_has_ended_is_left_alone(folder: JobFolder, events: records.E
     events.add(state.ENDED, "done", state="SUCCEEDED", exit_code=0)
     process = family.start(SLEEP, marked=True)
     before = os.listdir(folder.path)
-    found = recovery.look(folder)
+    found = recovery.current_record(folder)
     assert (found.state, found.reason) == (JobState.SUCCEEDED, "done")
     assert os.listdir(folder.path) == before
     assert process.poll() is None
@@ -71,12 +71,12 @@ def test_a_lost_job_is_ended(folder: JobFolder, events: records.Events, family: 
     assert events is not None
     folder.caller.write_text("secrets", encoding="ascii")
     process = family.start(SLEEP, marked=True)
-    found = recovery.look(folder)
+    found = recovery.current_record(folder)
     assert (found.state, found.exit_code) == (JobState.LOST, FAILED)
     assert found.reason == "its supervisor was killed"
     assert process.wait(5) == -9
     assert not folder.caller.exists()
-    assert recovery.look(folder) == found
+    assert recovery.current_record(folder) == found
     lock = records.try_lock(folder)
     assert lock is not None
     os.close(lock)
@@ -85,7 +85,7 @@ def test_a_lost_job_is_ended(folder: JobFolder, events: records.Events, family: 
 def test_a_job_that_waits_is_left_alone(folder: JobFolder, waiting: records.Events, family: Family) -> None:
     assert waiting is not None
     process = family.start(SLEEP, marked=True)
-    assert recovery.look(folder).state is JobState.QUEUED
+    assert recovery.current_record(folder).state is JobState.QUEUED
     lock = records.try_lock(folder)
     assert lock is not None
     recovery.close(folder, lock)  # as a guard does whose supervisor is gone before there was a place
@@ -101,7 +101,7 @@ def test_a_job_that_waits_is_stopped_by_whoever_looks(
         waiting.add(kind, delay=10)
     folder.caller.write_text("secrets", encoding="ascii")
     records.write_json(folder.stop, {"by": "somebody", "signal": 2, "grace": None})
-    found = recovery.look(folder)
+    found = recovery.current_record(folder)
     assert (found.state, found.exit_code, found.reason) == (JobState.CANCELLED, 130, "stopped by somebody")
     assert not folder.caller.exists()
 
@@ -110,11 +110,11 @@ def test_a_job_that_waits_is_suspended_by_whoever_looks(folder: JobFolder, waiti
     assert waiting is not None
     folder.caller.write_text("secrets", encoding="ascii")
     records.write_json(folder.suspend, {"by": "somebody"})
-    found = recovery.look(folder)
+    found = recovery.current_record(folder)
     assert (found.state, found.reason) == (JobState.SUSPENDED, "suspended by somebody")
     assert folder.caller.exists()  # it goes on some day
     assert not folder.suspend.exists()
-    assert recovery.look(folder) == found
+    assert recovery.current_record(folder) == found
 
 
 def test_what_is_asked_of_a_job_that_is_being_tried_is_its_supervisors(
@@ -123,19 +123,19 @@ def test_what_is_asked_of_a_job_that_is_being_tried_is_its_supervisors(
     assert waiting is not None
     assert supervised
     records.write_json(folder.stop, {"by": "somebody", "signal": 2, "grace": None})
-    assert recovery.look(folder).state is JobState.QUEUED
+    assert recovery.current_record(folder).state is JobState.QUEUED
 
 
 def test_a_lost_job_is_tried_again(folder: JobFolder, events: records.Events, family: Family) -> None:
     write_spec(folder, restart=Restart.ON_FAILURE, backoff_limit=1)
     folder.caller.write_text("what the next attempt needs", encoding="ascii")
     process = family.start(SLEEP, marked=True)
-    found = recovery.look(folder)
+    found = recovery.current_record(folder)
     assert (found.state, found.reason) == (JobState.RESTARTING, "its supervisor was killed")
     assert process.wait(5) == -9
     assert folder.caller.exists()
     events.add(state.PLACED, **{**PLACED, "mark": f"{family.job_id}.2", "attempt": 2})
-    assert recovery.look(folder).state is JobState.LOST  # that was its last attempt
+    assert recovery.current_record(folder).state is JobState.LOST  # that was its last attempt
 
 
 def test_of_a_later_attempt_its_own_processes_are_ended(
@@ -147,7 +147,7 @@ def test_of_a_later_attempt_its_own_processes_are_ended(
     events.add(state.PLACED, **{**PLACED, "mark": f"{family.job_id}.2", "attempt": 2})
     events.add("launched", boot=facts.boot_id(), roots=[])
     process = family.start(SLEEP, env={JOB_ID: f"{family.job_id}.2"})
-    assert recovery.look(folder).reason == "its supervisor was killed"
+    assert recovery.current_record(folder).reason == "its supervisor was killed"
     assert process.wait(5) == -9
 
 
@@ -159,7 +159,7 @@ def test_a_lost_job_that_was_to_be_ended_is_not_tried_again(
     write_spec(folder, restart=Restart.ON_FAILURE, backoff_limit=1)
     path = folder.stop if asked == "stop" else folder.suspend
     records.write_json(path, {"by": "somebody", "signal": 15, "grace": None})
-    assert recovery.look(folder).state is (JobState.LOST if asked == "stop" else JobState.SUSPENDED)
+    assert recovery.current_record(folder).state is (JobState.LOST if asked == "stop" else JobState.SUSPENDED)
 
 
 def test_every_host_of_every_attempt_is_known(folder: JobFolder, waiting: records.Events) -> None:
@@ -175,7 +175,7 @@ def test_what_left_the_mark_behind_is_found_by_its_recorded_root(
 ) -> None:
     process = family.start(SLEEP)
     events.add("launched", boot=facts.boot_id(), roots=[family.root(process)])
-    assert recovery.look(folder).reason == "its supervisor was killed"
+    assert recovery.current_record(folder).reason == "its supervisor was killed"
     assert process.wait(5) == -9
 
 
@@ -184,7 +184,7 @@ def test_process_numbers_of_another_boot_mean_nothing(
 ) -> None:
     bystander = family.start(SLEEP)
     events.add("launched", boot="another", roots=[family.root(bystander)])
-    assert recovery.look(folder).reason == "the host restarted"
+    assert recovery.current_record(folder).reason == "the host restarted"
     assert bystander.poll() is None
 
 
@@ -201,7 +201,7 @@ def test_roots_of_the_guard_count_too(folder: JobFolder, events: records.Events,
 def test_the_last_words_are_told(folder: JobFolder, events: records.Events) -> None:
     assert events is not None
     folder.debug.write_bytes(b"Traceback\nKeyError: 'umask' \xff\n")
-    reason = recovery.look(folder).reason
+    reason = recovery.current_record(folder).reason
     assert reason.startswith("its supervisor was killed (its last words: KeyError: 'umask'")
     assert str(folder.debug) in reason
 
@@ -209,4 +209,4 @@ def test_the_last_words_are_told(folder: JobFolder, events: records.Events) -> N
 def test_a_job_that_is_removed_meanwhile(folder: JobFolder) -> None:
     # `list` and `logs -f` look at jobs that somebody deletes at that moment.
     with pytest.raises(NoJobError):
-        recovery.look(JobFolder(folder.path.with_name("gone")))
+        recovery.current_record(JobFolder(folder.path.with_name("gone")))

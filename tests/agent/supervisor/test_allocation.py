@@ -17,13 +17,13 @@ from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.allocation import Gang
+from taco_launch.agent.supervisor.allocation import GangAllocation
 from taco_launch.errors import PlacementError, UnusableError
 from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement, Share
-from taco_launch.protocol.messages import Bye, End
+from taco_launch.protocol.messages import Close, EndJob
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
 
@@ -50,7 +50,7 @@ class Cluster:
     agent: Path
     family: Family
     locks: list[int] = field(default_factory=list)
-    gangs: list[Gang] = field(default_factory=list)
+    gangs: list[GangAllocation] = field(default_factory=list)
     guards: list["subprocess.Popen[bytes]"] = field(default_factory=list)  # the head's
 
     def gang(
@@ -61,7 +61,7 @@ class Cluster:
         hosts: tuple[Host, ...] = HOSTS,
         network: Network = ANY_NETWORK,
         **more: Any,
-    ) -> Gang:
+    ) -> GangAllocation:
         folder = JobFolder(self.root / "head" / "jobs" / name)
         folder.logs.mkdir(parents=True)
         spec = JobSpec(name, ("true",), hosts, np=np, head="n1", cluster="hcc", owner="ann", network=network, **more)
@@ -75,15 +75,15 @@ class Cluster:
         self.guards.append(guard)
         mark = f"{self.family.job_id}-{name}"
         records.Events(folder).add(state.SUBMITTED, "why", id=mark)
-        made = Gang(folder, str(self.agent), spec, mark, lambda: guard.poll() is None, lambda: None, left_out)
+        made = GangAllocation(folder, str(self.agent), spec, mark, lambda: guard.poll() is None, lambda: None, left_out)
         self.gangs.append(made)
         return made
 
-    def end(self, gang: Gang) -> None:
+    def end(self, gang: GangAllocation) -> None:
         """Have the guards let go and end."""
-        gang.order(End())
+        gang.order(EndJob())
         for link in gang.links:
-            link.post(Bye(remove=True))
+            link.post(Close(remove=True))
         deadline = time.monotonic() + 10
         while any(link.line is not None for link in gang.links) and time.monotonic() < deadline:
             gang.pump(ignore)
@@ -112,12 +112,12 @@ def cluster(tmp_path: Path, agent: Path, family: Family, monkeypatch: pytest.Mon
         os.close(lock)
 
 
-def assembled(gang: Gang) -> Placement:
+def assembled(gang: GangAllocation) -> Placement:
     placement, _known = gang.assemble(JobFacts(root=True), ignore)
     return placement
 
 
-def refused(gang: Gang) -> PlacementError:
+def refused(gang: GangAllocation) -> PlacementError:
     with pytest.raises(PlacementError) as caught:
         assembled(gang)
     return caught.value
@@ -301,7 +301,7 @@ def test_of_two_that_want_all_one_gets_it(cluster: Cluster) -> None:
     gangs = [cluster.gang(name, 4) for name in "ab"]
     found: list[object] = []
 
-    def run(gang: Gang) -> None:
+    def run(gang: GangAllocation) -> None:
         try:
             found.append(assembled(gang).np)
         except PlacementError as error:

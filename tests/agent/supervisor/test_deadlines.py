@@ -10,7 +10,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.deadlines import Limits
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.jobs import Policy
-from taco_launch.protocol.messages import Exit, Pulse
+from taco_launch.protocol.messages import Exit, StallReport
 
 SLEEPS = {"rank": 0, "pid": 11, "program": "python3", "state": "S", "silent": 30.0, "last_line": "step 7"}
 
@@ -28,7 +28,7 @@ class Watched:
 
     def note(self, host: str, silent: float, **look: Any) -> None:
         ranks = [{**SLEEPS, **look}] if silent else []
-        self.limits.note(host, Pulse(silent=silent, ranks=ranks))
+        self.limits.note(host, StallReport(silent=silent, ranks=ranks))
 
     def events(self) -> list[str]:
         return [event.kind for event in records.read_events(self.folder)]

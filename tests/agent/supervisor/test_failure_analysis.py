@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.failure_analysis import explained, last_lines, why
+from taco_launch.agent.supervisor.failure_analysis import analyze_failure, explained, last_lines
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import CleanUp, JobSpec, Policy, RankEnd
 from tests.agent.conftest import scratch
@@ -33,7 +33,7 @@ def _spec(folder: JobFolder) -> None:
 
 
 def told(folder: JobFolder, *, ended_itself: bool = True) -> list[tuple[str, str, int]]:
-    found = why(folder, 4, "gpu1", ended_itself=ended_itself).findings
+    found = analyze_failure(folder, 4, "gpu1", ended_itself=ended_itself).findings
     return [(finding.signature, finding.host, finding.line) for finding in found]
 
 
@@ -59,7 +59,7 @@ def test_hosts_are_told_by_the_names_of_the_spec(folder: JobFolder, monkeypatch:
     pair = b"pair of MPI processes are unable to reach each other\n Process 1 ([[1,1],0]) is on host: vm\n"
     write(folder.launcher, pair + b" Process 2 ([[1,1],8]) is on host: 10.0.0.2\n BTLs attempted: self\n")
     write(folder.rank(4), b"ip-10-0-0-2:31:31 [0] NCCL WARN Duplicate GPU detected : rank 0 and rank 1\n")
-    found = why(folder, 4, "gpu2", ended_itself=True).findings
+    found = analyze_failure(folder, 4, "gpu2", ended_itself=True).findings
     assert [(finding.signature, finding.host) for finding in found] == [
         ("nccl-gpu-shared", "gpu2"),
         ("mpi-unreachable", "gpu1"),
@@ -94,10 +94,10 @@ def test_what_a_rank_survived_is_not_why_it_ended(folder: JobFolder) -> None:
     write(folder.rank(4), early + end)
     assert told(folder) == [("python-exception", "gpu1", 4), ("command-not-found", "gpu1", 1)]
     write(folder.rank(5), early + b"step\n" * 100 + end)
-    found = why(folder, 5, "gpu1", ended_itself=True).findings
+    found = analyze_failure(folder, 5, "gpu1", ended_itself=True).findings
     assert [(finding.signature, finding.line) for finding in found] == [("python-exception", 104)]
     write(folder.rank(6), OUT_OF_MEMORY + end.replace(b"mine", b"caught") + b"step\n" * 300 + end)
-    found = why(folder, 6, "gpu1", ended_itself=True).findings
+    found = analyze_failure(folder, 6, "gpu1", ended_itself=True).findings
     assert [(finding.signature, finding.line) for finding in found] == [
         ("python-exception", 307),
         ("cuda-out-of-memory", 1),
@@ -184,7 +184,7 @@ def test_lines_that_tell_why_are_shown_where_others_follow(
     error = b"[rank3]: Traceback (most recent call last):\n[rank3]: ValueError: NaN\n"
     box = b"torchrun said\n" * (after - 1) + b"=====\n"
     write(folder.rank(4), b"nothing\n" * 2 * filler + b"step\n" * before + error + box)
-    told = why(folder, 4, "gpu1", ended_itself=True)
+    told = analyze_failure(folder, 4, "gpu1", ended_itself=True)
     assert [finding.signature for finding in told.findings] == ["python-exception"]
     assert told.line == 2 * filler + before + 2
     shown = last_lines(folder, records.read_spec(folder), RankEnd(4, "gpu1", 1), told.line)[1]
@@ -218,13 +218,13 @@ def test_a_signal_is_told_where_no_launcher_does(
     spec = replace(records.read_spec(folder), launcher=launcher, procs_per_gpu=2)
     records.write_spec(folder, spec)
     write(folder.rank(3), said)
-    found = why(folder, 3, "gpu1", ended_itself=True, exit_code=code).findings
+    found = analyze_failure(folder, 3, "gpu1", ended_itself=True, exit_code=code).findings
     assert [finding.signature for finding in found] == names
     assert all(
         finding.cause.startswith("Rank 1, process 1 on gpu1 ") for finding in found if finding.signature[:5] == "rank-"
     )
     assert (
-        why(folder, 3, "gpu1", ended_itself=False, exit_code=code).findings
+        analyze_failure(folder, 3, "gpu1", ended_itself=False, exit_code=code).findings
         == found[: found[:1] != () and "cuda" in names[0]]
     )
 

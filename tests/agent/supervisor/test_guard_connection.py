@@ -9,9 +9,9 @@ import pytest
 
 from taco_launch import trace
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
 from taco_launch.model.host.hosts import Host
-from taco_launch.protocol.connection import Line
+from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
 from taco_launch.protocol.messages import Attached, Beat, Launched, Lease, Unlease
 from tests.agent.conftest import Mail
@@ -44,13 +44,13 @@ def test_of_taking_slots_and_letting_them_go_only_the_last_is_said_again(
     folder: JobFolder, given: tuple[str, ...], holds: str
 ) -> None:
     with folder.listen() as server:
-        link = Link(HOST, folder)
+        link = GuardConnection(HOST, folder)
         link.order(Launched(root=[]))
         for number, op in enumerate(given):
             link.order(lease(number) if op == "lease" else Unlease(look=bool(number % 2)))
         link.order(Beat())
         link.step()
-        guard = Mail(Line(server.accept()[0]))
+        guard = Mail(JsonConnection(server.accept()[0]))
         guard.wait("beat")
         last = len(given) - 1
         held = lease(last) if holds == "lease" else Unlease(look=bool(last % 2))

@@ -7,7 +7,7 @@ import pytest
 from taco_launch.agent.supervisor.placement_errors import ahead, crowded, refusal
 from taco_launch.errors import PlacementError, UnusableError
 from taco_launch.model.host.hosts import Host
-from taco_launch.model.plans import HostSlots, Wanted
+from taco_launch.model.plans import FreeSlots, SlotRequest
 
 FULL = "/var/lib/taco-launch/jobs/j: No space left on device"
 HELD = "2 held by job l4 since 10:00"
@@ -15,10 +15,10 @@ CHECK = "taco-launch setup --check tells what is wrong there; or leave {} out wi
 HOSTS = tuple(Host(name, name, slots=2) for name in ("n1", "n2", "n3"))
 
 
-def free(*busy: str, failed: tuple[str, ...] = ()) -> dict[str, HostSlots]:
+def free(*busy: str, failed: tuple[str, ...] = ()) -> dict[str, FreeSlots]:
     """All hosts with two slots, none of them free where it is busy; those that failed have told nothing."""
     names = [host.name for host in HOSTS if host.name not in failed]
-    return {name: HostSlots(name, 0, 2, HELD) if name in busy else HostSlots(name, 2, 2) for name in names}
+    return {name: FreeSlots(name, 0, 2, HELD) if name in busy else FreeSlots(name, 2, 2) for name in names}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def free(*busy: str, failed: tuple[str, ...] = ()) -> dict[str, HostSlots]:
 def test_who_is_to_blame(
     np: int | None, failed: tuple[str, ...], busy: tuple[str, ...], code: int, never: bool | None, message: str
 ) -> None:
-    error = refusal(Wanted(np), HOSTS, free(*busy, failed=failed), dict.fromkeys(failed, FULL))
+    error = refusal(SlotRequest(np), HOSTS, free(*busy, failed=failed), dict.fromkeys(failed, FULL))
     assert error is not None
     assert error.exit_code == code
     assert getattr(error, "never", None) is never
@@ -53,57 +53,62 @@ def test_who_is_to_blame(
 
 
 def test_where_it_fits_nobody_is_to_blame() -> None:
-    assert refusal(Wanted(4), HOSTS, free("n3"), {}) is None
-    assert refusal(Wanted(2), HOSTS, free("n3", failed=("n2",)), {"n2": FULL}) is None
+    assert refusal(SlotRequest(4), HOSTS, free("n3"), {}) is None
+    assert refusal(SlotRequest(2), HOSTS, free("n3", failed=("n2",)), {"n2": FULL}) is None
 
 
 def test_a_failed_host_of_unknown_size_may_have_been_enough() -> None:
     hosts = (HOSTS[0], Host("n2", "n2"))
-    error = refusal(Wanted(100), hosts, {"n1": HostSlots("n1", 2, 2)}, {"n2": FULL})
+    error = refusal(SlotRequest(100), hosts, {"n1": FreeSlots("n1", 2, 2)}, {"n2": FULL})
     assert isinstance(error, UnusableError)
 
 
 @pytest.mark.parametrize(
     ("wanted", "reached", "more"),
     [
-        (Wanted(2), (), ["n1"]),
-        (Wanted(3), (), ["n1", "n2"]),
-        (Wanted(3), ("n1",), ["n2"]),
-        (Wanted(2), ("n1",), []),
-        (Wanted(), ("n1",), ["n2", "n3"]),
-        (Wanted(hosts=2), (), ["n1", "n2"]),
-        (Wanted(hosts=1, slots_per_host=2), ("n1",), []),
-        (Wanted(slots_per_host=1), (), ["n1", "n2", "n3"]),
-        (Wanted(2, left_out=("n1",)), (), ["n2"]),
-        (Wanted(6, left_out=("n1",)), (), ["n2", "n3", "n1"]),
-        (Wanted(99), ("n1", "n2", "n3"), []),
+        (SlotRequest(2), (), ["n1"]),
+        (SlotRequest(3), (), ["n1", "n2"]),
+        (SlotRequest(3), ("n1",), ["n2"]),
+        (SlotRequest(2), ("n1",), []),
+        (SlotRequest(), ("n1",), ["n2", "n3"]),
+        (SlotRequest(hosts=2), (), ["n1", "n2"]),
+        (SlotRequest(hosts=1, slots_per_host=2), ("n1",), []),
+        (SlotRequest(slots_per_host=1), (), ["n1", "n2", "n3"]),
+        (SlotRequest(2, left_out=("n1",)), (), ["n2"]),
+        (SlotRequest(6, left_out=("n1",)), (), ["n2", "n3", "n1"]),
+        (SlotRequest(99), ("n1", "n2", "n3"), []),
         # as many as can be had: all up to the most, and one that failed before only where it is needed
-        (Wanted(hosts=2, least=1), (), ["n1", "n2"]),
-        (Wanted(hosts=9, least=1), ("n1",), ["n2", "n3"]),
-        (Wanted(hosts=3, least=1, left_out=("n1",)), (), ["n2", "n3"]),
-        (Wanted(hosts=3, least=1, left_out=("n1",)), ("n2", "n3"), []),
-        (Wanted(hosts=3, least=3, left_out=("n1",)), ("n2", "n3"), ["n1"]),
+        (SlotRequest(hosts=2, least=1), (), ["n1", "n2"]),
+        (SlotRequest(hosts=9, least=1), ("n1",), ["n2", "n3"]),
+        (SlotRequest(hosts=3, least=1, left_out=("n1",)), (), ["n2", "n3"]),
+        (SlotRequest(hosts=3, least=1, left_out=("n1",)), ("n2", "n3"), []),
+        (SlotRequest(hosts=3, least=3, left_out=("n1",)), ("n2", "n3"), ["n1"]),
     ],
 )
-def test_no_more_hosts_are_asked_than_are_needed(wanted: Wanted, reached: tuple[str, ...], more: list[str]) -> None:
+def test_no_more_hosts_are_asked_than_are_needed(
+    wanted: SlotRequest, reached: tuple[str, ...], more: list[str]
+) -> None:
     known = {name: slots for name, slots in free().items() if name in reached}
     assert [host.name for host in ahead(wanted, HOSTS, known)] == more
 
 
 def test_in_the_place_of_busy_hosts_others_are_asked() -> None:
     known = {name: slots for name, slots in free("n1").items() if name == "n1"}
-    assert [host.name for host in ahead(Wanted(2), HOSTS, known)] == ["n2"]
+    assert [host.name for host in ahead(SlotRequest(2), HOSTS, known)] == ["n2"]
 
 
 def test_those_of_the_fewest_leaves_are_asked_wherever_they_stand() -> None:
     hosts = tuple(replace(host, labels=(("leaf", leaf),)) for host, leaf in zip(HOSTS, "abb", strict=True))
-    assert [host.name for host in ahead(Wanted(4), hosts, {})] == ["n2", "n3"]
-    assert [host.name for host in ahead(Wanted(4), hosts, {"n3": HostSlots("n3", 0, 2, HELD, "b")})] == ["n1", "n2"]
-    assert [host.name for host in ahead(Wanted(99), hosts, {})] == ["n1", "n2", "n3"]
+    assert [host.name for host in ahead(SlotRequest(4), hosts, {})] == ["n2", "n3"]
+    assert [host.name for host in ahead(SlotRequest(4), hosts, {"n3": FreeSlots("n3", 0, 2, HELD, "b")})] == [
+        "n1",
+        "n2",
+    ]
+    assert [host.name for host in ahead(SlotRequest(99), hosts, {})] == ["n1", "n2", "n3"]
 
 
 def test_others_that_were_faster() -> None:
-    error = crowded(Wanted(1), list(free("n2").values()))
+    error = crowded(SlotRequest(1), list(free("n2").values()))
     assert isinstance(error, PlacementError)
     assert error.message.startswith(
         "1 rank does not fit: others take the slots at the same moment\n  n1: 2 of 2 free\n"
@@ -113,6 +118,6 @@ def test_others_that_were_faster() -> None:
 
 def test_hosts_that_nobody_knows_may_have_one_worker_each() -> None:
     hosts = [Host(name, name) for name in ("n1", "n2", "n3")]
-    assert ahead(Wanted(4, unit=2), hosts, {}) == hosts[:2]
-    assert ahead(Wanted(4, unit=2), hosts, {"n1": HostSlots("n1", 5)}) == []
-    assert ahead(Wanted(4, unit=2), hosts, {"n1": HostSlots("n1", 3)}) == hosts[1:2]
+    assert ahead(SlotRequest(4, unit=2), hosts, {}) == hosts[:2]
+    assert ahead(SlotRequest(4, unit=2), hosts, {"n1": FreeSlots("n1", 5)}) == []
+    assert ahead(SlotRequest(4, unit=2), hosts, {"n1": FreeSlots("n1", 3)}) == hosts[1:2]

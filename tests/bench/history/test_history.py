@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.bench.history.history import History, LadderKind, default_path, open_history
-from taco_launch.bench.history.series import Asked
-from taco_launch.bench.runs import Key, Metric, Reading, Run
+from taco_launch.bench.history.series import SeriesQuery
+from taco_launch.bench.runs import Metric, MetricKey, Reading, Run
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.bench.stats.judge import Verdict, VerdictKind
 from taco_launch.errors import TacoLaunchError
 from tests.bench.ladders import RATE, RUNS, ladder, run
 
-KEY = Key(("gpu2", "gpu1"), "A100", "horovod", "tcp", 16, "img/sec")
+KEY = MetricKey(("gpu2", "gpu1"), "A100", "horovod", "tcp", 16, "img/sec")
 
 
 @pytest.fixture
@@ -157,18 +157,23 @@ def test_a_series_is_cell_by_cell_and_oldest_first(history: History) -> None:
     for number, value in ((2, 20.0), (1, 10.0), (3, 30.0)):
         runs = [run(value), run(value + 2), run(99.0, warm_up=True), run(5.0, "rdma"), run(None), run(7.0, ranks=8)]
         history.merge(ladder(number), list(enumerate(runs)))
-    of_tcp = history.series(Asked(variant="tcp", ranks=16))
+    of_tcp = history.series(SeriesQuery(variant="tcp", ranks=16))
     assert [(one.ladder, one.count, one.mean, one.least, one.greatest) for one in of_tcp] == [
         ("taco-000001", 2, 11.0, 10.0, 12.0),
         ("taco-000002", 2, 21.0, 20.0, 22.0),
         ("taco-000003", 2, 31.0, 30.0, 32.0),
     ]
     assert (of_tcp[0].hosts, of_tcp[0].gpu, of_tcp[0].metric) == (("gpu1", "gpu2"), "A100", RATE)
-    everything = history.series(Asked(last=2))
+    everything = history.series(SeriesQuery(last=2))
     assert [(one.cell.variant, one.cell.ranks, one.started) for one in everything] == [
         *(("rdma", 16, 2.0), ("rdma", 16, 3.0)),
         *(("tcp", 8, 2.0), ("tcp", 8, 3.0), ("tcp", 16, 2.0), ("tcp", 16, 3.0)),
     ]
-    assert history.series(Asked(hosts=("gpu1", "gpu2"))) == history.series(Asked())
-    nothing = (Asked(hosts=("gpu3",)), Asked(matrix="lab"), Asked(metric="busbw"), Asked(workload="tf"))
+    assert history.series(SeriesQuery(hosts=("gpu1", "gpu2"))) == history.series(SeriesQuery())
+    nothing = (
+        SeriesQuery(hosts=("gpu3",)),
+        SeriesQuery(matrix="lab"),
+        SeriesQuery(metric="busbw"),
+        SeriesQuery(workload="tf"),
+    )
     assert [history.series(asked) for asked in nothing] == [(), (), (), ()]

@@ -7,7 +7,7 @@ import pytest
 from taco_launch.bench.logs import patterns
 from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.logs.workloads import read
-from taco_launch.bench.matrix import Kind, Workload
+from taco_launch.bench.matrix import LogFormat, Workload
 from taco_launch.bench.runs import Metric, Reading
 
 LOGS = Path(__file__).parents[1]
@@ -16,12 +16,12 @@ TF = (LOGS / "cases" / "tf_four_ranks.log").read_text()
 NCCL = (LOGS / "nccl_tests" / "one_host.log").read_text()
 
 
-def of(kind: Kind) -> Workload:
+def of(kind: LogFormat) -> Workload:
     return Workload("w", kind, ("true",))
 
 
 def latency(pattern: str = r"latency: ([0-9.]+) ms", *, last: bool = False) -> Workload:
-    return Workload("w", Kind.REGEX, ("true",), pattern, "ms", higher_is_better=False, last=last)
+    return Workload("w", LogFormat.REGEX, ("true",), pattern, "ms", higher_is_better=False, last=last)
 
 
 def why(workload: Workload, text: str, ranks: int | None = None) -> str:
@@ -32,28 +32,28 @@ def why(workload: Workload, text: str, ranks: int | None = None) -> str:
 
 @pytest.mark.parametrize("ranks", [8, None])
 def test_a_rate(ranks: int | None) -> None:
-    assert read(of(Kind.HOROVOD), PLAIN, ranks) == (Reading(Metric("img/sec", "img/sec"), 3204.0),)
+    assert read(of(LogFormat.HOROVOD), PLAIN, ranks) == (Reading(Metric("img/sec", "img/sec"), 3204.0),)
 
 
 def test_a_rate_of_tf_cnn_benchmarks() -> None:
-    found = read(of(Kind.TF_CNN), TF, 4)
+    found = read(of(LogFormat.TF_CNN), TF, 4)
     assert not isinstance(found, NoSample), found
     assert found[0].metric.name == "img/sec"
 
 
-@pytest.mark.parametrize("kind", [Kind.HOROVOD, Kind.TF_CNN, Kind.NCCL_TESTS])
-def test_a_log_of_another_number_of_ranks_gives_none(kind: Kind) -> None:
-    text = {Kind.HOROVOD: PLAIN, Kind.TF_CNN: TF, Kind.NCCL_TESTS: NCCL}[kind]
+@pytest.mark.parametrize("kind", [LogFormat.HOROVOD, LogFormat.TF_CNN, LogFormat.NCCL_TESTS])
+def test_a_log_of_another_number_of_ranks_gives_none(kind: LogFormat) -> None:
+    text = {LogFormat.HOROVOD: PLAIN, LogFormat.TF_CNN: TF, LogFormat.NCCL_TESTS: NCCL}[kind]
     assert "3 ranks ran, but the log speaks of " in why(of(kind), text, 3)
 
 
-@pytest.mark.parametrize(("kind", "text"), [(Kind.HOROVOD, TF), (Kind.TF_CNN, PLAIN)])
-def test_a_log_of_another_kind_gives_none(kind: Kind, text: str) -> None:
+@pytest.mark.parametrize(("kind", "text"), [(LogFormat.HOROVOD, TF), (LogFormat.TF_CNN, PLAIN)])
+def test_a_log_of_another_kind_gives_none(kind: LogFormat, text: str) -> None:
     assert f"the workload of kind {kind.value}" in why(of(kind), text)
 
 
 def test_nccl_tests() -> None:
-    found = read(of(Kind.NCCL_TESTS), NCCL, 8)
+    found = read(of(LogFormat.NCCL_TESTS), NCCL, 8)
     assert not isinstance(found, NoSample), found
     assert found[0] == Reading(Metric("busbw average", "GB/s"), 210.99)
 
@@ -110,7 +110,7 @@ def test_a_pattern_that_never_ends_is_ended() -> None:
 
 def test_many_lines_take_no_time() -> None:
     lines = [f"line {index} of a log, as long as such lines are" for index in range(100_000)]
-    assert patterns.matches(r"line (99999) of", lines, seconds=5) == (patterns.Match(99_999, "99999"),)
+    assert patterns.matches(r"line (99999) of", lines, seconds=5) == (patterns.PatternMatch(99_999, "99999"),)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from taco_launch.bench.runs import Key
+from taco_launch.bench.runs import MetricKey
 from taco_launch.bench.stats import judge
-from taco_launch.bench.stats.judge import Rules, Series, Verdict, VerdictKind, suspects, verdicts
+from taco_launch.bench.stats.judge import JudgeRules, Series, Verdict, VerdictKind, suspects, verdicts
 
 # per cent, around 0: of the runs of a night, and of nights
 RUNS = (-0.9, 0.3, 1.4, -0.2, 0.5)
@@ -21,8 +21,8 @@ NEW = "a step that none of the accepted nights shows"
 LESS = "less than the 3 % that matter"
 
 
-def key(variant: str = "rdma") -> Key:
-    return Key(("gpu1", "gpu2"), "A100", "resnet50", variant, 16, "img/sec")
+def key(variant: str = "rdma") -> MetricKey:
+    return MetricKey(("gpu1", "gpu2"), "A100", "resnet50", variant, 16, "img/sec")
 
 
 def night(level: float, turn: int = 0, count: int = 5) -> Night:
@@ -39,7 +39,7 @@ SLOW = baseline(*[1000 * 0.997**at for at in range(20)])
 
 
 def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher: bool = True) -> Verdict:
-    return verdicts([Series(key(), higher, nights, tonight, fresh)], Rules())[0]
+    return verdicts([Series(key(), higher, nights, tonight, fresh)], JudgeRules())[0]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def single(*logs: float) -> tuple[Night, ...]:
 def test_the_screen_is_students_of_nights() -> None:
     """Of ten nights with a variance of 0.001 / 9 one more differs by 0.03: t = 2.7136 with 9 degrees of freedom."""
     series = Series(key(), True, single(*[0.01, -0.01] * 5), (math.exp(-0.03),))
-    found = verdicts([series], Rules())[0]
+    found = verdicts([series], JudgeRules())[0]
     assert found.p == pytest.approx(0.0238564, rel=1e-5)
     assert found.change is not None
     assert found.change.value == pytest.approx(math.exp(-0.03) - 1)
@@ -169,11 +169,11 @@ def test_the_screen_is_students_of_nights() -> None:
     assert (found.change.low, found.change.high) == pytest.approx(
         (math.exp(-0.03 - 0.0250090) - 1, math.exp(-0.03 + 0.0250090) - 1), rel=1e-4
     )
-    assert suspects([series], Rules()) == (key(),)
-    assert suspects([series], Rules(screen=0.0238)) == ()
+    assert suspects([series], JudgeRules()) == (key(),)
+    assert suspects([series], JudgeRules(screen=0.0238)) == ()
     # surely less than 6 %
-    assert suspects([series], Rules(min_effect=0.06)) == ()
-    assert suspects([replace(series, tonight=(math.exp(0.03),))], Rules(min_effect=0.055)) == (key(),)
+    assert suspects([series], JudgeRules(min_effect=0.06)) == ()
+    assert suspects([replace(series, tonight=(math.exp(0.03),))], JudgeRules(min_effect=0.055)) == (key(),)
 
 
 def test_what_a_night_does_to_all_its_runs_is_no_proof() -> None:
@@ -207,7 +207,7 @@ def test_the_more_suspects_the_more_each_has_to_show() -> None:
     """Holm: of three alike that the screen found the p counts three times; what it did not find does not count."""
     three = [Series(key(name), True, FLAT, night(950, 2), night(950, 1, 10)) for name in "abc"]
     two = [*three[:2], replace(three[2], tonight=night(1000, 2), fresh=())]
-    found = [[verdict.p for verdict in verdicts(each, Rules())] for each in (three, two)]
+    found = [[verdict.p for verdict in verdicts(each, JudgeRules())] for each in (three, two)]
     assert found[0][0] == found[0][1] == found[0][2]
     assert found[0][0] == pytest.approx(3 / 2 * (found[1][0] or 0.0), abs=0)
     # the least three times, the next twice, and never less than the one before
@@ -217,7 +217,7 @@ def test_the_more_suspects_the_more_each_has_to_show() -> None:
 def test_a_bad_run_of_five_changes_nothing() -> None:
     nights = baseline(*[1000] * 12)
     hit = (*night(1001, 1)[:4], 400.0)
-    assert suspects([Series(key(), True, nights, hit)], Rules()) == ()
+    assert suspects([Series(key(), True, nights, hit)], JudgeRules()) == ()
     # nor does one in the baseline hide a loss
     broken = (*nights[:5], (*nights[5][:4], 300.0), *nights[6:])
     assert one(broken, night(950, 2), night(950, 1, 10)).kind is VerdictKind.REGRESSION
@@ -225,9 +225,9 @@ def test_a_bad_run_of_five_changes_nothing() -> None:
 
 def test_the_last_nights_count() -> None:
     series = Series(key(), True, (*baseline(*[2000] * 30), *FLAT), night(1000, 3))
-    found = verdicts([series], Rules())[0]
-    assert found == verdicts([replace(series, baseline=FLAT)], Rules())[0]
-    assert verdicts([series], Rules(nights=10))[0].why.endswith("against 10 nights")
+    found = verdicts([series], JudgeRules())[0]
+    assert found == verdicts([replace(series, baseline=FLAT)], JudgeRules())[0]
+    assert verdicts([series], JudgeRules(nights=10))[0].why.endswith("against 10 nights")
 
 
 def test_units_and_the_order_of_runs_do_not_count() -> None:
@@ -236,11 +236,11 @@ def test_units_and_the_order_of_runs_do_not_count() -> None:
     series = Series(
         key(), True, nights, tuple(chance.gauss(95, 1) for _ in range(4)), tuple(chance.gauss(95, 1) for _ in range(10))
     )
-    found = verdicts([series], Rules())[0]
+    found = verdicts([series], JudgeRules())[0]
     turned = replace(series, baseline=tuple(each[::-1] for each in nights), tonight=series.tonight[::-1])
-    assert verdicts([turned], Rules())[0] == found
+    assert verdicts([turned], JudgeRules())[0] == found
     scaled = Series(key(), True, *[_scaled(each) for each in (nights, series.tonight, series.fresh)])
-    again = verdicts([scaled], Rules())[0]
+    again = verdicts([scaled], JudgeRules())[0]
     assert (again.kind, again.why) == (VerdictKind.REGRESSION, found.why)
     assert again.p == pytest.approx(found.p, rel=1e-6)
 
@@ -256,10 +256,10 @@ def test_verdicts_come_in_the_order_of_the_series() -> None:
         Series(key("b"), True, FLAT[:2], night(950, 2)),
         Series(key("a"), True, FLAT[::-1], night(1000)),
     ]
-    assert [verdict.key.variant for verdict in verdicts(series, Rules())] == ["d", "c", "b", "a"]
-    assert suspects(series, Rules()) == (key("c"),)
-    assert verdicts([], Rules()) == ()
-    assert suspects([], Rules()) == ()
+    assert [verdict.key.variant for verdict in verdicts(series, JudgeRules())] == ["d", "c", "b", "a"]
+    assert suspects(series, JudgeRules()) == (key("c"),)
+    assert verdicts([], JudgeRules()) == ()
+    assert suspects([], JudgeRules()) == ()
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -5.0])
@@ -276,10 +276,10 @@ def test_what_cannot_be_is_refused() -> None:
     series = Series(key(), True, FLAT, ())
     for act in (suspects, verdicts):
         with pytest.raises(ValueError, match="two series of one key"):
-            act([series, series], Rules())
+            act([series, series], JudgeRules())
     wrong: list[dict[str, Any]] = [{"min_effect": 0.0}, {"level": 1.0}, {"screen": math.nan}]
     for rules in [*wrong, {"least_nights": 2}, {"least": 0}, {"fresh": 0}]:
         with pytest.raises(ValueError, match=f"^{next(iter(rules))} of "):
-            Rules(**rules)
+            JudgeRules(**rules)
     with pytest.raises(ValueError, match="no more than 2 nights"):
-        Rules(nights=2)
+        JudgeRules(nights=2)

@@ -11,7 +11,7 @@ from click.shell_completion import ShellComplete
 from click.testing import Result
 
 from taco_launch.bench.history.history import open_history
-from taco_launch.bench.runs import Circumstances, Key, Metric, Reading
+from taco_launch.bench.runs import Metric, MetricKey, Reading, RunEnvironment
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.bench.stats.judge import Verdict, VerdictKind
 from taco_launch.cli.main import cli
@@ -22,8 +22,8 @@ BEGIN = 1_795_000_000.0
 WHEN = time.strftime("%Y-%m-%d %H:%M", time.localtime(BEGIN))
 
 
-def _on(driver: str) -> Circumstances:
-    return Circumstances(
+def _on(driver: str) -> RunEnvironment:
+    return RunEnvironment(
         (("", "command", "python3 train.py"), *((host, "driver", driver) for host in ("gpu1", "gpu2")))
     )
 
@@ -40,7 +40,7 @@ def db(tmp_path: Path) -> str:
             runs = [run(5.0, warm_up=True, **on), *(run(rate, repeat=n, **on) for n, rate in enumerate(rates))]
             runs += [run(50.0 + n / 10, "rdma", repeat=n, **on) for n in range(2)] + [run(None, "rdma", repeat=2, **on)]
             history.merge(night, list(enumerate(runs)))
-        key = Key(("gpu1", "gpu2"), "A100", "horovod", "tcp", 16, "img/sec")
+        key = MetricKey(("gpu1", "gpu2"), "A100", "horovod", "tcp", 16, "img/sec")
         change = Interval(-0.3, -0.31, -0.29)
         history.keep_verdicts(ladder(2).id, [Verdict(key, VerdictKind.REGRESSION, change, 1e-4, "30 % slower")])
     return str(path)

@@ -17,8 +17,8 @@ from taco_launch.errors import HostError, UsageError
 from taco_launch.flows import metrics as flow
 from taco_launch.metrics import families, listen
 from taco_launch.model.host.hosts import Host
+from taco_launch.model.job_counts import JobCounts
 from taco_launch.model.slots import Occupancy, SlotState
-from taco_launch.model.tallies import Tally
 from tests.backend.fake import FakeBackend
 from tests.conftest import eventually
 
@@ -112,7 +112,7 @@ def test_one_way_at_a_time(tmp_path: Path) -> None:
 
 def test_help_names_every_metric_and_the_mpi_operators() -> None:
     text = call("--help").output
-    ours = re.findall(r"^# TYPE (\S+)", families.text((), Tally(), {}, "1").decode(), re.MULTILINE)
+    ours = re.findall(r"^# TYPE (\S+)", families.text((), JobCounts(), {}, "1").decode(), re.MULTILINE)
     assert [name for name in ours if name not in text] == []
     pairs = re.findall(r"^ +(taco_launch_\S+) +(mpi_operator_\S+)$", text, re.MULTILINE)
     assert [(mine.removeprefix("taco_launch_"), theirs.removeprefix("mpi_operator_")) for mine, theirs in pairs] == [
@@ -137,7 +137,7 @@ class _Slow(FakeBackend):
         return self.answer
 
     def counters(self) -> Counters:
-        return Counters((), Tally(created=3))
+        return Counters((), JobCounts(created=3))
 
 
 def test_hosts_that_nobody_asks_are_not_away(monkeypatch: pytest.MonkeyPatch) -> None:

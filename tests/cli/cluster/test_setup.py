@@ -16,16 +16,16 @@ from taco_launch.cli.options.common import Settings
 from taco_launch.command import Command
 from taco_launch.errors import HostError
 from taco_launch.flows.setup import setup as flow
-from taco_launch.flows.setup.proof import Flaw
+from taco_launch.flows.setup.proof import ProofFailure
 from taco_launch.model.host.fact_value import Absent
-from taco_launch.model.host.facts import Docker, HostFacts, Made, MadeFile
+from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupFile, SetupState
 from taco_launch.model.host.hardware import Gpus
 from taco_launch.model.host.hosts import Host
 from taco_launch.remote import bundle, fanout
 from taco_launch.remote.fanout import Answer, Fanout
-from taco_launch.remote.local import Local
+from taco_launch.remote.local import LocalTransport
 from taco_launch.setup import STAGES, Stage, batch, paths
-from taco_launch.setup.ops import Cluster, File, Op, Plan, Problem
+from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StagePlanner
 from taco_launch.setup.stage_rules import RULES
 from tests.facts.hosts import host as facts_of
 
@@ -37,7 +37,7 @@ hosts: {gpu1: {}, gpu2: {}, gpu3: {}}
 """
 
 
-class Simulated(Local):
+class Simulated(LocalTransport):
     """A host that is a folder of this machine: commands run as this user, without sudo."""
 
     def run(self, command: Command) -> Any:
@@ -55,10 +55,10 @@ class World:
     broken: dict[str, HostError] = field(default_factory=dict)
     refused: dict[tuple[str, str], Problem] = field(default_factory=dict)
     scripts: dict[tuple[str, str], str] = field(default_factory=dict)
-    flaws: tuple[Flaw, ...] = ()
+    flaws: tuple[ProofFailure, ...] = ()
     like: dict[str, Callable[..., HostFacts]] = field(default_factory=dict)
     looks: list[tuple[str, ...]] = field(default_factory=list)
-    clusters: list[Cluster] = field(default_factory=list)
+    clusters: list[PlanContext] = field(default_factory=list)
 
     def of(self, host: str) -> Path:
         return self.folder / host
@@ -75,37 +75,37 @@ class World:
         if name in self.broken:
             return Answer(name, error=self.broken[name])
         files = [
-            MadeFile(str(path), hashlib.sha256(path.read_bytes()).hexdigest(), 0o644)
+            SetupFile(str(path), hashlib.sha256(path.read_bytes()).hexdigest(), 0o644)
             for path in sorted(self.of(name).rglob("*"))
             if path.is_file()
         ]
-        made = Made(tuple(files), (), (), None, Absent(), Absent(), *[Absent()] * 7)
+        made = SetupState(tuple(files), (), (), None, Absent(), Absent(), *[Absent()] * 7)
         like: Callable[..., HostFacts] = self.like.get(name, facts_of)
         return Answer(name, like(name, made=made))
 
-    def plan(self, stage: Stage) -> Plan:
-        def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+    def plan(self, stage: Stage) -> StagePlanner:
+        def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
             self.clusters.append(cluster)
             if (host.name, stage) in self.refused:
                 yield self.refused[host.name, stage]
                 return
-            assert isinstance(facts.made, Made)
+            assert isinstance(facts.made, SetupState)
             assert isinstance(facts.made.files, tuple)
             path = self.of(host.name) / stage
             if any(file.path == str(path) for file in facts.made.files):
                 return
-            file = File(str(path), f"{stage}\n".encode(), secret=stage == "ssh_mesh")
+            file = FileTarget(str(path), f"{stage}\n".encode(), secret=stage == "ssh_mesh")
             script = self.scripts.get((host.name, stage), "")
             yield Op(stage, f"put {stage}", "it is not there", script, files=(file,), expect=_with(file))
 
         return plan
 
 
-def _with(file: File) -> Callable[[HostFacts], HostFacts]:
+def _with(file: FileTarget) -> Callable[[HostFacts], HostFacts]:
     def expect(facts: HostFacts) -> HostFacts:
-        assert isinstance(facts.made, Made)
+        assert isinstance(facts.made, SetupState)
         assert isinstance(facts.made.files, tuple)
-        return replace(facts, made=replace(facts.made, files=(*facts.made.files, MadeFile(file.path, "", 0o644))))
+        return replace(facts, made=replace(facts.made, files=(*facts.made.files, SetupFile(file.path, "", 0o644))))
 
     return expect
 
@@ -288,7 +288,7 @@ def test_what_remains_is_named(world: World) -> None:
 
 
 def test_the_proof_fails(world: World) -> None:
-    world.flaws = (Flaw(("gpu2", "gpu1"), "gpu2 cannot reach gpu1", "timed out", "open the port"),)
+    world.flaws = (ProofFailure(("gpu2", "gpu1"), "gpu2 cannot reach gpu1", "timed out", "open the port"),)
     done = setup(world, "--yes")
     assert code(done) == 5
     assert f"error: {world.flaws[0]}\nhint: open the port" in done.stderr
@@ -367,7 +367,7 @@ def test_a_login_without_a_password(world: World) -> None:
 def test_nothing_runs_on_this_machine_by_mistake() -> None:
     """The simulated hosts must never be root's: what the tests above do is done as whoever runs them."""
     assert Simulated("x").run(Command(("id", "-u"), sudo=True)).stdout.strip() == str(os.geteuid()).encode()
-    assert isinstance(facts_of("gpu1").docker, Docker)
+    assert isinstance(facts_of("gpu1").docker, DockerFacts)
 
 
 def test_a_driver_that_is_not_loaded_keeps_a_host_from_every_stage(world: World) -> None:

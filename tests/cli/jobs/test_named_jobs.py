@@ -15,7 +15,7 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.protocol.calls import Reply, Request
-from taco_launch.protocol.calls.jobs import Delete, Get, Resume, Stop, Suspend, TheJob
+from taco_launch.protocol.calls.jobs import Delete, Get, JobReply, Resume, Stop, Suspend
 from taco_launch.remote.head import AgentError, Head
 from taco_launch.request.caller import person
 from tests.cli.test_cli import call
@@ -47,7 +47,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
             done.append((op, name))
             stands[name] = after.get(op, stands[name])
         spec = JobSpec(name, ("true",), (Host("gpu1", "10.0.0.1"),), owner=OWNERS[name])
-        return [TheJob(job=JobView(spec, record(stands[name]), "/f"))]
+        return [JobReply(job=JobView(spec, record(stands[name]), "/f"))]
 
     def record(state: JobState) -> JobRecord:
         return replace(JobRecord("id", state), reason=reasons[-1])

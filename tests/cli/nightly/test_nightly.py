@@ -12,7 +12,7 @@ import pytest
 
 from taco_launch.nightly import record
 from taco_launch.nightly.install import local_zone
-from taco_launch.nightly.record import Last
+from taco_launch.nightly.record import LastRun
 from tests.cli.crontabs import crontab
 from tests.conftest import Taco
 
@@ -154,10 +154,10 @@ def test_how_the_last_night_went(taco: Taco, kept: Path, install: Install) -> No
     began = time.time() - 86400
     os.utime(folder / "installed", (began, began))
     assert status(taco)[0]["state"] == "missed", "it was due three hours ago"
-    last = Last(time.time() - 3 * 3600, 1)
+    last = LastRun(time.time() - 3 * 3600, 1)
     record.write(folder, last)
     assert status(taco)[0]["state"] == "broken off"
-    record.write(folder, Last(last.started, 1, last.started + 120, 6, "regression", "w/plain -9 %", "/n/s.md"))
+    record.write(folder, LastRun(last.started, 1, last.started + 120, 6, "regression", "w/plain -9 %", "/n/s.md"))
     found = status(taco)[0]
     assert (found["state"], found["last"]["exit_code"]) == ("regression", 6)
     assert found["why"].startswith("w/plain -9 %")

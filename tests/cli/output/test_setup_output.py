@@ -14,14 +14,14 @@ from taco_launch.cli.main import cli
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render, setup_output
 from taco_launch.errors import HostError
-from taco_launch.facts.reports.health import Verdict
+from taco_launch.facts.reports.health import HealthVerdict
 from taco_launch.flows.setup import setup as setup_flow
 from taco_launch.flows.setup import teardown as flow
-from taco_launch.flows.setup.apply import Step
-from taco_launch.flows.setup.proof import Flaw
-from taco_launch.flows.setup.setup import Done, Ready
+from taco_launch.flows.setup.apply import SetupEvent
+from taco_launch.flows.setup.proof import ProofFailure
+from taco_launch.flows.setup.setup import HostResult, SetupResult
 from taco_launch.inventory.load import load
-from taco_launch.setup.chain import Chain
+from taco_launch.setup.host_plan import HostPlan
 from taco_launch.setup.ops import Op
 
 
@@ -39,19 +39,19 @@ def test_lines_on_a_terminal_say_for_how_long_a_step_runs(
     clock = [100.0]
     monkeypatch.setattr(render, "host_lines", shown)
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    progress = setup_output.Progress(Settings())
+    progress = setup_output.SetupProgress(Settings())
     with progress.live(("gpu1", "gpu2")):
-        progress.step(Step("gpu1", "image", "pull train", "begins"))
+        progress.step(SetupEvent("gpu1", "image", "pull train", "begins"))
         clock[0] += 7
         assert lines() == ["gpu1: (7 s) image: pull train", "gpu2: waits"]
-        progress.step(Step("gpu1", "image", "pull train", "done"))
+        progress.step(SetupEvent("gpu1", "image", "pull train", "done"))
         clock[0] += 5
         assert lines() == ["gpu1: image: pull train: done (7 s)", "gpu2: waits"]
         progress.proof("proof: mpirun")
         assert lines()[2:] == ["proof: mpirun"]
         assert capsys.readouterr().err == ""
     monkeypatch.undo()
-    setup_output.Progress(Settings()).proof("proof: mpirun")
+    setup_output.SetupProgress(Settings()).proof("proof: mpirun")
     assert capsys.readouterr().err == "proof: mpirun\n"
 
 
@@ -63,19 +63,19 @@ def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "c.yaml").write_text("cluster: c\nhosts: {gpu1: {}, gpu2: {}}\n")
     inventory = load(str(tmp_path / "c.yaml"), {})
 
-    def said(*flaws: Flaw, error: HostError | None = None) -> tuple[int, str]:
-        done = Done((Ready("gpu1", 1), Ready("gpu2", 0, error)), flaws, "")
+    def said(*flaws: ProofFailure, error: HostError | None = None) -> tuple[int, str]:
+        done = SetupResult((HostResult("gpu1", 1), HostResult("gpu2", 0, error)), flaws, "")
         code = setup_output.show_done(Settings(), done, inventory, 3, ("ready", "failed"))
         return code, capsys.readouterr().err.splitlines()[-1]
 
-    flaw = Flaw(("gpu1",), "cannot reach gpu2", "timed out")
+    flaw = ProofFailure(("gpu1",), "cannot reach gpu2", "timed out")
     goes_on = "; once that is mended, the same command goes on"
     assert said() == (0, "2 of 2 hosts ready after 3 s")
     assert said(flaw) == (5, f"1 of 2 hosts ready after 3 s, and 1 fault was found{goes_on}")
     mended = "; a fault of hardware that it cannot mend: gpu2, see above"
-    failed = Verdict("fabric manager", "fault", "is failed", "NVIDIA")
+    failed = HealthVerdict("fabric manager", "fault", "is failed", "NVIDIA")
     broken = setup_output.Findings(((failed, ("gpu2",)),), ())
-    done = Done((Ready("gpu1", 1), Ready("gpu2", 0)), (), "")
+    done = SetupResult((HostResult("gpu1", 1), HostResult("gpu2", 0)), (), "")
     assert setup_output.show_done(Settings(), done, inventory, 3, ("ready", "failed"), broken) == 3
     told = capsys.readouterr()
     assert [line.split()[:2] for line in told.out.splitlines()[1:]] == [["gpu1", "ready"], ["gpu2", "fault"]]
@@ -91,16 +91,16 @@ def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.Ca
 def test_teardown_of_nothing_and_its_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("cluster: c\ncontainer: {image: train}\nhosts: {gpu1: {}}\n")
-    plans = [Chain("gpu1", (), ())]
+    plans = [HostPlan("gpu1", (), ())]
 
-    def stop(_teardown: flow.Teardown) -> Done:
+    def stop(_teardown: flow.Teardown) -> SetupResult:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(flow.Teardown, "look", lambda *_args: tuple(plans))
     words = ("-i", str(file), "teardown", "--yes")
     told = CliRunner().invoke(cli, (*words, "--json"))
     assert (told.exit_code, json.loads(told.stdout)["hosts"][0]["state"]) == (0, "clear")
-    plans[:] = [Chain("gpu1", (Op("container", "remove it", "", ":"),), ())]
+    plans[:] = [HostPlan("gpu1", (Op("container", "remove it", "", ":"),), ())]
     monkeypatch.setattr(flow.Teardown, "apply", stop)
     stopped = CliRunner().invoke(cli, (*words, "--images", "--hosts", "gpu1"))
     assert stopped.exit_code == 130
@@ -112,7 +112,7 @@ def test_teardown_of_nothing_and_its_interruption(tmp_path: Path, monkeypatch: p
 def test_no_is_an_answer(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("cluster: c\ncontainer: {image: train}\nhosts: {gpu1: {}}\n")
-    plans = (Chain("gpu1", (Op("container", "change it", "", ":"),), ()),)
+    plans = (HostPlan("gpu1", (Op("container", "change it", "", ":"),), ()),)
     monkeypatch.setattr(flow.Teardown, "look", lambda *_args: plans)
     monkeypatch.setattr(setup_flow.Setup, "look", lambda *_args: None)
     monkeypatch.setattr(setup_flow.Setup, "plan", lambda *_args: plans)
@@ -126,12 +126,12 @@ def test_setup_goes_on_with_what_was_chosen(tmp_path: Path, monkeypatch: pytest.
     file = tmp_path / "c.yaml"
     file.write_text("cluster: c\ncontainer: {image: train}\nhosts: {gpu1: {}}\n")
 
-    def stop(_setup: setup_flow.Setup) -> Done:
+    def stop(_setup: setup_flow.Setup) -> SetupResult:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(setup_flow.Setup, "look", lambda *_args: None)
     monkeypatch.setattr(
-        setup_flow.Setup, "plan", lambda *_args: (Chain("gpu1", (Op("image", "pull it", "", ":"),), ()),)
+        setup_flow.Setup, "plan", lambda *_args: (HostPlan("gpu1", (Op("image", "pull it", "", ":"),), ()),)
     )
     monkeypatch.setattr(setup_flow.Setup, "apply", stop)
     words = ("--yes", "--only", "image", "--only", "docker", "--disrupt", "docker", "--pull")

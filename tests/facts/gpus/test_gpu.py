@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.facts.gpus.gpu import Listed, Queried, parse_gpu, pci_address, read_list, read_processes, read_query
+from taco_launch.facts.gpus.gpu import (
+    ListedGpus,
+    QueriedGpus,
+    parse_gpu,
+    pci_address,
+    read_list,
+    read_processes,
+    read_query,
+)
 from taco_launch.facts.gpus.smi_xml import read_xml
 from taco_launch.facts.sections import read as sections
 from taco_launch.model.host.fact_value import Absent, Unknown
@@ -166,11 +174,11 @@ def test_addresses_are_written_as_sysfs_does() -> None:
 def test_a_cut_query_gives_the_same_values_or_none(name: str) -> None:
     text = case(name)
     full = read_query(text)
-    assert isinstance(full, Queried)
+    assert isinstance(full, QueriedGpus)
     assert isinstance(full.gpus, tuple)
     for end in range(len(text)):
         found = read_query(text[:end])
-        if isinstance(found, Queried):
+        if isinstance(found, QueriedGpus):
             assert isinstance(found.gpus, tuple)
             for one, other in zip(found.gpus, full.gpus, strict=False):
                 parts = [(getattr(one, field), getattr(other, field)) for field in vars(other)]
@@ -182,10 +190,10 @@ def test_a_cut_query_gives_the_same_values_or_none(name: str) -> None:
 def test_a_cut_list_holds_whole_lines_only(name: str) -> None:
     text = case(name)
     full = read_list(text)
-    assert isinstance(full, Listed)
+    assert isinstance(full, ListedGpus)
     for end in range(len(text)):
         found = read_list(text[:end])
-        if isinstance(found, Listed):
+        if isinstance(found, ListedGpus):
             assert found.gpus == full.gpus[: len(found.gpus)]
             assert found.instances == full.instances[: len(found.instances)]
 

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from taco_launch.facts.network.fabric import fabric
-from taco_launch.model.host.fabric import Choice, Fabric
+from taco_launch.model.host.fabric import Fabric, FabricChoice
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Address, Bond, BondMember, Interface, Network
+from taco_launch.model.host.facts import Address, Bond, BondMember, Interface, NetworkFacts
 from taco_launch.model.host.hardware import Gid
 from tests.facts.fleet import hca, mapped, network, roce, with_hcas
 from tests.facts.hosts import host
 
 
 def value(found: Any) -> str | None:
-    if isinstance(found, Choice):
+    if isinstance(found, FabricChoice):
         assert found.why
         return found.value
     return None
@@ -216,7 +216,7 @@ def test_a_range_that_nobody_configured_says_so() -> None:
     def why(*addresses: str) -> str:
         hosts = [with_hcas(f"gpu{n}", network=network(f"eth{n}", address)) for n, address in enumerate(addresses)]
         found = fabric(hosts).interface
-        assert isinstance(found, Choice)
+        assert isinstance(found, FabricChoice)
         return f"{found.value}: {found.why.partition(': ')[2]}"
 
     assert why("10.213.2.1/24", "10.213.5.1/24") == (
@@ -243,7 +243,7 @@ def test_a_member_stands_for_its_bond_and_loopback_for_none() -> None:
 
 def test_half_a_bond_is_named() -> None:
     facts = host("gpu1")
-    assert isinstance(facts.network, Network)
+    assert isinstance(facts.network, NetworkFacts)
     bond = Bond("bond0", "IEEE 802.3ad", True, (BondMember("eth0", True, 50.0), BondMember("eth1", False, None)))
     found = fabric([replace(facts, network=replace(facts.network, bonds=(bond,)))])
     assert odd(found)[0] == "gpu1: bond0 has 1 of 2 members up: eth1 is down"

@@ -7,7 +7,7 @@ import pytest
 from taco_launch.facts.network.network import parse_network
 from taco_launch.facts.sections import Section
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Interface, Listener, Network
+from taco_launch.model.host.facts import Interface, Listener, NetworkFacts
 
 TAIL = "\t0\t0\t0"
 REJECT6 = (
@@ -49,10 +49,10 @@ ADDRESSES = """1: lo    inet 127.0.0.1/8 scope host lo
 """
 
 
-def network(**said: str) -> Network:
+def network(**said: str) -> NetworkFacts:
     texts = {"interfaces": NET, "addresses": ADDRESSES, "connection": "\n", "routes": "", "listeners": "", **said}
     found = parse_network({f"network.{name}": Section(f"network.{name}", text, "", 0) for name, text in texts.items()})
-    assert isinstance(found, Network)
+    assert isinstance(found, NetworkFacts)
     return found
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.facts.reports.changes import Change, changes, hosts_of
+from taco_launch.facts.reports.changes import FactChange, changes, hosts_of
 from taco_launch.facts.reports.document import document
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent
-from taco_launch.model.host.facts import HostFacts, Interface, Listener, Network, System
+from taco_launch.model.host.facts import HostFacts, Interface, Listener, NetworkFacts, System
 from taco_launch.model.host.hardware import Gpus, Rdma
 from tests.facts.hosts import host
 
@@ -21,14 +21,14 @@ def told(facts: HostFacts) -> dict[str, Any]:
     return found
 
 
-def differ(before: HostFacts, after: HostFacts) -> list[Change]:
+def differ(before: HostFacts, after: HostFacts) -> list[FactChange]:
     return list(changes(told(before), told(after)))
 
 
-def parts() -> tuple[HostFacts, System, Network, Gpus, Rdma]:
+def parts() -> tuple[HostFacts, System, NetworkFacts, Gpus, Rdma]:
     facts = host("gpu1")
     assert isinstance(facts.system, System)
-    assert isinstance(facts.network, Network)
+    assert isinstance(facts.network, NetworkFacts)
     assert isinstance(facts.gpu, Gpus)
     assert isinstance(facts.rdma, Rdma)
     return facts, facts.system, facts.network, facts.gpu, facts.rdma

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from taco_launch.facts import SUBJECTS
 from taco_launch.facts.reports.compare import fold
 from taco_launch.facts.reports.compare import odd as odd_lines
-from taco_launch.facts.reports.summary import Row, duration, rows
+from taco_launch.facts.reports.summary import SummaryRow, duration, rows
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Gpus, Rdma
@@ -100,13 +100,13 @@ def test_durations_are_readable(seconds: float, words: str) -> None:
 
 
 _ROWS = st.lists(
-    st.builds(Row, st.sampled_from(SUBJECTS), st.sampled_from("abc"), st.sampled_from("xy"), st.booleans()),
+    st.builds(SummaryRow, st.sampled_from(SUBJECTS), st.sampled_from("abc"), st.sampled_from("xy"), st.booleans()),
     unique_by=lambda row: (row.subject, row.name),
 )
 
 
 @given(st.lists(_ROWS, min_size=1, max_size=5))
-def test_every_row_stands_in_the_fold_once(told: list[list[Row]]) -> None:
+def test_every_row_stands_in_the_fold_once(told: list[list[SummaryRow]]) -> None:
     hosts = [(f"h{number}", found) for number, found in enumerate(told)]
     values = {(row.subject, row.name): row for row in fold(hosts)}
     for name, found in hosts:

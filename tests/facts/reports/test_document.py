@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from taco_launch.facts.rdma.hcas import Seen, build
+from taco_launch.facts.rdma.hcas import HcaStatement, build
 from taco_launch.facts.reports.document import document
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.hardware import Gpus, Rdma
@@ -61,7 +61,9 @@ def test_the_gid_is_that_of_the_hca_a_job_would_use() -> None:
 
 
 def test_a_gid_of_an_hca_without_a_name_is_given_and_whose_it_is_unknown() -> None:
-    unnamed = build([Seen("", 0, 3, "gid", mapped("10.0.0.1"), "x"), Seen("", 0, 3, "type", "RoCE v2", "x")])
+    unnamed = build(
+        [HcaStatement("", 0, 3, "gid", mapped("10.0.0.1"), "x"), HcaStatement("", 0, 3, "type", "RoCE v2", "x")]
+    )
     found = document(with_hcas("gpu1", *unnamed))
     assert [hca["name"] for hca in found["rdma"]["hcas"]] == ["unnamed"]
     assert (found["gid"]["gid_index"], found["gid"]["hca"], found["gid"]["port"]) == (3, None, None)

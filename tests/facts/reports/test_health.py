@@ -7,7 +7,7 @@ import pytest
 
 from taco_launch.facts.reports.health import judged, verdicts
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
-from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, System
+from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, System
 from taco_launch.model.host.hardware import Adapters, Board, Gpus, PciDevice, Rdma
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup.hardware import faults
@@ -162,7 +162,7 @@ def test_a_gpu_that_is_gone_since_the_container_was_made_is_a_fault() -> None:
     facts = of()
     assert isinstance(facts.gpu, Gpus)
     assert isinstance(facts.gpu.gpus, tuple)
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     labels = (("taco-launch.gpus", ",".join(str(each.pci) for each in facts.gpu.gpus)),)
     docker = replace(facts.docker, containers=(ContainerState("taco-launch-c", "train", "running", labels),))
     facts = replace(facts, docker=docker)

@@ -11,13 +11,13 @@ import pytest
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError
-from taco_launch.flows.setup.apply import Log, Step, apply
-from taco_launch.remote.local import Local
+from taco_launch.flows.setup.apply import SetupEvent, SetupLog, apply
+from taco_launch.remote.local import LocalTransport
 from taco_launch.setup import batch, paths
 from taco_launch.setup.ops import Op
 
 
-class Host(Local):
+class Host(LocalTransport):
     """This machine, without sudo."""
 
     def tail(self, command: Command) -> Any:
@@ -29,21 +29,21 @@ def own_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "_HEAD", batch._HEAD.replace(paths.RUN, str(tmp_path / "run")))
 
 
-def failing(text: str, log: Log, host: Local) -> tuple[HostError, list[str]]:
+def failing(text: str, log: SetupLog, host: LocalTransport) -> tuple[HostError, list[str]]:
     """Have an operation done that fails; give the error, and what was told on the way."""
-    steps: list[Step] = []
+    steps: list[SetupEvent] = []
     with pytest.raises(HostError) as caught:
         apply(host, [Op("image", "pull", "it is not here", text)], log, steps.append)
     return caught.value, [step.kind for step in steps]
 
 
 def test_an_answer_that_breaks_off_names_the_log_with_what_was_said(tmp_path: Path) -> None:
-    class Cut(Local):
+    class Cut(LocalTransport):
         @contextmanager
         def tail(self, command: Command) -> Iterator[IO[bytes]]:
             yield io.BytesIO(f"{command.argv[-2]} begin 0\nlayer 3 of 7\n".encode())
 
-    error, told = failing("", Log(tmp_path / "logs", ()), Cut("gpu1"))
+    error, told = failing("", SetupLog(tmp_path / "logs", ()), Cut("gpu1"))
     assert error.message == "gpu1: the answer broke off during: pull"
     (log,) = (tmp_path / "logs").glob("*/gpu1.log")
     assert error.hint is not None
@@ -58,7 +58,7 @@ def test_an_answer_that_breaks_off_names_the_log_with_what_was_said(tmp_path: Pa
 )
 def test_a_log_that_cannot_be_written_is_an_error_of_that_host(text: str, why: str, last: str, tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("in the way")
-    error, told = failing(text, Log(tmp_path / "logs", ()), Host("gpu1"))
+    error, told = failing(text, SetupLog(tmp_path / "logs", ()), Host("gpu1"))
     assert error.message.startswith(f"gpu1: {why}its log cannot be written on this machine: {tmp_path}/logs")
     assert error.message.endswith(": Not a directory")
     assert "TACO_LAUNCH_STATE" in str(error.hint)
@@ -67,6 +67,6 @@ def test_a_log_that_cannot_be_written_is_an_error_of_that_host(text: str, why: s
 
 def test_the_next_step_that_a_script_tells_is_the_hint(tmp_path: Path) -> None:
     text = "echo error: no key >&2; echo hint: enrol it >&2; exit 1"
-    error, _ = failing(text, Log(tmp_path / "logs", ()), Host("gpu1"))
+    error, _ = failing(text, SetupLog(tmp_path / "logs", ()), Host("gpu1"))
     (log,) = (tmp_path / "logs").glob("*/gpu1.log")
     assert (error.message, error.hint) == ("gpu1: pull: no key", f"enrol it; its whole output: {log}")

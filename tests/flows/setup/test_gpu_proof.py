@@ -8,7 +8,7 @@ import pytest
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
 from taco_launch.flows.setup.gpu_proof import same_gpus
-from taco_launch.flows.setup.proof import Flaw
+from taco_launch.flows.setup.proof import ProofFailure
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Container, Inventory
@@ -45,7 +45,9 @@ class Simulated:
         pass
 
 
-def proved(of: Inventory | None = None, facts: dict[str, HostFacts] | None = None, **host_1: Any) -> tuple[Flaw, ...]:
+def proved(
+    of: Inventory | None = None, facts: dict[str, HostFacts] | None = None, **host_1: Any
+) -> tuple[ProofFailure, ...]:
     """Prove it for two hosts with GPUs, the first of which is as it is said."""
     of = of or inventory(2)
     hosts: tuple[Any, ...] = (Simulated("gpu1", **host_1), Simulated("gpu2"))

@@ -13,7 +13,7 @@ import pytest
 from taco_launch.errors import HostError
 from taco_launch.flows.setup.image_source import given, stream
 from taco_launch.model.host.hosts import Container
-from taco_launch.setup.stages.image_copy import Given
+from taco_launch.setup.stages.image_copy import SourceImage
 
 CONFIG, MANIFEST = "1" * 64, "2" * 64
 
@@ -49,7 +49,7 @@ def test_a_tar_file_is_read_and_sent_as_it_is(tmp_path: Path, text: bytes, ids: 
     file.write_bytes(text)
     container = Container("docker.io/library/train:1", source=str(file))
     found = given(container)
-    assert isinstance(found, Given)
+    assert isinstance(found, SourceImage)
     assert (found.where, set(found.ids)) == (str(file), {f"sha256:{each}" for each in ids})
     with stream(container) as opened:
         assert (opened.size, opened.sha256) == (len(text), sha256(text).hexdigest())
@@ -89,14 +89,14 @@ def engine(folder: Path, monkeypatch: pytest.MonkeyPatch, status: str = "[]", sa
 def test_what_the_engine_here_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     container = Container("train:1", source="controller")
     engine(tmp_path, monkeypatch)
-    assert given(container) == Given("the controller", frozenset((f"sha256:{MANIFEST}",)), 5000)
+    assert given(container) == SourceImage("the controller", frozenset((f"sha256:{MANIFEST}",)), 5000)
     with stream(container) as opened:
         assert opened.at(0, opened.size) == saved(["train:1"])
         assert list((tmp_path / "state").iterdir()) == [], "it has a name"
 
     engine(tmp_path, monkeypatch, status='[["driver-type","io.containerd.snapshotter.v1"]]')
     found = given(container)
-    assert isinstance(found, Given)
+    assert isinstance(found, SourceImage)
     assert found.ids == {f"sha256:{MANIFEST}", f"sha256:{CONFIG}"}  # hosts with another kind of engine say the latter
 
     engine(tmp_path, monkeypatch, save="echo half; echo no such image >&2; exit 1")

@@ -14,7 +14,7 @@ from taco_launch.command import Command, Result
 from taco_launch.errors import HostError, UsageError
 from taco_launch.flows.setup import sources
 from taco_launch.model.host.fact_value import Absent
-from taco_launch.model.host.facts import Made, MadeFile
+from taco_launch.model.host.facts import SetupFile, SetupState
 from taco_launch.model.host.hosts import Container, Engine, Inventory, Registry, Toolkit
 from taco_launch.setup import paths
 from taco_launch.setup.stages.image import parse_reference
@@ -131,9 +131,9 @@ def test_the_head_s_files_are_read_when_they_changed(monkeypatch: pytest.MonkeyP
         asked.append(list(files))
         return {path: there[path] for path in files}
 
-    def made() -> Made:
-        files = tuple(MadeFile(path, hashlib.sha256(data).hexdigest(), 0o600) for path, data in there.items())
-        return Made(files, (), (), None, Absent(), "ssh-ed25519 AAAA", *[Absent()] * 7)
+    def made() -> SetupState:
+        files = tuple(SetupFile(path, hashlib.sha256(data).hexdigest(), 0o600) for path, data in there.items())
+        return SetupState(files, (), (), None, Absent(), "ssh-ed25519 AAAA", *[Absent()] * 7)
 
     monkeypatch.setattr(sources, "fetch", fetch)
     head = sources.HeadFiles("c")
@@ -156,19 +156,19 @@ def test_the_head_s_files_are_read_when_they_changed(monkeypatch: pytest.MonkeyP
 def test_another_member_tells_the_host_keys_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     there = {paths.key("c"): b"PRIVATE", paths.known_hosts("c"): b"one\n"}
     monkeypatch.setattr(sources, "fetch", lambda _transport, files: {path: there[path] for path in files})
-    files = tuple(MadeFile(path, hashlib.sha256(data).hexdigest(), 0o600) for path, data in there.items())
+    files = tuple(SetupFile(path, hashlib.sha256(data).hexdigest(), 0o600) for path, data in there.items())
     head = sources.HeadFiles("c")
     head.read(
-        Simulated("gpu2"), Made(files, (), (), None, Absent(), "ssh-ed25519 AAAA", *[Absent()] * 7), is_head=False
+        Simulated("gpu2"), SetupState(files, (), (), None, Absent(), "ssh-ed25519 AAAA", *[Absent()] * 7), is_head=False
     )
     assert (head.cluster_key, head.known_hosts) == (None, "one\n")
 
 
 def test_the_agent_is_packed_only_where_it_is_missing() -> None:
     agent = sources.Agent()
-    bare = Made((), (), (), None, Absent(), Absent(), *[Absent()] * 7)
+    bare = SetupState((), (), (), None, Absent(), Absent(), *[Absent()] * 7)
     name, data = agent.file([])
     assert data == b""
-    there = replace(bare, files=(MadeFile(f"{paths.AGENT}/{name}", "0" * 64, 0o600),))
+    there = replace(bare, files=(SetupFile(f"{paths.AGENT}/{name}", "0" * 64, 0o600),))
     assert agent.file([there]) == (name, b"")
     assert agent.file([there, bare])[1][:2] == b"PK"

@@ -14,11 +14,11 @@ import pytest
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
 from taco_launch.flows.setup import peers
-from taco_launch.flows.setup.proof import Flaw
+from taco_launch.flows.setup.proof import ProofFailure
 from taco_launch.flows.setup.verify import verify
 from taco_launch.inventory import profile
 from taco_launch.model.host.fact_value import Absent
-from taco_launch.model.host.facts import Firewall, HostFacts, Network
+from taco_launch.model.host.facts import Firewall, HostFacts, NetworkFacts
 from taco_launch.remote.fanout import Fanout
 from tests.conftest import eventually
 from tests.setup.mesh import bare, inventory
@@ -110,7 +110,7 @@ class Cluster:
         self.hosts = {host.name: Simulated(host.name) for host in self.inventory.hosts}
         self.facts: dict[str, HostFacts] = {name: bare(name) for name in self.hosts}
 
-    def flaws(self) -> tuple[Flaw, ...]:
+    def flaws(self) -> tuple[ProofFailure, ...]:
         return verify(self.inventory, Fanout(tuple(self.hosts.values())), self.facts, lambda _what: None, AUTO)
 
     def said(self) -> list[str]:
@@ -158,7 +158,7 @@ def test_only_hosts_that_are_set_up_are_asked() -> None:
 def test_a_blocked_pair_is_named_with_the_firewall() -> None:
     cluster = Cluster()
     network = cluster.facts["gpu1"].network
-    assert isinstance(network, Network)
+    assert isinstance(network, NetworkFacts)
     drops = Firewall("nftables", True, "nftables does not let everything in: policy drop (nft table inet filter)")
     cluster.facts["gpu1"] = replace(cluster.facts["gpu1"], network=replace(network, firewalls=(drops,)))
     cluster.hosts["gpu2"].ways["gpu1"] = {"port": "timed out"}
@@ -263,7 +263,7 @@ def test_a_head_that_is_lost_is_a_finding(lost_at: str, monkeypatch: pytest.Monk
         return answer(argv)
 
     monkeypatch.setattr(head, "_answer", answered)
-    assert cluster.flaws() == (Flaw(("gpu1",), "cannot be asked", f"lost at {lost_at}", "is it up?"),)
+    assert cluster.flaws() == (ProofFailure(("gpu1",), "cannot be asked", f"lost at {lost_at}", "is it up?"),)
     assert done[-1] == "rm"
 
 

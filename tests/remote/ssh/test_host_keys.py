@@ -14,14 +14,14 @@ from taco_launch.errors import HostError
 from taco_launch.model.host.hosts import Host
 from taco_launch.remote.ssh.config import Config
 from taco_launch.remote.ssh.host_key_policy import Verifier
-from taco_launch.remote.ssh.host_keys import Key, KnownHosts, Verdict
+from taco_launch.remote.ssh.host_keys import HostKey, HostKeyStatus, KnownHosts
 
-ED = Key("ssh-ed25519", b"\0\0\0\x0bssh-ed25519\0\0\0 " + b"a" * 32)
-OTHER = Key("ssh-ed25519", b"\0\0\0\x0bssh-ed25519\0\0\0 " + b"b" * 32)
-RSA = Key("ssh-rsa", b"\0\0\0\x07ssh-rsa\0\0\0\x01\x03\0\0\0\x09" + b"\0" + b"\x81" * 8)
+ED = HostKey("ssh-ed25519", b"\0\0\0\x0bssh-ed25519\0\0\0 " + b"a" * 32)
+OTHER = HostKey("ssh-ed25519", b"\0\0\0\x0bssh-ed25519\0\0\0 " + b"b" * 32)
+RSA = HostKey("ssh-rsa", b"\0\0\0\x07ssh-rsa\0\0\0\x01\x03\0\0\0\x09" + b"\0" + b"\x81" * 8)
 
 
-def line(names: str, key: Key, marker: str = "") -> str:
+def line(names: str, key: HostKey, marker: str = "") -> str:
     return f"{marker}{names} {key.kind} {base64.b64encode(key.blob).decode()}\n"
 
 
@@ -110,7 +110,7 @@ def test_of_two_first_contacts_one_is_taken(tmp_path: Path, monkeypatch: pytest.
     path, both, results = tmp_path / "own" / "known_hosts", threading.Barrier(2), []
     judge, first = KnownHosts.judge, threading.local()
 
-    def together(self: KnownHosts, name: str, key: Key, files: object) -> Verdict:
+    def together(self: KnownHosts, name: str, key: HostKey, files: object) -> HostKeyStatus:
         del files
         verdict = judge(self, name, key, ())
         if not hasattr(first, "done"):

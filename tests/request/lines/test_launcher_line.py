@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from taco_launch.launch.inner import inner
+from taco_launch.launch.nested_launcher import inner
 from taco_launch.request.lines.launcher_line import read
 from taco_launch.request.lines.mpirun_line import UnclearError
 

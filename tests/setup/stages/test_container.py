@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
-from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Limit, Made, System
+from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, ProcessLimits, SetupState, System
 from taco_launch.model.host.hardware import Gpus
 from taco_launch.setup import paths, scripts
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import container as stage
 from tests.setup.training import TWO, bare, cluster, defined, image, inventory, problem, ready
 
@@ -20,7 +20,7 @@ RDMA = ("/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/uma
 
 
 def with_toolkit(facts: HostFacts) -> HostFacts:
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     return replace(facts, docker=replace(facts.docker, toolkit="1.17.0"))
 
 
@@ -134,7 +134,7 @@ def test_a_limit_below_the_hosts_own_needs_no_capability(hard: int | None, limit
 def test_other_limits_are_compared_as_well() -> None:
     facts = ready(capabilities=())
     assert isinstance(facts.system, System)
-    facts = replace(facts, system=replace(facts.system, limits=(Limit("nofile", 1024, 4096),)))
+    facts = replace(facts, system=replace(facts.system, limits=(ProcessLimits("nofile", 1024, 4096),)))
     assert not [option for option in options(facts, ulimits=(("nofile", 5000),)) if "nofile" in option]
     assert "--ulimit=nofile=4096:4096" in options(facts, ulimits=(("nofile", 4096),))
 
@@ -158,7 +158,7 @@ def test_gpus_take_the_toolkit() -> None:
     assert "--gpus=all" not in options(facts)
     assert defined(facts).devices == ()
     assert "without its 8 GPUs: docker has no NVIDIA container toolkit" in ops(facts)[0].why
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     cdi = {"toolkit": "1.17.0", "toolkit_programs": ("nvidia-ctk",), "cdi_folders": ("/etc/cdi",)}
     for way, wanted in (
         ({"toolkit": "1.17.0"}, ["--gpus=all"]),
@@ -209,10 +209,10 @@ def test_what_cannot_be_read_is_not_taken_for_none(facts: HostFacts, message: st
 
 def test_a_toolkit_that_cannot_be_read_is_told_once_the_engine_is_there() -> None:
     facts = ready()
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     unread = replace(facts, docker=replace(facts.docker, toolkit=Unknown("it hangs")))
     assert "container toolkit cannot be read: it hangs" in problem(plan(unread)).message
-    assert isinstance(unread.docker, Docker)
+    assert isinstance(unread.docker, DockerFacts)
     assert len(ops(replace(unread, docker=replace(unread.docker, version=Absent("installed first"))))) == 2
     assert len(ops(with_gpus((), unread))) == 2
     assert "--runtime=nvidia" in options(replace(unread, docker=replace(unread.docker, runtimes=("nvidia",))))
@@ -259,7 +259,7 @@ def test_a_bare_host_gets_it_and_then_there_is_nothing_to_do() -> None:
 )
 def test_another_definition_is_another_container(change: Any, why: str) -> None:
     facts = after(ready())
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     facts = replace(facts, docker=replace(facts.docker, images=(image(), image("train:2", TWO))))
     create, start = ops(facts, **change)
     assert create.why.split("; ")[0] == why
@@ -271,7 +271,7 @@ def test_another_definition_is_another_container(change: Any, why: str) -> None:
 
 def test_another_image_of_the_same_name_is_another_container() -> None:
     facts = after(ready())
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     moved = replace(facts, docker=replace(facts.docker, images=(image(identity=TWO),)))
     assert ops(moved)[0].why.startswith("its image or its main.sh has changed")
 
@@ -287,7 +287,7 @@ def test_another_main_process_is_another_container(monkeypatch: pytest.MonkeyPat
 def test_another_port_profile_or_host_is_the_same_container() -> None:
     facts = after(ready())
     assert plan(facts, ssh_port=2222, provides=("lightcc",)) == []
-    of = Cluster(inventory(("gpu1", "gpu2", "gpu3")), {"gpu1": facts})
+    of = PlanContext(inventory(("gpu1", "gpu2", "gpu3")), {"gpu1": facts})
     assert list(stage.plan(of.host("gpu1"), facts, of)) == []
 
 
@@ -323,7 +323,7 @@ def test_a_container_of_somebody_else_is_never_touched(labels: Any) -> None:
 )
 def test_what_is_wrong_with_the_unit_is_put_right_without_a_new_container(change: Any, why: str) -> None:
     facts = after(ready())
-    assert isinstance(facts.made, Made)
+    assert isinstance(facts.made, SetupState)
     broken = replace(facts, made=replace(facts.made, **change))
     (start,) = ops(broken)
     assert (start.why, start.disrupts) == (why, "nothing")
@@ -332,7 +332,7 @@ def test_what_is_wrong_with_the_unit_is_put_right_without_a_new_container(change
 
 def test_a_container_that_does_not_run_is_started() -> None:
     facts = after(ready())
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     assert isinstance(facts.docker.containers, tuple)
     stopped = tuple(replace(each, state="exited") for each in facts.docker.containers)
     facts = replace(facts, docker=replace(facts.docker, containers=stopped))
@@ -341,7 +341,7 @@ def test_a_container_that_does_not_run_is_started() -> None:
 
 def test_a_mode_that_was_changed_is_put_right() -> None:
     facts = after(ready())
-    assert isinstance(facts.made, Made)
+    assert isinstance(facts.made, SetupState)
     assert isinstance(facts.made.files, tuple)
     loose = tuple(replace(file, mode=0o666) for file in facts.made.files)
     assert len(ops(replace(facts, made=replace(facts.made, files=loose)))[0].files) == 3
@@ -357,7 +357,7 @@ def test_without_an_image_there_is_nothing_to_make() -> None:
 @pytest.mark.parametrize("subject", ["docker", "made", "containers"])
 def test_what_is_not_known_is_told(subject: str) -> None:
     facts, why = ready(), Unknown("no such luck")
-    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker, DockerFacts)
     docker = replace(facts.docker, containers=why)
     facts = replace(facts, docker=docker) if subject == "containers" else replace(facts, **{subject: why})  # type: ignore[arg-type]
     assert "no such luck" in problem(plan(facts)).message

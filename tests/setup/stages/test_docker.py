@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import ContainerState, Disk, Docker, HostFacts, Made, MadeFile, Os, System
+from taco_launch.model.host.facts import ContainerState, Disk, DockerFacts, HostFacts, Os, SetupFile, SetupState, System
 from taco_launch.model.host.hosts import Engine, Host, Inventory
 from taco_launch.setup.diff import diffs
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages.docker import plan
 from taco_launch.setup.stages.docker_settings import PROXY_VALUES, proxy_files
 from tests.facts.hosts import host
@@ -23,13 +23,13 @@ BUSY = ContainerState("busy", "image", "running", ())
 KEYS = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88,060A61C51B558A7F742B77AAC52FEB6B621E9F35"
 
 
-def made(**fields: Any) -> Made:
+def made(**fields: Any) -> SetupState:
     nothing = Absent("not there")
-    found = Made((), (), (), None, nothing, nothing, nothing, nothing, nothing, "enabled", "active", "/usr/bin/dockerd -H fd://", nothing)  # fmt: skip
+    found = SetupState((), (), (), None, nothing, nothing, nothing, nothing, nothing, "enabled", "active", "/usr/bin/dockerd -H fd://", nothing)  # fmt: skip
     return replace(found, **fields)
 
 
-def facts(docker: Found[Docker] | None = None, of: dict[str, Any] | None = None, **fields: Any) -> HostFacts:
+def facts(docker: Found[DockerFacts] | None = None, of: dict[str, Any] | None = None, **fields: Any) -> HostFacts:
     """Return a Debian host with an engine that is as it should be, but for what is said."""
     found = host("gpu1", made=made(**fields))
     system = found.system
@@ -38,9 +38,9 @@ def facts(docker: Found[Docker] | None = None, of: dict[str, Any] | None = None,
     return replace(found, system=system, docker=found.docker if docker is None else docker)
 
 
-def engine(**fields: Any) -> Docker:
+def engine(**fields: Any) -> DockerFacts:
     found = host("gpu1").docker
-    assert isinstance(found, Docker)
+    assert isinstance(found, DockerFacts)
     return replace(found, **fields)
 
 
@@ -49,9 +49,9 @@ def bare(of: dict[str, Any] | None = None, **fields: Any) -> HostFacts:
     return facts(Absent("docker: not found"), of, engine_unit=none, engine_active=none, engine_command=none, **fields)
 
 
-def cluster(of: Engine, **fields: Any) -> Cluster:
+def cluster(of: Engine, **fields: Any) -> PlanContext:
     hosts = (Host("gpu1", "10.0.0.1"),)
-    return Cluster(Inventory("c", "gpu1", hosts, engine=of), {}, **fields)
+    return PlanContext(Inventory("c", "gpu1", hosts, engine=of), {}, **fields)
 
 
 def planned(found: HostFacts, of: Engine = Engine(), **fields: Any) -> list[Op | Problem]:  # noqa: B008 - frozen
@@ -96,9 +96,9 @@ def test_a_bare_host_gets_all_of_it_in_one_plan() -> None:
     left = bare()
     for op in (install, settings, start):
         left = op.expect(left)
-    assert isinstance(left.docker, Docker)
+    assert isinstance(left.docker, DockerFacts)
     assert (left.docker.containers, left.docker.images) == ((), ())
-    assert isinstance(left.made, Made)
+    assert isinstance(left.made, SetupState)
     assert (left.made.engine_unit, left.made.daemon_json) == ("enabled", file(settings, CONFIG))
 
 
@@ -260,7 +260,7 @@ def test_later_stages_know_whether_the_engine_has_cdi_then(before: Any, told: st
     feature = "{}" if told is None else f'{{"cdi": {told}}}'
     (op,) = ops(found, Engine(settings=(("features", feature),)))
     docker = op.expect(found).docker
-    assert isinstance(docker, Docker)
+    assert isinstance(docker, DockerFacts)
     assert docker.cdi_folders == after
 
 
@@ -298,7 +298,7 @@ def test_a_restart_where_nothing_runs() -> None:
 def test_an_engine_with_another_data_root_has_to_pull_anew() -> None:
     (op,) = ops(facts(), Engine(data_root="/data"))
     after = op.expect(facts()).docker
-    assert isinstance(after, Docker)
+    assert isinstance(after, DockerFacts)
     assert (after.root, after.images, after.containers) == ("/data", (), ())
     (op,) = ops(facts(), Engine(data_root="/var/lib/docker"))
     assert op.expect(facts()).docker == facts().docker
@@ -314,7 +314,7 @@ def test_the_proxy_comes_changes_and_goes() -> None:
     )
     assert (values.mode, values.secret) == (0o600, False)
     assert values.data.decode() == 'HTTP_PROXY="http://p:3128/%20"\nNO_PROXY="localhost,10.0.0.0/8"\n'
-    there = tuple(MadeFile(file.shown, hashlib.sha256(file.data).hexdigest(), file.mode) for file in (part, values))
+    there = tuple(SetupFile(file.shown, hashlib.sha256(file.data).hexdigest(), file.mode) for file in (part, values))
     assert planned(facts(files=there), of) == []
     assert [op.name for op in ops(facts(), of)] == ["proxy: set it in docker.service (restart)"]
     for other in ((there[0],), (there[0], replace(there[1], sha256="0" * 64)), (replace(there[0], sha256="0" * 64),)):
@@ -326,14 +326,14 @@ def test_the_proxy_comes_changes_and_goes() -> None:
 
 def test_a_change_that_was_interrupted_is_finished() -> None:
     marks = "/var/lib/taco-launch/docker"
-    pending = (MadeFile(f"{marks}/restart", "e" * 64, 0o600),)
+    pending = (SetupFile(f"{marks}/restart", "e" * 64, 0o600),)
     (op,) = ops(facts(files=pending))
     assert (op.name, op.disrupts) == ("daemon.json: have the engine take it (restart)", "docker")
     (op,) = ops(facts(files=pending), Engine(mirrors=("https://m",)))
     assert op.name == "daemon.json: add registry-mirrors (restart)"
     message = "docker has to be restarted for changes of an earlier set-up, which was interrupted, and a container runs"
     assert problem(facts(engine(containers=(BUSY,)), files=pending)).startswith(message)
-    (op,) = ops(facts(engine(containers=(BUSY,)), files=(MadeFile(f"{marks}/reload", "e" * 64, 0o600),)))
+    (op,) = ops(facts(engine(containers=(BUSY,)), files=(SetupFile(f"{marks}/reload", "e" * 64, 0o600),)))
     assert op.name == "daemon.json: have the engine take it (reload)"
 
 

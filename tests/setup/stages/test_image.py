@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Disk, Docker, HostFacts, System
+from taco_launch.model.host.facts import Disk, DockerFacts, HostFacts, System
 from taco_launch.model.host.hosts import Engine, Registry
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import image as stage
 from taco_launch.setup.stages.image import parse_reference, resolve
-from taco_launch.setup.stages.image_copy import Given
+from taco_launch.setup.stages.image_copy import SourceImage
 from tests.setup.training import ONE, TWO, bare, cluster, image, inventory, op, problem
 
 A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -21,7 +21,7 @@ GIB = 1 << 30
 COPIED = {"source": "controller"}
 
 
-def plan(name: str, of: Cluster, facts: HostFacts | None = None) -> list[Op | Problem]:
+def plan(name: str, of: PlanContext, facts: HostFacts | None = None) -> list[Op | Problem]:
     return list(stage.plan(of.host(name), facts or of.facts[name], of))
 
 
@@ -87,7 +87,7 @@ def test_others_pull_the_very_digest_that_the_head_has() -> None:
     assert plan("gpu2", of) == []
     assert plan("gpu3", of, odd.expect(of.facts["gpu3"])) == []
     after = missing.expect(of.facts["gpu1"]).docker
-    assert isinstance(after, Docker)
+    assert isinstance(after, DockerFacts)
     assert isinstance(after.images, tuple)
     assert [each.id for each in after.images] == [ONE], "it is known by then, so no container of it is made anew"
 
@@ -182,7 +182,7 @@ def test_space_is_looked_at_where_the_data_root_is_or_will_be() -> None:
 
     def message(engine: Engine, root: Any, daemon_json: Any = None) -> str:
         facts = with_disk(bare("gpu1", daemon_json=daemon_json or Absent()), "/data", GIB)
-        assert isinstance(facts.docker, Docker)
+        assert isinstance(facts.docker, DockerFacts)
         assert isinstance(facts.system, System)
         disks = (
             Disk("/", "ext4", 100 * GIB, 90 * GIB),
@@ -247,7 +247,7 @@ def test_after_pulling_what_is_planned_all_hosts_agree(given: list[list[Any]]) -
 
 
 def test_what_the_controller_has_is_copied_and_what_it_has_not_is_said() -> None:
-    has = Given("the controller", frozenset((ONE,)), 2 * GIB)
+    has = SourceImage("the controller", frozenset((ONE,)), 2 * GIB)
     of = cluster(bare("gpu1"), bare("gpu2", image()), bare("gpu3", image(identity=TWO)), container=COPIED, given=has)
     found, odd = op(plan("gpu1", of)), op(plan("gpu3", of))
     assert (found.name, found.args) == ("copy train:1 from the controller", ("train:1", "mpirun", ONE))
@@ -255,7 +255,7 @@ def test_what_the_controller_has_is_copied_and_what_it_has_not_is_said() -> None
     assert "it is sha256:222222222222 here, and it is sha256:111111111111 there" in odd.why
     assert plan("gpu2", of) == []
     assert plan("gpu1", of, found.expect(of.facts["gpu1"])) == []
-    much = replace(of, given=Given("~/a.tar", frozenset((ONE,)), 1 << 50))
+    much = replace(of, given=SourceImage("~/a.tar", frozenset((ONE,)), 1 << 50))
     assert problem(plan("gpu1", much)).message.startswith("train:1: / has ")
 
     none = replace(of, given="this machine: docker image inspect: No such image: train:1")

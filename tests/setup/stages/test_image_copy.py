@@ -6,12 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.setup.stages.image_copy import CONTROLLER, FAN_OUT, Given, Seat, order, pays, source
+from taco_launch.setup.stages.image_copy import (
+    CONTROLLER,
+    FAN_OUT,
+    SourceImage,
+    TransferNode,
+    compression_worthwhile,
+    order,
+    source,
+)
 
 SIZE = 100
 
 
-def seated(seats: dict[str, Seat]) -> dict[str, Seat]:
+def seated(seats: dict[str, TransferNode]) -> dict[str, TransferNode]:
     """Seat all that are not yet, as a copy begins."""
     for name in order(seats):
         if seats[name].source is None and seats[name].has < SIZE:
@@ -19,15 +27,15 @@ def seated(seats: dict[str, Seat]) -> dict[str, Seat]:
     return seats
 
 
-def hosts(count: int, **of: int) -> dict[str, Seat]:
-    return {name: Seat(of.get(name, 0)) for name in (f"gpu{number}" for number in range(1, count + 1))}
+def hosts(count: int, **of: int) -> dict[str, TransferNode]:
+    return {name: TransferNode(of.get(name, 0)) for name in (f"gpu{number}" for number in range(1, count + 1))}
 
 
-def sources(seats: dict[str, Seat]) -> dict[str, str | None]:
+def sources(seats: dict[str, TransferNode]) -> dict[str, str | None]:
     return {name: seat.source for name, seat in seats.items()}
 
 
-def depth(name: str, seats: dict[str, Seat]) -> int:
+def depth(name: str, seats: dict[str, TransferNode]) -> int:
     above = seats[name].source
     return 1 + (depth(above, seats) if above else 0)
 
@@ -71,8 +79,8 @@ def test_what_hangs_on_a_host_that_is_gone_is_no_source_although_that_had_all() 
     seats["gpu1"] = replace(seats["gpu1"], gone=True)
     seats["gpu2"] = replace(seats["gpu2"], source="gpu1")
     assert source("gpu3", seats, SIZE) == CONTROLLER
-    whole = {"gpu1": Seat(SIZE)}
-    assert source("gpu1", {**whole, "gpu2": Seat()}, SIZE) == CONTROLLER, "nobody takes it from himself"
+    whole = {"gpu1": TransferNode(SIZE)}
+    assert source("gpu1", {**whole, "gpu2": TransferNode()}, SIZE) == CONTROLLER, "nobody takes it from himself"
 
 
 def test_who_cannot_be_reached_is_not_asked_again_and_the_controller_gives_to_one_at_a_time() -> None:
@@ -89,12 +97,12 @@ def test_who_cannot_be_reached_is_not_asked_again_and_the_controller_gives_to_on
     assert sources(seated(silent)) == {"gpu1": CONTROLLER, "gpu2": None, "gpu3": None}
 
 
-seat = st.builds(Seat, st.integers(0, SIZE), serves=st.booleans())
+seat = st.builds(TransferNode, st.integers(0, SIZE), serves=st.booleans())
 
 
 @settings(deadline=None)
 @given(st.lists(seat, min_size=1, max_size=12), st.data())
-def test_whatever_fails_nobody_waits_for_himself_and_all_get_it(made: list[Seat], data: st.DataObject) -> None:
+def test_whatever_fails_nobody_waits_for_himself_and_all_get_it(made: list[TransferNode], data: st.DataObject) -> None:
     """Hosts go and lose their sources in any order: no circle, no host gives to more than it may."""
     seats = seated({f"gpu{number}": each for number, each in enumerate(made, 1)})
     for _step in range(data.draw(st.integers(0, 12))):
@@ -122,8 +130,8 @@ def test_whatever_fails_nobody_waits_for_himself_and_all_get_it(made: list[Seat]
 @pytest.mark.parametrize(("rate", "better"), [(1e6, True), (20e6, True), (118e6, False), (1e9, False)])
 def test_packing_pays_on_slow_lines_only(rate: float, better: bool) -> None:
     """What was measured of a training image: a third of it, at 100 MB a second."""
-    assert pays(100_000_000, 33_000_000, 1.0, rate) is better
+    assert compression_worthwhile(100_000_000, 33_000_000, 1.0, rate) is better
 
 
 def test_a_host_has_room_for_the_stream_and_for_what_docker_makes_of_it() -> None:
-    assert Given("x", frozenset(), 10).space == 30
+    assert SourceImage("x", frozenset(), 10).space == 30

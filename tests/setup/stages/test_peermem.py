@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from taco_launch.facts.rdma.peermem import MODULES, SERVICE, dmabuf
 from taco_launch.flows.facts import declared
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import ContainerState, HostFacts, MadeFile
+from taco_launch.model.host.facts import ContainerState, HostFacts, SetupFile
 from taco_launch.model.host.hardware import GpuProcess, PeerMemory
 from taco_launch.model.host.hosts import Host, Network, Peermem
 from taco_launch.setup import paths
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages.peermem import plan
 from tests.setup.training import bare, inventory
 
@@ -35,16 +35,16 @@ def facts_of(**of: Any) -> HostFacts:
     """Return a host as a case describes it."""
     kernel, driver, loaded = of["kernel"], of["driver"], tuple(of.get("loaded", ()))
     at_boot = tuple((place, module) for place, module in of.get("at_boot", ()))
-    files: tuple[MadeFile, ...] = ()
+    files: tuple[SetupFile, ...] = ()
     if of.get("ours"):
         at_boot = ((paths.PEERMEM, of["ours"]), *at_boot)
         text = f"# by taco-launch setup\n{of['ours']}\n"
-        files = (MadeFile(paths.PEERMEM, sha256(text.encode()).hexdigest(), 0o644),)
+        files = (SetupFile(paths.PEERMEM, sha256(text.encode()).hexdigest(), 0o644),)
     if of.get("marked"):
-        files = (*files, MadeFile(paths.NV_PEER_MEM, sha256(b"").hexdigest(), 0o600))
+        files = (*files, SetupFile(paths.NV_PEER_MEM, sha256(b"").hexdigest(), 0o600))
     if of.get("options"):
         text = "# by taco-launch setup\noptions nvidia_peermem peerdirect_support=1\n"
-        files = (*files, MadeFile(paths.PEERMEM_OPTIONS, sha256(text.encode()).hexdigest(), 0o644))
+        files = (*files, SetupFile(paths.PEERMEM_OPTIONS, sha256(text.encode()).hexdigest(), 0o644))
     one: dict[Any, Any] = {(): Absent("none is loaded"), MODULES: Unknown("both are loaded")}
     peer = PeerMemory(
         Unknown("modinfo: not found") if of.get("exists", ()) is None else tuple(of.get("exists", ())),
@@ -83,7 +83,7 @@ def facts_of(**of: Any) -> HostFacts:
     )
 
 
-def cluster_of(facts: HostFacts, **of: Any) -> Cluster:
+def cluster_of(facts: HostFacts, **of: Any) -> PlanContext:
     hosts = replace(
         inventory(),
         source="hosts.yaml",
@@ -92,7 +92,7 @@ def cluster_of(facts: HostFacts, **of: Any) -> Cluster:
         versions=(("nccl", of["nccl"]),) if of.get("nccl") else (),
     )
     packages = tuple((name, b"") for name in of.get("packages", ()))
-    return Cluster(hosts, {facts.host: facts}, of.get("disrupt", "nothing"), peermem_packages=packages)
+    return PlanContext(hosts, {facts.host: facts}, of.get("disrupt", "nothing"), peermem_packages=packages)
 
 
 def planned(**of: Any) -> list[Op | Problem]:

@@ -8,14 +8,14 @@ from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
 from taco_launch.model.host.facts import Address as Carried
 from taco_launch.model.host.facts import (
     ContainerState,
-    Docker,
+    DockerFacts,
     Firewall,
     HostFacts,
     Image,
     Interface,
     Listener,
-    Made,
-    Network,
+    NetworkFacts,
+    SetupState,
 )
 from taco_launch.model.host.hosts import Host
 from taco_launch.setup import paths
@@ -185,7 +185,7 @@ def test_without_a_container_there_is_nothing_to_do() -> None:
 
 
 @pytest.mark.parametrize("made", [NOT_ASKED, Unknown("sudo: a password is required"), replace(NOTHING, files=Absent())])
-def test_what_is_there_cannot_be_read(made: Found[Made]) -> None:
+def test_what_is_there_cannot_be_read(made: Found[SetupState]) -> None:
     world = World(inventory())
     world.facts["gpu1"] = replace(world.facts["gpu1"], made=made)
     (problem,) = world.plan("gpu1")
@@ -198,7 +198,7 @@ def test_what_is_there_cannot_be_read(made: Found[Made]) -> None:
 
 def carried(*addresses: tuple[str, str], name: str = "bond0") -> HostFacts:
     facts = bare("gpu1")
-    assert isinstance(facts.network, Network)
+    assert isinstance(facts.network, NetworkFacts)
     one = Interface(name, "bond", "up", 1500, "aa", tuple(Carried(*each) for each in addresses))
     return replace(facts, network=replace(facts.network, interfaces=(one,)))
 
@@ -236,9 +236,9 @@ def test_a_new_address_is_taken_everywhere_and_only_its_own_sshd_begins_anew() -
     world = World(inventory())
     world.converge()
     facts = world.facts["gpu2"]
-    assert isinstance(facts.network, Network)
+    assert isinstance(facts.network, NetworkFacts)
     moved = carried(("10.0.9.2/24", "global")).network
-    assert isinstance(moved, Network)
+    assert isinstance(moved, NetworkFacts)
     world.facts["gpu2"] = replace(facts, network=replace(moved, listeners=facts.network.listeners))
     (first, *_) = world.converge()
     assert first["gpu1"] == ("ssh files: write hosts, ssh_config, known_hosts",)
@@ -270,7 +270,7 @@ def test_a_port_that_another_cluster_has() -> None:
     world = World(inventory())
     other = ContainerState("taco-launch-mine", "image", "running", ((paths.CLUSTER_LABEL, "mine"),))
     taken = with_listener(bare("gpu1"), Listener("10.0.0.1", 12222, "sshd"))
-    assert isinstance(taken.docker, Docker)
+    assert isinstance(taken.docker, DockerFacts)
     world.facts["gpu1"] = replace(taken, docker=replace(taken.docker, containers=(other,)))
     (problem,) = world.plan("gpu1")
     assert isinstance(problem, Problem)
@@ -313,7 +313,7 @@ def test_a_host_key_that_is_gone_is_made_anew_and_taken() -> None:
     world = World(inventory())
     world.converge()
     made = world.facts["gpu2"].made
-    assert isinstance(made, Made)
+    assert isinstance(made, SetupState)
     world.facts["gpu2"] = replace(world.facts["gpu2"], made=replace(made, host_key=Absent()))
     assert [op.name for op in world.plan("gpu2") if isinstance(op, Op)] == [
         "container's sshd: make its host key",
@@ -328,7 +328,7 @@ DROPS = (Firewall("nftables", True, "nftables does not let everything in: policy
 
 def behind(world: World, name: str, firewalls: tuple[Firewall, ...] = DROPS) -> None:
     facts = world.facts[name]
-    assert isinstance(facts.network, Network)
+    assert isinstance(facts.network, NetworkFacts)
     world.facts[name] = replace(facts, network=replace(facts.network, firewalls=firewalls))
 
 
@@ -363,7 +363,7 @@ def test_what_a_version_before_opened_is_closed_and_opened_anew() -> None:
     behind(world, "gpu1")
     world.converge()
     made = world.facts["gpu1"].made
-    assert isinstance(made, Made)
+    assert isinstance(made, SetupState)
     assert isinstance(made.files, tuple)
     moved = tuple(
         replace(file, path=file.path.replace(paths.host_folder(NAME), paths.folder(NAME)))
@@ -375,7 +375,7 @@ def test_what_a_version_before_opened_is_closed_and_opened_anew() -> None:
     both = ("firewall: take our rules back", "firewall: open it for the cluster's hosts")
     assert world.converge() == [{"gpu1": both, "gpu2": ()}]
     made = world.facts["gpu1"].made
-    assert isinstance(made, Made)
+    assert isinstance(made, SetupState)
     assert isinstance(made.files, tuple)
     assert not [file.path for file in made.files if file.path.startswith(f"{paths.folder(NAME)}/firewall")]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Os, System
+from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Os, System
 from taco_launch.model.host.hardware import Gpus
 from taco_launch.model.host.hosts import Engine, Host, Inventory, Toolkit
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import toolkit
 from tests.facts.hosts import host
 from tests.setup.stages.test_docker import made
@@ -34,7 +34,7 @@ def facts(manager: str = "apt-get", gpu: Any = None, of: dict[str, Any] | None =
     """Return a host with 8 GPUs and an engine that runs, without a toolkit but for what is said of docker."""
     found = host("gpu1", made=made(**(of or {})))
     assert isinstance(found.system, System)
-    assert isinstance(found.docker, Docker)
+    assert isinstance(found.docker, DockerFacts)
     system = replace(found.system, os=Os("debian", "12", "Debian"), package_manager=manager)
     asked: dict[str, Any] = {"toolkit": NONE, "toolkit_programs": (), "runtimes": ("runc",), "cdi": ()}
     engine = replace(found.docker, **{**asked, "cdi_folders": Absent("before 25.0"), **docker})
@@ -49,7 +49,7 @@ def planned(
 ) -> list[Op | Problem]:
     one = Host("gpu1", "10.0.0.1")
     return list(
-        toolkit.plan(one, found, Cluster(Inventory("c", "gpu1", (one,), engine=engine, toolkit=of), {}, **more))
+        toolkit.plan(one, found, PlanContext(Inventory("c", "gpu1", (one,), engine=engine, toolkit=of), {}, **more))
     )
 
 
@@ -84,7 +84,7 @@ def test_hosts_without_gpus_have_nothing_to_do() -> None:
     for gpu in (Absent("no driver"), Unknown("nvidia-smi hangs"), replace(there, gpus=())):
         assert planned(facts(gpu=gpu)) == []
     one = Host("gpu1", "10.0.0.1", gpus="none")
-    assert list(toolkit.plan(one, facts(), Cluster(Inventory("c", "gpu1", (one,)), {}))) == []
+    assert list(toolkit.plan(one, facts(), PlanContext(Inventory("c", "gpu1", (one,)), {}))) == []
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_one_that_is_there_by_half_is_completed_and_not_upgraded() -> None:
     install, _register = ops(half)
     assert "of the NVIDIA container toolkit 1.16.2 there is no nvidia-container-runtime-hook" in install.why
     done = install.expect(half).docker
-    assert isinstance(done, Docker)
+    assert isinstance(done, DockerFacts)
     assert done.toolkit == "1.16.2"
     by_cdi = replace(done, toolkit_programs=PROGRAMS[:2], cdi_folders=("/etc/cdi",))
     assert [op.name for op in ops(replace(half, docker=by_cdi, made=made(daemon_json=CDI)))] == [
@@ -269,7 +269,7 @@ def test_where_cdi_stays_off(of: dict[str, Any], docker: dict[str, Any]) -> None
     (only,) = ops(found)
     assert "by the runtime nvidia, which it does not have" in only.why
     # and what GPUs are given by stays, when nothing runs there any more
-    assert isinstance(found.docker, Docker)
+    assert isinstance(found.docker, DockerFacts)
     idle = replace(found, docker=replace(found.docker, containers=()))
     assert planned(only.expect(idle)) == []
 
@@ -324,7 +324,7 @@ def test_why_it_cannot_be(found: HostFacts, of: Toolkit, message: str) -> None:
 
 
 def test_a_broken_daemon_json_is_told_and_left() -> None:
-    found: Found[Docker] = facts().docker
-    assert isinstance(found, Docker)
+    found: Found[DockerFacts] = facts().docker
+    assert isinstance(found, DockerFacts)
     broken = facts(of={"daemon_json": '{"a": 1, "a": 2}'}, toolkit="1.17.4", toolkit_programs=PROGRAMS)
     assert 'the key "a" is there twice' in problem(broken).message

@@ -10,7 +10,7 @@ _MODULES = ("torch.distributed.launch", "torch.distributed.run")
 
 
 @dataclass(frozen=True)
-class Inner:
+class NestedLauncher:
     """A launcher: its `name` as people say it, its `kind` (mpirun, horovodrun or torch), how many `words` name it."""
 
     name: str
@@ -18,26 +18,26 @@ class Inner:
     words: int
 
 
-def inner(command: Sequence[str]) -> Optional[Inner]:
+def inner(command: Sequence[str]) -> Optional[NestedLauncher]:
     """Return the launcher that a command begins with; None where there is none, or nothing for it to start (--version).
 
     What a shell is given (`sh -c '...'`) is not looked into.
     """
     name = command[0].rpartition("/")[2]
     if name in _KINDS:
-        found = Inner(name, _KINDS[name], 1)
+        found = NestedLauncher(name, _KINDS[name], 1)
     elif name.startswith("python") and "-m" in command[1:-1]:
         at = list(command).index("-m")
         if command[at + 1] not in _MODULES or any(not word.startswith("-") for word in command[1:at]):
             return None
-        found = Inner(command[at + 1], "torch", at + 2)
+        found = NestedLauncher(command[at + 1], "torch", at + 2)
     else:
         return None
     rest = command[found.words :]
     return found if len(rest) > 1 or any(not word.startswith("-") for word in rest) else None
 
 
-def clashes(spec: JobSpec, found: Inner) -> bool:
+def clashes(spec: JobSpec, found: NestedLauncher) -> bool:
     """Return whether a job that starts that launcher can only fail, or be as many jobs as it has ranks.
 
     Open MPI refuses to be started by itself. Torch's launchers are made to be started once on each host; the others

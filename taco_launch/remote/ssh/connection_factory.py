@@ -6,22 +6,22 @@ from pathlib import Path
 
 from taco_launch.errors import HostError
 from taco_launch.model.host.hosts import Host, Inventory
-from taco_launch.remote.credentials import Access
+from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.ssh.config import Config, Route, jump_host
-from taco_launch.remote.ssh.connection import Ssh
+from taco_launch.remote.ssh.connection import SshTransport
 from taco_launch.remote.ssh.host_key_policy import Verifier
 from taco_launch.remote.ssh.host_keys import KnownHosts, own_file
-from taco_launch.remote.ssh.keys import Keyring, Offers
+from taco_launch.remote.ssh.keys import Keyring, OfferedKeys
 from taco_launch.remote.transport import Unreachable
 
 _MAX_HOPS = 8
-_NONE = Offers((), ())
+_NONE = OfferedKeys((), ())
 
 
-class Routes:
+class ConnectionFactory:
     """Makes the connections of one call, in one thread."""
 
-    def __init__(self, inventory: Inventory, access: Access, environ: Mapping[str, str]) -> None:
+    def __init__(self, inventory: Inventory, access: Credentials, environ: Mapping[str, str]) -> None:
         """Read the configuration.
 
         Raises:
@@ -34,14 +34,14 @@ class Routes:
         known_hosts = KnownHosts(own_file(environ), more)
         self.verifier = Verifier(known_hosts, inventory.host_keys, inventory.source, names)
         self._access = access
-        self._gateways: dict[tuple[str, ...], Ssh] = {}
+        self._gateways: dict[tuple[str, ...], SshTransport] = {}
 
     @property
-    def gateways(self) -> tuple[Ssh, ...]:
+    def gateways(self) -> tuple[SshTransport, ...]:
         """The jump hosts' connections, the innermost first."""
         return tuple(reversed(self._gateways.values()))
 
-    def ssh(self, host: Host, *, login: bool = True) -> Ssh | Unreachable:
+    def ssh(self, host: Host, *, login: bool = True) -> SshTransport | Unreachable:
         """Return the connection to a host, which is not opened yet; what cannot be done is the host's own answer.
 
         Without `login` no keys are loaded for the host itself.
@@ -51,7 +51,7 @@ class Routes:
         except HostError as error:
             return Unreachable(host.name, error)
 
-    def _made(self, route: Route, *, hops: int, login: bool = True) -> Ssh:
+    def _made(self, route: Route, *, hops: int, login: bool = True) -> SshTransport:
         if hops > _MAX_HOPS:
             raise HostError(
                 f"{route.name}: more than {_MAX_HOPS} jump hosts, one behind the other: does one jump to itself?",
@@ -64,9 +64,9 @@ class Routes:
                 raise
             raise HostError(f"{route.name}: on the way there: {error.message}", error.hint) from None
         offers = self._keyring.offers(route) if login else _NONE
-        return Ssh(route, offers, self.verifier, self._access, gateway=gateway, is_gateway=hops > 0)
+        return SshTransport(route, offers, self.verifier, self._access, gateway=gateway, is_gateway=hops > 0)
 
-    def _gateway(self, jumps: tuple[str, ...], hops: int) -> Ssh:
+    def _gateway(self, jumps: tuple[str, ...], hops: int) -> SshTransport:
         if jumps not in self._gateways:
             *before, last = jumps
             route = self._config.route(jump_host(last))

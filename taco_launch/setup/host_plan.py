@@ -6,12 +6,12 @@ from taco_launch.frozen import dataclass
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Host
 from taco_launch.setup.hardware import faults
-from taco_launch.setup.ops import STAGES, Cluster, Op, Problem, Stage, StageRules
+from taco_launch.setup.ops import STAGES, Op, PlanContext, Problem, Stage, StageRules
 from taco_launch.setup.space import full
 
 
 @dataclass(frozen=True)
-class Chain:
+class HostPlan:
     """What is to be done on one host, in order, and what keeps it from being set up further."""
 
     host: str
@@ -24,16 +24,20 @@ class Chain:
         return not self.ops and not self.problems
 
 
-def chain(
-    host: Host, facts: HostFacts, cluster: Cluster, rules: Mapping[Stage, StageRules], only: Collection[Stage] = STAGES
-) -> Chain:
+def plan_host(
+    host: Host,
+    facts: HostFacts,
+    cluster: PlanContext,
+    rules: Mapping[Stage, StageRules],
+    only: Collection[Stage] = STAGES,
+) -> HostPlan:
     """Plan the stages in `only` for a host; a stage with a problem is the last one, and faulty drivers or full disks keep all away.
 
     Of a stage that an operation before it `reveals` only that is said: a guess would announce what is then not done.
     """
     broken = (*faults(facts, cluster.inventory), *full(facts, cluster.inventory))
     if broken:
-        return Chain(host.name, (), broken)
+        return HostPlan(host.name, (), broken)
     ops: list[Op] = []
     for stage in STAGES:
         if stage not in only:
@@ -46,8 +50,8 @@ def chain(
         ops += [item for item in found if isinstance(item, Op)]
         problems = tuple(item for item in found if isinstance(item, Problem))
         if problems:
-            return Chain(host.name, tuple(ops), problems)
+            return HostPlan(host.name, tuple(ops), problems)
         for item in found:
             if isinstance(item, Op):
                 facts = item.expect(facts)
-    return Chain(host.name, tuple(ops))
+    return HostPlan(host.name, tuple(ops))

@@ -10,21 +10,21 @@ import pytest
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Container, Host, Inventory
-from taco_launch.setup.chain import Chain, chain
-from taco_launch.setup.ops import STAGES, Cluster, Op, Plan, Problem, Stage, StageRules
+from taco_launch.setup.host_plan import HostPlan, plan_host
+from taco_launch.setup.ops import STAGES, Op, PlanContext, Problem, Stage, StagePlanner, StageRules
 from taco_launch.setup.stages import image, ssh_mesh
 from tests.setup.training import bare, cluster
 
 HOST = Host("gpu1", "10.0.0.1")
-CLUSTER = Cluster(Inventory("c", "gpu1", (HOST,), Container("image")), {})
+CLUSTER = PlanContext(Inventory("c", "gpu1", (HOST,), Container("image")), {})
 BARE = HostFacts("gpu1", NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED)
 
 
-def simulated(stage: Stage) -> Plan:
+def simulated(stage: Stage) -> StagePlanner:
     """A stage that counts the subjects which are Absent: each operation makes one more of them so."""
     subjects = ("system", "network", "docker", "gpu", "rdma", "topology", "image")
 
-    def plan(_host: Host, facts: HostFacts, _cluster: Cluster) -> Iterator[Op | Problem]:
+    def plan(_host: Host, facts: HostFacts, _cluster: PlanContext) -> Iterator[Op | Problem]:
         there = [name for name in subjects if getattr(facts, name) == Absent()]
         if len(there) <= STAGES.index(stage):
             one_more: dict[str, Any] = {subjects[len(there)]: Absent()}
@@ -33,27 +33,27 @@ def simulated(stage: Stage) -> Plan:
     return plan
 
 
-def rules(plans: Mapping[Stage, Plan]) -> dict[Stage, StageRules]:
+def rules(plans: Mapping[Stage, StagePlanner]) -> dict[Stage, StageRules]:
     return {stage: StageRules(plan, ()) for stage, plan in plans.items()}
 
 
-PLANS: dict[Stage, Plan] = {stage: simulated(stage) for stage in STAGES}
+PLANS: dict[Stage, StagePlanner] = {stage: simulated(stage) for stage in STAGES}
 RULES = rules(PLANS)
 
 
 def test_facts_are_handed_on() -> None:
-    made = chain(HOST, BARE, CLUSTER, RULES)
+    made = plan_host(HOST, BARE, CLUSTER, RULES)
     assert [op.name for op in made.ops] == [f"{stage} after {number}" for number, stage in enumerate(STAGES)]
     assert not made.empty
     after = BARE
     for op in made.ops:
         after = op.expect(after)
-    assert chain(HOST, after, CLUSTER, RULES) == Chain("gpu1")
-    assert chain(HOST, after, CLUSTER, RULES).empty
+    assert plan_host(HOST, after, CLUSTER, RULES) == HostPlan("gpu1")
+    assert plan_host(HOST, after, CLUSTER, RULES).empty
 
 
 def test_only_some_stages_in_their_own_order() -> None:
-    made = chain(HOST, BARE, CLUSTER, RULES, ("agent", "image"))
+    made = plan_host(HOST, BARE, CLUSTER, RULES, ("agent", "image"))
     assert [op.name for op in made.ops] == ["image after 0", "agent after 1"]
 
 
@@ -61,25 +61,25 @@ def test_only_some_stages_in_their_own_order() -> None:
 def test_a_problem_ends_the_chain(number: int) -> None:
     problem = Problem(STAGES[number], "the disk is full", "make room")
 
-    def refuses(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+    def refuses(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
         yield from simulated(STAGES[number])(host, facts, cluster)
         yield problem
 
-    made = chain(HOST, BARE, CLUSTER, rules({**PLANS, STAGES[number]: refuses}))
+    made = plan_host(HOST, BARE, CLUSTER, rules({**PLANS, STAGES[number]: refuses}))
     assert made.problems == (problem,)
     assert [op.stage for op in made.ops] == list(STAGES[: number + 1])
     assert not made.empty
 
 
 def test_nothing_is_guessed_of_stages_that_an_operation_reveals() -> None:
-    def starts(_host: Host, _facts: HostFacts, _cluster: Cluster) -> Iterator[Op | Problem]:
+    def starts(_host: Host, _facts: HostFacts, _cluster: PlanContext) -> Iterator[Op | Problem]:
         yield Op("docker", "start docker", "", reveals=("image", "container"))
 
-    def guesses(_host: Host, _facts: HostFacts, _cluster: Cluster) -> Iterator[Op | Problem]:
+    def guesses(_host: Host, _facts: HostFacts, _cluster: PlanContext) -> Iterator[Op | Problem]:
         yield Problem("image", "nobody knows")
 
-    plans: dict[Stage, Plan] = {**PLANS, "docker": starts, "image": guesses, "container": guesses}
-    made = chain(HOST, BARE, CLUSTER, rules(plans), ("docker", "image", "container", "agent"))
+    plans: dict[Stage, StagePlanner] = {**PLANS, "docker": starts, "image": guesses, "container": guesses}
+    made = plan_host(HOST, BARE, CLUSTER, rules(plans), ("docker", "image", "container", "agent"))
     later = ("is looked at once that is done", "nothing is known of it before: start docker")
     assert [(op.stage, op.name, op.why, op.script) for op in made.ops[1:3]] == [
         ("image", *later, ""),
@@ -87,7 +87,7 @@ def test_nothing_is_guessed_of_stages_that_an_operation_reveals() -> None:
     ]
     assert [op.stage for op in made.ops] == ["docker", "image", "container", "agent"]
     alone: tuple[Stage, ...] = ("image",)
-    assert chain(HOST, BARE, CLUSTER, rules(plans), alone).problems
+    assert plan_host(HOST, BARE, CLUSTER, rules(plans), alone).problems
 
 
 def test_what_is_the_same_for_all_hosts_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_what_is_the_same_for_all_hosts_is_made_once(monkeypatch: pytest.MonkeyP
 
 
 def test_a_problem_alone_is_not_nothing() -> None:
-    def refuses(_host: Host, _facts: HostFacts, _cluster: Cluster) -> Iterator[Op | Problem]:
+    def refuses(_host: Host, _facts: HostFacts, _cluster: PlanContext) -> Iterator[Op | Problem]:
         yield Problem("docker", "podman answers as docker")
 
-    assert not chain(HOST, BARE, CLUSTER, rules({**PLANS, "docker": refuses})).empty
+    assert not plan_host(HOST, BARE, CLUSTER, rules({**PLANS, "docker": refuses})).empty

@@ -49,7 +49,7 @@ def test_the_agent_log_has_what_every_guard_did(cluster: Cluster, name: str) -> 
         assert there.stat().st_mode & 0o777 == 0o600
         own = there.read_text("utf-8").splitlines()
         assert [line for line in found if f" guard of {host}: " in line] in (own, own[:-1])
-        assert own[-1].endswith(f" guard of {host}: received bye: remove=False")
+        assert own[-1].endswith(f" guard of {host}: received close: remove=False")
         found += own
     assert "hunter2" not in "\n".join(found)
 

@@ -225,7 +225,8 @@ def _until_closed(write: "Callable[[bytes], None]") -> "Callable[[bytes], None]"
 class _Signals:
     """Ctrl-C or TERM stops the job that is followed, a second one kills it, a third leaves it, and so does HUP at once.
 
-    What is said goes by os.write: the signal may have come in the middle of a buffered write.
+    A thread acts on them: Python calls a handler in the main thread alone, and not before a read there has returned, where
+    the signal arrives just before that. Messages go by os.write: the main thread may be in the middle of a buffered write.
     """
 
     def __init__(self, backend: "Backend", name: str) -> None:
@@ -234,35 +235,49 @@ class _Signals:
         self._presses = 0
         self._number = signal.SIGINT
         self._started = False
-        signal.signal(signal.SIGINT, self._on_interrupt)
-        signal.signal(signal.SIGTERM, self._on_interrupt)
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup: it follows on
-            signal.signal(signal.SIGHUP, self._on_leave)
+        self._lock = threading.Lock()
+        arrived, wakeup = os.pipe()
+        os.set_blocking(wakeup, False)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as under nohup: it follows on
+                signal.signal(number, lambda _number, _frame: None)
+        threading.Thread(target=self._act, args=(arrived,), daemon=True).start()
 
     def job_started(self) -> None:
         """Note that there is a job now; an earlier signal reaches it."""
-        self._started = True
-        if self._presses:
-            self._stop()
+        with self._lock:
+            self._started = True
+            if self._presses:
+                self._stop()
 
-    def _on_interrupt(self, number: int, _frame: object) -> None:
-        self._presses += 1
-        self._number = signal.Signals(number)
-        again = "Ctrl-C" if number == signal.SIGINT else self._number.name
-        if self._presses > 2:
-            os.write(
-                2, f"\nleaving job {self._name} to its supervisor: {self._backend.typed} get {self._name}\n".encode()
-            )
-            os._exit(SIGNAL_BASE + number)
-        how = (
-            f"stopping job {self._name} ({again} again kills it)" if self._presses == 1 else f"killing job {self._name}"
-        )
-        os.write(2, f"\n{how}\n".encode())
-        if self._started:
-            self._stop()
+    def _act(self, arrived: int) -> None:
+        while True:
+            for number in os.read(arrived, 64):
+                if number == signal.SIGHUP:
+                    self._leave(number, f"job {self._name} goes on: {self._backend.typed} logs -f {self._name}")
+                elif number in (signal.SIGINT, signal.SIGTERM):
+                    self._interrupt(number)
+
+    def _interrupt(self, number: int) -> None:
+        with self._lock:
+            self._presses += 1
+            self._number = signal.Signals(number)
+            again = "Ctrl-C" if number == signal.SIGINT else self._number.name
+            if self._presses > 2:
+                typed = f"{self._backend.typed} get {self._name}"
+                self._leave(number, f"leaving job {self._name} to its supervisor: {typed}")
+            first = f"stopping job {self._name} ({again} again kills it)"
+            os.write(2, f"\n{first if self._presses == 1 else f'killing job {self._name}'}\n".encode())
+            if self._started:
+                self._stop()
+
+    def _leave(self, number: int, message: str) -> None:
+        os.write(2, f"\n{message}\n".encode())
+        os._exit(SIGNAL_BASE + number)
 
     def _stop(self) -> None:
-        # In a thread of its own: the signal may have come while this one holds what the call needs.
+        # In a thread of its own: a second signal must not wait for the call.
         threading.Thread(target=self._ask, args=(None if self._presses == 1 else 0.0,), daemon=True).start()
 
     def _ask(self, grace: float | None) -> None:
@@ -271,7 +286,3 @@ class _Signals:
             self._backend.stop(self._name, by, self._number, grace)
         except TacoLaunchError as error:
             os.write(2, f"job {self._name} is not told: {error.message}\n".encode(errors="backslashreplace"))
-
-    def _on_leave(self, number: int, _frame: object) -> None:
-        os.write(2, f"\njob {self._name} goes on: {self._backend.typed} logs -f {self._name}\n".encode())
-        os._exit(SIGNAL_BASE + number)

@@ -1,0 +1,47 @@
+"""Signals to a `run` that follows its job, however long its main thread is not woken by them."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.patience import patience
+
+# As where a signal arrives just before a read: it is there, and the main thread is not interrupted by it.
+FOLLOWS = """
+import signal, sys
+from types import SimpleNamespace
+from taco_launch.cli.jobs.run import _Signals
+
+def stop(*given):
+    print("stop", *given[:2], flush=True)
+
+signals = _Signals(SimpleNamespace(typed="taco-launch", stop=stop), "j")
+signals.job_started()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
+print("follows", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("before", [(), (signal.SIGINT,), (signal.SIGINT, signal.SIGTERM)])
+def test_a_signal_is_obeyed_while_the_main_thread_reads(before: tuple[signal.Signals, ...]) -> None:
+    argv = (sys.executable, "-c", FOLLOWS)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as follower:
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        assert follower.stdout.readline() == b"follows\n"
+        for number in before:
+            follower.send_signal(number)
+            by = "Ctrl-C" if number == signal.SIGINT else number.name
+            assert follower.stdout.readline() == f"stop j {by}\n".encode()
+        last = before[-1] if len(before) == 2 else signal.SIGHUP
+        follower.send_signal(last)
+        try:
+            follower.wait(patience(10))  # its stdin stays open
+        finally:
+            follower.kill()
+        err = follower.stderr.read()
+    assert follower.returncode == 128 + last
+    assert (b"leaving job j" if last != signal.SIGHUP else b"job j goes on: taco-launch logs -f j") in err

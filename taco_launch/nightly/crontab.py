@@ -24,7 +24,7 @@ class Cron:
         self._machine = machine
 
     def kept(self) -> tuple[InstalledRun, ...]:
-        """Return all nights: see `Keeper.kept`."""
+        """Return all nights: see `NightlyScheduler.kept`."""
         problem = "" if self._machine.cron_runs else NOT_RUNNING
         return tuple(
             InstalledRun(name, self.word, crontab_entry.read(name, text), text, problem)
@@ -32,19 +32,19 @@ class Cron:
         )
 
     def installing(self, night: ScheduledRun) -> InstallPlan:
-        """Return what is to be done: see `Keeper.installing`."""
+        """Return what is to be done: see `NightlyScheduler.installing`."""
         now = self._read()
         return self._plan(
             now, crontab_entry.with_block(now or "", night.name, crontab_entry.block(night, self._machine.user))
         )
 
     def removing(self, name: str) -> InstallPlan:
-        """Return what is to be done: see `Keeper.removing`."""
+        """Return what is to be done: see `NightlyScheduler.removing`."""
         now = self._read()
         return self._plan(now, crontab_entry.without(now or "", name))
 
     def apply(self, plan: InstallPlan) -> None:
-        """Write the crontab: see `Keeper.apply`."""
+        """Write the crontab: see `NightlyScheduler.apply`."""
         for change in plan.changes:
             if self._read() != change.before:
                 raise TacoLaunchError(

@@ -29,13 +29,13 @@ class Systemd:
         self._env = {} if root else {"XDG_RUNTIME_DIR": machine.runtime}
 
     def kept(self) -> tuple[InstalledRun, ...]:
-        """Return all nights: see `Keeper.kept`."""
+        """Return all nights: see `NightlyScheduler.kept`."""
         said = done(self._remote, ("/bin/sh", "-c", _FIND, "find", self._folder, timer_unit.PREFIX)).decode()
         names = [line[len(timer_unit.PREFIX) : -len(".timer")] for line in said.splitlines()]
         return tuple(map(self._kept, names))
 
     def installing(self, night: ScheduledRun) -> InstallPlan:
-        """Return what is to be done: see `Keeper.installing`."""
+        """Return what is to be done: see `NightlyScheduler.installing`."""
         texts = {"service": timer_unit.service(night), "timer": timer_unit.timer(night)}
         changes = tuple(
             FileChange(self._path(night.name, kind), now, text)
@@ -52,7 +52,7 @@ class Systemd:
         return InstallPlan(linger, changes, (*told, *started))
 
     def removing(self, name: str) -> InstallPlan:
-        """Return what is to be done: see `Keeper.removing`."""
+        """Return what is to be done: see `NightlyScheduler.removing`."""
         changes = tuple(
             FileChange(self._path(name, kind), now, None)
             for kind in ("service", "timer")
@@ -64,7 +64,7 @@ class Systemd:
         return InstallPlan((off,), changes, ((*self._systemctl, "daemon-reload"),))
 
     def apply(self, plan: InstallPlan) -> None:
-        """Write the units and tell systemd: see `Keeper.apply`."""
+        """Write the units and tell systemd: see `NightlyScheduler.apply`."""
         for change in plan.changes:
             if self._text(change.path) != change.before:
                 raise TacoLaunchError(

@@ -132,7 +132,7 @@ class Lease(Message):
     allowed: Optional[Sequence[int]]
     cluster: str
     owner: str
-    # which GPUs will do (Terms)
+    # which GPUs will do (GpuConstraints)
     terms: Mapping[str, Any]
     # all slots of the host
     whole: bool

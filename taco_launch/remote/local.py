@@ -190,7 +190,7 @@ class _Pipe:
         self._open.register(process.stderr.fileno(), selectors.EVENT_READ)
 
     def receive(self, timeout: float | None) -> tuple[bytes, bytes] | None:
-        """Return what arrived: see `session.Pipe`."""
+        """Return what arrived: see `session.ProcessStreams`."""
         if not self._open.get_map():
             return None
         out = err = b""
@@ -205,7 +205,7 @@ class _Pipe:
         return out, err
 
     def send(self, data: bytes, *, last: bool = False) -> None:
-        """Send input: see `session.Pipe`."""
+        """Send input: see `session.ProcessStreams`."""
         _send(self._process, data, last=last)
 
     def ending(self) -> str:
@@ -293,7 +293,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _runs(group: int) -> bool:
-    """Return whether a process of a group runs: one that has ended stays in it until its parent, maybe init, looks."""
+    """Return whether a process of a group still runs; a zombie does not, and init may take seconds to reap it."""
     try:
         found = [entry.path for entry in os.scandir("/proc") if entry.name.isdigit()]
     except OSError:

@@ -18,7 +18,7 @@ _TOPOLOGY = ("topo", "-m")
 _FORMAT = "--format=csv,noheader,nounits"
 _PROCESSES = ("--query-compute-apps=gpu_uuid,pid,process_name,used_memory", _FORMAT)
 _MEMORY = ("--query-gpu=uuid,memory.used", _FORMAT)
-# See `Use.words`.
+# See `GpuUse.words`.
 _IDLE_MIB = 1024
 
 

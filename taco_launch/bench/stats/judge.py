@@ -102,7 +102,7 @@ class Verdict:
     `change` is tonight's centre by the baseline's, less 1, with its 95 % interval, which holds the luck of nights; it is
     made of the fresh values of a suspect that has any. Of a drift it is what the line says of all nights, without an
     interval; where there is one, tonight is held against that line instead of the baseline's centre. `p` is Holm's of a
-    suspect with fresh values and of a drift (called up to Rules.level), else the screen's. None where nothing was
+    suspect with fresh values and of a drift (called up to JudgeRules.level), else the screen's. None where nothing was
     judged.
     """
 
@@ -140,7 +140,7 @@ def verdicts(series: Sequence[Series], rules: JudgeRules) -> tuple[Verdict, ...]
 class _Cell:
     """A series that can be judged, with how noisy it is; differences are of logarithms, to the baseline's level.
 
-    `p` is the screen's, `p_drift` Holm's of a drift; `noise` has a slope where that is up to Rules.level.
+    `p` is the screen's, `p_drift` Holm's of a drift; `noise` has a slope where that is up to JudgeRules.level.
     """
 
     series: Series

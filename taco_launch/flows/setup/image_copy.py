@@ -256,11 +256,9 @@ class _Copy:
                     self._now(name, has)
                 above = self._seats[giver]
                 stalled = above.has > self._seats[name].has and time.monotonic() - heard > _STALLED_SECONDS
-                if not why and above.gone:
-                    why = f"the copy to {giver} has failed"
-                elif not why and stalled:
-                    why = f"nothing arrived for {_STALLED_SECONDS} s"
                 if above.gone or stalled:
+                    gone = f"the copy to {giver} has failed"
+                    why = why or (gone if above.gone else f"nothing arrived for {_STALLED_SECONDS} s")
                     break
             else:
                 if not why and self._seats[name].has < self._stream.size:

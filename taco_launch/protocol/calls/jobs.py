@@ -20,7 +20,7 @@ class CallerEnvironment(Message):
 
 
 class Submit(Request):
-    """Start a job; with `follow` its log and its states are replied too, for `seconds` at most. Replies: Accepted, TheJob."""
+    """Start a job; with `follow` its log and its states are replied too, for `seconds` at most. Replies: Accepted, JobReply."""
 
     op = "submit"
     spec: JobSpec
@@ -64,7 +64,7 @@ class Resume(Request):
 
 
 class Delete(Request):
-    """Remove the record of a job that has ended. Replies: Warned for each host that keeps something of it, TheJob."""
+    """Remove the record of a job that has ended. Replies: Warned for each host that keeps something of it, JobReply."""
 
     op = "delete"
     name: str

@@ -9,7 +9,7 @@ from taco_launch.protocol.calls import Reply, Request, check_counts
 
 
 class Logs(Request):
-    """Return a job's log. Replies: Place, then Piece, Skipped, Waiting, Began, State; TheJob at its end.
+    """Return a job's log. Replies: LogPosition, then LogChunk, Skipped, JobWaiting, JobPlaced, StateChange; JobReply at its end.
 
     At most one of `rank`, `host`, `instance` and `agent` is given. Who was cut off goes on with the `offset`, `log` and `since` that
     were replied last. After `seconds` the answer ends without the job: who follows calls again, and a follower that has

@@ -10,7 +10,7 @@ _CHUNK = 1 << 20
 
 
 class ChannelPipe:
-    """A process on a host, as a session sees it: see `session.Pipe`."""
+    """A process on a host, as a session sees it: see `session.ProcessStreams`."""
 
     def __init__(self, channel: paramiko.Channel) -> None:
         """Read from a channel on which nothing was asked yet."""
@@ -21,7 +21,7 @@ class ChannelPipe:
         channel.in_stderr_buffer.set_event(self._arrived)
 
     def receive(self, timeout: float | None) -> tuple[bytes, bytes] | None:
-        """Return what arrived: see `session.Pipe`."""
+        """Return what arrived: see `session.ProcessStreams`."""
         channel = self._channel
         if not self._arrived.wait(timeout):
             return b"", b""
@@ -44,7 +44,7 @@ class ChannelPipe:
         return b"", b""
 
     def send(self, data: bytes, *, last: bool = False) -> None:
-        """Send input: see `session.Pipe`."""
+        """Send input: see `session.ProcessStreams`."""
 
         def write() -> None:
             with contextlib.suppress(OSError, EOFError, paramiko.SSHException):  # it ended: what it says tells why

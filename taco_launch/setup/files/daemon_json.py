@@ -124,7 +124,7 @@ def merge(text: str, keys: dict[str, Any]) -> MergedConfig:
 
 
 def taken_back(text: str, added: str) -> str:
-    """Take out of a daemon.json what was put in: `added` holds the lines of `Merged.added`, oldest first.
+    """Take out of a daemon.json what was put in: `added` holds the lines of `MergedConfig.added`, oldest first.
 
     What somebody has changed since is no longer ours, and stays.
 

@@ -19,6 +19,8 @@ LINE_CHARACTERS, TIME_CHARACTERS, _VALUE_CHARACTERS = 300, 24, 100
 # Fields that may hold a secret: variables, command lines with variables in them, what a command is ended by. Only their
 # size is shown.
 _HIDDEN = frozenset(("argv", "caller", "command", "environment", "token"))
+# A job's specification has its variables.
+_RECORDS_WITH_VARIABLES = ("JobSpec", "JobView")
 # How a line begins that was taken for no message: it may be one that is damaged, with all that it holds.
 _DAMAGED = ("b'{", 'b"{')
 # Messages that come all the time, and those that carry the trace itself.
@@ -61,9 +63,9 @@ def _value(name: str, value: Any) -> str:
         return f"{len(value)} bytes"
     if value is not None and (name in _HIDDEN or (isinstance(value, str) and value.startswith(_DAMAGED))):
         return f"({len(value)} not shown)"
-    if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict)):
-        return _bounded(repr(value), _VALUE_CHARACTERS)
-    return type(value).__name__  # a record: a job's specification has its variables
+    if type(value).__name__ in _RECORDS_WITH_VARIABLES:
+        return type(value).__name__
+    return _bounded(repr(value), _VALUE_CHARACTERS)
 
 
 def _bounded(text: str, most: int) -> str:

@@ -195,7 +195,7 @@ class AgentBackend:
         request = GetFacts(mpirun=mpirun, path=path, count_slots=count_slots, topology=topology)
         known = self._head.expect(request, FactsReply)
         with understood(self.name, request.op):
-            return HeadFacts(known.job_host(), known.openmpi, known.problem, known.links())
+            return HeadFacts(known.known.job_host(""), known.openmpi, known.problem, known.links())
 
     def ahead(self, operation: str) -> None:
         """Start the agent of this machine, which loads what it needs while the call is made up."""

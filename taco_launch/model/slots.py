@@ -65,6 +65,16 @@ class Occupancy:
         return replace(self, slots=slots)
 
 
+def check_occupancy(occupancy: Occupancy) -> None:
+    """Check what a host reports of itself.
+
+    Raises:
+        ValueError: more slots are GPUs than there are.
+    """
+    if not 0 <= occupancy.gpus <= len(occupancy.slots):
+        raise ValueError(f"{occupancy.gpus} GPUs and {len(occupancy.slots)} slots")
+
+
 # How slots without a GPU are called, before their number.
 SLOT = "slot-"
 

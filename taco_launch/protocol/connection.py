@@ -8,7 +8,14 @@ from typing import List, Optional, Tuple
 from taco_launch import trace
 from taco_launch.protocol import framing
 from taco_launch.protocol.message import KINDS, Message
-from taco_launch.protocol.messages import LogData, StrayLine
+
+
+class StrayLine(Message):
+    """A line that is no message, as a login script may print."""
+
+    op = "noise"
+    text: str
+
 
 # What follows a message: a piece of a log.
 DATA_BYTES = 1 << 24
@@ -72,7 +79,7 @@ class JsonConnection:
         """Return the messages that have come, None when the other side is gone. Call it when the socket is readable.
 
         What follows a line with `bytes` is the message's data. A line that is no message (what a login script says), or
-        none with the fields of its kind, is Noise. Who sends a line without an end is taken to be gone.
+        none with the fields of its kind, is a StrayLine. Who sends a line without an end is taken to be gone.
         """
         try:
             data = self.sock.recv(1 << 18, socket.MSG_DONTWAIT)
@@ -93,7 +100,7 @@ class JsonConnection:
                 return messages
             self._rest = rest[count:]
             trace.message("received", message, self._peer)
-            messages.append(message.but(data=rest[:count]) if isinstance(message, LogData) else message)
+            messages.append(message.but(data=rest[:count]) if "data" in vars(message) else message)
 
     def close(self) -> None:
         """Close the socket."""

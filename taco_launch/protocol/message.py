@@ -1,4 +1,4 @@
-"""A message: a frozen class of typed fields, to JSON and back, checked field by field.
+"""A message: a frozen class of typed fields, to JSON and back, checked field by field. A field may be a record of the model.
 
 Every rank imports this, so it is no dataclass: what makes those takes longer than all else that a rank imports.
 """
@@ -71,7 +71,7 @@ class Message:
         found: Dict[str, Any] = {"op": self.op} if self.op else {}
         for name, value in vars(self).items():
             if not isinstance(value, bytes):
-                found[name] = self._written(value)
+                found[name] = _written(value)
         return found
 
     def encode(self) -> bytes:
@@ -95,43 +95,67 @@ class Message:
             ValueError: a field is missing, or is of another type, or has a value that it cannot have.
         """
         values = {}
-        for name, kind in cls._fields:
-            if name in line:
-                values[name] = cls._read(kind, line[name], name)
-            elif not hasattr(cls, name):
-                raise ValueError(f"{cls.op or cls.__name__}: {name} is missing")
-        found = cls(**values)
-        found.check()
+        try:
+            for name, kind in cls._fields:
+                if name in line:
+                    values[name] = _read(kind, line[name], name)
+                elif not hasattr(cls, name):
+                    raise ValueError(f"{cls.op or cls.__name__}: {name} is missing")
+            found = cls(**values)
+            found.check()
+        except (TypeError, LookupError, AttributeError, OverflowError) as error:  # of a record
+            raise ValueError(f"{cls.op or cls.__name__}: {error!r:.200}") from None
         return found
-
-    @classmethod
-    def _read(cls, kind: Any, value: Any, name: str) -> Any:
-        """Return a field's value from JSON."""
-        inner: Sequence[Any] = getattr(kind, "__args__", None) or (None,)
-        if _is_message(kind):
-            if isinstance(value, dict):
-                return kind.from_wire(value)
-        elif _is_message(inner[0]):  # a sequence of them
-            if isinstance(value, list) and all(isinstance(each, dict) for each in value):
-                return [inner[0].from_wire(each) for each in value]
-        elif _fits(kind, value):
-            return value
-        raise ValueError(f"{name} is {str(value)[:60]!r}")
-
-    @classmethod
-    def _written(cls, value: Any) -> Any:
-        """Return a field's value as JSON."""
-        if isinstance(value, (list, tuple)) and value and isinstance(value[0], Message):
-            return [each.to_wire() for each in value]
-        return value.to_wire() if isinstance(value, Message) else value
 
 
 # The messages between the processes of a job.
 KINDS = Message.by_op
 
 
-def _is_message(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Message)
+def _read(kind: Any, value: Any, name: str) -> Any:
+    """Return a field's value from JSON."""
+    inner: Sequence[Any] = getattr(kind, "__args__", None) or (None,)
+    if _is_nested(kind):
+        return _read_nested(kind, value, name)
+    if _is_nested(inner[0]):
+        if kind.__origin__ is Union:  # with None
+            return None if value is None else _read_nested(inner[0], value, name)
+        if isinstance(value, list):
+            return [_read_nested(inner[0], each, name) for each in value]
+    elif _fits(kind, value):
+        return value
+    raise ValueError(f"{name} is {str(value)[:60]!r}")
+
+
+def _read_nested(kind: Any, value: Any, name: str) -> Any:
+    """Return a message or a record within another."""
+    if not isinstance(value, dict):
+        raise ValueError(  # noqa: TRY004 - as of any other wrong value
+            f"{name} is {str(value)[:60]!r}"
+        )
+    if issubclass(kind, Message):
+        return kind.from_wire(value)
+    from taco_launch.model.codec import from_json  # noqa: PLC0415 - most messages have no record
+
+    return from_json(kind, value, name)
+
+
+def _written(value: Any) -> Any:
+    """Return a field's value as JSON."""
+    if isinstance(value, (list, tuple)) and value and _is_nested(type(value[0])):
+        return [_written(each) for each in value]
+    if isinstance(value, Message):
+        return value.to_wire()
+    if not _is_nested(type(value)):
+        return value
+    from taco_launch.model.codec import to_json  # noqa: PLC0415 - see above
+
+    return to_json(value)
+
+
+def _is_nested(kind: Any) -> bool:
+    """Return whether values of a type are messages or records of the model; looking for a record's fields would have frozen.py write the class."""
+    return isinstance(kind, type) and (issubclass(kind, Message) or "__dataclass_fields__" in vars(kind))
 
 
 def _fits(kind: Any, value: Any) -> bool:

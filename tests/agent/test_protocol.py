@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from taco_launch.errors import UsageError
 from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.connection import JsonConnection
+from taco_launch.protocol.guard_messages import Beat, LogData
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Beat, LogData, Welcome
+from taco_launch.protocol.rank_messages import Welcome
 
 TEXT = st.text(max_size=6) | st.binary(max_size=6).map(lambda data: data.decode("utf-8", "surrogateescape"))
 VALUES = st.recursive(

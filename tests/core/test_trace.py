@@ -11,7 +11,9 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.protocol.calls.commands import Exec
 from taco_launch.protocol.calls.jobs import CallerEnvironment, Submit
-from taco_launch.protocol.messages import Beat, Launch, LogData, Prepare, Reached, Register, StrayLine, Welcome
+from taco_launch.protocol.connection import StrayLine
+from taco_launch.protocol.guard_messages import Beat, Launch, LogData, Prepare, Reached
+from taco_launch.protocol.rank_messages import Register, Welcome
 
 SECRET = "hunter2"
 SPEC = JobSpec("j", ("train", SECRET), (Host("n1", "10.0.0.1"),), env=(("TOKEN", SECRET),))

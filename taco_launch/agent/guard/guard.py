@@ -26,8 +26,7 @@ from taco_launch.agent.logs.remote_streams import LAUNCHER, LogSender
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import HostError
-from taco_launch.model.codec import to_json
-from taco_launch.protocol import messages
+from taco_launch.protocol import guard_messages, rank_messages
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
 
@@ -62,7 +61,7 @@ class _Guard:
         self._elsewhere = bool(job_id)
         own = processes.identify(os.getpid())
         self._own = None if own is None else (own.pid, own.start)
-        self._welcome: Optional[messages.Welcome] = None
+        self._welcome: Optional[rank_messages.Welcome] = None
         self._host_loss_timeout = _FIRST_CONTACT_SECONDS
         self._heard = time.monotonic()
         self._ranks: Dict[JsonConnection, int] = {}
@@ -83,20 +82,20 @@ class _Guard:
         self._done = False
         # What each order does; all take a message of the kind under which they stand here.
         self._orders: Dict[Type[Message], Callable[[Any], None]] = {
-            messages.Beat: self._answer_beat,
-            messages.Lease: self._lease,
-            messages.Unlease: self._unlease,
-            messages.ProbeHost: self._begin_probe,
-            messages.Reach: self._reach,
-            messages.Prepare: self._prepare,
-            messages.Launch: self._launch,
-            messages.Launched: lambda message: self._remember(message.root),
-            messages.StreamLogs: lambda message: self._sender.go_on(message.offsets),
-            messages.Ack: lambda message: self._sender.had(message.rank, message.offset),
-            messages.Terminate: self._terminate,
-            messages.Release: self._release,
-            messages.EndJob: self._end,
-            messages.Close: self._bye,
+            guard_messages.Beat: self._answer_beat,
+            guard_messages.Lease: self._lease,
+            guard_messages.Unlease: self._unlease,
+            guard_messages.ProbeHost: self._begin_probe,
+            guard_messages.Reach: self._reach,
+            guard_messages.Prepare: self._prepare,
+            guard_messages.Launch: self._launch,
+            guard_messages.Launched: lambda message: self._remember(message.root),
+            guard_messages.StreamLogs: lambda message: self._sender.go_on(message.offsets),
+            guard_messages.Ack: lambda message: self._sender.had(message.rank, message.offset),
+            rank_messages.Terminate: self._terminate,
+            rank_messages.Release: self._release,
+            guard_messages.EndJob: self._end,
+            guard_messages.Close: self._bye,
         }
 
     def run(self) -> None:
@@ -153,44 +152,44 @@ class _Guard:
             self._lost(line)
 
     def _act(self, line: JsonConnection, message: Message) -> None:
-        if line is self._supervisor or isinstance(message, messages.Supervise):
+        if line is self._supervisor or isinstance(message, guard_messages.Supervise):
             self._heard = time.monotonic()
             self._obey(line, message)
-        elif isinstance(message, messages.Daemon):
+        elif isinstance(message, rank_messages.Daemon):
             self._remember(message.root)
-        elif isinstance(message, messages.Register):
+        elif isinstance(message, rank_messages.Register):
             self._register(line, message)
-        elif isinstance(message, messages.Visit):
+        elif isinstance(message, rank_messages.Visit):
             self._receive_visitor(line, message)
-        elif isinstance(message, messages.Exit):
+        elif isinstance(message, rank_messages.Exit):
             self._ranks.pop(line, None)
             self._tell_exit(message)
             if self._released:
-                line.send(messages.Release())
+                line.send(rank_messages.Release())
 
-    def _tell_exit(self, message: messages.Exit) -> None:
+    def _tell_exit(self, message: rank_messages.Exit) -> None:
         size = self._sender.sizes().get(message.rank, 0) if self._elsewhere else 0
         self._tell(message.but(orphan=self._is_orphan(message.rank), size=size))
 
     def _obey(self, line: JsonConnection, message: Message) -> None:
         """Do what the supervisor says. All of it may come again after a connection was made again."""
-        if isinstance(message, messages.Supervise):
+        if isinstance(message, guard_messages.Supervise):
             self._supervise(line, message)
         elif type(message) in self._orders:
             self._orders[type(message)](message)
 
-    def _answer_beat(self, _message: messages.Beat) -> None:
+    def _answer_beat(self, _message: guard_messages.Beat) -> None:
         if self._elsewhere and self._supervisor is not None:
-            self._supervisor.post(messages.Beat())
+            self._supervisor.post(guard_messages.Beat())
 
-    def _begin_probe(self, message: messages.ProbeHost) -> None:
+    def _begin_probe(self, message: guard_messages.ProbeHost) -> None:
         """Have the host looked at, once; what was found is told at the end of it."""
-        if self._probe is not None or self._has_told(messages.Probed):
+        if self._probe is not None or self._has_told(guard_messages.Probed):
             return
         try:
             self._probe = Probe(message.subjects, message.address)
         except OSError:
-            self._tell(messages.Probed(text=_NOT_PROBED))
+            self._tell(guard_messages.Probed(text=_NOT_PROBED))
         else:
             self._selector.register(self._probe, selectors.EVENT_READ, self._probe)
 
@@ -200,16 +199,16 @@ class _Guard:
             self._selector.unregister(self._probe)
             self._probe.close()
             self._probe = None
-            self._tell(messages.Probed(text=text))
+            self._tell(guard_messages.Probed(text=text))
 
-    def _unlease(self, message: messages.Unlease) -> None:
+    def _unlease(self, message: guard_messages.Unlease) -> None:
         """Let the slots go; say who has which, if that is asked."""
         self._leases.release(gone=True)
-        self._told = [told for told in self._told if not isinstance(told, messages.Leased)]
+        self._told = [told for told in self._told if not isinstance(told, guard_messages.Leased)]
         if message.look and self._slots is not None:
-            self._answer(messages.Unleased(occupancy=to_json(self._slots.look_thoroughly())))
+            self._answer(guard_messages.Unleased(occupancy=self._slots.look_thoroughly()))
 
-    def _prepare(self, message: messages.Prepare) -> None:
+    def _prepare(self, message: guard_messages.Prepare) -> None:
         first = self._welcome is None
         self._welcome = message.welcome
         self._pulse.begin(self._folder.of_attempt(self._welcome.attempt), message.stall_after)
@@ -217,7 +216,7 @@ class _Guard:
             for line in self._ranks:
                 self._greet(line)
 
-    def _launch(self, message: messages.Launch) -> None:
+    def _launch(self, message: guard_messages.Launch) -> None:
         """Start what starts the ranks of this host, where that is not mpirun's to do."""
         self._remember(*self._launcher.start(message))
         if self._elsewhere:
@@ -228,28 +227,28 @@ class _Guard:
         if code is not None:
             for line in self._lines():  # what its ranks have said already comes before its end
                 self._hear(line)
-            self._tell(messages.LauncherEnded(code=code))
+            self._tell(guard_messages.LauncherEnded(code=code))
 
     def _greet(self, line: JsonConnection) -> None:
         """Tell a rank how to start; what it was told before that it has not heard."""
         if self._welcome is not None:
             line.send(self._welcome)
             if self._terminating:
-                line.send(messages.Terminate())
+                line.send(rank_messages.Terminate())
 
-    def _terminate(self, message: messages.Terminate) -> None:
+    def _terminate(self, message: rank_messages.Terminate) -> None:
         if not self._terminating:
             self._terminating = True
             self._pass_on(message)
             if not self._ranks:
                 self._launcher.terminate()
 
-    def _release(self, message: messages.Release) -> None:
+    def _release(self, message: rank_messages.Release) -> None:
         if not self._released:
             self._terminating = self._released = True
             self._pass_on(message)
 
-    def _bye(self, message: messages.Close) -> None:
+    def _bye(self, message: guard_messages.Close) -> None:
         if message.remove:
             self._folder_gone()
         self._done = True
@@ -257,7 +256,7 @@ class _Guard:
     def _folder_gone(self) -> None:
         shutil.rmtree(self._folder.path, ignore_errors=True)
 
-    def _supervise(self, line: JsonConnection, message: messages.Supervise) -> None:
+    def _supervise(self, line: JsonConnection, message: guard_messages.Supervise) -> None:
         before, self._supervisor, self._supervised = self._supervisor, line, True
         if before is not None and before is not line:
             self._lost(before)
@@ -268,52 +267,52 @@ class _Guard:
         self._pulse.retell()
         for told in self._told:
             line.post(told)
-        if not self._has_told(messages.HostReport):
+        if not self._has_told(guard_messages.HostReport):
             self._tell(self._facts(message))
 
-    def _facts(self, message: messages.Supervise) -> messages.HostReport:
+    def _facts(self, message: guard_messages.Supervise) -> guard_messages.HostReport:
         try:
             slots = occupancy.Slots(self._place, self._folder.path.parent, message.size, message.gpus)
         except HostError as error:
-            return messages.HostReport(error=error.message, hint=error.hint)
+            return guard_messages.HostReport(error=error.message, hint=error.hint)
         self._slots = slots
         found = facts.host_with(slots.uuids) if message.look else facts.cpus()
-        told = to_json(slots.look_thoroughly(before_taking=True))
-        return messages.HostReport(host=found, occupancy=told, taken=ports.taken(message.ports), boot=facts.boot_id())
+        seen, taken = slots.look_thoroughly(before_taking=True), ports.taken(message.ports)
+        return guard_messages.HostReport(host=found, occupancy=seen, taken=taken, boot=facts.boot_id())
 
-    def _lease(self, message: messages.Lease) -> None:
+    def _lease(self, message: guard_messages.Lease) -> None:
         """Take as many slots; say which, or who has those that are missing."""
-        if self._has_told(messages.Leased) or self._slots is None:
+        if self._has_told(guard_messages.Leased) or self._slots is None:
             return
         answer = slot_allocator.take(self._folder, self._job_id, self._leases, self._slots, message)
         (self._answer if answer.slots is None else self._tell)(answer)
         self._port = answer.port or 0
 
-    def _reach(self, message: messages.Reach) -> None:
+    def _reach(self, message: guard_messages.Reach) -> None:
         """Try the port of another host where the ranks are to meet; not again, over a new connection, once they do."""
         if self._welcome is None:
-            self._answer(messages.Reached(why=ports.unreachable(message.address, message.port)))
+            self._answer(guard_messages.Reached(why=ports.unreachable(message.address, message.port)))
 
     def _answer(self, answer: Message) -> None:
         """State something once: who asks asks again, or gives up."""
         if self._supervisor is not None:
             self._supervisor.post(answer)
 
-    def _register(self, line: JsonConnection, message: messages.Register) -> None:
+    def _register(self, line: JsonConnection, message: rank_messages.Register) -> None:
         self._ranks[line] = message.rank
         self._remember(*message.roots)
         self._pulse.add(message.rank, message.roots)
         if self._elsewhere:
             self._sender.add(message.rank)
         self._greet(line)
-        self._tell(messages.RankStarted(rank=message.rank, roots=message.roots))
+        self._tell(guard_messages.RankStarted(rank=message.rank, roots=message.roots))
 
-    def _receive_visitor(self, line: JsonConnection, message: messages.Visit) -> None:
+    def _receive_visitor(self, line: JsonConnection, message: rank_messages.Visit) -> None:
         """Tell a process that is to run beside a rank how that was started; it ends with the job as a rank does."""
         found, welcome = self._roots_of(message.rank), self._welcome
         if found and welcome is not None and message.rank in self._ranks.values():
             self._remember(message.root)
-            answer = messages.Visited(
+            answer = rank_messages.Visited(
                 roots=found,
                 environment=welcome.environment,
                 umask=welcome.umask,
@@ -321,11 +320,11 @@ class _Guard:
             )
             line.send(answer)
         else:
-            line.send(messages.Visited())
+            line.send(rank_messages.Visited())
 
-    def _roots_of(self, rank: int) -> messages.Roots:
+    def _roots_of(self, rank: int) -> rank_messages.Roots:
         """Return what a rank has registered: itself, and what started it; nothing before it has."""
-        told = [each.roots for each in self._told if isinstance(each, messages.RankStarted) and each.rank == rank]
+        told = [each.roots for each in self._told if isinstance(each, guard_messages.RankStarted) and each.rank == rank]
         return told[0] if told else ()
 
     def _is_orphan(self, rank: int) -> bool:
@@ -362,14 +361,14 @@ class _Guard:
             self._supervisor = None
         rank = self._ranks.pop(line, None)
         if rank is not None:  # it said nothing of an end: its wrapper was killed
-            self._tell_exit(messages.Exit(rank=rank, exit_code=None))
+            self._tell_exit(rank_messages.Exit(rank=rank, exit_code=None))
 
-    def _end(self, message: messages.EndJob) -> None:
+    def _end(self, message: guard_messages.EndJob) -> None:
         """End all that belongs to the job here, prove it, say so. Elsewhere the logs are sent before the guard ends.
 
         With `leave` it stays, and is the business of who takes its slots next.
         """
-        if self._has_told(messages.Ended):
+        if self._has_told(guard_messages.Ended):
             return
         self._remember(*message.roots)
         for line in self._lines():  # what the ranks have said already comes before the end
@@ -380,7 +379,7 @@ class _Guard:
         sizes = self._sender.sizes()
         listener = ports.listener(self._port) if self._port and message.listener else ""
         found = [entry.pid for entry in left.found]
-        self._tell(messages.Ended(left=found, unknown=left.unknown, sizes=sizes, listener=listener))
+        self._tell(guard_messages.Ended(left=found, unknown=left.unknown, sizes=sizes, listener=listener))
         self._done = not self._elsewhere
 
     def _alone(self, *, silent: bool) -> None:
@@ -394,7 +393,7 @@ class _Guard:
             self._leases.release(gone=not left.found and not left.unknown)
             reason = f"its guard heard nothing of the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
             self._trace.note(reason)
-            self._tell(messages.GaveUp(reason=reason))
+            self._tell(guard_messages.GaveUp(reason=reason))
             if self._elsewhere and not (self._sender.sizes() or left.found or left.unknown):
                 self._folder_gone()  # no rank ever ran, and the head may not know of this host at all
         self._done = lock is not None or silent

@@ -14,7 +14,7 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import NOT_FOUND, HostError
 from taco_launch.launch.env import SERVICE
-from taco_launch.protocol.messages import Launch
+from taco_launch.protocol.guard_messages import Launch
 
 
 class HostLauncher:

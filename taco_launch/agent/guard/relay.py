@@ -20,8 +20,8 @@ from taco_launch.agent.host import facts, leases, process_registry, processes
 from taco_launch.agent.store.folders import JobFolder, make_private, require_local_disk
 from taco_launch.errors import FAILED, OK, TacoLaunchError
 from taco_launch.protocol.framing import dump
+from taco_launch.protocol.guard_messages import Attached, Cleared, FolderRemoved, NoGuard, Refused
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Attached, Cleared, FolderRemoved, NoGuard, Refused
 
 _GUARD_SECONDS = 15.0
 

@@ -9,10 +9,9 @@ from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import HostError
 from taco_launch.model.choices import GpuChoice
-from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.host.hosts import GpuConstraints
 from taco_launch.model.job_facts import LocalHcas
-from taco_launch.protocol.messages import Lease, Leased
+from taco_launch.protocol.guard_messages import Lease, Leased
 
 if TYPE_CHECKING:  # it is needed where a job takes some of the GPUs alone
     from taco_launch.placement.mesh import GpuMesh
@@ -61,7 +60,7 @@ def take(folder: JobFolder, job_id: str, held: leases.Leases, slots: occupancy.S
         refused = held.refused
         missing = [each for each in asked if leases.port_name(each) in refused or each in heard]
         who = (held.holder(port) or ports.listener(port)) if port is not None and port in missing else ""
-        return Leased(slots=None, ports=missing, occupancy=to_json(found.without(refused)), who=who)
+        return Leased(slots=None, ports=missing, occupancy=found.without(refused), who=who)
     return order.answer(taken).but(port=port)
 
 
@@ -74,7 +73,7 @@ class _Order:
         self._count = message.count
         self._shared = message.shared
         self._whole = message.whole
-        self._terms = from_json(GpuConstraints, message.terms)
+        self._terms = message.terms
         self._numbers = range(len(slots.names))
         if slots.gpus or self._terms != GpuConstraints():
             from taco_launch.placement.terms import allowed  # noqa: PLC0415 - not where there are no GPUs
@@ -120,7 +119,7 @@ class _Order:
         if choice is None:
             choice = self._only([number for number in had if number < self._slots.gpus])
         slots = [self._slots.names[number] for number in had]
-        return Leased(slots=slots, choice=to_json(choice), near=self._near(had))
+        return Leased(slots=slots, choice=choice, near=self._near(had))
 
     def _only(self, had: Sequence[int]) -> Optional[GpuChoice]:
         """Return what GPUs are worth to which there was no other set; those of a whole host, where nvidia-smi has told that before."""

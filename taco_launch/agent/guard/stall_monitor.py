@@ -10,9 +10,8 @@ from typing import Callable, Collection, Dict, FrozenSet, List, NamedTuple, Opti
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model.codec import to_json
 from taco_launch.model.stalls import RankLook, look_every
-from taco_launch.protocol.messages import StallReport
+from taco_launch.protocol.guard_messages import StallReport
 
 # Threads that look after others (NCCL's watchdog asks ten times a second) use less.
 _SHARE = 0.01
@@ -95,7 +94,7 @@ class StallMonitor:
                 tell(StallReport(silent=0.0, ranks=()))
             return
         self._told = self._ever_told = True
-        tell(StallReport(silent=self._silent, ranks=[to_json(look) for look in self._seen()]))
+        tell(StallReport(silent=self._silent, ranks=self._seen()))
 
     def _wrote(self, span: float) -> bool:
         """Return whether any rank has written since the last look, or is new."""

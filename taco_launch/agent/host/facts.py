@@ -7,18 +7,19 @@ import shutil
 import socket
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence, Set
+from typing import Mapping, Optional, Sequence, Set
 
 from taco_launch.agent.host import gpus
 from taco_launch.errors import HostError
 from taco_launch.placement.counted import slots_of
+from taco_launch.protocol.job_host_facts import JobHostFacts
 
 _VERSION_SECONDS = 10.0
 _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MPI's ranks allow it each other as well
 
 
-def host(*, count_slots: bool) -> Dict[str, Any]:
-    """Return slots, GPUs, `single_copy` and CPUs, as JobHost names them.
+def host(*, count_slots: bool) -> JobHostFacts:
+    """Return slots, GPUs, `single_copy` and CPUs.
 
     Raises:
         HostError: nobody knows how many GPUs there are, and the slots are to be counted.
@@ -26,21 +27,21 @@ def host(*, count_slots: bool) -> Dict[str, Any]:
     return host_with(gpus.listed(needed=count_slots))
 
 
-def host_with(uuids: Optional[Sequence[str]]) -> Dict[str, Any]:
+def host_with(uuids: Optional[Sequence[str]]) -> JobHostFacts:
     """Return the same of a host whose GPUs are known, None where they are not."""
     found = None if uuids is None else len(uuids)
-    return {"slots": slots(found), "gpus": found, "single_copy": single_copy(), **cpus()}
+    return cpus().but(slots=slots(found), gpus=found, single_copy=single_copy())
 
 
-def cpus() -> Dict[str, Any]:
-    """Return how many CPUs this process may run on, and how many cores these are; {} where the kernel does not tell."""
+def cpus() -> JobHostFacts:
+    """Return how many CPUs this process may run on, and how many cores these are; neither where the kernel does not say."""
     usable = sorted(os.sched_getaffinity(0))
     try:
         siblings = Path(f"/sys/devices/system/cpu/cpu{usable[0]}/topology/thread_siblings_list").read_text("ascii")
     except OSError:
-        return {}
+        return JobHostFacts()
     threads = len(cpu_list(siblings).intersection(usable))
-    return {"cpus": len(usable), "cores": max(1, len(usable) // max(1, threads))}
+    return JobHostFacts(cpus=len(usable), cores=max(1, len(usable) // max(1, threads)))
 
 
 def cpu_list(text: str) -> Set[int]:

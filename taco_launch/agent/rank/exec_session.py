@@ -26,7 +26,7 @@ from taco_launch.model.jobs import JobRecord, JobState
 from taco_launch.protocol.calls import Reply
 from taco_launch.protocol.calls.commands import Exec, ExecEnd, Exited, Output
 from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.messages import Visit, Visited
+from taco_launch.protocol.rank_messages import Visit, Visited
 
 _CHUNK = 1 << 16
 _GRACE_SECONDS = 5.0

@@ -13,7 +13,7 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE
 from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.messages import Daemon
+from taco_launch.protocol.rank_messages import Daemon
 
 
 def main(folder: JobFolder, command: Sequence[str], *, is_proxy: bool) -> int:

@@ -25,7 +25,7 @@ from taco_launch.launch.env import PMI_FD, rank_env, rank_of
 from taco_launch.launch.separator import unescape
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Exit, Register, Release, Terminate, Welcome
+from taco_launch.protocol.rank_messages import Exit, Register, Release, Terminate, Welcome
 
 _GUARD_SECONDS = 30.0
 _F_SETPIPE_SZ = 1031  # fcntl(2); in Python's fcntl only from 3.10 on

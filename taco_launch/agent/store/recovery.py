@@ -14,7 +14,7 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import FAILED, NO_JOB, SIGNAL_BASE, NoJobError, TacoLaunchError
 from taco_launch.model.jobs import Event, JobRecord, JobSpec, JobState
-from taco_launch.protocol.messages import Cleared
+from taco_launch.protocol.guard_messages import Cleared
 
 # A host that is being ended has 10 of them for that, and the connection to it 10 more.
 _CLEAR_SECONDS = 25.0

@@ -5,7 +5,7 @@ import random
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from taco_launch import trace
 from taco_launch.agent import shared_ssh
@@ -21,15 +21,14 @@ from taco_launch.launch.line.decisions import daemon_ports
 from taco_launch.launch.needs import looks, needs
 from taco_launch.launch.plan import PER_HOST_PORT, own_ports
 from taco_launch.model.choices import GpuChoice
-from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.host.hosts import Host
-from taco_launch.model.job_facts import JobFacts, JobHost
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import FreeSlots, Placement, Share, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.terms import host_slots, place_alike, shared
-from taco_launch.protocol.messages import (
+from taco_launch.protocol.guard_messages import (
     HostReport,
     Lease,
     Leased,
@@ -40,6 +39,7 @@ from taco_launch.protocol.messages import (
     Supervise,
     Unlease,
 )
+from taco_launch.protocol.job_host_facts import JobHostFacts
 
 _PROBE_SECONDS = 60.0
 # Another gang that has to let go what it took does so in less; where the slots seem to be free it is tried for longer.
@@ -209,8 +209,9 @@ class GangAllocation(GuardPool):
                 subjects = ("network", "rdma", "image") if link is self.here else ("network", "rdma")
                 link.order(ProbeHost(subjects=subjects, address=link.host.address))
 
-    def _note_free(self, host: Host, told: Mapping[str, Any]) -> None:
-        found = self._found[host.name] = from_json(Occupancy, told)
+    def _note_free(self, host: Host, found: Optional[Occupancy]) -> None:
+        assert found is not None  # the message was checked
+        self._found[host.name] = found
         words = partial(occupancy.describe, jobs=self._folder.path.parent, owner=self._spec.owner)
         self._free[host.name] = host_slots(host, found, words, exclusive=self._spec.exclusive)
 
@@ -275,7 +276,7 @@ class GangAllocation(GuardPool):
             allowed=self._spec.network.port_range,
             cluster=self._spec.cluster,
             owner=self._spec.owner,
-            terms=to_json(replace(host.terms, models=self._models or host.terms.models)),
+            terms=replace(host.terms, models=self._models or host.terms.models),
             whole=self._spec.exclusive,
             shared=self._rails.get(share.ranks, ()),
         )
@@ -289,7 +290,7 @@ class GangAllocation(GuardPool):
                 raise no_own_port(host.name, own[0], answer.who, per_host=own == (PER_HOST_PORT,))
             self._taken.update(answer.ports)
             self._note_free(host, answer.occupancy)
-        self._choices[host.name] = None if answer.choice is None else from_json(GpuChoice, answer.choice)
+        self._choices[host.name] = answer.choice
         if answer.slots is None:
             return None
         self.port = answer.port or self.port
@@ -353,8 +354,10 @@ class GangAllocation(GuardPool):
         """Add what the guards have told of the placed hosts; where one is elsewhere, what is between them is asked."""
         known = replace(known, daemon_ports=self._ports, near=probe_results.near(hosts, self.link))
         links = [self.link(host.name) for host in hosts]
-        found = [(link.name, (link.answers.facts or HostReport()).host) for link in links]
-        known = replace(known, hosts=tuple(JobHost(host=name, **told) for name, told in found))
+        found = [
+            (link.name, JobHostFacts() if link.answers.facts is None else link.answers.facts.host) for link in links
+        ]
+        known = replace(known, hosts=tuple(facts.job_host(name) for name, facts in found))
         if not self._looks:
             return known
         # Every host that is left takes part.

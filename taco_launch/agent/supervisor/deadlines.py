@@ -1,16 +1,17 @@
 """What ends a job that runs, by its policy: its time is over, or it hangs, the ranks of all hosts doing nothing at once."""
 
 import time
+from dataclasses import replace
 from typing import Dict, List, NamedTuple, Optional
 
 from taco_launch import state
 from taco_launch.agent.store import records
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.codec import to_json
 from taco_launch.model.jobs import Policy
 from taco_launch.model.stalls import LOOK_SECONDS, RankLook, reason, stall_report_delay, telling
+from taco_launch.protocol.guard_messages import StallReport
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import StallReport
 
 # What a guard said that has not been heard since may be true no more.
 _FRESH_SECONDS = 3 * LOOK_SECONDS
@@ -39,8 +40,8 @@ class Limits:
     def note(self, host: str, message: Message) -> None:
         """Take what a guard says, if it is about this."""
         if isinstance(message, StallReport):
-            looks = [from_json(RankLook, {**look, "host": host}) for look in message.ranks]
-            self._words[host] = _Word(float(message.silent), looks, time.monotonic())
+            looks = [replace(look, host=host) for look in message.ranks]
+            self._words[host] = _Word(message.silent, looks, time.monotonic())
 
     def over(self, seconds: float) -> str:
         """Return why the job is to be ended that has run for so long, "" where it is not; write that it hangs, or no more."""

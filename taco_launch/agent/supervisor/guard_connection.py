@@ -14,9 +14,8 @@ from taco_launch.agent import ssh
 from taco_launch.agent.logs import agent_log
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.host.hosts import Host
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import (
+from taco_launch.protocol.connection import JsonConnection, StrayLine
+from taco_launch.protocol.guard_messages import (
     Attached,
     Ended,
     HostReport,
@@ -27,12 +26,12 @@ from taco_launch.protocol.messages import (
     Probed,
     Reached,
     Refused,
-    StrayLine,
     StreamLogs,
     Trace,
     Unlease,
     Unleased,
 )
+from taco_launch.protocol.message import Message
 
 KILLED = "its guard was killed"
 _RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)

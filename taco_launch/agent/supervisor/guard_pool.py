@@ -7,8 +7,8 @@ from typing import Callable, Dict, Iterable, List, Sequence, Set
 from taco_launch.agent.ssh import MOST_AT_ONCE
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
+from taco_launch.protocol.guard_messages import Beat, Close
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Beat, Close
 
 # Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
 TICK_MS = 50

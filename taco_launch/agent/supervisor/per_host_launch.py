@@ -12,7 +12,7 @@ from taco_launch.errors import SIGNAL_BASE
 from taco_launch.launch.env import OF_MPI
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.model.plans import LaunchPlan
-from taco_launch.protocol.messages import Launch
+from taco_launch.protocol.guard_messages import Launch
 
 # What has failed, "" where nothing has; and where that settles how the job ends, its state, exit code and reason.
 Failure = Tuple[str, Optional[state.JobOutcome]]

@@ -14,8 +14,9 @@ from taco_launch.errors import SIGNAL_BASE
 from taco_launch.model.jobs import RankEnd
 from taco_launch.model.launchers import Launcher
 from taco_launch.model.plans import Placement
+from taco_launch.protocol.guard_messages import Ack, Ended, LogData, RankStarted
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Ack, Ended, Exit, LogData, RankStarted
+from taco_launch.protocol.rank_messages import Exit
 
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64

@@ -15,7 +15,8 @@ from taco_launch.launch.env import OF_MPI, attempt_env, launch_agent, local_env,
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import LaunchPlan, Placement
-from taco_launch.protocol.messages import Launched, Prepare, Welcome
+from taco_launch.protocol.guard_messages import Launched, Prepare
+from taco_launch.protocol.rank_messages import Welcome
 
 Launcher = Union["subprocess.Popen[bytes]", HostCommands]
 

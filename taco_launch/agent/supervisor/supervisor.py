@@ -36,8 +36,9 @@ from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import CleanUp, HostRanks, JobSpec, JobState
 from taco_launch.model.launchers import launcher_of
+from taco_launch.protocol.guard_messages import GaveUp
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import GaveUp, Release, Terminate
+from taco_launch.protocol.rank_messages import Release, Terminate
 from taco_launch.state import JobOutcome
 
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
@@ -327,14 +328,11 @@ class _Supervisor:
             time.sleep(1)
 
     def _failures_so_far(self) -> int:
-        """Return how many ranks have failed; where a signal ended the launcher and none has, guards are heard once more.
-
-        Only a rank that was killed with its wrapper counts then: the others end because the launcher has.
-        """
+        """Return how many ranks have failed; after a signal has ended the launcher, only one killed with its wrapper counts."""
         ranks = self._ranks
         if ranks.failures or self._launcher is None or (self._launcher.poll() or 0) >= 0:
             return len(ranks.failures)
-        until = time.monotonic() + _SAME_MOMENT_SECONDS
+        until = time.monotonic() + _SAME_MOMENT_SECONDS  # guards may not have reported it yet
         while not ranks.failures and time.monotonic() < until:
             self._gang.pump(self._note)
         return sum(end.reason.startswith(WRAPPER_KILLED) for end in ranks.failures[:1])

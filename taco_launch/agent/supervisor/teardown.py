@@ -10,7 +10,7 @@ from taco_launch.agent.supervisor.guard_connection import KILLED, GuardConnectio
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
 from taco_launch.errors import FAILED
 from taco_launch.model.jobs import JobState
-from taco_launch.protocol.messages import Ended, EndJob
+from taco_launch.protocol.guard_messages import Ended, EndJob
 from taco_launch.state import JobOutcome
 
 # So long a guard has to hear that a job is over which has never begun; seconds.

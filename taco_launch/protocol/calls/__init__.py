@@ -4,39 +4,18 @@ A call is one request and any number of replies; the last one is End, or Failure
 replies here, what answers it in agent/api, and where that stands in the table of agent/api/serve.py.
 """
 
-from typing import Any, ClassVar, Dict, Mapping, Optional, Sequence, Tuple, Type
+from typing import Any, ClassVar, Dict, Mapping, Optional, Type
 
 from taco_launch.protocol.message import Message
 
 
-class Call(Message):
-    """A request or a reply: its fields may also be records of the model."""
-
-    @classmethod
-    def _read(cls, kind: Any, value: Any, name: str) -> Any:
-        record, optional = _record(kind)
-        if record is None or (optional and value is None):
-            return super()._read(kind, value, name)
-        from taco_launch.model.codec import from_json  # noqa: PLC0415 - most calls have no record
-
-        return from_json(record, value, name)
-
-    @classmethod
-    def _written(cls, value: Any) -> Any:
-        if _record(type(value))[0] is None:
-            return super()._written(value)
-        from taco_launch.model.codec import to_json  # noqa: PLC0415 - see above
-
-        return to_json(value)
-
-
-class Request(Call):
+class Request(Message):
     """What the controller requests; `op` is the operation."""
 
     by_op: ClassVar[Dict[str, Type[Message]]] = {}
 
 
-class Reply(Call):
+class Reply(Message):
     """What the agent replies."""
 
     by_op: ClassVar[Dict[str, Type[Message]]] = {}
@@ -84,10 +63,7 @@ def reply_of(line: Mapping[str, Any]) -> Reply:
     kind = Reply.by_op.get(str(line.get("op")))
     if kind is None:
         raise ValueError(f"op is {str(line.get('op'))[:60]!r}")
-    try:
-        found = kind.from_wire(line)
-    except (TypeError, LookupError, AttributeError, OverflowError) as error:  # of a record
-        raise ValueError(f"{kind.op}: {error!r:.200}") from None
+    found = kind.from_wire(line)
     assert isinstance(found, Reply)
     if line.get("bytes") and "data" not in vars(found):
         raise ValueError(f"bytes behind {kind.op}")
@@ -103,12 +79,3 @@ def check_counts(**values: Optional[int]) -> None:
     for name, value in values.items():
         if value is not None and value < 0:
             raise ValueError(f"{name} is {value}")
-
-
-def _record(kind: Any) -> Tuple[Any, bool]:
-    """Return a field's record of the model, None where it has none, and whether it may be missing."""
-    inner: Sequence[Any] = getattr(kind, "__args__", ())
-    optional = len(inner) == 2 and inner[1] is type(None)
-    kind = inner[0] if optional else kind
-    # Looking for the fields themselves would have frozen.py write the class.
-    return (kind if isinstance(kind, type) and "__dataclass_fields__" in vars(kind) else None), optional

@@ -3,12 +3,10 @@
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 from taco_launch.protocol.calls import Reply, Request
+from taco_launch.protocol.job_host_facts import JobHostFacts
 
 if TYPE_CHECKING:
     from taco_launch.model.host.hardware import Topology
-    from taco_launch.model.job_facts import JobHost
-
-_MOST_SLOTS = 1 << 12
 
 
 class GetFacts(Request):
@@ -24,27 +22,13 @@ class GetFacts(Request):
 
 
 class FactsReply(Reply):
-    """What is known of the host: JobHost and Topology as JSON; `problem` says why `openmpi` is None."""
+    """What is known of the host, its Topology as JSON; `problem` says why `openmpi` is None."""
 
     op = "known"
-    known: Mapping[str, Any]
+    known: JobHostFacts
     openmpi: Optional[str]
     problem: str = ""
     topology: Optional[Mapping[str, Any]] = None
-
-    def job_host(self) -> "JobHost":
-        """Return the host, without a name.
-
-        Raises:
-            ValueError: it is none that jobs can be on.
-        """
-        from taco_launch.model.codec import from_json  # noqa: PLC0415 - the agent needs neither
-        from taco_launch.model.job_facts import JobHost  # noqa: PLC0415
-
-        found = from_json(JobHost, {**self.known, "host": ""})
-        if not all(0 <= (count or 0) <= _MOST_SLOTS for count in (found.slots, found.gpus)):
-            raise ValueError(f"fewer than 0 or more than {_MOST_SLOTS} slots")
-        return found
 
     def links(self) -> "Optional[Topology]":
         """Return the links between the host's GPUs, None where they were not requested or are not known.
@@ -52,7 +36,7 @@ class FactsReply(Reply):
         Raises:
             ValueError: they are no topology.
         """
-        from taco_launch.model.codec import from_json  # noqa: PLC0415 - see above
+        from taco_launch.model.codec import from_json  # noqa: PLC0415 - the agent needs neither
         from taco_launch.model.host.hardware import Topology  # noqa: PLC0415
 
         return None if self.topology is None else from_json(Topology, self.topology)

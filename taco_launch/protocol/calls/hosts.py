@@ -2,7 +2,7 @@
 
 from typing import Optional, Sequence
 
-from taco_launch.model.slots import Occupancy
+from taco_launch.model.slots import Occupancy, check_occupancy
 from taco_launch.protocol.calls import Reply, Request
 from taco_launch.protocol.message import Message
 
@@ -33,8 +33,7 @@ class SlotsReply(Reply):
 
     def check(self) -> None:
         """Check that no more slots are GPUs than there are, and that one of the two is given."""
-        found = self.occupancy
-        if found is not None and not 0 <= found.gpus <= len(found.slots):
-            raise ValueError(f"{found.gpus} GPUs and {len(found.slots)} slots")
-        if (found is None) != bool(self.problem):
+        if self.occupancy is not None:
+            check_occupancy(self.occupancy)
+        if (self.occupancy is None) != bool(self.problem):
             raise ValueError("either its slots or a problem is needed")

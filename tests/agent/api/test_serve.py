@@ -246,7 +246,7 @@ def test_facts() -> None:
     (frame,) = call("facts", mpirun="/no/such/mpirun", path="/bin", count_slots=True).frames
     assert frame == {
         "op": "known",
-        "known": facts.host(count_slots=True),
+        "known": {**facts.host(count_slots=True).to_wire(), "models": []},
         "openmpi": None,
         "problem": f"/no/such/mpirun: not found on {socket.gethostname()}",
         "topology": None,

@@ -15,8 +15,8 @@ from taco_launch.agent.host import process_registry, processes
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import TacoLaunchError
 from taco_launch.protocol.framing import dump, parsed
+from taco_launch.protocol.guard_messages import Refused
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Refused
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
 

@@ -18,7 +18,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.host.hosts import GpuConstraints, Host
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.plans import Placement
-from taco_launch.protocol.messages import Lease
+from taco_launch.protocol.guard_messages import Lease
 from tests.agent.smi import Smi, install
 from tests.agent.supervisor.test_allocation import HOSTS, Cluster, assembled, cluster, ignore, refused
 from tests.placement.machines import FOLDER
@@ -174,7 +174,9 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     """Whoever has it, or whatever the last holder has left there, which a look does not tell."""
     slots = Slots(tmp_path, tmp_path / "jobs", "auto")
     slots.look_thoroughly()
-    message = Lease(count=4, ports=(), rendezvous=None, allowed=None, cluster="", owner="", terms={}, whole=False)
+    message = Lease(
+        count=4, ports=(), rendezvous=None, allowed=None, cluster="", owner="", terms=GpuConstraints(), whole=False
+    )
     before = slots.look()
     looks = iter((before, before))  # at what a job may have, and at what is free
     real = slots.look
@@ -183,7 +185,9 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     assert other.take((UUIDS[3],), 1, Holder("x", "x", 0.0), {UUIDS[3]: GpuUse()})
     held = Leases(tmp_path, tmp_path / "jobs")
     taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/a"), "a-1", held, slots, message)
-    assert (taken.slots, (taken.choice or {})["gpus"]) == ([*UUIDS[4:]], [4, 5, 6, 7])
+    assert taken.slots == [*UUIDS[4:]]
+    assert taken.choice is not None
+    assert taken.choice.gpus == (4, 5, 6, 7)
     held.release(gone=True)
     monkeypatch.setattr(slots, "look", lambda: before)
     slots.use = {uuid: GpuUse(mib=20000 if uuid == UUIDS[1] else 4) for uuid in UUIDS}
@@ -194,7 +198,8 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     slots.use = {uuid: GpuUse(mib=20000 if uuid in UUIDS[5:7] else 4) for uuid in UUIDS}
     taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/c"), "c-1", held, slots, message.but(count=5))
     assert taken.slots == [UUIDS[index] for index in (0, 1, 2, 4, 7)]
-    assert (taken.choice or {})["gpus"] == [0, 1, 2, 4, 7]
+    assert taken.choice is not None
+    assert taken.choice.gpus == (0, 1, 2, 4, 7)
     held.release(gone=True)
     other.release(gone=True)
 

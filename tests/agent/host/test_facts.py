@@ -37,8 +37,8 @@ def test_gpus(tools: Path, listing: str, code: int, count: int) -> None:
     )
     tool.chmod(0o755)
     assert len(gpus.listed(needed=True) or ()) == count
-    assert facts.host(count_slots=True)["slots"] == (count or max(2, len(os.sched_getaffinity(0))))
-    assert facts.host(count_slots=True)["gpus"] == count
+    assert facts.host(count_slots=True).slots == (count or max(2, len(os.sched_getaffinity(0))))
+    assert facts.host(count_slots=True).gpus == count
 
 
 @pytest.mark.parametrize("code", [9, 15])
@@ -51,13 +51,13 @@ def test_a_tool_that_fails_is_no_host_without_gpus(tools: Path, code: int) -> No
     assert "-H HOST:N" in (caught.value.hint or "")
     # Where the slots are declared it is no reason to start nothing.
     found = facts.host(count_slots=False)
-    assert (found["slots"], found["gpus"]) == (None, None)
+    assert (found.slots, found.gpus) == (None, None)
 
 
 def test_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert gpus.listed(needed=True) == ()
-    assert facts.host(count_slots=True)["slots"] >= 2
+    assert (facts.host(count_slots=True).slots or 0) >= 2
 
 
 def test_a_tool_that_hangs(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:

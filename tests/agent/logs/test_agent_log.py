@@ -14,7 +14,7 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.jobs import Policy
 from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.messages import Ended, Reached, Supervise, Trace
+from taco_launch.protocol.guard_messages import Ended, Reached, Supervise, Trace
 from tests.agent.calls import SUCCEEDED, call, submitted
 
 AT = "2023-11-14T22:13:20.062Z"

@@ -23,7 +23,7 @@ from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement, Share
-from taco_launch.protocol.messages import Close, EndJob
+from taco_launch.protocol.guard_messages import Close, EndJob
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
 

@@ -10,7 +10,9 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.deadlines import Limits
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.jobs import Policy
-from taco_launch.protocol.messages import Exit, StallReport
+from taco_launch.model.stalls import RankLook
+from taco_launch.protocol.guard_messages import StallReport
+from taco_launch.protocol.rank_messages import Exit
 
 SLEEPS = {"rank": 0, "pid": 11, "program": "python3", "state": "S", "silent": 30.0, "last_line": "step 7"}
 
@@ -27,7 +29,7 @@ class Watched:
         self.limits = Limits(policy, self.ranks, events)
 
     def note(self, host: str, silent: float, **look: Any) -> None:
-        ranks = [{**SLEEPS, **look}] if silent else []
+        ranks = [RankLook(**{**SLEEPS, **look})] if silent else []
         self.limits.note(host, StallReport(silent=silent, ranks=ranks))
 
     def events(self) -> list[str]:

@@ -10,10 +10,10 @@ import pytest
 from taco_launch import trace
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
-from taco_launch.model.host.hosts import Host
+from taco_launch.model.host.hosts import GpuConstraints, Host
 from taco_launch.protocol.connection import JsonConnection
+from taco_launch.protocol.guard_messages import Attached, Beat, Launched, Lease, Unlease
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Attached, Beat, Launched, Lease, Unlease
 from tests.agent.conftest import Mail
 
 HOST = Host("n2", "10.0.0.2")
@@ -61,7 +61,15 @@ def test_of_taking_slots_and_letting_them_go_only_the_last_is_said_again(
 
 def lease(count: int) -> Lease:
     return Lease(
-        count=count, ports=[], rendezvous=None, allowed=None, cluster="", owner="", terms={}, whole=False, shared=[]
+        count=count,
+        ports=[],
+        rendezvous=None,
+        allowed=None,
+        cluster="",
+        owner="",
+        terms=GpuConstraints(),
+        whole=False,
+        shared=[],
     )
 
 

@@ -11,7 +11,7 @@ from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.model.plans import Placement, Share
-from taco_launch.protocol.messages import Exit
+from taco_launch.protocol.rank_messages import Exit
 
 
 @pytest.mark.parametrize(

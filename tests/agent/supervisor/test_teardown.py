@@ -15,7 +15,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import teardown
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
 from taco_launch.model.host.hosts import Host
-from taco_launch.protocol.messages import Ended
+from taco_launch.protocol.guard_messages import Ended
 
 TIMEOUT = 0.2
 

@@ -1,4 +1,4 @@
-"""The messages between the processes of a job, by who says them. A process is named by (pid, start): [number, clock ticks].
+"""The messages between the supervisor of a job and the guards of its hosts.
 
 A supervisor, its guards and the wrappers of their ranks are of one version: a job runs to its end under the agent that it
 was started with. `tests/protocol` holds the fields against what they were when jobs of that version may still run.
@@ -7,89 +7,13 @@ was started with. `tests/protocol` holds the fields against what they were when 
 from typing import Any, Mapping, Optional, Sequence
 
 from taco_launch import trace
+from taco_launch.model.choices import GpuChoice
+from taco_launch.model.host.hosts import GpuConstraints
+from taco_launch.model.slots import Occupancy, check_occupancy
+from taco_launch.model.stalls import RankLook
+from taco_launch.protocol.job_host_facts import JobHostFacts
 from taco_launch.protocol.message import Message
-
-Roots = Sequence[Sequence[int]]
-
-# --- a rank's wrapper, and others that a job consists of, to the guard of their host
-
-
-class Register(Message):
-    """A rank has started; `roots` are its wrapper and what started that."""
-
-    op = "register"
-    rank: int
-    roots: Roots
-
-
-class Exit(Message):
-    """A rank has ended; to the supervisor also what its guard knows of that.
-
-    `exit_code` is None where its wrapper was killed. `lost` bytes of its log were lost on a full disk; the log is `size` bytes
-    long, where the supervisor is on another host. An `orphan` is a rank whose starter was gone before.
-    """
-
-    op = "exit"
-    rank: int
-    exit_code: Optional[int]
-    reason: str = ""
-    lost: int = 0
-    orphan: bool = False
-    size: int = 0
-
-
-class Visit(Message):
-    """A command wants to run beside a rank; `root` is its parent."""
-
-    op = "visit"
-    rank: int
-    root: Sequence[int]
-
-
-class Daemon(Message):
-    """The launcher's daemon has started; `root` is what stays above it."""
-
-    op = "daemon"
-    root: Sequence[int]
-
-
-# --- a guard to its host's ranks and visitors
-
-
-class Welcome(Message):
-    """What a rank starts with: what is added to its environment, and how its log is kept."""
-
-    op = "welcome"
-    environment: Mapping[str, str]
-    log_max_bytes: int
-    umask: int
-    # how many processes share a slot
-    processes: int = 1
-    # which attempt's folder the log is in
-    attempt: int = 1
-
-
-class Visited(Message):
-    """What a command beside a rank needs; no `roots` where the rank does not run."""
-
-    op = "visited"
-    roots: Roots = ()
-    environment: Mapping[str, str] = {}
-    umask: int = 0
-    processes: int = 1
-
-
-class Terminate(Message):
-    """End by TERM. To a guard, and from it to its ranks."""
-
-    op = "terminate"
-
-
-class Release(Message):
-    """A rank that has ended may tell its launcher. To a guard, and from it to its ranks."""
-
-    op = "release"
-
+from taco_launch.protocol.rank_messages import Roots, Welcome
 
 # --- the supervisor to a guard
 
@@ -132,8 +56,8 @@ class Lease(Message):
     allowed: Optional[Sequence[int]]
     cluster: str
     owner: str
-    # which GPUs will do (GpuConstraints)
-    terms: Mapping[str, Any]
+    # which GPUs will do
+    terms: GpuConstraints
     # all slots of the host
     whole: bool
     # GPUs that are free on all hosts of the job
@@ -230,36 +154,49 @@ class HostReport(Message):
     """What is known of the host; only `error` and `hint` where it cannot be used."""
 
     op = "facts"
-    host: Mapping[str, Any] = {}
-    occupancy: Mapping[str, Any] = {}
+    host: JobHostFacts = JobHostFacts()
+    occupancy: Optional[Occupancy] = None
     taken: Sequence[int] = ()
     boot: str = ""
     error: str = ""
     hint: Optional[str] = None
 
+    def check(self) -> None:
+        """Check that its slots or an error are given."""
+        _check_slots(self.occupancy, self.error)
+
 
 class Leased(Message):
-    """The slots that were taken, why these GPUs (GpuChoice), the HCAs near them, the port where the ranks meet.
+    """The slots that were taken, why these GPUs, the HCAs near each of them (LocalHcas), the port where the ranks meet.
 
     Without slots (None): `error`, or who has what is missing: `occupancy`, the `ports`, and `who` has the rendezvous.
     """
 
     op = "leased"
     slots: Optional[Sequence[str]]
-    choice: Optional[Mapping[str, Any]] = None
-    near: Sequence[Any] = ()
+    choice: Optional[GpuChoice] = None
+    near: Sequence[Sequence[Sequence[str]]] = ()
     port: Optional[int] = None
     ports: Sequence[int] = ()
-    occupancy: Mapping[str, Any] = {}
+    occupancy: Optional[Occupancy] = None
     who: str = ""
     error: str = ""
+
+    def check(self) -> None:
+        """Check that it says why there are no slots."""
+        if self.slots is None:
+            _check_slots(self.occupancy, self.error)
 
 
 class Unleased(Message):
     """Who has which slots, after ours were let go."""
 
     op = "unleased"
-    occupancy: Mapping[str, Any]
+    occupancy: Occupancy
+
+    def check(self) -> None:
+        """Check that no more slots are GPUs than there are."""
+        check_occupancy(self.occupancy)
 
 
 class Reached(Message):
@@ -292,11 +229,11 @@ class LauncherEnded(Message):
 
 
 class StallReport(Message):
-    """For how many seconds the host's ranks do nothing (0: they do again), and what each is seen doing (RankLook)."""
+    """For how many seconds the host's ranks do nothing (0: they do again), and what each is seen doing."""
 
     op = "pulse"
     silent: float
-    ranks: Sequence[Mapping[str, Any]]
+    ranks: Sequence[RankLook]
 
 
 class LogData(Message):
@@ -380,8 +317,9 @@ class FolderRemoved(Message):
     unknown: str = ""
 
 
-class StrayLine(Message):
-    """A line that is no message, as a login script may print."""
-
-    op = "noise"
-    text: str
+def _check_slots(occupancy: Optional[Occupancy], error: str) -> None:
+    """Check that a guard says who has its host's slots, or why nobody knows."""
+    if occupancy is not None:
+        check_occupancy(occupancy)
+    elif not error:
+        raise ValueError("either the slots or an error is needed")

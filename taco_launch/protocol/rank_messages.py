@@ -1,0 +1,89 @@
+"""The messages between a rank's wrapper, or whatever else a job starts on a host, and the guard of that host.
+
+A process is named by (pid, start): [number, clock ticks]. Every rank imports this module and no other messages.
+"""
+
+from typing import Mapping, Optional, Sequence
+
+from taco_launch.protocol.message import Message
+
+Roots = Sequence[Sequence[int]]
+
+# --- a rank's wrapper, and others that a job consists of, to the guard of their host
+
+
+class Register(Message):
+    """A rank has started; `roots` are its wrapper and what started that."""
+
+    op = "register"
+    rank: int
+    roots: Roots
+
+
+class Exit(Message):
+    """A rank has ended; to the supervisor also what its guard knows of that.
+
+    `exit_code` is None where its wrapper was killed. `lost` bytes of its log were lost on a full disk; the log is `size` bytes
+    long, where the supervisor is on another host. An `orphan` is a rank whose starter was gone before.
+    """
+
+    op = "exit"
+    rank: int
+    exit_code: Optional[int]
+    reason: str = ""
+    lost: int = 0
+    orphan: bool = False
+    size: int = 0
+
+
+class Visit(Message):
+    """A command wants to run beside a rank; `root` is its parent."""
+
+    op = "visit"
+    rank: int
+    root: Sequence[int]
+
+
+class Daemon(Message):
+    """The launcher's daemon has started; `root` is what stays above it."""
+
+    op = "daemon"
+    root: Sequence[int]
+
+
+# --- a guard to its host's ranks and visitors
+
+
+class Welcome(Message):
+    """What a rank starts with: what is added to its environment, and how its log is kept."""
+
+    op = "welcome"
+    environment: Mapping[str, str]
+    log_max_bytes: int
+    umask: int
+    # how many processes share a slot
+    processes: int = 1
+    # which attempt's folder the log is in
+    attempt: int = 1
+
+
+class Visited(Message):
+    """What a command beside a rank needs; no `roots` where the rank does not run."""
+
+    op = "visited"
+    roots: Roots = ()
+    environment: Mapping[str, str] = {}
+    umask: int = 0
+    processes: int = 1
+
+
+class Terminate(Message):
+    """End by TERM. To a guard, and from it to its ranks."""
+
+    op = "terminate"
+
+
+class Release(Message):
+    """A rank that has ended may tell its launcher. To a guard, and from it to its ranks."""
+
+    op = "release"

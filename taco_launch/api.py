@@ -192,10 +192,10 @@ class Cluster:
 
     def plan_of(self, spec: "JobSpec", *, folder: str = "", explain: bool = False) -> "Planned":
         """Plan a job that was resolved. See `plan`."""
-        from taco_launch.launch.needs import needs  # noqa: PLC0415
+        from taco_launch.launch.missing_facts import missing_facts  # noqa: PLC0415
 
-        if self._source is None and needs(spec):
-            self.backend.ahead("facts")  # it loads what it needs while this process does
+        if self._source is None and missing_facts(spec):
+            self.backend.prestart("facts")  # it loads what it needs while this process does
         from taco_launch.flows import plan  # noqa: PLC0415 - loaded while the agent loads
 
         def ask(missing: Sequence[str]) -> HeadFacts:

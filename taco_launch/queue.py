@@ -12,7 +12,7 @@ from taco_launch.frozen import dataclass
 from taco_launch.model.host.hosts import GpuConstraints
 from taco_launch.model.jobs import JobRecord, JobState, Policy
 from taco_launch.model.plans import FreeSlots, Placement, SlotRequest
-from taco_launch.placement.terms import numbers, place_of_one
+from taco_launch.placement.gpu_constraints import numbers, place_of_one
 
 # A job that has more than so many before it on its hosts waits without a look at each of them.
 _MOST_PASSED = 64

@@ -164,5 +164,5 @@ class Backend(Protocol):
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""
 
-    def ahead(self, operation: str) -> None:
+    def prestart(self, operation: str) -> None:
         """Prepare for a call that is still being made up, where that saves time."""

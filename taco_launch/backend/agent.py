@@ -88,7 +88,7 @@ class AgentBackend:
 
     def list(self) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Return a row of every job, the newest first, and warnings."""
-        from taco_launch.protocol.calls.tables import List  # noqa: PLC0415 - no other call needs it
+        from taco_launch.protocol.calls.job_list import List  # noqa: PLC0415 - no other call needs it
 
         return self._rows(List())
 
@@ -135,7 +135,7 @@ class AgentBackend:
 
     def prune(self, since: float, owner: str | None, *, dry_run: bool) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Remove the records of jobs that ended long ago; return them."""
-        from taco_launch.protocol.calls.tables import Prune  # noqa: PLC0415 - see above
+        from taco_launch.protocol.calls.job_list import Prune  # noqa: PLC0415 - see above
 
         return self._rows(Prune(since=since, owner=owner, dry_run=dry_run))
 
@@ -155,7 +155,7 @@ class AgentBackend:
 
     def counters(self) -> Counters:
         """Return what metrics count."""
-        from taco_launch.protocol.calls.tables import Counted, Metrics  # noqa: PLC0415 - see above
+        from taco_launch.protocol.calls.job_list import Counted, Metrics  # noqa: PLC0415 - see above
 
         replies = self._head.call(Metrics())
         found = next((reply for reply in replies if isinstance(reply, Counted)), None)
@@ -168,21 +168,21 @@ class AgentBackend:
         """Run a command beside a rank; return its exit code."""
         import secrets  # noqa: PLC0415 - no other call needs it
 
-        from taco_launch.protocol.calls import commands  # noqa: PLC0415 - see above
+        from taco_launch.protocol.calls import exec_command  # noqa: PLC0415 - see above
 
         token, code = secrets.token_hex(8), None
         try:
-            request = commands.Exec(name=name, rank=rank, command=list(command), token=token)
+            request = exec_command.Exec(name=name, rank=rank, command=list(command), token=token)
             with self._head.stream(request) as replies:
                 for reply in replies:
-                    if isinstance(reply, commands.Output):
+                    if isinstance(reply, exec_command.Output):
                         (out if reply.stream == "out" else err)(reply.data)
-                    elif isinstance(reply, commands.Exited):
+                    elif isinstance(reply, exec_command.Exited):
                         code = reply.code
         except BaseException as error:
             if not isinstance(error, AgentError):
                 with contextlib.suppress(TacoLaunchError):  # the agent in a container outlives the connection to it
-                    self._head.call(commands.ExecEnd(name=name, token=token))
+                    self._head.call(exec_command.ExecEnd(name=name, token=token))
             raise
         if code is None:
             raise HostError(f"{self.name}: exec: its answer has no exit code")
@@ -197,9 +197,9 @@ class AgentBackend:
         with understood(self.name, request.op):
             return HeadFacts(known.known.job_host(""), known.openmpi, known.problem, known.links())
 
-    def ahead(self, operation: str) -> None:
+    def prestart(self, operation: str) -> None:
         """Start the agent of this machine, which loads what it needs while the call is made up."""
-        self._head.ahead(operation)
+        self._head.prestart(operation)
 
     def _request(self, spec: JobSpec, environ: Mapping[str, str]) -> Submit:
         """Return what is to run, and what the caller brings: all of its environment, or what it names for elsewhere."""
@@ -230,7 +230,7 @@ class AgentBackend:
         return self._head.expect(request, JobReply).job
 
     def _rows(self, request: Request) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
-        from taco_launch.protocol.calls.tables import Rows  # noqa: PLC0415 - see above
+        from taco_launch.protocol.calls.job_list import Rows  # noqa: PLC0415 - see above
 
         replies = self._head.call(request)
         with understood(self.name, request.op):

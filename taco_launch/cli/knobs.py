@@ -65,7 +65,7 @@ def _matching(name: str) -> "tuple[Knob, ...]":
 
     found = table.matching(name)
     if not found:
-        near = table.near(name)
+        near = table.closest(name)
         hint = f"did you mean {near}?" if near else "taco-launch knobs shows all names"
         raise UsageError(f"no knob has {name!r} in its name", hint=hint)
     return found

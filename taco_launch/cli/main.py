@@ -71,9 +71,9 @@ class _Verbs(click.Group):
                 raise UsageError(f"{args[0]} is no verb; taco-launch starts the ranks itself", hint=typed)
         name, command, rest = super().resolve_command(ctx, args)
         if isinstance(command, verbs.Verb):
-            op = verbs.ahead(command.name or "", rest)
+            op = verbs.operation_to_prestart(command.name or "", rest)
             if op and settings_of(ctx).source is None and not ctx.resilient_parsing:
-                this_machine().backend.ahead(op)
+                this_machine().backend.prestart(op)
             command = self.commands[command.name or ""] = command.load()
         return name, command, rest
 

@@ -76,10 +76,10 @@ _AHEAD = {"run": "submit", "submit": "submit"}
 _NOT_AHEAD = ("-i", "--inventory", "--dry-run", "-h", "--help", "--schema")
 
 
-def ahead(name: str, arguments: Sequence[str]) -> str:
-    """Return which operation of this machine's agent a verb will ask for, "" where that is not known yet.
+def operation_to_prestart(name: str, arguments: Sequence[str]) -> str:
+    """Return which operation of the local agent a verb will call, "" where that is not known yet.
 
-    That agent is started before the verb is loaded, and loads what it needs beside it; without a question it ends.
+    That agent starts before the verb is imported, so that both import at the same time; without a call it ends.
     """
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "" if any(word.startswith(_NOT_AHEAD) for word in own) else _AHEAD.get(name, "")

@@ -23,7 +23,7 @@ from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageErr
 from taco_launch.flows.run_environment import EnvironmentProbe
 from taco_launch.frozen import dataclass
 from taco_launch.launch.job_facts_from import job_facts_from
-from taco_launch.launch.needs import free_slots
+from taco_launch.launch.missing_facts import free_slots
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.job_facts import JobFacts

@@ -15,7 +15,7 @@ from taco_launch.launch import plan
 from taco_launch.launch.env import VISIBLE_GPUS, relevant
 from taco_launch.launch.job_facts_from import job_facts_from
 from taco_launch.launch.line.gpu_local_hcas import ports_of
-from taco_launch.launch.needs import free_slots, looks, needs, on_host, unused
+from taco_launch.launch.missing_facts import free_slots, missing_facts, needs_probe, on_host, unused
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Topology
@@ -25,9 +25,9 @@ from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import LaunchPlan, Placement, PlanFile, Share, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.bandwidth import DEFAULT, figures_of
+from taco_launch.placement.gpu_constraints import allowed, place_alike
+from taco_launch.placement.host_gpus import explained
 from taco_launch.placement.mesh import GpuMesh, mesh_of
-from taco_launch.placement.picks import explained
-from taco_launch.placement.terms import allowed, place_alike
 
 _HCAS = "NCCL_IB_HCA"
 _UNSEEN = f"no host was asked: RDMA ports are looked for when the job starts, and where there are any the line names them ({_HCAS})"
@@ -86,7 +86,7 @@ def dry_run(
         spec = for_elsewhere(spec)
     local = spec.container is None and any(host.connection == "local" for host in spec.hosts)
     known = JobFacts(root=root or spec.container is not None, environment=relevant(environ) if local else None)
-    missing, problems = needs(spec), list[str]()
+    missing, problems = missing_facts(spec), list[str]()
     links: dict[str, Topology] = {}
 
     def told(missing: tuple[str, ...]) -> JobFacts:
@@ -248,7 +248,7 @@ def _notes(spec: JobSpec, placement: Placement, made: LaunchPlan, known: JobFact
     )
     if told and known.near:
         yield _AT_START
-    if not asked and len(placement.shares) > 1 and looks(replace(spec, container=None)):
+    if not asked and len(placement.shares) > 1 and needs_probe(replace(spec, container=None)):
         yield _UNSEEN
 
 

@@ -40,7 +40,7 @@ def mca_fault(name: str, value: str, *, allow_unknown: bool = False) -> tuple[st
         return "has no value", f"write --mca {name} VALUE"
     if "\0" in value:
         return "its value holds a NUL byte, which no command line can hold", ""
-    if (knob and not knob.mca) or knobs.strict(name):
+    if (knob and not knob.mca) or knobs.must_be_known(name):
         return "is an environment variable, not an MCA parameter", f"write -x {name}=VALUE"
     if name == ENV_LIST:
         return BESIDE_X
@@ -51,8 +51,8 @@ def unknown(name: str) -> tuple[str, str]:
     """Refuse a name that is nearly one of the table; another one may be a newer library's, which the plan says."""
     if knobs.find(name):
         return FINE
-    strict = knobs.strict(name)
-    nearest = knobs.near(name) if strict else knobs.slip(name)
+    strict = knobs.must_be_known(name)
+    nearest = knobs.closest(name) if strict else knobs.one_typo_away(name)
     if nearest:
         what = "no such knob" if strict else "nearly the name of another"
         return what, f"did you mean {names.shown(nearest)}? {LET_THROUGH}"

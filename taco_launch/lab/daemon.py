@@ -12,7 +12,7 @@ from pathlib import Path
 from taco_launch.agent.store.folders import make_private
 from taco_launch.errors import SIGNAL_BASE, TacoLaunchError
 from taco_launch.lab import engine
-from taco_launch.lab.talk import Talk
+from taco_launch.lab.reporter import Reporter
 
 _PACKAGES = ("docker.io", "iptables", "iproute2")
 _UNIT = "taco-launch-lab-engine"
@@ -23,7 +23,7 @@ _POLICY_TEXT = "#!/bin/sh\n# of taco-launch lab up, for as long as it installs p
 _START_SECONDS = 30
 
 
-def ready(environ: Mapping[str, str], folder: Path, talk: Talk) -> engine.RunningEngine:
+def ready(environ: Mapping[str, str], folder: Path, talk: Reporter) -> engine.RunningEngine:
     """Return an engine that answers: the machine's own, or one that is installed and started here.
 
     An engine started here carries the label `taco-launch.lab=engine`, and its log lies in `folder`.
@@ -49,7 +49,7 @@ def ready(environ: Mapping[str, str], folder: Path, talk: Talk) -> engine.Runnin
     return engine.connect(environ)
 
 
-def install(packages: tuple[str, ...], talk: Talk) -> None:
+def install(packages: tuple[str, ...], talk: Reporter) -> None:
     """Install Debian packages, without having their services started.
 
     Raises:
@@ -116,7 +116,7 @@ def _signals_as_exceptions() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _start(log: Path, talk: Talk) -> None:
+def _start(log: Path, talk: Reporter) -> None:
     talk.say("starting a Docker Engine (it is stopped by `taco-launch lab down` when its last container is gone)")
     make_private(log.parent)
     argv = ("dockerd", "--label", engine.OURS)
@@ -145,7 +145,7 @@ def _failed(log: Path) -> TacoLaunchError:
     return TacoLaunchError(f"the Docker Engine did not start: {why}", hint=f"its log: {log}")
 
 
-def stop_if_unused(environ: Mapping[str, str], folder: Path, talk: Talk) -> None:
+def stop_if_unused(environ: Mapping[str, str], folder: Path, talk: Reporter) -> None:
     """Stop an engine that the lab started, once it holds no container, whosever."""
     try:
         found = engine.connect(environ)

@@ -9,7 +9,7 @@ from taco_launch.lab import access, daemon, engine, hosts, registry
 from taco_launch.lab.engine import docker
 from taco_launch.lab.images import image
 from taco_launch.lab.labels import KEY, check_lab_name
-from taco_launch.lab.talk import Talk
+from taco_launch.lab.reporter import Reporter
 from taco_launch.lab.up import one_at_a_time
 
 
@@ -21,7 +21,7 @@ class RemovalResult:
     kept: tuple[tuple[str, str], ...] = ()
 
 
-def down(lab: str | None, environ: Mapping[str, str], talk: Talk, *, images: bool = False) -> RemovalResult:
+def down(lab: str | None, environ: Mapping[str, str], talk: Reporter, *, images: bool = False) -> RemovalResult:
     """Remove a lab, or every lab where `lab` is None, whatever is there of it; with `images` those too.
 
     An engine that the lab started is stopped when no container is left in it.

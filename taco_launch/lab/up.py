@@ -21,7 +21,7 @@ from taco_launch.lab.hardware import machines
 from taco_launch.lab.hosts import WAKE, FoundHost, state_word
 from taco_launch.lab.images import image, repository, root, training
 from taco_launch.lab.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, check_lab_name, option_of
-from taco_launch.lab.talk import Talk
+from taco_launch.lab.reporter import Reporter
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class Lab:
     down: tuple[tuple[str, str], ...] = ()
 
 
-def up(wanted: LabRequest, environ: Mapping[str, str], talk: Talk, *, train: bool = True) -> Lab:
+def up(wanted: LabRequest, environ: Mapping[str, str], talk: Reporter, *, train: bool = True) -> Lab:
     """Bring a lab up: engine, images, network, hosts, access. What is there already stays as it is.
 
     With `train` the registry gets the training image; where it cannot be made, that is said, and the lab is up without.
@@ -138,7 +138,7 @@ def _slots(gpus: str | None) -> int:
 
 
 @contextmanager
-def one_at_a_time(talk: Talk) -> Iterator[None]:
+def one_at_a_time(talk: Reporter) -> Iterator[None]:
     """Let no two commands on this machine change labs at the same time, whoever's: they share engine, images, networks.
 
     The lock is on a folder that every user can open: no file of it is left, and none can be in another user's way.
@@ -164,7 +164,7 @@ def planned(wanted: LabRequest, net: IPv4Network) -> tuple[LabHost, ...]:
 
 
 def _up(
-    wanted: LabRequest, there: Sequence[FoundHost], engine: RunningEngine, files: access.LabFiles, talk: Talk
+    wanted: LabRequest, there: Sequence[FoundHost], engine: RunningEngine, files: access.LabFiles, talk: Reporter
 ) -> Lab:
     changes: list[str] = []
     base, registry_image = image.ensure(wanted.release or "", talk, engine=bool(wanted.docker))
@@ -257,7 +257,7 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.L
     return changes
 
 
-def _train(lab: Lab, files: access.LabFiles, environ: Mapping[str, str], talk: Talk) -> list[str]:
+def _train(lab: Lab, files: access.LabFiles, environ: Mapping[str, str], talk: Reporter) -> list[str]:
     """Have the registry hold the training image, and the controller know its name; give what that changed."""
     host = lab.hosts[-1]
     found = next(each for each in hosts.find(lab.name) if each.host.name == host.name)
@@ -292,7 +292,7 @@ def _network(lab: str) -> tuple[IPv4Network, bool]:
     return net, True
 
 
-def _say_what_is_not_here(lacking: Sequence[str], known: Mapping[str, FoundHost], talk: Talk) -> None:
+def _say_what_is_not_here(lacking: Sequence[str], known: Mapping[str, FoundHost], talk: Reporter) -> None:
     """Report once, when a lab is made, which of the machine's own gaps its hosts share."""
     missing = [capability for capability in lacking if capability not in hosts.FORBIDDEN]
     if missing and not known:

@@ -6,7 +6,7 @@ from typing import FrozenSet, Optional, Sequence
 from taco_launch.errors import PlacementError
 from taco_launch.launch.fabric_facts import between
 from taco_launch.launch.line.decisions import interface, versions
-from taco_launch.launch.needs import free_slots, unused
+from taco_launch.launch.missing_facts import free_slots, unused
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import Cpu, HostFacts, Software, System
 from taco_launch.model.host.hardware import Gpus
@@ -14,8 +14,8 @@ from taco_launch.model.host.mig import MIG
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import wanted_of
-from taco_launch.placement.counted import slots_of
-from taco_launch.placement.terms import place_alike
+from taco_launch.placement.default_slots import slots_of
+from taco_launch.placement.gpu_constraints import place_alike
 
 
 def job_facts_from(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobFacts:

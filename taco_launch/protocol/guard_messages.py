@@ -19,7 +19,7 @@ from taco_launch.protocol.rank_messages import Roots, Welcome
 
 
 class Supervise(Message):
-    """The guard is this job's; it tells facts of its host: all of them with `look`, and which of `ports` are taken."""
+    """Take charge of the guard, and request the facts of its host: all with `look`, and which of `ports` are in use."""
 
     op = "supervise"
     job_id: str
@@ -46,7 +46,7 @@ class ProbeHost(Message):
 
 
 class Lease(Message):
-    """Take slots of the host, and ports; see slot_allocator.take."""
+    """Lease slots and ports of the host (slot_allocator.take)."""
 
     op = "lease"
     count: int
@@ -64,15 +64,15 @@ class Lease(Message):
     shared: Sequence[int] = ()
 
 
-class Unlease(Message):
-    """Let the slots go; with `look` say who has which."""
+class ReleaseSlots(Message):
+    """Release the leased slots; with `look` report who holds which slot."""
 
     op = "unlease"
     look: bool
 
 
 class Reach(Message):
-    """Try whether the port where the ranks meet is reached from there."""
+    """Try to connect from the guard's host to the port where the ranks meet."""
 
     op = "reach"
     address: str
@@ -80,7 +80,7 @@ class Reach(Message):
 
 
 class Prepare(Message):
-    """What the ranks are welcomed with; they hang when they do nothing for `stall_after` seconds."""
+    """Pass `welcome` to the ranks; report a stall when they do nothing for `stall_after` seconds."""
 
     op = "prepare"
     welcome: Welcome
@@ -88,7 +88,7 @@ class Prepare(Message):
 
 
 class Launch(Message):
-    """Start what starts the ranks of the host, in `caller`'s environment or, None, in the guard's own, with `environment`."""
+    """Start the host's launcher in `caller`'s environment (None: the guard's own), with `environment` added."""
 
     op = "launch"
     argv: Sequence[str]
@@ -108,9 +108,9 @@ class Launched(Message):
 
 
 class EndJob(Message):
-    """End all that is the job's; `roots` besides what the guard knows. With `leave` what runs is left alone.
+    """End all processes of the job, those of `roots` included. With `leave` what runs is left alone.
 
-    With `listener` the guard says who has the port where the ranks met.
+    With `listener` the guard reports who listens on the port where the ranks met.
     """
 
     op = "end"
@@ -119,21 +119,21 @@ class EndJob(Message):
     listener: bool = False
 
 
-class Beat(Message):
-    """Somebody is there. Both ways."""
+class Heartbeat(Message):
+    """Show that the sender is alive. Sent in both directions."""
 
     op = "beat"
 
 
 class StreamLogs(Message):
-    """Send logs from here on: bytes that the supervisor has, by rank (JSON's keys are text)."""
+    """Send the logs of all ranks, each from the byte that `offsets` has for it (rank: offset; JSON's keys are text)."""
 
     op = "stream"
     offsets: Mapping[Any, int]
 
 
 class Ack(Message):
-    """The supervisor has a rank's log up to here."""
+    """The supervisor has received a rank's log up to `offset`."""
 
     op = "ack"
     rank: int
@@ -141,7 +141,7 @@ class Ack(Message):
 
 
 class Close(Message):
-    """The guard may end; with `remove` the job's folder goes."""
+    """Close the guard; with `remove` it removes the job's folder first."""
 
     op = "close"
     remove: bool
@@ -151,7 +151,7 @@ class Close(Message):
 
 
 class HostReport(Message):
-    """What is known of the host; only `error` and `hint` where it cannot be used."""
+    """The facts of the host; only `error` and `hint` where it cannot be used."""
 
     op = "facts"
     host: JobHostFacts = JobHostFacts()
@@ -167,7 +167,7 @@ class HostReport(Message):
 
 
 class Leased(Message):
-    """The slots that were taken, why these GPUs, the HCAs near each of them (LocalHcas), the port where the ranks meet.
+    """The leased slots, why these GPUs, the HCAs near each of them (LocalHcas), the port where the ranks meet.
 
     Without slots (None): `error`, or who has what is missing: `occupancy`, the `ports`, and `who` has the rendezvous.
     """
@@ -188,8 +188,8 @@ class Leased(Message):
             _check_slots(self.occupancy, self.error)
 
 
-class Unleased(Message):
-    """Who has which slots, after ours were let go."""
+class SlotsReleased(Message):
+    """Who holds which slots, after the job's were released."""
 
     op = "unleased"
     occupancy: Occupancy
@@ -200,14 +200,14 @@ class Unleased(Message):
 
 
 class Reached(Message):
-    """Why the port is not reached from there, "" where it is."""
+    """Why the port cannot be reached from the guard's host, "" where it can."""
 
     op = "reached"
     why: str
 
 
 class Probed(Message):
-    """What the probe said."""
+    """The output of the probe."""
 
     op = "probed"
     text: str
@@ -222,14 +222,14 @@ class RankStarted(Message):
 
 
 class LauncherEnded(Message):
-    """The host's own launcher has ended: -n for signal n."""
+    """The host's own launcher has ended with this exit code: -n for signal n."""
 
     op = "done"
     code: int
 
 
 class StallReport(Message):
-    """For how many seconds the host's ranks do nothing (0: they do again), and what each is seen doing."""
+    """For how many seconds the host's ranks have done nothing (0: they work again), and what each was seen doing."""
 
     op = "pulse"
     silent: float
@@ -247,7 +247,7 @@ class LogData(Message):
 
 
 class Ended(Message):
-    """The job has ended on the host: processes that are `left`, why there may be more, how long each log is."""
+    """The job has ended on the host: the processes `left`, why there may be more, the size of each log in bytes."""
 
     op = "ended"
     left: Sequence[int] = ()
@@ -257,7 +257,7 @@ class Ended(Message):
 
 
 class Trace(Message):
-    """A line for the job's agent log, and when it was."""
+    """A line for the job's agent log, and its time."""
 
     op = "trace"
     at: str
@@ -271,7 +271,7 @@ class Trace(Message):
 
 
 class GaveUp(Message):
-    """The guard has ended the job by itself."""
+    """The guard has ended the job without an order, and why."""
 
     op = "gave-up"
     reason: str
@@ -281,13 +281,13 @@ class GaveUp(Message):
 
 
 class Attached(Message):
-    """What follows is the guard's."""
+    """The relay is connected to the guard: all further messages are the guard's."""
 
     op = "attached"
 
 
 class NoGuard(Message):
-    """No guard answers there; `boot` is the host's boot id, `debug` the file of the guard's last words."""
+    """No guard answers on that host; `boot` is the host's boot id, `debug` the file of the guard's last output."""
 
     op = "no-guard"
     boot: str
@@ -295,14 +295,14 @@ class NoGuard(Message):
 
 
 class Refused(Message):
-    """The job cannot be there."""
+    """The host does not accept the job, and why."""
 
     op = "refused"
     reason: str
 
 
 class Cleared(Message):
-    """What is left of a job on a host that was ended there without its guard; as in Ended."""
+    """The job was ended on the host without its guard; the fields are those of Ended."""
 
     op = "cleared"
     left: Sequence[int] = ()
@@ -310,7 +310,7 @@ class Cleared(Message):
 
 
 class FolderRemoved(Message):
-    """The same, and the folder is gone."""
+    """The job was ended on the host without its guard, and its folder was removed; the fields are those of Ended."""
 
     op = "removed"
     left: Sequence[int] = ()

@@ -37,7 +37,7 @@ class Exit(Message):
 
 
 class Visit(Message):
-    """A command wants to run beside a rank; `root` is its parent."""
+    """Ask to run a command beside a rank (exec); `root` is the command's parent."""
 
     op = "visit"
     rank: int
@@ -55,7 +55,7 @@ class Daemon(Message):
 
 
 class Welcome(Message):
-    """What a rank starts with: what is added to its environment, and how its log is kept."""
+    """Start a rank: the variables added to its environment, and how its log is kept."""
 
     op = "welcome"
     environment: Mapping[str, str]
@@ -78,12 +78,12 @@ class Visited(Message):
 
 
 class Terminate(Message):
-    """End by TERM. To a guard, and from it to its ranks."""
+    """Send TERM to the ranks. To a guard, which passes it on to its ranks."""
 
     op = "terminate"
 
 
-class Release(Message):
-    """A rank that has ended may tell its launcher. To a guard, and from it to its ranks."""
+class AllowExit(Message):
+    """Let the wrapper of a rank that has ended exit, so that its launcher sees it. To a guard, which passes it on to its ranks."""
 
     op = "release"

@@ -138,10 +138,10 @@ class Head:
                 raise HostError(f"{self.name}: {missing}: written, and not there", hint="who removes files there?")
             yield stdout
 
-    def ahead(self, op: str) -> None:
+    def prestart(self, op: str) -> None:
         """Start the agent of this machine for a call that is still being made up, which goes on with it then."""
         if isinstance(self._remote, LocalTransport) and not self.seat.sudo and not self.seat.missing(self._agent()):
-            self._remote.ahead(Command(self.seat.argv(self._agent(), op)))
+            self._remote.prestart(Command(self.seat.argv(self._agent(), op)))
 
     def _agent(self) -> str:
         self._contents = self._contents or bundle.sources()

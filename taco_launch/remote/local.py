@@ -98,8 +98,8 @@ class LocalTransport:
             stack.enter_context(self._within(process, command))
             yield process.stdout
 
-    def ahead(self, command: Command) -> None:
-        """Start what `tail` of the same argv goes on with, once its input is known; until then it waits for that."""
+    def prestart(self, command: Command) -> None:
+        """Start a process now that `tail` of the same argv will use; it waits for its input until then."""
         if command.argv not in self._ahead:
             with contextlib.suppress(OSError):  # `tail` tries it again, and says why
                 self._ahead[command.argv] = _started(command.argv, command.env, stderr=None)

@@ -121,8 +121,8 @@ class _Gathered:
             self._fault("--knob", name, prefixed(name, bare), write)
             return
         knob = knobs.find(name)
-        if knob is None and not knobs.strict(name) and not name.startswith("UCX_"):
-            near = knobs.near(name)
+        if knob is None and not knobs.must_be_known(name) and not name.startswith("UCX_"):
+            near = knobs.closest(name)
             meant = f"did you mean {names.shown(near)}? " if near else ""
             others = "any other variable goes by -x, any other MCA parameter by --mca"
             self._fault("--knob", name, "no such knob", meant + others)

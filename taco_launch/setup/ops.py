@@ -8,7 +8,7 @@ from taco_launch.frozen import dataclass
 from taco_launch.model.host.facts import HostFacts, SetupFile
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.setup import STAGES, Stage
-from taco_launch.setup.stages.image_copy import SourceImage
+from taco_launch.setup.stage_parts.image_copy import SourceImage
 
 T = TypeVar("T")
 

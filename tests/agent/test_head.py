@@ -14,11 +14,11 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.calls import EndOfReplies, Failure, Notice, Reply, Request
-from taco_launch.protocol.calls.commands import Exited
+from taco_launch.protocol.calls.exec_command import Exited
 from taco_launch.protocol.calls.hosts import SlotsReply
+from taco_launch.protocol.calls.job_list import List, Rows
 from taco_launch.protocol.calls.jobs import Get, JobReply
 from taco_launch.protocol.calls.logs import LogChunk, Logs, Skipped
-from taco_launch.protocol.calls.tables import List, Rows
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import here, on_host
 from taco_launch.remote.head import AgentError, Head

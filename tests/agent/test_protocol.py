@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from taco_launch.errors import UsageError
 from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.guard_messages import Beat, LogData
+from taco_launch.protocol.guard_messages import Heartbeat, LogData
 from taco_launch.protocol.message import Message
 from taco_launch.protocol.rank_messages import Welcome
 
@@ -154,12 +154,12 @@ def test_the_other_side_is_gone() -> None:
         line = JsonConnection(ours)
         theirs.sendall(protocol.dump({"op": "beat"}) + b'{"half')
         theirs.close()
-        assert line.receive() == [Beat()]
+        assert line.receive() == [Heartbeat()]
         assert line.receive() is None
-        assert not line.send(Beat())
+        assert not line.send(Heartbeat())
         line.close()
         assert line.receive() is None
-        assert not line.send(Beat())
+        assert not line.send(Heartbeat())
 
 
 def test_nothing_has_come() -> None:
@@ -169,7 +169,7 @@ def test_nothing_has_come() -> None:
         line = JsonConnection(ours)
         assert line.receive() == []
         assert line.fileno() == ours.fileno()
-        assert line.send(Beat())
+        assert line.send(Heartbeat())
         assert theirs.recv(100) == b'{"op":"beat"}\n'
 
 

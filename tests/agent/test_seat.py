@@ -15,8 +15,8 @@ from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.errors import HostError
 from taco_launch.model.host.hosts import Container, Host, Inventory, Registry
 from taco_launch.model.jobs import JobSpec
+from taco_launch.protocol.calls.job_list import List, Rows
 from taco_launch.protocol.calls.jobs import Get
-from taco_launch.protocol.calls.tables import List, Rows
 from taco_launch.remote import agent_location, bundle
 from taco_launch.remote.head import Head
 from taco_launch.remote.local import LocalTransport

@@ -57,7 +57,7 @@ class FakeBackend:
     def facts(self, **_what: Any) -> HeadFacts:
         raise AssertionError("facts")
 
-    def ahead(self, _operation: str) -> None:
+    def prestart(self, _operation: str) -> None:
         """Do nothing."""
 
 

@@ -13,9 +13,9 @@ from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.rows import encoded, row_of
 from taco_launch.model.slots import Occupancy, SlotState
 from taco_launch.protocol.calls import Notice, Reply, Request
-from taco_launch.protocol.calls.commands import Exec, ExecEnd, Exited, Output
+from taco_launch.protocol.calls.exec_command import Exec, ExecEnd, Exited, Output
 from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
-from taco_launch.protocol.calls.tables import Counted, Rows
+from taco_launch.protocol.calls.job_list import Counted, Rows
 from taco_launch.remote.agent_location import AgentLocation
 from taco_launch.remote.head import AgentError, Head
 

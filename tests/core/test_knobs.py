@@ -179,7 +179,7 @@ def test_matching_takes_the_form_of_the_environment() -> None:
     ],
 )
 def test_near(name: str, near: str) -> None:
-    assert knobs.near(name) == near
+    assert knobs.closest(name) == near
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_near(name: str, near: str) -> None:
     ],
 )
 def test_slip(name: str, slip: str) -> None:
-    assert knobs.slip(name) == slip
+    assert knobs.one_typo_away(name) == slip
 
 
 @given(st.sampled_from(NAMES), st.data())
@@ -218,7 +218,7 @@ def test_any_letter_left_out_of_a_long_name_is_a_slip(name: str, data: st.DataOb
     typed = name[:index] + name[index + 1 :]
     if name[index].isdigit() or len(typed) < 6 or knobs.find(typed) or typed.endswith("_base_verbose"):
         return
-    assert knobs.slip(typed)
+    assert knobs.one_typo_away(typed)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_any_letter_left_out_of_a_long_name_is_a_slip(name: str, data: st.DataOb
     ],
 )
 def test_strict(name: str, strict: bool) -> None:
-    assert knobs.strict(name) is strict
+    assert knobs.must_be_known(name) is strict
 
 
 def test_how_a_library_reads_a_knob_is_said() -> None:

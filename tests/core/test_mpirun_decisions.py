@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from taco_launch.launch.line.decisions import CONDITIONS, VALUES, decide
-from taco_launch.launch.needs import needs
+from taco_launch.launch.missing_facts import missing_facts
 from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.host.versions import version
 from taco_launch.model.job_facts import JobFacts, JobHost
@@ -135,22 +135,22 @@ def test_a_network_by_name_only_where_nccl_reads_it() -> None:
 
 def test_what_has_to_be_asked() -> None:
     spec = JobSpec("j", ("true",), (LOCAL,), profile=AUTO)
-    assert [fact.split()[0] for fact in needs(spec)] == ["version", "GPUs"]
+    assert [fact.split()[0] for fact in missing_facts(spec)] == ["version", "GPUs"]
     far = JobSpec("j", ("true",), FAR, profile=AUTO, versions=(("openmpi", "4.1"),))
-    assert needs(far) == ("interface between the hosts",)
-    assert needs(replace(far, hosts=FAR[1:], head=FAR[0].name)) == ("interface between the hosts",)
-    assert needs(replace(far, hosts=FAR[:1], head=FAR[0].name)) == ()
-    assert needs(replace(far, network=Network("bond0"))) == ()
+    assert missing_facts(far) == ("interface between the hosts",)
+    assert missing_facts(replace(far, hosts=FAR[1:], head=FAR[0].name)) == ("interface between the hosts",)
+    assert missing_facts(replace(far, hosts=FAR[:1], head=FAR[0].name)) == ()
+    assert missing_facts(replace(far, network=Network("bond0"))) == ()
     rdma = replace(far, network=Network("bond0", "on"))
-    assert needs(rdma) == ("GID index",)
-    assert needs(replace(rdma, network=Network("bond0", "on", 3))) == ()
-    assert needs(replace(rdma, asked=NetworkOverrides(transport="tcp"))) == ()
-    assert needs(replace(rdma, asked=NetworkOverrides(transport="auto"))) == ()
-    assert needs(replace(rdma, network=Network("bond0", "off"), asked=NetworkOverrides(transport="rdma"))) == (
+    assert missing_facts(rdma) == ("GID index",)
+    assert missing_facts(replace(rdma, network=Network("bond0", "on", 3))) == ()
+    assert missing_facts(replace(rdma, asked=NetworkOverrides(transport="tcp"))) == ()
+    assert missing_facts(replace(rdma, asked=NetworkOverrides(transport="auto"))) == ()
+    assert missing_facts(replace(rdma, network=Network("bond0", "off"), asked=NetworkOverrides(transport="rdma"))) == (
         "GID index",
     )
-    assert needs(replace(far, asked=NetworkOverrides(interface="ib0"))) == ()
-    assert needs(JobSpec("j", ("true",), (Host("a", "a"),), profile=Profile())) == ("slots of a",)
+    assert missing_facts(replace(far, asked=NetworkOverrides(interface="ib0"))) == ()
+    assert missing_facts(JobSpec("j", ("true",), (Host("a", "a"),), profile=Profile())) == ("slots of a",)
 
 
 def test_every_name_is_decided_or_missing() -> None:

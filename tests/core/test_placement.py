@@ -12,7 +12,7 @@ from taco_launch.errors import CANNOT_PLACE, PlacementError
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import FreeSlots, Share, SlotRequest, wanted_of
-from taco_launch.placement.counted import slots_of
+from taco_launch.placement.default_slots import slots_of
 from taco_launch.placement.hosts import ordered, place
 
 FREE = st.lists(st.integers(0, 9), max_size=8).map(

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from taco_launch import trace
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
-from taco_launch.protocol.calls.commands import Exec
+from taco_launch.protocol.calls.exec_command import Exec
 from taco_launch.protocol.calls.jobs import CallerEnvironment, Submit
 from taco_launch.protocol.connection import StrayLine
-from taco_launch.protocol.guard_messages import Beat, Launch, LogData, Prepare, Reached
+from taco_launch.protocol.guard_messages import Heartbeat, Launch, LogData, Prepare, Reached
 from taco_launch.protocol.rank_messages import Register, Welcome
 
 SECRET = "hunter2"
@@ -61,7 +61,7 @@ def test_a_message_is_a_line_with_its_peer(lines: list[str]) -> None:
 
 
 def test_what_comes_all_the_time_is_left_out(lines: list[str]) -> None:
-    trace.message("sent", Beat())
+    trace.message("sent", Heartbeat())
     trace.message("sent", LogData(rank=1, offset=1, times=(), data=b"x"))
     assert lines == []
 

@@ -25,7 +25,7 @@ from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.local import LocalTransport
 from taco_launch.setup import paths
-from taco_launch.setup.stages.image_copy import SourceImage
+from taco_launch.setup.stage_parts.image_copy import SourceImage
 from tests.conftest import eventually
 from tests.patience import patience
 

@@ -7,7 +7,7 @@ import pytest
 from taco_launch.errors import HostError
 from taco_launch.flows.setup import image_copy, image_source, sources
 from taco_launch.flows.setup.apply import SetupEvent
-from taco_launch.setup.stages.image_copy import SourceImage
+from taco_launch.setup.stage_parts.image_copy import SourceImage
 from tests.cli.cluster import test_setup as simulated
 from tests.cli.cluster.test_setup import World, code, rows, setup
 

@@ -22,7 +22,7 @@ import pytest
 from taco_launch.errors import TacoLaunchError
 from taco_launch.lab import access, hosts, registry, up
 from taco_launch.lab.images import training
-from taco_launch.lab.talk import Talk
+from taco_launch.lab.reporter import Reporter
 from tests.conftest import eventually
 from tests.patience import patience
 
@@ -336,7 +336,7 @@ def made(what: str, state: Path, *words: str, image: Image = Image.NONE) -> Iter
 
 def _put_small_image(lab: Lab) -> None:
     """Have the registry hold the base of the training image, and the lab name that as its training image."""
-    talk = Talk(print, lambda _text: None)
+    talk = Reporter(print, lambda _text: None)
     try:
         recipe = training.recipe()
     except TacoLaunchError as error:

@@ -11,10 +11,10 @@ import pytest
 INSTALL = """
 import os, sys
 from pathlib import Path
-from taco_launch.lab import daemon, talk
+from taco_launch.lab import daemon, reporter
 daemon._POLICY = Path(sys.argv[1])
 os.geteuid = lambda: 0
-daemon.install(("package",), talk.Talk(print, print))
+daemon.install(("package",), reporter.Reporter(print, print))
 """
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.lab import up
-from taco_launch.lab.talk import Talk
+from taco_launch.lab.reporter import Reporter
 
 
 def test_a_command_waits_for_that_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +23,7 @@ def test_a_command_waits_for_that_of_another_user(tmp_path: Path, monkeypatch: p
         waits.set()
 
     def work() -> None:
-        with up.one_at_a_time(Talk(say, say)):
+        with up.one_at_a_time(Reporter(say, say)):
             done.append("mine")
 
     other = os.open(tmp_path, os.O_RDONLY)
@@ -35,5 +35,5 @@ def test_a_command_waits_for_that_of_another_user(tmp_path: Path, monkeypatch: p
     os.close(other)
     thread.join(10)
     assert done == ["another `taco-launch lab` is at work: waiting for it", "theirs", "mine"]
-    with up.one_at_a_time(Talk(done.append, done.append)):
+    with up.one_at_a_time(Reporter(done.append, done.append)):
         assert len(done) == 3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.lab import up
 from taco_launch.lab.images import root, sources
-from taco_launch.lab.talk import Talk
+from taco_launch.lab.reporter import Reporter
 
 RING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 ONE_LINE = f"""# a comment
@@ -120,6 +120,6 @@ def test_what_an_archive_lacks_is_told(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     here = root.AptSources((sources.Source("http://archive.test/debian", "trixie", ("main",)),), "")
     with pytest.raises(TacoLaunchError) as caught:
-        root.make("none:none", "host", ("apt",), (), here, Talk(say=print, show=print))
+        root.make("none:none", "host", ("apt",), (), here, Reporter(say=print, show=print))
     assert caught.value.message.endswith(message)
     assert hint in (caught.value.hint or "")

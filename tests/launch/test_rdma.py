@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taco_launch.errors import UnusableError
 from taco_launch.inventory import profile
-from taco_launch.launch.needs import looks
+from taco_launch.launch.missing_facts import needs_probe
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.facts import Bond, BondMember, HostFacts
 from taco_launch.model.host.facts import NetworkFacts as Declared
@@ -274,7 +274,7 @@ def test_on_one_host_nothing_of_all_that_is_on_the_line_nor_refused() -> None:
 
 def test_hosts_are_looked_at_for_a_line_that_depends_on_them() -> None:
     declared = JobSpec("j", ("true",), FAR, profile=AUTO, versions=(("openmpi", "4.1"),), network=Network("bond0"))
-    assert looks(declared)
-    assert not looks(replace(declared, network=Network("bond0", "off")))
-    assert not looks(replace(declared, profile=Profile()))
-    assert looks(replace(declared, hosts=(LOCAL,)))
+    assert needs_probe(declared)
+    assert not needs_probe(replace(declared, network=Network("bond0", "off")))
+    assert not needs_probe(replace(declared, profile=Profile()))
+    assert needs_probe(replace(declared, hosts=(LOCAL,)))

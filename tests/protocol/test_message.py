@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.protocol import connection, framing, guard_messages, rank_messages
-from taco_launch.protocol.guard_messages import Beat, Lease, LogData, Prepare, Trace
+from taco_launch.protocol.guard_messages import Heartbeat, Lease, LogData, Prepare, Trace
 from taco_launch.protocol.message import KINDS, Message
 from taco_launch.protocol.rank_messages import Exit, Register, Welcome
 
@@ -39,7 +39,7 @@ def heard(message: Message) -> Message:
 @pytest.mark.parametrize(
     "message",
     [
-        Beat(),
+        Heartbeat(),
         Register(rank=1, roots=[[1, 2]]),
         Exit(rank=1, exit_code=None),
         PREPARE,
@@ -58,7 +58,7 @@ def test_a_message_is_what_was_said() -> None:
     assert message.but(size=5) == Exit(rank=1, exit_code=0, size=5)
     assert message != Exit(rank=1, exit_code=1)
     with pytest.raises(TypeError, match="no field when"):
-        Beat(when=1)
+        Heartbeat(when=1)
     with pytest.raises(AttributeError):
         Register(rank=1)  # type: ignore[call-arg]
 
@@ -83,7 +83,7 @@ def test_what_is_no_message(kind: type[Message], line: Mapping[str, Any], why: s
 
 
 def test_what_a_newer_one_says_besides_is_left_alone() -> None:
-    assert Beat.from_wire({"op": "beat", "since": 1}) == Beat()
+    assert Heartbeat.from_wire({"op": "beat", "since": 1}) == Heartbeat()
 
 
 @given(st.sampled_from(sorted(KINDS)), st.dictionaries(st.text(max_size=8), JSON, max_size=4), st.data())

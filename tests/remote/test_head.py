@@ -18,8 +18,8 @@ from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.protocol import framing as protocol
+from taco_launch.protocol.calls.job_list import List, Rows
 from taco_launch.protocol.calls.jobs import Get
-from taco_launch.protocol.calls.tables import List, Rows
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import in_container, on_host
 from taco_launch.remote.credentials import Credentials

@@ -14,7 +14,7 @@ from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.model.host.hosts import Host
 from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.calls import Failure, Notice
-from taco_launch.protocol.calls.tables import List
+from taco_launch.protocol.calls.job_list import List
 from taco_launch.remote import head as heads
 from taco_launch.remote import session as sessions
 from taco_launch.remote import transport as transports

@@ -20,7 +20,7 @@ from taco_launch.model.codec import to_json
 from taco_launch.model.host.fact_value import Unknown
 from taco_launch.model.job_counts import JobCounts, WaitTimes
 from taco_launch.protocol.calls import reply_of
-from taco_launch.protocol.calls.tables import Counted
+from taco_launch.protocol.calls.job_list import Counted
 
 assert Counted.op == "counted"  # imported, so that its replies are known
 SCRIPTS = Path(__file__).parents[2] / "taco_launch" / "setup" / "scripts"

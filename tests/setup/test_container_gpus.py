@@ -9,7 +9,7 @@ from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState
 from taco_launch.model.host.hardware import Board, Gpus
 from taco_launch.setup.ops import Op
-from taco_launch.setup.stages import gpus
+from taco_launch.setup.stage_parts import gpus
 from tests.setup.stages.test_container import NAME, RDMA, after, ops, plan, with_gpus, with_toolkit
 from tests.setup.training import defined, problem, ready
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.setup import scripts
-from taco_launch.setup.stages.peermem_ops import service_off
+from taco_launch.setup.stage_parts.peermem_ops import service_off
 from tests.setup.fakes import SHELLS, Fakes
 
 NEW, OLD = "nvidia_peermem", "nv_peer_mem"

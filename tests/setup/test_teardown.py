@@ -12,10 +12,10 @@ from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Image, SetupFile, SetupState
 from taco_launch.setup import STAGES, paths, scripts, teardown
 from taco_launch.setup.ops import Op, Problem, Removal, StageRules
+from taco_launch.setup.stage_parts import firewall
+from taco_launch.setup.stage_parts.docker_removal import ADDED as ADDED_FILE
+from taco_launch.setup.stage_parts.docker_settings import MARKS
 from taco_launch.setup.stage_rules import RULES
-from taco_launch.setup.stages import firewall
-from taco_launch.setup.stages.docker_removal import ADDED as ADDED_FILE
-from taco_launch.setup.stages.docker_settings import MARKS
 from tests.facts.hosts import host
 
 IMAGE = "registry/train:1"

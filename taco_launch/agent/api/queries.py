@@ -15,10 +15,10 @@ from taco_launch.model.codec import from_json
 from taco_launch.model.rows import decoded, encoded
 from taco_launch.model.slots import Occupancy
 from taco_launch.protocol.calls import Notice, Reply, Request
-from taco_launch.protocol.calls.commands import Exec, ExecEnd
+from taco_launch.protocol.calls.exec_command import Exec, ExecEnd
 from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
+from taco_launch.protocol.calls.job_list import Counted, List, Metrics, Prune, Rows
 from taco_launch.protocol.calls.jobs import Get, JobReply
-from taco_launch.protocol.calls.tables import Counted, List, Metrics, Prune, Rows
 from taco_launch.protocol.framing import parsed
 
 # nvidia-smi alone has 30 seconds on a host.

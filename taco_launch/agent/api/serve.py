@@ -95,7 +95,7 @@ def _operation(op: str) -> Operation:
 _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("submit",): ("api.submission", "supervisor.supervisor", "guard.guard"),
     ("facts",): ("api.head_facts",),
-    ("stop", "suspend", "resume", "delete"): ("api.commands",),
+    ("stop", "suspend", "resume", "delete"): ("api.job_control",),
     ("logs",): ("api.log_stream",),
     ("list", "get", "metrics", "top", "prune", "exec", "exec-end"): ("api.queries",),
 }

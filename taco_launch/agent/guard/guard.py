@@ -82,9 +82,9 @@ class _Guard:
         self._done = False
         # What each order does; all take a message of the kind under which they stand here.
         self._orders: Dict[Type[Message], Callable[[Any], None]] = {
-            guard_messages.Beat: self._answer_beat,
+            guard_messages.Heartbeat: self._answer_beat,
             guard_messages.Lease: self._lease,
-            guard_messages.Unlease: self._unlease,
+            guard_messages.ReleaseSlots: self._unlease,
             guard_messages.ProbeHost: self._begin_probe,
             guard_messages.Reach: self._reach,
             guard_messages.Prepare: self._prepare,
@@ -93,7 +93,7 @@ class _Guard:
             guard_messages.StreamLogs: lambda message: self._sender.go_on(message.offsets),
             guard_messages.Ack: lambda message: self._sender.had(message.rank, message.offset),
             rank_messages.Terminate: self._terminate,
-            rank_messages.Release: self._release,
+            rank_messages.AllowExit: self._release,
             guard_messages.EndJob: self._end,
             guard_messages.Close: self._bye,
         }
@@ -114,7 +114,7 @@ class _Guard:
                     self._accept(key.fileobj)  # type: ignore[arg-type]
             self._follow_probe()
             self._look_at_launcher()
-            self._pulse.look(looked, self._ranks.values(), self._answer)
+            self._pulse.check(looked, self._ranks.values(), self._answer)
             silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
                 self._alone(silent=silent)
@@ -165,7 +165,7 @@ class _Guard:
             self._ranks.pop(line, None)
             self._tell_exit(message)
             if self._released:
-                line.send(rank_messages.Release())
+                line.send(rank_messages.AllowExit())
 
     def _tell_exit(self, message: rank_messages.Exit) -> None:
         size = self._sender.sizes().get(message.rank, 0) if self._elsewhere else 0
@@ -178,9 +178,9 @@ class _Guard:
         elif type(message) in self._orders:
             self._orders[type(message)](message)
 
-    def _answer_beat(self, _message: guard_messages.Beat) -> None:
+    def _answer_beat(self, _message: guard_messages.Heartbeat) -> None:
         if self._elsewhere and self._supervisor is not None:
-            self._supervisor.post(guard_messages.Beat())
+            self._supervisor.post(guard_messages.Heartbeat())
 
     def _begin_probe(self, message: guard_messages.ProbeHost) -> None:
         """Have the host looked at, once; what was found is told at the end of it."""
@@ -201,12 +201,12 @@ class _Guard:
             self._probe = None
             self._tell(guard_messages.Probed(text=text))
 
-    def _unlease(self, message: guard_messages.Unlease) -> None:
+    def _unlease(self, message: guard_messages.ReleaseSlots) -> None:
         """Let the slots go; say who has which, if that is asked."""
         self._leases.release(gone=True)
         self._told = [told for told in self._told if not isinstance(told, guard_messages.Leased)]
         if message.look and self._slots is not None:
-            self._answer(guard_messages.Unleased(occupancy=self._slots.look_thoroughly()))
+            self._answer(guard_messages.SlotsReleased(occupancy=self._slots.read_thoroughly()))
 
     def _prepare(self, message: guard_messages.Prepare) -> None:
         first = self._welcome is None
@@ -243,7 +243,7 @@ class _Guard:
             if not self._ranks:
                 self._launcher.terminate()
 
-    def _release(self, message: rank_messages.Release) -> None:
+    def _release(self, message: rank_messages.AllowExit) -> None:
         if not self._released:
             self._terminating = self._released = True
             self._pass_on(message)
@@ -264,7 +264,7 @@ class _Guard:
         self._host_loss_timeout = message.host_loss_timeout
         self._trace.begin(line, message)
         self._remember()
-        self._pulse.retell()
+        self._pulse.repeat_report()
         for told in self._told:
             line.post(told)
         if not self._has_told(guard_messages.HostReport):
@@ -277,7 +277,7 @@ class _Guard:
             return guard_messages.HostReport(error=error.message, hint=error.hint)
         self._slots = slots
         found = facts.host_with(slots.uuids) if message.look else facts.cpus()
-        seen, taken = slots.look_thoroughly(before_taking=True), ports.taken(message.ports)
+        seen, taken = slots.read_thoroughly(before_taking=True), ports.taken(message.ports)
         return guard_messages.HostReport(host=found, occupancy=seen, taken=taken, boot=facts.boot_id())
 
     def _lease(self, message: guard_messages.Lease) -> None:

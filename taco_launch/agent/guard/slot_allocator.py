@@ -56,7 +56,7 @@ def take(folder: JobFolder, job_id: str, held: leases.Leases, slots: occupancy.S
     if heard:  # whoever has them holds no lease of them
         held.release(gone=True)
     if heard or not taken:
-        found = slots.look_thoroughly()
+        found = slots.read_thoroughly()
         refused = held.refused
         missing = [each for each in asked if leases.port_name(each) in refused or each in heard]
         who = (held.holder(port) or ports.listener(port)) if port is not None and port in missing else ""
@@ -76,9 +76,9 @@ class _Order:
         self._terms = message.terms
         self._numbers = range(len(slots.names))
         if slots.gpus or self._terms != GpuConstraints():
-            from taco_launch.placement.terms import allowed  # noqa: PLC0415 - not where there are no GPUs
+            from taco_launch.placement.gpu_constraints import allowed  # noqa: PLC0415 - not where there are no GPUs
 
-            self._numbers = allowed(self._terms, slots.look())  # type: ignore[assignment]
+            self._numbers = allowed(self._terms, slots.read())  # type: ignore[assignment]
         self._gpus = [number for number in self._numbers if number < slots.gpus]
         self.matters = False
         self._choice: Optional[GpuChoice] = None
@@ -98,12 +98,12 @@ class _Order:
         """Choose among the GPUs that are free, None where there is no choice."""
         if not 0 < self._count < len(self._gpus):
             return None
-        states = self._slots.look().slots
+        states = self._slots.read().slots
         free = [number for number in self._gpus if states[number].is_free and states[number].name not in refused]
         return self._pick(free) if len(free) > self._count else None
 
     def _pick(self, free: List[int]) -> GpuChoice:
-        from taco_launch.placement.picks import pick  # noqa: PLC0415 - only where there is a choice
+        from taco_launch.placement.host_gpus import pick  # noqa: PLC0415 - only where there is a choice
 
         return pick(self._count, free, self._mesh(), self._shared, self._terms.topology)
 
@@ -126,7 +126,7 @@ class _Order:
         mesh = self._mesh(ask=len(had) < self._slots.gpus) if had else None
         if mesh is None:
             return None
-        from taco_launch.placement.picks import only  # noqa: PLC0415 - only where the links are known
+        from taco_launch.placement.host_gpus import only  # noqa: PLC0415 - only where the links are known
 
         return only(had, mesh)
 

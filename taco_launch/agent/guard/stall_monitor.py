@@ -66,12 +66,12 @@ class StallMonitor:
             self._roots[rank] = (pid, start)
         self._silent = 0.0
 
-    def retell(self) -> None:
-        """Tell at the next look how it is now: what was told last may not have come through."""
+    def repeat_report(self) -> None:
+        """Report again at the next check: the last report may be lost."""
         self._told = self._ever_told
 
-    def look(self, now: float, running: Collection[int], tell: Callable[[StallReport], None]) -> None:
-        """Tell at a monotonic time, if it is time to look, that nothing is done, or that it is again.
+    def check(self, now: float, running: Collection[int], tell: Callable[[StallReport], None]) -> None:
+        """Report, if a check is due at this monotonic time, that no rank works, or that they work again.
 
         `running` are the ranks that have not ended.
         """

@@ -11,7 +11,7 @@ from typing import Mapping, Optional, Sequence, Set
 
 from taco_launch.agent.host import gpus
 from taco_launch.errors import HostError
-from taco_launch.placement.counted import slots_of
+from taco_launch.placement.default_slots import slots_of
 from taco_launch.protocol.job_host_facts import JobHostFacts
 
 _VERSION_SECONDS = 10.0

@@ -60,7 +60,7 @@ class Slots:
         self._left: Dict[str, str] = {}
         self._before_taking = False
 
-    def look_thoroughly(self, *, before_taking: bool = False) -> Occupancy:
+    def read_thoroughly(self, *, before_taking: bool = False) -> Occupancy:
         """Look also at who uses the GPUs, and at what the last holders of slots that nobody has have left.
 
         `before_taking` says that the slots are tried next, which finds out what a lock without a record is: where no
@@ -81,9 +81,9 @@ class Slots:
             for slot, past in self._states()
             if slot.is_free
         }
-        return self.look()
+        return self.read()
 
-    def look(self) -> Occupancy:
+    def read(self) -> Occupancy:
         """Look at the locks, and tell of the rest what was found last."""
         slots = tuple(self._with_foreign(slot) for slot, _past in self._states())
         return Occupancy(socket.gethostname(), slots, self.gpus, self.models)
@@ -136,7 +136,7 @@ def read_occupancy(slots: Optional[int], gpus_: str = AUTO) -> Occupancy:
         HostError: nobody knows how many slots there are.
     """
     place = state_folder(os.environ, os.geteuid())
-    return Slots(_folder(place), Jobs(place).path, AUTO if slots is None else str(slots), gpus_).look_thoroughly()
+    return Slots(_folder(place), Jobs(place).path, AUTO if slots is None else str(slots), gpus_).read_thoroughly()
 
 
 def describe(occupancy: Occupancy, jobs: Path, owner: str) -> str:
@@ -174,7 +174,7 @@ def main(op: str, words_: Sequence[str]) -> int:
     except HostError as error:
         _say({"error": error.message})
         return error.exit_code
-    found = to_json(host.look_thoroughly())
+    found = to_json(host.read_thoroughly())
     _say(found)
     if op == "watch":
         _watch(host, found)
@@ -187,9 +187,9 @@ def _watch(host: Slots, shown: object) -> None:
         ready, _, _ = select.select([0], [], [], _LOOK_SECONDS)
         if ready and not os.read(0, 4096):
             return
-        found = to_json(host.look())
+        found = to_json(host.read())
         if found != shown or host.is_stale():
-            found = to_json(host.look_thoroughly())
+            found = to_json(host.read_thoroughly())
         if ready or found != shown:
             _say(found)
             shown = found

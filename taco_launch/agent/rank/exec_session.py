@@ -24,7 +24,7 @@ from taco_launch.errors import NO_JOB, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, U
 from taco_launch.launch.env import rank_env, rank_of
 from taco_launch.model.jobs import JobRecord, JobState
 from taco_launch.protocol.calls import Reply
-from taco_launch.protocol.calls.commands import Exec, ExecEnd, Exited, Output
+from taco_launch.protocol.calls.exec_command import Exec, ExecEnd, Exited, Output
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.rank_messages import Visit, Visited
 

@@ -25,7 +25,7 @@ from taco_launch.launch.env import PMI_FD, rank_env, rank_of
 from taco_launch.launch.separator import unescape
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import Exit, Register, Release, Terminate, Welcome
+from taco_launch.protocol.rank_messages import AllowExit, Exit, Register, Terminate, Welcome
 
 _GUARD_SECONDS = 30.0
 _F_SETPIPE_SZ = 1031  # fcntl(2); in Python's fcntl only from 3.10 on
@@ -252,5 +252,5 @@ class _Rank:
         self._guard.send(Exit(rank=self._rank, exit_code=exit_code, reason=reason, lost=lost))
         if self._terminating:
             # mpirun kills the other ranks one second after it sees one end: held back, each has the whole grace time.
-            _wait_for(self._guard, Release)
+            _wait_for(self._guard, AllowExit)
         return exit_code

@@ -85,12 +85,12 @@ class PendingJob:
         self.rests_until = 0.0
 
     @property
-    def trying(self) -> bool:
+    def is_starting(self) -> bool:
         """Whether a supervisor has it, and has not said anything yet."""
-        return self.awaits and (self.process is not None or self.foreign)
+        return self.is_waiting and (self.process is not None or self.foreign)
 
     @property
-    def awaits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether it waits for slots or for a time."""
         return self.state in (JobState.QUEUED, JobState.RESTARTING)
 
@@ -217,7 +217,7 @@ class PendingJobs:
         return self._shared.setdefault(value, value)
 
 
-def wishes(entries: Iterable[PendingJob]) -> FrozenSet[SlotQuery]:
+def slots_to_watch(entries: Iterable[PendingJob]) -> FrozenSet[SlotQuery]:
     """Return what is to be watched for jobs that wait."""
     asked = {entry.asked.hosts for entry in entries if entry.asked is not None}
     return frozenset(wish for hosts in asked for _name, wish, _most in hosts)

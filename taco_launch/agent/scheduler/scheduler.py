@@ -16,7 +16,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from taco_launch import queue, state
 from taco_launch.agent import program, scheduler_wakeup, untrusted
 from taco_launch.agent.host import occupancy
-from taco_launch.agent.scheduler.pending import PendingJob, PendingJobs, Words, wishes
+from taco_launch.agent.scheduler.pending import PendingJob, PendingJobs, Words, slots_to_watch
 from taco_launch.agent.scheduler.slot_watch import SlotQuery, SlotWatchers
 from taco_launch.agent.store import records, recovery, removal
 from taco_launch.agent.store.folders import Jobs, state_folder
@@ -25,7 +25,7 @@ from taco_launch.errors import NO_JOB, OK, TacoLaunchError
 from taco_launch.model.host.hosts import GpuConstraints, Host
 from taco_launch.model.jobs import JobState
 from taco_launch.model.slots import Occupancy
-from taco_launch.placement.terms import models_of
+from taco_launch.placement.gpu_constraints import models_of
 
 # How often the folders are looked at when nobody says a word, and whether jobs that run have their supervisors.
 _SCAN_SECONDS, _SUPERVISED_SECONDS = 2.0, 10.0
@@ -126,17 +126,21 @@ class Scheduler:
             self._note_end(entry, now)
         for entry in self._entries():
             entry.foreign = entry.foreign and self._shelf.is_tried(entry)
-            if entry.is_asked and not entry.trying:
+            if entry.is_asked and not entry.is_starting:
                 self._under_lock(entry, lambda entry=entry: self._settle(entry))  # type: ignore[misc]
         if self._watchers is not None:
             self._keep(now, self._watchers)
         begun = self._begin(now)
         if self._watchers is None:
-            return 0.0 if any(self._is_pending(entry, now) and not entry.trying for entry in self._entries()) else None
-        waits = (entry for entry in self._entries() if self._is_ready(entry, now) and not entry.trying)
-        self._watchers.want(wishes(waits), time.monotonic())
+            return (
+                0.0
+                if any(self._is_pending(entry, now) and not entry.is_starting for entry in self._entries())
+                else None
+            )
+        waits = (entry for entry in self._entries() if self._is_ready(entry, now) and not entry.is_starting)
+        self._watchers.want(slots_to_watch(waits), time.monotonic())
         for entry in self._entries():
-            if entry.awaits and entry.name not in begun:
+            if entry.is_waiting and entry.name not in begun:
                 self._end_of_time(entry, now)
         self._tell(now, begun)
         return self._pause(now)
@@ -148,7 +152,7 @@ class Scheduler:
 
     def _is_pending(self, entry: PendingJob, now: float) -> bool:
         soon = entry.removes_at is not None and entry.removes_at < now + scheduler_wakeup.AHEAD_SECONDS
-        return entry.awaits or entry.is_asked or soon
+        return entry.is_waiting or entry.is_asked or soon
 
     def _pause(self, now: float) -> Optional[float]:
         entries = [entry for entry in self._entries() if self._is_pending(entry, now)]
@@ -167,7 +171,7 @@ class Scheduler:
             self._shelf.freed = False
             watchers.nudge()
             for entry in self._entries():
-                if entry.trying:  # it may have looked just before, and is not to rest for that
+                if entry.is_starting:  # it may have looked just before, and is not to rest for that
                     entry.seen = False
                 if entry.rest:  # what it missed besides slots, such as a port, may have been let go with them
                     entry.rests_until = now
@@ -182,7 +186,7 @@ class Scheduler:
                     self._run_aside(entry, lambda entry=entry: recovery.current_record(self._shelf.folder(entry)))  # type: ignore[misc]
 
     def _is_ready(self, entry: PendingJob, now: float) -> bool:
-        return entry.awaits and entry.begins_at <= now and not entry.is_asked and entry.asked is not None
+        return entry.is_waiting and entry.begins_at <= now and not entry.is_asked and entry.asked is not None
 
     def _run_aside(self, entry: PendingJob, act: Callable[[], object]) -> None:
         """Do what may take as long as hosts do not answer, while the queue goes on."""
@@ -212,7 +216,7 @@ class Scheduler:
         begun = queue.begin(
             waiting,
             rooms,
-            trying=frozenset(name for name, entry in ready.items() if entry.trying),
+            trying=frozenset(name for name, entry in ready.items() if entry.is_starting),
             resting=frozenset(name for name, entry in ready.items() if entry.rests_until > now),
             down=down,
         )
@@ -246,7 +250,7 @@ class Scheduler:
     def _note_end(self, entry: PendingJob, now: float) -> None:
         """See what came of a job whose supervisor has ended."""
         entry.process = None
-        if not entry.awaits:
+        if not entry.is_waiting:
             entry.failures, entry.rest = 0, 0.0
         elif entry.begun is not None and entry.stamp is not None and entry.begun[:2] == entry.stamp[:2]:
             entry.failures += 1
@@ -272,7 +276,7 @@ class Scheduler:
 
     def _settle(self, entry: PendingJob) -> None:
         folder = self._shelf.folder(entry)
-        recovery.settle(folder, records.record(folder))
+        recovery.apply_stop_or_suspend(folder, records.record(folder))
 
     def _give_up(self, entry: PendingJob) -> None:
         folder = self._shelf.folder(entry)
@@ -285,10 +289,10 @@ class Scheduler:
     def _end_of_time(self, entry: PendingJob, now: float) -> None:
         """End a job whose time is over, for waiting or for all of its attempts."""
         limit = entry.limit
-        if limit is None or limit.time > now or entry.trying:
+        if limit is None or limit.time > now or entry.is_starting:
             return
         at_once = entry.asked is not None and entry.asked.policy.queue_timeout == 0
-        if at_once and (any(other.trying for other in self._entries()) or not self._knows(entry)):
+        if at_once and (any(other.is_starting for other in self._entries()) or not self._knows(entry)):
             return  # it may still turn out that it need not wait
         known = self._words(entry) or entry.told
         # As a refusal: a line for each host.
@@ -306,7 +310,7 @@ class Scheduler:
         """Write why jobs wait, where the words have changed."""
         for place, entry in enumerate(self._order):
             pause = min(max((now - entry.came) * _WORDS_SHARE, _WORDS_SECONDS[0]), _WORDS_SECONDS[1])
-            if entry.trying or entry.name in begun or now - entry.told_at < pause:
+            if entry.is_starting or entry.name in begun or now - entry.told_at < pause:
                 continue
             if entry.rests_until > now and entry.told:
                 continue  # its supervisor has just said what it found besides slots

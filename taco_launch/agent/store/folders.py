@@ -233,12 +233,12 @@ class Jobs:
         os.close(os.open(self._pending / name, os.O_WRONLY | os.O_CREAT, 0o600))
 
     def unmark(self, name: str) -> None:
-        """Note that nobody has to look after a job any more."""
+        """Note that a job needs no scheduler any more."""
         with contextlib.suppress(OSError):
             (self._pending / name).unlink()
 
     def pending(self) -> List[str]:
-        """Name the jobs that may need somebody."""
+        """Return the names of the jobs that may need a scheduler."""
         try:
             return sorted(os.listdir(self._pending))
         except OSError:

@@ -56,7 +56,7 @@ def close(folder: JobFolder, lock: int, roots: Iterable[Tuple[int, int]] = ()) -
         if found.state.is_terminal:
             return
         if found.state.waits:
-            settle(folder, found)
+            apply_stop_or_suspend(folder, found)
             return
         _lose(folder, found, roots)
     finally:
@@ -66,7 +66,7 @@ def close(folder: JobFolder, lock: int, roots: Iterable[Tuple[int, int]] = ()) -
     scheduler_wakeup.ensure(jobs, os.path.realpath(folder.agent))
 
 
-def settle(folder: JobFolder, found: JobRecord) -> None:
+def apply_stop_or_suspend(folder: JobFolder, found: JobRecord) -> None:
     """Do what somebody asks of a job that waits, whose lock the caller has."""
     stop, suspend = records.read_json(folder.stop), records.read_json(folder.suspend)
     if stop is not None:

@@ -43,8 +43,8 @@ class Limits:
             looks = [replace(look, host=host) for look in message.ranks]
             self._words[host] = _Word(message.silent, looks, time.monotonic())
 
-    def over(self, seconds: float) -> str:
-        """Return why the job is to be ended that has run for so long, "" where it is not; write that it hangs, or no more."""
+    def exceeded(self, seconds: float) -> str:
+        """Return why the job has to end after `seconds`, "" where it goes on; record when it starts to hang and when it stops."""
         if self._timeout is not None and seconds > self._timeout:
             return f"ran longer than the {self._timeout:g} s that it was given"
         if not self._words or len(self._ranks.started) < self._ranks.np or self._ranks.all_ended:

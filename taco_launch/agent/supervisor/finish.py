@@ -16,7 +16,7 @@ _EXPLAIN_SECONDS = 20
 
 
 class AttemptEnd(NamedTuple):
-    """What is known of an attempt when nothing of it is left.
+    """The end of an attempt: what its recorded outcome is computed from.
 
     `started` are its ranks that have started, each with its host; `failures` those to blame, the first first; `code` is
     the launcher's, -n for signal n; `cut_short` is settled where we ended it; `lost_host` the host that was lost, if any;

@@ -26,10 +26,10 @@ from taco_launch.protocol.guard_messages import (
     Probed,
     Reached,
     Refused,
+    ReleaseSlots,
+    SlotsReleased,
     StreamLogs,
     Trace,
-    Unlease,
-    Unleased,
 )
 from taco_launch.protocol.message import Message
 
@@ -44,7 +44,7 @@ _SSH_FAILED, _NO_AGENT = 255, (2, 1, 0)
 _FIRST_TRIES = 3
 _SLOW_SECONDS = 5.0
 # Of these orders only the last one holds.
-_SLOTS = (Lease, Unlease)
+_SLOTS = (Lease, ReleaseSlots)
 
 
 class Answers:
@@ -54,7 +54,7 @@ class Answers:
         """Know nothing yet."""
         self.facts: Optional[HostReport] = None
         self.leased: Optional[Leased] = None
-        self.unleased: Optional[Unleased] = None
+        self.unleased: Optional[SlotsReleased] = None
         self.reached: Optional[Reached] = None
         self.probed: Optional[Probed] = None
         self.done: Optional[LauncherEnded] = None
@@ -62,7 +62,7 @@ class Answers:
 
     def note(self, message: Message) -> None:
         """Keep an answer."""
-        if isinstance(message, (HostReport, Leased, Unleased, Reached, Probed, LauncherEnded, Ended)):
+        if isinstance(message, (HostReport, Leased, SlotsReleased, Reached, Probed, LauncherEnded, Ended)):
             setattr(self, message.op, message)
 
 
@@ -70,7 +70,7 @@ class GuardConnection:
     """The guard of this host, which runs already."""
 
     def __init__(self, host: Host, folder: JobFolder) -> None:
-        """Name the way; `step` takes it."""
+        """Note the host and the folder; `step` connects."""
         self.host = host
         self.name = host.name
         self.gone = ""  # why there is no guard any more
@@ -147,7 +147,7 @@ class GuardConnection:
         )
 
 
-class RemoteLink(GuardConnection):
+class RemoteGuardConnection(GuardConnection):
     """The guard of another host: started by the first connection, kept as long as the host is not silent for too long."""
 
     def __init__(
@@ -216,8 +216,8 @@ class RemoteLink(GuardConnection):
                 self.heard = time.monotonic()
         return messages
 
-    def forgive(self, seconds: float) -> None:
-        """Do not count a time in which nobody listened."""
+    def extend_silence_limit(self, seconds: float) -> None:
+        """Add the seconds in which this process did not listen to what the guard may be silent for."""
         self.heard += seconds
 
     def lost_after(self, seconds: float, looked: float) -> None:

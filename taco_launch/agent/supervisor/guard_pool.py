@@ -6,8 +6,8 @@ from typing import Callable, Dict, Iterable, List, Sequence, Set
 
 from taco_launch.agent.ssh import MOST_AT_ONCE
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
-from taco_launch.protocol.guard_messages import Beat, Close
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
+from taco_launch.protocol.guard_messages import Close, Heartbeat
 from taco_launch.protocol.message import Message
 
 # Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
@@ -45,9 +45,9 @@ class GuardPool:
         self.looked = time.monotonic()  # when the guards were last listened to
 
     @property
-    def remote(self) -> List[RemoteLink]:
+    def remote(self) -> List[RemoteGuardConnection]:
         """Return the guards of other hosts."""
-        return [link for link in self.links if isinstance(link, RemoteLink)]
+        return [link for link in self.links if isinstance(link, RemoteGuardConnection)]
 
     def pump(self, note: Note, timeout_ms: int = TICK_MS, more: Iterable[int] = ()) -> Set[int]:
         """Wait for whatever comes first, give `note` what guards tell; give those of the descriptors `more` that are ready."""
@@ -55,11 +55,11 @@ class GuardPool:
         stalled, self.looked = now - self.looked, now
         if stalled > _STALL_SECONDS:
             for remote in self.remote:
-                remote.forgive(stalled)
+                remote.extend_silence_limit(stalled)
         if now > self._beat_at:
             self._beat_at = now + self._beat
             for link in self.links:
-                link.post(Beat())
+                link.post(Heartbeat())
         dialling = sum(link.dialling for link in self.links)
         poll = select.poll()
         for descriptor in more:
@@ -99,7 +99,7 @@ class GuardPool:
             self._meanwhile()
         return True
 
-    def dismiss(self, links: Sequence[RemoteLink], note: Note, *, remove: bool) -> None:
+    def dismiss(self, links: Sequence[RemoteGuardConnection], note: Note, *, remove: bool) -> None:
         """Let guards go, which have nothing more to say; `remove` has them remove the job's folder."""
         for link in links:
             link.post(Close(remove=remove))
@@ -120,5 +120,5 @@ class GuardPool:
     def _why_silent(self, link: GuardConnection) -> str:
         if link is self.here:
             return f"the guard did not start on {link.name or 'this host'}: see {self._folder.debug}"
-        error = link.error if isinstance(link, RemoteLink) else ""
+        error = link.error if isinstance(link, RemoteGuardConnection) else ""
         return link.gone or error or "its guard gave no facts in time"

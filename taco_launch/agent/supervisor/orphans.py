@@ -19,7 +19,7 @@ class Orphans:
         self._before: Optional[Set[Tuple[int, int]]] = None
 
     def launcher_starts(self) -> None:
-        """From now on children come that are the job's."""
+        """Note that children from now on are the job's."""
         self._before = set(self._children())
 
     def found(self) -> List[List[int]]:

@@ -7,13 +7,13 @@ from taco_launch.errors import PlacementError, TacoLaunchError, UnusableError
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.plans import FreeSlots, SlotRequest
 from taco_launch.model.slots import Occupancy
+from taco_launch.placement.gpu_constraints import SEVERAL_MODELS, host_slots, place_alike
 from taco_launch.placement.hosts import place, reason
-from taco_launch.placement.terms import SEVERAL_MODELS, host_slots, place_alike
 
 _LIST = "ask for other hosts with -H, or see who runs what: taco-launch list"
 
 
-def ahead(wanted: SlotRequest, hosts: Sequence[Host], reached: Mapping[str, FreeSlots]) -> List[Host]:
+def hosts_to_reach(wanted: SlotRequest, hosts: Sequence[Host], reached: Mapping[str, FreeSlots]) -> List[Host]:
     """Return the hosts to be reached next: as many as suffice, if all their slots are free; none where no more are needed.
 
     `hosts` are those that can be used as far as that is known, in the order in which they are filled; `reached` is what is
@@ -21,7 +21,7 @@ def ahead(wanted: SlotRequest, hosts: Sequence[Host], reached: Mapping[str, Free
     """
     if wanted.least is not None:
         kept = [host for host in hosts if host.name not in wanted.left_out]
-        more = ahead(replace(wanted, least=None, left_out=()), kept, reached)
+        more = hosts_to_reach(replace(wanted, least=None, left_out=()), kept, reached)
         if more or _suffice(wanted, [reached[host.name] for host in kept if host.name in reached]):
             return more
         wanted = replace(wanted, hosts=wanted.least, least=None)

@@ -9,7 +9,7 @@ from taco_launch.agent.logs.merge import LogMerge
 from taco_launch.agent.logs.remote_streams import LogReceiver
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.errors import SIGNAL_BASE
 from taco_launch.model.jobs import RankEnd
 from taco_launch.model.launchers import Launcher
@@ -82,7 +82,7 @@ class Ranks:
             self._note_start(link, message)
         elif isinstance(message, Exit) and message.rank not in self.ended:
             self._note_exit(link, message, blame)
-        elif isinstance(message, LogData) and isinstance(link, RemoteLink):
+        elif isinstance(message, LogData) and isinstance(link, RemoteGuardConnection):
             rank, offset = self._keepers[link.name].take(message)
             link.post(Ack(rank=rank, offset=offset))
             link.offsets[rank] = offset
@@ -109,14 +109,16 @@ class Ranks:
     def _note_start(self, link: GuardConnection, message: RankStarted) -> None:
         self.started[message.rank] = link.name
         trace.decision("rank %s started on %s", message.rank, link.name)
-        if not isinstance(link, RemoteLink):
+        if not isinstance(link, RemoteGuardConnection):
             self.roots += [[pid, start] for pid, start in message.roots]
         if len(self.started) == self.np:
             self._events.add(state.RUNNING, "every rank has started", boot=self._boot, roots=self.roots)
 
     def _note_exit(self, link: GuardConnection, message: Exit, blame: bool) -> None:
         rank, code, reason = self._end_of(message)
-        if message.orphan and isinstance(link, RemoteLink):  # on the head that is the launcher, which is told of
+        if message.orphan and isinstance(
+            link, RemoteGuardConnection
+        ):  # on the head that is the launcher, which is told of
             reason = f"{reason or state.ending(code)}, and {self._starter} was gone there before"
         self.ended[rank] = code
         trace.decision("rank %s ended on %s: %s", rank, link.name, reason or state.ending(code))

@@ -7,7 +7,7 @@ from taco_launch.agent import program, shared_ssh
 from taco_launch.agent.host import processes
 from taco_launch.agent.host.launcher_process import spawn
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import RemoteLink
+from taco_launch.agent.supervisor.guard_connection import RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GuardPool
 from taco_launch.agent.supervisor.per_host_launch import Failure, HostCommands
 from taco_launch.agent.supervisor.ranks import Ranks
@@ -42,7 +42,7 @@ def prepare(attempt: Attempt, gang: GuardPool, ranks: Ranks, umask: int, stall_a
         shared = {**dict(mark(spec.name, attempt.mark)), **attempt_env(attempt.number), **ours}
         for name, value in host_env.get(link.name, ()):
             shared.setdefault(name, value)
-        elsewhere = isinstance(link, RemoteLink)
+        elsewhere = isinstance(link, RemoteGuardConnection)
         if elsewhere:
             ranks.keep(link.name)
         welcome = Welcome(

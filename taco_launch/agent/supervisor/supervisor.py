@@ -21,9 +21,9 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.supervisor import finish, start, teardown
-from taco_launch.agent.supervisor.allocation import GangAllocation
 from taco_launch.agent.supervisor.deadlines import Limits
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
+from taco_launch.agent.supervisor.gang_allocation import GangAllocation
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS
 from taco_launch.agent.supervisor.orphans import Orphans
 from taco_launch.agent.supervisor.ranks import WRAPPER_KILLED, Ranks
@@ -31,14 +31,14 @@ from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementE
 from taco_launch.launch import plan
 from taco_launch.launch.env import relevant
 from taco_launch.launch.launchers import open_mpi as mpirun
-from taco_launch.launch.needs import needs
+from taco_launch.launch.missing_facts import missing_facts
 from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import CleanUp, HostRanks, JobSpec, JobState
 from taco_launch.model.launchers import launcher_of
 from taco_launch.protocol.guard_messages import GaveUp
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import Release, Terminate
+from taco_launch.protocol.rank_messages import AllowExit, Terminate
 from taco_launch.state import JobOutcome
 
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
@@ -162,13 +162,13 @@ class _Supervisor:
         spec = self._spec
         caller = records.read_json(self._folder.caller) or {}
         environment = caller["environment"]
-        asked = (bool(needs(spec)) or spec.container is not None) and launcher_of(spec).is_open_mpi
+        asked = (bool(missing_facts(spec)) or spec.container is not None) and launcher_of(spec).is_open_mpi
         known = JobFacts(
             root=os.geteuid() == 0,
             environment=relevant(environment),
             openmpi=facts.openmpi(spec.mpirun, environment) if asked else None,
         )
-        placement, known = self._gang.assemble(known, self._note)
+        placement, known = self._gang.allocate(known, self._note)
         placement = plan.processes(spec, placement)
         wrapper = program.wrapper(self._folder, plan.wrapper_op(spec))
         launch = plan.plan(spec, self._id, placement, known, wrapper, str(self._folder.path), self._gang.port)
@@ -226,7 +226,7 @@ class _Supervisor:
     def _guarded(self) -> bool:
         """Return whether every guard is there, or may come back; where one is not, that ends the job."""
         for link in self._gang.links:
-            if isinstance(link, RemoteLink):
+            if isinstance(link, RemoteGuardConnection):
                 link.lost_after(self._spec.policy.host_loss_timeout, self._gang.looked)
             if link.gone and self._cut_short is None:
                 self._cut_short = teardown.end_of(link, self._gang.here)
@@ -238,7 +238,7 @@ class _Supervisor:
         self._reap()
         self._events.flush()
         self._hear()
-        why = "" if self._cut_short is not None else self._limits.over(now - begin)
+        why = "" if self._cut_short is not None else self._limits.exceeded(now - begin)
         if why:
             self._cut_short = JobOutcome(JobState.FAILED, DEADLINE, why)
             self._terminate(why)
@@ -256,7 +256,7 @@ class _Supervisor:
             over = all(rank in self._ranks.ended for rank in self._ranks.started)
             if (over or now > self._kill_at) and not self._released:
                 self._released = True
-                self._gang.order(Release())
+                self._gang.order(AllowExit())
             if now > self._kill_at:
                 self._launcher.kill()
         self._look_at_folder(now)
@@ -381,7 +381,7 @@ class _Supervisor:
             told = teardown.end_here(self._id, told, self._orphans.found, self._ranks.roots)
         return recovery.left(told.left, told.unknown)
 
-    def _clear(self, links: Sequence[RemoteLink]) -> List[str]:
+    def _clear(self, links: Sequence[RemoteGuardConnection]) -> List[str]:
         """End the job on hosts whose guards are gone, as far as they can be reached."""
         if not links or self._launcher is None:
             return []

@@ -6,7 +6,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from taco_launch.agent.host import processes
 from taco_launch.agent.store import recovery
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import KILLED, GuardConnection, RemoteLink
+from taco_launch.agent.supervisor.guard_connection import KILLED, GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
 from taco_launch.errors import FAILED
 from taco_launch.model.jobs import JobState
@@ -88,7 +88,7 @@ def end_here(
         answer = answer.but(left=sorted(left), unknown=scan.unknown or answer.unknown)
 
 
-def clear(links: Sequence[RemoteLink], agent: str, folder: JobFolder, mark: str) -> List[str]:
+def clear(links: Sequence[RemoteGuardConnection], agent: str, folder: JobFolder, mark: str) -> List[str]:
     """End an attempt on hosts whose guards are gone; say what is left there, and what could not be reached."""
     killed = [link.name for link in links if link.gone == KILLED]
     silent = [link.name for link in links if link.gone != KILLED]

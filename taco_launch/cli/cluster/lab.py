@@ -22,8 +22,8 @@ from taco_launch.lab.labels import option_of
 
 if TYPE_CHECKING:
     from taco_launch.lab.labels import LabHost
+    from taco_launch.lab.reporter import Reporter
     from taco_launch.lab.status import Status
-    from taco_launch.lab.talk import Talk
 
 # As in taco_launch.lab.hardware, whose import --help does not need.
 MACHINES = ("v100x8", "a100x8", "h100x8", "pcie4", "none")
@@ -306,12 +306,12 @@ def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str 
     settings_of(ctx).talk(faults.apply(flow.one(lab, host, os.environ), chosen, argument))
 
 
-def _talk(settings: Settings) -> "Talk":
+def _talk(settings: Settings) -> "Reporter":
     """Print lines on stderr; on a terminal also show what is being done, in a line that the next one replaces."""
-    from taco_launch.lab.talk import Talk
+    from taco_launch.lab.reporter import Reporter
 
     if settings.quiet or not sys.stderr.isatty():
-        return Talk(say=settings.talk, show=lambda _text: None)
+        return Reporter(say=settings.talk, show=lambda _text: None)
     start = "\r\x1b[K"  # ECMA-48, 8.3.41: erase in line
 
     def show(text: str) -> None:
@@ -321,7 +321,7 @@ def _talk(settings: Settings) -> "Talk":
         click.echo(start, err=True, nl=False)
         settings.talk(message)
 
-    return Talk(say, show)
+    return Reporter(say, show)
 
 
 def _gpus(host: "LabHost") -> str | None:

@@ -29,7 +29,9 @@ _FLAGS = frozenset(("--tensorboard",))
 _PROGRAMS = "is no option here; one of your program stands behind --"
 
 
-def slip(verb: str, own: Sequence[str], words: Sequence[str], behind: Sequence[str], *, alone: bool) -> str | None:
+def arena_hint(
+    verb: str, own: Sequence[str], words: Sequence[str], behind: Sequence[str], *, alone: bool
+) -> str | None:
     """Return what is wrong with a job's words as Arena has them, and how to type it here; None where nothing is.
 
     `own` are the options of `verb` (`taco-launch submit`) before `--`, `words` what else stands there, `behind` what stands

@@ -89,9 +89,9 @@ class JobCommand(click.Command):
         if words and any(param.name == "host_count" for param in self.params):
             from taco_launch.cli.options import arena
 
-            slip = arena.slip(ctx.command_path, own, words, behind, alone=alone)
-            if slip is not None:
-                raise click.UsageError(slip, ctx)
+            hint = arena.arena_hint(ctx.command_path, own, words, behind, alone=alone)
+            if hint is not None:
+                raise click.UsageError(hint, ctx)
 
     def _flag(self, word: str) -> str | None:
         """Return a flag without the value that Arena's flags take (--gputopology=true); None where that leaves none."""

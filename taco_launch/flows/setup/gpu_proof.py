@@ -12,7 +12,7 @@ from taco_launch.model.host.hosts import Inventory
 from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import paths
-from taco_launch.setup.stages import gpus
+from taco_launch.setup.stage_parts import gpus
 from taco_launch.signatures.texts.system import KEEPS_GPUS, words
 
 # A driver without persistence mode takes seconds for each GPU.

@@ -22,7 +22,7 @@ from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.lines import lines as bounded_lines
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import paths, scripts
-from taco_launch.setup.stages.image_copy import (
+from taco_launch.setup.stage_parts.image_copy import (
     CONTROLLER,
     SLOW,
     SourceImage,

@@ -10,9 +10,9 @@ from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.remote.fanout import Fanout
 from taco_launch.setup import paths
-from taco_launch.setup.made import files_of
 from taco_launch.setup.ops import PlanContext
-from taco_launch.setup.stages import gpus
+from taco_launch.setup.setup_files import files_of
+from taco_launch.setup.stage_parts import gpus
 from taco_launch.setup.stages.image import resolve
 from taco_launch.setup.stages.toolkit import whole
 

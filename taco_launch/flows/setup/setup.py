@@ -29,8 +29,8 @@ from taco_launch.setup import paths
 from taco_launch.setup.diff import diffs, wanted
 from taco_launch.setup.host_plan import HostPlan, plan_host
 from taco_launch.setup.ops import STAGES, Op, PlanContext, Stage
+from taco_launch.setup.stage_parts.image_copy import SourceImage
 from taco_launch.setup.stage_rules import RULES
-from taco_launch.setup.stages.image_copy import SourceImage
 from taco_launch.setup.stages.ssh_mesh import unaware
 
 SUBJECTS = ("system", "network", "docker", "gpu", "rdma", MADE)

@@ -16,8 +16,8 @@ from taco_launch.model.host.hosts import Inventory
 from taco_launch.remote.fanout import Answer, Fanout
 from taco_launch.setup.host_plan import HostPlan
 from taco_launch.setup.ops import Op, Problem
+from taco_launch.setup.stage_parts.docker_removal import ADDED
 from taco_launch.setup.stage_rules import RULES
-from taco_launch.setup.stages.docker_removal import ADDED
 from taco_launch.setup.teardown import plan
 
 _SUBJECTS = ("docker", MADE)

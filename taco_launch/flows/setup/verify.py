@@ -16,7 +16,7 @@ from taco_launch.model.profiles import Profile
 from taco_launch.remote.answers import understood
 from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.transport import Transport, last_words
-from taco_launch.setup.stages.firewall import active
+from taco_launch.setup.stage_parts.firewall import active
 from taco_launch.setup.stages.ssh_mesh import address
 
 # What a packet takes between two hosts at most, with a lost one sent again twice.

@@ -6,7 +6,7 @@ from taco_launch.errors import TacoLaunchError
 from taco_launch.lab.engine import ask, docker, docker_build
 from taco_launch.lab.images import root
 from taco_launch.lab.labels import IMAGE_KEY
-from taco_launch.lab.talk import Talk
+from taco_launch.lab.reporter import Reporter
 
 REPOSITORY = "taco-launch-lab"
 # What a small cloud server has. No python, no docker: what a host needs besides is for set-up to bring.
@@ -28,7 +28,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends {packages} && a
 """
 
 
-def ensure(release: str, talk: Talk, *, engine: bool = False) -> tuple[str, str]:
+def ensure(release: str, talk: Reporter, *, engine: bool = False) -> tuple[str, str]:
     """Return the tags of the image of hosts of `release` and of the registry's, which is of this machine's own release.
 
     With `engine` the hosts' image has Docker Engine installed. What is missing is made first.
@@ -47,7 +47,9 @@ def ensure(release: str, talk: Talk, *, engine: bool = False) -> tuple[str, str]
     return host, _more("registry", "the registry", base, _REGISTRY_PACKAGES, then, here, talk)
 
 
-def _more(kind: str, what: str, base: str, packages: Sequence[str], then: str, of: root.AptSources, talk: Talk) -> str:
+def _more(
+    kind: str, what: str, base: str, packages: Sequence[str], then: str, of: root.AptSources, talk: Reporter
+) -> str:
     text = _MORE.format(base=base, packages=" ".join(packages), then=then)
     tag = f"{REPOSITORY}:{kind}-{of.digest(text)}"
     if ask("image", "inspect", tag).code:
@@ -58,7 +60,7 @@ def _more(kind: str, what: str, base: str, packages: Sequence[str], then: str, o
     return tag
 
 
-def _host(of: root.AptSources, talk: Talk) -> str:
+def _host(of: root.AptSources, talk: Reporter) -> str:
     tag = f"{REPOSITORY}:host-{of.digest(*_PACKAGES, *_HOOKS)}"
     if ask("image", "inspect", tag).code:
         talk.say(f"making the image of a plain {of.archives[0].base} host (about 40 s, once)")

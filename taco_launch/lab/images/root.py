@@ -15,7 +15,7 @@ from taco_launch.lab import daemon
 from taco_launch.lab.engine import docker
 from taco_launch.lab.images import sources
 from taco_launch.lab.labels import IMAGE_KEY
-from taco_launch.lab.talk import Talk
+from taco_launch.lab.reporter import Reporter
 
 _CERTIFICATES = "/usr/local/share/ca-certificates"
 # Certificates that the machine trusts are trusted in there as well.
@@ -70,7 +70,7 @@ def own_release() -> str:
     return found[1] if found else ""
 
 
-def make(tag: str, kind: str, packages: Sequence[str], hooks: Sequence[str], here: AptSources, talk: Talk) -> None:
+def make(tag: str, kind: str, packages: Sequence[str], hooks: Sequence[str], here: AptSources, talk: Reporter) -> None:
     """Make an image with these packages and nothing else; `kind` is the value of its label.
 
     `hooks` are commands as mmdebstrap(1) takes them, run when all packages are there.
@@ -124,7 +124,7 @@ def _certificates() -> list[Path]:
     return sorted(Path(_CERTIFICATES).glob("**/*.crt"))
 
 
-def _run(argv: Sequence[str], stdin: str, talk: Talk) -> None:
+def _run(argv: Sequence[str], stdin: str, talk: Reporter) -> None:
     """Run mmdebstrap, show its steps.
 
     Raises:

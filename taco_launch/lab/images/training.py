@@ -12,7 +12,7 @@ from taco_launch.lab.engine import ask, docker, docker_build
 from taco_launch.lab.images import root, wheels
 from taco_launch.lab.images.image import REPOSITORY
 from taco_launch.lab.labels import IMAGE_KEY
-from taco_launch.lab.talk import Talk
+from taco_launch.lab.reporter import Reporter
 
 NAME = "train-cpu"
 _DOCKERFILE = f"docker/{NAME}/Dockerfile"
@@ -73,7 +73,7 @@ def _pins(text: str) -> wheels.Pins:
     return wheels.Pins(torch, horovod, named["numpy"])
 
 
-def ensure(what: Recipe, environ: Mapping[str, str], talk: Talk) -> str:
+def ensure(what: Recipe, environ: Mapping[str, str], talk: Reporter) -> str:
     """Return the image's tag in this machine's engine; it is made where it is missing.
 
     Raises:
@@ -101,7 +101,7 @@ def ensure(what: Recipe, environ: Mapping[str, str], talk: Talk) -> str:
     return what.tag
 
 
-def ensure_base(what: Recipe, talk: Talk) -> None:
+def ensure_base(what: Recipe, talk: Reporter) -> None:
     """Make the image that the training image stands on, where it is missing: Open MPI, sshd and Python, without torch.
 
     Raises:

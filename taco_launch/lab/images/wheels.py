@@ -13,7 +13,7 @@ from taco_launch.errors import TacoLaunchError
 from taco_launch.frozen import dataclass
 from taco_launch.lab.engine import ask, docker, docker_build
 from taco_launch.lab.labels import IMAGE_KEY
-from taco_launch.lab.talk import Talk
+from taco_launch.lab.reporter import Reporter
 
 BUILD = "scripts/horovod_wheel.sh"
 # What Horovod's package imports at run time (its metadata leave packaging out), and what its build imports.
@@ -80,7 +80,7 @@ def cache(environ: Mapping[str, str], checkout: Path) -> Path:
     return Path(home, "taco-launch/wheels") if home.startswith("/") else checkout / ".cache/wheels"
 
 
-def collect(checkout: Path, base: str, pins: Pins, kept: Path, folder: Path, talk: Talk) -> None:
+def collect(checkout: Path, base: str, pins: Pins, kept: Path, folder: Path, talk: Reporter) -> None:
     """Put into `folder` all wheels that the training image needs on top of the image `base`.
 
     Horovod's is taken from `kept`, the wheel cache, or built in a container of `base` and kept there.
@@ -119,7 +119,7 @@ def _download(arguments: Sequence[str], folder: Path) -> None:
         )
 
 
-def _build(checkout: Path, base: str, pins: Pins, kept: Path, folder: Path, talk: Talk) -> Path:
+def _build(checkout: Path, base: str, pins: Pins, kept: Path, folder: Path, talk: Reporter) -> Path:
     """Build Horovod in a container, keep the wheel, give its path."""
     talk.say(f"building Horovod {pins.horovod} for the training image (about 2 min, once)")
     _download(("--no-deps", "--no-build-isolation", "--no-binary", "horovod", f"horovod=={pins.horovod}"), folder)

@@ -11,7 +11,17 @@ from taco_launch.launch.knobs.nccl_tuning import NEIGHBOURS, TUNING, UNDOCUMENTE
 from taco_launch.launch.knobs.open_mpi import OPENMPI, UCX
 from taco_launch.launch.knobs.torch import GLOO, TORCH
 
-__all__ = ["KNOWN_PREFIXES", "TABLE", "Knob", "find", "matching", "near", "parameter", "slip", "strict"]
+__all__ = [
+    "KNOWN_PREFIXES",
+    "TABLE",
+    "Knob",
+    "closest",
+    "find",
+    "matching",
+    "must_be_known",
+    "one_typo_away",
+    "parameter",
+]
 
 TABLE: Tuple[Knob, ...] = (
     *NETWORK,
@@ -83,7 +93,7 @@ def parameter(name: str) -> str:
     return name[len(prefix) :] or name
 
 
-def near(name: str) -> str:
+def closest(name: str) -> str:
     """Return the known name that is most like `name`, empty where none is.
 
     Names of one library are compared without its prefix, which all of them share. Short of that, a name is taken of
@@ -100,14 +110,14 @@ def near(name: str) -> str:
     return known.get(best, "")
 
 
-def strict(name: str) -> bool:
+def must_be_known(name: str) -> bool:
     """Return whether the table has to know a name: by its prefix, or because it is a known one in lower case."""
     if name.startswith(_PLUGINS):
         return False
     return name.startswith(KNOWN_PREFIXES) or (not name.isupper() and name.upper() in _BY_NAME)
 
 
-def slip(name: str) -> str:
+def one_typo_away(name: str) -> str:
     """Return the known name from which `name` is one slip of the finger away, empty where there is none.
 
     Short names are other names, and so are those of other frameworks: bml, pml_base_verbose.

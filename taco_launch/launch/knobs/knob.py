@@ -1,4 +1,4 @@
-"""What is known of one knob: a row of the tables in `knobs_*.py`."""
+"""What is known of one knob: a row of one of the tables in this folder."""
 
 import re
 from typing import Optional, Tuple

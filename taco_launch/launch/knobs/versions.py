@@ -2,7 +2,7 @@
 
 from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.launch.knobs import NEWEST, find, strict
+from taco_launch.launch.knobs import NEWEST, find, must_be_known
 from taco_launch.launch.knobs.knob import Knob
 from taco_launch.model.host.versions import OWN_GID, version
 
@@ -22,7 +22,7 @@ def by_version(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str
 def _remarks(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str, str]) -> Iterator[str]:
     for name, value in pairs:
         knob = find(name)
-        if knob is None and strict(name):
+        if knob is None and must_be_known(name):
             newest = next((who for prefix, who in NEWEST.items() if name.startswith(prefix)), "")
             yield f"{name}: not known here, where {newest} is known: it is passed on as it is"
         told = versions.get(knob.library, "") if knob else ""

@@ -1,6 +1,6 @@
 """What the controller requests of an agent, and what the agent replies: a class each, by what they are about.
 
-A call is one request and any number of replies; the last one is End, or Failure. To add a call, write its request and its
+A call is one request and any number of replies; the last one is EndOfReplies, or Failure. To add a call, write its request and its
 replies here, what answers it in agent/api, and where that stands in the table of agent/api/serve.py.
 """
 

@@ -64,7 +64,7 @@ class Resume(Request):
 
 
 class Delete(Request):
-    """Remove the record of a job that has ended. Replies: Warned for each host that keeps something of it, JobReply."""
+    """Remove the record of a job that has ended. Replies: Notice for each host that keeps something of it, JobReply."""
 
     op = "delete"
     name: str

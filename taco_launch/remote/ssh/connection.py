@@ -1,7 +1,7 @@
 """A host over SSH: one connection, kept, with a channel for each command. The only file that imports fabric.
 
-Fabric makes the connection; what decides on it is explicit: what carries it (`wire`), the route (`ssh_config`), the keys
-(`keys`), the host key (`verify`).
+Fabric makes the connection; what decides on it is explicit: what carries it (`ssh_socket`), the route (`config`), the
+keys (`keys`), the host key (`host_key_policy`).
 """
 
 import contextlib

@@ -15,7 +15,7 @@ from taco_launch.model.host.hardware import Gpus
 from taco_launch.model.host.hosts import Container, Inventory, Toolkit
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.ops import FileTarget
-from taco_launch.setup.stages import gpus as of_gpus
+from taco_launch.setup.stage_parts import gpus as of_gpus
 from taco_launch.setup.stages.image import held, parse_reference
 
 # What RDMA needs of a container beside its devices and memlock: to register memory.

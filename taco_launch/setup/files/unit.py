@@ -3,7 +3,7 @@
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.files.container_definition import Definition
 from taco_launch.setup.ops import FileTarget
-from taco_launch.setup.stages import gpus
+from taco_launch.setup.stage_parts import gpus
 
 # For CDI the GPUs are described as the driver that is loaded has them; a description of another driver names files that are
 # gone. Where the toolkit cannot, the container's start says what is missing.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes an agent that lies there the current one, and removes those that nobody uses; idle.sh stands in front of this.
+# Makes an agent that lies there the current one, and removes those that nobody uses; idle.sh is prepended to this script.
 #
 # usage: agent.sh STATE_FOLDER AGENTS_FOLDER NAME
 

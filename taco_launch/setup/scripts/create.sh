@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the training container anew; look.sh, idle.sh and leases.sh stand in front of this.
+# Makes the training container anew; look.sh, idle.sh and leases.sh are prepended to this script.
 #
 # usage: create.sh CONTAINER UNIT CLUSTER FOLDER STATE VARIABLES IMAGE MPIRUN NUMBER SOURCE... OPTION...
 #

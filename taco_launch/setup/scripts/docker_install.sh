@@ -9,7 +9,7 @@
 #        docker_install.sh apt-packages FOLDER
 #        docker_install.sh rpm-packages FOLDER MANAGER
 #
-# dpkg.sh, packages.sh and key.sh stand in front of this. PROXY is a file of lines NAME=VALUE. SOURCE is what becomes LIST, our
+# dpkg.sh, packages.sh and key.sh are prepended to this script. PROXY is a file of lines NAME=VALUE. SOURCE is what becomes LIST, our
 # file among those of the package manager, once DISTRIBUTION and CODENAME or RELEASE are filled in; KEY is our file of the
 # key that signs there, which has one of the FINGERPRINTS. FOLDER holds packages, and in SHA256SUMS those that are meant. PROXY, SOURCE, FOLDER are removed
 # afterwards.

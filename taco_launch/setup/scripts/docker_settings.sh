@@ -7,7 +7,7 @@
 # the engine has taken what was changed. It holds FILE...: `daemon.json`, if it is to be replaced, and `adding`, what that
 # adds, a line for `added`; and `proxy.conf` and `proxy.new`, if PART, a part of docker.service, and `proxy.env`, which
 # that names, are to be replaced. CONFIG is /etc/docker/daemon.json, SHA256 is of what was looked at, or `absent`. Where
-# WANTED is `no`, PART and `proxy.env` are removed. dockerd.sh stands in front of this.
+# WANTED is `no`, PART and `proxy.env` are removed. dockerd.sh is prepended to this script.
 
 set -eu
 

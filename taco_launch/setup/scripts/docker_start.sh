@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts dockerd, now and at boot, and waits until it answers; dpkg.sh and dockerd.sh stand in front of this.
+# Starts dockerd, now and at boot, and waits until it answers; dpkg.sh and dockerd.sh are prepended to this script.
 
 set -eu
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Waits for the engine, for scripts that it stands in front of.
+# Waits for the engine, for the scripts that it is prepended to.
 
 began=$(date '+%Y-%m-%d %H:%M:%S')
 

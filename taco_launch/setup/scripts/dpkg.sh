@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs package managers for scripts that it stands in front of: their words are kept, a lock is waited for, and what was
+# Runs package managers for the scripts that it is prepended to: their words are kept, a lock is waited for, and what was
 # cut off in the middle of an installation is finished. Those scripts have a function `fail`.
 
 said= # what the last tool said

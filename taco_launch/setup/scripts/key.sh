@@ -1,4 +1,4 @@
-# Fetches the key that signs a repository, for scripts that it stands in front of; packages.sh stands in front of it.
+# Fetches the key that signs a repository, for the scripts that it is prepended to; packages.sh is prepended to this script.
 #
 # Who is on the way, or has the mirror, may put any key there: it is taken where its fingerprint is one of those that are
 # expected. Only coreutils and awk are used, as a host may have neither gpg nor Python. RFC 9580: 6.2 (the armor), 4.2

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Loads the training image from the stream that image_copy.sh has left; look.sh stands in front of this.
+# Loads the training image from the stream that image_copy.sh has left; look.sh is prepended to this script.
 #
 # usage: load.sh NAME MPIRUN ID...
 #

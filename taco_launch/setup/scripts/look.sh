@@ -1,6 +1,6 @@
 #!/bin/sh
-# look IMAGE MPIRUN: fails, and says what adds it, where an image lacks what a training container needs. For other scripts
-# to stand in front of them.
+# look IMAGE MPIRUN: fails, and says what adds it, where an image lacks what a training container needs. Prepended to
+# other scripts.
 
 # what runs inside: names what is missing, a line each
 # shellcheck disable=SC2016 # the inner shell's

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Has apt-get, dnf, yum or zypper install packages, for scripts that it stands in front of; dpkg.sh stands in front of it.
+# Has apt-get, dnf, yum or zypper install packages, for the scripts that it is prepended to; dpkg.sh is prepended to this script.
 #
 # What is there is neither upgraded nor removed. Files that set-up put here for a script are removed at its end: $temporary
 # and $source. What is fetched goes by the proxy. Where that fails, $mirror is the key of the inventory that names another

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Brings nv_peer_mem to a host: dkms builds it for the kernel that runs, from a package of the sources that the host has;
-# dpkg.sh, packages.sh and reload.sh stand in front of this.
+# dpkg.sh, packages.sh and reload.sh are prepended to this script.
 #
 # usage: peermem_install.sh MANAGER PACKAGE LAST HEADERS MARK [FOLDER]
 #

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Loads the kernel module by which HCAs reach GPU memory, in place of the other one; idle.sh stands in front of this.
+# Loads the kernel module by which HCAs reach GPU memory, in place of the other one; idle.sh is prepended to this script.
 #
 # usage: peermem_load.sh MODULE OTHER NOT_BUILT SYMBOLS KEY IN_USE
 #

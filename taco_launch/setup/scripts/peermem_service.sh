@@ -1,5 +1,5 @@
 #!/bin/sh
-# Has the service that came with nv_peer_mem load nothing at boot; reload.sh stands in front of this.
+# Has the service that came with nv_peer_mem load nothing at boot; reload.sh is prepended to this script.
 #
 # usage: peermem_service.sh UNIT MARK
 #

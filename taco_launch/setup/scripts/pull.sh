@@ -1,5 +1,5 @@
 #!/bin/sh
-# Pulls the training image; look.sh stands in front of this.
+# Pulls the training image; look.sh is prepended to this script.
 #
 # usage: pull.sh IMAGE NAME KIB MPIRUN REGISTRY USER PASSWORD_FILE
 #

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Has systemd read its units anew, for scripts that it stands in front of, and no running container lose its GPUs by that.
+# Has systemd read its units anew, for the scripts that it is prepended to, and no running container lose its GPUs by that.
 #
 # `systemctl daemon-reload` sets the devices of every scope anew that systemd keeps: those that it knows of, not those that
 # NVIDIA's hook gave a container afterwards. Such a container's GPUs fail from then on ("Failed to initialize NVML: Unknown

@@ -3,7 +3,7 @@
 #
 # usage: start.sh CONTAINER UNIT FILE NEW
 #
-# idle.sh and reload.sh stand in front of this. NEW, where it is there, is what the unit's FILE is to be: it takes its place
+# idle.sh and reload.sh are prepended to this script. NEW, where it is there, is what the unit's FILE is to be: it takes its place
 # only once nobody is harmed by that, so that what was refused is still to be done. While a job runs in a container with
 # GPUs of the toolkit's hook, systemd reads no units anew. A container that would lose its GPUs by that is stopped first. One
 # that lost them although it should not have starts anew as well.

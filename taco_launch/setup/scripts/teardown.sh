@@ -1,5 +1,5 @@
 #!/bin/sh
-# Takes back a cluster's container, unit and files; idle.sh and reload.sh stand in front of this.
+# Takes back a cluster's container, unit and files; idle.sh and reload.sh are prepended to this script.
 #
 # usage: teardown.sh CLUSTER CONTAINER UNFINISHED UNIT UNIT_FILE FOLDER HOST_FOLDER SECRETS STATE
 #

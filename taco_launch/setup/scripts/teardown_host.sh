@@ -1,6 +1,6 @@
 #!/bin/sh
 # Takes back what the last cluster of a host leaves: agent, leases, and what was set of docker.
-# idle.sh and reload.sh stand in front of this.
+# idle.sh and reload.sh are prepended to this script.
 #
 # usage: teardown_host.sh STATE_FOLDER LEASES PROXY CONFIG [WITHOUT SHA256]
 #

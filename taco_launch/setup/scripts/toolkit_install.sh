@@ -6,7 +6,7 @@
 #        toolkit_install.sh apt-packages FOLDER
 #        toolkit_install.sh rpm-packages FOLDER MANAGER
 #
-# dpkg.sh, packages.sh and key.sh stand in front of this. PROXY is a file of lines NAME=VALUE. SOURCE becomes LIST, our file among
+# dpkg.sh, packages.sh and key.sh are prepended to this script. PROXY is a file of lines NAME=VALUE. SOURCE becomes LIST, our file among
 # those of the package manager; KEY is our file of the key that signs there, and KEY_URL where that is, empty where set-up
 # has put the key there already; what is fetched has one of the FINGERPRINTS. FOLDER holds packages, and in SHA256SUMS those that are meant. PROXY, SOURCE and FOLDER
 # are removed afterwards.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes ready what a container's start needs: the folder of leases, the container's state folder, and the devices of
-# drivers that come late. Run by the container's systemd unit; leases.sh stands in front of this.
+# drivers that come late. Run by the container's systemd unit; leases.sh is prepended to this script.
 #
 # usage: wait.sh SECONDS STATE DEVICE...
 #

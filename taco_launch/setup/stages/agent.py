@@ -6,8 +6,8 @@ from taco_launch.facts import MADE
 from taco_launch.model.host.facts import HostFacts, SetupFile
 from taco_launch.model.host.hosts import Host
 from taco_launch.setup import paths, scripts
-from taco_launch.setup.made import files_of, unread, with_files, with_made
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StageRules
+from taco_launch.setup.setup_files import files_of, unread, with_files, with_made
 
 _PRIVATE = 0o700
 

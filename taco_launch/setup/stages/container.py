@@ -11,9 +11,9 @@ from taco_launch.model.host.hosts import Container, Host
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.files import unit
 from taco_launch.setup.files.container_definition import Definition, cannot, changes, define, fewer, lost, unread
-from taco_launch.setup.made import differing, files_of, with_files, without
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Removal, StageRules
-from taco_launch.setup.stages import firewall, gpus
+from taco_launch.setup.setup_files import differing, files_of, with_files, without
+from taco_launch.setup.stage_parts import firewall, gpus
 from taco_launch.setup.stages.ssh_mesh import taken_by_another
 
 _CREATE_SECONDS = 300

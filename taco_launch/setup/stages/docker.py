@@ -10,9 +10,9 @@ from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState, Sys
 from taco_launch.model.host.hosts import Host
 from taco_launch.setup.ops import Op, PlanContext, Problem, Stage, StageRules
 from taco_launch.setup.scripts import text
-from taco_launch.setup.stages.docker_install import install
-from taco_launch.setup.stages.docker_removal import take_back
-from taco_launch.setup.stages.docker_settings import settings
+from taco_launch.setup.stage_parts.docker_install import install
+from taco_launch.setup.stage_parts.docker_removal import take_back
+from taco_launch.setup.stage_parts.docker_settings import settings
 
 # The first release with `docker run --gpus`.
 _OLDEST = (19, 3)

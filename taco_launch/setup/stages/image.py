@@ -11,7 +11,7 @@ from taco_launch.model.host.facts import DockerFacts, HostFacts, Image
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup import paths, scripts, space
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Removal, StageRules
-from taco_launch.setup.stages.image_copy import SourceImage
+from taco_launch.setup.stage_parts.image_copy import SourceImage
 
 # What a dry run takes for the id of an image that is not there yet.
 PREDICTED = "sha256:" + "0" * 64

@@ -10,9 +10,9 @@ from taco_launch.model.host.facts import DockerFacts, HostFacts
 from taco_launch.model.host.hardware import Gpus, PeerMemory, Rdma
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.setup import paths
-from taco_launch.setup.made import files_of
 from taco_launch.setup.ops import Op, PlanContext, Problem, Removal, StageRules
-from taco_launch.setup.stages.peermem_ops import (
+from taco_launch.setup.setup_files import files_of
+from taco_launch.setup.stage_parts.peermem_ops import (
     OFF,
     PeermemModule,
     boot,

@@ -17,9 +17,9 @@ from taco_launch.model.host.hosts import Container, Host
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.files import ssh_files
 from taco_launch.setup.files.ssh_files import Member, public_key
-from taco_launch.setup.made import differing, files_of, unread, with_files
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StageRules
-from taco_launch.setup.stages import firewall
+from taco_launch.setup.setup_files import differing, files_of, unread, with_files
+from taco_launch.setup.stage_parts import firewall
 
 _STAGE: Final = "ssh_mesh"
 

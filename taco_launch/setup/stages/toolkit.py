@@ -13,8 +13,8 @@ from taco_launch.setup import packages
 from taco_launch.setup.files import daemon_json
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StageRules
 from taco_launch.setup.scripts import text
-from taco_launch.setup.stages import docker_settings, gpus
-from taco_launch.setup.stages.docker_settings import RUNNING
+from taco_launch.setup.stage_parts import docker_settings, gpus
+from taco_launch.setup.stage_parts.docker_settings import RUNNING
 
 _URL = "https://nvidia.github.io/libnvidia-container"
 # Of the key that signs there, as `gpg --show-keys` prints it of its gpgkey.

@@ -20,7 +20,7 @@ from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.plans import Placement
 from taco_launch.protocol.guard_messages import Lease
 from tests.agent.smi import Smi, install
-from tests.agent.supervisor.test_allocation import HOSTS, Cluster, assembled, cluster, ignore, refused
+from tests.agent.supervisor.test_gang_allocation import HOSTS, Cluster, assembled, cluster, ignore, refused
 from tests.placement.machines import FOLDER
 
 __all__ = ["cluster"]
@@ -60,7 +60,7 @@ def test_two_jobs_get_the_two_halves(cluster: Cluster, smi: Smi) -> None:
     choice = first.shares[0].choice
     assert choice is not None
     assert (choice.ring, choice.bottleneck_gbps, len(choice.alternatives)) == ((0, 3, 2, 1), 25, 2)
-    second, known = cluster.gang("b", 4, hosts=EIGHT[:1]).assemble(JobFacts(root=True), ignore)
+    second, known = cluster.gang("b", 4, hosts=EIGHT[:1]).allocate(JobFacts(root=True), ignore)
     assert gpus(second) == {"n1": "4567"}
     assert smi.calls.count("topo") == 1
     choice = second.shares[0].choice  # nothing was to be chosen for the second
@@ -134,7 +134,7 @@ def test_a_chosen_gpu_that_another_takes_first(cluster: Cluster, monkeypatch: py
 @pytest.mark.usefixtures("smi")
 def test_an_exclusive_job_has_all_of_its_host(cluster: Cluster) -> None:
     gang = cluster.gang("a", 2, hosts=EIGHT[:1], exclusive=True)
-    placement, known = gang.assemble(JobFacts(root=True), ignore)
+    placement, known = gang.allocate(JobFacts(root=True), ignore)
     assert (gpus(placement), known.near) == ({"n1": "03"}, ())
     error = refused(cluster.gang("b", 1, hosts=EIGHT[:1]))
     assert error.reasons[0][1].startswith("0 of 8 free, 8 held by job a since ")
@@ -173,14 +173,14 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
 ) -> None:
     """Whoever has it, or whatever the last holder has left there, which a look does not tell."""
     slots = Slots(tmp_path, tmp_path / "jobs", "auto")
-    slots.look_thoroughly()
+    slots.read_thoroughly()
     message = Lease(
         count=4, ports=(), rendezvous=None, allowed=None, cluster="", owner="", terms=GpuConstraints(), whole=False
     )
-    before = slots.look()
+    before = slots.read()
     looks = iter((before, before))  # at what a job may have, and at what is free
-    real = slots.look
-    monkeypatch.setattr(slots, "look", lambda: next(looks, None) or real())
+    real = slots.read
+    monkeypatch.setattr(slots, "read", lambda: next(looks, None) or real())
     other = Leases(tmp_path, tmp_path / "jobs")
     assert other.take((UUIDS[3],), 1, Holder("x", "x", 0.0), {UUIDS[3]: GpuUse()})
     held = Leases(tmp_path, tmp_path / "jobs")
@@ -189,7 +189,7 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     assert taken.choice is not None
     assert taken.choice.gpus == (4, 5, 6, 7)
     held.release(gone=True)
-    monkeypatch.setattr(slots, "look", lambda: before)
+    monkeypatch.setattr(slots, "read", lambda: before)
     slots.use = {uuid: GpuUse(mib=20000 if uuid == UUIDS[1] else 4) for uuid in UUIDS}
     taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/b"), "b-1", held, slots, message)
     assert taken.slots == [*UUIDS[4:]]
@@ -207,7 +207,7 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
 def test_jobs_of_whole_hosts_do_not_ask(cluster: Cluster, smi: Smi) -> None:
     """What was asked for an earlier job they have, too."""
     whole, some = cluster.gang("a", 8, hosts=EIGHT[:1]), cluster.gang("b", 2, hosts=EIGHT[:1])
-    placement, known = whole.assemble(JobFacts(root=True), ignore)
+    placement, known = whole.allocate(JobFacts(root=True), ignore)
     assert gpus(placement) == {"n1": "01234567"}
     assert (known.near, placement.shares[0].choice) == ((), None)
     assert "topo" not in smi.calls

@@ -68,7 +68,7 @@ class Watch:
     def look(self, seconds: float = 5.0) -> Any:
         self.now += seconds
         told: list[Any] = []
-        self.pulse.look(self.now, self.running, lambda message: told.append(json.loads(message.encode())))
+        self.pulse.check(self.now, self.running, lambda message: told.append(json.loads(message.encode())))
         return told[0] if told else None
 
     def looks(self, count: int) -> list[Any]:
@@ -142,12 +142,12 @@ def test_output_clears_it_once_and_costs_no_look_at_processes(
 
 def test_it_is_told_again_over_a_new_connection(folder: JobFolder, start: Start) -> None:
     watch = Watch(folder, start(CALM))
-    watch.pulse.retell()
+    watch.pulse.repeat_report()
     assert watch.look() is None  # nothing was ever told
     watch.looks(5)
     watch.logs[0].write(b"x")
     assert watch.look()["silent"] == 0.0
-    watch.pulse.retell()
+    watch.pulse.repeat_report()
     assert watch.look()["silent"] == 0.0
     assert watch.look() is None
 

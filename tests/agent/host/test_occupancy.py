@@ -144,10 +144,10 @@ def test_before_slots_are_taken_locks_are_read_only_where_there_is_a_record(
 
     monkeypatch.setattr(file_locks, "read", counted)
     slots = occupancy.Slots(place, NOWHERE, "2")
-    assert slots.look_thoroughly(before_taking=True).free == 2
+    assert slots.read_thoroughly(before_taking=True).free == 2
     assert not reads
     hold("vgg16", "slot-0")
-    assert slots.look_thoroughly(before_taking=True).free == 1
+    assert slots.read_thoroughly(before_taking=True).free == 1
     assert reads
 
 
@@ -237,11 +237,11 @@ def test_what_the_last_holder_left_on_a_gpu_is_not_foreign(
 @pytest.mark.usefixtures("place")
 def test_without_nvidia_smis_answer_no_gpu_is_free(smi: Smi, hold: Callable[..., Leases]) -> None:
     slots = Slots(Path(os.environ["TACO_LAUNCH_LEASES"]), NOWHERE, "4")
-    assert slots.look_thoroughly().free == 4
+    assert slots.read_thoroughly().free == 4
     hold("vgg16", GPUS[2])
     smi.fail()
-    assert slots.look_thoroughly().free == 0
-    assert "nobody knows who uses them" in occupancy.describe(slots.look(), NOWHERE, "")
+    assert slots.read_thoroughly().free == 0
+    assert "nobody knows who uses them" in occupancy.describe(slots.read(), NOWHERE, "")
     # From the beginning: slots that are declared can be had, but not those of GPUs that jobs had before.
     found = occupancy.read_occupancy(4)
     assert [slot.name for slot in found.slots] == [GPUS[2], "slot-1", "slot-2", "slot-3"]

@@ -50,8 +50,8 @@ def both(job: Watched, silent: float) -> None:
 
 def test_its_time(folder: JobFolder) -> None:
     limits = Watched(folder, Policy(timeout=60)).limits
-    assert limits.over(60) == ""
-    assert limits.over(60.1) == "ran longer than the 60 s that it was given"
+    assert limits.exceeded(60) == ""
+    assert limits.exceeded(60.1) == "ran longer than the 60 s that it was given"
     assert not limits.hung
 
 
@@ -60,7 +60,7 @@ def test_a_hang_is_told_once_and_does_not_end_the_job(folder: JobFolder) -> None
     assert job.limits.stall_after == 600
     for silent in (600, 700, 100000):
         both(job, silent)
-        assert job.limits.over(0) == ""
+        assert job.limits.exceeded(0) == ""
     (event,) = records.read_events(folder)
     assert event.kind == state.STALLED
     assert event.time - event.data["since"] == pytest.approx(600, abs=5)
@@ -76,9 +76,9 @@ def test_a_hang_is_told_once_and_does_not_end_the_job(folder: JobFolder) -> None
 def test_a_hang_ends_the_job_where_that_is_asked(folder: JobFolder) -> None:
     job = Watched(folder, Policy(stall_timeout=1200))
     both(job, 1199)
-    assert job.limits.over(0) == ""
+    assert job.limits.exceeded(0) == ""
     both(job, 1200)
-    assert job.limits.over(0).startswith(
+    assert job.limits.exceeded(0).startswith(
         "hung for the 1200 s that it was given: no output and no CPU use of any rank for"
     )
     assert job.limits.hung
@@ -88,29 +88,29 @@ def test_a_hang_ends_the_job_where_that_is_asked(folder: JobFolder) -> None:
 def test_that_it_goes_on_is_told(folder: JobFolder) -> None:
     job = Watched(folder, Policy())
     both(job, 600)
-    job.limits.over(0)
+    job.limits.exceeded(0)
     job.note("gpu2", 0.0)
     for _look in range(2):
-        assert job.limits.over(0) == ""
+        assert job.limits.exceeded(0) == ""
     both(job, 601)
-    job.limits.over(0)
+    job.limits.exceeded(0)
     assert job.events() == [state.STALLED, state.STIRRED, state.STALLED]
 
 
 def test_one_host_that_works_is_enough(folder: JobFolder, clock: list[float]) -> None:
     job = Watched(folder, Policy(stall_timeout=10))
     job.note("gpu1", 1e6)
-    assert job.limits.over(0) == ""  # nothing was ever heard of gpu2
+    assert job.limits.exceeded(0) == ""  # nothing was ever heard of gpu2
     job.note("gpu2", 10)
     clock[0] += 16  # what gpu1 and gpu2 said may be true no more
-    assert job.limits.over(0) == ""
+    assert job.limits.exceeded(0) == ""
     job.note("gpu1", 1e6)
-    assert job.limits.over(0) == ""
+    assert job.limits.exceeded(0) == ""
     job.note("gpu2", 0.0)
-    assert job.limits.over(0) == ""
+    assert job.limits.exceeded(0) == ""
     assert job.events() == []
     job.note("gpu2", 10)
-    assert job.limits.over(0)
+    assert job.limits.exceeded(0)
 
 
 @pytest.mark.parametrize("change", ["starting", "ended"])
@@ -121,11 +121,11 @@ def test_only_a_job_that_runs_can_hang(folder: JobFolder, change: str) -> None:
     else:
         job.ranks.ended = {0: 0, 1: 0}
     both(job, 20)
-    assert job.limits.over(0) == ""
+    assert job.limits.exceeded(0) == ""
     assert job.events() == []
 
 
 def test_what_else_guards_say_is_nothing(folder: JobFolder) -> None:
     job = Watched(folder, Policy(stall_timeout=10))
     job.limits.note("gpu1", Exit(rank=0, exit_code=0))
-    assert job.limits.over(0) == ""
+    assert job.limits.exceeded(0) == ""

@@ -9,10 +9,10 @@ import pytest
 
 from taco_launch import trace
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.model.host.hosts import GpuConstraints, Host
 from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.guard_messages import Attached, Beat, Launched, Lease, Unlease
+from taco_launch.protocol.guard_messages import Attached, Heartbeat, Launched, Lease, ReleaseSlots
 from taco_launch.protocol.message import Message
 from tests.agent.conftest import Mail
 
@@ -47,13 +47,13 @@ def test_of_taking_slots_and_letting_them_go_only_the_last_is_said_again(
         link = GuardConnection(HOST, folder)
         link.order(Launched(root=[]))
         for number, op in enumerate(given):
-            link.order(lease(number) if op == "lease" else Unlease(look=bool(number % 2)))
-        link.order(Beat())
+            link.order(lease(number) if op == "lease" else ReleaseSlots(look=bool(number % 2)))
+        link.order(Heartbeat())
         link.step()
         guard = Mail(JsonConnection(server.accept()[0]))
         guard.wait("beat")
         last = len(given) - 1
-        held = lease(last) if holds == "lease" else Unlease(look=bool(last % 2))
+        held = lease(last) if holds == "lease" else ReleaseSlots(look=bool(last % 2))
         assert guard.box == [{"op": "launched", "root": []}, held.to_wire()]
         guard.close()
         link.close()
@@ -92,7 +92,7 @@ def test_the_agent_is_brought_to_a_host_and_nobody_waits(
     ssh.with_name("ssh.code").write_text(str(code))
     agent = tmp_path / "agent.pyz"
     agent.write_bytes(b"agent")
-    link = RemoteLink(HOST, folder, str(agent), ["id", "leases"], beat=10)
+    link = RemoteGuardConnection(HOST, folder, str(agent), ["id", "leases"], beat=10)
     longest, bringing = 0.0, False
     said: list[Message] = []
     deadline = time.monotonic() + 20
@@ -123,7 +123,7 @@ def test_a_host_that_is_silent_keeps_nobody_waiting(
     traced: list[str] = []
     monkeypatch.setattr(trace, "level", trace.DECISIONS)
     monkeypatch.setattr(trace, "_write", lambda _at, text: traced.append(text))
-    link = RemoteLink(HOST, folder, "agent.pyz", ["id", "leases"], beat=0.1)
+    link = RemoteGuardConnection(HOST, folder, "agent.pyz", ["id", "leases"], beat=0.1)
     longest, silent = 0.0, 0
     deadline = time.monotonic() + 20
     try:

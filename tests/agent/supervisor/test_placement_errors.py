@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from taco_launch.agent.supervisor.placement_errors import ahead, crowded, refusal
+from taco_launch.agent.supervisor.placement_errors import crowded, hosts_to_reach, refusal
 from taco_launch.errors import PlacementError, UnusableError
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.plans import FreeSlots, SlotRequest
@@ -89,22 +89,22 @@ def test_no_more_hosts_are_asked_than_are_needed(
     wanted: SlotRequest, reached: tuple[str, ...], more: list[str]
 ) -> None:
     known = {name: slots for name, slots in free().items() if name in reached}
-    assert [host.name for host in ahead(wanted, HOSTS, known)] == more
+    assert [host.name for host in hosts_to_reach(wanted, HOSTS, known)] == more
 
 
 def test_in_the_place_of_busy_hosts_others_are_asked() -> None:
     known = {name: slots for name, slots in free("n1").items() if name == "n1"}
-    assert [host.name for host in ahead(SlotRequest(2), HOSTS, known)] == ["n2"]
+    assert [host.name for host in hosts_to_reach(SlotRequest(2), HOSTS, known)] == ["n2"]
 
 
 def test_those_of_the_fewest_leaves_are_asked_wherever_they_stand() -> None:
     hosts = tuple(replace(host, labels=(("leaf", leaf),)) for host, leaf in zip(HOSTS, "abb", strict=True))
-    assert [host.name for host in ahead(SlotRequest(4), hosts, {})] == ["n2", "n3"]
-    assert [host.name for host in ahead(SlotRequest(4), hosts, {"n3": FreeSlots("n3", 0, 2, HELD, "b")})] == [
+    assert [host.name for host in hosts_to_reach(SlotRequest(4), hosts, {})] == ["n2", "n3"]
+    assert [host.name for host in hosts_to_reach(SlotRequest(4), hosts, {"n3": FreeSlots("n3", 0, 2, HELD, "b")})] == [
         "n1",
         "n2",
     ]
-    assert [host.name for host in ahead(SlotRequest(99), hosts, {})] == ["n1", "n2", "n3"]
+    assert [host.name for host in hosts_to_reach(SlotRequest(99), hosts, {})] == ["n1", "n2", "n3"]
 
 
 def test_others_that_were_faster() -> None:
@@ -118,6 +118,6 @@ def test_others_that_were_faster() -> None:
 
 def test_hosts_that_nobody_knows_may_have_one_worker_each() -> None:
     hosts = [Host(name, name) for name in ("n1", "n2", "n3")]
-    assert ahead(SlotRequest(4, unit=2), hosts, {}) == hosts[:2]
-    assert ahead(SlotRequest(4, unit=2), hosts, {"n1": FreeSlots("n1", 5)}) == []
-    assert ahead(SlotRequest(4, unit=2), hosts, {"n1": FreeSlots("n1", 3)}) == hosts[1:2]
+    assert hosts_to_reach(SlotRequest(4, unit=2), hosts, {}) == hosts[:2]
+    assert hosts_to_reach(SlotRequest(4, unit=2), hosts, {"n1": FreeSlots("n1", 5)}) == []
+    assert hosts_to_reach(SlotRequest(4, unit=2), hosts, {"n1": FreeSlots("n1", 3)}) == hosts[1:2]

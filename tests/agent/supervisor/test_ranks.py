@@ -6,7 +6,7 @@ import pytest
 
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.launchers import LAUNCHERS
@@ -24,7 +24,7 @@ def test_a_rank_whose_starter_was_gone_names_that_of_its_launcher(tmp_path: Path
     ranks = Ranks(folder, records.Events(folder), 1 << 20)
     here, there = (
         GuardConnection(Host("n1", "10.0.0.1"), folder),
-        RemoteLink(Host("n2", "10.0.0.2"), folder, "agent", [], 1.0),
+        RemoteGuardConnection(Host("n2", "10.0.0.2"), folder, "agent", [], 1.0),
     )
     ranks.place(Placement((Share("n1", 1), Share("n2", 1)), "so"), here, 1, LAUNCHERS[launcher], "")
     for rank, link in enumerate((here, there)):

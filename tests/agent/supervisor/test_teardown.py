@@ -13,18 +13,18 @@ import pytest
 from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import teardown
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.model.host.hosts import Host
 from taco_launch.protocol.guard_messages import Ended
 
 TIMEOUT = 0.2
 
 
-def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[str], RemoteLink, float]:
+def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[str], RemoteGuardConnection, float]:
     """Disband a job whose other host sends `come` of 10 bytes of log, one in 0.05 s, and never falls silent."""
     here = GuardConnection(Host("n1", "10.0.0.1"), folder)
     here.answers.ended = Ended()
-    remote = RemoteLink(Host("n2", "10.0.0.2"), folder, "agent.pyz", [], 1.0)
+    remote = RemoteGuardConnection(Host("n2", "10.0.0.2"), folder, "agent.pyz", [], 1.0)
     if tells_end:
         remote.answers.ended = Ended()
     begin = time.monotonic()

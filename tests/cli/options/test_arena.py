@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from taco_launch.cli.options.arena import slip
+from taco_launch.cli.options.arena import arena_hint
 from tests.cli.test_cli import call
 
 ARENAS = shlex.split("--workers 2 --gpus 4 --env A=1 --tensorboard --mca a b --gdr -H h1")
@@ -74,7 +74,7 @@ def test_spelling(words: tuple[str, ...], told: str) -> None:
 def test_a_program_may_be_called_so(words: tuple[str, ...]) -> None:
     result = call("run", "--dry-run", *words)
     assert result.exit_code == 0, result.stderr
-    assert slip("run", (), ("mpi",), (), alone=True) is None
+    assert arena_hint("run", (), ("mpi",), (), alone=True) is None
 
 
 @pytest.mark.parametrize("name", ["b-master-0", "b-worker-12", "a-b-launcher"])

@@ -13,7 +13,7 @@ import pytest
 from taco_launch.errors import HostError
 from taco_launch.flows.setup.image_source import given, stream
 from taco_launch.model.host.hosts import Container
-from taco_launch.setup.stages.image_copy import SourceImage
+from taco_launch.setup.stage_parts.image_copy import SourceImage
 
 CONFIG, MANIFEST = "1" * 64, "2" * 64
 

@@ -11,8 +11,8 @@ from taco_launch.model.host.facts import ContainerState, Disk, DockerFacts, Host
 from taco_launch.model.host.hosts import Engine, Host, Inventory
 from taco_launch.setup.diff import diffs
 from taco_launch.setup.ops import Op, PlanContext, Problem
+from taco_launch.setup.stage_parts.docker_settings import PROXY_VALUES, proxy_files
 from taco_launch.setup.stages.docker import plan
-from taco_launch.setup.stages.docker_settings import PROXY_VALUES, proxy_files
 from tests.facts.hosts import host
 
 CONFIG = "/etc/docker/daemon.json"

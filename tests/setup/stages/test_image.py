@@ -11,9 +11,9 @@ from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import Disk, DockerFacts, HostFacts, System
 from taco_launch.model.host.hosts import Engine, Registry
 from taco_launch.setup.ops import Op, PlanContext, Problem
+from taco_launch.setup.stage_parts.image_copy import SourceImage
 from taco_launch.setup.stages import image as stage
 from taco_launch.setup.stages.image import parse_reference, resolve
-from taco_launch.setup.stages.image_copy import SourceImage
 from tests.setup.training import ONE, TWO, bare, cluster, image, inventory, op, problem
 
 A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64

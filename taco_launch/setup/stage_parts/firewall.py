@@ -9,8 +9,8 @@ from taco_launch.frozen import dataclass
 from taco_launch.model.host.facts import Firewall, HostFacts, NetworkFacts
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.files.ssh_files import Member, is_address
-from taco_launch.setup.made import differing, files_of, with_files, without
 from taco_launch.setup.ops import FileTarget, Op, PlanContext
+from taco_launch.setup.setup_files import differing, files_of, with_files, without
 
 _STAGE: Final = "ssh_mesh"
 # Where the kernel takes a port from that a program does not name: ip-sysctl, ip_local_port_range.

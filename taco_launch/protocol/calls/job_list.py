@@ -11,13 +11,13 @@ _MOST = 1 << 63
 
 
 class List(Request):
-    """Return a row of every job. Replies: Rows, Warned for each record that could not be read."""
+    """Return a row of every job. Replies: Rows, Notice for each record that could not be read."""
 
     op = "list"
 
 
 class Prune(Request):
-    """Remove the jobs that ended more than `since` seconds ago, of all owners or one. Replies: Warned, Rows."""
+    """Remove the jobs that ended more than `since` seconds ago, of all owners or one. Replies: Notice, Rows."""
 
     op = "prune"
     since: float
@@ -27,7 +27,7 @@ class Prune(Request):
 
 
 class Metrics(Request):
-    """Return what metrics count. Replies: Warned, Counted."""
+    """Return what metrics count. Replies: Notice, Counted."""
 
     op = "metrics"
 

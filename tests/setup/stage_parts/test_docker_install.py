@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.setup.stages import docker_install as install
+from taco_launch.setup.stage_parts import docker_install as install
 from tests.setup import docker_machine
 from tests.setup.docker_machine import Machine
 from tests.setup.pgp import FINGERPRINT, KEY

@@ -13,12 +13,12 @@ from taco_launch.agent.host import leases, occupancy
 from taco_launch.agent.logs import agent_log
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import probe_results
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteLink
+from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
-from taco_launch.agent.supervisor.placement_errors import ahead, crowded, no_own_port, no_ports, refusal
+from taco_launch.agent.supervisor.placement_errors import crowded, hosts_to_reach, no_own_port, no_ports, refusal
 from taco_launch.errors import HostError, PlacementError, TacoLaunchError
 from taco_launch.launch.line.decisions import daemon_ports
-from taco_launch.launch.needs import looks, needs
+from taco_launch.launch.missing_facts import missing_facts, needs_probe
 from taco_launch.launch.plan import PER_HOST_PORT, own_ports
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.host.hosts import Host
@@ -27,7 +27,7 @@ from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import FreeSlots, Placement, Share, wanted_of
 from taco_launch.model.slots import Occupancy
-from taco_launch.placement.terms import host_slots, place_alike, shared
+from taco_launch.placement.gpu_constraints import host_slots, place_alike, shared
 from taco_launch.protocol.guard_messages import (
     HostReport,
     Lease,
@@ -36,8 +36,8 @@ from taco_launch.protocol.guard_messages import (
     ProbeHost,
     Reach,
     Reached,
+    ReleaseSlots,
     Supervise,
-    Unlease,
 )
 from taco_launch.protocol.job_host_facts import JobHostFacts
 
@@ -61,7 +61,7 @@ class GangAllocation(GuardPool):
         meanwhile: Callable[[], None],
         left_out: Sequence[str] = (),
     ) -> None:
-        """Know this host's guard, which runs already; `meanwhile` is called as long as `assemble` waits for others.
+        """Know this host's guard, which runs already; `meanwhile` is called as long as `allocate` waits for others.
 
         `job_id` is the mark of this attempt, `left_out` are hosts that are used only where the others do not suffice.
         """
@@ -80,11 +80,11 @@ class GangAllocation(GuardPool):
         self.port = 0  # where the ranks meet, on the host of the first
         self._ports: Tuple[int, ...] = ()
         self._taken: Set[int] = set()  # ports that others have on any of the hosts
-        self._looks = bool(needs(spec)) or any(host.connection != "local" for host in spec.hosts)
+        self._looks = bool(missing_facts(spec)) or any(host.connection != "local" for host in spec.hosts)
         # Inside of the container, its software is the host's.
-        self._between = looks(replace(spec, container=None))
+        self._between = needs_probe(replace(spec, container=None))
 
-    def assemble(self, known: JobFacts, note: Note) -> Tuple[Placement, JobFacts]:
+    def allocate(self, known: JobFacts, note: Note) -> Tuple[Placement, JobFacts]:
         """Reach as many hosts as the job needs, in their order, and take their slots; the others are let go.
 
         Raises:
@@ -118,7 +118,7 @@ class GangAllocation(GuardPool):
         """Return the hosts that the job needs as far as the inventory tells: they are reached while this one looks at itself."""
         if any(host.slots is None for host in self._spec.hosts):
             return []
-        return [host for host in ahead(self._wanted, self._spec.hosts, {}) if not self._spec.is_here(host)]
+        return [host for host in hosts_to_reach(self._wanted, self._spec.hosts, {}) if not self._spec.is_here(host)]
 
     def _placed(self, note: Note) -> Optional[Placement]:
         """Place the job on what is free, after reaching as many hosts as it needs; None where it does not fit now.
@@ -129,7 +129,7 @@ class GangAllocation(GuardPool):
         """
         while True:
             hosts = [host for host in self._spec.hosts if host.name not in self._unusable]
-            more = ahead(self._wanted, hosts, self._free)
+            more = hosts_to_reach(self._wanted, hosts, self._free)
             if not more:
                 refused = self._refused()
                 if refused is not None:
@@ -163,7 +163,7 @@ class GangAllocation(GuardPool):
         new: List[GuardConnection] = []
         for host in hosts:
             options = shared_ssh.for_guard(self._folder, host.name) if shares else ()
-            new.append(RemoteLink(host, self._folder, self._agent, start, self._beat, options))
+            new.append(RemoteGuardConnection(host, self._folder, self._agent, start, self._beat, options))
         self.links += new
         names = {host.name for host in self._spec.hosts}
         asked = new if self.here.answers.facts is not None else [self.here, *new]
@@ -333,7 +333,7 @@ class GangAllocation(GuardPool):
         links = [self.link(host.name) for host in hosts]
         for link in links:
             link.answers.unleased = None
-            link.order(Unlease(look=look))
+            link.order(ReleaseSlots(look=look))
         if look:
             self._wait(
                 note,
@@ -362,7 +362,7 @@ class GangAllocation(GuardPool):
             return known
         # Every host that is left takes part.
         spec = replace(self._spec, container=None, hosts=tuple(hosts), np=None)
-        if all(link is self.here for link in links) or not looks(spec):
+        if all(link is self.here for link in links) or not needs_probe(spec):
             return known
         asked = [self.here, *(link for link in links if link is not self.here)]
         self._probe(asked)

@@ -17,7 +17,7 @@ from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.allocation import GangAllocation
+from taco_launch.agent.supervisor.gang_allocation import GangAllocation
 from taco_launch.errors import PlacementError, UnusableError
 from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
@@ -102,7 +102,7 @@ def cluster(tmp_path: Path, agent: Path, family: Family, monkeypatch: pytest.Mon
     (tmp_path / "bin/ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.delenv("TACO_LAUNCH_LEASES", raising=False)
-    monkeypatch.setattr("taco_launch.agent.supervisor.allocation._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("taco_launch.agent.supervisor.gang_allocation._BUSY_SECONDS", 0.1)
     monkeypatch.setattr("taco_launch.agent.supervisor.guard_connection._RETRY_SECONDS", (0.01,))
     made = Cluster(tmp_path, agent, family)
     yield made
@@ -113,7 +113,7 @@ def cluster(tmp_path: Path, agent: Path, family: Family, monkeypatch: pytest.Mon
 
 
 def assembled(gang: GangAllocation) -> Placement:
-    placement, _known = gang.assemble(JobFacts(root=True), ignore)
+    placement, _known = gang.allocate(JobFacts(root=True), ignore)
     return placement
 
 
@@ -162,7 +162,7 @@ def test_hosts_are_reached_and_looked_at_while_the_heads_guard_begins(
             told.extend((*(name for name, had in vars(gang.here.answers).items() if had), "n2 was looked at"))
             guard.send_signal(signal.SIGCONT)
 
-    monkeypatch.setattr("taco_launch.agent.supervisor.allocation.GUARD_SECONDS", 10.0)
+    monkeypatch.setattr("taco_launch.agent.supervisor.gang_allocation.GUARD_SECONDS", 10.0)
     monkeypatch.setattr(gang, "_meanwhile", go_on)
     monkeypatch.setattr(gang, "_between", True)  # as with a profile that has words for RDMA
     guard.send_signal(signal.SIGSTOP)
@@ -254,7 +254,7 @@ def test_jobs_of_one_host_have_ports_of_their_own(cluster: Cluster) -> None:
     network = Network(port_range=(40000, 40031))
     found: list[int] = []
     for name in "ac":  # they begin to look at the same port
-        _placement, known = cluster.gang(name, 2, hosts=hosts, network=network).assemble(JobFacts(root=True), ignore)
+        _placement, known = cluster.gang(name, 2, hosts=hosts, network=network).allocate(JobFacts(root=True), ignore)
         assert len(known.daemon_ports) == 2
         found += known.daemon_ports
     assert sorted(found) == [40000, 40001, 40002, 40003]

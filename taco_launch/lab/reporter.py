@@ -6,7 +6,7 @@ from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)
-class Talk:
+class Reporter:
     """Where words go: `say` keeps a line for the user, `show` may be replaced by the next one."""
 
     say: Callable[[str], None]

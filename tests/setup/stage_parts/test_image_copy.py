@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.setup.stages.image_copy import (
+from taco_launch.setup.stage_parts.image_copy import (
     CONTROLLER,
     FAN_OUT,
     SourceImage,

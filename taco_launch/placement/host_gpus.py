@@ -7,9 +7,9 @@ from taco_launch.model.choices import GpuChoice, RejectedSet
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.plans import Placement, Share
 from taco_launch.model.slots import Occupancy
+from taco_launch.placement.gpu_constraints import allowed, shared
 from taco_launch.placement.gpus import choose
 from taco_launch.placement.mesh import GpuMesh
-from taco_launch.placement.terms import allowed, shared
 
 
 def pick(
@@ -38,7 +38,7 @@ def pick(
 
 
 def only(gpus: Sequence[int], mesh: Optional[GpuMesh]) -> Optional[GpuChoice]:
-    """Return what GPUs are worth that a job has for want of others; None where that is not known."""
+    """Return the figures of GPUs that a job gets without a choice; None where the links are not known."""
     if mesh is None or not gpus:
         return None
     found = choose(len(gpus), gpus, mesh)

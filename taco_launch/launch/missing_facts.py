@@ -11,7 +11,7 @@ from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import FreeSlots
 from taco_launch.model.slots import Occupancy, SlotState
-from taco_launch.placement.terms import host_slots
+from taco_launch.placement.gpu_constraints import host_slots
 
 # Names that are decided by looking at the host itself, which costs nothing where it is this machine.
 _LOOKED = frozenset(("no_single_copy", "nccl"))
@@ -19,7 +19,7 @@ _LOOKED = frozenset(("no_single_copy", "nccl"))
 _RDMA = frozenset(("hcas", "gid_index", "address_range", "gdr", "no_gdr"))
 
 
-def needs(spec: JobSpec) -> Tuple[str, ...]:
+def missing_facts(spec: JobSpec) -> Tuple[str, ...]:
     """Name the facts that nobody declared and the hosts can tell: slots, versions, interface, what the hosts allow."""
     names = used(spec.profile)
     local = [host.name for host in spec.hosts if host.connection == "local"]
@@ -40,9 +40,9 @@ def needs(spec: JobSpec) -> Tuple[str, ...]:
     return tuple(found)
 
 
-def looks(spec: JobSpec) -> bool:
-    """Return whether the hosts of a job are looked at where that costs next to nothing, also if `needs` names nothing."""
-    return bool(needs(spec)) or (bool(used(spec.profile) & _RDMA) and transport(spec).text != "tcp")
+def needs_probe(spec: JobSpec) -> bool:
+    """Return whether probing the hosts of a job would decide something, even where no fact is missing."""
+    return bool(missing_facts(spec)) or (bool(used(spec.profile) & _RDMA) and transport(spec).text != "tcp")
 
 
 def on_host(known: JobFacts, spec: JobSpec, found: JobHost) -> JobFacts:

@@ -9,7 +9,7 @@ from taco_launch.model.host.facts import SetupState
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.files import daemon_json
 from taco_launch.setup.ops import FileTarget, Op, Problem, Removal
-from taco_launch.setup.stages.docker_settings import MARKS
+from taco_launch.setup.stage_parts.docker_settings import MARKS
 
 # What set-up put into daemon.json, as docker_settings keeps it.
 ADDED = f"{MARKS}/added"

@@ -11,9 +11,9 @@ from taco_launch.model.host.facts import HostFacts, System
 from taco_launch.model.host.hardware import Gpus, PeerMemory, Rdma
 from taco_launch.model.host.hosts import Host
 from taco_launch.setup import packages, paths
-from taco_launch.setup.made import differing, files_of, with_files, without
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem
 from taco_launch.setup.scripts import text
+from taco_launch.setup.setup_files import differing, files_of, with_files, without
 from taco_launch.signatures.texts.system import words
 
 OFF = "or leave GPUDirect RDMA alone: network: {gdr: off} in the inventory"

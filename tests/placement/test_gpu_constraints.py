@@ -6,8 +6,8 @@ from taco_launch.errors import PlacementError
 from taco_launch.model.host.hosts import GpuConstraints, Host
 from taco_launch.model.plans import FreeSlots, Placement, Share, SlotRequest
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
-from taco_launch.placement.picks import pick
-from taco_launch.placement.terms import allowed, host_slots, place_alike, shared
+from taco_launch.placement.gpu_constraints import allowed, host_slots, place_alike, shared
+from taco_launch.placement.host_gpus import pick
 from tests.placement.machines import mesh
 
 V100, A100, MIG = "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB MIG"

@@ -1,0 +1,1 @@
+"""Parts of set-up stages: what a stage in setup/stages is put together from."""

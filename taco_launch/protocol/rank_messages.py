@@ -13,7 +13,7 @@ Roots = Sequence[Sequence[int]]
 
 
 class Register(Message):
-    """A rank has started; `roots` are its wrapper and what started that."""
+    """Report that a rank has started; `roots` are its wrapper and the wrapper's parent."""
 
     op = "register"
     rank: int
@@ -21,7 +21,7 @@ class Register(Message):
 
 
 class Exit(Message):
-    """A rank has ended; to the supervisor also what its guard knows of that.
+    """Report that a rank has ended; a guard passes it on to the supervisor and adds what it knows.
 
     `exit_code` is None where its wrapper was killed. `lost` bytes of its log were lost on a full disk; the log is `size` bytes
     long, where the supervisor is on another host. An `orphan` is a rank whose starter was gone before.
@@ -45,7 +45,7 @@ class Visit(Message):
 
 
 class Daemon(Message):
-    """The launcher's daemon has started; `root` is what stays above it."""
+    """Report that the launcher's daemon has started; `root` is the process above it that stays."""
 
     op = "daemon"
     root: Sequence[int]
@@ -68,7 +68,7 @@ class Welcome(Message):
 
 
 class Visited(Message):
-    """What a command beside a rank needs; no `roots` where the rank does not run."""
+    """Return what a command beside a rank needs; no `roots` where the rank does not run."""
 
     op = "visited"
     roots: Roots = ()

@@ -1,6 +1,8 @@
 """The agent on the other hosts of a job, by the plain `ssh` of PATH; whom it reaches, and how, its configuration says."""
 
+import contextlib
 import os
+import select
 import subprocess
 import time
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import IO, Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.command import shell
-from taco_launch.protocol.framing import parsed
+from taco_launch.protocol.framing import LINE_BYTES, parsed
 
 # $1 is the agent where set-up puts it, which a container may only read; $2 where `AgentUpload` does.
 _RUN = 'a=$1; [ -f "$2" ] && a=$2; shift 2; exec python3 -I -S "$a" "$@"'
@@ -23,6 +25,8 @@ _PUT = (
     ' && chmod 600 "$part" && mv -f "$part" "$1" || { rm -f "$part"; exit 1; }'
 )
 _PUT_SECONDS = 60.0
+# Of what an ssh says on its stderr.
+_MOST_ERRORS = 1 << 20
 # So says the Python of a host where the agent is not, or only a part of it, which it takes for a script.
 _NO_AGENT = ("can't open file", "SyntaxError")
 
@@ -41,21 +45,42 @@ def ask(hosts: Sequence[str], agent: str, *words: str, seconds: float) -> List[T
     """Have each host do one operation, side by side; give (host, its answer), or (host, why there is none)."""
 
     def one(host: str) -> Union[Dict[str, Any], str]:
+        errors = SshErrors()
         try:
-            done = subprocess.run(
-                argv(host, agent, *words), stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
+            process = subprocess.Popen(
+                argv(host, agent, *words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors.file
             )
-        except subprocess.TimeoutExpired:
-            return f"no answer within {seconds:g} s"
         except OSError as error:
             return f"ssh: {error.strerror}"
-        answer = parsed(done.stdout.rpartition(b"\n")[0].rpartition(b"\n")[2])
-        return answer if answer is not None else last_line(done.stderr) or f"ssh: exit {done.returncode}"
+        errors.limit(process.pid)
+        with process:
+            said = _output(process, seconds)
+            process.kill()  # if it has not ended, it is to say no more
+        if said is None:
+            return f"no answer within {seconds:g} s"
+        answer = parsed(said.rpartition(b"\n")[0].rpartition(b"\n")[2])
+        return answer if answer is not None else errors.last_line() or f"ssh: exit {process.returncode}"
 
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - every supervisor and guard imports this file
 
     with ThreadPoolExecutor(max(1, min(len(hosts), MOST_AT_ONCE))) as pool:
         return list(zip(hosts, pool.map(one, hosts)))
+
+
+def _output(process: "subprocess.Popen[bytes]", seconds: float) -> Optional[bytes]:
+    """Return what a process says until its end, no more than a line may hold; None where its end does not come in time."""
+    assert process.stdout is not None
+    until, said = time.monotonic() + seconds, b""
+    while len(said) <= LINE_BYTES:
+        if not select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+            return None
+        piece = os.read(process.stdout.fileno(), 1 << 16)
+        if not piece:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
+            break
+        said += piece
+    return said
 
 
 def lacks_agent(said: str) -> bool:
@@ -77,6 +102,13 @@ class SshErrors:
         import tempfile  # noqa: PLC0415 - only who has other hosts needs it
 
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the connection
+
+    def limit(self, pid: int) -> None:
+        """Have a process write only so much of it: what it says comes from another host."""
+        import resource  # noqa: PLC0415 - see above
+
+        with contextlib.suppress(OSError):  # it is gone
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (_MOST_ERRORS, _MOST_ERRORS))
 
     def last_line(self) -> str:
         """Return its last words."""
@@ -108,6 +140,7 @@ class AgentUpload:
                 start_new_session=True,
             )
         self.pid = self._process.pid
+        self._errors.limit(self.pid)
 
     def problem(self) -> Optional[str]:
         """Return why it failed, empty where it did not; None as long as it goes on."""

@@ -87,7 +87,8 @@ def describe(path: Path) -> str:
     """
     found = path.lstat()
     kind = next((text for matches, text in _KINDS if matches(found.st_mode)), "a file")
-    return f"{kind} of {user_name(found.st_uid)}"
+    linked = f" with {found.st_nlink} names (hard links)" if found.st_nlink > 1 and kind == "a file" else ""
+    return f"{kind} of {user_name(found.st_uid)}{linked}"
 
 
 def user_name(uid: int) -> str:

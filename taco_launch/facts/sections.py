@@ -16,6 +16,8 @@ NOT_FOUND, TOOK_TOO_LONG = 127, 124
 _FIRST = re.compile(r"(?m)(?:^|\s)(\S+) probe 1 ([0-9]\S*)$")
 _MISSING = ("No such file or directory", "Not a directory")
 _SHOWN = 300
+# Of one command, lines: what a tool complains about is in the first of them.
+_MOST_COMPLAINTS = 1000
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ def read(output: bytes, why: str = "") -> Dict[str, Section]:
             frame.end(words[2], int(words[3]))
         elif kind == "err":
             frame.complain(line[len(nonce) + 5 :])
-        elif kind == "done" and frame.ended is None:
-            frame.ended = words[2] if len(words) > 2 else ""
+        elif kind == "done":  # told twice, it is not known when that was
+            frame.ended = words[2] if len(words) > 2 and frame.ended is None else ""
         elif frame.open is not None:
             frame.lines.append(line)
     if frame.open is not None:
@@ -71,24 +73,26 @@ class _Frame:
         self.open: Optional[str] = None
         self.last: Optional[str] = None
         self.lines: List[str] = []
+        self.complaints: List[str] = []  # of the last section
         self.ended: Optional[str] = None
 
     def begin(self, name: str) -> None:
         self._store(None)
+        self._store_complaints()
         self.open, self.last, self.lines = name, None, []
 
     def end(self, name: str, code: int) -> None:
         if self.open == name:
             self._store(code)
+            self._store_complaints()
             self.last = name
 
     def complain(self, text: str) -> None:
-        if self.last is not None:
-            section = self.found[self.last]
-            stderr = f"{section.stderr}{text}\n"
-            self.found[self.last] = Section(section.name, section.stdout, stderr, section.exit_code)
+        if self.last is not None and len(self.complaints) < _MOST_COMPLAINTS:
+            self.complaints.append(text)
 
     def close(self, began: str, why: str) -> Dict[str, Section]:
+        self._store_complaints()
         done = self.ended is not None
         if self.open is None and self.last is not None and not done:  # its complaints may be cut off
             last = self.found[self.last]
@@ -98,6 +102,13 @@ class _Frame:
         ended = self.ended or ""
         self.found[PROBE] = Section(PROBE, f"began {began}\nended {ended}\n", "" if done else why, 0 if done else None)
         return self.found
+
+    def _store_complaints(self) -> None:
+        if self.last is not None and self.complaints:
+            section = self.found[self.last]
+            stderr = section.stderr + "".join(f"{line}\n" for line in self.complaints)
+            self.found[self.last] = Section(section.name, section.stdout, stderr, section.exit_code)
+        self.complaints = []
 
     def _store(self, code: Optional[int]) -> None:
         """Keep the open section; one that is told twice, and not the same, is as good as cut off."""

@@ -153,3 +153,16 @@ def test_files_of_a_cut_answer() -> None:
 
 def test_files_where_grep_is_missing() -> None:
     assert files(section("", "grep: not found\n", 127), "a.b").text("/a") == Absent("grep: not found")
+
+
+def test_complaints_without_end_are_kept_up_to_a_limit() -> None:
+    """They come from a container, too: so many lines one by one would take minutes."""
+    told = read(HEAD + b"m begin a.b\nm end a.b 1\n" + b"m err no\n" * 300_000 + DONE)
+    assert told["a.b"].stderr == "no\n" * 1000
+
+
+def test_an_end_that_is_told_twice_has_no_time() -> None:
+    """A container may tell one, and have its host's clock taken for wrong."""
+    told = read(HEAD + b"m done 5\nm done 7\n")
+    assert told["probe"].stdout.splitlines()[1] == "ended "
+    assert told["probe"].exit_code == 0

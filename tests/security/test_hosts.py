@@ -199,3 +199,23 @@ def test_l5_a_command_ends_in_an_exit_code(code: bytes, tmp_path: Path) -> None:
     with reached(act, tmp_path) as (transport, _evil), pytest.raises(HostError, match="ends in no exit code"):
         transport.run(Command(("/bin/true",)))
     assert sessions.ANSWER_BYTES < MOST_MIB << 20
+
+
+def test_a_host_that_sends_more_than_it_may_is_hung_up_on(tmp_path: Path) -> None:
+    """It does not keep to the window of SSH, while nobody reads: what comes would all be kept."""
+
+    def act(session: Session, _evil: Evil) -> None:
+        session.start()
+        session.channel.out_window_size = 1 << 40
+        while True:
+            session.say(b"x" * (1 << 20))
+
+    with reached(act, tmp_path) as (transport, _evil):
+        before = peak_mib()
+        with transport.tail(Command(("yes",))) as output:
+            time.sleep(3)
+            came = 0
+            while piece := output.read(1 << 16):
+                came += len(piece)
+        assert came < 8 << 20
+        assert peak_mib() - before < MOST_MIB / 4

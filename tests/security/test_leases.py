@@ -6,6 +6,7 @@ The attacker is a real second user (65534), in the folder as set-up makes it; ro
 import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def attack(folder: Path, script: str, *words: str) -> None:
 def _attacker(script: str, *words: str) -> tuple[str, ...]:
     # Another user may not read root's Python: it becomes that user when it has begun.
     become = f"os.setgroups([]); os.setgid({ATTACKER}); os.setuid({ATTACKER})"
-    return (sys.executable, "-I", "-c", f"import fcntl, json, os, sys, time\n{become}\n{script}", *words)
+    return (sys.executable, "-I", "-c", f"import ctypes, fcntl, json, os, sys, time\n{become}\n{script}", *words)
 
 
 def record(**more: object) -> dict[str, object]:
@@ -154,14 +155,11 @@ def test_a_jobs_own_files_are_read_up_to_a_limit(tmp_path: Path, file: str) -> N
 @pytest.mark.parametrize("since", [1e300, -1e300, float("nan"), float("inf"), "now", [], -1, 1 << 80])
 def test_no_time_crashes_what_looks_at_it(shared: Path, since: object) -> None:
     """H2: `since` is used in arithmetic and shown."""
-    lock = (
-        "import fcntl\nfile = open('slot-0', 'w')\nfcntl.flock(file, fcntl.LOCK_EX)\nprint(flush=True)\ntime.sleep(60)"
-    )
     attack(shared, _WRITE, json.dumps(record(since=since)), *NAMES)
     held, taken = take(shared)
     assert taken == ("slot-0",)
     held.release(gone=True)
-    lock = "file = open('slot-0', 'r+'); fcntl.flock(file, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+    lock = "file = open('slot-0'); fcntl.flock(file, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
     with subprocess.Popen(_attacker(lock), cwd=shared, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -222,7 +220,8 @@ def test_a_folder_without_room_refuses_no_port(shared: Path, monkeypatch: pytest
     make = os.open
 
     def full(path: object, flags: int, mode: int = 0o777) -> int:
-        if flags & os.O_CREAT and str(path).startswith(f"{shared}/"):
+        makes = flags & os.O_CREAT or flags & os.O_TMPFILE == os.O_TMPFILE
+        if makes and shared in (Path(str(path)), Path(str(path)).parent):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         return make(str(path), flags, mode)
 
@@ -269,7 +268,8 @@ def test_a_full_disk_keeps_nobody_from_slots_that_were_had_before(
     make = os.open
 
     def full(path: object, flags: int, mode: int = 0o777) -> int:
-        if flags & os.O_CREAT and str(path).startswith(f"{shared}/"):
+        makes = flags & os.O_CREAT or flags & os.O_TMPFILE == os.O_TMPFILE
+        if makes and shared in (Path(str(path)), Path(str(path)).parent):
             raise OSError(code, os.strerror(code), str(path))
         return make(str(path), flags, mode)
 
@@ -327,3 +327,77 @@ def test_root_removes_the_record_of_another_users_job_that_is_gone(shared: Path)
 
 def test_the_lease_folder_is_as_set_up_makes_it() -> None:
     assert leases._FOR_ALL == 0o1777  # only the owner of a name may replace it
+
+
+# A process may say that its environment is any range of its memory: of nothing but zeros, which costs nothing (prctl(2)).
+_ENDLESS = """
+libc = ctypes.CDLL(None, use_errno=True)
+libc.sbrk.restype = libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+size = int(sys.argv[1]) << 20
+at = libc.mmap(None, size, 3, 0x4022, -1, 0)
+stat = open("/proc/self/stat").read().rpartition(")")[2].split()
+code, data, brk, stack = (int(stat[n]) for n in (23, 42, 44, 25))
+words = [code, int(stat[24]), data, int(stat[43]), brk, libc.sbrk(0), stack, at, at, at, at + size, 0]
+told = (ctypes.c_uint64 * 13)(*words, 0xFFFFFFFF << 32)
+assert libc.prctl(35, 14, ctypes.byref(told), ctypes.sizeof(told), 0) == 0, ctypes.get_errno()
+print(flush=True)
+time.sleep(60)
+"""
+
+
+def test_an_endless_environment_costs_nothing(family: Family) -> None:
+    """A host's end of a job looks at the environment of every process."""
+    ours = family.start(("sleep", "60"), marked=True)
+    with subprocess.Popen(_attacker(_ENDLESS, "4096"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as attacker:
+        try:
+            assert attacker.stdout is not None
+            assert attacker.stdout.readline() == b"\n", attacker.stderr and attacker.stderr.read()
+            with open(f"/proc/{attacker.pid}/environ", "rb") as file:
+                assert len(file.read(1 << 24)) == 1 << 24
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            assert [entry.pid for entry in processes.scan(family.job_id).found] == [ours.pid]
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+        finally:
+            attacker.kill()
+
+
+def test_a_strangers_process_is_not_ours_by_its_mark(family: Family) -> None:
+    """It would keep the job from being proven gone: the mark is in the public record of each slot."""
+    ours = family.start(("sleep", "60"), marked=True)
+    family.start(("sleep", "60"), marked=True, user=ATTACKER)
+    assert [entry.pid for entry in processes.scan(family.job_id).found] == [ours.pid]
+
+
+def test_links_join_no_slots(shared: Path) -> None:
+    """A lock of one name would lock all: one job would have the host. Root takes such a name away."""
+    attack(shared, "open('slot-0', 'w'); os.link('slot-0', 'slot-1')")
+    held, taken = take(shared, 2)
+    assert taken == SLOTS
+    held.release(gone=True)
+
+
+def test_a_lease_with_two_names_is_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As who is not root sees it."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    (tmp_path / "slot-0").touch()
+    os.link(tmp_path / "slot-0", tmp_path / "slot-1")
+    held = Leases(tmp_path, tmp_path / "jobs")
+    assert held.take(SLOTS, 1, Holder("mine", "mine", 0.0), None) == ()
+    why = f"its lease {tmp_path}/slot-0 cannot be used, it is a file of root with 2 names (hard links)"
+    assert held.refused["slot-0"] == why
+
+
+def test_nobody_else_can_link_a_lease(shared: Path) -> None:
+    held, taken = take(shared)
+    assert taken == ("slot-0",)
+    script = """
+try:
+    os.link("slot-0", "slot-1")
+except PermissionError:
+    print("refused")
+"""
+    assert Path("/proc/sys/fs/protected_hardlinks").read_text("ascii").strip() == "1"
+    told = subprocess.run(_attacker(script), cwd=shared, capture_output=True, text=True, check=True).stdout
+    assert told == "refused\n"
+    held.release(gone=True)

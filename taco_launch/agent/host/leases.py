@@ -26,6 +26,7 @@ from taco_launch.model.slots import is_gpu
 FOLDER = "/run/taco-launch/leases"
 VARIABLE = "TACO_LAUNCH_LEASES"
 _FOR_ALL = 0o1777
+_LEASE_MODE = 0o644
 _PORT = "port-"
 # So long a GPU's memory may take to be free once its processes are gone; seconds.
 _SETTLE_SECONDS = 10.0
@@ -253,21 +254,31 @@ def _make(folder: Path) -> None:
         folder.chmod(_FOR_ALL)
 
 
-def _locked(path: Path) -> Optional[int]:
+def _locked(path: Path, *, again: bool = True) -> Optional[int]:
     """Open a slot's file and lock it, None where another has the lock.
 
     Raises:
-        OSError: it cannot be opened, or is not a regular file.
+        OSError: it cannot be opened, is not a regular file, or has another name as well.
     """
     file = _opened(path)
-    with contextlib.suppress(OSError):
+    try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.geteuid() == 0:  # whoever made it could else remove it while it is held
             os.fchown(file, 0, 0)
-            os.fchmod(file, 0o666)
-        if os.path.samestat(os.fstat(file), path.stat()):  # else somebody removed it in between
-            return file
+            os.fchmod(file, _LEASE_MODE)
+        mine = os.path.samestat(os.fstat(file), path.lstat())  # else somebody removed it in between
+    except OSError:
+        mine = False
+    linked = os.fstat(file).st_nlink > 1  # a lock of one name locks all of a file's names
+    if mine and not linked:
+        return file
+    if linked and mine and again and os.geteuid() == 0:  # nobody has it, so root may make it anew
+        path.unlink()
+        os.close(file)
+        return _locked(path, again=False)
     os.close(file)
+    if linked:
+        raise OSError(errno.EMLINK, "has another name as well", str(path))
     return None
 
 
@@ -280,19 +291,33 @@ def _opened(path: Path) -> int:
     """Open a slot's file, after making it where it is missing.
 
     In a folder that all may write to, the kernel refuses O_CREAT on another user's file (fs.protected_regular), root's as
-    well. So it is made under another name, with the mode it is to have from the first moment that others see it.
+    well. So it is made without a name, with the mode it is to have from the first moment that others see it, and never has
+    two names. Others may lock it, but not write to it, which would let them link it (fs.protected_hardlinks).
     """
     try:
-        return untrusted.open_regular(path, os.O_RDWR)
+        return _existing(path)
     except FileNotFoundError:
-        made = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-        file = untrusted.open_regular(made, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        try:
-            os.fchmod(file, 0o666)
-            os.link(made, path)
-        except FileExistsError:  # another was faster
-            os.close(file)
-            return untrusted.open_regular(path, os.O_RDWR)
-        finally:
-            made.unlink()
+        pass
+    try:
+        file = os.open(path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
+            raise
+        return untrusted.open_regular(path, os.O_RDWR | os.O_CREAT)  # as on NFS: a folder of this user alone
+    try:
+        os.fchmod(file, _LEASE_MODE)
+        # With a descriptor of a folder, which an absolute path does not need, Python follows the link.
+        os.link(f"/proc/self/fd/{file}", path, src_dir_fd=file, follow_symlinks=True)
+    except OSError as error:
+        os.close(file)
+        if error.errno == errno.EEXIST:  # another was faster
+            return _existing(path)
+        raise
     return file
+
+
+def _existing(path: Path) -> int:
+    try:
+        return untrusted.open_regular(path, os.O_RDWR)
+    except PermissionError:  # another user's: a lock needs no more
+        return untrusted.open_regular(path)

@@ -22,6 +22,8 @@ _SETTLE_SECONDS = 1.0
 _LOOKS = 2
 _PAUSE_SECONDS = 0.01
 _ROUNDS = 10
+# Of an environment: what most have in all, and what execve(2) takes at most.
+_USUAL_BYTES, _MOST_BYTES = 1 << 17, 1 << 23
 
 
 class Process(NamedTuple):
@@ -76,9 +78,12 @@ def children(pid: int) -> List[Process]:
     return [entry for entry in map(identify, _pids()) if entry is not None and entry.parent == pid]
 
 
-def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> ProcessScan:
-    """Find what belongs to a job; `roots` are the (pid, start) of registered processes, alive or not."""
-    roots = tuple(roots)
+def scan(job_id: str, roots: Iterable[Tuple[int, int]] = (), user: Optional[int] = None) -> ProcessScan:
+    """Find what belongs to a job; `roots` are the (pid, start) of registered processes, alive or not.
+
+    A mark is believed of processes of `user`, by default this one's: any user can write one.
+    """
+    roots, user = tuple(roots), os.geteuid() if user is None else user
     needle = f"{JOB_ID}={job_id}".encode()
     claims: Set[int] = set()
     begin = min((start for _pid, start in roots), default=0)
@@ -88,7 +93,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> ProcessScan:
     for pid in _newest_first():
         entry = identify(pid)
         try:
-            variables = [] if entry is None else _environment(pid)
+            variables = [] if entry is None else _environment(pid, user)
         except OSError:  # gone meanwhile, all or all but its other threads
             entry, variables = identify(pid), []
         if entry is None:
@@ -101,7 +106,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> ProcessScan:
             unsure = unsure or (entry.start >= begin and not _gone(entry))
         elif _SERVICE in variables:
             claims.add(pid)
-        elif job_id and needle in variables:
+        elif job_id and needle in variables and owner(pid) == user:
             members.add(pid)
     alive_roots = {pid for pid, start in roots if pid in present and present[pid].start == start}
     own = _line_of_descent(os.getpid(), present)
@@ -239,15 +244,24 @@ def _pids() -> Iterable[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def _environment(pid: int) -> Optional[List[bytes]]:
+def _environment(pid: int, user: int) -> Optional[List[bytes]]:
     """Read the variables of a process; None where that cannot be, though it may be ours.
 
     Raises:
         OSError: it is gone.
     """
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read().split(b"\0")
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            data = file.read(_USUAL_BYTES)
+            # Anybody may have one of any size, without memory for it (prctl(2), PR_SET_MM_MAP): it is read on if it is that user's.
+            if len(data) == _USUAL_BYTES and owner(pid) != user:
+                return []
+            while len(data) < _MOST_BYTES:
+                piece = file.read(_USUAL_BYTES)
+                if not piece:
+                    break
+                data += piece
+            return data.split(b"\0")
     except PermissionError:
         # Another user's process cannot be ours; one of our own may be, when it hides its environment.
         return None if owner(pid) == os.geteuid() else []
@@ -255,7 +269,7 @@ def _environment(pid: int) -> Optional[List[bytes]]:
 
 def _serves(pid: int) -> bool:
     try:
-        return _SERVICE in (_environment(pid) or ()) and _is_service(pid)
+        return _SERVICE in (_environment(pid, os.geteuid()) or ()) and _is_service(pid)
     except OSError:
         return False
 

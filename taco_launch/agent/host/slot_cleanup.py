@@ -101,7 +101,7 @@ def report(last: Holder) -> str:
     user does not: then every process of that user which began after the job may be one of its.
     """
     if os.geteuid() in (0, last.uid):
-        of_job = processes.scan(last.id).found
+        of_job = processes.scan(last.id, user=last.uid).found
         found, unknown = [entry.pid for entry in of_job if processes.owner(entry.pid) == last.uid], ""
     else:
         found, unknown = _since(last), processes.why_hidden()

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, List, Optional, Tuple
 
-from taco_launch.agent.logs.timestamps import TimestampReader, TimestampWriter, beside, first_since, now
+from taco_launch.agent.logs.timestamps import APPEND_FLAGS, TimestampReader, TimestampWriter, beside, first_since, now
 from taco_launch.errors import HostError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Writer:
 
     def _open(self) -> int:
         self._path = segment(self._stem, self._start)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        self._file = os.open(self._path, APPEND_FLAGS, 0o600)
         return self._file
 
     def _stamp(self) -> None:

@@ -16,6 +16,9 @@ from typing import Iterator, List, Optional, Tuple
 # A place, and the time of what begins there.
 Stamp = Tuple[int, int]
 
+# O_NONBLOCK: a rank may have put a FIFO in the way, which nobody reads.
+APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+
 _ENTRY = struct.Struct("<QQ")
 _PAGE = _ENTRY.size << 12
 # What comes within so many microseconds of an entry has its time: merging a chatty job costs what its entries do.
@@ -75,7 +78,7 @@ class TimestampWriter:
 
 def _opened(path: Path) -> Tuple[int, int]:
     """Open an index at the end of its last whole entry; give the file and how long it is."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    file = os.open(path, APPEND_FLAGS, 0o600)
     try:
         size = os.fstat(file).st_size
         torn = size % _ENTRY.size

@@ -168,6 +168,7 @@ class _Watch:
         except OSError as error:
             self._ended(f"{argv[0]}: {error.strerror}")
             return
+        self._errors.limit(self._process.pid)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 os.set_blocking(stream.fileno(), False)

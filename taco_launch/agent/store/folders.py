@@ -230,7 +230,7 @@ class Jobs:
             OSError: nothing can be written there.
         """
         make_private(self._pending)
-        os.close(os.open(self._pending / name, os.O_WRONLY | os.O_CREAT, 0o600))
+        os.close(os.open(self._pending / name, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o600))
 
     def unmark(self, name: str) -> None:
         """Note that a job needs no scheduler any more."""

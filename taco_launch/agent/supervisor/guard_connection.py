@@ -267,6 +267,7 @@ class RemoteGuardConnection(GuardConnection):
             return
         finally:
             theirs.close()
+        self._errors.limit(self._process.pid)
         self._line = JsonConnection(ours, self.name)
 
     def _broken(self) -> None:

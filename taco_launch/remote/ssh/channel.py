@@ -2,11 +2,49 @@
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 import paramiko
 
 _SIGNALS = "exit-signal"
 _CHUNK = 1 << 20
+# Of one stream, unread: the window that a host has to keep to is half of that. Paramiko does not look at it.
+_MOST_UNREAD = 4 << 20
+# RFC 4253, 6.1: 35,000 bytes have to do; OpenSSH sends up to 256 KiB.
+_MOST_PACKET = 1 << 18
+
+
+class BoundedPacketizer(paramiko.packet.Packetizer):
+    """Reads packets of a size that an SSH server may send; paramiko reads any, up to 4 GiB, before it knows the host."""
+
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        """Return `n` bytes.
+
+        Raises:
+            SSHException: so many bytes are no packet's.
+        """
+        if n > _MOST_PACKET:
+            raise paramiko.SSHException(f"a packet of {n} bytes")
+        found: bytes = super().read_all(n, check_rekey)  # type: ignore[no-untyped-call]
+        return found
+
+
+def bound_unread(channel: paramiko.Channel) -> None:
+    """Close the connection of a channel as soon as more is unread than a host may send: it would fill the memory."""
+    for buffer in (channel.in_buffer, channel.in_stderr_buffer):
+        buffer.feed = _bounded(buffer, channel)  # type: ignore[method-assign]
+
+
+def _bounded(buffer: "paramiko.buffered_pipe.BufferedPipe", channel: paramiko.Channel) -> Callable[[bytes], None]:
+    feed = buffer.feed
+
+    def bounded(data: bytes) -> None:
+        if len(buffer) + len(data) > _MOST_UNREAD:
+            channel.get_transport().close()
+        else:
+            feed(data)  # type: ignore[no-untyped-call]
+
+    return bounded
 
 
 class ChannelPipe:
@@ -14,6 +52,7 @@ class ChannelPipe:
 
     def __init__(self, channel: paramiko.Channel) -> None:
         """Read from a channel on which nothing was asked yet."""
+        bound_unread(channel)
         self._channel = channel
         self._arrived = threading.Event()
         # What channel.fileno() does too, without the two file descriptors per channel that it costs.

@@ -24,7 +24,7 @@ from taco_launch.command import Command, Result, kill, shell, ssh_line
 from taco_launch.errors import HostError
 from taco_launch.remote import session, transport
 from taco_launch.remote.credentials import Credentials
-from taco_launch.remote.ssh.channel import ChannelPipe
+from taco_launch.remote.ssh.channel import BoundedPacketizer, ChannelPipe
 from taco_launch.remote.ssh.config import Route
 from taco_launch.remote.ssh.host_key_policy import Verifier
 from taco_launch.remote.ssh.host_keys import HostKey
@@ -368,7 +368,7 @@ class _Policy(paramiko.MissingHostKeyPolicy):
 
 def _transport(sock: socket.socket, *, kinds: tuple[str, ...], **settings: Any) -> paramiko.Transport:
     """Make a transport that asks for the known kinds of host keys first, as ssh does."""
-    made = paramiko.Transport(sock, **settings)
+    made = paramiko.Transport(sock, packetizer_class=BoundedPacketizer, **settings)
     options = made.get_security_options()
     known = [name for kind in kinds for name in options.key_types if name == kind or _is_rsa(kind, name)]
     options.key_types = tuple(dict.fromkeys((*known, *options.key_types)))

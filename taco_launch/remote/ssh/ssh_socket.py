@@ -10,6 +10,7 @@ import paramiko
 
 from taco_launch.command import ssh_line
 from taco_launch.errors import HostError
+from taco_launch.remote.ssh.channel import bound_unread
 from taco_launch.remote.ssh.config import Route
 from taco_launch.remote.transport import last_words
 
@@ -117,4 +118,5 @@ def _forwarded(route: Route, jump: Route, gateway: paramiko.Transport) -> parami
             hint="is the host up, and does a firewall drop its port? "
             + ssh_line(jump.login, f"nc -vz {route.address} {route.port}"),
         ) from None
+    bound_unread(channel)
     return channel

@@ -190,7 +190,7 @@ def test_the_folder_for_all_is_everybodys(tmp_path: Path, monkeypatch: pytest.Mo
     who.release(gone=True)
     modes = [path.stat().st_mode & 0o7777 for path in (tmp_path / "run", tmp_path / "run/leases")]
     assert modes == [0o711, 0o1777]
-    assert (tmp_path / "run/leases/slot-0").stat().st_mode & 0o777 == 0o666
+    assert (tmp_path / "run/leases/slot-0").stat().st_mode & 0o777 == 0o644
 
 
 def test_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

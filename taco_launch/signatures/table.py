@@ -1,6 +1,7 @@
 """The whole table, in the order in which texts of one line are told."""
 
 from taco_launch.signatures.texts.containers import CONTAINERS
+from taco_launch.signatures.texts.hydra import HYDRA
 from taco_launch.signatures.texts.mpi import MPI
 from taco_launch.signatures.texts.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.texts.nccl import NCCL
@@ -12,11 +13,14 @@ from taco_launch.signatures.texts.system import SYSTEM
 from taco_launch.signatures.texts.torch import TORCH
 from taco_launch.signatures.texts.torch_ranks import TORCH_RANKS
 from taco_launch.signatures.texts.training import TRAINING
+from taco_launch.signatures.texts.ucx import UCX
 
 TABLE = (
     *SSH,
     *LAUNCHER,
     *MPI,
+    *UCX,
+    *HYDRA,
     *NCCL,
     *NCCL_DEVICES,
     *NCCL_NETWORK,

@@ -213,23 +213,6 @@ MPI = (
         kind=FailureText.NOTE,
     ),
     Signature(
-        "ucx-connect",
-        ("UCX  ERROR connect(",),
-        "UCX on {host} cannot connect to {peer} ({why}): a firewall, or an address of a network that the hosts do not share.",
-        "ip route get {peer} on {host} tells which way it goes. Name the network: -x UCX_NET_DEVICES=mlx5_0:1 (or eth0); "
-        "without UCX: --mca pml ob1 --mca btl tcp,self,vader (5.0: sm for vader).",
-        r"UCX  ERROR connect\([^)\r\n]*dest_addr=(?P<peer>[^\s:)]+)[^)\r\n]*\) failed: (?P<why>[^\r\n]*\S)",
-    ),
-    Signature(
-        "ucx-endpoint",
-        ("Failed to resolve UCX endpoint for rank",),
-        "UCX has no connection to rank {rank}.",
-        "Look at the UCX ERROR lines above it, and at the host of that rank; without UCX: --mca pml ob1 --mca btl "
-        "tcp,self,vader (5.0: sm for vader).",
-        r"Failed to resolve UCX endpoint for rank (?P<rank>\d+)",
-        kind=FailureText.FALLBACK,
-    ),
-    Signature(
         "mpi-no-port",
         ("failed: no port available in the range",),
         "Every port that the ranks of {host} may listen on is taken[[range? ({range})]].",

@@ -331,6 +331,19 @@ RANKS = (
         lines=9,
     ),
     Signature(
+        "process-crashed",
+        ("*** Process received signal ***",),
+        "A process on {host} crashed ({why})[[where?, in {where}]].",
+        "Look at the stack below that line: its first named frame is the place. In Python: run it with -x "
+        "PYTHONFAULTHANDLER=1.",
+        r"(?:\[(?P<host>[\w.-]+):\d+\] )?\*\*\* Process received signal \*\*\*\s[^\r\n]*Signal: "
+        r"(?P<why>Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
+        r"(?:[\s\S]{0,600}?\] (?P<where>[^\s()]+\([\w.@]+\+0x[\da-f]+\)))?",
+        kind=FailureText.OUTCOME,
+        lines=15,
+        unless=("rank-crashed",),
+    ),
+    Signature(
         "rank-terminated",
         ("noticed that process rank ",),
         "Rank {rank} on {host} was ended by signal {signal} from outside.",

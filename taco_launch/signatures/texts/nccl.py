@@ -135,6 +135,16 @@ NCCL = (
         r"^(?!.*UserWarning: ).*(?:CUDA driver version is insufficient|driver on your system is too old)",
     ),
     Signature(
+        "torch-without-gpu",
+        ("UserWarning: CUDA initialization: The NVIDIA driver",),
+        "torch on {host} uses no GPU: it was built for a newer CUDA than the driver supports (up to {version}; 12080 is CUDA "
+        "12.8).",
+        "Update the driver, or install torch for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
+        r"The NVIDIA driver on your system is too old \(found version (?P<version>\d+)\)",
+        kind=FailureText.FALLBACK,
+        at_end="driver on your system is too old|_cuda_getDeviceCount|your version of the CUDA driver",
+    ),
+    Signature(
         "fabricmanager",
         ("system not yet initialized", "cudaErrorSystemNotReady"),
         "The NVSwitch fabric of {host} is not ready: nvidia-fabricmanager does not run, or is of another version than the "

@@ -135,6 +135,15 @@ NCCL_DEVICES = (
         unless=("nccl-warned",),
     ),
     Signature(
+        "nccl-gpu-hidden",
+        ("nvmlDeviceGetHandleByPciBusId",),
+        "NCCL on {host} does not see the GPU of another rank of that host: Slurm (--gpu-bind, --gpus-per-task), a container "
+        "or a cgroup shows each rank its own GPU only.",
+        "Show every rank all GPUs of the host, and choose one by the local rank: srun --gpus-per-node=8 without "
+        "--gpus-per-task and --gpu-bind; one container for all ranks of a host.",
+        r"NCCL WARN nvmlDeviceGetHandleByPciBusId\([^)\r\n]*\) failed: Not Found",
+    ),
+    Signature(
         "nccl-warned",
         ("NCCL WARN ", "Last error:"),
         "NCCL failed on {host}: {what}.",

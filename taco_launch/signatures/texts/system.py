@@ -297,6 +297,14 @@ SYSTEM = (
         kind=FailureText.NOTE,
     ),
     Signature(
+        "cable-error",
+        ("Cable error, ",),
+        "The cable or transceiver in port module {port} of {host} reports: {why}.",
+        "Change it, or with High Temperature see to the airflow: mlxlink -d DEVICE -m, ethtool -m INTERFACE. Leave {host} out "
+        "with -H until then.",
+        r"Port module event(?:\[error\])?: module (?P<port>\d+), Cable error, (?P<why>[^\r\n]*\S)",
+    ),
+    Signature(
         "link-down",
         ("Link down", "NIC Link is Down", "lost carrier"),
         "The network link {interface} of {host} went down.",
@@ -349,9 +357,11 @@ SYSTEM = (
     ),
     Signature(
         "too-many-files",
-        ("Too many open files",),
+        ("Too many open files", "items of ancdata"),
         "A process on {host} may open no more files.",
-        "ulimit -n 65536 before (in a container: docker run --ulimit nofile=65536); fewer data loader workers.",
+        "ulimit -n 65536 before (in a container: docker run --ulimit nofile=65536); fewer data loader workers; of "
+        "ancdata: torch.multiprocessing.set_sharing_strategy('file_system').",
+        r"Too many open files|received 0 items of ancdata",
     ),
     Signature(
         "too-many-processes",

@@ -31,6 +31,8 @@ from taco_launch.model.job_view import JobView, WaitReasons
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.remote.head import AgentError
 
+# What follows a ladder's id in the names of its jobs.
+_RUN = re.compile(r"-r[1-9][0-9]*")
 DONE, TIME_BUDGET, GIVEN_UP = "done", "time budget", "given up"
 INTERRUPTED, HEAD_LOST = "interrupted", "the head was lost"
 _STEM = 40
@@ -207,7 +209,8 @@ def end_leftovers(backend: Backend, ladder: Ladder, done: set[int], say: Callabl
     kept = {job_name(ladder, position) for position in done}
     rows, _warnings = backend.list()
     for row in rows:
-        if row.name.startswith(f"{ladder.id}-r") and row.name not in kept:
+        own = row.name.startswith(ladder.id) and _RUN.fullmatch(row.name[len(ladder.id) :])
+        if own and row.name not in kept:
             if not row.state.is_terminal:
                 say(f"ending job {row.name}, which was left when ladder {ladder.id} broke off")
                 _stop(backend, row.name, "taco-launch bench: its ladder broke off")

@@ -225,7 +225,7 @@ def _merged(runs: Iterable[Run]) -> RunEnvironment:
 def _end_broken(backend: Backend, history: History, one: Ladder, note: Callable[[str], None]) -> None:
     """End what nights before left when they broke off: the job that ran goes on without anybody who measures."""
     for earlier in _nights(history, one.matrix, one.cluster):
-        if earlier.ended is None:
+        if earlier.broke_off:
             note(f"ladder {earlier.id} of {time.strftime('%Y-%m-%d %H:%M', time.localtime(earlier.started))} broke off")
             ladders.end_leftovers(backend, earlier, {at for at, _run in history.runs(earlier.id)}, note)
             history.end(earlier.id, ladders.GIVEN_UP)

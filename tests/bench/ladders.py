@@ -62,7 +62,7 @@ RUNS = st.builds(
 )
 LADDERS = st.builds(
     Ladder,
-    id=NAME,
+    id=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True),
     matrix=TEXT,
     kind=st.sampled_from(LadderKind),
     digest=TEXT,

@@ -208,7 +208,7 @@ def test_there_is_none_yet(tmp_path: Path) -> None:
 def test_a_full_disk_loses_nothing_that_was_there(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     with open_history(path) as history:
-        history.merge(ladder(1), [(0, run(1.0))])
+        history.merge(ladder(1, ended=2.0), [(0, run(1.0))])
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -220,7 +220,7 @@ def test_a_full_disk_loses_nothing_that_was_there(tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, old)
     assert "the disk is full" in told.value.message or "disk I/O error" in told.value.message
     with open_history(path) as history:
-        assert history.ladders() == (ladder(1),)
+        assert history.ladders() == (ladder(1, ended=2.0),)
         assert history.runs(ladder(1).id) == ((0, run(1.0)),)
         history.begin(ladder(2))
 

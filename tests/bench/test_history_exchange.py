@@ -1,8 +1,11 @@
 """Exports of the history, and what is read from them and from the logs that somebody brings."""
 
+import contextlib
 import io
 import json
+import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +58,40 @@ def test_it_is_the_same_through_two_histories(tmp_path: Path) -> None:
             for _ in range(2):
                 for entry in exchange.read(written(write, TWO, tmp_path / name)):
                     history.merge(*entry)
-            assert tuple(HistoryEntry(one, history.runs(one.id)) for one in reversed(history.ladders())) == TWO
+            found = tuple(HistoryEntry(one, history.runs(one.id)) for one in reversed(history.ladders()))
+            unended = replace(TWO[0], ladder=replace(TWO[0].ladder, outcome="imported before its end"))
+            assert found == (unended, TWO[1])
+
+
+@pytest.mark.parametrize("name", ["/home/ann", "../../etc", ".", "", "a/b", "taco-$(id)", "x" * 64])
+def test_an_id_that_would_be_a_path_is_refused(name: str, tmp_path: Path) -> None:
+    """A ladder's logs are in a folder of its id, which a night removes when it is old."""
+    entries = (HistoryEntry(replace(ladder(1), id=name), ()),)
+    for write in (exchange.write_json, exchange.write_csv):
+        with pytest.raises(TacoLaunchError, match="no ladder"):
+            exchange.read(written(write, (*entries, *TWO), tmp_path / "export"))
+
+
+def test_a_ladder_that_had_not_ended_elsewhere_is_not_ours_to_end(tmp_path: Path) -> None:
+    one = ladder(1)
+    with open_history(tmp_path / "history.db") as history:
+        history.merge(one, [(0, run(1.0))])
+        (found,) = history.ladders()
+        assert (found.broke_off, found.outcome) == (False, "imported before its end")
+        assert history.resumable(one.digest) is None
+        history.begin(ladder(2))
+        assert [each.broke_off for each in history.ladders()] == [True, False]
+
+
+def test_an_id_in_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    with open_history(path) as history:
+        history.merge(ladder(1), [])
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE ladder SET id = '/home/ann'")
+        database.commit()
+    with open_history(path) as history, pytest.raises(TacoLaunchError, match="the id '/home/ann', which no ladder"):
+        history.ladders()
 
 
 def test_csv_has_a_row_for_each_reading(tmp_path: Path) -> None:

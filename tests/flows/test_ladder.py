@@ -188,7 +188,8 @@ def test_what_a_broken_ladder_left_is_ended_before_it_goes_on(bench: Bench) -> N
         Row("m-1-r1", JobState.FAILED),
         Row("m-12-r2", JobState.RUNNING),
     )
-    bench.rows = [running, failed, other, Row("m-1-r4", JobState.SUCCEEDED)]
+    theirs = Row("m-1-resnet", JobState.RUNNING)
+    bench.rows = [running, failed, other, theirs, Row("m-1-r4", JobState.SUCCEEDED)]
     bench.says = lambda _spec: record()
     bench.ran.clear()
     bench.deleted.clear()

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
+from taco_launch.agent.store.folders import is_name
 from taco_launch.bench.history.history import Ladder, LadderKind
 from taco_launch.bench.runs import Cell, Metric, Reading, Run, RunEnvironment
 from taco_launch.errors import TacoLaunchError
@@ -207,7 +208,7 @@ def _entries(data: Any) -> tuple[HistoryEntry, ...]:
 
 def _entry(data: Any, facts: Sequence[RunEnvironment], where: str) -> HistoryEntry:
     ladder = Ladder(
-        id=_of(data, "id", str, where),
+        id=_id(data, where),
         matrix=_of(data, "matrix", str, where),
         kind=LadderKind(_of(data, "kind", str, where)),
         digest=_of(data, "digest", str, where),
@@ -222,6 +223,14 @@ def _entry(data: Any, facts: Sequence[RunEnvironment], where: str) -> HistoryEnt
     if len({position for position, _ in runs}) < len(runs):
         raise ValueError(f"{where}: a position is there twice")
     return HistoryEntry(ladder, tuple(runs))
+
+
+def _id(data: Any, where: str) -> str:
+    """Return a ladder's id: a part of the names of its jobs, and of a path."""
+    found: str = _of(data, "id", str, where)
+    if not is_name(found):
+        raise ValueError(f"{where}.id: {found[:80]!r} is no ladder's: letters, digits, '.', '_' and '-', at most 63")
+    return found
 
 
 def _run(data: Any, facts: Sequence[RunEnvironment], where: str) -> tuple[int, Run]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taco_launch.agent.store.folders import state_folder
+from taco_launch.agent.store.folders import is_name, state_folder
 from taco_launch.bench.history import run_rows
 from taco_launch.bench.history.database import BUSY_SECONDS, connect, explained_errors
 from taco_launch.bench.history.migrations import transaction
@@ -31,6 +31,10 @@ class LadderKind(enum.Enum):
     RUN = "run"
     NIGHT = "night"
     IMPORT = "import"
+
+
+# The outcome of a ladder that had not ended over there when it was imported: here nothing is ended or gone on with for it.
+_NOT_ENDED_THERE = "imported before its end"
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,11 @@ class Ladder:
     ended: float | None = None
     outcome: str = ""
     accepted: bool = False
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether it was started here and has not ended: it broke off, or runs in another program."""
+        return self.ended is None and not self.outcome
 
 
 def default_path(environ: Mapping[str, str]) -> Path:
@@ -103,7 +112,8 @@ class History:
     def resumable(self, digest: str) -> Ladder | None:
         """Return the newest ladder of a digest that has not ended: it broke off, or runs in another program."""
         return self._one(
-            "SELECT * FROM ladder WHERE digest = ? AND ended IS NULL ORDER BY started DESC LIMIT 1", (digest,)
+            "SELECT * FROM ladder WHERE digest = ? AND ended IS NULL AND outcome = '' ORDER BY started DESC LIMIT 1",
+            (digest,),
         )
 
     def ladder(self, ladder_id: str) -> Ladder | None:
@@ -142,7 +152,7 @@ class History:
         with transaction(self._db):
             here = self.ladder(ladder.id)
             if here is None:
-                self._insert(ladder)
+                self._insert(replace(ladder, outcome=_NOT_ENDED_THERE) if ladder.ended is None else ladder)
             elif replace(here, ended=None, outcome="", accepted=False) != replace(
                 ladder, ended=None, outcome="", accepted=False
             ):
@@ -263,6 +273,8 @@ class History:
 
 
 def _ladder(row: Mapping[str, Any]) -> Ladder:
+    if not is_name(str(row["id"])):  # its logs are in a folder of that name, and its jobs have names that begin so
+        raise TacoLaunchError(f"a ladder of the history has the id {str(row['id'])[:80]!r}, which no ladder is given")
     return Ladder(
         id=row["id"],
         matrix=row["matrix"],

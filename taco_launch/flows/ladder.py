@@ -16,6 +16,7 @@ from taco_launch.agent.store.folders import make_private, private
 from taco_launch.backend import Backend, FollowListener, LogQuery
 from taco_launch.bench.history.history import History, Ladder, LadderKind
 from taco_launch.bench.ladder import LadderStep, left, seconds_left, whole_blocks
+from taco_launch.bench.logs import MOST_BYTES
 from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.matrix import Matrix
 from taco_launch.bench.runs import Cell, Reading, Run
@@ -261,7 +262,7 @@ def _one(
     except TacoLaunchError as error:
         why, code = "; ".join(filter(None, (error.message, error.hint))), error.exit_code
     seconds = time.monotonic() - begun
-    text = log.read_text("utf-8", "replace") if log.exists() else ""
+    text = _text(log)
     readings = None if job is None else _readings(plan.read, step.cell, job, text)
     if isinstance(readings, NoSample):
         why = readings.why
@@ -292,9 +293,15 @@ def _follow(
     backend: Backend, spec: JobSpec, log: Path, here: LadderProgress, environ: Mapping[str, str], tell: LadderListener
 ) -> JobView:
     """Run a job to its end, its log copied to a file; with Ctrl-C until nothing of it is left."""
+    kept = 0
 
     def output(chunk: bytes) -> None:
-        file.write(chunk)
+        nonlocal kept
+        if kept < MOST_BYTES:
+            file.write(chunk[: MOST_BYTES - kept])
+            kept += len(chunk)
+            if kept >= MOST_BYTES:
+                tell.say(f"{log}: the first {MOST_BYTES >> 20} MiB of the log are kept")
         line = chunk.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")
         tell.progress(replace(here, state="RUNNING", line=line))
 
@@ -320,6 +327,13 @@ def _follow(
                 backend.delete(spec.name)
             log.unlink()
             raise
+
+
+def _text(log: Path) -> str:
+    if not log.exists():
+        return ""
+    with log.open("rb") as file:
+        return file.read(MOST_BYTES).decode("utf-8", "replace")
 
 
 def _stop(backend: Backend, name: str, by: str) -> None:

@@ -254,3 +254,14 @@ def test_a_ladder_is_another_with_another_job_or_number(bench: Bench) -> None:
     assert ladder.digest(own, replace(matrix, time_budget=9.0), dict(specs)) == same
     found = {same, ladder.digest(LadderKind.NIGHT, matrix, specs), *(ladder.digest(own, *other) for other in others)}
     assert len(found) == 6
+
+
+def test_a_log_without_end_is_kept_up_to_a_limit(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that writes for ever would fill the controller's disk, and its memory when the log is read."""
+    monkeypatch.setattr(ladder, "MOST_BYTES", 1 << 20)
+    bench.output = b"x" * 1023 + b"\n"
+    bench.output *= 4096
+    bench()
+    sizes = [path.stat().st_size for path in tmp_path.rglob("*.log")]
+    assert sizes
+    assert max(sizes) == 1 << 20

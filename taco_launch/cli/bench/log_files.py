@@ -2,8 +2,7 @@
 
 import click
 
-# More than any guide's log, and still read in a second.
-_LIMIT = 256 << 20
+from taco_launch.bench.logs import MOST_BYTES
 
 
 def read_log(log: str) -> str:
@@ -14,9 +13,9 @@ def read_log(log: str) -> str:
     """
     try:
         with click.open_file(log, "rb") as file:
-            content: bytes = file.read(_LIMIT + 1)
+            content: bytes = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise click.UsageError(f"{log}: {error.strerror}") from None
-    if len(content) > _LIMIT:
-        raise click.UsageError(f"{log}: larger than {_LIMIT >> 20} MiB: cut it to the run that counts")
+    if len(content) > MOST_BYTES:
+        raise click.UsageError(f"{log}: larger than {MOST_BYTES >> 20} MiB: cut it to the run that counts")
     return content.decode("utf-8", "replace")

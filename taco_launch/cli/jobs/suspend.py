@@ -6,6 +6,7 @@ import click
 
 from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.options.common import access_of, access_options, inventory_option, settings_of, talk_options
+from taco_launch.cli.output.render import one_line, printable
 from taco_launch.request.caller import person
 
 
@@ -33,7 +34,7 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
     def one(name: str) -> None:
         named_jobs.agree(backend, name, "suspend", "suspended", lambda state: not state.is_terminal, yes=yes)
         record = backend.suspend(name, person()).record
-        settings.talk(f"{name}: {record.state.value}: {record.reason}")
+        settings.talk(f"{name}: {record.state.value}: {printable(one_line(record.reason))}")
 
     return named_jobs.each(names, one)
 
@@ -62,7 +63,7 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     def one(name: str) -> None:
         named_jobs.agree(backend, name, "resume", "resumed", lambda state: state is JobState.SUSPENDED, yes=yes)
         record = backend.resume(name, person()).record
-        waits = f": {record.reason}" if record.state is JobState.QUEUED and record.reason else ""
+        waits = f": {printable(one_line(record.reason))}" if record.state is JobState.QUEUED and record.reason else ""
         settings.talk(f"{name}: {record.state.value}{waits}")
 
     return named_jobs.each(names, one)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
+from typing import IO
 
 from taco_launch.agent.store.folders import make_private, private
 from taco_launch.backend import Backend, FollowListener, LogQuery
@@ -293,15 +294,9 @@ def _follow(
     backend: Backend, spec: JobSpec, log: Path, here: LadderProgress, environ: Mapping[str, str], tell: LadderListener
 ) -> JobView:
     """Run a job to its end, its log copied to a file; with Ctrl-C until nothing of it is left."""
-    kept = 0
 
     def output(chunk: bytes) -> None:
-        nonlocal kept
-        if kept < MOST_BYTES:
-            file.write(chunk[: MOST_BYTES - kept])
-            kept += len(chunk)
-            if kept >= MOST_BYTES:
-                tell.say(f"{log}: the first {MOST_BYTES >> 20} MiB of the log are kept")
+        copy.write(chunk)
         line = chunk.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")
         tell.progress(replace(here, state="RUNNING", line=line))
 
@@ -319,6 +314,7 @@ def _follow(
     make_private(log.parent)
     watch = FollowListener(job=started, state=state, waits=waits, say=tell.say)
     with open(log, "wb", opener=private) as file:
+        copy = _LogCopy(file)
         try:
             return backend.run(spec, environ, output, watch)
         except KeyboardInterrupt:
@@ -327,6 +323,34 @@ def _follow(
                 backend.delete(spec.name)
             log.unlink()
             raise
+
+
+class _LogCopy:
+    """Copies the log of a run, up to MOST_BYTES: a rank that writes for ever fills no disk."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        """Write to an empty file."""
+        self._file = file
+        self._size = 0
+        # Where the last whole line ends: the first half of a number would be another number.
+        self._whole = 0
+        self._full = False
+        self._note = f"taco-launch: log truncated: only its first {MOST_BYTES >> 20} MiB are kept\n".encode()
+
+    def write(self, chunk: bytes) -> None:
+        """Write the next chunk; where it is too much, whole lines only, and a last one that says so."""
+        if self._full:
+            return
+        fits = chunk[: MOST_BYTES - len(self._note) - self._size]
+        self._file.write(fits)
+        if b"\n" in fits:
+            self._whole = self._size + fits.rindex(b"\n") + 1
+        self._size += len(fits)
+        if len(fits) < len(chunk):
+            self._full = True
+            self._file.seek(self._whole)
+            self._file.truncate()
+            self._file.write(self._note)
 
 
 def _text(log: Path) -> str:

@@ -112,11 +112,12 @@ def _begun(plan: ladders.LadderPlan, asked: RunRequest) -> Summary:
 
 
 def clear_logs(history: History, matrix: str, cluster: str, folder: Path, before: float) -> int:
-    """Remove the logs of the nights of a matrix that started before a time; give how many nights' there were."""
-    old = [one for one in _nights(history, matrix, cluster) if one.started < before and (folder / one.id).is_dir()]
-    for one in old:
-        shutil.rmtree(folder / one.id, ignore_errors=True)
-    return len(old)
+    """Remove the logs of the nights of a matrix that started here before a time; give how many nights' there were."""
+    old = [one for one in _nights(history, matrix, cluster) if one.started < before and not one.imported]
+    logs = [folder / one.id for one in old if (folder / one.id).is_dir()]
+    for path in logs:
+        shutil.rmtree(path, ignore_errors=True)
+    return len(logs)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ from taco_launch.setup.ops import FileTarget, Op
 _LARGE = 1 << 20
 # The longest operation is a pull of half an hour; one that was cut off goes on by itself.
 _LOCK_SECONDS = 2400
+# On top of the operations and the lock: for the connection, and to end an operation that takes too long.
+_OVERHEAD_SECONDS = 60.0
+_SLOWEST_LINK = 1e5  # bytes a second
 # What of an operation's output is told where it fails.
 _ERROR = "error: "
 _HINT = "hint: "
@@ -135,7 +138,9 @@ def command(ops: Sequence[Op], marker: str, typed: str = "taco-launch") -> Comma
 
     `typed` is what the user types for taco-launch with this inventory.
     """
-    return Command(("/bin/sh", "-s", "--", marker, typed), script(ops).encode("utf-8", "surrogateescape"), sudo=True)
+    text = script(ops).encode("utf-8", "surrogateescape")
+    seconds = sum(op.seconds for op in ops) + _LOCK_SECONDS + _OVERHEAD_SECONDS + len(text) / _SLOWEST_LINK
+    return Command(("/bin/sh", "-s", "--", marker, typed), text, sudo=True, timeout=seconds)
 
 
 def script(ops: Sequence[Op]) -> str:

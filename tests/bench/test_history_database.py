@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,7 @@ def test_an_earlier_version_is_migrated_whole_or_not_at_all(tmp_path: Path) -> N
         assert connection.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 1,)
         assert connection.execute("SELECT mood FROM run").fetchall() == [("good",)]
     with pytest.raises(
-        TacoLaunchError, match="written by a later taco-launch: its version is 2, this one knows up to 1"
+        TacoLaunchError, match="written by a later taco-launch: its version is 3, this one knows up to 2"
     ):
         open_history(path).__enter__()
 
@@ -182,7 +183,7 @@ def _use(path: Path) -> None:
         (_text, r"is no history: no SQLite database"),
         (_foreign, r"is a SQLite database of another program"),
         (_other_application, r"is a SQLite database of another program"),
-        (_later, r"was written by a later taco-launch: its version is 2, this one knows up to 1"),
+        (_later, r"was written by a later taco-launch: its version is 3, this one knows up to 2"),
         (_cut, r"is damaged"),
     ],
 )
@@ -220,7 +221,7 @@ def test_a_full_disk_loses_nothing_that_was_there(tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, old)
     assert "the disk is full" in told.value.message or "disk I/O error" in told.value.message
     with open_history(path) as history:
-        assert history.ladders() == (ladder(1, ended=2.0),)
+        assert history.ladders() == (replace(ladder(1, ended=2.0), imported=True),)
         assert history.runs(ladder(1).id) == ((0, run(1.0)),)
         history.begin(ladder(2))
 

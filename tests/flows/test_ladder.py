@@ -262,6 +262,10 @@ def test_a_log_without_end_is_kept_up_to_a_limit(bench: Bench, tmp_path: Path, m
     bench.output = b"x" * 1023 + b"\n"
     bench.output *= 4096
     bench()
-    sizes = [path.stat().st_size for path in tmp_path.rglob("*.log")]
-    assert sizes
-    assert max(sizes) == 1 << 20
+    logs = [path.read_bytes() for path in tmp_path.rglob("*.log")]
+    assert logs
+    for log in logs:
+        assert (1 << 20) - 1200 < len(log) <= 1 << 20
+        *lines, last = log.splitlines()
+        assert set(map(len, lines)) == {1023}
+        assert last == b"taco-launch: log truncated: only its first 1 MiB are kept"

@@ -1,8 +1,6 @@
 """What a host answers to set-up: without an end, or with numbers of its own, it is that host's error and nobody else's."""
 
-import fcntl
 import io
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +13,9 @@ from taco_launch.command import Command
 from taco_launch.errors import HostError
 from taco_launch.flows.setup.apply import SetupLog, apply
 from taco_launch.remote import lines
-from taco_launch.setup import scripts
 from taco_launch.setup.files import daemon_json
 from taco_launch.setup.ops import Op
 
-SCRIPTS = Path(scripts.__file__).parent
 OPS = (Op(name="n", why="w", stage="docker", script="true"),)
 
 
@@ -65,15 +61,3 @@ def test_lines_without_an_end() -> None:
 def test_a_number_of_thousands_of_digits_in_daemon_json() -> None:
     with pytest.raises(daemon_json.NotOursError):
         daemon_json.read('{"max-concurrent-downloads": ' + "1" * 5000 + "}")
-
-
-@pytest.mark.parametrize("shell", ["sh", "bash"])
-def test_only_a_file_that_somebody_has_locked_is_held(shell: str, tmp_path: Path) -> None:
-    free, held, fifo, gone = (tmp_path / name for name in ("free", "held", "fifo", "gone"))
-    free.touch()
-    os.mkfifo(fifo)
-    script = f'. {SCRIPTS}/idle.sh; for file; do idle_held "$file" && echo "${{file##*/}}"; done; :'
-    with held.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        words = (shell, "-c", script, shell, *map(str, (free, held, fifo, gone, tmp_path)))
-        assert subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout == "held\n"

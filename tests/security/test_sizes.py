@@ -77,7 +77,7 @@ def test_files_with_the_inodes_of_locked_ones_do_not_hide_a_job(tmp_path: Path) 
         script = (
             f". {SCRIPTS}/idle.sh\n"
             'until grep -q ":$(stat -c %i "$1") " /proc/locks; do sleep 0.05; done\n'
-            'for number in $(seq 1001); do echo "$(stat -c %i "$1") $2/$number"; done | idle_locked 1000\n'
+            'for number in $(seq 1001); do echo "$(stat -c "%d %i" "$1") $2/$number"; done | idle_locked 1000 "$2" | tail -n 1\n'
         )
         done = subprocess.run(["sh", "-c", script, "sh", lock, tmp_path], capture_output=True, text=True, check=True)
         assert done.stdout == "more\n"

@@ -73,6 +73,9 @@ def test_nothing_to_do_without_one() -> None:
 
 # --- the script
 
+# Other processes of these tests have theirs at the same time, and each is looked at.
+ONE, TWO = (f"agent-{number}-{os.getpid()}.pyz" for number in (1, 2))
+
 
 def install(state: Path, name: str) -> None:
     argv = (
@@ -91,9 +94,9 @@ def install(state: Path, name: str) -> None:
 def state(tmp_path: Path) -> Path:
     folder = tmp_path / "state"
     (folder / "agent").mkdir(parents=True)
-    for name in ("agent-1.pyz", "agent-2.pyz", NEW):
+    for name in (ONE, TWO, NEW):
         (folder / "agent" / name).touch()
-    (folder / "agent" / "current").symlink_to("agent-1.pyz")
+    (folder / "agent" / "current").symlink_to(ONE)
     return folder
 
 
@@ -113,10 +116,10 @@ def test_the_link_is_set_and_old_ones_go(state: Path) -> None:
 
 def test_one_that_a_process_runs_stays(state: Path) -> None:
     script = "import sys; sys.stdin.read()"
-    argv = (sys.executable, "-c", script, str(state / "agent" / "agent-1.pyz"), "guard")
+    argv = (sys.executable, "-c", script, str(state / "agent" / ONE), "guard")
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
         install(state, NEW)
-        assert agents(state) == {NEW, "agent-1.pyz"}
+        assert agents(state) == {NEW, ONE}
         process.communicate(b"")
     install(state, NEW)
     assert agents(state) == {NEW}
@@ -126,11 +129,11 @@ def test_one_that_a_process_runs_stays(state: Path) -> None:
 def test_one_that_a_running_job_names_stays(state: Path, jobs: str) -> None:
     job = state / jobs / "train"
     job.mkdir(parents=True)
-    (job / "events.jsonl").write_text('{"agent": "agent-2.pyz"}\n')
+    (job / "events.jsonl").write_text(f'{{"agent": "{TWO}"}}\n')
     lock = os.open(job / "lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     install(state, NEW)
-    assert agents(state) == {NEW, "agent-2.pyz"}
+    assert agents(state) == {NEW, TWO}
     os.close(lock)
     install(state, NEW)
     assert agents(state) == {NEW}
@@ -139,7 +142,7 @@ def test_one_that_a_running_job_names_stays(state: Path, jobs: str) -> None:
 @pytest.mark.parametrize("queue", ["jobs/.queue", "containers/hcc/jobs/.queue"])
 def test_one_that_a_waiting_job_begins_with_stays(state: Path, queue: str) -> None:
     jobs = (state / queue).parent
-    for name, file in (("waits", "agent-2.pyz"), ("ended", "agent-1.pyz")):
+    for name, file in (("waits", TWO), ("ended", ONE)):
         (jobs / name).mkdir(parents=True)
         (jobs / name / "agent.pyz").symlink_to(state / "agent" / file)
     pending = state / queue / "pending"
@@ -147,7 +150,7 @@ def test_one_that_a_waiting_job_begins_with_stays(state: Path, queue: str) -> No
     for name in ("waits", "gone"):
         (pending / name).touch()
     install(state, NEW)
-    assert agents(state) == {NEW, "agent-2.pyz"}
+    assert agents(state) == {NEW, TWO}
     (pending / "waits").unlink()
     install(state, NEW)
     assert agents(state) == {NEW}
@@ -159,7 +162,7 @@ def test_what_a_container_put_among_jobs_is_neither_followed_nor_waited_for(stat
     odd.mkdir()
     os.mkfifo(job / "events.jsonl")
     (job / "spec.json").symlink_to(state / "elsewhere")
-    (state / "elsewhere").write_text("agent-2.pyz")
+    (state / "elsewhere").write_text(TWO)
     (odd / "lock").symlink_to(state / "made")
     lock = os.open(job / "lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)

@@ -221,6 +221,11 @@ def test_the_command_runs_as_root_and_shows_nothing_in_its_arguments() -> None:
     assert b"very secret" not in made.stdin
 
 
+def test_a_batch_may_take_as_long_as_its_operations_and_the_lock() -> None:
+    seconds = command([op("true", seconds=100), op("true", seconds=30)], MARKER).timeout
+    assert seconds == pytest.approx(100 + 30 + 2400 + 60, abs=1)
+
+
 def test_last_words() -> None:
     assert (
         failure_reason(op("x"), OpResult(0, 1, b"noise\nerror: one\nmore\nerror: no room\n  make some\n"))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.setup import scripts
+from tests.setup.fakes import SHELLS as FAKED
 from tests.setup.fakes import Fakes
 
 SHELLS = [("dash",), ("bash", "--posix"), ("busybox", "sh")]
@@ -146,3 +147,30 @@ def test_the_firewall_is_closed_by_its_list_and_nothing_else_in_it(tmp_path: Pat
     assert not (tmp_path / "made").exists()
     assert [path.name for path in units.iterdir()] == ["other.service"]
     assert list((tmp_path / "c").iterdir()) == []
+
+
+# --- the container's sshd
+
+
+@pytest.mark.parametrize(("check", "wait"), [(0, 0), (3, 0), (0, 3)])
+@pytest.mark.parametrize("sh", FAKED)
+def test_whatever_a_container_says_is_cut_and_its_exit_code_counts(
+    tmp_path: Path, sh: str, check: int, wait: int
+) -> None:
+    fakes = Fakes(tmp_path / "bin", sh)
+    much = "head -c 3000000 /dev/zero | tr '\\0' x"
+    fakes.make(
+        "docker",
+        f"""case "$*" in
+          *State.Running*) echo true ;;
+          *" check "*) {much}; exit {check} ;;
+          *" wait "*) {much}; exit {wait} ;;
+          logs*) {much} ;;
+        esac""",
+    )
+    done = fakes.run("sshd.sh", "box", "/settings", "/pid")
+    assert done.returncode == (1 if check or wait else 0)
+    assert len(done.stdout) + len(done.stderr) < 2 * 65536
+    what = "refuses its settings: x" if check else "does not listen: x"
+    assert (f"sshd of container box {what}" in done.stderr) == bool(check or wait)
+    assert any(call.startswith("docker kill --signal HUP") for call in fakes.calls) == (not check)

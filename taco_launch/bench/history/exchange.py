@@ -69,7 +69,9 @@ def write_json(entries: Iterable[HistoryEntry], file: IO[str]) -> None:
             readings = [{**asdict(reading.metric), "value": reading.value} for reading in run.readings]
             told = {"position": position, **asdict(run.cell), **{name: getattr(run, name) for name in _RUN}}
             runs.append({**told, "hosts": run.hosts, "readings": readings, "circumstances": place})
-        ladders.append({**asdict(entry.ladder), "kind": entry.ladder.kind.value, "runs": runs})
+        head = {**asdict(entry.ladder), "kind": entry.ladder.kind.value, "runs": runs}
+        del head["imported"]  # each history says that for itself
+        ladders.append(head)
     facts = [one.facts for one in places]
     json.dump({"format": _FORMAT, "version": _VERSION, "circumstances": facts, "ladders": ladders}, file, indent=1)
     file.write("\n")

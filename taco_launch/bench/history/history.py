@@ -33,10 +33,6 @@ class LadderKind(enum.Enum):
     IMPORT = "import"
 
 
-# The outcome of a ladder that had not ended over there when it was imported: here nothing is ended or gone on with for it.
-_NOT_ENDED_THERE = "imported before its end"
-
-
 @dataclass(frozen=True)
 class Ladder:
     """One measuring of a matrix.
@@ -44,7 +40,8 @@ class Ladder:
     `matrix` is its name. `digest` is that of the matrix's text, the command line's own options, and the cluster: what a
     broken ladder is found again by. `seed` (at most 63 bits) is that of its order. Times are seconds since the epoch,
     `ended` None while it runs or where it broke off. `outcome` is in its flow's words, "" until it has ended. What an
-    `accepted` one measured counts in the baselines of later nights.
+    `accepted` one measured counts in the baselines of later nights. An `imported` one was begun in another history: no job
+    and no log here is its own.
     """
 
     id: str
@@ -57,11 +54,12 @@ class Ladder:
     ended: float | None = None
     outcome: str = ""
     accepted: bool = False
+    imported: bool = False
 
     @property
     def broke_off(self) -> bool:
         """Whether it was started here and has not ended: it broke off, or runs in another program."""
-        return self.ended is None and not self.outcome
+        return self.ended is None and not self.imported
 
 
 def default_path(environ: Mapping[str, str]) -> Path:
@@ -110,9 +108,9 @@ class History:
             self._db.execute("UPDATE ladder SET ended = ?, outcome = ? WHERE id = ?", (time.time(), outcome, ladder_id))
 
     def resumable(self, digest: str) -> Ladder | None:
-        """Return the newest ladder of a digest that has not ended: it broke off, or runs in another program."""
+        """Return the newest ladder of a digest that was begun here and has not ended: see `Ladder.broke_off`."""
         return self._one(
-            "SELECT * FROM ladder WHERE digest = ? AND ended IS NULL AND outcome = '' ORDER BY started DESC LIMIT 1",
+            "SELECT * FROM ladder WHERE digest = ? AND ended IS NULL AND NOT imported ORDER BY started DESC LIMIT 1",
             (digest,),
         )
 
@@ -129,7 +127,7 @@ class History:
             " ORDER BY started DESC, id LIMIT ?3",
             (kind.value if kind else None, matrix, -1 if limit is None else limit),
         )
-        return tuple(map(_ladder, found))
+        return tuple(map(self._ladder, found))
 
     def add(self, ladder_id: str, position: int, run: Run) -> None:
         """Add a run in its ladder's order, in a transaction of its own: it is there whole, or not at all.
@@ -144,7 +142,7 @@ class History:
         """Add a ladder of another history, or what of it is not here yet; give how many runs were new.
 
         One that was not over there when it came here is brought up to date; whether it counts in baselines is
-        decided here.
+        decided here, as is when one ends that was begun here.
 
         Raises:
             TacoLaunchError: it, or a run of it, is here and is another; nothing of it is added then.
@@ -152,12 +150,10 @@ class History:
         with transaction(self._db):
             here = self.ladder(ladder.id)
             if here is None:
-                self._insert(replace(ladder, outcome=_NOT_ENDED_THERE) if ladder.ended is None else ladder)
-            elif replace(here, ended=None, outcome="", accepted=False) != replace(
-                ladder, ended=None, outcome="", accepted=False
-            ):
+                self._insert(replace(ladder, imported=True))
+            elif _as_begun(here) != _as_begun(ladder):
                 raise TacoLaunchError(f"{self.path}: there is a ladder {ladder.id} already, and it is another one")
-            elif here.ended is None and ladder.ended is not None:
+            elif here.imported and here.ended is None and ladder.ended is not None:
                 self._db.execute(
                     "UPDATE ladder SET ended = ?, outcome = ? WHERE id = ?", (ladder.ended, ladder.outcome, ladder.id)
                 )
@@ -195,7 +191,7 @@ class History:
         found = self._db.execute(
             "SELECT * FROM baseline WHERE matrix = ? AND cluster = ? ORDER BY started DESC, id DESC", (matrix, cluster)
         )
-        return tuple(map(_ladder, found))
+        return tuple(map(self._ladder, found))
 
     def nights(
         self, key: MetricKey, last: int, before: float, matrix: str | None = None, cluster: str | None = None
@@ -254,14 +250,14 @@ class History:
 
     def _one(self, query: str, values: Sequence[Any]) -> Ladder | None:
         row = self._db.execute(query, values).fetchone()
-        return None if row is None else _ladder(row)
+        return None if row is None else self._ladder(row)
 
     def _insert(self, ladder: Ladder) -> None:
         what = (ladder.id, ladder.matrix, ladder.kind.value, ladder.digest, ladder.seed, ladder.cluster)
         self._db.execute(
-            "INSERT INTO ladder (id, matrix, kind, digest, seed, cluster, started, ended, outcome, accepted)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*what, ladder.started, ladder.ended, ladder.outcome, ladder.accepted),
+            "INSERT INTO ladder (id, matrix, kind, digest, seed, cluster, started, ended, outcome, accepted, imported)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*what, ladder.started, ladder.ended, ladder.outcome, ladder.accepted, ladder.imported),
         )
 
     def _add(self, ladder_id: str, position: int, run: Run) -> None:
@@ -271,22 +267,30 @@ class History:
             why = f"run {position} of ladder {ladder_id} cannot be added: {error}"
             raise TacoLaunchError(f"{self.path}: {why}") from None
 
+    def _ladder(self, row: Mapping[str, Any]) -> Ladder:
+        if not is_name(str(row["id"])):  # its logs are in a folder of that name, and its jobs have names that begin so
+            raise TacoLaunchError(
+                f"{self.path}: a ladder has the id {str(row['id'])[:80]!r}, which no ladder is given",
+                hint="another program wrote it: use another history, with --db PATH",
+            )
+        return Ladder(
+            id=row["id"],
+            matrix=row["matrix"],
+            kind=LadderKind(row["kind"]),
+            digest=row["digest"],
+            seed=row["seed"],
+            cluster=row["cluster"],
+            started=row["started"],
+            ended=row["ended"],
+            outcome=row["outcome"],
+            accepted=bool(row["accepted"]),
+            imported=bool(row["imported"]),
+        )
 
-def _ladder(row: Mapping[str, Any]) -> Ladder:
-    if not is_name(str(row["id"])):  # its logs are in a folder of that name, and its jobs have names that begin so
-        raise TacoLaunchError(f"a ladder of the history has the id {str(row['id'])[:80]!r}, which no ladder is given")
-    return Ladder(
-        id=row["id"],
-        matrix=row["matrix"],
-        kind=LadderKind(row["kind"]),
-        digest=row["digest"],
-        seed=row["seed"],
-        cluster=row["cluster"],
-        started=row["started"],
-        ended=row["ended"],
-        outcome=row["outcome"],
-        accepted=bool(row["accepted"]),
-    )
+
+def _as_begun(ladder: Ladder) -> Ladder:
+    """Return a ladder without what differs between histories that both have it."""
+    return replace(ladder, ended=None, outcome="", accepted=False, imported=False)
 
 
 def _verdict(row: Mapping[str, Any]) -> "Verdict":

@@ -44,6 +44,11 @@ STEPS: tuple[tuple[str, ...], ...] = (
         """CREATE VIEW whole_run AS SELECT run.*, workload, variant, ranks, gpu, facts FROM run
             JOIN cell ON cell.id = run.cell JOIN circumstances ON circumstances.id = run.circumstances""",
     ),
+    (
+        # It was begun in another history: its jobs and its logs are not of here. Of earlier imports only these are known.
+        "ALTER TABLE ladder ADD COLUMN imported INTEGER NOT NULL DEFAULT 0",
+        "UPDATE ladder SET imported = 1 WHERE kind = 'import' OR (ended IS NULL AND outcome <> '')",
+    ),
 )
 
 

@@ -170,7 +170,7 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
         raise click.UsageError("--np is for --workload: without it the log says how many ranks ran", ctx)
     sample = parse_log(text)
     if isinstance(sample, NoSample):
-        click.echo(f"{log}: no sample: {render.printable(sample.why)}", err=True)
+        click.echo(render.printable(f"{log}: no sample: {sample.why}"), err=True)
         return FAILED
     cell = Cell("", "", sample.ranks)
     run = Run(cell, 0, False, "", 0.0, 0.0, (), "", (Reading(RATE, sample.img_per_sec),), "", "")
@@ -184,7 +184,7 @@ def _parse_workload(settings: Settings, log: str, text: str, workload: "Workload
 
     readings = read(workload, text, ranks)
     if isinstance(readings, NoSample):
-        click.echo(f"{log}: no sample: {render.printable(readings.why)}", err=True)
+        click.echo(render.printable(f"{log}: no sample: {readings.why}"), err=True)
         return FAILED
     if settings.output in ("json", "yaml"):
         rows = [{**asdict(reading.metric), "value": reading.value} for reading in readings]

@@ -38,7 +38,7 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
     except TacoLaunchError:
         return []
     return [
-        CompletionItem(ladder.id, help=f"{ladder.matrix}, {_when(ladder.started)}")
+        CompletionItem(ladder.id, help=f"{render.printable(ladder.matrix)}, {_when(ladder.started)}")
         for ladder in found
         if ladder.id.startswith(incomplete)
     ]
@@ -125,7 +125,8 @@ def show(ctx: click.Context, ladder: str, db: Path | None) -> int:
         told = [{"position": position, **to_json(run)} for position, run in runs]
         render.data({"ladder": to_json(one), "runs": told, "verdicts": to_json(verdicts)}, settings.output)
         return 0
-    ended = f"ended {_when(one.ended)}" if one.ended is not None else "has not ended: it runs, or broke off"
+    unended = "had not ended when it was imported" if one.imported else "has not ended: it runs, or broke off"
+    ended = f"ended {_when(one.ended)}" if one.ended is not None else unended
     for name, text in (
         ("Ladder", f"{one.id}{' (accepted: counts in baselines)' if one.accepted else ''}"),
         ("Matrix", f"{one.matrix} ({one.kind.value}), order by seed {one.seed}"),

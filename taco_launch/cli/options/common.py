@@ -2,7 +2,6 @@
 
 import functools
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
@@ -151,14 +150,19 @@ class Settings:
         return self.cluster(access).backend
 
     def talk(self, message: str) -> None:
-        """Print on stderr, unless -q was given."""
+        """Print on stderr, unless -q was given; a host's words may be in it, which neither hide nor pass for others."""
         if self.quiet:
             return
-        if not re.sub(r"\n|\x1b\[[0-9;]*m", "", message).isprintable():
+        lines = message.lstrip("\n").splitlines()
+        # A line of its own could begin as an error or a hint does.
+        more = (line if line.startswith(" ") else f"  {line}" for line in lines[1:])
+        begin = "\n" * (len(message) - len(message.lstrip("\n")))
+        shown = begin + "\n".join((*lines[:1], *more))
+        if not shown.replace("\n", "").isprintable():
             from taco_launch.remote.terminal import safe
 
-            message = safe(message)
-        click.echo(message, err=True, color=None if colour_wanted() else False)
+            shown = safe(shown)
+        click.echo(shown, err=True, color=None if colour_wanted() else False)
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:

@@ -3,7 +3,7 @@
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -102,8 +102,8 @@ def apply(
     False: nothing was done, as another set-up worked there until now; what is to be done has to be planned anew.
 
     Raises:
-        HostError: one of them failed, and those after it were not begun; or the answer broke off; or the log cannot be
-            written.
+        HostError: one of them failed, and those after it were not begun; or the answer broke off, or did not end in time;
+            or the log cannot be written.
     """
     host, stage = transport.name, ops[0].stage
     for large in batch.apart(ops):
@@ -120,13 +120,17 @@ def apply(
         tell(SetupEvent(host, ops[number].stage, ops[number].name, "begins"))
 
     marker = f"taco-{secrets.token_hex(8)}"
-    with transport.tail(batch.command(ops, marker, typed)) as stream, understood(host, "set-up"):
-        said = lines(stream, host, "set-up")
+    command = batch.command(ops, marker, typed)
+    seconds = command.timeout or 0.0
+    until = time.monotonic() + seconds  # the transport's own begins later
+    with transport.tail(command) as stream, understood(host, "set-up"):
+        said = _until(until, lines(stream, host, "set-up"))
         outcome = batch.read(said, marker, begin, lambda: tell(SetupEvent(host, stage, "", "waits")))
     if outcome.stale:
         return False
+    late = seconds if time.monotonic() >= until else None
     try:
-        error = _error(host, ops, outcome, log.write(host, ops, outcome))
+        error = _error(host, ops, outcome, log.write(host, ops, outcome), late)
     except OSError as problem:  # of this machine, which is no reason to leave the other hosts half-done
         error = _unlogged(host, ops, outcome, f"{problem.filename or log.file(host)}: {problem.strerror}")
     end("failed" if outcome.failed or not outcome.whole else "done")
@@ -135,8 +139,19 @@ def apply(
     return True
 
 
-def _error(host: str, ops: Sequence[Op], outcome: batch.BatchOutcome, log: str) -> HostError | None:
-    """Return what went wrong with a batch; None where nothing did."""
+def _until(until: float, said: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the lines of an answer; one that the transport gave up as it took too long ends there."""
+    try:
+        yield from said
+    except HostError:
+        if time.monotonic() < until:
+            raise
+
+
+def _error(
+    host: str, ops: Sequence[Op], outcome: batch.BatchOutcome, log: str, late: float | None = None
+) -> HostError | None:
+    """Return what went wrong with a batch; None where nothing did. `late` is how long it was waited for in vain."""
     failed = outcome.failed
     if failed is not None:
         step = batch.hint(failed)
@@ -150,6 +165,12 @@ def _error(host: str, ops: Sequence[Op], outcome: batch.BatchOutcome, log: str) 
         )
     if outcome.whole:
         return None
+    if late is not None:
+        what = f"; last operation: {ops[outcome.begun].name}" if outcome.begun is not None else ""
+        return HostError(
+            f"{host}: set-up did not finish within {late:.0f} s{what}",
+            hint=f"see what hangs, on the host: fuser -v {batch.LOCK}; then run setup again; its output so far: {log}",
+        )
     if outcome.begun is None:
         return HostError(f"{host}: the operations did not begin: {last_words(outcome.said) or 'nothing was said'}")
     return HostError(

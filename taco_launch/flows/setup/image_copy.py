@@ -42,6 +42,7 @@ _PORTS = 10
 _LEAST, _MOST, _CHUNK_SECONDS = 1 << 20, 32 << 20, 2.0
 _TRIES, _AGAIN_SECONDS = 3, 2.0
 _STALLED_SECONDS = 60
+_SLOWEST = 1e5  # bytes a second: a slower link takes longer than anybody waits
 _WAIT_SECONDS = 5
 _TELL_SECONDS = 1.0
 _GZIP = 31  # zlib.compressobj
@@ -242,8 +243,10 @@ class _Copy:
     def _from_host(self, transport: Transport, giver: str) -> None:
         name, heard = transport.name, time.monotonic()
         words = ("pull", giver, self._hosts[giver].address, self._ports[giver])
+        # A host that neither reports nor hangs up is given up at last, whatever the giver's speed.
+        seconds = _BEGIN_SECONDS + (self._stream.size - self._seats[name].has) / _SLOWEST
         why = ""
-        with transport.tail(_command(words)) as lines:
+        with transport.tail(_command(words, seconds=seconds)) as lines:
             for line in bounded_lines(lines, name, f"copy {self._image}"):
                 what, _, told = line.decode("utf-8", "replace").strip().partition(" ")
                 if what == "cut":

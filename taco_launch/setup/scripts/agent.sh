@@ -2,51 +2,93 @@
 # Makes an agent that lies there the current one, and removes those that nobody uses; idle.sh is prepended to this script.
 #
 # usage: agent.sh STATE_FOLDER AGENTS_FOLDER NAME
+#
+# What tells who uses an agent is written by any user of the host, and by containers: of each process and file the beginning
+# is read, of no more files than a host's jobs have, within a limit of time. Where that is not enough, every agent stays.
 
 set -eu
 
-most=1024 # of jobs that run: more are no host's, and then every agent stays
+most=1024 # of jobs that run: more are no host's
+# of the text of those jobs: each of them has a handful
+files=8192
 
-used() { # used NAME STATE_FOLDER: by a process, or by a job that runs, or waits
-  # the name goes by way of the input: in its arguments grep would find itself
-  # shellcheck disable=SC2062 # it is no pattern
-  if printf '%s\n' "$1" | grep -qasF -f - /proc/[0-9]*/cmdline; then
-    return 0
-  fi
-  running=$(idle_jobs "$2" | idle_locked "$most")
-  if [ "$(printf '%s\n' "$running" | wc -l)" -ge "$most" ]; then
-    return 0
-  fi
-  # containers write there: what is no plain file is passed over, and nothing is made by looking
-  found=$(printf '%s\n' "$running" | while IFS= read -r lock; do
-    for file in "${lock%/*}"/*.json*; do
-      if [ -f "$file" ] && [ ! -L "$file" ] && timeout 5 head -c 4194304 "$file" | grep -qasF -e "$1"; then
-        echo found
-        break 2
-      fi
-    done
-  done)
-  if [ -n "$found" ]; then
-    return 0
-  fi
-  # nothing of a job that waits runs: it begins with the agent that it was submitted with
-  found=$(find "$2"/jobs "$2"/containers/*/jobs -mindepth 2 -maxdepth 2 -name agent.pyz -lname "*/$1" 2>/dev/null |
-    while IFS= read -r link; do
-      job=${link%/agent.pyz}
+whole() { # whole SECONDS COMMAND...: its output; `more` for the caller, at 4, where it is not all of it
+  code=0
+  timeout -k 5 "$@" 2>/dev/null || code=$?
+  [ "$code" -lt 124 ] || echo more >&4 # what ended, or was not there, is no loss
+}
+
+named() { # those of the agents in $olds that stdin names
+  grep -aoF -f /dev/fd/3 3<<END | awk '!seen[$0]++'
+$olds
+END
+}
+
+processes() { # the beginning of each one's command line; before each stands a line of its own: no line is longer than that
+  # the names of agents are in nobody's arguments here: they would be found
+  printf '%s\n' /proc/[0-9]*/cmdline | whole 20 xargs head -vc 8192
+}
+
+running() { # running STATE_FOLDER: what the jobs that run have written
+  locks=$(idle_jobs "$1" | idle_locked "$most" "$1") || locks='more'
+  case $locks in
+    '') return ;;
+    more | *'
+more')
+      echo more >&4
+      return
+      ;;
+  esac
+  # a file may be swapped: no link is followed, and no FIFO waited for
+  # shellcheck disable=SC2016 # the inner shell's
+  printf '%s\n' "$locks" | whole 30 /bin/sh -c '
+    while IFS= read -r lock; do
+      find "${lock%/*}" -maxdepth 1 -type f -name "*.json*" ! -name "*
+*" || :
+    done | {
+      count=0
+      while IFS= read -r file; do
+        count=$((count + 1))
+        [ "$count" -le "$1" ] || exit 124
+        dd if="$file" iflag=nofollow,nonblock,fullblock,count_bytes bs=65536 count=4194304 || exit 124
+        echo
+      done
+    }' running "$files"
+}
+
+waiting() { # waiting STATE_FOLDER: nothing of a job that waits runs: it begins with the agent that it was submitted with
+  # shellcheck disable=SC2016 # the inner shell's
+  whole 20 /bin/sh -c '
+    find "$1"/jobs "$1"/containers/*/jobs -mindepth 2 -maxdepth 2 -name agent.pyz -type l ! -path "*
+*" ! -lname "*
+*" -printf "%h %l\n" | while IFS= read -r line; do
+      job=${line%% *}
       if [ -e "${job%/*}/.queue/pending/${job##*/}" ]; then
-        echo found
-        break
+        printf "%s\n" "${line##*/}"
       fi
-    done)
-  [ -n "$found" ]
+    done' waiting "$1"
 }
 
 chmod 0700 "$1"
 rm -f "$2/.current"
 ln -s "$3" "$2/.current"
 mv -fT "$2/.current" "$2/current"
+olds=
 for old in "$2"/agent-*.pyz; do
-  if [ "${old##*/}" != "$3" ] && ! used "${old##*/}" "$1"; then
-    rm -f "$old"
-  fi
+  [ "${old##*/}" = "$3" ] || [ ! -e "$old" ] || olds="$olds${olds:+
+}${old##*/}"
+done
+[ -n "$olds" ] || exit 0
+used=$({ { processes; running "$1"; waiting "$1"; } | named; } 4>&1)
+for old in $olds; do
+  case "
+$used
+" in
+    *"
+more
+"* | *"
+$old
+"*) ;;
+    *) rm -f "$2/$old" ;;
+  esac
 done

@@ -2,45 +2,58 @@
 # Whether nothing runs in the training containers of this host; other scripts stand behind this.
 #
 # taco_typed is what the user types for taco-launch with this inventory. Jobs and leases are the containers' to write, and
-# the leases every user's: what is no plain file is passed over, nothing is made by looking, and however many files there
-# are, only those for whose inode the kernel has a lock are tried.
+# the leases every user's: none of these files is opened to look whether it is locked, as it may be swapped for any other
+# at any moment. The kernel tells what is locked, and stat, which does not follow the last link, which file that is.
 
-idle_held() { # idle_held FILE: somebody holds a lock on it
-  [ -f "$1" ] && [ ! -L "$1" ] || return 1
-  # it may be a FIFO by now, which opens when somebody writes there
-  # shellcheck disable=SC2016 # the inner shell's
-  timeout 2 sh -c 'exec 9<"$1" && [ -f /dev/fd/9 ] || exit 0; flock -n 9 || exit 77' sh "$1" 2>/dev/null && return 1
-  [ -f "$1" ] && [ ! -L "$1" ] # what cannot be found out is held
-}
-
-idle_locked() { # idle_locked MOST: of the files of the input, lines of INODE PATH, those that are held; MOST are tried
-  # a line `more` says that there are more: files may be made that have the inode numbers of locked ones elsewhere
-  awk -v most="$1" 'FILENAME == "/proc/locks" { if ($2 == "FLOCK") { split($6, at, ":"); held[at[3]] = 1 } next }
-    ($1 in held) && tried++ < most { sub(/^ *[0-9]+ +/, ""); print }
-    END { if (tried > most) print "more" }' /proc/locks - |
-    {
-      until=$(($(date +%s) + 20)) # each may be made to take its two seconds
-      while IFS= read -r file; do
-        [ "$(date +%s)" -lt "$until" ] || file="more"
-        if [ "$file" = more ] || idle_held "$file"; then
-          printf '%s\n' "$file"
-          [ "$file" != more ] || break
-        fi
-      done
+idle_locked() { # idle_locked MOST FOLDER: of lines DEVICE INODE PATH, the paths that somebody holds a lock on; MOST are told
+  # a line `more` says that there are more, or more locks than a host has, or that the input holds that line.
+  # These file systems tell stat the device that the kernel has for their locks; where another one is told, as by btrfs
+  # and overlayfs, or below FOLDER begins another file system, a locked inode of that number counts.
+  plain=
+  case $(stat -f -c %T "$2" 2>/dev/null) in
+    ext* | xfs | tmpfs | ramfs) plain=$(stat -c %d "$2") || plain= ;;
+  esac
+  awk -v most="$1" -v plain="$plain" '
+    function told(device) { # as /proc/locks writes it: MAJOR:MINOR, of two digits at least
+      return sprintf("%02x:%02x", int(device / 256) % 4096, device % 256 + 256 * int(device / 1048576))
     }
+    FILENAME == "/proc/locks" {
+      if (FNR > 200000) { more = 1; exit } # each is remembered, and any user may take some
+      if ($2 == "FLOCK") {
+        split($6, at, ":")
+        held[at[3] ""] = 1
+        held[$6 ""] = 1
+      }
+      next
+    }
+    $1 == "more" { more = 1; next }
+    NF > 2 && (($2 "") in held) && ($1 != plain || ((told($1) ":" $2) in held)) {
+      if (found++ == most) { more = 1; exit }
+      sub(/^[0-9]+ [0-9]+ /, "")
+      print
+    }
+    END { if (more) print "more" }' /proc/locks -
 }
 
-idle_jobs() { # idle_jobs STATE_FOLDER: INODE PATH of the lock of each job, of the host's and of all clusters
-  find "$1"/jobs "$1"/containers/*/jobs -mindepth 2 -maxdepth 2 -name lock -type f -exec ls -1id {} + 2>/dev/null || :
+idle_files() { # idle_files SECONDS FIND_WORD...: DEVICE INODE PATH of what find finds; a line `more` where that takes too long
+  # a name with a line break would be lines of its own, and is none of ours
+  code=0
+  timeout -k 5 "$@" -type f ! -path '*
+*' -exec stat -c '%d %i %n' {} + 2>/dev/null || code=$?
+  [ "$code" -lt 124 ] || printf '\nmore\n'
 }
 
-idle_leases() { # idle_leases FOLDER: INODE PATH of each slot's lease
-  find "$1" -mindepth 1 -maxdepth 1 -type f ! -name '*.*' \( -name 'slot-*' -o -name 'GPU-*' -o -name 'MIG-*' \) \
-    -exec ls -1id {} + 2>/dev/null || :
+idle_jobs() { # idle_jobs STATE_FOLDER: of the lock of each job, of the host's and of all clusters
+  idle_files 30 find "$1"/jobs "$1"/containers/*/jobs -mindepth 2 -maxdepth 2 -name lock
+}
+
+idle_leases() { # idle_leases FOLDER: of each slot's lease
+  idle_files 10 find "$1" -mindepth 1 -maxdepth 1 ! -name '*.*' \( -name 'slot-*' -o -name 'GPU-*' -o -name 'MIG-*' \)
 }
 
 idle_record() { # idle_record FILE: what a container's agent has written there; other users may have made the file
-  [ -f "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] && timeout 2 head -c 16384 "$1"
+  # root of a container may swap it in between: then no link is followed, and no FIFO waited for
+  [ -f "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] && timeout 2 dd if="$1" iflag=nofollow,nonblock bs=16384 count=1 2>/dev/null
 }
 
 idle_plain() { # idle_plain TEXT: it as a word that a terminal may show
@@ -52,7 +65,7 @@ idle() { # idle CONTAINER: fails, and names the job, where one runs
     echo "error: whether a job runs in $1 cannot be found out: there is no awk, or no /proc/locks" >&2
     return 1
   fi
-  lock=$(idle_jobs /var/lib/taco-launch | idle_locked 1000 | head -n 1)
+  lock=$(idle_jobs /var/lib/taco-launch | idle_locked 1000 /var/lib/taco-launch | head -n 1)
   if [ -n "$lock" ] && [ "$lock" != more ]; then
     job=${lock%/lock}
     job=$(idle_plain "${job##*/}")
@@ -60,10 +73,10 @@ idle() { # idle CONTAINER: fails, and names the job, where one runs
     echo "hint: wait for it, or: ${taco_typed-taco-launch} stop $job" >&2
     return 1
   fi
-  lease=$(idle_leases /run/taco-launch/leases | idle_locked 1000 | head -n 1)
+  lease=$(idle_leases /run/taco-launch/leases | idle_locked 1000 /run/taco-launch/leases | head -n 1)
   if [ "$lock" = more ] || [ "$lease" = more ]; then
-    echo "error: whether a job runs in $1 cannot be found out: too many files look like held locks" >&2
-    echo "hint: who made them? ls -l /run/taco-launch/leases /var/lib/taco-launch/containers/*/jobs" >&2
+    echo "error: whether a job runs in $1 cannot be found out: there are too many files or held locks" >&2
+    echo "hint: who made them? lslocks; ls -l /run/taco-launch/leases /var/lib/taco-launch/containers/*/jobs" >&2
     return 1
   fi
   if [ -n "$lease" ]; then

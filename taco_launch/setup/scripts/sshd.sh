@@ -13,8 +13,21 @@ container=$1
 settings=$2
 pid_file=$3
 
-inside() { # inside SCRIPT [ARGUMENT...]
-  docker exec "$container" /bin/sh -c "$@" 2>&1
+inside() { # inside SCRIPT [ARGUMENT...]: the container decides what comes: its first 64 KiB, and the exit code of docker
+  {
+    ended=$({
+      {
+        code=0
+        docker exec "$container" /bin/sh -c "$@" 2>&1 3>&- 4>&- || code=$?
+        echo "$code" >&3
+      } | head -c 65536 >&4
+    } 3>&1)
+  } 4>&1
+  return "$ended"
+}
+
+logs() { # logs LINES: of the container, on one line; each may have any length
+  docker logs --tail "$1" "$container" 2>&1 | head -c 16384 | tr '\n' ' '
 }
 
 is_up() {
@@ -25,7 +38,7 @@ tries=0
 until is_up; do
   tries=$((tries + 1))
   if [ "$tries" -ge 100 ]; then
-    echo "container $container does not run: $(docker logs --tail 2 "$container" 2>&1 | tr '\n' ' ')" >&2
+    echo "container $container does not run: $(logs 2)" >&2
     exit 1
   fi
   sleep 0.2
@@ -47,6 +60,6 @@ until pid=$(cat "$2" 2>/dev/null) && [ -n "$pid" ] && grep -qsF -e "$1" "/proc/$
   sleep 0.2 2>/dev/null || sleep 1
 done
 ' wait "$settings" "$pid_file" || {
-  echo "sshd of container $container does not listen: $(docker logs --tail 3 "$container" 2>&1 | tr '\n' ' ')" >&2
+  echo "sshd of container $container does not listen: $(logs 3)" >&2
   exit 1
 }

@@ -72,7 +72,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
   sleep 1
 done
 error=$(docker container inspect --format '{{.State.Error}}' "$container")
-[ -n "$error" ] || error=$(docker logs --tail 1 "$container" 2>&1)
+[ -n "$error" ] || error=$(docker logs --tail 1 "$container" 2>&1 | head -c 16384) # a line of any length
 state=$(docker container inspect --format '{{.State.Status}}, exit code {{.State.ExitCode}}' "$container")
 echo "error: $container does not stay up: $state${error:+: $error}; see journalctl -u $unit" >&2
 exit 1

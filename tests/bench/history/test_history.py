@@ -145,7 +145,7 @@ def test_a_merge_adds_what_is_new_and_refuses_what_is_another(history: History) 
     assert history.merge(ended, [(0, run(1.0)), (1, run(2.0))]) == 1
     assert history.merge(ended, [(0, run(1.0)), (1, run(2.0))]) == 0
     # that it is accepted over there is decided there
-    assert history.ladder(begun.id) == replace(ended, accepted=False)
+    assert history.ladder(begun.id) == replace(ended, accepted=False, imported=True)
     with pytest.raises(TacoLaunchError, match="run 1 of ladder taco-000001 is another one here"):
         history.merge(ended, [(2, run(3.0)), (1, run(2.5))])
     with pytest.raises(TacoLaunchError, match="a ladder taco-000001 already, and it is another one"):

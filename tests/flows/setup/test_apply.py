@@ -1,6 +1,7 @@
 """A batch on this machine as on a host: its log, and what is said where that or the answer fails."""
 
 import io
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -70,3 +71,51 @@ def test_the_next_step_that_a_script_tells_is_the_hint(tmp_path: Path) -> None:
     error, _ = failing(text, SetupLog(tmp_path / "logs", ()), Host("gpu1"))
     (log,) = (tmp_path / "logs").glob("*/gpu1.log")
     assert (error.message, error.hint) == ("gpu1: pull: no key", f"enrol it; its whole output: {log}")
+
+
+def test_a_host_that_does_not_end_is_given_up_and_told_with_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers no more, or a step of it hangs in the kernel, where no signal ends it."""
+
+    class Hangs(Host):
+        def tail(self, command: Command) -> Any:
+            text = f"echo {command.argv[-2]} begin 0; echo layer 3 of 7; exec sleep 60"
+            return super().tail(replace(command, argv=("sh", "-c", text)))
+
+    monkeypatch.setattr(batch, "_LOCK_SECONDS", -120.0)
+    monkeypatch.setattr(batch, "_OVERHEAD_SECONDS", 0.5)
+    error, told = failing("", SetupLog(tmp_path / "logs", ()), Hangs("gpu1"))
+    (log,) = (tmp_path / "logs").glob("*/gpu1.log")
+    assert error.message == "gpu1: set-up did not finish within 1 s; last operation: pull"
+    assert error.hint is not None
+    assert "fuser -v " in error.hint
+    assert "layer 3 of 7" in log.read_text()
+    assert told == ["begins", "failed"]
+
+
+def test_a_host_that_is_not_heard_of_in_time_is_told_the_same_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By SSH, reading fails."""
+
+    class Silent(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, _buffer: Any) -> int:
+            time.sleep(0.1)
+            raise HostError("gpu1: no whole answer after 0.05 s")
+
+    class Hangs(LocalTransport):
+        @contextmanager
+        def tail(self, _command: Command) -> Iterator[IO[bytes]]:
+            yield io.BufferedReader(Silent())
+
+    monkeypatch.setattr(batch, "_LOCK_SECONDS", -120.0)
+    monkeypatch.setattr(batch, "_OVERHEAD_SECONDS", 0.0)
+    error, _ = failing("", SetupLog(tmp_path / "logs", ()), Hangs("gpu1"))
+    assert error.message == "gpu1: set-up did not finish within 0 s"
+    monkeypatch.setattr(batch, "_OVERHEAD_SECONDS", 60.0)
+    error, _ = failing("", SetupLog(tmp_path / "logs", ()), Hangs("gpu1"))
+    assert error.message == "gpu1: no whole answer after 0.05 s"

@@ -36,7 +36,7 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 @click.argument("names", nargs=-1, metavar="[NAME|PREFIX]...", shell_complete=_complete)
 @click.pass_context
 def knobs(ctx: click.Context, names: tuple[str, ...]) -> None:
-    """Show what NCCL, Horovod, LightCC, Open MPI and UCX can be told, and where that is from.
+    """List tuning variables of NCCL, Horovod, Open MPI and UCX.
 
     A name, or a part of a name that one knob alone has, shows all that is known of it; any other beginning or part of
     a name shows a table of those with it, nothing shows all. On a terminal the table is cut to its width.

@@ -19,27 +19,29 @@ from taco_launch.cli.options.common import (
     this_machine,
     verbose_option,
 )
+from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.command import as_typed
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
 
 _EPILOG = """\b
 Examples:
-  taco-launch run --np 2 -- python3 train.py      run on this machine, follow, exit as the job does
-  taco-launch submit --name night -- python3 train.py
-  taco-launch logs -f night
+  taco-launch run --np 2 -- python3 train.py
+  taco-launch submit --name vgg16 -- python3 train.py
+  taco-launch logs -f vgg16
   taco-launch bench run --np 1,2 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
   taco-launch -i hosts.yaml bench ladder taco
   taco-launch -i hosts.yaml nightly install taco --at 02:30
 
 \b
-Exit codes: 0 ok, 1 failed (or no such job), 2 usage or inventory, 3 drift, 4 cannot be placed, 5 a host failed,
-6 a night found something slower, 130 Ctrl-C; run and wait give the job's own (signal n: 128+n), 125 when no rank ever
-ran, 124 when --timeout or --stall-timeout did.
+Exit codes: 0 ok, 1 failed or job not found, 2 usage or inventory, 3 drift,
+4 does not fit, 5 a host failed, 6 performance regression, 130 Ctrl-C.
+run and wait exit with the job's own code (128+n for signal n), with 124 after
+--timeout or --stall-timeout, and with 125 if no rank ever ran.
 """
 
 
-class _Verbs(click.Group):
+class _Verbs(SuggestingGroup):
     """The verbs; what fails is told while it is known which inventory was named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -77,6 +79,21 @@ class _Verbs(click.Group):
             command = self.commands[command.name or ""] = command.load()
         return name, command, rest
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs in groups, in the order of verbs.py."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            groups.setdefault(verbs.group_of(name), []).append(
+                (name, command.get_short_help_str(ctx.max_content_width or 80))
+            )
+        for title, rows in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click gives it
+        """Return the names in the order of the help."""
+        return list(self.commands)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb.
 
@@ -109,6 +126,10 @@ def cli() -> None:
     """Launch distributed training on bare-metal hosts, track it, benchmark it."""
 
 
+for verb in verbs.all_verbs():
+    cli.add_command(verb)
+
+
 @cli.command()
 @verbose_option
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -126,10 +147,6 @@ def completion(shell: str) -> None:
     if kind is None:
         raise click.UsageError(f"click has no completion for {shell}")
     click.echo(kind(cli, {}, "taco-launch", "_TACO_LAUNCH_COMPLETE").source())
-
-
-for verb in verbs.all_verbs():
-    cli.add_command(verb)
 
 
 def _told(error: click.NoSuchOption) -> click.UsageError:
@@ -174,8 +191,8 @@ def _guarded() -> int:
     except click.Abort:
         return INTERRUPTED
     except click.ClickException as error:
-        error.show()
-        return USAGE
+        context = getattr(error, "ctx", None)
+        return _say(error.format_message().removesuffix("."), context and f"{context.command_path} --help", USAGE)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:

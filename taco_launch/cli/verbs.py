@@ -5,69 +5,35 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-# In which module a verb is, and the first sentence of its help.
+# In which group of the help and in which module a verb is, and the first sentence of its help: whole at 80 columns.
 _VERBS = {
-    "bench": ("bench.bench", "Measure workloads, compare ways to run them, and see what was measured."),
-    "delete": ("jobs.wait_stop_delete", "Stop jobs if they still run, and remove their records and logs."),
-    "exec": (
-        "jobs.execute",
-        "Run COMMAND on the host of a running job's rank, in its environment and folder, and exit with its code.",
-    ),
-    "explain": (
-        "jobs.explain",
-        "Explain the failures in a log: each known text with its cause and what to do, the first failure first.",
-    ),
-    "facts": (
-        "cluster.facts",
-        "Show what hosts are: system, network, docker, GPUs, topology, RDMA, the training image.",
-    ),
-    "get": (
-        "jobs.list_get_top",
-        "Show one job: its state and why, its parts and their hosts; why it waits, host by host.",
-    ),
-    "inventory": (
-        "cluster.inventory",
-        "Check an inventory, or a hostfile, and show its hosts with all defaults filled in.",
-    ),
-    "knobs": ("knobs", "Show what NCCL, Horovod, LightCC, Open MPI and UCX can be told, and where that is from."),
-    "lab": (
-        "cluster.lab",
-        "Make hosts of containers on this machine, to try everything on: systemd, sshd, a registry, faults.",
-    ),
-    "list": (
-        "jobs.list_get_top",
-        "List all jobs, the newest first; NODE is where a job is now, N/A where it waits or has ended.",
-    ),
-    "logs": ("jobs.logs", "Print a job's output: of all ranks, each line behind HOST/RANK, or of some."),
-    "metrics": (
-        "cluster.metrics",
-        "Tell jobs, queues and slots as metrics: on stdout, in a file, or to whoever scrapes them.",
-    ),
-    "nightly": ("nightly.nightly", "Measure a matrix every night, and see how the nights go."),
-    "place": ("jobs.place", "Show which GPUs of a host a job would get, and the two sets that came next."),
-    "prune": (
-        "jobs.list_get_top",
-        "Remove the records and logs of your jobs that ended longer ago than TIME, and list them.",
-    ),
-    "resume": (
-        "jobs.suspend",
-        "Have suspended jobs wait for their slots again, each as if it had just been submitted.",
-    ),
-    "run": ("jobs.run", "Run COMMAND as a job: start it, follow its output, exit with its code."),
-    "setup": ("cluster.setup", "Make hosts able to train, stage by stage, and prove it."),
-    "stop": ("jobs.wait_stop_delete", "Stop jobs: TERM, then KILL after the grace time."),
-    "submit": ("jobs.run", "Start COMMAND as a job and return; it goes on by itself."),
-    "suspend": (
-        "jobs.suspend",
-        "Take jobs off their slots: what runs is ended as by stop, and starts from its beginning after `resume`.",
-    ),
-    "teardown": (
-        "cluster.teardown",
-        "Take back what setup made on hosts: the container, its unit, keys and files, the agent, settings of docker.",
-    ),
-    "top": ("jobs.list_get_top", "Show who has how many GPUs (slots, on hosts without any): by host, or by job."),
-    "trust": ("cluster.trust", "Show the SSH host keys of hosts (all without HOST), ask, and keep the new ones."),
-    "wait": ("jobs.wait_stop_delete", "Wait for a job's end and exit with its code."),
+    "run": ("Jobs", "jobs.run", "Run a job, follow its output and exit with its code."),
+    "submit": ("Jobs", "jobs.run", "Start a job in the background and print its name."),
+    "list": ("Jobs", "jobs.list_get_top", "List jobs, newest first."),
+    "get": ("Jobs", "jobs.list_get_top", "Show one job: state, reason, instances and hosts."),
+    "logs": ("Jobs", "jobs.logs", "Print the output of a job."),
+    "wait": ("Jobs", "jobs.wait_stop_delete", "Wait for a job to end and exit with its code."),
+    "exec": ("Jobs", "jobs.execute", "Run a command next to a rank of a running job."),
+    "top": ("Jobs", "jobs.list_get_top", "Show GPU or slot usage by host or by job."),
+    "stop": ("Jobs", "jobs.wait_stop_delete", "Stop jobs: TERM, then KILL after the grace time."),
+    "suspend": ("Jobs", "jobs.suspend", "Stop jobs and free their slots until they are resumed."),
+    "resume": ("Jobs", "jobs.suspend", "Queue suspended jobs again."),
+    "delete": ("Jobs", "jobs.wait_stop_delete", "Stop jobs and delete their records and logs."),
+    "prune": ("Jobs", "jobs.list_get_top", "Delete the records and logs of your old jobs."),
+    "inventory": ("Hosts", "cluster.inventory", "Check an inventory or a hostfile and show its hosts."),
+    "trust": ("Hosts", "cluster.trust", "Show and store the SSH host keys of hosts."),
+    "facts": ("Hosts", "cluster.facts", "Show the hardware and software of hosts."),
+    "setup": ("Hosts", "cluster.setup", "Set up hosts for training, stage by stage, and verify it."),
+    "teardown": ("Hosts", "cluster.teardown", "Remove what setup installed on hosts."),
+    "bench": ("Benchmarks and nightly runs", "bench.bench", "Run benchmarks, compare variants, query the history."),
+    "nightly": ("Benchmarks and nightly runs", "nightly.nightly", "Detect performance regressions with nightly runs."),
+    "lab": ("Lab", "cluster.lab", "Run a rehearsal cluster of containers on this machine."),
+    "explain": ("Tools", "jobs.explain", "Explain the failures in a log: cause and next step."),
+    "knobs": ("Tools", "knobs", "List tuning variables of NCCL, Horovod, Open MPI and UCX."),
+    "place": ("Tools", "jobs.place", "Show which GPUs of a host a job would get."),
+    "doctor": ("Tools", "doctor", "Check this machine: Python, ssh, Docker, mpirun, inventory."),
+    "version": ("Tools", "doctor", "Show the versions of taco-launch, its agent and libraries."),
+    "metrics": ("Tools", "cluster.metrics", "Export jobs, queues and slots as Prometheus metrics."),
 }
 
 
@@ -89,7 +55,7 @@ class Verb(click.Command):
     """What stands for a verb in the list of all."""
 
     def __init__(self, name: str, module: str, text: str) -> None:
-        """Know where it is."""
+        """Name the module that has it."""
         super().__init__(name, help=text)
         self._module = module
 
@@ -104,5 +70,10 @@ class Verb(click.Command):
 
 def all_verbs() -> Iterator[Verb]:
     """Yield every verb."""
-    for name, (module, text) in _VERBS.items():
+    for name, (_group, module, text) in _VERBS.items():
         yield Verb(name, module, text)
+
+
+def group_of(name: str) -> str:
+    """Return the group of the help that lists a verb."""
+    return _VERBS[name][0] if name in _VERBS else "Tools"

@@ -21,12 +21,19 @@ def text(rows: Sequence[JobRow], removed: JobCounts, hosts: Mapping[str, Occupan
 
     Characters that UTF-8 does not have become question marks.
     """
+    registry = CollectorRegistry()
+    registry.register(_Found(families(rows, removed, hosts, version)))
+    return generate_latest(registry)
+
+
+def families(
+    rows: Sequence[JobRow], removed: JobCounts, hosts: Mapping[str, Occupancy | None], version: str
+) -> tuple[Metric, ...]:
+    """Return all families: see `text`."""
     tally = removed
     for row in rows:
         tally = tally.with_job(row)
-    registry = CollectorRegistry()
-    registry.register(_Found((*_counters(tally), *_jobs(rows, tally), *_slots(hosts), _build(version))))
-    return generate_latest(registry)
+    return (*_counters(tally), *_jobs(rows, tally), *_slots(hosts), _build(version))
 
 
 class _Found(Collector):

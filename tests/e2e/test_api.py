@@ -1,4 +1,4 @@
-"""The README's Python, with real mpirun."""
+"""The Python of docs/guides/python.md, with real mpirun."""
 
 import re
 import subprocess
@@ -10,11 +10,11 @@ import pytest
 from tests.conftest import Taco
 
 pytestmark = pytest.mark.e2e
-_README = Path(__file__).parents[2] / "README.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "guides" / "python.md"
 
 
-def test_the_readmes_python(taco: Taco, tmp_path: Path) -> None:
-    (script,) = re.findall(r"```python\n(.*?)```", _README.read_text("utf-8"), re.DOTALL)
+def test_the_guides_python(taco: Taco, tmp_path: Path) -> None:
+    (script,) = re.findall(r"```python\n(.*?)```", _PAGE.read_text("utf-8"), re.DOTALL)
     done = subprocess.run(
         (sys.executable, "-c", script), env=taco.env, cwd=tmp_path, capture_output=True, text=True, check=False
     )

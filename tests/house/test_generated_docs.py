@@ -25,7 +25,8 @@ def generator() -> ModuleType:
 
 
 def test_every_page_is_current(generator: ModuleType) -> None:
-    assert generator.main(["--check"]) == 0
+    for path, text in generator.pages().items():
+        assert (ROOT / path).read_text("utf-8") == text, f"{path} is out of date: run scripts/generate_docs.py"
 
 
 def test_a_page_that_differs_is_named(
@@ -39,7 +40,7 @@ def test_a_page_that_differs_is_named(
 def test_every_message_is_in_the_reference(generator: ModuleType) -> None:
     for module in pkgutil.walk_packages(protocol.__path__, "taco_launch.protocol."):
         importlib.import_module(module.name)
-    page = generator.messages_page()
+    page = generator.pages()[Path("docs/reference/messages.md")]
     kinds = [*KINDS.values(), *Request.by_op.values(), *Reply.by_op.values()]
     ours = [kind for kind in kinds if kind.__module__.startswith("taco_launch.")]
     assert len(ours) > 60
@@ -47,6 +48,6 @@ def test_every_message_is_in_the_reference(generator: ModuleType) -> None:
 
 
 def test_comments_and_types_of_fields(generator: ModuleType) -> None:
-    page = generator.messages_page()
+    page = generator.pages()[Path("docs/reference/messages.md")]
     assert "| `count_slots` | boolean | required | whether the host's slots are to be counted by its GPUs |" in page
     assert "| `occupancy` | `Occupancy` or null | `null` |" in page

@@ -1,4 +1,4 @@
-"""The README's picture of the house is the tree, and the tree can be taken in at a glance."""
+"""The picture in docs/explanation/architecture.md is the tree, and the tree can be taken in at a glance."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ MOST_FILES, MOST_LINES = 15, 400
 
 def drawn() -> set[str]:
     """Return what the picture names: files and rooms of the first level, and ROOM/INNER/."""
-    text = (ROOT / "README.md").read_text("utf-8").partition("## How it is built")[2]
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8").partition("## How it is built")[2]
     above, found = "", set[str]()
     for line in text.splitlines():
         if outer := _OUTER.match(line):

@@ -22,6 +22,7 @@ from taco_launch.cli.options.common import (
     verbose_option,
 )
 from taco_launch.cli.options.job_options import JobCommand, job_options, request_of, spec_of
+from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.errors import FAILED
 
@@ -45,9 +46,9 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int,
     return tuple(dict.fromkeys(int(word) for word in words))
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def bench() -> None:
-    """Measure workloads, compare ways to run them, and see what was measured."""
+    """Run benchmarks, compare variants, query the history."""
 
 
 for verb in (ladder, *history.VERBS, *export_import.VERBS):

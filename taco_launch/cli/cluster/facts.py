@@ -93,7 +93,7 @@ def facts(
     earlier: Path | None,
     **access: Any,
 ) -> None:
-    """Show what hosts are: system, network, docker, GPUs, topology, RDMA, the training image.
+    """Show the hardware and software of hosts.
 
     One script is run on each host, all side by side; it changes nothing there and needs no python. What hosts have in
     common is shown once, and the host that differs from the others is named. What could not be read is "unknown", with

@@ -13,7 +13,7 @@ from taco_launch.cli.output import render
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of an inventory, for an editor's completion.")
 @click.pass_context
 def inventory(ctx: click.Context, *, schema: bool) -> None:
-    """Check an inventory, or a hostfile, and show its hosts with all defaults filled in.
+    """Check an inventory or a hostfile and show its hosts.
 
     -o json has every value, also those that are defaults; -o yaml is an inventory again, which can be used as one.
 

@@ -17,6 +17,7 @@ from taco_launch.cli.options.common import (
     talk_options,
     verbose_option,
 )
+from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.lab.labels import option_of
 
@@ -56,9 +57,9 @@ _name = add_option(
 )
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def lab() -> None:
-    """Make hosts of containers on this machine, to try everything on: systemd, sshd, a registry, faults.
+    """Run a rehearsal cluster of containers on this machine.
 
     They are used as any hosts: `-i lab` (or `-i lab:NAME`) stands for an inventory file in every verb.
     """

@@ -72,7 +72,7 @@ def metrics(
     names: tuple[str, ...],
     **access: Any,
 ) -> None:
-    """Tell jobs, queues and slots as metrics: on stdout, in a file, or to whoever scrapes them.
+    """Export jobs, queues and slots as Prometheus metrics.
 
     The counters count all jobs of the head, also those whose records were removed by delete, prune or their ttl, but not
     those that were refused at once, of which there never is a record.

@@ -84,7 +84,7 @@ def setup(
     yes: bool,
     **more: Any,
 ) -> None:
-    """Make hosts able to train, stage by stage, and prove it.
+    """Set up hosts for training, stage by stage, and verify it.
 
     docker, GPUs in containers (NVIDIA container toolkit), peer memory, image, container, SSH between them, agent.
 

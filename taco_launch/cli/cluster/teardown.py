@@ -34,7 +34,7 @@ _ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
 def teardown(
     ctx: click.Context, /, *, hosts: str | None, images: bool, dry_run: bool, yes: bool, **access: Any
 ) -> None:
-    """Take back what setup made on hosts: the container, its unit, keys and files, the agent, settings of docker.
+    """Remove what setup installed on hosts.
 
     Docker itself, images, records of jobs and whatever setup did not make stay. Nothing is done to a host on which a
     job runs.

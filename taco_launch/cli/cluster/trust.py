@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @add_option("--replace", is_flag=True, help="Take changed keys too: of hosts that were installed anew.")
 @click.pass_context
 def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: bool) -> int:
-    """Show the SSH host keys of hosts (all without HOST), ask, and keep the new ones.
+    """Show and store the SSH host keys of hosts.
 
     They are kept in taco-launch's own known_hosts file; ~/.ssh is read, and never written. Compare the fingerprints
     with what the hosts' consoles say: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub

@@ -32,7 +32,7 @@ from taco_launch.remote.terminal import SafeStream
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, rank: int, yes: bool, **access: Any) -> int:
-    """Run COMMAND on the host of a running job's rank, in its environment and folder, and exit with its code.
+    """Run a command next to a rank of a running job.
 
     It belongs to the job, and is ended with it. It reads nothing from standard input. Ctrl-C ends it, not the job. The
     exit code is 125 where that rank does not run any more. Beside somebody else's job it asks first; without a terminal

@@ -25,7 +25,7 @@ _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 @click.argument("log", shell_complete=complete_file)
 @click.pass_context
 def explain(ctx: click.Context, log: str) -> None:
-    """Explain the failures in a log: each known text with its cause and what to do, the first failure first.
+    """Explain the failures in a log: cause and next step.
 
     LOG is a file, or - for standard input. Known are texts of mpirun 4.1 and 5.0, UCX, ssh, Horovod, NCCL, torch,
     TensorFlow, docker, Slurm, the NVIDIA container toolkit and the kernel, with or without the prefixes that mpirun,

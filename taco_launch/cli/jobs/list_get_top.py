@@ -20,6 +20,7 @@ from taco_launch.cli.options.common import (
     verbose_option,
 )
 from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.errors import UsageError
 from taco_launch.request.caller import person
@@ -74,7 +75,7 @@ def _watch_option(function: F) -> F:
 def list_(
     ctx: click.Context, /, *, watch: bool, mine: bool, queue: str | None, states: tuple[str, ...], **access: Any
 ) -> None:
-    """List all jobs, the newest first; NODE is where a job is now, N/A where it waits or has ended.
+    """List jobs, newest first.
 
     \b
     Examples:
@@ -108,7 +109,7 @@ def list_(
 @click.argument("name", shell_complete=complete_job)
 @click.pass_context
 def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None:
-    """Show one job: its state and why, its parts and their hosts; why it waits, host by host.
+    """Show one job: state, reason, instances and hosts.
 
     -o wide adds its command, the conditions of its state and what happened when. -o yaml and --json give all that is
     known, and beside it what the MPI Operator tells of an MPIJob: kind, metadata, spec.runPolicy, status.
@@ -135,9 +136,9 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
     )
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def top() -> None:
-    """Show who has how many GPUs (slots, on hosts without any): by host, or by job."""
+    """Show GPU or slot usage by host or by job."""
 
 
 @top.command()
@@ -222,7 +223,7 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 @add_option("--dry-run", is_flag=True, help="Only list them.")
 @click.pass_context
 def prune(ctx: click.Context, /, *, since: float, everybody: bool, dry_run: bool, **access: Any) -> None:
-    """Remove the records and logs of your jobs that ended longer ago than TIME, and list them.
+    """Delete the records and logs of your old jobs.
 
     \b
     Examples:

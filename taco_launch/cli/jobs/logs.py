@@ -78,7 +78,7 @@ def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> di
 @click.argument("name", shell_complete=complete_job)
 @click.pass_context
 def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any], **options: Any) -> None:
-    """Print a job's output: of all ranks, each line behind HOST/RANK, or of some.
+    """Print the output of a job.
 
     With -f, a connection to the head that is lost is made again, and the output goes on where it broke off.
 

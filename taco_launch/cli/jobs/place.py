@@ -53,7 +53,7 @@ def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: st
 )
 @click.pass_context
 def place(ctx: click.Context, /, *, source: Path, count: int, free: tuple[int, ...] | None, model: str | None) -> None:
-    """Show which GPUs of a host a job would get, and the two sets that came next. No host is asked.
+    """Show which GPUs of a host a job would get. No host is asked.
 
     Of all sets of free GPUs the one is taken whose best ring has the fastest slowest link; of equals that with the most
     bandwidth over all pairs, on the fewest NUMA nodes, with the nearest HCAs, that does the least harm to what stays free,

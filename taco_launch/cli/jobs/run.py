@@ -19,6 +19,7 @@ from taco_launch.cli.options.common import (
     talk_options,
 )
 from taco_launch.cli.options.job_options import JobCommand, file_option, job_options, request_of, spec_of
+from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
 from taco_launch.cli.options.policy_options import queue_options
 from taco_launch.cli.options.size_options import size_options
 from taco_launch.cli.output import render
@@ -33,24 +34,34 @@ if TYPE_CHECKING:
     from taco_launch.remote.credentials import Credentials
 
 
+_DRY_RUN = (
+    option(
+        "--dry-run",
+        is_flag=True,
+        help="Print the command line that would start the job (without mpirun, one per host) and start nothing.",
+    ),
+    option("--explain", is_flag=True, help="With --dry-run: show the source and the reason of each part."),
+    option(
+        "--out",
+        type=click.Path(file_okay=False),
+        metavar="DIR",
+        advanced=True,
+        help="With --dry-run: write the files that the command line names (a hostfile from 64 hosts on) to DIR; without mpirun "
+        "each host's command line, as HOST.sh.",
+    ),
+)
+
+
+def _dry_run_options(function: "Callable[..., int]") -> "Callable[..., int]":
+    return options_of_group(OptionGroup.DRY_RUN, _DRY_RUN, function)
+
+
 @click.command(cls=JobCommand)
 @inventory_option
 @output_options
 @talk_options
 @access_options
-@add_option(
-    "--dry-run",
-    is_flag=True,
-    help="Print the line that would start the job (one for each host without mpirun), and start nothing.",
-)
-@add_option("--explain", is_flag=True, help="With --dry-run: each word of the line, where it comes from and why.")
-@add_option(
-    "--out",
-    type=click.Path(file_okay=False),
-    metavar="DIR",
-    help="With --dry-run: write the files that the line names (a hostfile from 64 hosts on) into DIR; without mpirun "
-    "each host's line, as HOST.sh.",
-)
+@_dry_run_options
 @file_option
 @size_options
 @job_options
@@ -59,7 +70,7 @@ if TYPE_CHECKING:
 def run(
     ctx: click.Context, /, command: tuple[str, ...], *, dry_run: bool, explain: bool, out: str | None, **options: Any
 ) -> int:
-    """Run COMMAND as a job: start it, follow its output, exit with its code.
+    """Run a job, follow its output and exit with its code.
 
     Ctrl-C stops the job, a second one kills it; so does SIGTERM, which `timeout` and CI systems send. A closed terminal
     (SIGHUP), a SIGKILL or a connection to the head that is lost for minutes only leave it (`taco-launch logs -f NAME`).
@@ -111,7 +122,7 @@ def run(
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of a job file, for an editor's completion.")
 @click.pass_context
 def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **options: Any) -> int:
-    """Start COMMAND as a job and return; it goes on by itself.
+    """Start a job in the background and print its name.
 
     Prints the job's name.
 

@@ -18,7 +18,7 @@ from taco_launch.request.caller import person
 @named_jobs.names_argument
 @click.pass_context
 def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
-    """Take jobs off their slots: what runs is ended as by stop, and starts from its beginning after `resume`.
+    """Stop jobs and free their slots until they are resumed.
 
     A job that waits for its slots waits for `resume` instead. Its time (--timeout) begins anew. Before it suspends somebody
     else's job it asks; without a terminal that takes --yes.
@@ -47,7 +47,7 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
 @named_jobs.names_argument
 @click.pass_context
 def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
-    """Have suspended jobs wait for their slots again, each as if it had just been submitted.
+    """Queue suspended jobs again.
 
     Before it resumes somebody else's job it asks; without a terminal that takes --yes.
 

@@ -34,7 +34,7 @@ _name = click.argument("name", shell_complete=complete_job)
 @_name
 @click.pass_context
 def wait(ctx: click.Context, /, name: str, **access: Any) -> int:
-    """Wait for a job's end and exit with its code.
+    """Wait for a job to end and exit with its code.
 
     \b
     Example:
@@ -94,7 +94,7 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
 @named_jobs.names_argument
 @click.pass_context
 def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
-    """Stop jobs if they still run, and remove their records and logs.
+    """Stop jobs and delete their records and logs.
 
     Before it deletes somebody else's job it asks; without a terminal that takes --yes.
 

@@ -21,6 +21,7 @@ from taco_launch.cli.options.common import (
     settings_of,
     talk_options,
 )
+from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.errors import FAILED, UsageError
 
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 _DAILY = "mon-sun"
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def nightly() -> None:
-    """Measure a matrix every night, and see how the nights go."""
+    """Detect performance regressions with nightly runs."""
 
 
 nightly.add_command(run.run)

@@ -24,6 +24,7 @@ from taco_launch.cli.options.common import (
     settings_of,
     talk_options,
 )
+from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.errors import FAILED, INTERRUPTED, HostError, TacoLaunchError, UsageError
 
@@ -218,7 +219,7 @@ def _write(place: Path, summary: "Summary", junit: str | None) -> Path:
     return place / f"{stem}.md"
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def baseline() -> None:
     """See and change what nights are held against: the last nights that were accepted.
 

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
@@ -44,10 +45,18 @@ class Seconds(click.types.FloatParamType):
 F = TypeVar("F", bound=Callable[..., Any])
 _THIS_MACHINE = "taco_launch.this_machine"
 FORMATS = ("table", "wide", "json", "yaml")
+# Line ends, and the styles of our own messages: bold, colours, the end of both.
+_OURS = re.compile(r"\n|\x1b\[(?:0|1|3[0-7])m")
 
 
-class _Option(click.Option):
-    """An option whose value holds something where it is given."""
+class TacoOption(click.Option):
+    """An option that refuses an empty value; `group` is its title in the help, which shows an `advanced` one on request."""
+
+    def __init__(self, *args: Any, group: str = "", advanced: bool = False, **settings: Any) -> None:
+        """Take what click.Option takes besides."""
+        super().__init__(*args, **settings)
+        self.group = group
+        self.advanced = advanced
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         """Convert what was typed.
@@ -65,8 +74,8 @@ class _Option(click.Option):
 
 
 def add_option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """Return the decorator that adds an option, as click.option does."""
-    return click.option(*names, cls=_Option, **settings)
+    """Return the decorator that adds a TacoOption, as click.option does."""
+    return click.option(*names, cls=TacoOption, **settings)
 
 
 def colour_wanted() -> bool:
@@ -158,7 +167,7 @@ class Settings:
         more = (line if line.startswith(" ") else f"  {line}" for line in lines[1:])
         begin = "\n" * (len(message) - len(message.lstrip("\n")))
         shown = begin + "\n".join((*lines[:1], *more))
-        if not shown.replace("\n", "").isprintable():
+        if not _OURS.sub("", shown).isprintable():
             from taco_launch.remote.terminal import safe
 
             shown = safe(shown)

@@ -1,49 +1,63 @@
-"""The options that say which hosts and which of their GPUs a job may have."""
+"""The options that choose the hosts and GPUs of a job."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from taco_launch.cli.options.common import add_option
+from taco_launch.cli.options.completion import complete_host_list
+from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
 
 F = TypeVar("F", bound=Callable[..., Any])
+_OPTIONS = (
+    option(
+        "-H",
+        "--host",
+        "hosts",
+        multiple=True,
+        metavar="H1:8,H2:8",
+        shell_complete=complete_host_list,
+        help="Hosts and host groups to use, with slots per host.",
+    ),
+    option("--gpu-ids", metavar="LIST", help="Use only these GPUs of each host, by nvidia-smi index: 0,2,4-7."),
+    option(
+        "--gpu-model",
+        "gpu_models",
+        multiple=True,
+        metavar="NAME",
+        advanced=True,
+        help="Use only GPUs with NAME in their model name, such as V100. Without it a job gets GPUs of one model, and none in "
+        "MIG mode (name them with MIG). Repeatable.",
+    ),
+    option(
+        "--exclude",
+        multiple=True,
+        metavar="HOST[:LIST]",
+        advanced=True,
+        help="Leave out hosts, or some GPUs of a host: gpu3:0,1. Repeatable.",
+    ),
+    option(
+        "--selector",
+        "selectors",
+        multiple=True,
+        metavar="LABEL=VALUE",
+        advanced=True,
+        help="Use only hosts with this inventory label, such as leaf=a. Repeatable; all must match.",
+    ),
+    option(
+        "--exclusive",
+        is_flag=True,
+        advanced=True,
+        help="Run no other job on the job's hosts, also where it leaves slots unused.",
+    ),
+    option(
+        "--gputopology/--no-gputopology",
+        "gputopology",
+        default=None,
+        advanced=True,
+        help="Choose GPUs by the links between them, or by the lowest index. Default: topology in the inventory, which is on.",
+    ),
+)
 
 
 def gpu_options(function: F) -> F:
-    """Add --gpu-ids, --gpu-model, --exclude, --selector, --exclusive and --gputopology."""
-    options = (
-        add_option("--gpu-ids", metavar="LIST", help="Only these GPUs of each host, by nvidia-smi's index: 0,2,4-7."),
-        add_option(
-            "--gpu-model",
-            "gpu_models",
-            multiple=True,
-            metavar="NAME",
-            help="Only GPUs with NAME in their model's name, such as V100. A job gets GPUs of one model, and none in MIG mode "
-            "(MIG), unless they are named. Repeatable.",
-        ),
-        add_option(
-            "--exclude",
-            multiple=True,
-            metavar="HOST[:LIST]",
-            help="Hosts to leave out, or some of a host's GPUs: gpu3:0,1. Repeatable.",
-        ),
-        add_option(
-            "--selector",
-            "selectors",
-            multiple=True,
-            metavar="LABEL=VALUE",
-            help="Only hosts with that label in the inventory, such as leaf=a. Repeatable: all have to hold.",
-        ),
-        add_option(
-            "--exclusive", is_flag=True, help="Have the job's hosts for itself, also the slots that it does not use."
-        ),
-        add_option(
-            "--gputopology/--no-gputopology",
-            "gputopology",
-            default=None,
-            help="Choose the GPUs of a host by the links between them, or take the lowest indices. "
-            "Default: the inventory's topology, which is on.",
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+    """Add -H, --gpu-ids, --gpu-model, --exclude, --selector, --exclusive and --gputopology."""
+    return options_of_group(OptionGroup.HOSTS, _OPTIONS, function)

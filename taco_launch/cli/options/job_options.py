@@ -9,8 +9,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli.options.common import Settings, add_option, complete_file
-from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.options.gpu_options import gpu_options
+from taco_launch.cli.options.option_groups import GroupedCommand, OptionGroup, option, options_of_group
 from taco_launch.cli.options.policy_options import ending_options
 from taco_launch.errors import UsageError
 from taco_launch.model.launchers import LAUNCHERS
@@ -56,7 +56,7 @@ _WRITTEN = {
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class JobCommand(click.Command):
+class JobCommand(GroupedCommand):
     """A command whose arguments behind `--` are another program's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -117,106 +117,120 @@ class JobCommand(click.Command):
 
     def _typed(self, found: Mapping[str, Any]) -> Iterator[str]:
         """Yield options as they are typed, of the parser's values."""
-        for option in self.params:
-            if not isinstance(option, click.Option) or option.name not in found:
+        for each in self.params:
+            if not isinstance(each, click.Option) or each.name not in found:
                 continue
-            value = found[option.name]
-            for one in value if option.multiple else (value,):
-                yield option.secondary_opts[0] if one is False else option.opts[0]
-                if not option.is_flag:
-                    yield from one if option.nargs > 1 else (one,)
+            value = found[each.name]
+            for one in value if each.multiple else (value,):
+                yield each.secondary_opts[0] if one is False else each.opts[0]
+                if not each.is_flag:
+                    yield from one if each.nargs > 1 else (one,)
+
+
+def _complete_knob(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.launch import knobs
+
+    return [CompletionItem(f"{knob.name}=") for knob in knobs.TABLE if knob.name.startswith(incomplete)]
+
+
+def _complete_profile(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.inventory import profile
+
+    known = [name for name in profile.known_names("", os.environ) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in known] or [CompletionItem(incomplete, type="file")]
 
 
 file_option = add_option(
     "-f",
     "--file",
     metavar="FILE",
+    group=OptionGroup.JOB.value,
     shell_complete=complete_file,
-    help="Take the job from FILE (YAML), - for standard input: a job file (`submit --schema`), or an MPIJob of Kubernetes' "
-    "MPI Operator as far as it can be read. Options and COMMAND go before what stands there.",
+    help="Read the job from FILE (YAML; - for standard input): a job file (`submit --schema`) or an MPIJob of the Kubeflow MPI "
+    "Operator. Command-line options override the file.",
+)
+_JOB = (
+    option("--name", help="Name of the job. Default: from its command, with four random characters."),
+    option(
+        "-x",
+        "env",
+        multiple=True,
+        metavar="NAME[=VALUE]",
+        help="Environment variable for the ranks; without a value, the caller's. Repeatable.",
+    ),
+)
+_LAUNCHER = (
+    option(
+        "--launcher",
+        type=click.Choice(list(LAUNCHERS)),
+        help="What starts the ranks: mpirun (Open MPI), hydra (mpiexec.hydra of MPICH or Intel MPI), torchrun on each host, or "
+        "env, which only sets the variables of torch.distributed. Default: mpirun.",
+    ),
+    option(
+        "--per-host",
+        is_flag=True,
+        advanced=True,
+        help="With --launcher env: start COMMAND once per host for all of the job's slots there. RANK and WORLD_SIZE then count "
+        "hosts, and MASTER_PORT is 23456.",
+    ),
+    option(
+        "--profile",
+        metavar="NAME|FILE",
+        advanced=True,
+        shell_complete=_complete_profile,
+        help="Options of the mpirun command line: auto, taco-bare-metal, ack, or a file. Default: the inventory's.",
+    ),
+)
+_TUNING = (
+    option(
+        "--transport",
+        type=click.Choice(["auto", "tcp", "rdma"]),
+        help="How hosts exchange data. Default: network.rdma in the inventory.",
+    ),
+    option("--interface", metavar="NAME", help="Network interface between hosts. Default: the inventory's."),
+    option("--gdr/--no-gdr", default=None, help="GPUDirect RDMA. Default: network.gdr in the inventory."),
+    option(
+        "--light/--no-light", default=None, advanced=True, help="LightCC's 2D all-reduce and top-k compression (lossy)."
+    ),
+    option(
+        "--knob",
+        "knobs",
+        multiple=True,
+        metavar="NAME=VALUE",
+        shell_complete=_complete_knob,
+        help="Tuning variable of NCCL, Horovod, LightCC, UCX or Open MPI with a readable value (64MiB, true); see "
+        "`taco-launch knobs`. Repeatable.",
+    ),
+    option(
+        "--mca",
+        "mca",
+        multiple=True,
+        type=(str, str),
+        metavar="NAME VALUE",
+        advanced=True,
+        help="MCA parameter of Open MPI; replaces the one that taco-launch would set. Repeatable.",
+    ),
+    option(
+        "--allow-unknown-knobs",
+        is_flag=True,
+        advanced=True,
+        help="Accept NCCL_*, HOROVOD_* and LIGHT_* variables that taco-launch does not know.",
+    ),
 )
 
 
 def job_options(function: F) -> F:
     """Add the options that describe a job, whatever its number of ranks."""
-    options = (
-        add_option("--name", help="Name of the job. Default: from its command, and four random characters."),
-        add_option(
-            "-H",
-            "--host",
-            "hosts",
-            multiple=True,
-            metavar="H1:8,H2:8",
-            shell_complete=complete_host_list,
-            help="Hosts and groups of hosts to use, and slots on each.",
-        ),
-        add_option(
-            "-x",
-            "env",
-            multiple=True,
-            metavar="NAME[=VALUE]",
-            help="Environment variable for the ranks; without a value the caller's. Repeatable.",
-        ),
-        add_option(
-            "--knob",
-            "knobs",
-            multiple=True,
-            metavar="NAME=VALUE",
-            shell_complete=_complete_knob,
-            help="A knob of NCCL, Horovod, LightCC, UCX or Open MPI, its value as people write it (64MiB, true): "
-            "`taco-launch knobs`. Repeatable.",
-        ),
-        add_option(
-            "--mca",
-            "mca",
-            multiple=True,
-            type=(str, str),
-            metavar="NAME VALUE",
-            help="Open MPI's MCA parameter; goes in the place of ours. Repeatable.",
-        ),
-        add_option(
-            "--allow-unknown-knobs", is_flag=True, help="Let NCCL_*, HOROVOD_* and LIGHT_* pass that no table has."
-        ),
-        add_option(
-            "--launcher",
-            type=click.Choice(list(LAUNCHERS)),
-            help="What starts the ranks: mpirun, which is Open MPI's; hydra, mpiexec.hydra of MPICH or Intel MPI; torchrun on "
-            "each host; or env: nothing but the variables that "
-            "torch.distributed reads (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT; mpirun's ranks have them, too). "
-            "Default: mpirun.",
-        ),
-        add_option(
-            "--per-host",
-            is_flag=True,
-            help="With --launcher env: start COMMAND once on each host, for all of the job's slots there. RANK and WORLD_SIZE "
-            "count hosts, MASTER_PORT is 23456.",
-        ),
-        add_option(
-            "--profile",
-            metavar="NAME|FILE",
-            shell_complete=_complete_profile,
-            help="Which options the mpirun line has: auto, taco-bare-metal, ack, or a file. Default: the inventory's.",
-        ),
-        add_option(
-            "--transport",
-            type=click.Choice(["auto", "tcp", "rdma"]),
-            help="How hosts exchange data. Default: the inventory's network.rdma.",
-        ),
-        add_option("--interface", metavar="NAME", help="Network interface between hosts. Default: the inventory's."),
-        add_option("--gdr/--no-gdr", default=None, help="GPUDirect RDMA. Default: the inventory's network.gdr."),
-        add_option("--light/--no-light", default=None, help="LightCC's 2D all-reduce and top-k compression (lossy)."),
-        gpu_options,
-        ending_options,
-        click.argument(
-            "command",
-            nargs=-1,
-            type=click.UNPROCESSED,
-            shell_complete=complete_file,
-            metavar="-- COMMAND...",
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
+    function = click.argument(
+        "command",
+        nargs=-1,
+        type=click.UNPROCESSED,
+        shell_complete=complete_file,
+        metavar="-- COMMAND...",
+    )(function)
+    function = gpu_options(ending_options(function))
+    for group, options in ((OptionGroup.TUNING, _TUNING), (OptionGroup.LAUNCHER, _LAUNCHER), (OptionGroup.JOB, _JOB)):
+        function = options_of_group(group, options, function)
     return function
 
 
@@ -251,7 +265,7 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
     if options.get("file") is not None:
         request = _over_file(settings, options["file"], request)
     if not request.command:
-        raise click.UsageError("Missing the command: -- COMMAND...", click.get_current_context(silent=True))
+        raise click.UsageError("Missing the command: -- COMMAND", click.get_current_context(silent=True))
     return request
 
 
@@ -310,16 +324,3 @@ def spec_of(settings: Settings, request: "JobRequest", *, sized: bool = True) ->
             f"{settings.typed} {verb}", own, request.command, sized=said, launcher=error.spec.launcher
         )
         raise UsageError(error.message, hint=typed) from None
-
-
-def _complete_knob(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.launch import knobs
-
-    return [CompletionItem(f"{knob.name}=") for knob in knobs.TABLE if knob.name.startswith(incomplete)]
-
-
-def _complete_profile(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.inventory import profile
-
-    known = [name for name in profile.known_names("", os.environ) if name.startswith(incomplete)]
-    return [CompletionItem(name) for name in known] or [CompletionItem(incomplete, type="file")]

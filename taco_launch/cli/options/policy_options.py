@@ -1,11 +1,12 @@
-"""The options that say when a job may begin, how it is ended and what happens then."""
+"""The options that set when a job starts, how it ends and what happens then."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from taco_launch.cli.options.common import Seconds, add_option
+from taco_launch.cli.options.common import Seconds
+from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Kubernetes' Job, spec.backoffLimit.
@@ -14,99 +15,113 @@ _MOST_RETRIES = 1_000_000
 # Kubernetes' PriorityClass: what users may give.
 _MOST_PRIORITY = 1_000_000_000
 
+_LIMITS = (
+    option(
+        "--timeout",
+        type=Seconds(0.001),
+        metavar="TIME",
+        help="Stop the job after this time, counted from its first start over all attempts: 90, 90s, 15m, 3h or 2d.",
+    ),
+    option(
+        "--stall-timeout",
+        type=Seconds(1),
+        metavar="TIME",
+        help="Fail the job when no rank has written output or used CPU for this long. Default: never; `get` reports a stall "
+        "after 10m.",
+    ),
+    option(
+        "--grace",
+        type=Seconds(),
+        metavar="TIME",
+        advanced=True,
+        help="Time between TERM and KILL when the job is stopped. Default: 10s.",
+    ),
+    option(
+        "--host-loss-timeout",
+        type=Seconds(1),
+        metavar="TIME",
+        advanced=True,
+        help="Treat a host as lost, and end the job, after this long without contact. Default: host_loss_timeout in the "
+        "inventory, else 60s.",
+    ),
+)
+_LOGS = (
+    option(
+        "--log-max-bytes",
+        type=click.IntRange(min=4096),
+        advanced=True,
+        help="Keep at most this many bytes of each rank's log; the oldest go first. Default: 1073741824 (1 GiB).",
+    ),
+    option(
+        "--agent-log",
+        is_flag=True,
+        advanced=True,
+        help="Keep the decisions and messages of the job's supervisor and guards for `logs --agent`.",
+    ),
+)
+_QUEUE = (
+    option("--queue", metavar="NAME", advanced=True, help="Queue to count the job in. Default: default."),
+    option(
+        "--priority",
+        type=click.IntRange(-_MOST_PRIORITY, _MOST_PRIORITY),
+        metavar="N",
+        help="Jobs with a higher number get their slots first; FIFO within a priority. Default: 0.",
+    ),
+    option(
+        "--queue-timeout",
+        type=Seconds(),
+        metavar="TIME",
+        help="Fail with exit code 4 if slots are not free within this time, such as 3h. Default: wait forever.",
+    ),
+    option("--no-wait", is_flag=True, help="Fail with exit code 4 if slots are not free now."),
+)
+_AFTER = (
+    option(
+        "--restart",
+        type=click.Choice(["never", "on-failure", "exit-code"]),
+        advanced=True,
+        help="Retry after any failure, or with exit-code only after a signal (exit code 128 or more) or the loss of a host. "
+        "Default: never, or on-failure with --backoff-limit.",
+    ),
+    option(
+        "--backoff-limit",
+        type=click.IntRange(0, _MOST_RETRIES),
+        metavar="N",
+        help=f"Number of retries. Default: {_RETRIES} with --restart.",
+    ),
+    option(
+        "--backoff",
+        type=Seconds(),
+        metavar="TIME",
+        advanced=True,
+        help="Delay before the first retry; it doubles with each one. Default: 10s.",
+    ),
+)
+_RECORDS = (
+    option(
+        "--clean-up",
+        type=click.Choice(["running", "all", "none"]),
+        advanced=True,
+        help="What to remove from hosts when the job ends: running processes, all (its files there too), or none. "
+        "Default: running.",
+    ),
+    option(
+        "--ttl",
+        type=Seconds(),
+        metavar="TIME",
+        advanced=True,
+        help="Delete the job's record this long after it ends, such as 2d.",
+    ),
+)
+
 
 def ending_options(function: F) -> F:
     """Add what ends a job, and how: --timeout, --stall-timeout, --grace, --host-loss-timeout; and how it is logged."""
-    return _with(
-        function,
-        add_option(
-            "--timeout",
-            type=Seconds(0.001),
-            metavar="TIME",
-            help="How long the job may run, from its first start on, over all attempts: 90, 90s, 15m, 3h or 2d.",
-        ),
-        add_option(
-            "--stall-timeout",
-            type=Seconds(1),
-            metavar="TIME",
-            help="End the job, as a failure, when no rank has had output or used CPU time for so long. Default: never; "
-            "after 10m of that `get` and `list -o wide` say so.",
-        ),
-        add_option(
-            "--grace",
-            type=Seconds(),
-            metavar="TIME",
-            help="Time between TERM and KILL when the job is ended. Default: 10s.",
-        ),
-        add_option(
-            "--host-loss-timeout",
-            type=Seconds(1),
-            metavar="TIME",
-            help="Time of silence after which a host is lost and the job is ended. "
-            "Default: the inventory's host_loss_timeout, else 60s.",
-        ),
-        add_option(
-            "--log-max-bytes",
-            type=click.IntRange(min=4096),
-            help="Most bytes kept of each rank's log; the oldest go first. Default: 1073741824 (1 GiB).",
-        ),
-        add_option(
-            "--agent-log",
-            is_flag=True,
-            help="Keep what the job's supervisor and guards decide, and their messages, for `logs --agent`.",
-        ),
-    )
+    return options_of_group(OptionGroup.LIMITS, _LIMITS, options_of_group(OptionGroup.LOGS, _LOGS, function))
 
 
 def queue_options(function: F) -> F:
-    """Add what orders the jobs that wait, and what becomes of one that has ended."""
-    return _with(
-        function,
-        add_option("--queue", metavar="NAME", help="Queue that the job is counted in. Default: default."),
-        add_option(
-            "--priority",
-            type=click.IntRange(-_MOST_PRIORITY, _MOST_PRIORITY),
-            metavar="N",
-            help="Jobs of a higher one get their slots first, those of the same as they came. Default: 0.",
-        ),
-        add_option(
-            "--queue-timeout",
-            type=Seconds(),
-            metavar="TIME",
-            help="How long the job may wait for its slots (exit code 4 after it), such as 3h. Default: for ever.",
-        ),
-        add_option("--no-wait", is_flag=True, help="Fail at once, with exit code 4, where the slots are not free."),
-        add_option(
-            "--clean-up",
-            type=click.Choice(["running", "all", "none"]),
-            help="What of the job is ended on its hosts after its end: what still runs, its files there as well, or nothing. "
-            "Default: running.",
-        ),
-        add_option(
-            "--ttl", type=Seconds(), metavar="TIME", help="Delete the job's record so long after its end, such as 2d."
-        ),
-        add_option(
-            "--restart",
-            type=click.Choice(["never", "on-failure", "exit-code"]),
-            help="Try the job again after a failure: after each, or only after a signal (an exit code of 128 or more) and "
-            "the loss of a host. Default: never, or on-failure with --backoff-limit.",
-        ),
-        add_option(
-            "--backoff-limit",
-            type=click.IntRange(0, _MOST_RETRIES),
-            metavar="N",
-            help=f"How many times the job is tried again. Default: {_RETRIES} with --restart.",
-        ),
-        add_option(
-            "--backoff",
-            type=Seconds(),
-            metavar="TIME",
-            help="Time before it is tried again the first time, twice as long each time after. Default: 10s.",
-        ),
-    )
-
-
-def _with(function: F, *options: Callable[[F], F]) -> F:
-    for option in reversed(options):
-        function = option(function)
-    return function
+    """Add what orders the jobs that wait, and what happens to one that has ended."""
+    function = options_of_group(OptionGroup.LOGS, _RECORDS, function)
+    function = options_of_group(OptionGroup.LIMITS, _AFTER, function)
+    return options_of_group(OptionGroup.QUEUE, _QUEUE, function)

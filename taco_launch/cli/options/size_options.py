@@ -1,4 +1,4 @@
-"""The options that say how many ranks a job has, and where they may be: as ranks, as hosts, or as Arena's workers."""
+"""The options that set how many ranks a job has: as ranks, as hosts, or as Arena's workers."""
 
 import re
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from taco_launch.cli.options.common import add_option
+from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
 from taco_launch.request.host_counts import parse_range
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -14,7 +14,7 @@ _RANGE = re.compile(r"\d*:\d*")
 
 
 class _HostCount(click.IntRange):
-    """A number of hosts, or the least and the most; whoever names them means another option."""
+    """A number of hosts, or the least and the most; host names belong to another option."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read a number, or two as MIN:MAX."""
@@ -28,50 +28,52 @@ class _HostCount(click.IntRange):
         return super().convert(value, param, ctx)
 
 
+_OPTIONS = (
+    option("--np", "-np", "-n", "np", type=click.IntRange(min=1), help="Number of ranks. Default: one per slot."),
+    option(
+        "--hosts",
+        "host_count",
+        type=_HostCount(min=1),
+        metavar="N|MIN:MAX",
+        help="Number of hosts. MIN:MAX takes as many as are free when the job starts. Default: all, with --slots-per-host.",
+    ),
+    option(
+        "--slots-per-host",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Ranks on each host; with --np the maximum. Default: all slots of hosts without other jobs.",
+    ),
+    option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="W",
+        advanced=True,
+        help="Number of workers as Arena counts them, master included: W x G ranks. One host may run several workers; no worker "
+        "spans two hosts. With --per-host each worker is a host. Default: 1, with --gpus.",
+    ),
+    option(
+        "--gpus",
+        type=click.IntRange(min=1),
+        metavar="G",
+        help="GPUs per worker: G ranks on one host; with --per-host one process that sees G GPUs. Default: 1 slot of any kind.",
+    ),
+    option(
+        "--procs-per-gpu",
+        type=click.IntRange(min=1),
+        metavar="N",
+        advanced=True,
+        help="With --launcher env: start COMMAND N times per slot. Each process sees only its GPU and gets --process_index I "
+        "--process_num N after its own arguments (and PROCESS_INDEX, PROCESS_NUM). RANK and WORLD_SIZE count slots.",
+    ),
+    option(
+        "--mps",
+        is_flag=True,
+        advanced=True,
+        help="With --procs-per-gpu: run a CUDA Multi-Process Service for this job on each host.",
+    ),
+)
+
+
 def size_options(function: F) -> F:
-    """Add the options that say how many ranks a job has: --np; --hosts and --slots-per-host; --workers and --gpus."""
-    for option in (
-        add_option(
-            "--mps",
-            is_flag=True,
-            help="With --procs-per-gpu: a CUDA Multi-Process Service of the job's own on each host, under its processes.",
-        ),
-        add_option(
-            "--procs-per-gpu",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="With --launcher env: start COMMAND N times for each slot. Each sees its GPU alone, and has --process_index I "
-            "--process_num N behind its own arguments (and PROCESS_INDEX, PROCESS_NUM); RANK and WORLD_SIZE count slots.",
-        ),
-        add_option(
-            "--gpus",
-            type=click.IntRange(min=1),
-            metavar="G",
-            help="GPUs of each worker: G ranks on one host, or with --per-host one process that has G. Default: 1 slot, of any kind.",
-        ),
-        add_option(
-            "--workers",
-            type=click.IntRange(min=1),
-            metavar="W",
-            help="Number of workers, the master among them, as Arena counts: W x G ranks. Several may be on one host, but "
-            "none is on two; with --per-host each is a host. Default: 1, with --gpus.",
-        ),
-        add_option(
-            "--slots-per-host",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Number of ranks on each host; with --np at most that many. Default: every slot, on hosts that no other job is "
-            "on.",
-        ),
-        add_option(
-            "--hosts",
-            "host_count",
-            type=_HostCount(min=1),
-            metavar="N|MIN:MAX",
-            help="Number of hosts, of those that -H names or the inventory has; MIN:MAX: as many as are free when the job "
-            "begins, at least MIN, and these to its end. Default: all, with --slots-per-host.",
-        ),
-        add_option("--np", "-np", "-n", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot."),
-    ):
-        function = option(function)
-    return function
+    """Add --np; --hosts and --slots-per-host; --workers and --gpus; --procs-per-gpu and --mps."""
+    return options_of_group(OptionGroup.SIZE, _OPTIONS, function)

@@ -26,7 +26,7 @@ TYPED = (
     (
         ("submit", "tf", *ARENAS, "python x.py"),
         (
-            "Type: taco-launch submit --workers 2 --gpus 4 -H h1 --mca a b --gdr -x A=1 -- python x.py\n"
+            "Type: taco-launch submit --workers 2 --gpus 4 --gdr --mca a b -H h1 -x A=1 -- python x.py\n"
             "  left out: --tensorboard: start TensorBoard yourself, with"
         ),
     ),

@@ -1,0 +1,40 @@
+"""The reference of tuning variables: the tables in taco_launch/launch/knobs."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from reference_pages.markdown import code, prose, table
+from taco_launch.launch.knobs import TABLE, Knob
+
+_INTRODUCTION = """\
+# Knobs: tuning variables
+
+This page is generated from `taco_launch/launch/knobs` by `scripts/generate_docs.py`; `taco-launch knobs NAME` prints all that is
+known of one. Set one with `--knob NAME=VALUE`, under `knobs:` in a job file, or as it is with `-x NAME=VALUE` (environment
+variables) or `--mca NAME VALUE` (MCA parameters). taco-launch refuses a value that the library would silently misread.
+"""
+_TITLES = {
+    "nccl": "NCCL",
+    "nccl-tests": "nccl-tests",
+    "pytorch": "PyTorch",
+    "horovod": "Horovod",
+    "lightcc": "LightCC",
+    "ucx": "UCX",
+    "openmpi": "Open MPI",
+}
+
+
+def page() -> str:
+    """Return the page."""
+    lines = [_INTRODUCTION]
+    rows = sorted(TABLE, key=lambda knob: (list(_TITLES).index(knob.library), knob.name))
+    for library, knobs in groupby(rows, key=lambda knob: knob.library):
+        lines.append(f"## {_TITLES[library]}\n")
+        lines += table(("Name", "Values", "Default", "Purpose", "Source"), map(_row, knobs))
+    return "\n".join(lines)
+
+
+def _row(knob: Knob) -> tuple[str, str, str, str, str]:
+    why = " ".join(filter(None, (knob.why, knob.instead and f"Use instead: {knob.instead}.", knob.history)))
+    return code(knob.name), prose(knob.allowed), code(knob.default), prose(why), prose(knob.source)

@@ -1,0 +1,33 @@
+"""The reference of metrics: every family that `taco-launch metrics` prints."""
+
+from __future__ import annotations
+
+from prometheus_client.core import Metric
+
+from reference_pages.markdown import code, prose, table
+from taco_launch.metrics.families import families
+from taco_launch.model.job_counts import JobCounts, WaitTimes
+from taco_launch.model.slots import Occupancy, SlotState
+
+_INTRODUCTION = """\
+# Metrics
+
+This page is generated from `taco_launch/metrics` by `scripts/generate_docs.py`. `taco-launch metrics` prints these families in
+Prometheus' text format; [Share a cluster](../guides/queue.md) shows how to have them scraped.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    removed = JobCounts(waits=(WaitTimes("default"),))
+    rows = [
+        (code(family.name), family.type, ", ".join(map(code, _labels(family))), prose(family.documentation))
+        for family in families((), removed, {"gpu1": Occupancy("gpu1", (SlotState("slot-0"),))}, "")
+    ]
+    return "\n".join([_INTRODUCTION, *table(("Family", "Type", "Labels", "Meaning"), rows)])
+
+
+def _labels(family: Metric) -> list[str]:
+    """Return the labels of a family's samples, but those of the text format."""
+    names = dict.fromkeys(name for sample in family.samples for name in sample.labels)
+    return [name for name in names if name != "le"]

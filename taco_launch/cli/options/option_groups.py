@@ -1,0 +1,98 @@
+"""Help texts with options in titled groups: --help shows the usual ones, --help-all every one."""
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+from taco_launch.cli.options.common import TacoOption, add_option
+
+F = TypeVar("F", bound=Callable[..., Any])
+# In a context's `meta`: --help-all was given.
+_ALL = "taco_launch.help_all"
+
+
+class OptionGroup(enum.Enum):
+    """The titles of the groups, in their order."""
+
+    JOB = "Job"
+    SIZE = "Size"
+    HOSTS = "Hosts and GPUs"
+    LAUNCHER = "Launcher"
+    TUNING = "Network and tuning"
+    QUEUE = "Queue"
+    LIMITS = "Limits and retries"
+    LOGS = "Records and logs"
+    DRY_RUN = "Dry run"
+    GENERAL = "General"
+
+
+def options_of_group(group: OptionGroup, options: Iterable[tuple[tuple[str, ...], dict[str, Any]]], function: F) -> F:
+    """Add options of one group, in the order in which they are listed.
+
+    Args:
+        group: The group of all of them.
+        options: Names and settings of each, as `option` returns them.
+        function: What they are added to.
+    """
+    for names, settings in reversed(tuple(options)):
+        function = add_option(*names, group=group.value, **settings)(function)
+    return function
+
+
+def option(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the names and settings of an option; only --help-all shows one with advanced=True."""
+    return names, settings
+
+
+class GroupedCommand(click.Command):
+    """A command whose help has its options in groups."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, --help-all among them."""
+        params = super().get_params(ctx)
+        return [*params[:-1], _HELP_ALL, *params[-1:]]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each group with its title."""
+        hidden = False
+        for title, options in _grouped(self.get_params(ctx)):
+            shown = [each for each in options if ctx.meta.get(_ALL) or not getattr(each, "advanced", False)]
+            hidden |= len(shown) < len(options)
+            records = [record for each in shown if (record := each.get_help_record(ctx)) is not None]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+        if hidden:
+            formatter.write_paragraph()
+            formatter.write_text(f"{ctx.command_path} --help-all lists every option.")
+
+
+def _grouped(params: Iterable[click.Parameter]) -> Iterator[tuple[str, list[click.Option]]]:
+    options = [param for param in params if isinstance(param, click.Option) and not param.hidden]
+    for group in OptionGroup:
+        found = [each for each in options if _title(each) == group.value]
+        if found:
+            yield group.value, found
+
+
+def _title(option: click.Option) -> str:
+    return option.group if isinstance(option, TacoOption) and option.group else OptionGroup.GENERAL.value
+
+
+def _show_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = TacoOption(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show every option and exit.",
+)

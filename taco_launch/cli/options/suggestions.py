@@ -1,0 +1,51 @@
+"""Groups that answer an unknown command with the right one, also for the names that other tools have."""
+
+import click
+
+from taco_launch.errors import UsageError
+
+# Commands of docker, kubectl, Slurm, Arena and Ray, by what does the same here.
+_OTHERS = {
+    **dict.fromkeys(("ps", "ls", "jobs", "squeue", "queue"), "list"),
+    **dict.fromkeys(("status", "show", "describe", "inspect", "info"), "get"),
+    **dict.fromkeys(("cancel", "kill", "scancel", "abort", "terminate"), "stop"),
+    **dict.fromkeys(("start", "sbatch", "create", "apply"), "submit"),
+    **dict.fromkeys(("srun", "launch", "mpirun"), "run"),
+    **dict.fromkeys(("ssh", "shell", "attach"), "exec"),
+    **dict.fromkeys(("rm", "remove", "del"), "delete"),
+    **dict.fromkeys(("log", "tail", "output"), "logs"),
+    **dict.fromkeys(("sinfo", "nodes", "node", "gpus"), "top node"),
+    **dict.fromkeys(("hosts", "config", "hostfile"), "inventory"),
+    **dict.fromkeys(("install", "bootstrap", "provision", "init"), "setup"),
+    **dict.fromkeys(("uninstall", "destroy"), "teardown"),
+    **dict.fromkeys(("probe", "check"), "facts"),
+    **dict.fromkeys(("gc", "cleanup", "clean"), "prune"),
+    **dict.fromkeys(("benchmark", "sweep"), "bench"),
+    **dict.fromkeys(("diagnose", "why"), "explain"),
+}
+
+
+class SuggestingGroup(click.Group):
+    """A group whose errors name the command that was meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command.
+
+        Raises:
+            UsageError: it does not exist; with the nearest one that does.
+        """
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-") and not ctx.resilient_parsing:
+            meant = self._meant(args[0])
+            hint = f"did you mean: {ctx.command_path} {meant}" if meant else f"all commands: {ctx.command_path} --help"
+            raise UsageError(f"{ctx.command_path} has no command {args[0]!r}", hint=hint)
+        return super().resolve_command(ctx, args)
+
+    def _meant(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        other = _OTHERS.get(name.lower(), "")
+        if other.partition(" ")[0] in self.commands:
+            return other
+        return next(iter(get_close_matches(name, self.commands, n=1)), "")

@@ -1,0 +1,177 @@
+"""doctor and version: what this machine has of what taco-launch needs; no host is contacted."""
+
+import enum
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import taco_launch
+from taco_launch.agent.store.folders import require_local_disk, state_folder
+from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
+from taco_launch.inventory import VARIABLE
+from taco_launch.model.host.hosts import Inventory
+from taco_launch.remote import bundle
+
+# How long a program may take to print its version.
+_SECONDS = 10.0
+_LIBRARIES = ("click", "fabric", "paramiko", "pydantic", "PyYAML", "rich", "torch", "horovod", "scipy", "pyarrow")
+# Whose values are never shown.
+_SECRET = ("PASSWORD", "TOKEN", "SECRET")
+_PYTHON = (3, 10)
+
+
+class CheckState(enum.Enum):
+    """How a check ended; a note is no problem unless you need what it names."""
+
+    OK = "ok"
+    NOTE = "note"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One checked part: what was found, and what to do where it is not ok."""
+
+    name: str
+    state: CheckState
+    found: str
+    todo: str = ""
+
+
+def checks(environ: Mapping[str, str], load: Callable[[], Inventory], source: str | None) -> Iterator[Check]:
+    """Yield every check of this machine.
+
+    Args:
+        environ: The caller's environment.
+        load: Reads the inventory.
+        source: The inventory that was named, None for this machine.
+    """
+    yield _python()
+    yield _program("ssh", ("ssh", "-V"), "needed to reach hosts", "apt-get install openssh-client")
+    yield _program("mpirun", ("mpirun", "--version"), "needed for jobs on this machine", "scripts/quickstart")
+    yield _docker()
+    yield _library("horovod", "needed for Horovod jobs on this machine", "scripts/quickstart")
+    yield _library("scipy", "needed for intervals and nightly runs", "pip install '.[bench]'")
+    yield _state(environ)
+    yield _inventory(load, source)
+    yield from _variables(environ)
+
+
+def versions() -> Mapping[str, str]:
+    """Return the versions that a bug report needs, by name; a library that is not installed is left out."""
+    found = {
+        "taco-launch": taco_launch.__version__,
+        "agent": bundle.name(bundle.sources()),
+        "python": platform.python_version(),
+        "system": f"{_system()}, Linux {platform.release()}, {platform.machine()}",
+    }
+    for library in _LIBRARIES:
+        try:
+            found[library.lower()] = importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return "unknown system"
+
+
+def _python() -> Check:
+    found = f"{platform.python_version()} at {sys.executable}"
+    if sys.version_info >= _PYTHON:
+        return Check("python", CheckState.OK, found)
+    return Check("python", CheckState.ERROR, found, f"install Python {'.'.join(map(str, _PYTHON))} or newer")
+
+
+def _program(name: str, argv: tuple[str, ...], purpose: str, install: str) -> Check:
+    path = shutil.which(name)
+    if path is None:
+        return Check(name, CheckState.NOTE, "not found on PATH", f"{purpose}: {install}")
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check(name, CheckState.ERROR, f"{path} does not run: {error}", f"{purpose}: {install}")
+    line = next(iter(done.stdout[:1000].decode("utf-8", "replace").splitlines()), "")
+    if done.returncode:
+        return Check(name, CheckState.ERROR, f"{path}: exit code {done.returncode}: {line}", f"{purpose}: {install}")
+    return Check(name, CheckState.OK, f"{line} at {path}")
+
+
+def _docker() -> Check:
+    answer = _program(
+        "docker",
+        ("docker", "version", "--format", "Docker Engine {{.Server.Version}}"),
+        "needed for the lab and for images from this machine",
+        "apt-get install docker.io",
+    )
+    if answer.state is CheckState.ERROR:
+        todo = "for the lab: is the engine running, and may you use it? as root, `taco-launch lab up` starts one"
+        return Check(answer.name, CheckState.NOTE, answer.found, todo)
+    return answer
+
+
+def _library(name: str, purpose: str, install: str) -> Check:
+    if importlib.util.find_spec(name) is None:
+        return Check(name, CheckState.NOTE, "not installed", f"{purpose}: {install}")
+    return Check(name, CheckState.OK, importlib.metadata.version(name))
+
+
+def _state(environ: Mapping[str, str]) -> Check:
+    folder = state_folder(environ, os.getuid())
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    todo = "name another folder: export TACO_LAUNCH_STATE=FOLDER"
+    try:
+        require_local_disk(there)
+    except TacoLaunchError as error:
+        return Check("state folder", CheckState.ERROR, error.message, error.hint or todo)
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Check("state folder", CheckState.ERROR, f"{there} is not writable", todo)
+    free = shutil.disk_usage(there).free
+    found = f"{folder}, {free / (1 << 30):.1f} GiB free"
+    if free < 1 << 30:
+        return Check("state folder", CheckState.NOTE, found, "logs of jobs need room there")
+    return Check("state folder", CheckState.OK, found)
+
+
+def _inventory(load: Callable[[], Inventory], source: str | None) -> Check:
+    try:
+        inventory = load()
+    except TacoLaunchError as error:
+        return Check("inventory", CheckState.ERROR, error.message, error.hint or "taco-launch -i FILE inventory")
+    slots = sum(host.slots or 0 for host in inventory.hosts)
+    found = f"{source or 'this machine'}: cluster {inventory.cluster}, hosts: {len(inventory.hosts)}"
+    found += f", slots: {slots}" if slots else ""
+    if source is None:
+        return Check("inventory", CheckState.OK, found)
+    keys = dict.fromkeys(host.identity_file for host in inventory.hosts if host.identity_file)
+    missing = [key for key in keys if not Path(key).expanduser().is_file()]
+    if missing:
+        what = f"{found}; identity_file not found: {', '.join(missing)}"
+        return Check("inventory", CheckState.ERROR, what, "make a key pair: ssh-keygen -t ed25519")
+    return Check("inventory", CheckState.OK, found)
+
+
+def _variables(environ: Mapping[str, str]) -> Iterator[Check]:
+    for name in sorted(environ):
+        if name.startswith("TACO_LAUNCH_"):
+            value = "set" if any(word in name for word in _SECRET) else environ[name]
+            default = " (the inventory where -i is not given)" if name == VARIABLE else ""
+            yield Check(name, CheckState.OK, f"{value}{default}")

@@ -1,0 +1,100 @@
+"""The help: verbs in groups, options in groups, and the command that was meant."""
+
+import re
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from taco_launch.cli.main import cli
+from taco_launch.cli.options.common import TacoOption
+from taco_launch.cli.options.option_groups import OptionGroup
+from taco_launch.cli.verbs import all_verbs
+from tests.cli.test_cli import call
+
+JOB_VERBS = ("run", "submit")
+SHOWN_AT_MOST = 30
+
+
+def help_of(*words: str, columns: int = 80) -> str:
+    result = CliRunner().invoke(cli, list(words), terminal_width=columns)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def listed(shown: str) -> set[str]:
+    """Return the names in the first column of the options."""
+    return {
+        name for line in re.findall(r"^  (-.*?)(?:  |$)", shown, re.MULTILINE) for name in re.findall(r"-[\w-]+", line)
+    }
+
+
+def loaded(name: str) -> click.Command:
+    return next(verb.load() for verb in all_verbs() if verb.name == name)
+
+
+def test_verbs_are_in_groups_and_every_summary_is_whole_at_80_columns() -> None:
+    shown = help_of("--help")
+    titles = [line for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options:", "Jobs:", "Hosts:", "Benchmarks and nightly runs:", "Lab:", "Tools:"]
+    assert "..." not in shown.partition("Jobs:")[2].partition("Examples:")[0]
+
+
+@pytest.mark.parametrize("verb", JOB_VERBS)
+def test_options_are_in_groups_and_help_all_shows_every_one(verb: str) -> None:
+    usual, everything = help_of(verb, "--help"), help_of(verb, "--help-all")
+    options = [param for param in loaded(verb).params if isinstance(param, TacoOption)]
+    usual_options = [option for option in options if not option.advanced]
+    assert len(usual_options) <= SHOWN_AT_MOST
+    for option in options:
+        assert option.opts[0] in listed(everything)
+        assert (option.opts[0] in listed(usual)) == (not option.advanced), option.opts[0]
+    for title in ("Size:", "Hosts and GPUs:", "Launcher:", "Network and tuning:", "Queue:", "Limits and retries:"):
+        assert title in usual.splitlines()
+    assert "--help-all lists every option." in usual
+    assert "lists every option" not in everything
+
+
+@pytest.mark.parametrize("verb", JOB_VERBS)
+def test_every_option_has_a_known_group(verb: str) -> None:
+    groups = {option.group for option in loaded(verb).params if isinstance(option, TacoOption)} - {""}
+    assert groups <= {group.value for group in OptionGroup}
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("ps", "taco-launch list"),
+        ("status", "taco-launch get"),
+        ("cancel", "taco-launch stop"),
+        ("kill", "taco-launch stop"),
+        ("show", "taco-launch get"),
+        ("start", "taco-launch submit"),
+        ("ssh", "taco-launch exec"),
+        ("nodes", "taco-launch top node"),
+        ("sumbit", "taco-launch submit"),
+        ("bench lader", "taco-launch bench ladder"),
+        ("nightly instal", "taco-launch nightly install"),
+        ("top nod", "taco-launch top node"),
+        ("lab start", "taco-launch lab status"),
+    ],
+)
+def test_an_unknown_command_is_answered_with_the_right_one(typed: str, meant: str) -> None:
+    result = call(*typed.split())
+    assert result.exit_code == 2
+    assert f"has no command {typed.rsplit(maxsplit=1)[-1]!r}" in result.stderr
+    assert result.stderr.endswith(f"hint: did you mean: {meant}\n")
+
+
+def test_a_command_like_no_other_is_answered_with_the_help() -> None:
+    result = call("qqqq")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error: taco-launch has no command 'qqqq'\nhint: all commands: taco-launch --help\n"
+
+
+def test_errors_of_options_have_the_form_of_all_errors() -> None:
+    result = call("run", "--nosuch", "--", "true")
+    assert result.exit_code == 2
+    first, hint = result.stderr.splitlines()
+    assert first.startswith("error: No such option '--nosuch'")
+    assert hint == "hint: taco-launch run --help"

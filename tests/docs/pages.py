@@ -1,0 +1,106 @@
+"""The documentation as its reader sees it: pages, the commands that they show, and the files that they hold."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Made from the code: tests/house/test_generated_docs.py.
+GENERATED = frozenset(
+    f"docs/reference/{name}.md"
+    for name in ("cli", "inventory", "job", "knobs", "matrix", "messages", "metrics", "signatures")
+)
+_FENCE = re.compile(r"^ *```(\w*)([^\n]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_TITLE = re.compile(r'\btitle="([^"]+)"')
+_SPAN = re.compile(r"(`+)(.+?)\1", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One command of a ```console block, and the output that the page shows below it."""
+
+    command: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its language, the name of the file that it is ("" where it is none), and its text."""
+
+    language: str
+    title: str
+    text: str
+
+
+def written() -> tuple[str, ...]:
+    """Return the pages that people wrote, by their paths below the root."""
+    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return tuple(name for path in found if (name := path.relative_to(ROOT).as_posix()) not in GENERATED)
+
+
+def text_of(page: str) -> str:
+    """Return a page's text."""
+    return (ROOT / page).read_text("utf-8")
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Yield the fenced blocks of a page."""
+    for language, rest, block in _FENCE.findall(text):
+        title = _TITLE.search(rest)
+        yield Block(language, title[1] if title else "", block)
+
+
+def consoles(text: str) -> Iterator[Shown]:
+    """Yield the commands of the ```console blocks: lines that begin with `$ `, joined where they end in a backslash."""
+    for block in blocks(text):
+        if block.language == "console":
+            for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+                command, _, output = re.sub(r"\\\n(> )?", "", part).partition("\n")
+                yield Shown(command, output)
+
+
+def commands(text: str) -> Iterator[str]:
+    """Yield the command lines that the blocks of a page show."""
+    yield from (one.command for one in consoles(text))
+    for block in blocks(text):
+        if block.language in ("sh", "bash"):
+            yield from block.text.splitlines()
+
+
+def spans(text: str) -> Iterator[str]:
+    """Yield what stands in backquotes outside of blocks."""
+    for _, span in _SPAN.findall(_FENCE.sub("", text)):
+        yield " ".join(span.split())
+
+
+def prose(text: str) -> str:
+    """Return what stands neither in a block nor in backquotes, without the addresses of links."""
+    return re.sub(r"\]\([^)]*\)", "]", _SPAN.sub("", _FENCE.sub("", text)))
+
+
+def files() -> dict[str, tuple[str, str]]:
+    """Return the files that the pages show whole: by name the page and the text.
+
+    Raises:
+        AssertionError: two pages show different files under one name.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for page in written():
+        for block in blocks(text_of(page)):
+            if block.title:
+                first, text = found.setdefault(block.title, (page, block.text))
+                assert text == block.text, f"{block.title} differs between {first} and {page}"
+    return found
+
+
+def working_folder(folder: Path) -> Path:
+    """Return a folder with the files that the pages show, and the checkout's inventories and scripts."""
+    for name, (_page, text) in files().items():
+        if not name.startswith(("/", "~")) and ".." not in Path(name).parts:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, "utf-8")
+    for name in ("inventories", "scripts", "docker"):
+        if not (folder / name).exists():
+            (folder / name).symlink_to(ROOT / name)
+    return folder

@@ -1,0 +1,185 @@
+"""Every command and option that a page names exists, and every plan is printed as it is shown."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import click
+import pytest
+
+from taco_launch.cli.main import cli
+from taco_launch.cli.verbs import Verb
+from tests.docs.pages import ROOT, Shown, commands, consoles, prose, spans, text_of, working_folder, written
+
+pytestmark = pytest.mark.docs
+
+_LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+_SCRIPT_CALL = re.compile(r"(?<!\S)(scripts/[\w./-]+)(.*)")
+_SCRIPTS = ("scripts/quickstart", "scripts/test", "scripts/docs", "scripts/pytorch_synthetic_benchmark.py")
+_OPERATORS = frozenset("|&;<>()")
+each_page = pytest.mark.parametrize("page", written())
+
+
+def simple_commands(line: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a shell line, without what sets variables before it."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in (*lexer, ";"):
+        if set(word) <= _OPERATORS:
+            if words:
+                yield words
+            words = []
+        elif words or not re.match(r"\w+=", word):
+            words.append(word)
+
+
+def options_of(context: click.Context) -> dict[str, click.Option]:
+    """Return the options of a command by each of their names."""
+    found = [param for param in context.command.get_params(context) if isinstance(param, click.Option)]
+    return {name: option for option in found for name in (*option.opts, *option.secondary_opts)}
+
+
+def loaded(command: click.Command) -> click.Command:
+    """Return a verb with its options; the list of all verbs has them by name and help alone."""
+    return command.load() if isinstance(command, Verb) else command
+
+
+def every_option(context: click.Context) -> set[str]:
+    """Return the names of the options of a command and of all below it."""
+    names = set(options_of(context))
+    if isinstance(context.command, click.Group):
+        for name in context.command.list_commands(context):
+            _name, command, _rest = context.command.resolve_command(context, [name])
+            assert command is not None
+            names |= every_option(click.Context(command, info_name=name, parent=context))
+    return names
+
+
+def fault(words: list[str]) -> str:
+    """Return what is wrong with the words of a `taco-launch` call up to `--`; "" when nothing is.
+
+    A word in capitals, or in brackets, stands for any.
+    """
+    context = top()
+    rest = [word.strip("[]") for word in words[1:]]
+    while rest and rest[0] != "--":
+        word = rest.pop(0)
+        options = options_of(context)
+        name, has_value, _ = word.partition("=")
+        if name.startswith("-") and name != "-":
+            together = [name] if name.startswith("--") else [f"-{letter}" for letter in name[1:]]
+            unknown = [one for one in together if one not in options]
+            if unknown:
+                return f"{context.command_path}: no option {unknown[0]}"
+            last = options[together[-1]]
+            if not (last.is_flag or last.count or has_value):
+                del rest[: last.nargs]
+        elif isinstance(context.command, click.Group):
+            if word.isupper() or word == "...":
+                return ""
+            command = context.command.get_command(context, word)
+            if command is None:
+                return f"{context.command_path}: no command {word}"
+            context = click.Context(loaded(command), info_name=word, parent=context)
+    return ""
+
+
+def top() -> click.Context:
+    return click.Context(cli, info_name="taco-launch", **cli.context_settings)
+
+
+@each_page
+def test_every_taco_launch_command_exists(page: str) -> None:
+    text = text_of(page)
+    lines = [*commands(text), *(span for span in spans(text) if span.startswith("taco-launch "))]
+    calls = [words for line in lines for words in simple_commands(line) if words[0].endswith("taco-launch")]
+    assert [(" ".join(words), fault(words)) for words in calls if fault(words)] == []
+
+
+@cache
+def script_options(script: str) -> set[str]:
+    """Return the options that a file of scripts/ names in its --help."""
+    argv = [sys.executable, script] if script.endswith(".py") else [script]
+    shown = subprocess.run([*argv, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(_LONG_OPTION.findall(shown.stdout))
+
+
+@each_page
+def test_every_option_of_a_script_exists(page: str) -> None:
+    text = text_of(page)
+    for script, rest in (found for line in (*commands(text), *spans(text)) for found in _SCRIPT_CALL.findall(line)):
+        assert (ROOT / script).exists(), script
+        used = set(_LONG_OPTION.findall(rest))
+        assert not used or used <= script_options(script), script
+
+
+@cache
+def known_options() -> frozenset[str]:
+    """Return every option of taco-launch and of the scripts."""
+    return frozenset(every_option(top()).union(*(script_options(script) for script in _SCRIPTS)))
+
+
+# What a page on another tool's guide has in its first column is that tool's.
+@pytest.mark.parametrize("page", [page for page in written() if not page.startswith("docs/zh/guides/")])
+def test_every_option_that_stands_alone_exists(page: str) -> None:
+    text = text_of(page)
+    alone = [span for span in spans(text) if span.startswith("-")]
+    named = {name for part in (*alone, prose(text)) for name in _LONG_OPTION.findall(part)}
+    assert named - known_options() == set()
+
+
+@pytest.mark.parametrize("page", [page for page in written() if "--dry-run" in text_of(page)])
+def test_every_plan_is_as_it_is_shown(page: str, tmp_path: Path) -> None:
+    """Run each `run --dry-run` of a page, in a folder that has the files of all pages."""
+    text = text_of(page)
+    folder = working_folder(tmp_path)
+    shown = [*consoles(text), *(Shown(span, "") for span in spans(text) if span.startswith("taco-launch "))]
+    for one in shown:
+        if not is_plan(one.command):
+            continue
+        done = subprocess.run(
+            [sys.executable, "-m", "taco_launch", *shlex.split(one.command)[1:]],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{one.command}: {done.stderr}"
+        assert one.output in ("", done.stdout), one.command
+
+
+def is_plan(command: str) -> bool:
+    """Return whether a command is one `taco-launch run --dry-run` that needs no lab and no other program."""
+    words = shlex.split(command)
+    options = words[: words.index("--")] if "--" in words else words
+    placeholders = any(word.isupper() and word.isalpha() for word in options)
+    return (
+        words[0] == "taco-launch"
+        and {"run", "--dry-run"} <= set(options)
+        and "lab" not in options
+        and not placeholders
+        and not set("|;<>") & set("".join(options))
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("taco-launch run --np 2 -- python3 train.py --no-option-of-ours", ""),
+        ("taco-launch -v bench run --np 1,2 -- python3 x.py", ""),
+        ("taco-launch logs -f night", ""),
+        ("taco-launch VERB --help", ""),
+        ("A=1 taco-launch nosuch", "taco-launch: no command nosuch"),
+        ("cat log | taco-launch bench nosuch -", "taco-launch bench: no command nosuch"),
+        ("taco-launch run --nosuch 3 -- true", "taco-launch run: no option --nosuch"),
+        ("taco-launch --np 2 run", "taco-launch: no option --np"),
+        ("taco-launch logs -fZ night", "taco-launch logs: no option -Z"),
+    ],
+)
+def test_the_look_up_sees_what_is_wrong(line: str, wrong: str) -> None:
+    assert fault(next(words for words in simple_commands(line) if words[0] == "taco-launch")) == wrong

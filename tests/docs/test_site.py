@@ -1,0 +1,69 @@
+"""The site: every page is in it, every link leads somewhere, and what readers need is there in both languages."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, commands, text_of
+
+pytestmark = pytest.mark.docs
+
+README_LINES = 150
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the built site; a broken link is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    return folder
+
+
+def test_the_site_has_every_page(site: Path) -> None:
+    built = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert pages <= built
+
+
+def test_nothing_of_the_site_is_loaded_from_elsewhere(site: Path) -> None:
+    loaded = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(https?:)?//", re.IGNORECASE)
+    assert [str(page) for page in site.rglob("*.html") if loaded.search(page.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_the_first_pages_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text_of(page))
+    assert links
+    assert [link for link in links if not link.startswith("http") and not (ROOT / link).exists()] == []
+
+
+def test_the_readme_fits_on_two_screens() -> None:
+    assert len(text_of("README.md").splitlines()) <= README_LINES
+
+
+@pytest.mark.parametrize(
+    ("chinese", "english"),
+    [
+        ("quickstart", "quickstart"),
+        ("setup", "guides/setup"),
+        ("research", "guides/research"),
+        ("nightly", "guides/nightly"),
+        ("troubleshooting", "troubleshooting"),
+    ],
+)
+def test_a_chinese_page_has_the_commands_of_the_english_one(chinese: str, english: str) -> None:
+    here = {" ".join(line.split()) for line in commands(text_of(f"docs/zh/{chinese}.md"))}
+    there = {" ".join(line.split()) for line in commands(text_of(f"docs/{english}.md"))}
+    assert there - here == set()

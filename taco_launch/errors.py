@@ -40,6 +40,8 @@ class TacoLaunchError(Exception):
     """
 
     exit_code = FAILED
+    # What programs tell errors apart by: `error.kind` of --json.
+    kind = "failed"
 
     def __init__(self, message: str, hint: Optional[str] = None) -> None:
         """Keep the message for `str()` and the hint beside it."""
@@ -52,6 +54,7 @@ class UsageError(TacoLaunchError):
     """The command line asks for something that cannot be."""
 
     exit_code = USAGE
+    kind = "usage"
 
 
 class Fault(NamedTuple):
@@ -76,6 +79,7 @@ class SpecError(TacoLaunchError):
     """Something a user wrote is wrong; `faults` holds all that was found, `source` the file or option it stands in."""
 
     exit_code = USAGE
+    kind = "invalid"
 
     def __init__(self, source: str, faults: Tuple[Fault, ...], hint: Optional[str] = None) -> None:
         """Build the message from all faults."""
@@ -93,6 +97,7 @@ class PlacementError(TacoLaunchError):
     """
 
     exit_code = CANNOT_PLACE
+    kind = "does-not-fit"
 
     def __init__(
         self, message: str, reasons: Tuple[Tuple[str, str], ...], hint: Optional[str] = None, *, never: bool = False
@@ -107,6 +112,7 @@ class HostError(TacoLaunchError):
     """A host, or the agent on it, did not do what it was asked."""
 
     exit_code = HOST_FAILED
+    kind = "host-failed"
 
 
 class UnusableError(HostError):
@@ -114,6 +120,8 @@ class UnusableError(HostError):
 
     They cannot be used, with (host, why) in `reasons`; or they lack what it asks for, without any.
     """
+
+    kind = "hosts-unusable"
 
     def __init__(self, message: str, hint: Optional[str] = None, reasons: Sequence[Tuple[str, str]] = ()) -> None:
         """Keep the reasons."""
@@ -123,3 +131,11 @@ class UnusableError(HostError):
 
 class NoJobError(TacoLaunchError):
     """There is no job of that name."""
+
+    kind = "job-not-found"
+
+
+KINDS = frozenset(
+    error.kind
+    for error in (TacoLaunchError, UsageError, SpecError, PlacementError, HostError, UnusableError, NoJobError)
+)

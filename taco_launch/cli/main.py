@@ -105,7 +105,10 @@ class _Verbs(SuggestingGroup):
         except click.NoSuchOption as error:
             raise _told(error) from None
         except TacoLaunchError as error:
-            error.hint = error.hint and as_typed(error.hint, settings_of(ctx).typed)
+            settings = settings_of(ctx)
+            error.hint = error.hint and as_typed(error.hint, settings.typed)
+            if settings.output in ("json", "yaml"):
+                render.error_data(error, settings.output)
             raise
         except BrokenPipeError:
             if not _nobody_reads():

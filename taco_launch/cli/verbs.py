@@ -20,6 +20,7 @@ _VERBS = {
     "resume": ("Jobs", "jobs.suspend", "Queue suspended jobs again."),
     "delete": ("Jobs", "jobs.wait_stop_delete", "Stop jobs and delete their records and logs."),
     "prune": ("Jobs", "jobs.list_get_top", "Delete the records and logs of your old jobs."),
+    "init": ("Hosts", "cluster.init", "Write a first inventory from the names of your hosts."),
     "inventory": ("Hosts", "cluster.inventory", "Check an inventory or a hostfile and show its hosts."),
     "trust": ("Hosts", "cluster.trust", "Show and store the SSH host keys of hosts."),
     "facts": ("Hosts", "cluster.facts", "Show the hardware and software of hosts."),

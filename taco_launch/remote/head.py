@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from taco_launch import trace
 from taco_launch.command import BARE, Command, as_typed
-from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
+from taco_launch.errors import HOST_FAILED, KINDS, HostError, TacoLaunchError, UsageError
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.calls import EndOfReplies, Failure, Reply, Request, reply_of
@@ -36,10 +36,11 @@ _Kind = TypeVar("_Kind", bound=Reply)
 class AgentError(TacoLaunchError):
     """An error that the agent answered with; it keeps the exit code it had there."""
 
-    def __init__(self, message: str, hint: str | None, exit_code: int) -> None:
-        """Keep what the agent said."""
+    def __init__(self, message: str, hint: str | None, exit_code: int, kind: str = "") -> None:
+        """Keep what the agent said; a kind that errors.py does not have is left out."""
         super().__init__(message, hint)
         self.exit_code = exit_code
+        self.kind = kind if kind in KINDS else TacoLaunchError.kind
 
 
 class Head:
@@ -189,7 +190,7 @@ class Head:
         host = f"{self.name}: " if failure.exit_code == HOST_FAILED and self.seat.inherit else ""
         code = failure.exit_code if 0 < failure.exit_code < 256 else HOST_FAILED  # an error never ends in success
         hint = failure.hint and as_typed(failure.hint, self.typed)
-        return AgentError(f"{host}{failure.message}", hint, code)
+        return AgentError(f"{host}{failure.message}", hint, code, failure.kind)
 
     def _completed(self, reply: Reply, raw: bytes) -> Reply:
         """Add a reply's data, and have a job's hints and warnings say what to type here."""

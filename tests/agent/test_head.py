@@ -156,7 +156,7 @@ def test_an_error_of_the_agent(installed: Path) -> None:
 
 def test_the_real_agents_errors(state: Path) -> None:
     assert not state.exists()
-    with pytest.raises(AgentError, match="job nosuch: there is none of that name") as caught:
+    with pytest.raises(AgentError, match="job 'nosuch' not found") as caught:
         own_head().call(Get(name="nosuch"))
     assert caught.value.exit_code == 1
     with pytest.raises(AgentError, match="does not know") as caught:

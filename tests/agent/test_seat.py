@@ -212,6 +212,6 @@ def test_what_is_local_to_the_controller_is_not_to_the_head(container: Container
 
 
 def test_hints_have_the_inventory_in_them(head: Head) -> None:
-    with pytest.raises(Exception, match="job x: there is none") as caught:
+    with pytest.raises(Exception, match="job 'x' not found") as caught:
         head.call(Get(name="x"))
-    assert caught.value.hint == "see them all: taco-launch -i c.yaml list"  # type: ignore[attr-defined]
+    assert caught.value.hint == "list all jobs: taco-launch -i c.yaml list"  # type: ignore[attr-defined]

@@ -170,8 +170,8 @@ def test_a_head_that_never_answered_is_an_error_at_once(scripted: Scripted) -> N
 
 
 def test_what_the_agent_refuses_is_not_asked_for_again(scripted: Scripted) -> None:
-    scripted.plan({"to": 50, "breaks": True}, {"to": 0, "error": "job j: there is none of that name"})
-    with pytest.raises(AgentError, match="there is none") as caught:
+    scripted.plan({"to": 50, "breaks": True}, {"to": 0, "error": "job 'j' not found"})
+    with pytest.raises(AgentError, match="not found") as caught:
         scripted.follow(LogQuery("j"))
     assert caught.value.hint == "taco-launch -i c.yaml list"
 

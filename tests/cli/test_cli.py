@@ -298,7 +298,7 @@ def test_completion_of_hosts_and_subjects(tmp_path: Path, words: str, offered: l
 def test_a_job_that_is_not_there(taco: Taco, verb: str, name: str) -> None:
     result = call(verb, "--", name, env=taco.env)
     assert result.exit_code == (125 if verb == "wait" else 1)
-    assert "there is none of that name" in result.stderr
+    assert "not found" in result.stderr
     assert "\x1b" not in result.stderr
 
 

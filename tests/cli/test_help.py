@@ -1,9 +1,11 @@
 """The help: verbs in groups, options in groups, and the command that was meant."""
 
+import json
 import re
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from taco_launch.cli.main import cli
@@ -98,3 +100,13 @@ def test_errors_of_options_have_the_form_of_all_errors() -> None:
     first, hint = result.stderr.splitlines()
     assert first.startswith("error: No such option '--nosuch'")
     assert hint == "hint: taco-launch run --help"
+
+
+def test_an_error_is_data_too_where_data_is_requested() -> None:
+    result = call("get", "nope", "--json")
+    assert result.exit_code == 1
+    error = json.loads(result.stdout)["error"]
+    assert (error["kind"], error["exit_code"], error["reasons"]) == ("job-not-found", 1, [])
+    assert error["message"] in result.stderr
+    wrong = call("-i", "/no/such.yaml", "inventory", "-o", "yaml")
+    assert yaml.safe_load(wrong.stdout)["error"]["kind"] == "invalid"

@@ -190,7 +190,7 @@ def test_list_get_delete(taco: Taco) -> None:
     assert "\nEXIT CODE: 0\n" in taco("get", "a").stdout
     gone = taco("delete", "a", "b", "nosuch")
     assert gone.returncode == 1
-    assert "job nosuch: there is none of that name" in gone.stderr
+    assert "job 'nosuch' not found" in gone.stderr
     assert taco("list").stdout.splitlines() == ["NAME  STATUS  TRAINER  AGE  NODE"]
     assert not list((taco.state / "jobs").glob("[!.]*"))
 

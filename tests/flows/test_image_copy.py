@@ -176,8 +176,9 @@ def test_what_came_wrong_comes_again_and_hosts_that_cannot_talk_get_it_one_by_on
     assert site.sent == len(site.data)
     assert site.said[-1].startswith("train:1 (1.0 MB) came to 3 hosts in ")
     assert site.said[-1].endswith(" s; the controller sent 1.0 MB")
-    givers = [step.what.rpartition(" from ")[2] for step in site.steps if "100 %" in step.what]
-    assert sorted(givers) == ["gpu1", "gpu1", "the controller"]
+    # On a busy machine the whole of a copy may be reported twice.
+    givers = {step.host: step.what.rpartition(" from ")[2] for step in site.steps if "100 %" in step.what}
+    assert sorted(givers.values()) == ["gpu1", "gpu1", "the controller"]
     assert [list((host.folder / "run").iterdir()) for host in site.hosts] == [[], [], []]
     (stream,) = first.streams
     stream.write_bytes(site.data[:-1] + b"?" if site.data[-1:] != b"?" else site.data[:-1] + b"!")

@@ -5,10 +5,12 @@ import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from taco_launch.inventory.load import parse
 from tests.lab.rig import Lab, made
 from tests.patience import patience
 
@@ -257,3 +259,21 @@ def test_an_engine_and_its_containers(gpus: Lab, engine: "subprocess.Popen[str]"
     assert "busy (running), idle (created)" in text
     assert "none (docker: not found)" in text  # gpu1
     assert "\n  gpu1: docker none (docker: not found), gpu2: present\n" in text
+
+
+def test_a_first_inventory_says_what_the_hosts_have(gpus: Lab, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True, mode=0o700)
+    (home / ".ssh" / "config").write_text((gpus.folder / "ssh_config").read_text())
+    target = tmp_path / "hosts.yaml"
+    unknown = gpus.taco("init", "gpu[1-2]", "--to", str(target), env={"HOME": str(home)})
+    assert (unknown.returncode, target.exists()) == (5, False), unknown.stderr
+    assert "--no-facts" in unknown.stderr
+    (home / ".ssh" / "known_hosts").write_text(gpus.known_hosts.read_text())
+    made = gpus.taco("init", "gpu[1-2]", "--to", str(target), "--user", "root", env={"HOME": str(home)})
+    assert made.returncode == 0, made.stderr
+    inventory = parse(target.read_bytes(), "x")
+    assert [(host.name, host.slots) for host in inventory.hosts] == [("gpu1", 8), ("gpu2", 8)]
+    assert inventory.network.interface == "eth0"
+    lines = gpus.taco("-i", str(target), "facts", "--only", "system", "--json", env={"HOME": str(home)})
+    assert len(json.loads(lines.stdout)["hosts"]) == 2

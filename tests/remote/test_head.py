@@ -80,7 +80,7 @@ def test_on_a_host_of_ones_own(own: server.Sshd, user: str, agent: Path) -> None
             assert head.call(List()) == [Rows(rows=[])]
             with pytest.raises(AgentError, match="job x: there is none") as caught:
                 head.call(Get(name="x"))
-            assert caught.value.hint == "see them all: taco-launch -i c.yaml list"
+            assert caught.value.hint == "list all jobs: taco-launch -i c.yaml list"
     home = own.folder / "home" / user
     (there,) = (home / ".local/state/taco-launch/agent").iterdir()
     assert (there.name, there.read_bytes()) == (agent.name, agent.read_bytes())

@@ -261,7 +261,7 @@ class Jobs:
             if not found.is_guest:
                 return found
             raise NoJobError(f"job {name}: only its ranks ran here", hint="its head is another host: ask that")
-        raise NoJobError(f"job {name}: there is none of that name", hint="see them all: taco-launch list")
+        raise NoJobError(f"job {name!r} not found", hint="list all jobs: taco-launch list")
 
     def all(self) -> List[JobFolder]:
         """Return the folder of every job whose head this host is, by name."""

@@ -217,25 +217,31 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 @talk_options
 @access_options
 @add_option(
-    "--since", type=Seconds(), required=True, metavar="TIME", help="Jobs that ended longer ago: 90s, 15m, 3h, 2d."
+    "--older-than",
+    "--since",
+    "older_than",
+    type=Seconds(),
+    required=True,
+    metavar="TIME",
+    help="Delete jobs that ended longer ago: 90s, 15m, 3h, 2d. Arena calls it --since.",
 )
-@add_option("--all", "everybody", is_flag=True, help="Those of other owners as well.")
-@add_option("--dry-run", is_flag=True, help="Only list them.")
+@add_option("--all", "everybody", is_flag=True, help="Delete other users' jobs too.")
+@add_option("--dry-run", is_flag=True, help="Only list the jobs.")
 @click.pass_context
-def prune(ctx: click.Context, /, *, since: float, everybody: bool, dry_run: bool, **access: Any) -> None:
+def prune(ctx: click.Context, /, *, older_than: float, everybody: bool, dry_run: bool, **access: Any) -> None:
     """Delete the records and logs of your old jobs.
 
     \b
     Examples:
-      taco-launch prune --since 3h --dry-run
-      taco-launch prune --since 30d
+      taco-launch prune --older-than 3h --dry-run
+      taco-launch prune --older-than 30d
     """
     from taco_launch.cli.output import job_tables
     from taco_launch.model.codec import to_json
 
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
-    rows, warnings = backend.prune(since, None if everybody else person(), dry_run=dry_run)
+    rows, warnings = backend.prune(older_than, None if everybody else person(), dry_run=dry_run)
     for warning in warnings:
         render.warning(settings, warning)
     if settings.output in ("json", "yaml"):

@@ -16,7 +16,7 @@ _OTHERS = {
     **dict.fromkeys(("log", "tail", "output"), "logs"),
     **dict.fromkeys(("sinfo", "nodes", "node", "gpus"), "top node"),
     **dict.fromkeys(("hosts", "config", "hostfile"), "inventory"),
-    **dict.fromkeys(("install", "bootstrap", "provision", "init"), "setup"),
+    **dict.fromkeys(("install", "bootstrap", "provision"), "setup"),
     **dict.fromkeys(("uninstall", "destroy"), "teardown"),
     **dict.fromkeys(("probe", "check"), "facts"),
     **dict.fromkeys(("gc", "cleanup", "clean"), "prune"),

@@ -14,6 +14,7 @@ import click
 
 from taco_launch.cli.options.common import Settings, colour_wanted, settings_of
 from taco_launch.command import as_typed
+from taco_launch.errors import TacoLaunchError
 from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
@@ -49,6 +50,13 @@ def error(message: str, hint: str | None) -> None:
     click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=colour)
     if hint:
         click.echo(f"{click.style('hint:', fg='cyan')} {printable(hint)}", err=True, color=colour)
+
+
+def error_data(error: TacoLaunchError, output: str) -> None:
+    """Print an error for programs: its kind, message and hint, and (host, reason) where hosts are its reason."""
+    reasons = [{"host": host, "reason": why} for host, why in getattr(error, "reasons", ())]
+    about = {"kind": error.kind, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}
+    data({"error": {**about, "reasons": reasons}}, output)
 
 
 def typed(text: str) -> str:

@@ -34,6 +34,8 @@ class Failure(Reply):
     message: str
     hint: Optional[str]
     exit_code: int
+    # What programs tell errors apart by, as errors.py names them; older agents do not say.
+    kind: str = ""
 
 
 class Notice(Reply):

@@ -102,7 +102,7 @@ def test_a_controller_that_goes_away(jobs: Jobs, agent: Path) -> None:
 def test_a_job_that_there_is_not(op: str) -> None:
     found = call(op, name="../vgg", by="me", signal=15, grace=None, **FOLLOW)
     assert found.error["exit_code"] == 1
-    assert found.error["hint"] == "see them all: taco-launch list"
+    assert found.error["hint"] == "list all jobs: taco-launch list"
 
 
 # --- logs

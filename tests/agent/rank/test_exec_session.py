@@ -14,6 +14,7 @@ import pytest
 from taco_launch import state
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.protocol import framing as protocol
+from taco_launch.protocol import rank_messages  # noqa: F401 - the messages that a guard reads here
 from taco_launch.protocol.connection import JsonConnection
 from tests.agent.calls import PLACED, SUCCEEDED, call, submitted
 from tests.agent.conftest import PYTHON, Family, Mail, number
@@ -128,6 +129,7 @@ def test_a_rank_that_there_is_not(jobs: Jobs) -> None:
     assert call("exec", name="running", rank=2, command=["true"], token="a").error == {
         "message": "job running: it has no rank 2",
         "hint": "its ranks are 0 to 1",
+        "kind": "usage",
         "op": "failure",
         "exit_code": 2,
     }

@@ -231,7 +231,7 @@ def test_no_job_has_such_a_name(jobs: Jobs, name: str) -> None:
     publish(jobs, "x")
     for path in ("state/x", "x", "state/jobs/a/b", "state/jobs/.hidden"):
         (jobs.path.parent.parent / path).mkdir(parents=True, exist_ok=True)
-    with pytest.raises(NoJobError, match="there is none of that name"):
+    with pytest.raises(NoJobError, match="not found"):
         jobs.get(name)
 
 

@@ -35,7 +35,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
         assert isinstance(request, (Get, Stop, Suspend, Resume, Delete))
         op, name = request.op, request.name
         if name not in OWNERS:
-            raise AgentError(f"job {name}: there is none of that name", None, 1)
+            raise AgentError(f"job {name!r} not found", None, 1)
         if isinstance(request, Suspend):
             assert request.by == getpass.getuser()
         if op == "get" and ("suspend", name) in done:  # it takes a while
@@ -136,9 +136,7 @@ def test_resume_of_several(verb: Verb) -> None:
     result, done = verb("resume", "mine", "old", "nosuch", states={"mine": JobState.RUNNING})
     assert result.exit_code == 2
     assert done == [("resume", "old")]
-    assert result.stderr == (
-        "error: job mine: it is RUNNING\nold: QUEUED: because\nerror: job nosuch: there is none of that name\n"
-    )
+    assert result.stderr == ("error: job mine: it is RUNNING\nold: QUEUED: because\nerror: job 'nosuch' not found\n")
 
 
 def test_exec_asks_as_well(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,7 +226,8 @@ class Cluster:
 
     def job(self, name: str) -> dict[str, Any]:
         """Return a job, empty where there is none or the head does not answer."""
-        found: dict[str, Any] = json.loads(self("get", name, "--json").stdout or "{}")
+        done = self("get", name, "--json")
+        found: dict[str, Any] = {} if done.returncode else json.loads(done.stdout)
         return found
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ def test_on_a_host_of_ones_own(own: server.Sshd, user: str, agent: Path) -> None
         with connect(found, found.hosts, NOBODY) as fanout:
             head = Head(fanout.transports[0], on_host(), "taco-launch -i c.yaml")
             assert head.call(List()) == [Rows(rows=[])]
-            with pytest.raises(AgentError, match="job x: there is none") as caught:
+            with pytest.raises(AgentError, match="job 'x' not found") as caught:
                 head.call(Get(name="x"))
             assert caught.value.hint == "list all jobs: taco-launch -i c.yaml list"
     home = own.folder / "home" / user

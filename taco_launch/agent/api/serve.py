@@ -20,7 +20,11 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     stdout.write(protocol.dump(protocol.header(op, agent)))
     request: Optional[Request] = None
     try:
-        protocol.check(protocol.read(stdin), "the host", "the controller")
+        first = protocol.read(stdin)
+        if first is None:  # started ahead by a controller that did not need it
+            stdout.flush()
+            return 0
+        protocol.check(first, "the host", "the controller")
         request = _request(op, stdin)
         jobs = Jobs(state_folder(os.environ, os.geteuid()))
         jobs.sweep(time.time())

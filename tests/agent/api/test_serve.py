@@ -48,7 +48,7 @@ def test_a_caller_of_another_version() -> None:
     assert found.error["exit_code"] == 2
 
 
-@pytest.mark.parametrize("stdin", [b"", b"\n", b"hello\n", protocol.dump(protocol.header("list", "")) + b"[1]\n"])
+@pytest.mark.parametrize("stdin", [b"\n", b"hello\n", protocol.dump(protocol.header("list", "")) + b"[1]\n"])
 @pytest.mark.usefixtures("jobs")
 def test_what_is_no_call(stdin: bytes) -> None:
     assert answer("list", stdin).error["exit_code"] == 2
@@ -91,6 +91,21 @@ def test_a_controller_that_goes_away(jobs: Jobs, agent: Path) -> None:
     process.stdin.close()
     process.stdout.readline()
     process.stdout.close()
+    assert process.wait(10) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_an_agent_without_a_call_ends_in_silence(agent: Path) -> None:
+    """The controller starts one ahead, and finds an unknown option before it calls."""
+    process = subprocess.Popen(
+        [*PYTHON, str(agent), "submit"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stdin is not None
+    process.stdin.close()
     assert process.wait(10) == 0
     assert process.stderr is not None
     assert process.stderr.read() == b""

@@ -4,16 +4,23 @@ A supervisor, its guards and the wrappers of their ranks are of one version: a j
 was started with. `tests/protocol` holds the fields against what they were when jobs of that version may still run.
 """
 
+import math
 from typing import Any, Mapping, Optional, Sequence
 
 from taco_launch import trace
+from taco_launch.model.codec import to_json
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.host.hosts import GpuConstraints
 from taco_launch.model.slots import Occupancy, check_occupancy
 from taco_launch.model.stalls import RankLook
 from taco_launch.protocol.job_host_facts import JobHostFacts
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import Roots, Welcome
+from taco_launch.protocol.rank_messages import Roots, Welcome, check_roots
+
+# A host tells more in no word, no log has a place or time beyond that, and no port a higher number.
+_TEXT_CHARACTERS, _MOST, _LAST_PORT = 1 << 10, 1 << 63, (1 << 16) - 1
+_MOST_SLOTS = 1 << 12
+_CHOICE_CHARACTERS = 1 << 16
 
 # --- the supervisor to a guard
 
@@ -183,9 +190,15 @@ class Leased(Message):
     error: str = ""
 
     def check(self) -> None:
-        """Check that it says why there are no slots."""
+        """Check that it says why there are no slots, and that what it says of them is such as a job's record may hold."""
         if self.slots is None:
             _check_slots(self.occupancy, self.error)
+        elif len(self.slots) > _MOST_SLOTS or max(map(len, self.slots), default=0) > _TEXT_CHARACTERS:
+            raise ValueError(f"more than {_MOST_SLOTS} slots, or long names")
+        if self.choice is not None and len(str(to_json(self.choice))) > _CHOICE_CHARACTERS:
+            raise ValueError("choice is too long")
+        if not all(0 <= port <= _LAST_PORT for port in (self.port or 0, *self.ports)):
+            raise ValueError(f"port is {self.port}, ports are {str(self.ports)[:60]}")
 
 
 class SlotsReleased(Message):
@@ -220,6 +233,10 @@ class RankStarted(Message):
     rank: int
     roots: Roots
 
+    def check(self) -> None:
+        """Check that its roots are processes."""
+        check_roots(self.roots)
+
 
 class LauncherEnded(Message):
     """The host's own launcher has ended with this exit code: -n for signal n."""
@@ -235,6 +252,14 @@ class StallReport(Message):
     silent: float
     ranks: Sequence[RankLook]
 
+    def check(self) -> None:
+        """Check that they are times, and that what was seen is told in short."""
+        texts = [text for look in self.ranks for text in (look.program, look.state, look.where, look.last_line)]
+        if not all(0 <= seconds < math.inf for seconds in (self.silent, *(look.silent for look in self.ranks))):
+            raise ValueError("silent is no time")
+        if max(map(len, texts), default=0) > _TEXT_CHARACTERS:
+            raise ValueError(f"ranks have words of more than {_TEXT_CHARACTERS} characters")
+
 
 class LogData(Message):
     """A piece of a rank's log from `offset` on; `times` are (place in the piece, time as logs/timestamps.py has it)."""
@@ -245,6 +270,12 @@ class LogData(Message):
     times: Sequence[Sequence[int]]
     data: bytes = b""
 
+    def check(self) -> None:
+        """Check that they are places and times."""
+        pairs = all(len(pair) == 2 and min(pair) >= 0 and max(pair) < _MOST for pair in self.times)
+        if not pairs or not 0 <= self.offset < _MOST:
+            raise ValueError(f"offset is {str(self.offset)[:60]}, times are {str(self.times)[:60]}")
+
 
 class Ended(Message):
     """The job has ended on the host: the processes `left`, why there may be more, the size of each log in bytes."""
@@ -254,6 +285,12 @@ class Ended(Message):
     unknown: str = ""
     sizes: Mapping[Any, int] = {}
     listener: str = ""
+
+    def check(self) -> None:
+        """Check that its sizes are those of logs: by the numbers of ranks, as JSON writes them."""
+        for rank, size in self.sizes.items():
+            if not (str(int(rank)) == str(rank) and 0 <= size < _MOST):
+                raise ValueError(f"sizes has {str(rank)[:60]!r}: {str(size)[:60]}")
 
 
 class Trace(Message):

@@ -9,6 +9,19 @@ from taco_launch.protocol.message import Message
 
 Roots = Sequence[Sequence[int]]
 
+# Of a reason, which supervisors keep for every rank.
+REASON_CHARACTERS = 1 << 12
+
+
+def check_roots(roots: Roots) -> None:
+    """Check that each names a process.
+
+    Raises:
+        ValueError: one is no pair.
+    """
+    if any(len(root) != 2 for root in roots):
+        raise ValueError(f"roots is {str(roots)[:60]!r}")
+
 # --- a rank's wrapper, and others that a job consists of, to the guard of their host
 
 
@@ -18,6 +31,10 @@ class Register(Message):
     op = "register"
     rank: int
     roots: Roots
+
+    def check(self) -> None:
+        """Check that its roots are processes."""
+        check_roots(self.roots)
 
 
 class Exit(Message):
@@ -35,6 +52,11 @@ class Exit(Message):
     orphan: bool = False
     size: int = 0
 
+    def check(self) -> None:
+        """Check that its counts are counts, and its reason is short."""
+        if min(self.lost, self.size) < 0 or len(self.reason) > REASON_CHARACTERS:
+            raise ValueError(f"lost is {self.lost}, size {self.size}, reason {self.reason[:60]!r}")
+
 
 class Visit(Message):
     """Ask to run a command beside a rank (exec); `root` is the command's parent."""
@@ -43,12 +65,20 @@ class Visit(Message):
     rank: int
     root: Sequence[int]
 
+    def check(self) -> None:
+        """Check that its root is a process."""
+        check_roots([self.root])
+
 
 class Daemon(Message):
     """Report that the launcher's daemon has started; `root` is the process above it that stays."""
 
     op = "daemon"
     root: Sequence[int]
+
+    def check(self) -> None:
+        """Check that its root is a process."""
+        check_roots([self.root])
 
 
 # --- a guard to its host's ranks and visitors

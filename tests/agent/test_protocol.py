@@ -84,7 +84,7 @@ def test_another_version_names_the_side_to_upgrade(first: dict[str, Any] | None,
 
 
 TIMES = st.lists(st.lists(st.integers(0, 1 << 40), min_size=2, max_size=2), max_size=3)
-LOGS = st.fixed_dictionaries({"rank": st.integers(-1, 99), "offset": st.integers(0), "times": TIMES})
+LOGS = st.fixed_dictionaries({"rank": st.integers(-1, 99), "offset": st.integers(0, 1 << 40), "times": TIMES})
 MAIL = st.tuples(LOGS, st.binary(max_size=40))
 
 

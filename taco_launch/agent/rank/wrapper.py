@@ -25,7 +25,7 @@ from taco_launch.launch.env import PMI_FD, rank_env, rank_of
 from taco_launch.launch.separator import unescape
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import AllowExit, Exit, Register, Terminate, Welcome
+from taco_launch.protocol.rank_messages import REASON_CHARACTERS, AllowExit, Exit, Register, Terminate, Welcome
 
 _GUARD_SECONDS = 30.0
 _F_SETPIPE_SZ = 1031  # fcntl(2); in Python's fcntl only from 3.10 on
@@ -249,7 +249,8 @@ class _Rank:
 
     def _report(self, exit_code: int, reason: str = "") -> int:
         lost = self._log.lost_in_all
-        self._guard.send(Exit(rank=self._rank, exit_code=exit_code, reason=reason, lost=lost))
+        told = reason[:REASON_CHARACTERS]  # it holds the name of a program
+        self._guard.send(Exit(rank=self._rank, exit_code=exit_code, reason=told, lost=lost))
         if self._terminating:
             # mpirun kills the other ranks one second after it sees one end: held back, each has the whole grace time.
             _wait_for(self._guard, AllowExit)

@@ -20,6 +20,11 @@ SCHEMA = 1
 # A rank, who is root in its container, can write to its job's folder.
 _MOST_BYTES = 1 << 26
 _RESERVE_BYTES = 1 << 16
+# Of these a job that waits, hangs or fails for long has as many as its hosts cause, with their words. Where one is larger,
+# or so many bytes of events are there, they are left out: the rest is for what changes the job's state.
+_OF_HOSTS = frozenset((state.WAITING, state.STALLED, state.STIRRED, state.RANK_FAILED))
+_MOST_OF_HOSTS, _MOST_OF_EVENT = 1 << 24, 1 << 20
+_MOST_CHARACTERS = 1 << 14
 _OLD_HINT = "\nhint: "
 
 
@@ -105,9 +110,12 @@ class Events:
 
     def add(self, kind: str, reason: str = "", *, hint: str = "", **data: Any) -> None:
         """Append an event with the present time. On a full disk it is kept in memory for `flush`."""
-        event = Event(time.time(), kind, reason, data, hint)
+        event = Event(time.time(), kind, reason[:_MOST_CHARACTERS], data, hint[:_MOST_CHARACTERS])
         trace.decision("%s: %s", kind, reason)
-        self._pending += json.dumps({"schema": SCHEMA, **to_json(event)}).encode("ascii") + b"\n"
+        line = json.dumps({"schema": SCHEMA, **to_json(event)}).encode("ascii") + b"\n"
+        if kind in _OF_HOSTS and (len(line) > _MOST_OF_EVENT or os.fstat(self._file).st_size > _MOST_OF_HOSTS):
+            return
+        self._pending += line
         self.flush()
 
     def flush(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Dict, List, Tuple
 
 from taco_launch import state, trace
 from taco_launch.agent.logs.merge import LogMerge
-from taco_launch.agent.logs.remote_streams import LogReceiver
+from taco_launch.agent.logs.remote_streams import LAUNCHER, LogReceiver
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
@@ -37,6 +37,7 @@ class Ranks:
         self._boot = ""
         self._starter = ""
         self._launchers: List[Path] = []
+        self._placed: List[str] = []  # the host of each rank
         self.np = 0
         self.started: Dict[int, str] = {}  # each with its host
         self.ended: Dict[int, int] = {}  # each with its exit code
@@ -55,6 +56,7 @@ class Ranks:
         self._merge.begin(attempt, suspended)
         width = max(len(f"{share.host}/{self.np - 1}") for share in placement.shares)
         names = [share.host for share in placement.shares for _rank in range(share.ranks)]
+        self._placed = names
         for rank, host in enumerate(names):
             self._merge.add(self._folder.rank(rank), f"{host}/{rank}".ljust(width))
         for host in [here.name] if launcher.is_single else [share.host for share in placement.shares]:
@@ -77,18 +79,35 @@ class Ranks:
         return self.np > 0 and len(self.ended) == self.np and not any(self.ended.values())
 
     def note(self, link: GuardConnection, message: Message, *, blame: bool) -> None:
-        """Take what a guard says of them; it may come twice. With `blame` an exit code other than 0 is a failure."""
+        """Take what a guard says of them; it may come twice. With `blame` an exit code other than 0 is a failure.
+
+        A host tells of its own ranks alone: of those that have started there.
+        """
         if isinstance(message, RankStarted) and message.rank not in self.started:
-            self._note_start(link, message)
+            if 0 <= message.rank < self.np:
+                self._note_start(link, message)
         elif isinstance(message, Exit) and message.rank not in self.ended:
-            self._note_exit(link, message, blame)
-        elif isinstance(message, LogData) and isinstance(link, RemoteGuardConnection):
+            if self._is_of(link, message.rank):
+                self._note_exit(link, message, blame)
+        elif isinstance(message, LogData) and link.name in self._keepers:
+            self._keep(link, message)
+        elif isinstance(message, Ended) and link.name in self._keepers:
+            for rank, size in message.sizes.items():
+                if self._is_of(link, int(rank), or_launcher=True):
+                    self._keepers[link.name].ends_at(int(rank), size)
+
+    def _is_of(self, link: GuardConnection, rank: int, *, or_launcher: bool = False) -> bool:
+        """Return whether a rank is of a guard's host, or the host's own launcher stands in its place."""
+        if rank == LAUNCHER:
+            return or_launcher and self._folder.launcher_on(link.name) in self._launchers
+        placed = self._placed[rank] if 0 <= rank < self.np else None
+        return self.started.get(rank, placed) == link.name
+
+    def _keep(self, link: GuardConnection, message: LogData) -> None:
+        if isinstance(link, RemoteGuardConnection) and self._is_of(link, message.rank, or_launcher=True):
             rank, offset = self._keepers[link.name].take(message)
             link.post(Ack(rank=rank, offset=offset))
             link.offsets[rank] = offset
-        elif isinstance(message, Ended):
-            for rank, size in message.sizes.items():
-                self._keepers[link.name].ends_at(int(rank), size)
 
     def step(self) -> bool:
         """Bring the merged log on; False when there was nothing to bring."""

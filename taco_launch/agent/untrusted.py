@@ -68,6 +68,14 @@ def read(path: Path, most: int) -> bytes:
         return content(file, most)
 
 
+def read_named(path: Path, most: int) -> bytes:
+    """Return the same of a file that this user has named: a link is followed. Raises as `read` does."""
+    try:
+        return read(path.resolve(), most)
+    except RuntimeError:  # a link in a circle
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
+
+
 def last_line(path: Path, most: int = 4096) -> str:
     """Return the last line of a regular file that is not blank, as far as its last `most` bytes hold it; "" where none is.
 

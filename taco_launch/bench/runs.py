@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+# In any unit: from less than a picosecond in hours to more bytes than there are.
+_LEAST, _GREATEST = 1e-18, 1e30
+
 
 @dataclass(frozen=True, order=True)
 class Cell:
@@ -23,10 +26,15 @@ class Metric:
 
 @dataclass(frozen=True)
 class Reading:
-    """One number that a run gave; always finite and positive."""
+    """One number that a run gave: see `is_reading`."""
 
     metric: Metric
     value: float
+
+
+def is_reading(value: float) -> bool:
+    """Return whether something can measure this: a positive number, whose square and whose sums are numbers as well."""
+    return _LEAST <= value <= _GREATEST
 
 
 @dataclass(frozen=True)

@@ -113,13 +113,18 @@ def job_name(text: str, path: str = "job name", source: str = COMMAND_LINE) -> s
     return word(text, "a job name", path, source)
 
 
+def is_interface(text: str) -> bool:
+    """Return whether a text may be the name of a network interface, as a host tells it."""
+    return _INTERFACE.fullmatch(text) is not None
+
+
 def interface(text: str, path: str = "--interface", source: str = COMMAND_LINE) -> str:
     """Check the name of a network interface.
 
     Raises:
         SpecError: it is none.
     """
-    if not _INTERFACE.fullmatch(text):
+    if not is_interface(text):
         problem = "is not a network interface: at most 15 letters, digits, '_', '.', ':' and '-'"
         takes = f"--mca btl_tcp_if_include {text} --mca oob_tcp_if_include {text} take networks"
         raise _refused(text, problem, path, source, takes if _network(text) else "")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from taco_launch.facts.network.interface import carrier
 from taco_launch.frozen import dataclass
+from taco_launch.inventory.names import is_interface
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import HostFacts
@@ -36,8 +37,11 @@ class HostSketch:
         elif not isinstance(facts.gpu, Unknown) and isinstance(facts.gpu.gpus, tuple):
             gpus = len(facts.gpu.gpus)
         interface = carrier(facts.network)
+        name = None if isinstance(interface, (Absent, Unknown)) else interface.name
+        if name is not None and not is_interface(name):  # it would stand in a file that decides what all hosts run
+            name = None
         has_rdma = None if isinstance(facts.rdma, Unknown) else not isinstance(facts.rdma, Absent)
-        return cls(gpus, None if isinstance(interface, (Absent, Unknown)) else interface.name, has_rdma)
+        return cls(gpus, name, has_rdma)
 
 
 def text(

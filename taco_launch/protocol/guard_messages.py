@@ -8,8 +8,8 @@ import math
 from typing import Any, Mapping, Optional, Sequence
 
 from taco_launch import trace
-from taco_launch.model.codec import to_json
 from taco_launch.model.choices import GpuChoice
+from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import GpuConstraints
 from taco_launch.model.slots import Occupancy, check_occupancy
 from taco_launch.model.stalls import RankLook

@@ -22,6 +22,7 @@ def check_roots(roots: Roots) -> None:
     if any(len(root) != 2 for root in roots):
         raise ValueError(f"roots is {str(roots)[:60]!r}")
 
+
 # --- a rank's wrapper, and others that a job consists of, to the guard of their host
 
 

@@ -33,8 +33,9 @@ def heard(line: dict[str, Any], data: bytes = b"") -> Message:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(json.dumps({**line, "bytes": len(data)} if data else line).encode() + b"\n" + data)
-        (message,) = JsonConnection(ours).receive() or ()
-    return message
+        messages = JsonConnection(ours).receive() or []
+    assert len(messages) == 1
+    return messages[0]
 
 
 class Gang:
@@ -121,7 +122,7 @@ _ODD = st.one_of(
     st.lists(st.one_of(st.integers(-2, 1 << 65), st.lists(st.integers(-2, 3), max_size=3)), max_size=3),
     st.dictionaries(st.sampled_from(["0", "1", "-1", "x", "9" * 30]), st.integers(-2, 1 << 65), max_size=2),
 )
-_OF_RANKS = (RankStarted, Exit, LogData, Ended)
+_OF_RANKS: tuple[type[Message], ...] = (RankStarted, Exit, LogData, Ended)
 
 
 @st.composite

@@ -17,7 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent.host import leases, occupancy, process_registry, processes, slot_cleanup, slot_holders
+from taco_launch.agent.host import (
+    leases,
+    occupancy,
+    process_registry,
+    processes,
+    slot_cleanup,
+    slot_holders,
+)
 from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import records
@@ -400,4 +407,26 @@ except PermissionError:
     assert Path("/proc/sys/fs/protected_hardlinks").read_text("ascii").strip() == "1"
     told = subprocess.run(_attacker(script), cwd=shared, capture_output=True, text=True, check=True).stdout
     assert told == "refused\n"
+    held.release(gone=True)
+
+
+def test_somebodys_file_under_the_name_of_a_lease_stays_theirs(shared: Path) -> None:
+    """Where the kernel lets anybody link any file (fs.protected_hardlinks = 0), root would have made it all's to read."""
+    secret = shared / "secret"
+    secret.touch(0o600)
+    os.chown(secret, 1000, 1000)
+    os.link(secret, shared / "slot-0")
+    held, taken = take(shared)
+    assert taken == ("slot-0",)
+    about = secret.stat()
+    assert (about.st_uid, about.st_mode & 0o777, about.st_nlink) == (1000, 0o600, 1)
+    held.release(gone=True)
+
+
+def test_root_opens_the_folder_that_somebody_has_closed(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root of a container may, who is its owner there too."""
+    monkeypatch.setattr(leases, "FOLDER", str(shared))
+    shared.chmod(0o700)
+    held, taken = take(shared)
+    assert (taken, shared.stat().st_mode & 0o7777) == (("slot-0",), 0o1777)
     held.release(gone=True)

@@ -2,10 +2,12 @@
 
 import os
 import re
-from typing import Container, Dict, FrozenSet, List, NamedTuple, Tuple
+from typing import Container, Dict, FrozenSet, List, NamedTuple, Set, Tuple
 
 # proc(5): `1: FLOCK  ADVISORY  WRITE 708 08:01:12345 0 EOF`; who waits for a lock comes behind it with `->`.
 _LOCK = re.compile(r"^\d+: FLOCK +\S+ +\S+ +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE)
+# Any user may have any number of locks: the text is not held as a whole.
+_PIECE = 1 << 20
 
 
 class Lock(NamedTuple):
@@ -48,5 +50,8 @@ def read() -> Locks:
     Raises:
         OSError: they cannot be read.
     """
+    held: Set[Lock] = set()
     with open("/proc/locks", encoding="ascii", errors="replace") as lines:
-        return Locks(parse(lines.read()))
+        for piece in iter(lambda: lines.readlines(_PIECE), []):
+            held |= parse("".join(piece))
+    return Locks(frozenset(held))

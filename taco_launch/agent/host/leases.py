@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections import Counter
 from pathlib import Path
@@ -241,8 +242,13 @@ def _fillers(folder: Path) -> str:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder where it is missing: that for all with what is above it for everybody to pass."""
+    """Make the folder where it is missing: that for all with what is above it for everybody to pass.
+
+    Root opens it again where somebody has closed it, as root of a container may.
+    """
     if folder.is_dir():
+        if str(folder) == FOLDER and os.geteuid() == 0 and stat.S_IMODE(folder.lstat().st_mode) != _FOR_ALL:
+            folder.chmod(_FOR_ALL)
         return
     if str(folder) != FOLDER:
         make_private(folder)
@@ -263,7 +269,8 @@ def _locked(path: Path, *, again: bool = True) -> Optional[int]:
     file = _opened(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.geteuid() == 0:  # whoever made it could else remove it while it is held
+        # Whoever made it could else remove it while it is held. Under another name it is no lease, but somebody's file.
+        if os.geteuid() == 0 and os.fstat(file).st_nlink == 1:
             os.fchown(file, 0, 0)
             os.fchmod(file, _LEASE_MODE)
         mine = os.path.samestat(os.fstat(file), path.lstat())  # else somebody removed it in between

@@ -28,6 +28,8 @@ from taco_launch.protocol.framing import dump
 
 AUTO, NO_GPUS = "auto", "none"
 _LOOK_SECONDS = 1.0
+# A look takes longer where a user has very many locks: of one CPU it has no more than this share.
+_SHARE = 0.05
 # What costs more than a look at locks: who uses the GPUs (by nvidia-smi), what others have left.
 _THOROUGH_SECONDS = 60.0
 
@@ -183,11 +185,14 @@ def main(op: str, words_: Sequence[str]) -> int:
 
 def _watch(host: Slots, shown: object) -> None:
     """Look once a second, and at once when a line comes, which is answered in any case; `shown` was told last."""
+    took = 0.0
     while True:
-        ready, _, _ = select.select([0], [], [], _LOOK_SECONDS)
+        ready, _, _ = select.select([0], [], [], max(_LOOK_SECONDS, took / _SHARE))
         if ready and not os.read(0, 4096):
             return
+        begun = time.process_time()
         found = to_json(host.read())
+        took = time.process_time() - begun
         if found != shown or host.is_stale():
             found = to_json(host.read_thoroughly())
         if ready or found != shown:

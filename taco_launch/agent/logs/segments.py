@@ -21,6 +21,8 @@ CHUNK = 1 << 20
 _RETRY_SECONDS = 1.0
 # What a pattern for the beginning of a line may have to see of it: a host's name and the number of a rank.
 _LABEL_BYTES = 1 << 10
+# No stream is longer than what so many digits can tell, and a file's place 64 bits; a rank may give a file any name.
+_MOST_DIGITS = 18
 
 
 def segments(stem: Path) -> List[Tuple[int, Path]]:
@@ -33,7 +35,8 @@ def segments(stem: Path) -> List[Tuple[int, Path]]:
         return []
     for name in names:
         middle = name[len(prefix) : -len(".log")]
-        if name.startswith(prefix) and name.endswith(".log") and middle.isascii() and middle.isdecimal():
+        is_offset = middle.isascii() and middle.isdecimal() and len(middle) <= _MOST_DIGITS
+        if name.startswith(prefix) and name.endswith(".log") and is_offset:
             found.append((int(middle), stem.parent / name))
     return sorted(found)
 
@@ -61,7 +64,7 @@ class Writer:
         self._path = stem
         existing = segments(stem)
         self._start = existing[-1][0] if existing else 0
-        self._size = existing[-1][1].stat().st_size if existing else 0
+        self._size = existing[-1][1].lstat().st_size if existing else 0
 
     def write(self, data: bytes, at: Optional[int] = None) -> None:
         """Append `data`, which came at the time `at`, None for this moment.
@@ -242,7 +245,7 @@ def _opened(path: Path) -> int:
 def size(stem: Path) -> int:
     """Return the offset of a stream's end."""
     present = segments(stem)
-    return present[-1][0] + present[-1][1].stat().st_size if present else 0
+    return present[-1][0] + present[-1][1].lstat().st_size if present else 0
 
 
 def since(stem: Path, when: int) -> int:

@@ -8,7 +8,6 @@ one for a ladder without runs; hosts and circumstances are JSON lists there, and
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 from taco_launch.agent.store.folders import is_name
 from taco_launch.bench.history.history import Ladder, LadderKind
-from taco_launch.bench.runs import Cell, Metric, Reading, Run, RunEnvironment
+from taco_launch.bench.logs import MOST_BYTES
+from taco_launch.bench.runs import Cell, Metric, Reading, Run, RunEnvironment, is_reading
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.jobs import LATEST
 
@@ -124,11 +124,17 @@ def read(path: Path) -> tuple[HistoryEntry, ...]:
         TacoLaunchError: it cannot be read, or is none; says where and what is wrong.
     """
     try:
-        text = path.read_bytes().decode("utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        text = content.decode("utf-8")
     except OSError as error:
         raise TacoLaunchError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise TacoLaunchError(f"{path}: is no export of a history: not UTF-8 at byte {error.start}") from None
+    if len(content) > MOST_BYTES:
+        raise TacoLaunchError(
+            f"{path}: larger than {MOST_BYTES >> 20} MiB", hint="export fewer ladders: bench export --last N"
+        )
     try:
         return _entries(json.loads(text) if text.lstrip().startswith("{") else _from_csv(text))
     except (ValueError, RecursionError, csv.Error) as error:
@@ -240,7 +246,7 @@ def _run(data: Any, facts: Sequence[RunEnvironment], where: str) -> tuple[int, R
     for place, reading in enumerate(_of(data, "readings", list, where)):
         at = f"{where}.readings[{place}]"
         value = _of(reading, "value", float, at)
-        if not (math.isfinite(value) and value > 0):
+        if not is_reading(value):
             raise ValueError(f"{at}.value: {value} is no reading")
         metric = Metric(
             _of(reading, "name", str, at), _of(reading, "unit", str, at), _of(reading, "higher_is_better", bool, at)
@@ -258,7 +264,7 @@ def _run(data: Any, facts: Sequence[RunEnvironment], where: str) -> tuple[int, R
         warm_up=_of(data, "warm_up", bool, where),
         job=_of(data, "job", str, where),
         started=_time(data, "started", where),
-        seconds=_of(data, "seconds", float, where),
+        seconds=_time(data, "seconds", where),
         hosts=tuple(hosts),
         gpu=_of(data, "gpu", str, where),
         readings=tuple(readings),

@@ -1,13 +1,12 @@
 """Reads what a workload measured out of its log: the readings of one run, or why there are none."""
 
-import math
 import re
 
 from taco_launch.bench.logs import nccl_tests, patterns
 from taco_launch.bench.logs.lines import shown, untagged, without_escapes
 from taco_launch.bench.logs.parse import NoSample, parse
 from taco_launch.bench.matrix import LogFormat, Workload
-from taco_launch.bench.runs import Metric, Reading
+from taco_launch.bench.runs import Metric, Reading, is_reading
 
 RATE = Metric("img/sec", "img/sec")
 _NUMBER = re.compile(r"\+?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -75,4 +74,4 @@ def _value(text: str | None) -> float | None:
     if text is None or not _NUMBER.fullmatch(text):
         return None
     value = float(text)
-    return value if math.isfinite(value) and value > 0 else None
+    return value if is_reading(value) else None

@@ -16,10 +16,14 @@ def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -
     """Offer the jobs of this machine; nobody else is asked while somebody types."""
     if settings_of(ctx).elsewhere:
         return []
-    from taco_launch.agent.store.folders import Jobs, state_folder
+    from taco_launch.agent.store.folders import Jobs, is_name, state_folder
 
+    # What a shell offers stands in the line that is typed as it is: a name is words to it, and whoever may write there
+    # could have it run others.
     found = Jobs(state_folder(os.environ, os.geteuid())).all()
-    return [CompletionItem(folder.name) for folder in found if folder.name.startswith(incomplete)]
+    return [
+        CompletionItem(folder.name) for folder in found if is_name(folder.name) and folder.name.startswith(incomplete)
+    ]
 
 
 def complete_hosts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # How much of a value a line shows, and of how many items of a list; JSON has all of it.
 _WIDTH, _MOST = 80, 8
+# Of a document: one of ten thousand hosts has less.
+_MOST_BYTES = 1 << 28
 
 
 def show(
@@ -72,7 +74,11 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for file in files:
         try:
-            told = hosts_of(codec.load(file.read_bytes()))
+            with file.open("rb") as opened:
+                text = opened.read(_MOST_BYTES + 1)
+            if len(text) > _MOST_BYTES:
+                raise UsageError(f"{file}: larger than {_MOST_BYTES >> 20} MiB, which no such document is")
+            told = hosts_of(codec.load(text))
         except OSError as error:
             raise UsageError(f"{file}: {error.strerror}") from error
         except ValueError as error:

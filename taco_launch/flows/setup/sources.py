@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from taco_launch.agent import untrusted
 from taco_launch.command import Command
 from taco_launch.errors import HostError, UsageError
 from taco_launch.model import codec
@@ -21,6 +22,8 @@ from taco_launch.setup.stages.image import Reference
 
 VARIABLE = "TACO_LAUNCH_REGISTRY_PASSWORD"
 _PACKAGES = (".deb", ".rpm")
+# Of what an inventory names: a password or keys, a package.
+_SECRET_BYTES, _PACKAGE_BYTES = 1 << 20, 1 << 30
 _FETCH_SECONDS = 60.0
 REGISTRY_SECONDS = 60
 # What engines call docker's own registry in a login.
@@ -46,7 +49,8 @@ def password(inventory: Inventory, given: str | None) -> str | None:
             )
         return given
     try:
-        lines = Path(registry.password_file).expanduser().read_text("utf-8").splitlines()
+        file = Path(registry.password_file).expanduser()
+        lines = untrusted.read_named(file, _SECRET_BYTES).decode("utf-8").splitlines()
     except (OSError, ValueError) as error:
         why = f"{error.strerror}" if isinstance(error, OSError) else "it is not text"
         raise _no_password(inventory, registry.password_file, why) from None
@@ -75,9 +79,9 @@ def packages(named: str | None, key: str) -> tuple[tuple[str, bytes], ...]:
     folder = Path(named).expanduser()
     try:
         files = sorted(file for file in folder.iterdir() if file.suffix in _PACKAGES)
-        found = tuple((file.name, file.read_bytes()) for file in files)
+        found = tuple((file.name, untrusted.read_named(file, _PACKAGE_BYTES)) for file in files)
     except OSError as error:
-        raise UsageError(f"{key}: {error.filename}: {error.strerror}") from None
+        raise UsageError(f"{key}: {error.filename or folder}: {error.strerror}") from None
     if not found:
         raise UsageError(f"{key}: there is no {' or '.join(_PACKAGES)} file in {folder}")
     return found
@@ -92,9 +96,9 @@ def toolkit_key(toolkit: Toolkit) -> bytes | None:
     if toolkit.key is None or toolkit.key.startswith(("http://", "https://")):
         return None
     try:
-        data = Path(toolkit.key).expanduser().read_bytes()
+        data = untrusted.read_named(Path(toolkit.key).expanduser(), _SECRET_BYTES)
     except OSError as error:
-        raise UsageError(f"toolkit.key: {error.filename}: {error.strerror}") from None
+        raise UsageError(f"toolkit.key: {toolkit.key}: {error.strerror}") from None
     if b"BEGIN PGP PUBLIC KEY BLOCK" not in data:
         raise UsageError(
             f"toolkit.key: {toolkit.key} is no PGP key in text form", hint="gpg --armor --export writes one"

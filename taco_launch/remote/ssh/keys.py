@@ -18,12 +18,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from paramiko.agent import AgentKey, AgentSSH
 from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
 
+from taco_launch.agent import untrusted
 from taco_launch.command import shell
 from taco_launch.frozen import dataclass
 from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.ssh.config import Route
 
 _MAGIC = b"openssh-key-v1\0"  # PROTOCOL.key of OpenSSH
+_MOST_BYTES = 1 << 20  # of a key or certificate
 _ASKED = 3  # as often as ssh asks
 _DAMAGED = "cannot be read as a private key: was it cut or changed, or is it of a kind that ssh does not know?"
 _NOT_HERE = {
@@ -144,7 +146,7 @@ class Keyring:
         for certificate in dict.fromkeys((*route.certificate_files, f"{path}-cert.pub")):
             certified = AgentKey(key.agent, key.blob, key.comment) if isinstance(key, AgentKey) else copy.copy(key)
             try:
-                certified.load_certificate(Path(certificate).read_text(encoding="ascii"))
+                certified.load_certificate(_content(certificate).decode("ascii"))
                 if _certified(certified.public_blob.key_blob) != _public(key):
                     continue
             except (OSError, ValueError, IndexError, struct.error, paramiko.SSHException):
@@ -156,7 +158,7 @@ class Keyring:
         if path not in self._files:
             try:
                 present = next((name for name in (path, f"{path}.pub") if Path(name).exists()), None)
-                self._files[path] = _examined(path, Path(present).read_bytes()) if present else None
+                self._files[path] = _examined(path, _content(present)) if present else None
             except OSError as error:
                 self._files[path] = _File(path, b"", False, f"cannot be read: {error.strerror}")
         return self._files[path]
@@ -221,7 +223,7 @@ def _agent_keys(path: str) -> tuple[AgentKey, ...]:
 
 def _read(path: str, passphrase: bytes | None = None) -> paramiko.PKey:
     """Read a private key in any of OpenSSH's forms: its own, PEM, PKCS8. paramiko by itself does not know the last."""
-    data = Path(path).read_bytes()
+    data = _content(path)
     load = serialization.load_ssh_private_key if b"BEGIN OPENSSH" in data else serialization.load_pem_private_key
     key = load(data, passphrase)
     if isinstance(key, rsa.RSAPrivateKey):
@@ -230,6 +232,15 @@ def _read(path: str, passphrase: bytes | None = None) -> paramiko.PKey:
         return paramiko.ECDSAKey(vals=(key, key.public_key()))
     form = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     return paramiko.Ed25519Key(file_obj=io.StringIO(key.private_bytes(*form).decode("ascii")))
+
+
+def _content(path: str) -> bytes:
+    """Return the content of a file that an inventory may have named: a regular one, of the size that keys have.
+
+    Raises:
+        OSError: it is another, or cannot be read.
+    """
+    return untrusted.read_named(Path(path), _MOST_BYTES)
 
 
 def _examined(path: str, data: bytes) -> _File:
@@ -273,7 +284,7 @@ def _unsupported(kind: str) -> str:
 
 def _first_line(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="latin-1").split("\n", 1)[0]
+        return _content(path).decode("latin-1").split("\n", 1)[0]
     except OSError:
         return ""
 

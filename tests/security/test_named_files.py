@@ -1,0 +1,69 @@
+"""Files that an inventory or a command names: whatever lies there, nobody waits for it, and it takes no more than it may."""
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from taco_launch.agent import untrusted
+from taco_launch.errors import UsageError
+from taco_launch.flows.setup import sources
+from taco_launch.model.host.hosts import Container, Inventory, Registry, Toolkit
+from taco_launch.remote.ssh import keys
+
+pytestmark = pytest.mark.timeout(60)
+_MEMORY = 1 << 30
+
+
+@pytest.fixture(params=["fifo", "endless", "sparse", "folder", "circle"])
+def odd(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Return the path of something that is no key, password or package."""
+    path = tmp_path / "named.deb"
+    make: dict[str, Callable[[], object]] = {
+        "fifo": lambda: os.mkfifo(path),
+        "endless": lambda: path.symlink_to("/dev/zero"),
+        "sparse": lambda: (path.touch(), os.truncate(path, 1 << 40)),
+        "folder": path.mkdir,
+        "circle": lambda: path.symlink_to(path),
+    }
+    make[request.param]()
+    return path
+
+
+def test_a_file_that_an_inventory_names(odd: Path) -> None:
+    registry = Registry("ann", str(odd))
+    inventory = Inventory("c", "h", (), container=Container("i", registry=registry))
+    with pytest.raises(UsageError, match="password_file"):
+        sources.password(inventory, None)
+    with pytest.raises(UsageError, match=r"toolkit\.key"):
+        sources.toolkit_key(Toolkit(key=str(odd)))
+    with pytest.raises(UsageError, match="packages"):
+        sources.packages(str(odd.parent), "packages")
+    with pytest.raises(OSError, match=r"regular file|larger than|directory|symbolic links"):
+        keys._content(str(odd))
+
+
+def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("words")
+    (tmp_path / "link").symlink_to("file")
+    assert untrusted.read_named(tmp_path / "link", 5) == b"words"
+
+
+@pytest.mark.parametrize("words", [("bench", "import"), ("facts", "--compare")], ids=" ".join)
+def test_a_document_that_is_endless(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "document").touch()
+    os.truncate(tmp_path / "document", 1 << 40)
+    limit = (_MEMORY, _MEMORY)
+    done = subprocess.run(
+        (sys.executable, "-m", "taco_launch", *words, tmp_path / "document"),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TACO_LAUNCH_STATE": str(tmp_path), "OPENBLAS_NUM_THREADS": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit),
+    )
+    assert (done.returncode, "larger than 256 MiB" in done.stderr) in ((1, True), (2, True)), done.stderr

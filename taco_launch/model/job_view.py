@@ -1,5 +1,6 @@
 """A job as callers see it: its spec, its record, its events."""
 
+import re
 from typing import Any, Tuple
 
 from taco_launch.frozen import dataclass
@@ -10,6 +11,8 @@ from taco_launch.model.launchers import LAUNCHERS
 # Why a job waits: (host, why), what concerns no single host under "".
 WaitReasons = Tuple[Tuple[str, str], ...]
 
+# As store/folders.py has it. A name stands in the lines that are to be typed next.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MOST_RANKS = 1 << 20
 _MOST = 1 << 63
 
@@ -34,6 +37,8 @@ def check_job(job: JobView) -> None:
     """
     spec, record = job.spec, job.record
     ranks = [share.ranks for share in record.shares]
+    if not _NAME.fullmatch(spec.name):
+        raise ValueError(f"no job has the name {spec.name[:80]!r}")
     if not spec.hosts or spec.launcher not in LAUNCHERS or spec.procs_per_gpu < 1 or (spec.slots_per_worker or 1) < 1:
         raise ValueError("it is no job that anybody could submit")
     if min(record.np, *ranks, 0) < 0 or max(record.np, sum(ranks)) > _MOST_RANKS:

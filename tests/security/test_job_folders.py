@@ -12,6 +12,7 @@ from taco_launch.agent import scheduler_wakeup, untrusted
 from taco_launch.agent.logs import segments, timestamps
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.errors import HostError
 
 AGENT = Path(taco_launch.agent.__file__).parent
 # What is opened by name and is not in a folder that others may write: of the kernel, of this process, of the agent itself.
@@ -72,6 +73,22 @@ def test_a_link_is_not_followed(folder: JobFolder, tmp_path: Path) -> None:
         with pytest.raises(OSError, match="symbolic"):
             act(folder)
     assert other.read_text() == "untouched"
+
+
+@pytest.mark.parametrize("offset", ["9" * 200, "9" * 19, "13"])
+def test_no_name_of_a_log_stops_who_reads_or_writes_it(folder: JobFolder, offset: str) -> None:
+    """A rank gives a file the place of a segment: one that no file has, or a link to nothing."""
+    stem = folder.path / "merged"
+    segments.segment(stem, 0).write_bytes(b"its words\n")
+    (folder.path / f"merged.{offset}.log").symlink_to("nothing")
+    segments.Writer(stem, 1 << 20).write(b"more\n")
+    if offset == "13":
+        assert segments.size(stem) < 100
+        with pytest.raises(HostError, match="cannot be read"):
+            segments.tail(stem, 1)
+    else:
+        assert segments.segment(stem, 0).read_bytes() == b"its words\nmore\n"
+        assert segments.last_words(stem) == "its words\nmore\n"
 
 
 def test_the_last_line_of_a_file_of_any_size(tmp_path: Path) -> None:

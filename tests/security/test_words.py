@@ -14,13 +14,14 @@ from taco_launch.bench.history.history import open_history
 from taco_launch.bench.logs.workloads import read
 from taco_launch.bench.matrix import LogFormat, Workload
 from taco_launch.cli.main import cli
-from taco_launch.errors import TacoLaunchError
+from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.facts import sections
 from taco_launch.facts.network.network import parse_network
 from taco_launch.inventory import scaffold
 from taco_launch.model.host.fact_value import NOT_ASKED
 from taco_launch.model.host.facts import HostFacts
 from tests.bench.ladders import ladder
+from tests.security.test_answers import JOB, answered, changed
 
 EVIL = ("$(id)", "`id`", "x;id", "x id", "a\nb", "*", "-x", "\x1b[2J")
 
@@ -40,6 +41,14 @@ def test_a_shell_is_offered_names_alone(tmp_path: Path) -> None:
             env={**os.environ, **environ, **words},
         )
         assert done.stdout == "plain,vgg16\n", (verb, done.stderr)
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_a_head_names_no_job_so_that_its_name_is_a_command(name: str) -> None:
+    """Messages say what to type next, with the name of the job in it."""
+    result = answered(("get", "vgg16"), [{"op": "job", "job": changed(JOB, ("spec", "name"), name)}])
+    assert isinstance(result.exception, HostError), result.output
+    assert "no job has the name" in result.exception.message
 
 
 def interfaces(master: str) -> bytes:

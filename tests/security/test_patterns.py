@@ -1,5 +1,7 @@
 """What ranks and hosts print is searched with many patterns: no text may keep one of them busy for long."""
 
+import importlib
+import pkgutil
 import re
 import sys
 import time
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import taco_launch
 from taco_launch.facts.captures.recognise import recognise
 from taco_launch.facts.system import system
 from taco_launch.signatures.lines import around
@@ -121,3 +124,36 @@ def test_no_row_of_df_keeps_its_reader_busy() -> None:
     begin = time.process_time()
     system.disk("Filesystem Type 1024-blocks Used Available Capacity Mounted on\nx" + " " * 100_000 + "y\n")
     assert time.process_time() - begin < MOST
+
+
+def compiled() -> dict[str, "re.Pattern[str]"]:
+    """Return every pattern for text that a module of the package has under a name, by that name."""
+    names = (each.name for each in pkgutil.walk_packages(taco_launch.__path__, "taco_launch."))
+    modules = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+    return {
+        f"{module.__name__}.{name}": found
+        for module in modules
+        for name, found in vars(module).items()
+        if isinstance(found, re.Pattern) and isinstance(found.pattern, str)
+    }
+
+
+def is_endless(pattern: "re.Pattern[str]") -> bool:
+    """Return whether a few characters more take many times as long, in a text as short as a line of an inventory."""
+    texts = set(pumped(parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE).data))
+    for length in (16, 20, 24, 28, 64, 200):
+        for head, unit in texts:
+            for tail in ("", "\0!"):
+                begin = time.process_time()
+                pattern.fullmatch(head + (unit or "x") * (length // len(unit or "x")) + tail)
+                if time.process_time() - begin > MOST:
+                    return True
+    return False
+
+
+def test_no_pattern_is_endless() -> None:
+    assert [name for name, pattern in compiled().items() if is_endless(pattern)] == []
+
+
+def test_a_mount_of_an_inventory_was_endless() -> None:
+    assert is_endless(re.compile(r"/(?:[^/:,\s\x00-\x1f\x7f][^/:,\x00-\x1f\x7f]{0,254}/?)*"))

@@ -25,7 +25,8 @@ _VERSION = re.compile(r"[0-9]{1,5}(?:\.[0-9]{1,5}){1,2}")
 _SIZE = re.compile(r"([1-9][0-9]{0,14})([bkmgt]?)", re.IGNORECASE)
 _PORTS = re.compile(r"([0-9]{1,5})-([0-9]{1,5})")
 # Of a host, or of the container: nothing that docker reads as more than a path.
-_PATH = re.compile(r"/(?:[^/:,\s\x00-\x1f\x7f][^/:,\x00-\x1f\x7f]{0,254}/?)*")
+_PART = r"[^/:,\s\x00-\x1f\x7f][^/:,\x00-\x1f\x7f]{0,254}"
+_PATH = re.compile(rf"/(?:{_PART}(?:/{_PART})*/?)?")
 _URL = re.compile(r"https?://[A-Za-z0-9\[][^\s\x00-\x1f\x7f\"'`\\<>]{0,1023}")
 _REGISTRY = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:\[\]-]{0,253}(?:/[0-9]{1,3})?")
 _LOGIN = re.compile(r"[^\s:\x00-\x1f\x7f]{1,255}")

@@ -1,6 +1,7 @@
 """Any user may have any number of file locks, and the agent of each host reads the list of all of them."""
 
 import os
+import select
 import time
 import tracemalloc
 from pathlib import Path
@@ -29,8 +30,8 @@ def test_very_many_locks_cost_a_share_of_one_cpu(monkeypatch: pytest.MonkeyPatch
         waits.append(float(str(words[3])))
         return ([0] if len(waits) > 2 else []), [], []
 
-    monkeypatch.setattr(occupancy.select, "select", waited)
-    monkeypatch.setattr(occupancy.os, "read", lambda *_: b"")
+    monkeypatch.setattr(select, "select", waited)
+    monkeypatch.setattr(os, "read", lambda *_: b"")
     occupancy._watch(Slow(), to_json(Occupancy("h", ())))  # type: ignore[arg-type]
     assert waits[0] == 1.0
     assert min(waits[1:]) >= 4.0

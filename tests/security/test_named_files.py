@@ -19,6 +19,12 @@ pytestmark = pytest.mark.timeout(60)
 _MEMORY = 1 << 30
 
 
+def sparse(path: Path) -> None:
+    """Make a file that is larger than any memory, and takes no room."""
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
 @pytest.fixture(params=["fifo", "endless", "sparse", "folder", "circle"])
 def odd(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Return the path of something that is no key, password or package."""
@@ -26,7 +32,7 @@ def odd(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     make: dict[str, Callable[[], object]] = {
         "fifo": lambda: os.mkfifo(path),
         "endless": lambda: path.symlink_to("/dev/zero"),
-        "sparse": lambda: (path.touch(), os.truncate(path, 1 << 40)),
+        "sparse": lambda: sparse(path),
         "folder": path.mkdir,
         "circle": lambda: path.symlink_to(path),
     }
@@ -55,8 +61,7 @@ def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [("bench", "import"), ("facts", "--compare")], ids=" ".join)
 def test_a_document_that_is_endless(tmp_path: Path, words: tuple[str, ...]) -> None:
-    (tmp_path / "document").touch()
-    os.truncate(tmp_path / "document", 1 << 40)
+    sparse(tmp_path / "document")
     limit = (_MEMORY, _MEMORY)
     done = subprocess.run(
         (sys.executable, "-m", "taco_launch", *words, tmp_path / "document"),

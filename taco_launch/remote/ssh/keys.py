@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from paramiko.agent import AgentKey, AgentSSH
 from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
 
-from taco_launch.agent import untrusted
 from taco_launch.command import shell
 from taco_launch.frozen import dataclass
 from taco_launch.remote.credentials import Credentials
@@ -240,6 +239,8 @@ def _content(path: str) -> bytes:
     Raises:
         OSError: it is another, or cannot be read.
     """
+    from taco_launch.agent import untrusted  # noqa: PLC0415 - who has an agent of ssh reads no key
+
     return untrusted.read_named(Path(path), _MOST_BYTES)
 
 

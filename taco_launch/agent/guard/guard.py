@@ -24,7 +24,7 @@ from taco_launch.agent.host import facts, leases, occupancy, ports, process_regi
 from taco_launch.agent.logs.agent_log import GuardTrace
 from taco_launch.agent.logs.remote_streams import LAUNCHER, LogSender
 from taco_launch.agent.store import records, recovery
-from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.store.folders import JobFolder, lease_folder
 from taco_launch.errors import HostError
 from taco_launch.protocol import guard_messages, rank_messages
 from taco_launch.protocol.connection import JsonConnection
@@ -71,7 +71,7 @@ class _Guard:
         self._pulse = StallMonitor()
         self._trace = GuardTrace(folder, elsewhere=self._elsewhere)
         uid = os.geteuid()
-        self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
+        self._place = lease_folder(os.environ, folder.path.parent.parent, root=uid == 0)
         self._leases = leases.Leases(self._place, folder.path.parent)
         self._slots: Optional[occupancy.Slots] = None
         self._port = 0  # where the ranks meet, if that is here

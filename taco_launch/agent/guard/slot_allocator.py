@@ -11,6 +11,7 @@ from taco_launch.errors import HostError
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.host.hosts import GpuConstraints
 from taco_launch.model.job_facts import LocalHcas
+from taco_launch.model.slots import port_name
 from taco_launch.protocol.guard_messages import Lease, Leased
 
 if TYPE_CHECKING:  # it is needed where a job takes some of the GPUs alone
@@ -58,7 +59,7 @@ def take(folder: JobFolder, job_id: str, held: leases.Leases, slots: occupancy.S
     if heard or not taken:
         found = slots.read_thoroughly()
         refused = held.refused
-        missing = [each for each in asked if leases.port_name(each) in refused or each in heard]
+        missing = [each for each in asked if port_name(each) in refused or each in heard]
         who = (held.holder(port) or ports.listener(port)) if port is not None and port in missing else ""
         return Leased(slots=None, ports=missing, occupancy=found.without(refused), who=who)
     return order.answer(taken).but(port=port)

@@ -17,10 +17,18 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from taco_launch import state
 from taco_launch.agent import untrusted
-from taco_launch.agent.host import facts, file_locks, gpus, leases, processes, slot_cleanup, slot_holders
+from taco_launch.agent.host import facts, file_locks, gpus, processes, slot_cleanup, slot_holders
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import records
-from taco_launch.agent.store.folders import STATE_VARIABLE, JobFolder, Jobs, is_name, state_folder
+from taco_launch.agent.store.folders import (
+    LEASES_VARIABLE,
+    STATE_VARIABLE,
+    JobFolder,
+    Jobs,
+    is_name,
+    lease_folder,
+    state_folder,
+)
 from taco_launch.errors import OK, HostError, TacoLaunchError
 from taco_launch.model.codec import to_json
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, is_gpu, names
@@ -158,7 +166,7 @@ def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:
 
     Leases and jobs lie there where this process is told that they lie.
     """
-    places = [os.environ.get(variable, "") for variable in (leases.VARIABLE, STATE_VARIABLE)]
+    places = [os.environ.get(variable, "") for variable in (LEASES_VARIABLE, STATE_VARIABLE)]
     return (AUTO if size is None else str(size), gpus_, *(places if any(places) else ()))
 
 
@@ -258,7 +266,7 @@ def _clock(since: float) -> str:
 
 
 def _folder(place: Path) -> Path:
-    return leases.place(os.environ, place, root=os.geteuid() == 0)
+    return lease_folder(os.environ, place, root=os.geteuid() == 0)
 
 
 def _listed(folder: Path) -> List[str]:

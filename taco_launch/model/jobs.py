@@ -90,7 +90,7 @@ class JobSpec:
     counts ranks may have `most_per_host`: no host has more of them.
     `procs_per_gpu` processes share each slot, and with `mps` CUDA's Multi-Process Service, both only with env.
     `env` holds the `-x` and environment knobs of the command line: (name, value), the value None where the caller's is
-    taken; `mca` holds its MCA parameters. `launcher` is mpirun, torchrun or env; with `per_host`, only with env, one process
+    taken; `mca` holds its MCA parameters. `launcher` is a key of LAUNCHERS; with `per_host`, only with env, one process
     is started on each host for all of the job's slots there. `cwd` is the folder the ranks start in. `mpirun` is a path, or a bare name
     looked up on the caller's PATH. `network`, `container` and `versions` (of openmpi, nccl, horovod) are the
     inventory's; `asked` goes before them. `exclusive`: no other job is to have a slot of the hosts that this one is on.

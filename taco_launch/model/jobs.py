@@ -7,7 +7,6 @@ from typing import Any, Mapping, Optional, Tuple
 from taco_launch.frozen import dataclass
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.host.hosts import Container, Host, Network
-from taco_launch.model.profiles import Profile
 from taco_launch.model.stalls import Stall
 
 
@@ -77,6 +76,28 @@ class NetworkOverrides:
     interface: Optional[str] = None
     gdr: Optional[bool] = None
     light: bool = False
+
+
+@dataclass(frozen=True)
+class ProfileOption:
+    """One option of the line.
+
+    A word may hold `{name}`s, which are decided when the job is placed (`launch.decide` lists them); the option is left
+    out where one of them has no value, or where a condition of `when` does not hold (`rdma`, `not light`).
+    """
+
+    words: Tuple[str, ...]
+    why: str
+    when: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The options of a line between mpirun and the command; `source` is `shipped` or the file it was read from."""
+
+    name: str = "none"
+    entries: Tuple[ProfileOption, ...] = ()
+    source: str = ""
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ from taco_launch.launch.job_facts_from import job_facts_from
 from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.model import codec
 from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import JobSpec
+from taco_launch.model.jobs import JobSpec, Profile
 from taco_launch.model.plans import LaunchPlan, Placement, Share
-from taco_launch.model.profiles import Profile
 from taco_launch.remote.answers import understood
 from taco_launch.remote.fanout import Answer
 from taco_launch.remote.transport import Transport, last_words

@@ -12,7 +12,7 @@ from taco_launch.inventory.ranges import fold
 from taco_launch.model import codec
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Container, Inventory
-from taco_launch.model.profiles import Profile
+from taco_launch.model.jobs import Profile
 from taco_launch.remote.answers import understood
 from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.transport import Transport, last_words

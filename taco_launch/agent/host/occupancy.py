@@ -30,9 +30,8 @@ from taco_launch.agent.store.folders import (
     state_folder,
 )
 from taco_launch.errors import OK, HostError, TacoLaunchError
-from taco_launch.model.codec import to_json
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, is_gpu, names
-from taco_launch.protocol.framing import dump
+from taco_launch.protocol.calls.hosts import SlotsReply
 
 AUTO, NO_GPUS = "auto", "none"
 _LOOK_SECONDS = 1.0
@@ -137,16 +136,6 @@ class Slots:
         return all(process.pid in found for process in use.processes)
 
 
-def read_occupancy(slots: Optional[int], gpus_: str = AUTO) -> Occupancy:
-    """Look at this host once; `slots` and `gpus_` as an inventory has them, None for as many slots as its facts tell.
-
-    Raises:
-        HostError: nobody knows how many slots there are.
-    """
-    place = state_folder(os.environ, os.geteuid())
-    return Slots(_folder(place), Jobs(place).path, AUTO if slots is None else str(slots), gpus_).read_thoroughly()
-
-
 def describe(occupancy: Occupancy, jobs: Path, owner: str) -> str:
     """Return who has the slots that are not free: `6 held by job vgg16 since 14:02, 1 used by process 4711 (python3 of a)`.
 
@@ -171,7 +160,7 @@ def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:
 
 
 def main(op: str, words_: Sequence[str]) -> int:
-    """Answer `slots [SIZE [GPUS [LEASES [STATE]]]]` with one line of JSON, `watch` with more as that changes.
+    """Answer `slots [SIZE [GPUS [LEASES [STATE]]]]` with a SlotsReply, `watch` with more as that changes.
 
     A watch goes on until stdin ends.
     """
@@ -180,26 +169,26 @@ def main(op: str, words_: Sequence[str]) -> int:
     try:
         host = Slots(Path(folder) if folder else _folder(place), Jobs(place).path, size, gpus_)
     except HostError as error:
-        _say({"error": error.message})
+        _say(SlotsReply(host="", problem=error.message))
         return error.exit_code
-    found = to_json(host.read_thoroughly())
-    _say(found)
+    found = host.read_thoroughly()
+    _say(SlotsReply(host=found.host, occupancy=found))
     if op == "watch":
         _watch(host, found)
     return OK
 
 
-def _watch(host: Slots, shown: object) -> None:
+def _watch(host: Slots, shown: Occupancy) -> None:
     """Look once a second, and at once when a line comes, which is answered in any case; `shown` was told last."""
     while True:
         ready, _, _ = select.select([0], [], [], _LOOK_SECONDS)
         if ready and not os.read(0, 4096):
             return
-        found = to_json(host.read())
+        found = host.read()
         if found != shown or host.is_stale():
-            found = to_json(host.read_thoroughly())
+            found = host.read_thoroughly()
         if ready or found != shown:
-            _say(found)
+            _say(SlotsReply(host=found.host, occupancy=found))
             shown = found
 
 
@@ -276,6 +265,6 @@ def _listed(folder: Path) -> List[str]:
         return []
 
 
-def _say(message: object) -> None:
-    sys.stdout.buffer.write(dump(message))
+def _say(answer: SlotsReply) -> None:
+    sys.stdout.buffer.write(answer.encode())
     sys.stdout.buffer.flush()

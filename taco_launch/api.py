@@ -198,7 +198,7 @@ class Cluster:
             count_slots = any(host.slots is None for host in spec.hosts)
             return self.backend.facts(mpirun=spec.mpirun, path=path, count_slots=count_slots, topology=explain)
 
-        def look(missing: Sequence[str]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
+        def ask_hosts(missing: Sequence[str]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
             from taco_launch.flows.facts import job_hosts  # noqa: PLC0415 - only where hosts are asked
 
             count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
@@ -206,7 +206,7 @@ class Cluster:
             topology = explain or plan.may_choose(spec)
             return job_hosts(self.inventory, spec.hosts, self._need_access(), topology=topology)
 
-        return plan.dry_run(spec, self._environ, ask, look, root=os.geteuid() == 0, folder=folder, explain=explain)
+        return plan.dry_run(spec, self._environ, ask, ask_hosts, root=os.geteuid() == 0, folder=folder, explain=explain)
 
     # --- hosts
 

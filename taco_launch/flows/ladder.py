@@ -190,7 +190,7 @@ def run(
                 counted = [run for position, run in done.items() if position in whole or not whole]
                 return LadderResult(tuple(counted), TIME_BUDGET)
             if step.block != block:
-                around.look()
+                around.refresh()
                 block = step.block
             made, failed = _one(backend, plan, step, done, around, environ, tell)
             hosts_failed = hosts_failed and failed

@@ -86,11 +86,11 @@ class _Guard:
             guard_messages.Launch: self._launch,
             guard_messages.Launched: lambda message: self._remember(message.root),
             guard_messages.StreamLogs: lambda message: self._sender.go_on(message.offsets),
-            guard_messages.Ack: lambda message: self._sender.had(message.rank, message.offset),
+            guard_messages.Ack: lambda message: self._sender.acknowledge(message.rank, message.offset),
             rank_messages.Terminate: self._terminate,
             rank_messages.AllowExit: self._release,
             guard_messages.EndJob: self._end,
-            guard_messages.Close: self._bye,
+            guard_messages.Close: self._close,
         }
 
     def run(self) -> None:
@@ -112,7 +112,7 @@ class _Guard:
             self._pulse.check(looked, self._ranks.values(), self._answer)
             silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
-                self._alone(silent=silent)
+                self._on_supervisor_lost(silent=silent)
         if self._probe is not None:
             self._probe.close()
         if self._supervisor is not None:
@@ -244,7 +244,7 @@ class _Guard:
             self._terminating = self._released = True
             self._pass_on(message)
 
-    def _bye(self, message: guard_messages.Close) -> None:
+    def _close(self, message: guard_messages.Close) -> None:
         if message.remove:
             self._folder_gone()
         self._done = True
@@ -366,7 +366,7 @@ class _Guard:
         self._tell(guard_messages.Ended(left=found, unknown=left.unknown, sizes=sizes, listener=listener))
         self._done = not self._elsewhere
 
-    def _alone(self, *, silent: bool) -> None:
+    def _on_supervisor_lost(self, *, silent: bool) -> None:
         """End the job when its supervisor is gone: at once when it is dead, else when it is silent for too long."""
         lock = None if self._elsewhere else records.try_lock(self._folder)
         if lock is not None:

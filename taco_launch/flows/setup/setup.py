@@ -127,7 +127,7 @@ class Setup:
         """What is known of the chosen hosts that answered, in inventory order."""
         return tuple(self._facts[name] for name in self._alive())
 
-    def look(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> None:
+    def refresh(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> None:
         """Ask every host for its facts; one that does not answer in full has failed. The registry is asked as well.
 
         Raises:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from taco_launch.backend import Counters, FollowListener, HeadFacts, LogQuery, Node, Output
-from taco_launch.backend.elsewhere import for_elsewhere
+from taco_launch.backend.spec_for_head import spec_for_head
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec, JobState
@@ -227,7 +227,7 @@ class AgentBackend:
         if inherit:
             named = (name for name, value in spec.env if value is None)
             environ = {name: environ[name] for name in named if name in environ}
-            spec = for_elsewhere(spec)
+            spec = spec_for_head(spec)
         return Submit(spec=spec, caller=CallerEnvironment(environment=dict(environ), umask=_umask(), inherit=inherit))
 
     def _check_hosts(self, spec: JobSpec) -> None:

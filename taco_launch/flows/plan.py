@@ -6,7 +6,7 @@ from pathlib import Path
 
 from taco_launch import trace
 from taco_launch.backend import HeadFacts
-from taco_launch.backend.elsewhere import for_elsewhere
+from taco_launch.backend.spec_for_head import spec_for_head
 from taco_launch.errors import UsageError
 from taco_launch.facts.gpus.hca_distance import nearest, nearest_first
 from taco_launch.frozen import dataclass
@@ -83,7 +83,7 @@ def dry_run(
         PlacementError: it does not fit.
     """
     if spec.container is not None:
-        spec = for_elsewhere(spec)
+        spec = spec_for_head(spec)
     local = spec.container is None and any(host.connection == "local" for host in spec.hosts)
     known = JobFacts(root=root or spec.container is not None, environment=relevant(environ) if local else None)
     missing, problems = missing_facts(spec), list[str]()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from taco_launch.backend.elsewhere import for_elsewhere
+from taco_launch.backend.spec_for_head import spec_for_head
 from taco_launch.command import Command, Result
 from taco_launch.diagnose import explain
 from taco_launch.errors import HostError, UsageError
@@ -107,7 +107,7 @@ def _plan(cluster: ProofScope, hosts: tuple[str, ...], command: tuple[str, ...],
         mpirun=inventory.mpirun,
         cluster=inventory.cluster,
     )
-    spec = for_elsewhere(spec)
+    spec = spec_for_head(spec)
     facts = job_facts_from(JobFacts(root=True), spec, [cluster.facts[host] for host in hosts])
     placement = Placement(tuple(Share(host, 1) for host in hosts), "one rank on every host")
     return mpirun.plan(spec, "verify", placement, facts, (), paths.folder(inventory.cluster))

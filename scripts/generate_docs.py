@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the pages of docs/reference that are made from the code; with --check it fails where one is out of date."""
+"""Writes the pages of docs/reference and the schema of inventories that are made from the code; with --check it fails where one is out of date."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from taco_launch.inventory.schema import schema as inventory_schema  # noqa: E40
 from taco_launch.request.documents import job_schema, matrix_schema  # noqa: E402
 
 _REFERENCE = Path("docs", "reference")
+_SCHEMA = Path("inventories", "inventory.schema.json")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -61,7 +63,8 @@ def pages() -> Mapping[Path, str]:
         "metrics": metrics.page(),
         "signatures": signatures.page(),
     }
-    return {_REFERENCE / f"{name}.md": text for name, text in texts.items()}
+    schema = json.dumps(inventory_schema.json_schema(), indent=2) + "\n"  # as `inventory --schema` prints it
+    return {**{_REFERENCE / f"{name}.md": text for name, text in texts.items()}, _SCHEMA: schema}
 
 
 def _is_current(path: Path, text: str) -> bool:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from taco_launch import trace
-from taco_launch.backend import Backend, FollowListener, HeadFacts, LogQuery, Output
+from taco_launch.backend import Backend, FollowListener, HeadFacts, LogQuery, Output, connect
 from taco_launch.command import BARE
 from taco_launch.model.job_request import JobRequest
 
@@ -56,7 +56,8 @@ class Cluster:
         `inventory` is the path of an inventory or a hostfile, `lab:NAME`, an inventory that was read, or None for
         $TACO_LAUNCH_INVENTORY, else this machine. `access` holds what hosts may ask for: sudo's password. `environ` is
         the environment that jobs take variables from, by default this process's. `typed` is how hints call taco-launch;
-        `say` is given what is going on. `backend` keeps the jobs, by default the agent on the head.
+        `say` is given what is going on. `backend` keeps the jobs, by default the engine that the
+        inventory names.
         """
         self._given = inventory
         self._access = access
@@ -106,20 +107,13 @@ class Cluster:
 
     @cached_property
     def backend(self) -> Backend:
-        """What keeps the jobs: the agent on the head, which the first call connects to."""
+        """What keeps the jobs: the engine that the inventory names, which the first call connects to."""
         if self._kept_by is not None:
             return self._kept_by
-        from taco_launch.backend.agent import AgentBackend  # noqa: PLC0415 - a plan may need nobody
-        from taco_launch.remote.head import Head, reach  # noqa: PLC0415
-
         if self._source is None:
-            from taco_launch.remote.agent_location import here  # noqa: PLC0415
-            from taco_launch.remote.local import LocalTransport  # noqa: PLC0415
-
-            return AgentBackend(Head(LocalTransport(), here(self._environ, os.geteuid()), self._typed))
-        return AgentBackend(
-            self._open.enter_context(reach(self.inventory, self._need_access(), self._environ, self._typed))
-        )
+            return self._open.enter_context(connect(None, None, self._environ, self._typed))
+        found = connect(self.inventory, self._need_access(), self._environ, self._typed)
+        return self._open.enter_context(found)
 
     @property
     def _source(self) -> str | None:
@@ -204,7 +198,7 @@ class Cluster:
             count_slots = any(host.slots is None for host in spec.hosts)
             return self.backend.facts(mpirun=spec.mpirun, path=path, count_slots=count_slots, topology=explain)
 
-        def look(missing: Sequence[str]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
+        def ask_hosts(missing: Sequence[str]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
             from taco_launch.flows.facts import job_hosts  # noqa: PLC0415 - only where hosts are asked
 
             count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
@@ -212,7 +206,7 @@ class Cluster:
             topology = explain or plan.may_choose(spec)
             return job_hosts(self.inventory, spec.hosts, self._need_access(), topology=topology)
 
-        return plan.dry_run(spec, self._environ, ask, look, root=os.geteuid() == 0, folder=folder, explain=explain)
+        return plan.dry_run(spec, self._environ, ask, ask_hosts, root=os.geteuid() == 0, folder=folder, explain=explain)
 
     # --- hosts
 

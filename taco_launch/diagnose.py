@@ -230,7 +230,7 @@ class LogScan:
         for start, entry, position in self._hits(block, cut):
             number += block.count("\n", line_at, start)
             line_at = start
-            self._look(entry, block, start, position, number)
+            self._match_entry(entry, block, start, position, number)
         rest = block[cut:]
         self._pending, self._size = [rest] if rest else [], len(rest)
         seen = block[:cut]
@@ -278,7 +278,7 @@ class LogScan:
                     position = -1 if end < 0 else block.find(key, end, cut + _OVERLAP)
         return [(start, TABLE[order], hits[start, order]) for start, order in sorted(hits)]
 
-    def _look(self, entry: Signature, block: str, start: int, position: int, number: int) -> None:
+    def _match_entry(self, entry: Signature, block: str, start: int, position: int, number: int) -> None:
         """See whether the text around a key is the one that is known, and note it if it is new."""
         if self._in_vain.get(entry.name, 0) > _MOST_IN_VAIN:
             return

@@ -5,11 +5,13 @@ import sys
 from pathlib import Path
 from typing import List
 
+from taco_launch import agent as package
 from taco_launch.agent.store.folders import JobFolder
 
 
 def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for each kind of process
     """Run one agent process; `agent` is the file it runs from. Imports follow the work, since every rank starts one."""
+    package.process_main = main
     op, *rest = arguments
     if op == "rank":
         from taco_launch.agent.rank import wrapper

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from typing import IO, Mapping, Optional, Tuple, Union
 
+from taco_launch import agent as package
 from taco_launch.agent import forked
 from taco_launch.agent.store.folders import JobFolder
 
@@ -32,11 +33,10 @@ def start(
 
     Of what is open here it keeps the descriptors `keep` alone. Where this process runs the same file it is forked.
     """
-    if forked.may(agent):
-        from taco_launch.agent.__main__ import main  # noqa: PLC0415 - which imports all of the agent's kinds of process
-
+    run = package.process_main
+    if run is not None and forked.may(agent):
         return forked.start(
-            lambda: main(agent, list(arguments)),
+            lambda: run(agent, list(arguments)),
             argv(agent, *arguments),
             os.environ if environment is None else environment,
             2 if stderr is None else stderr.fileno(),

@@ -6,11 +6,14 @@ import select
 import subprocess
 import time
 from pathlib import Path
-from typing import IO, Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import IO, List, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.command import shell
 from taco_launch.protocol.framing import LINE_BYTES, parsed
+from taco_launch.protocol.message import Message
+
+_Answer = TypeVar("_Answer", bound=Message)
 
 # $1 is the agent where set-up puts it, which a container may only read; $2 where `AgentUpload` does.
 _RUN = 'a=$1; [ -f "$2" ] && a=$2; shift 2; exec python3 -I -S "$a" "$@"'
@@ -41,10 +44,12 @@ def _brought(agent: str) -> str:
     return str(Jobs(state_folder(os.environ, os.geteuid())).path / ".agents" / Path(agent).name)
 
 
-def ask(hosts: Sequence[str], agent: str, *words: str, seconds: float) -> List[Tuple[str, Union[Dict[str, Any], str]]]:
-    """Have each host do one operation, side by side; give (host, its answer), or (host, why there is none)."""
+def ask(
+    hosts: Sequence[str], agent: str, answer: Type[_Answer], *words: str, seconds: float
+) -> List[Tuple[str, Union[_Answer, str]]]:
+    """Have each host do one operation, side by side; return (host, its answer), or (host, why there is none)."""
 
-    def one(host: str) -> Union[Dict[str, Any], str]:
+    def request(host: str) -> Union[_Answer, str]:
         errors = SshErrors()
         try:
             process = subprocess.Popen(
@@ -58,13 +63,24 @@ def ask(hosts: Sequence[str], agent: str, *words: str, seconds: float) -> List[T
             process.kill()  # if it has not ended, it is to say no more
         if said is None:
             return f"no answer within {seconds:g} s"
-        answer = parsed(said.rpartition(b"\n")[0].rpartition(b"\n")[2])
-        return answer if answer is not None else errors.last_line() or f"ssh: exit {process.returncode}"
+        last = said.rpartition(b"\n")[0].rpartition(b"\n")[2]
+        return understood(last, answer) or errors.last_line() or f"ssh: exit {process.returncode}"
 
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - every supervisor and guard imports this file
 
     with ThreadPoolExecutor(max(1, min(len(hosts), MOST_AT_ONCE))) as pool:
-        return list(zip(hosts, pool.map(one, hosts)))
+        return list(zip(hosts, pool.map(request, hosts)))
+
+
+def understood(line: bytes, kind: Type[_Answer]) -> Union[_Answer, str]:
+    """Return the message that a line of another process is, or why it is none; empty where it is no JSON at all."""
+    found = parsed(line)
+    if found is None:
+        return ""
+    try:
+        return kind.from_wire(found)
+    except ValueError as error:
+        return f"its answer is not understood: {error}"
 
 
 def _output(process: "subprocess.Popen[bytes]", seconds: float) -> Optional[bytes]:

@@ -1,9 +1,12 @@
 """Where jobs are kept and run: what every backend can do, and what its calls take and give.
 
-The agent on the head is one backend (agent.py). A flow knows nothing of how jobs are reached.
+The agent on the head is one backend (agent.py). A flow knows nothing of how jobs are reached. To add one, write a module or
+folder here that has `connect`, and its row in model/engines.py.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from taco_launch.frozen import dataclass
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from taco_launch.model.jobs import JobSpec
     from taco_launch.model.rows import JobRow
     from taco_launch.model.slots import Occupancy
+    from taco_launch.remote.credentials import Credentials
 
 # Takes a piece of a job's log.
 Output = Callable[[bytes], None]
@@ -166,3 +170,23 @@ class Backend(Protocol):
 
     def prestart(self, operation: str) -> None:
         """Prepare for a call that is still being made up, where that saves time."""
+
+
+# `connect` of a backend's own module, with the arguments of the one below.
+Connect = Callable[["Inventory | None", "Credentials | None", Mapping[str, str], str], AbstractContextManager[Backend]]
+
+
+def connect(
+    inventory: "Inventory | None", access: "Credentials | None", environ: Mapping[str, str], typed: str
+) -> AbstractContextManager[Backend]:
+    """Return what keeps an inventory's jobs, until the block ends: the engine that it names; None for this machine's agent.
+
+    Nothing is connected to before it is needed. `access` holds what hosts may ask for, `environ` is the caller's
+    environment, and `typed` how hints call taco-launch.
+
+    Raises:
+        SpecError: ~/.ssh/config cannot be read.
+    """
+    engine = "agent" if inventory is None else inventory.engine
+    opened: Connect = import_module(f"{__package__}.{engine}").connect
+    return opened(inventory, access, environ, typed)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from taco_launch.backend import Counters, FollowListener, HeadFacts, LogQuery, Node, Output
-from taco_launch.backend.elsewhere import for_elsewhere
+from taco_launch.backend.spec_for_head import spec_for_head
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec, JobState
@@ -24,12 +24,14 @@ from taco_launch.protocol.calls.jobs import (
     Submit,
     Suspend,
 )
+from taco_launch.remote import agent_location
 from taco_launch.remote.answers import understood
 from taco_launch.remote.head import AgentError, Head
 
 if TYPE_CHECKING:
     from taco_launch.model.host.hosts import Host, Inventory
     from taco_launch.model.rows import JobRow
+    from taco_launch.remote.credentials import Credentials
 
 # How long `run` tries to find its head again before it leaves the job to itself.
 _RUN_PATIENCE_SECONDS = 300.0
@@ -39,6 +41,23 @@ _SUSPEND_SECONDS = 600.0
 _NOBODY = FollowListener()
 _Kind = TypeVar("_Kind", bound=Reply)
 _UNUSED = "without a container jobs run on the head alone: no other host is asked"
+
+
+@contextlib.contextmanager
+def connect(
+    inventory: "Inventory | None", access: "Credentials | None", environ: Mapping[str, str], typed: str
+) -> "Iterator[AgentBackend]":
+    """Return the agent of an inventory's head, or of this machine. See backend.connect."""
+    if inventory is None:
+        from taco_launch.remote.local import LocalTransport  # noqa: PLC0415 - a head elsewhere needs none
+
+        yield AgentBackend(Head(LocalTransport(), agent_location.here(environ, os.geteuid()), typed))
+        return
+    from taco_launch.remote.credentials import Credentials  # noqa: PLC0415 - this machine's agent takes none
+    from taco_launch.remote.head import reach  # noqa: PLC0415
+
+    with reach(inventory, access or Credentials(), environ, typed) as head:
+        yield AgentBackend(head)
 
 
 class AgentBackend:
@@ -208,7 +227,7 @@ class AgentBackend:
         if inherit:
             named = (name for name, value in spec.env if value is None)
             environ = {name: environ[name] for name in named if name in environ}
-            spec = for_elsewhere(spec)
+            spec = spec_for_head(spec)
         return Submit(spec=spec, caller=CallerEnvironment(environment=dict(environ), umask=_umask(), inherit=inherit))
 
     def _check_hosts(self, spec: JobSpec) -> None:

@@ -21,7 +21,7 @@ class Difference:
     after: str
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What differs and how, without the hosts."""
         return f"{self.what}: {self.before} -> {self.after}"
 

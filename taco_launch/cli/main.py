@@ -53,7 +53,7 @@ class _Verbs(SuggestingGroup):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            raise _told(error) from None
+            raise _explained(error) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -103,7 +103,7 @@ class _Verbs(SuggestingGroup):
         try:
             return super().invoke(ctx)
         except click.NoSuchOption as error:
-            raise _told(error) from None
+            raise _explained(error) from None
         except TacoLaunchError as error:
             settings = settings_of(ctx)
             error.hint = error.hint and as_typed(error.hint, settings.typed)
@@ -152,7 +152,7 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, "taco-launch", "_TACO_LAUNCH_COMPLETE").source())
 
 
-def _told(error: click.NoSuchOption) -> click.UsageError:
+def _explained(error: click.NoSuchOption) -> click.UsageError:
     from taco_launch.cli.options import foreign_options
 
     return foreign_options.explained(error)

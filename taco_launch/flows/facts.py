@@ -69,11 +69,11 @@ def gather(
             )
         return parse(host.name, result.stdout, received - result.seconds, received), None
 
-    answers = fanout.each(probe, lambda answer: report(_told(answer)))
-    return tuple(map(_told, answers))
+    answers = fanout.each(probe, lambda answer: report(_with_probe_error(answer)))
+    return tuple(map(_with_probe_error, answers))
 
 
-def _told(answer: Answer[tuple[HostFacts, HostError | None]]) -> Answer[HostFacts]:
+def _with_probe_error(answer: Answer[tuple[HostFacts, HostError | None]]) -> Answer[HostFacts]:
     facts, cut_short = answer.value or (None, None)
     return Answer(answer.host, facts, answer.error or cut_short)
 

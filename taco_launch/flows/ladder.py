@@ -21,7 +21,7 @@ from taco_launch.bench.logs import MOST_BYTES
 from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.matrix import Matrix
 from taco_launch.bench.runs import Cell, Reading, Run
-from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
+from taco_launch.errors import HOST_FAILED, HostError, NoJobError, TacoLaunchError, UsageError
 from taco_launch.flows.run_environment import EnvironmentProbe
 from taco_launch.frozen import dataclass
 from taco_launch.launch.job_facts_from import job_facts_from
@@ -31,7 +31,6 @@ from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.job_view import JobView, WaitReasons
 from taco_launch.model.jobs import JobSpec, JobState
-from taco_launch.remote.head import AgentError
 
 # What follows a ladder's id in the names of its jobs.
 _RUN = re.compile(r"-r[1-9][0-9]*")
@@ -191,7 +190,7 @@ def run(
                 counted = [run for position, run in done.items() if position in whole or not whole]
                 return LadderResult(tuple(counted), TIME_BUDGET)
             if step.block != block:
-                around.look()
+                around.refresh()
                 block = step.block
             made, failed = _one(backend, plan, step, done, around, environ, tell)
             hosts_failed = hosts_failed and failed
@@ -318,7 +317,7 @@ def _follow(
         try:
             return backend.run(spec, environ, output, watch)
         except KeyboardInterrupt:
-            with contextlib.suppress(AgentError):  # there is no such job yet
+            with contextlib.suppress(NoJobError):  # there is none yet
                 _stop(backend, spec.name, "Ctrl-C")
                 backend.delete(spec.name)
             log.unlink()

@@ -41,12 +41,12 @@ class Collector:
     def collect(self) -> tuple[bytes, tuple[str, ...]]:
         """Return what `collect` does, and raise as that; not for two threads at once."""
         if self._looking is None or not self._looking.is_alive():
-            self._looking = threading.Thread(target=self._look, daemon=True)
+            self._looking = threading.Thread(target=self._refresh, daemon=True)
             self._looking.start()
         self._looking.join(_PATIENCE_SECONDS)
         return _collected(self._backend, self._nodes)
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         # Where the head itself does not answer, its jobs are not told either, and that is an error.
         with contextlib.suppress(TacoLaunchError):
             self._nodes = self._backend.nodes(self._inventory)

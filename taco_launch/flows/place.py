@@ -80,7 +80,7 @@ def place(source: Path, stdin: IO[bytes], count: int, free: Sequence[int] | None
     if model is not None and not models and strange:
         warning = f"--model {model}: these GPUs are not linked by {strange}, as those in {name} are: another model?"
     choice = choose(count, chosen, mesh_of(machine.topology, figures))
-    return GpuPlacement(choice, figures.told, warning)
+    return GpuPlacement(choice, figures.description, warning)
 
 
 def _refuse_mig(name: str, chosen: Sequence[int], mig: frozenset[int]) -> None:
@@ -100,11 +100,11 @@ def _figures(name: str, found: str | None, asked: str | None) -> tuple[Bandwidth
     if figures is not None:
         return figures, ""
     if found is not None:
-        return DEFAULT, f"what a link of {found} carries is not known: taken to be {DEFAULT.told}"
+        return DEFAULT, f"what a link of {found} carries is not known: taken to be {DEFAULT.description}"
     if asked is not None:
-        hint = f"known are {', '.join(KNOWN)} and their kin; without --model it is {DEFAULT.told}"
+        hint = f"known are {', '.join(KNOWN)} and their kin; without --model it is {DEFAULT.description}"
         raise UsageError(f"--model {asked}: what its links carry is not known", hint=hint)
-    return DEFAULT, f"{name} does not say which GPUs these are: taken to be {DEFAULT.told} (--model says which)"
+    return DEFAULT, f"{name} does not say which GPUs these are: taken to be {DEFAULT.description} (--model says which)"
 
 
 def _models(machine: _Machine) -> str:

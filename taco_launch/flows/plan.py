@@ -6,7 +6,7 @@ from pathlib import Path
 
 from taco_launch import trace
 from taco_launch.backend import HeadFacts
-from taco_launch.backend.elsewhere import for_elsewhere
+from taco_launch.backend.spec_for_head import spec_for_head
 from taco_launch.errors import UsageError
 from taco_launch.facts.gpus.hca_distance import nearest, nearest_first
 from taco_launch.frozen import dataclass
@@ -65,7 +65,7 @@ def dry_run(
     spec: JobSpec,
     environ: Mapping[str, str],
     ask: Callable[[tuple[str, ...]], HeadFacts],
-    look: Callable[[tuple[str, ...]], tuple[Sequence[HostFacts], Sequence[str]]],
+    ask_hosts: Callable[[tuple[str, ...]], tuple[Sequence[HostFacts], Sequence[str]]],
     *,
     root: bool,
     folder: str = "",
@@ -73,7 +73,7 @@ def dry_run(
 ) -> Planned:
     """Plan the job as the head would, were all of its hosts free of other jobs.
 
-    `ask(missing)` asks the agent of this machine for its facts, `look(missing)` gives those of hosts over SSH, and what
+    `ask(missing)` asks the agent of this machine for its facts, `ask_hosts(missing)` gives those of hosts over SSH, and what
     is wrong with hosts that gave none; each is told what is missing, and not called where all is declared. `folder` is
     where the files will lie that the line names; with `explain` hosts are asked for their GPUs, too, where a job takes
     some of them. The line is the same without. Jobs in containers run as root.
@@ -83,20 +83,20 @@ def dry_run(
         PlacementError: it does not fit.
     """
     if spec.container is not None:
-        spec = for_elsewhere(spec)
+        spec = spec_for_head(spec)
     local = spec.container is None and any(host.connection == "local" for host in spec.hosts)
     known = JobFacts(root=root or spec.container is not None, environment=relevant(environ) if local else None)
     missing, problems = missing_facts(spec), list[str]()
     links: dict[str, Topology] = {}
 
-    def told(missing: tuple[str, ...]) -> JobFacts:
+    def facts_for(missing: tuple[str, ...]) -> JobFacts:
         if local:
             answer = ask(missing)
             problems.extend(filter(None, [answer.problem] if launcher_of(spec).is_open_mpi else []))
             if answer.topology is not None:
                 links.update((host.name, answer.topology) for host in spec.hosts if host.connection == "local")
             return on_host(JobFacts(known.root, known.environment, answer.openmpi), spec, answer.host)
-        hosts, silent = look(missing)
+        hosts, silent = ask_hosts(missing)
         problems.extend(silent)
         links.update((host.host, host.topology) for host in hosts if isinstance(host.topology, Topology))
         return job_facts_from(known, spec, hosts)
@@ -107,7 +107,7 @@ def dry_run(
         ("the agent of this machine" if local else "a probe of each host") if missing else "nobody",
     )
     if missing:
-        known = told(missing)
+        known = facts_for(missing)
     free = free_slots(spec, known)
     unknown = next((entry.host for entry in free if not entry.all and not entry.lacks), None)
     if unknown is not None:
@@ -123,7 +123,7 @@ def dry_run(
         )
     seen, choices = known, placed.shares
     if links or (explain and _takes_some(placed, _by_name(spec, known))):
-        seen = known if missing else told(("how GPUs are linked",))
+        seen = known if missing else facts_for(("how GPUs are linked",))
         choices = explained(spec.hosts, placed, _by_name(spec, seen), _meshes(seen, links)).shares
     pinned, chosen = _pinned(spec, placed, _by_name(spec, known))
     known = replace(known, near=_near(spec, choices, _by_name(spec, seen), links), pinned=pinned)
@@ -236,17 +236,17 @@ def _of_gpus(spec: JobSpec, made: LaunchPlan, known: JobFacts, chosen: Sequence[
         alike: dict[tuple[int, ...], list[str]] = {}
         for host, gpus in known.pinned:
             alike.setdefault(gpus, []).append(host)
-        told = "; ".join(f"{','.join(map(str, gpus))} on {fold(hosts)}" for gpus, hosts in alike.items())
-        yield f"the job's GPUs are not the same on all of its hosts ({told}), which a line of mpirun cannot say: {first}"
+        which = "; ".join(f"{','.join(map(str, gpus))} on {fold(hosts)}" for gpus, hosts in alike.items())
+        yield f"the job's GPUs are not the same on all of its hosts ({which}), which a line of mpirun cannot say: {first}"
 
 
 def _notes(spec: JobSpec, placement: Placement, made: LaunchPlan, known: JobFacts, *, asked: bool) -> Iterator[str]:
     """Yield what of the line is only known when the job starts."""
     values = [name for _host, pairs in made.host_env for name, _value in pairs]
-    told = _HCAS in values or any(
+    named = _HCAS in values or any(
         token.text.startswith(f"{_HCAS}=") and token.source == "fact" for token in made.tokens
     )
-    if told and known.near:
+    if named and known.near:
         yield _AT_START
     if not asked and len(placement.shares) > 1 and needs_probe(replace(spec, container=None)):
         yield _UNSEEN

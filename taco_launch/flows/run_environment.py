@@ -41,7 +41,7 @@ class EnvironmentProbe:
         """What is known of the hosts that have answered."""
         return tuple(self._facts.values())
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Ask the hosts; what one does not answer is said, and stays as it was."""
         first = not self._facts
         subjects = SUBJECTS if first else _CHANGING

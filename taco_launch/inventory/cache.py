@@ -39,7 +39,7 @@ def _place(kind: type[T], text: bytes, source: str, environ: Mapping[str, str]) 
     if not root.is_absolute() or root == Path("/.cache"):
         return None
     package = Path(__file__).parents[1]
-    files = [file for folder in ("inventory", "launch", "model") for file in (package / folder).glob("*.py")]
+    files = [file for folder in ("inventory", "launch", "model") for file in (package / folder).rglob("*.py")]
     code = [(str(file), file.stat().st_mtime_ns) for file in sorted(files)]
     key = digest(part.encode("utf-8", "surrogateescape") for part in (kind.__name__, str(code), source))
     return root / "taco-launch" / "inventories" / f"{digest((key.encode(), text))}.json"

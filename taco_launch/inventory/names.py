@@ -143,19 +143,6 @@ def env_name(text: str, path: str = "-x", source: str = COMMAND_LINE) -> str:
     return text
 
 
-def parse_env(text: str, path: str = "-x", source: str = COMMAND_LINE) -> tuple[str, str | None]:
-    """Read `NAME` or `NAME=VALUE` into (name, value); the value is None where the caller's is to be taken.
-
-    The value may hold anything that an environment can hold; bytes that are no UTF-8 come as `os.fsdecode` gives them.
-
-    Raises:
-        SpecError: the name is none, or no environment can hold the value. The value, which may be a secret, is not shown.
-    """
-    name, equals, value = text.partition("=")
-    env(name, value if equals else None, path, source)
-    return name, value if equals else None
-
-
 def env(name: str, value: str | None, path: str = "-x", source: str = COMMAND_LINE) -> None:
     """Check an environment variable; None is the caller's value.
 

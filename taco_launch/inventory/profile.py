@@ -14,8 +14,8 @@ from taco_launch.inventory.schema.faults import Faults, Loc
 from taco_launch.inventory.schema.text import decode
 from taco_launch.launch.line.decisions import CONDITIONS, VALUES
 from taco_launch.launch.line.overrides import Option
+from taco_launch.model.jobs import Profile, ProfileOption
 from taco_launch.model.plans import Token
-from taco_launch.model.profiles import Profile, ProfileOption
 
 OPTION = "--profile"
 _SHIPPED = Path(__file__).parent / "profiles"

@@ -9,7 +9,7 @@ from taco_launch.inventory.schema.faults import Faults, Loc
 from taco_launch.inventory.schema.schema import Group, HostDefaults, HostEntry, InventoryFile
 from taco_launch.model.host.hosts import (
     Container,
-    Engine,
+    DockerEngine,
     GpuConstraints,
     Host,
     Inventory,
@@ -46,7 +46,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
     head = file.head if file.head is not None else next(iter(entries), "")
     if complete and head not in entries:
         faults.add_unknown(("head",), head, entries, "no such host in this inventory")
-    container, engine, toolkit = _container(file, faults), _engine(file, faults), _toolkit(file, faults)
+    container, docker, toolkit = _container(file, faults), _docker(file, faults), _toolkit(file, faults)
     faults.raise_any()
     network = file.network
     return Inventory(
@@ -70,10 +70,11 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         source=faults.source,
         known_hosts=file.ssh.known_hosts,
         connect_timeout=file.ssh.connect_timeout,
-        engine=engine,
+        docker=docker,
         host_loss_timeout=file.host_loss_timeout,
         toolkit=toolkit,
         peermem=Peermem(file.peermem.use, file.peermem.package, file.peermem.packages),
+        engine=file.engine,
     )
 
 
@@ -251,7 +252,7 @@ def _container(file: InventoryFile, faults: Faults) -> Container | None:
     )
 
 
-def _engine(file: InventoryFile, faults: Faults) -> Engine:
+def _docker(file: InventoryFile, faults: Faults) -> DockerEngine:
     written = file.docker
     for key, sources in _SOURCES.items():
         given, needed = getattr(written, key) is not None, written.source in sources
@@ -259,7 +260,7 @@ def _engine(file: InventoryFile, faults: Faults) -> Engine:
             faults.add(("docker", key), f"means nothing with source {written.source}: it is for {' or '.join(sources)}")
         elif needed and not given and written.source != "docker":  # its url has a default
             faults.add(("docker", key), f"source {written.source} needs this key", value="missing")
-    return Engine(
+    return DockerEngine(
         source=written.source,
         url=written.url,
         key_fingerprint=written.key_fingerprint,

@@ -211,11 +211,11 @@ def _stranger(wish: _Wish, inventory: Inventory) -> Fault:
         hint = f"did you mean {names.shown(f'{longest}:{name[len(longest) :]}')}?"
     else:
         hint = names.did_you_mean(name, known)
-    problem = f"no such host in {inventory.source or 'the inventory'}; its hosts are {_some(hosts)}"
+    problem = f"no such host in {inventory.source or 'the inventory'}; its hosts are {_shortened(hosts)}"
     return Fault(f"column {wish.column}", names.shown(name), problem, hint)
 
 
-def _some(hosts: Sequence[str]) -> str:
+def _shortened(hosts: Sequence[str]) -> str:
     """Return hosts in short, the beginning where they are many."""
     folded = ranges.fold(hosts)
     return folded if len(folded) <= _MOST_SHOWN else f"{folded[:_MOST_SHOWN]}... ({len(hosts)} hosts)"

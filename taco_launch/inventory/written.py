@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from taco_launch.model.host.hosts import Container, Engine, Host, Inventory
+from taco_launch.model.host.hosts import Container, DockerEngine, Host, Inventory
 
 # Values of Host, and of Inventory, that are keys of the file by the same names.
 _HOST = "port", "user", "identity_file", "slots", "max_slots", "gpus", "connection"
-_TOP = "mpirun", "profile", "host_loss_timeout"
+_TOP = "engine", "mpirun", "profile", "host_loss_timeout"
 _SSH = "host_keys", "known_hosts", "connect_timeout"
 
 
@@ -29,7 +29,7 @@ def document(found: Inventory) -> dict[str, Any]:
         "ssh": _changed(found, _SSH),
         "network": network,
         "container": None if found.container is None else _container(found.container),
-        "docker": _docker(found.engine),
+        "docker": _docker(found.docker),
         "toolkit": _changed(found.toolkit),
         "peermem": _changed(found.peermem),
         **_changed(found, _TOP),
@@ -87,7 +87,7 @@ def _container(container: Container) -> dict[str, Any]:
     return found
 
 
-def _docker(engine: Engine) -> dict[str, Any]:
+def _docker(engine: DockerEngine) -> dict[str, Any]:
     found = _changed(engine)
     if engine.proxy:
         found["proxy"] = {"no_proxy" if name == "no" else name: value for name, value in engine.proxy}

@@ -24,11 +24,17 @@ GPU_ORDER = "CUDA_DEVICE_ORDER"
 TORCH_SOCKETS = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _ALSO = ("LD_LIBRARY_PATH", VISIBLE_GPUS, GPU_ORDER, "OMP_NUM_THREADS", *TORCH_SOCKETS)
 
-# Rank, local rank and world size as Open MPI gives them to its processes (mpirun(1), 4.1 and 5.0), and as torchrun does.
-_OMPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
-_TORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
-# Those of Hydra (MPICH 4 and 5, Intel MPI 2021), and the descriptor by which a rank of it reaches its proxy.
-_HYDRA = ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE")
+# Rank, local rank and world size as launchers give them to their processes. The first that are set count: mpirun's caller
+# may have been given torchrun's.
+RANK_VARIABLES = (
+    # Open MPI: mpirun(1), 4.1 and 5.0
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
+    # Hydra: MPICH 4 and 5, Intel MPI 2021
+    ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),
+    # torchrun, and our own
+    ("RANK", "LOCAL_RANK", "WORLD_SIZE"),
+)
+# The descriptor by which a rank of Hydra reaches its proxy.
 PMI_FD = "PMI_FD"
 PROXY_AGENT = "TACO_LAUNCH_PROXY_AGENT"
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
@@ -75,11 +81,8 @@ def relevant(environ: Mapping[str, str]) -> Tuple[Tuple[str, str], ...]:
 
 
 def rank_of(environ: Mapping[str, str]) -> Optional[Tuple[int, int, int]]:
-    """Read (rank, local rank, world size) from a process's environment, None where no launcher started it.
-
-    Open MPI's own go before those of torchrun, which mpirun's caller may have been given.
-    """
-    for names in (_OMPI, _HYDRA, _TORCH):
+    """Read (rank, local rank, world size) from a process's environment, None where no launcher started it."""
+    for names in RANK_VARIABLES:
         values = [environ.get(name, "") for name in names]
         if all(value.isascii() and value.isdecimal() and len(value) < 10 for value in values):
             return int(values[0]), int(values[1]), int(values[2])

@@ -31,7 +31,7 @@ class JobRequest:
     procs_per_gpu: Optional[int] = None
     mps: bool = False
 
-    # What starts the ranks: mpirun, torchrun or env; and whether env starts one process on each host.
+    # What starts the ranks, a key of LAUNCHERS; and whether env starts one process on each host.
     launcher: Optional[str] = None
     per_host: bool = False
 

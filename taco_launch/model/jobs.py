@@ -7,7 +7,6 @@ from typing import Any, Mapping, Optional, Tuple
 from taco_launch.frozen import dataclass
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.host.hosts import Container, Host, Network
-from taco_launch.model.profiles import Profile
 from taco_launch.model.stalls import Stall
 
 
@@ -80,6 +79,28 @@ class NetworkOverrides:
 
 
 @dataclass(frozen=True)
+class ProfileOption:
+    """One option of the line.
+
+    A word may hold `{name}`s, which are decided when the job is placed (`launch.decide` lists them); the option is left
+    out where one of them has no value, or where a condition of `when` does not hold (`rdma`, `not light`).
+    """
+
+    words: Tuple[str, ...]
+    why: str
+    when: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The options of a line between mpirun and the command; `source` is `shipped` or the file it was read from."""
+
+    name: str = "none"
+    entries: Tuple[ProfileOption, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """All that the head needs to run a job: no file of the controller is named, nothing is left to look up there.
 
@@ -90,7 +111,7 @@ class JobSpec:
     counts ranks may have `most_per_host`: no host has more of them.
     `procs_per_gpu` processes share each slot, and with `mps` CUDA's Multi-Process Service, both only with env.
     `env` holds the `-x` and environment knobs of the command line: (name, value), the value None where the caller's is
-    taken; `mca` holds its MCA parameters. `launcher` is mpirun, torchrun or env; with `per_host`, only with env, one process
+    taken; `mca` holds its MCA parameters. `launcher` is a key of LAUNCHERS; with `per_host`, only with env, one process
     is started on each host for all of the job's slots there. `cwd` is the folder the ranks start in. `mpirun` is a path, or a bare name
     looked up on the caller's PATH. `network`, `container` and `versions` (of openmpi, nccl, horovod) are the
     inventory's; `asked` goes before them. `exclusive`: no other job is to have a slot of the hosts that this one is on.

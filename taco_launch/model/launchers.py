@@ -13,6 +13,8 @@ class Launcher:
     """How a launcher starts the ranks of a job."""
 
     name: str
+    # Its name and what it is, in the middle of a sentence of `--help` and the references.
+    description: str
     # One process on the head starts the ranks of all hosts, by daemons of its own. Else each host has a launcher of its
     # own, which its guard starts.
     is_single: bool
@@ -45,12 +47,51 @@ class Launcher:
 LAUNCHERS: Mapping[str, Launcher] = {
     launcher.name: launcher
     for launcher in (
-        Launcher("mpirun", True, "MPIJob", "mpirun's daemon", "open_mpi", "mpirun", is_open_mpi=True),
-        Launcher("hydra", True, "MPIJob", "Hydra's proxy", "hydra", "mpiexec.hydra"),
-        Launcher("torchrun", False, "PyTorchJob", "torchrun", "per_host", sets_rendezvous=True),
-        Launcher("env", False, "PyTorchJob", "what starts the ranks of --launcher env", "per_host", is_ours=True),
+        Launcher(
+            "mpirun",
+            "mpirun (Open MPI)",
+            is_single=True,
+            kind="MPIJob",
+            starter="mpirun's daemon",
+            plan="open_mpi",
+            program="mpirun",
+            is_open_mpi=True,
+        ),
+        Launcher(
+            "hydra",
+            "hydra (mpiexec.hydra of MPICH or Intel MPI)",
+            is_single=True,
+            kind="MPIJob",
+            starter="Hydra's proxy",
+            plan="hydra",
+            program="mpiexec.hydra",
+        ),
+        Launcher(
+            "torchrun",
+            "torchrun on each host",
+            is_single=False,
+            kind="PyTorchJob",
+            starter="torchrun",
+            plan="per_host",
+            sets_rendezvous=True,
+        ),
+        Launcher(
+            "env",
+            "env, which only sets the variables of torch.distributed",
+            is_single=False,
+            kind="PyTorchJob",
+            starter="what starts the ranks of --launcher env",
+            plan="per_host",
+            is_ours=True,
+        ),
     )
 }
+
+
+def what_starts_ranks() -> str:
+    """Return the sentence of `--help` and the references that names every launcher."""
+    *first, last = (launcher.description for launcher in LAUNCHERS.values())
+    return f"What starts the ranks: {', '.join(first)}, or {last}. Default: {next(iter(LAUNCHERS))}."
 
 
 def launcher_of(spec: "JobSpec") -> Launcher:

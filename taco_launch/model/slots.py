@@ -1,5 +1,6 @@
 """The slots of a host: what they are called, and who has each of them at a moment."""
 
+import re
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -77,11 +78,23 @@ def check_occupancy(occupancy: Occupancy) -> None:
 
 # How slots without a GPU are called, before their number.
 SLOT = "slot-"
+PORT = "port-"
+_LEASE = re.compile(rf"{SLOT}[0-9]{{1,4}}|{PORT}[1-9][0-9]{{0,4}}|(?:GPU|MIG)-[0-9A-Fa-f-]{{8,64}}")
 
 
 def names(uuids: Sequence[str], slots: int) -> Tuple[str, ...]:
     """Name the slots of a host: its GPUs by their UUIDs, in the driver's order, those beyond them `slot-N`."""
     return (*uuids, *(f"slot-{number}" for number in range(len(uuids), slots)))[:slots]
+
+
+def port_name(port: int) -> str:
+    """Name the lease of a TCP port, which a host gives as it gives slots."""
+    return f"{PORT}{port}"
+
+
+def is_lease_name(name: str) -> bool:
+    """Return whether the lease of a slot or port may have this name."""
+    return _LEASE.fullmatch(name) is not None
 
 
 def is_gpu(name: str) -> bool:

@@ -26,14 +26,14 @@ def command(night: ScheduledRun) -> str:
     Raises:
         TacoLaunchError: a word of it cannot stand in a crontab.
     """
-    for word in night.words:
+    for word in night.argv_with_env:
         if "\\" in word or any(ord(letter) < ord(" ") or ord(letter) == 0x7F for letter in word):
             raise TacoLaunchError(
                 f"{word!r} cannot stand in a crontab: cron has rules of its own for backslashes and line ends",
                 hint="call the file otherwise, or install it --with systemd",
             )
     # cron makes the whole line the subject of its mail: the night's name is what a person wants to see of it
-    return f": night {night.name}; {' '.join(map(shlex.quote, night.words))}"
+    return f": night {night.name}; {' '.join(map(shlex.quote, night.argv_with_env))}"
 
 
 def block(night: ScheduledRun, owner: str) -> str:

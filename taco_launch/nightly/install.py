@@ -144,7 +144,7 @@ def prove(remote: Transport, machine: ControllerState, keeper: str, entry: Sched
         TacoLaunchError: it fails; says what it said.
     """
     checked = replace(entry, argv=tuple(argv))
-    started = ("/bin/sh", "-c", crontab_entry.command(checked)) if keeper == "cron" else checked.words
+    started = ("/bin/sh", "-c", crontab_entry.command(checked)) if keeper == "cron" else checked.argv_with_env
     script = 'home=$1 user=$2; shift 2; cd -- "$home" && exec env -i "HOME=$home" "LOGNAME=$user" '
     script += 'SHELL=/bin/sh PATH=/usr/bin:/bin LANG=C "$@" </dev/null'
     result = remote.run(

@@ -27,7 +27,7 @@ class ScheduledRun:
     mail: str | None = None
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def argv_with_env(self) -> tuple[str, ...]:
         """The argv that brings folder and environment along."""
         return (*_ENV, self.folder, *(f"{name}={value}" for name, value in self.env), *self.argv)
 

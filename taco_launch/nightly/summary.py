@@ -259,7 +259,7 @@ def _value(value: float | None, unit: str) -> str:
 
 
 def _cause(one: Difference) -> str:
-    return f"{', '.join(one.hosts)}: {one.told}" if one.hosts else one.told
+    return f"{', '.join(one.hosts)}: {one.description}" if one.hosts else one.description
 
 
 def _plain(text: str) -> str:

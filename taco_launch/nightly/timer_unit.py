@@ -29,7 +29,7 @@ def service(night: ScheduledRun) -> str:
         "[Service]",
         "Type=oneshot",
         "KillMode=process",
-        f"ExecStart={' '.join(map(_quote, night.words))}",
+        f"ExecStart={' '.join(map(_quote, night.argv_with_env))}",
     ]
     return "".join(f"{line}\n" for line in lines)
 

@@ -23,14 +23,14 @@ from taco_launch.frozen import dataclass
 
 @dataclass(frozen=True)
 class Bandwidths:
-    """GB/s in one direction: `nvlink` of one NVLink, `paths` of PIX, PXB, PHB, NODE and SYS; `told` says of what.
+    """GB/s in one direction: `nvlink` of one NVLink, `paths` of PIX, PXB, PHB, NODE and SYS; `description` says of what.
 
     `bound` is the fewest and the most NVLinks that two GPUs with any have between them, (0, 0) where there are none.
     """
 
     nvlink: float
     paths: Tuple[Tuple[str, float], ...]
-    told: str
+    description: str
     bound: Tuple[int, int]
 
     def gbps(self, link: str) -> float:

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from taco_launch import trace
 from taco_launch.command import BARE, Command, as_typed
-from taco_launch.errors import HOST_FAILED, KINDS, HostError, TacoLaunchError, UsageError
+from taco_launch.errors import HOST_FAILED, KINDS, HostError, NoJobError, TacoLaunchError, UsageError
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.calls import EndOfReplies, Failure, Reply, Request, reply_of
@@ -41,6 +41,18 @@ class AgentError(TacoLaunchError):
         super().__init__(message, hint)
         self.exit_code = exit_code
         self.kind = kind if kind in KINDS else TacoLaunchError.kind
+
+
+class _AgentUsageError(AgentError, UsageError):
+    """What the agent was asked for cannot be."""
+
+
+class _AgentNoJobError(AgentError, NoJobError):
+    """The agent has no such job."""
+
+
+# Those that a caller tells apart. No other is a HostError: that is one for which the agent may not have been reached.
+_ERRORS = {kind.kind: kind for kind in (_AgentUsageError, _AgentNoJobError)}
 
 
 class Head:
@@ -190,7 +202,7 @@ class Head:
         host = f"{self.name}: " if failure.exit_code == HOST_FAILED and self.seat.inherit else ""
         code = failure.exit_code if 0 < failure.exit_code < 256 else HOST_FAILED  # an error never ends in success
         hint = failure.hint and as_typed(failure.hint, self.typed)
-        return AgentError(f"{host}{failure.message}", hint, code, failure.kind)
+        return _ERRORS.get(failure.kind, AgentError)(f"{host}{failure.message}", hint, code, failure.kind)
 
     def _completed(self, reply: Reply, raw: bytes) -> Reply:
         """Add a reply's data, and have a job's hints and warnings say what to type here."""

@@ -21,10 +21,10 @@ _PUT_TOGETHER = ("env", "knobs", "mca")
 
 def over(below: JobRequest, above: JobRequest) -> JobRequest:
     """Return what both ask for together: `above` decides where both say something; variables are put together."""
-    told = _told(above)
-    kept = _told(below) - told
+    told = _given_fields(above)
+    kept = _given_fields(below) - told
     # A number of ranks and the most on each host are one size: one of them may be replaced alone.
-    both = _told(below) >= _PAIR and not told & {"hosts", "workers", "gpus"}
+    both = _given_fields(below) >= _PAIR and not told & {"hosts", "workers", "gpus"}
     for given, others in _EITHER:
         if told & set(given):
             kept -= set(others) - (_PAIR if both else frozenset())
@@ -42,7 +42,7 @@ def over(below: JobRequest, above: JobRequest) -> JobRequest:
     return replace(above, **values, source=below.source, written={**written, **above.written})
 
 
-def _told(request: JobRequest) -> set[str]:
+def _given_fields(request: JobRequest) -> set[str]:
     """Return the fields that say something."""
     of_itself = {"source", "written", *_PUT_TOGETHER}
     return {

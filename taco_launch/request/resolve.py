@@ -10,9 +10,8 @@ from taco_launch.inventory.load import SHIPPED
 from taco_launch.launch.nested_launcher import clashes, inner
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.model.job_request import JobRequest
-from taco_launch.model.jobs import JobSpec, NetworkOverrides, Policy
+from taco_launch.model.jobs import JobSpec, NetworkOverrides, Policy, Profile
 from taco_launch.model.launchers import LAUNCHERS
-from taco_launch.model.profiles import Profile
 from taco_launch.request import job_names, policy, sizes
 from taco_launch.request.caller import Caller
 

@@ -209,7 +209,7 @@ def read(
 
 def failure_reason(op: Op, ran: OpResult) -> str:
     """Return how an operation failed: what it said from its last `error: ` on, else its last words, or that it took long."""
-    told, _ = _told(ran)
+    told, _ = _error_and_hint_lines(ran)
     last = "; ".join(dict.fromkeys(told)).removeprefix(_ERROR)[-_MOST:]
     if ran.code == DEADLINE:
         return f"{op.name}: not done after {op.seconds:g} s" + (f"; the last it said: {last}" if last else "")
@@ -218,10 +218,10 @@ def failure_reason(op: Op, ran: OpResult) -> str:
 
 def hint(ran: OpResult) -> str:
     """Return the next step that an operation told on a line `hint: ` after its last `error: `; empty where it told none."""
-    return "; ".join(step.rstrip(".") for step in _told(ran)[1])[:_MOST]
+    return "; ".join(step.rstrip(".") for step in _error_and_hint_lines(ran)[1])[:_MOST]
 
 
-def _told(ran: OpResult) -> tuple[list[str], list[str]]:
+def _error_and_hint_lines(ran: OpResult) -> tuple[list[str], list[str]]:
     """Return the lines that say why an operation failed, and what is to be done then."""
     lines = [line.strip() for line in ran.output.decode("utf-8", "replace").splitlines() if line.strip()]
     errors = [number for number, line in enumerate(lines) if line.startswith(_ERROR)]

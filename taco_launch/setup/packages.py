@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import replace
 
-from taco_launch.model.host.hosts import Engine
+from taco_launch.model.host.hosts import DockerEngine
 from taco_launch.setup.ops import FileTarget, Op
 from taco_launch.setup.paths import STATE
 
@@ -30,7 +30,7 @@ def given(manager: str, packages: tuple[tuple[str, bytes], ...]) -> tuple[FileTa
     return (*files, FileTarget(f"{GIVEN}/SHA256SUMS", sums.encode(), 0o600))
 
 
-def proxied(engine: Engine) -> FileTarget:
+def proxied(engine: DockerEngine) -> FileTarget:
     """Return the proxy that the engine has, for what is fetched from outside."""
     lines = "".join(f"{name}_proxy={value}\n" for name, value in engine.proxy)
     return FileTarget(PROXY, lines.encode(), 0o600, secret=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from taco_launch.model.host.fact_value import Found
 from taco_launch.model.host.facts import Disk, DockerFacts, HostFacts, SetupState, System
-from taco_launch.model.host.hosts import Engine, Inventory
+from taco_launch.model.host.hosts import DockerEngine, Inventory
 from taco_launch.setup import paths
 from taco_launch.setup.files import daemon_json
 from taco_launch.setup.ops import Problem
@@ -18,7 +18,7 @@ _LEAST = 64 << 20
 def full(facts: HostFacts, inventory: Inventory) -> Iterator[Problem]:
     """Yield which disks are full, that of set-up's and jobs' own files and that of docker; nothing of what is not known."""
     told = set()
-    for folder in (paths.STATE, data_root(facts, inventory.engine)):
+    for folder in (paths.STATE, data_root(facts, inventory.docker)):
         disk = None if folder is None else disk_of(facts.system, folder)
         if folder is not None and disk is not None and disk.free < _LEAST and disk.path not in told:
             told.add(disk.path)
@@ -29,7 +29,7 @@ def full(facts: HostFacts, inventory: Inventory) -> Iterator[Problem]:
             )
 
 
-def data_root(facts: HostFacts, engine: Engine) -> str | None:
+def data_root(facts: HostFacts, engine: DockerEngine) -> str | None:
     """Return the folder that docker keeps images in once it has its settings; None where the probe did not look at it."""
     looked_at = [engine.data_root, _written(facts.made), DATA_ROOT]
     root = facts.docker.root if isinstance(facts.docker, DockerFacts) else None

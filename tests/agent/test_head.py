@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from taco_launch.backend.agent import AgentBackend
-from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.errors import HostError, NoJobError, TacoLaunchError, UsageError
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
@@ -158,10 +158,12 @@ def test_the_real_agents_errors(state: Path) -> None:
     assert not state.exists()
     with pytest.raises(AgentError, match="job 'nosuch' not found") as caught:
         own_head().call(Get(name="nosuch"))
-    assert caught.value.exit_code == 1
+    assert isinstance(caught.value, NoJobError)
+    assert (caught.value.exit_code, caught.value.kind) == (1, "job-not-found")
     with pytest.raises(AgentError, match="does not know") as caught:
         own_head().call(Dance())
-    assert caught.value.exit_code == 2
+    assert isinstance(caught.value, UsageError)
+    assert (caught.value.exit_code, caught.value.kind) == (2, "usage")
 
 
 WHOLE = HEADER + Skipped(count=1).encode() + LogChunk(offset=3, data=b"xyz").encode()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.store.folders import state_folder
-from taco_launch.backend.elsewhere import for_elsewhere
+from taco_launch.backend.spec_for_head import spec_for_head
 from taco_launch.errors import HostError
 from taco_launch.model.host.hosts import Container, Host, Inventory, Registry
 from taco_launch.model.jobs import JobSpec
@@ -204,7 +204,7 @@ def test_the_seat_of_an_inventory() -> None:
 def test_what_is_local_to_the_controller_is_not_to_the_head(container: Container | None, connection: str) -> None:
     """Only the host that the agent knows as another one is asked for a lease, the head's own as well."""
     hosts = (Host("gpu1", "10.0.0.1", identity_file="key"), Host("gpu2", "10.0.0.2", connection="local"))
-    spec = for_elsewhere(JobSpec("job", ("true",), hosts, head="gpu1", container=container, cwd="/home/u"))
+    spec = spec_for_head(JobSpec("job", ("true",), hosts, head="gpu1", container=container, cwd="/home/u"))
     assert [(host.connection, host.identity_file) for host in spec.hosts] == [(connection, None)] * 2
     assert [host.name for host in spec.hosts if spec.is_here(host)] == (["gpu1"] if container else ["gpu1", "gpu2"])
     assert spec.cwd == ""

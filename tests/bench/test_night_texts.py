@@ -77,7 +77,7 @@ def test_a_crontab_keeps_what_is_not_of_the_night(one: ScheduledRun, two: Schedu
 def test_a_shell_reads_the_command_as_it_was_meant(night: ScheduledRun) -> None:
     script = f"printf '%s\\0' {crontab_entry.command(night).removeprefix(f': night {night.name}; ')}"
     said = subprocess.run(("/bin/sh", "-c", script), capture_output=True, check=True).stdout
-    assert tuple(said.decode().split("\0")[:-1]) == night.words
+    assert tuple(said.decode().split("\0")[:-1]) == night.argv_with_env
 
 
 @pytest.mark.parametrize("crontab", [

@@ -10,7 +10,7 @@ from taco_launch.launch.env import JOB_ID, JOB_NAME
 from taco_launch.launch.line.decisions import daemon_ports
 from taco_launch.model.host.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.profiles import Profile, ProfileOption
+from taco_launch.model.jobs import Profile, ProfileOption
 from tests.core.planned import (
     BINDING,
     BOND,

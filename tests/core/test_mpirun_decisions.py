@@ -10,9 +10,8 @@ from taco_launch.launch.missing_facts import missing_facts
 from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.host.versions import version
 from taco_launch.model.job_facts import JobFacts, JobHost
-from taco_launch.model.jobs import JobSpec, NetworkOverrides
+from taco_launch.model.jobs import JobSpec, NetworkOverrides, Profile
 from taco_launch.model.plans import FreeSlots, LaunchPlan, SlotRequest
-from taco_launch.model.profiles import Profile
 from taco_launch.placement.hosts import place
 from tests.core.planned import (
     AUTO,

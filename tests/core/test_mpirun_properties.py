@@ -9,8 +9,7 @@ from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.launch.separator import escape, unescape
 from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import NetworkOverrides
-from taco_launch.model.profiles import Profile
+from taco_launch.model.jobs import NetworkOverrides, Profile
 from tests.core.planned import (
     PROFILES,
     WRAPPER,

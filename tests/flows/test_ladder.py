@@ -35,7 +35,7 @@ class Around:
     def __init__(self) -> None:
         self.looks = 0
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         self.looks += 1
 
     def gpu(self, _job: JobView) -> str:

@@ -1,10 +1,15 @@
 """The launchers: no code asks for one by its name, but where its own words are."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
+import click
+
 import taco_launch
+from taco_launch.cli.jobs.run import run
 from taco_launch.model.launchers import LAUNCHERS
+from taco_launch.request.documents.job_schema import JobDocument
 
 _ROOT = Path(taco_launch.__file__).parent
 # A comparison of a job's launcher, or of a name, with one that is written out.
@@ -27,4 +32,17 @@ def test_a_launcher_is_asked_for_what_it_does_and_not_for_its_name() -> None:
 
 def test_each_has_a_kind_of_kubernetes() -> None:
     assert {launcher.kind for launcher in LAUNCHERS.values()} == {"MPIJob", "PyTorchJob"}
-    assert [name for name, launcher in LAUNCHERS.items() if launcher.is_single] == ["mpirun", "hydra"]
+    assert [name for name, launcher in LAUNCHERS.items() if launcher.is_single != launcher.is_mpi] == []
+
+
+def test_each_has_a_plan() -> None:
+    plans = {name: import_module(f"taco_launch.launch.launchers.{row.plan}").plan for name, row in LAUNCHERS.items()}
+    assert all(map(callable, plans.values()))
+
+
+def test_every_way_to_name_a_launcher_takes_each_of_them() -> None:
+    for name in LAUNCHERS:
+        assert JobDocument(command=("true",), launcher=name).launcher == name
+    option = next(each for each in run.params if each.name == "launcher")
+    assert isinstance(option.type, click.Choice)
+    assert list(option.type.choices) == list(LAUNCHERS)

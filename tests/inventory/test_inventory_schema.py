@@ -5,7 +5,20 @@ from typing import Any
 
 from taco_launch.inventory.schema.schema import json_schema
 
-TOP = {"cluster", "head", "ssh", "network", "container", "docker", "mpirun", "profile", "versions", "defaults", "hosts"}
+TOP = {
+    "cluster",
+    "head",
+    "engine",
+    "ssh",
+    "network",
+    "container",
+    "docker",
+    "mpirun",
+    "profile",
+    "versions",
+    "defaults",
+    "hosts",
+}
 TOP |= {"groups", "host_loss_timeout", "toolkit", "peermem"}
 VERSIONS = {"openmpi", "nccl", "horovod"}
 SSH = {"user", "identity_file", "host_keys", "known_hosts", "connect_timeout"}

@@ -36,7 +36,7 @@ class Mesh:
         wanted, seen = replace(self.inventory, **changes), [] if steps is None else steps
         with connect(wanted, wanted.hosts, Credentials()) as fanout:
             work = Setup(wanted, wanted.hosts, fanout, SetupRequest(profile.load("auto", "", os.environ)), seen.append)
-            work.look()
+            work.refresh()
             return work.apply()
 
     def ready(self, **changes: Any) -> dict[str, int]:

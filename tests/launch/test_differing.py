@@ -12,8 +12,7 @@ from taco_launch.model.host.fact_value import Unknown
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Gid
 from taco_launch.model.host.hosts import Network
-from taco_launch.model.jobs import NetworkOverrides
-from taco_launch.model.profiles import Profile, ProfileOption
+from taco_launch.model.jobs import NetworkOverrides, Profile, ProfileOption
 from tests.core.planned import FAR, missing, own, plan, settings, told
 from tests.facts.fleet import hca, mapped, network, roce, with_hcas
 from tests.launch.machines import (

@@ -15,9 +15,8 @@ from taco_launch.model.host.facts import Bond, BondMember, HostFacts
 from taco_launch.model.host.facts import NetworkFacts as Declared
 from taco_launch.model.host.hardware import Rdma
 from taco_launch.model.host.hosts import Network
-from taco_launch.model.jobs import JobSpec, NetworkOverrides
+from taco_launch.model.jobs import JobSpec, NetworkOverrides, Profile
 from taco_launch.model.plans import LaunchPlan
-from taco_launch.model.profiles import Profile
 from tests.core.planned import AUTO, FAR, LOCAL, plan, told
 from tests.facts.fleet import roce, with_hcas
 from tests.facts.hosts import host

@@ -32,6 +32,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.untrusted import user_name
 from taco_launch.errors import HostError, TacoLaunchError
 from tests.agent.conftest import Family
+from tests.agent.slots_here import slots_here
 from tests.conftest import eventually
 
 pytestmark = [
@@ -137,7 +138,7 @@ for name in ("slot-0", "slot-0.0", f"slot-0.{os.getuid()}"):
     held, taken = take(shared)
     assert taken == ("slot-0",)
     held.release(gone=True)
-    assert occupancy.read_occupancy(2).free == 2
+    assert slots_here(2).free == 2
 
 
 @pytest.mark.parametrize("file", ["/dev/zero", "fifo", "endless"])
@@ -171,7 +172,7 @@ def test_no_time_crashes_what_looks_at_it(shared: Path, since: object) -> None:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            told = occupancy.describe(occupancy.read_occupancy(1), Path("/nowhere"), "ann")
+            told = occupancy.describe(slots_here(1), Path("/nowhere"), "ann")
             assert told == f"1 held by process {process.pid} of {user_name(ATTACKER)}, no job of ours"
         finally:
             process.kill()
@@ -305,7 +306,7 @@ def test_a_name_that_is_no_number_is_passed_over(shared: Path) -> None:
     attack(shared, "for end in ('²', '٣', '', '-1', '9' * 200): open('slot-0.' + end, 'w')")
     held, taken = take(shared)
     assert taken == ("slot-0",)
-    assert occupancy.read_occupancy(2).free == 1
+    assert slots_here(2).free == 1
     held.release(gone=True)
 
 

@@ -29,7 +29,7 @@ def test_what_a_variable_holds_stands_in_no_argument_and_no_label() -> None:
     one, two = (defined(ready(), env=(("TOKEN", value),)) for value in ("geheim", "anders"))
     assert not [word for word in one.argv if "geheim" in word]
     assert "geheim" not in repr(one)
-    (told,) = [option for option in one.told if "TOKEN" in option]
+    (told,) = [option for option in one.label_options if "TOKEN" in option]
     assert re.fullmatch("--env=TOKEN#[0-9a-f]{16}", told)
     assert one.digest != two.digest
     (create, *_) = ops(after(ready(), env=(("TOKEN", "geheim"),)), env=(("TOKEN", "anders"),))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.model.host.hosts import Engine
+from taco_launch.model.host.hosts import DockerEngine
 from taco_launch.setup.files.daemon_json import (
     RELOADED,
     MergedConfig,
@@ -137,7 +137,7 @@ def test_flags_of_other_keys_and_runtimes_are_no_conflict() -> None:
 
 
 def test_what_an_inventory_asks_for() -> None:
-    engine = Engine(
+    engine = DockerEngine(
         mirrors=("https://m",),
         insecure_registries=("r:5000",),
         data_root="/data",
@@ -150,7 +150,7 @@ def test_what_an_inventory_asks_for() -> None:
         "insecure-registries": ["r:5000"],
         "data-root": "/data",
     }
-    assert wanted(Engine()) == {}
+    assert wanted(DockerEngine()) == {}
     assert {MIRRORS, "insecure-registries", "live-restore", "runtimes", "default-runtime"} < RELOADED
     assert "data-root" not in RELOADED
     assert restarts("data-root", "", '{"data-root": "/a"}')

@@ -11,7 +11,7 @@ import yaml
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import Disk, DockerFacts, HostFacts, Os, System
 from taco_launch.model.host.hardware import Gpus
-from taco_launch.model.host.hosts import Engine, Host
+from taco_launch.model.host.hosts import DockerEngine, Host
 from taco_launch.setup.host_plan import HostPlan, plan_host
 from taco_launch.setup.ops import Op, PlanContext
 from taco_launch.setup.stage_rules import RULES
@@ -57,7 +57,7 @@ def _with(gpu: Gpus, driver: dict[str, Any]) -> Gpus:
 
 def planned(case: dict[str, Any]) -> HostPlan:
     host = Host("gpu1", "10.0.0.1", user="root")
-    wanted = replace(inventory(("gpu1",)), engine=Engine(**case["inventory"].get("docker", {})))
+    wanted = replace(inventory(("gpu1",)), docker=DockerEngine(**case["inventory"].get("docker", {})))
     found = facts(case)
     packages = tuple((name, b"package") for name in case.get("packages", ()))
     cluster = PlanContext(wanted, {"gpu1": found}, packages=packages)

@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from typing import Any, Callable, Dict, Iterator, Mapping, Sequence, Type, Union
+from typing import Callable, Dict, Iterator, Sequence, Type, Union
 
 from taco_launch.agent import program, ssh
 from taco_launch.agent.api.view import current_view
@@ -11,15 +11,12 @@ from taco_launch.agent.rank import exec_session
 from taco_launch.agent.store import job_counters, job_index, removal
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.errors import TacoLaunchError
-from taco_launch.model.codec import from_json
 from taco_launch.model.rows import decoded, encoded
-from taco_launch.model.slots import Occupancy
 from taco_launch.protocol.calls import Notice, Reply, Request
 from taco_launch.protocol.calls.exec_command import Exec, ExecEnd
 from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
 from taco_launch.protocol.calls.job_list import Counted, List, Metrics, Prune, Rows
 from taco_launch.protocol.calls.jobs import Get, JobReply
-from taco_launch.protocol.framing import parsed
 
 # nvidia-smi alone has 30 seconds on a host.
 _SLOTS_SECONDS = 40.0
@@ -44,28 +41,19 @@ def _metrics(jobs: Jobs, _agent: str, _request: Metrics) -> Iterator[Reply]:
 
 
 def _top(_jobs: Jobs, agent: str, request: Top) -> Iterator[Reply]:
-    def one(host: HostSize) -> Union[Mapping[str, Any], str]:
+    def slots(host: HostSize) -> SlotsReply:
         words = occupancy.arguments(host.slots, host.gpus)
-        return _slots_here(agent, words) if host.name == request.here else _slots_there(host.name, agent, words)
+        answer = _slots_here(agent, words) if host.name == request.here else _slots_there(host.name, agent, words)
+        found = SlotsReply(host=host.name, problem=answer) if isinstance(answer, str) else answer
+        return found.but(host=host.name)
 
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - no other call needs it, and `submit` would wait
 
     with ThreadPoolExecutor(max(1, min(len(request.hosts), ssh.MOST_AT_ONCE))) as pool:
-        for host, answer in zip(request.hosts, pool.map(one, request.hosts)):
-            yield _host_slots(host.name, answer)
+        yield from pool.map(slots, request.hosts)
 
 
-def _host_slots(host: str, answer: Union[Mapping[str, Any], str]) -> SlotsReply:
-    problem = answer if isinstance(answer, str) else answer.get("error")
-    if problem:
-        return SlotsReply(host=host, problem=str(problem))
-    try:
-        return SlotsReply(host=host, occupancy=from_json(Occupancy, answer))
-    except ValueError as error:
-        return SlotsReply(host=host, problem=f"its answer is not understood: {error}")
-
-
-def _slots_here(agent: str, words: Sequence[str]) -> Union[Mapping[str, Any], str]:
+def _slots_here(agent: str, words: Sequence[str]) -> Union[SlotsReply, str]:
     try:
         done = subprocess.run(
             program.argv(agent, "slots", *words),
@@ -76,12 +64,12 @@ def _slots_here(agent: str, words: Sequence[str]) -> Union[Mapping[str, Any], st
         )
     except subprocess.TimeoutExpired:
         return f"no answer within {_SLOTS_SECONDS:g} s"
-    return parsed(done.stdout) or ssh.last_line(done.stderr) or f"exit {done.returncode}"
+    return ssh.understood(done.stdout, SlotsReply) or ssh.last_line(done.stderr) or f"exit {done.returncode}"
 
 
-def _slots_there(host: str, agent: str, words: Sequence[str]) -> Union[Mapping[str, Any], str]:
+def _slots_there(host: str, agent: str, words: Sequence[str]) -> Union[SlotsReply, str]:
     """Ask another host; one that has not got this agent yet is given it first, as at the start of a job."""
-    ((_host, answer),) = ssh.ask([host], agent, "slots", *words, seconds=_SLOTS_SECONDS)
+    ((_host, answer),) = ssh.ask([host], agent, SlotsReply, "slots", *words, seconds=_SLOTS_SECONDS)
     if not (isinstance(answer, str) and ssh.lacks_agent(answer)):
         return answer
     put = ssh.AgentUpload(host, agent)
@@ -90,7 +78,7 @@ def _slots_there(host: str, agent: str, words: Sequence[str]) -> Union[Mapping[s
         time.sleep(0.05)
         problem = put.problem()
     put.close()
-    return problem or ssh.ask([host], agent, "slots", *words, seconds=_SLOTS_SECONDS)[0][1]
+    return problem or ssh.ask([host], agent, SlotsReply, "slots", *words, seconds=_SLOTS_SECONDS)[0][1]
 
 
 def _prune(jobs: Jobs, agent: str, request: Prune) -> Iterator[Reply]:

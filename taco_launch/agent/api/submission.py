@@ -59,7 +59,7 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
     with jobs.create(spec.name) as draft:
         draft.agent.symlink_to(agent)
         records.write_spec(draft, spec)
-        records.write_json(draft.caller, {"environment": environment, "umask": request.caller.umask})
+        records.write_caller(draft, request.caller.but(environment=environment, inherit=False))
         suspend: Dict[str, Any] = {"suspend": True} if spec.policy.suspend else {}
         why = "submitted to wait until it is resumed" if suspend else state.FOR_SLOTS
         records.Events(draft).add(state.SUBMITTED, why, id=os.urandom(16).hex(), **suspend)

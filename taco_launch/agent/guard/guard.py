@@ -16,16 +16,15 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Type
 
-from taco_launch.agent.guard import slot_allocator
 from taco_launch.agent.guard.host_launcher import HostLauncher
 from taco_launch.agent.guard.host_probe import Probe
+from taco_launch.agent.guard.slot_allocator import JobSlots
 from taco_launch.agent.guard.stall_monitor import StallMonitor
-from taco_launch.agent.host import facts, leases, occupancy, ports, process_registry, processes
+from taco_launch.agent.host import ports, process_registry, processes
 from taco_launch.agent.logs.agent_log import GuardTrace
 from taco_launch.agent.logs.remote_streams import LAUNCHER, LogSender
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import HostError
 from taco_launch.protocol import guard_messages, rank_messages
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
@@ -70,11 +69,7 @@ class _Guard:
         self._sender = LogSender(folder)
         self._pulse = StallMonitor()
         self._trace = GuardTrace(folder, elsewhere=self._elsewhere)
-        uid = os.geteuid()
-        self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
-        self._leases = leases.Leases(self._place, folder.path.parent)
-        self._slots: Optional[occupancy.Slots] = None
-        self._port = 0  # where the ranks meet, if that is here
+        self._slots = JobSlots(folder)
         self._launcher = HostLauncher(folder, self._selector)
         self._probe: Optional[Probe] = None
         self._terminating = False
@@ -91,11 +86,11 @@ class _Guard:
             guard_messages.Launch: self._launch,
             guard_messages.Launched: lambda message: self._remember(message.root),
             guard_messages.StreamLogs: lambda message: self._sender.go_on(message.offsets),
-            guard_messages.Ack: lambda message: self._sender.had(message.rank, message.offset),
+            guard_messages.Ack: lambda message: self._sender.acknowledge(message.rank, message.offset),
             rank_messages.Terminate: self._terminate,
             rank_messages.AllowExit: self._release,
             guard_messages.EndJob: self._end,
-            guard_messages.Close: self._bye,
+            guard_messages.Close: self._close,
         }
 
     def run(self) -> None:
@@ -117,7 +112,7 @@ class _Guard:
             self._pulse.check(looked, self._ranks.values(), self._answer)
             silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
-                self._alone(silent=silent)
+                self._on_supervisor_lost(silent=silent)
         if self._probe is not None:
             self._probe.close()
         if self._supervisor is not None:
@@ -203,10 +198,11 @@ class _Guard:
 
     def _unlease(self, message: guard_messages.ReleaseSlots) -> None:
         """Let the slots go; say who has which, if that is asked."""
-        self._leases.release(gone=True)
+        self._slots.release(gone=True)
         self._told = [told for told in self._told if not isinstance(told, guard_messages.Leased)]
-        if message.look and self._slots is not None:
-            self._answer(guard_messages.SlotsReleased(occupancy=self._slots.read_thoroughly()))
+        seen = self._slots.occupancy() if message.look else None
+        if seen is not None:
+            self._answer(guard_messages.SlotsReleased(occupancy=seen))
 
     def _prepare(self, message: guard_messages.Prepare) -> None:
         first = self._welcome is None
@@ -248,7 +244,7 @@ class _Guard:
             self._terminating = self._released = True
             self._pass_on(message)
 
-    def _bye(self, message: guard_messages.Close) -> None:
+    def _close(self, message: guard_messages.Close) -> None:
         if message.remove:
             self._folder_gone()
         self._done = True
@@ -268,25 +264,13 @@ class _Guard:
         for told in self._told:
             line.post(told)
         if not self._has_told(guard_messages.HostReport):
-            self._tell(self._facts(message))
-
-    def _facts(self, message: guard_messages.Supervise) -> guard_messages.HostReport:
-        try:
-            slots = occupancy.Slots(self._place, self._folder.path.parent, message.size, message.gpus)
-        except HostError as error:
-            return guard_messages.HostReport(error=error.message, hint=error.hint)
-        self._slots = slots
-        found = facts.host_with(slots.uuids) if message.look else facts.cpus()
-        seen, taken = slots.read_thoroughly(before_taking=True), ports.taken(message.ports)
-        return guard_messages.HostReport(host=found, occupancy=seen, taken=taken, boot=facts.boot_id())
+            self._tell(self._slots.report(message))
 
     def _lease(self, message: guard_messages.Lease) -> None:
         """Take as many slots; say which, or who has those that are missing."""
-        if self._has_told(guard_messages.Leased) or self._slots is None:
-            return
-        answer = slot_allocator.take(self._folder, self._job_id, self._leases, self._slots, message)
-        (self._answer if answer.slots is None else self._tell)(answer)
-        self._port = answer.port or 0
+        answer = None if self._has_told(guard_messages.Leased) else self._slots.take(self._job_id, message)
+        if answer is not None:
+            (self._answer if answer.slots is None else self._tell)(answer)
 
     def _reach(self, message: guard_messages.Reach) -> None:
         """Try the port of another host where the ranks are to meet; not again, over a new connection, once they do."""
@@ -374,15 +358,15 @@ class _Guard:
         for line in self._lines():  # what the ranks have said already comes before the end
             self._hear(line)
         left = processes.ProcessScan(()) if message.leave else processes.end(self._job_id, self._roots)
-        self._leases.release(gone=not (message.leave or left.found or left.unknown))
+        self._slots.release(gone=not (message.leave or left.found or left.unknown))
         self._launcher.close()
         sizes = self._sender.sizes()
-        listener = ports.listener(self._port) if self._port and message.listener else ""
+        listener = self._slots.listener() if message.listener else ""
         found = [entry.pid for entry in left.found]
         self._tell(guard_messages.Ended(left=found, unknown=left.unknown, sizes=sizes, listener=listener))
         self._done = not self._elsewhere
 
-    def _alone(self, *, silent: bool) -> None:
+    def _on_supervisor_lost(self, *, silent: bool) -> None:
         """End the job when its supervisor is gone: at once when it is dead, else when it is silent for too long."""
         lock = None if self._elsewhere else records.try_lock(self._folder)
         if lock is not None:
@@ -390,7 +374,7 @@ class _Guard:
             recovery.close(self._folder, lock, tuple(self._roots))
         elif silent:
             left = processes.end(self._job_id, self._roots)
-            self._leases.release(gone=not left.found and not left.unknown)
+            self._slots.release(gone=not left.found and not left.unknown)
             reason = f"its guard heard nothing of the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
             self._trace.note(reason)
             self._tell(guard_messages.GaveUp(reason=reason))

@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 from typing import List, Mapping, Optional, Tuple
 
-from taco_launch.agent.host import leases, processes
+from taco_launch.agent.host import processes
 from taco_launch.agent.host.launcher_process import drain, spawn, wake_on_child
 from taco_launch.agent.logs import segments
-from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
 from taco_launch.errors import NOT_FOUND, HostError
 from taco_launch.launch.env import SERVICE
 from taco_launch.protocol.guard_messages import Launch
@@ -105,5 +105,5 @@ def _environment(order: Launch) -> Mapping[str, str]:
     """Return the caller's environment, or on another host than the head that of who comes there by ssh."""
     own = order.caller
     if own is None:
-        own = {name: value for name, value in os.environ.items() if name not in (SERVICE, leases.VARIABLE)}
+        own = {name: value for name, value in os.environ.items() if name not in (SERVICE, LEASES_VARIABLE)}
     return {**own, **order.environment}

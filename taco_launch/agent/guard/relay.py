@@ -16,8 +16,8 @@ from typing import Iterator, List, Optional
 
 from taco_launch import state
 from taco_launch.agent import program, untrusted
-from taco_launch.agent.host import facts, leases, process_registry, processes
-from taco_launch.agent.store.folders import JobFolder, make_private, require_local_disk
+from taco_launch.agent.host import facts, process_registry, processes
+from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder, make_private, require_local_disk
 from taco_launch.errors import FAILED, OK, TacoLaunchError
 from taco_launch.protocol.framing import dump
 from taco_launch.protocol.guard_messages import Attached, Cleared, FolderRemoved, NoGuard, Refused
@@ -90,7 +90,7 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
 
 
 def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str = "") -> None:
-    environment = {**os.environ, leases.VARIABLE: leases_folder} if leases_folder else None
+    environment = {**os.environ, LEASES_VARIABLE: leases_folder} if leases_folder else None
     with _whole(folder), open(folder.debug, "ab", opener=untrusted.opener) as debug:
         program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
 

@@ -4,14 +4,15 @@ import os
 import time
 from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.agent.host import leases, occupancy, ports
+from taco_launch.agent.host import facts, leases, occupancy, ports
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.store.folders import JobFolder, lease_folder
 from taco_launch.errors import HostError
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.host.hosts import GpuConstraints
 from taco_launch.model.job_facts import LocalHcas
-from taco_launch.protocol.guard_messages import Lease, Leased
+from taco_launch.model.slots import Occupancy, port_name
+from taco_launch.protocol.guard_messages import HostReport, Lease, Leased, Supervise
 
 if TYPE_CHECKING:  # it is needed where a job takes some of the GPUs alone
     from taco_launch.placement.mesh import GpuMesh
@@ -20,6 +21,49 @@ if TYPE_CHECKING:  # it is needed where a job takes some of the GPUs alone
 _RECENT_SECONDS = 10.0
 # The chosen GPUs alone, then those chosen of what is left; the last time any others besides.
 _TRIES = 3
+
+
+class JobSlots:
+    """The slots and ports of this host that a guard has for its job."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        """Have none yet."""
+        self._folder = folder
+        self._place = lease_folder(os.environ, folder.path.parent.parent, root=os.geteuid() == 0)
+        self._leases = leases.Leases(self._place, folder.path.parent)
+        self._slots: Optional[occupancy.Slots] = None
+        self._port = 0  # where the ranks meet, if that is here
+
+    def report(self, message: Supervise) -> HostReport:
+        """Return what the supervisor asks of the host: its slots and who has them, which ports are in use."""
+        try:
+            slots = occupancy.Slots(self._place, self._folder.path.parent, message.size, message.gpus)
+        except HostError as error:
+            return HostReport(error=error.message, hint=error.hint)
+        self._slots = slots
+        found = facts.host_with(slots.uuids) if message.look else facts.cpus()
+        seen, taken = slots.read_thoroughly(before_taking=True), ports.taken(message.ports)
+        return HostReport(host=found, occupancy=seen, taken=taken, boot=facts.boot_id())
+
+    def take(self, job_id: str, message: Lease) -> Optional[Leased]:
+        """Take as many as the message asks for; None before `report`."""
+        if self._slots is None:
+            return None
+        answer = take(self._folder, job_id, self._leases, self._slots, message)
+        self._port = answer.port or 0
+        return answer
+
+    def occupancy(self) -> Optional[Occupancy]:
+        """Return who has which slots now; None before `report`."""
+        return None if self._slots is None else self._slots.read_thoroughly()
+
+    def release(self, *, gone: bool) -> None:
+        """Let them go; `gone` says that nothing of the job is left on them."""
+        self._leases.release(gone=gone)
+
+    def listener(self) -> str:
+        """Return who listens on the port where the ranks meet, "" where nobody does or it is on another host."""
+        return ports.listener(self._port) if self._port else ""
 
 
 def take(folder: JobFolder, job_id: str, held: leases.Leases, slots: occupancy.Slots, asked_for: Lease) -> Leased:
@@ -58,7 +102,7 @@ def take(folder: JobFolder, job_id: str, held: leases.Leases, slots: occupancy.S
     if heard or not taken:
         found = slots.read_thoroughly()
         refused = held.refused
-        missing = [each for each in asked if leases.port_name(each) in refused or each in heard]
+        missing = [each for each in asked if port_name(each) in refused or each in heard]
         who = (held.holder(port) or ports.listener(port)) if port is not None and port in missing else ""
         return Leased(slots=None, ports=missing, occupancy=found.without(refused), who=who)
     return order.answer(taken).but(port=port)

@@ -18,7 +18,7 @@ _TOPOLOGY = ("topo", "-m")
 _FORMAT = "--format=csv,noheader,nounits"
 _PROCESSES = ("--query-compute-apps=gpu_uuid,pid,process_name,used_memory", _FORMAT)
 _MEMORY = ("--query-gpu=uuid,memory.used", _FORMAT)
-# See `GpuUse.words`.
+# See `GpuUse.describe`.
 _IDLE_MIB = 1024
 
 
@@ -35,7 +35,7 @@ class GpuUse(NamedTuple):
     processes: Tuple[GpuClient, ...] = ()
     mib: Optional[int] = None
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """Return who uses it, nothing where it is idle.
 
         A GPU that nobody uses shows some memory in use all the same: NVML counts what driver and firmware keep for
@@ -46,7 +46,7 @@ class GpuUse(NamedTuple):
         """
         if self.processes:
             plural = "es" if len(self.processes) > 1 else ""
-            return f"used by process{plural} {', '.join(map(_told, self.processes))}"
+            return f"used by process{plural} {', '.join(map(_describe_client, self.processes))}"
         if self.mib is not None and self.mib >= _IDLE_MIB:
             return f"with {self.mib} MiB of its memory in use, by no process that can be seen"
         return ""
@@ -123,10 +123,10 @@ def parse_use(processes: str, memory: str) -> Dict[str, GpuUse]:
 
 def describe(name: str, use: Mapping[str, GpuUse]) -> str:
     """Return who uses the GPU of that UUID, nothing where it is idle."""
-    return use[name].words() if name in use else "which nvidia-smi does not list"
+    return use[name].describe() if name in use else "which nvidia-smi does not list"
 
 
-def _told(process: GpuClient) -> str:
+def _describe_client(process: GpuClient) -> str:
     name = process.name.rpartition("/")[2]
     if not name or name.startswith("["):  # [Not Found]: of another container
         name = "a process that nvidia-smi cannot name"

@@ -19,35 +19,18 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 from taco_launch.agent import untrusted
 from taco_launch.agent.host import gpus, slot_cleanup, slot_holders
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.agent.store.folders import make_private
+from taco_launch.agent.store import folders
 from taco_launch.errors import HostError
-from taco_launch.model.slots import is_gpu
+from taco_launch.model.slots import PORT, is_gpu, port_name
 
-# One place for all jobs of a host, whatever their cluster and user; setup makes it at every boot.
-FOLDER = "/run/taco-launch/leases"
-VARIABLE = "TACO_LAUNCH_LEASES"
 _FOR_ALL = 0o1777
 _LEASE_MODE = 0o644
-_PORT = "port-"
 # So long a GPU's memory may take to be free once its processes are gone; seconds.
 _SETTLE_SECONDS = 10.0
 _PAUSE_SECONDS = 0.5
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Who fills the folder is seen long before.
 _MOST_ENTRIES = 1 << 16
-
-
-def place(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:
-    """Return the folder of the leases: a user's own, below the state folder, where nobody has made the one for all."""
-    if environ.get(VARIABLE):
-        return Path(environ[VARIABLE])
-    # Where this user may not look, nobody has made it for all; Path.is_dir would raise.
-    return Path(FOLDER) if root or os.path.isdir(FOLDER) else state / "leases"  # noqa: PTH112
-
-
-def port_name(port: int) -> str:
-    """Name the lease of a TCP port."""
-    return f"{_PORT}{port}"
 
 
 class Leases:
@@ -132,7 +115,7 @@ class Leases:
             if gone:
                 self._own.remove(name)
                 slot_holders.remove(self._folder, name)
-            if gone and name.startswith(_PORT):  # there may be as many as there are ports
+            if gone and name.startswith(PORT):  # there may be as many as there are ports
                 with contextlib.suppress(OSError):  # another user has made it
                     (self._folder / name).unlink()
             _close(files)
@@ -155,7 +138,7 @@ class Leases:
         try:
             shared = self._shared(name)
         except OSError as error:
-            if not (name.startswith(_PORT) and error.errno in _FULL):
+            if not (name.startswith(PORT) and error.errno in _FULL):
                 os.close(own)
                 raise
             return (own,)  # somebody has filled the folder; who else wants the port finds it bound
@@ -228,7 +211,9 @@ def _no_leases(folder: Path, error: OSError) -> HostError:
         )
     if error.errno in _FULL:
         return HostError(f"no leases in {folder}: {why}", f"remove what fills it there: {_fillers(folder)}")
-    return HostError(f"no leases in {folder}: {why}", f"name a folder of your own with {VARIABLE}, or run as root")
+    return HostError(
+        f"no leases in {folder}: {why}", f"name a folder of your own with {folders.LEASES_VARIABLE}, or run as root"
+    )
 
 
 def _fillers(folder: Path) -> str:
@@ -250,8 +235,8 @@ def _make(folder: Path) -> None:
         if str(folder) == FOLDER and os.geteuid() == 0 and stat.S_IMODE(folder.lstat().st_mode) != _FOR_ALL:
             folder.chmod(_FOR_ALL)
         return
-    if str(folder) != FOLDER:
-        make_private(folder)
+    if str(folder) != folders.LEASES_FOR_ALL:
+        folders.make_private(folder)
         return
     folder.parent.mkdir(exist_ok=True)
     folder.parent.chmod(0o711)

@@ -17,14 +17,21 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from taco_launch import state
 from taco_launch.agent import untrusted
-from taco_launch.agent.host import facts, file_locks, gpus, leases, processes, slot_cleanup, slot_holders
+from taco_launch.agent.host import facts, file_locks, gpus, processes, slot_cleanup, slot_holders
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import records
-from taco_launch.agent.store.folders import STATE_VARIABLE, JobFolder, Jobs, is_name, state_folder
+from taco_launch.agent.store.folders import (
+    LEASES_VARIABLE,
+    STATE_VARIABLE,
+    JobFolder,
+    Jobs,
+    is_name,
+    lease_folder,
+    state_folder,
+)
 from taco_launch.errors import OK, HostError, TacoLaunchError
-from taco_launch.model.codec import to_json
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, is_gpu, names
-from taco_launch.protocol.framing import dump
+from taco_launch.protocol.calls.hosts import SlotsReply
 
 AUTO, NO_GPUS = "auto", "none"
 _LOOK_SECONDS = 1.0
@@ -131,16 +138,6 @@ class Slots:
         return all(process.pid in found for process in use.processes)
 
 
-def read_occupancy(slots: Optional[int], gpus_: str = AUTO) -> Occupancy:
-    """Look at this host once; `slots` and `gpus_` as an inventory has them, None for as many slots as its facts tell.
-
-    Raises:
-        HostError: nobody knows how many slots there are.
-    """
-    place = state_folder(os.environ, os.geteuid())
-    return Slots(_folder(place), Jobs(place).path, AUTO if slots is None else str(slots), gpus_).read_thoroughly()
-
-
 def describe(occupancy: Occupancy, jobs: Path, owner: str) -> str:
     """Return who has the slots that are not free: `6 held by job vgg16 since 14:02, 1 used by process 4711 (python3 of a)`.
 
@@ -160,12 +157,12 @@ def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:
 
     Leases and jobs lie there where this process is told that they lie.
     """
-    places = [os.environ.get(variable, "") for variable in (leases.VARIABLE, STATE_VARIABLE)]
+    places = [os.environ.get(variable, "") for variable in (LEASES_VARIABLE, STATE_VARIABLE)]
     return (AUTO if size is None else str(size), gpus_, *(places if any(places) else ()))
 
 
 def main(op: str, words_: Sequence[str]) -> int:
-    """Answer `slots [SIZE [GPUS [LEASES [STATE]]]]` with one line of JSON, `watch` with more as that changes.
+    """Answer `slots [SIZE [GPUS [LEASES [STATE]]]]` with a SlotsReply, `watch` with more as that changes.
 
     A watch goes on until stdin ends.
     """
@@ -174,16 +171,16 @@ def main(op: str, words_: Sequence[str]) -> int:
     try:
         host = Slots(Path(folder) if folder else _folder(place), Jobs(place).path, size, gpus_)
     except HostError as error:
-        _say({"error": error.message})
+        _say(SlotsReply(host="", problem=error.message))
         return error.exit_code
-    found = to_json(host.read_thoroughly())
-    _say(found)
+    found = host.read_thoroughly()
+    _say(SlotsReply(host=found.host, occupancy=found))
     if op == "watch":
         _watch(host, found)
     return OK
 
 
-def _watch(host: Slots, shown: object) -> None:
+def _watch(host: Slots, shown: Occupancy) -> None:
     """Look once a second, and at once when a line comes, which is answered in any case; `shown` was told last."""
     took = 0.0
     while True:
@@ -191,12 +188,12 @@ def _watch(host: Slots, shown: object) -> None:
         if ready and not os.read(0, 4096):
             return
         begun = time.process_time()
-        found = to_json(host.read())
+        found = host.read()
         took = time.process_time() - begun
         if found != shown or host.is_stale():
-            found = to_json(host.read_thoroughly())
+            found = host.read_thoroughly()
         if ready or found != shown:
-            _say(found)
+            _say(SlotsReply(host=found.host, occupancy=found))
             shown = found
 
 
@@ -263,7 +260,7 @@ def _clock(since: float) -> str:
 
 
 def _folder(place: Path) -> Path:
-    return leases.place(os.environ, place, root=os.geteuid() == 0)
+    return lease_folder(os.environ, place, root=os.geteuid() == 0)
 
 
 def _listed(folder: Path) -> List[str]:
@@ -273,6 +270,6 @@ def _listed(folder: Path) -> List[str]:
         return []
 
 
-def _say(message: object) -> None:
-    sys.stdout.buffer.write(dump(message))
+def _say(answer: SlotsReply) -> None:
+    sys.stdout.buffer.write(answer.encode())
     sys.stdout.buffer.flush()

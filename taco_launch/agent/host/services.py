@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import List
 
 from taco_launch.agent import scheduler_wakeup
-from taco_launch.agent.host import leases
 from taco_launch.agent.store import records
-from taco_launch.agent.store.folders import JobFolder, Jobs, is_name, state_folder
+from taco_launch.agent.store.folders import JobFolder, Jobs, is_name, lease_folder, state_folder
 from taco_launch.errors import TacoLaunchError
-from taco_launch.model.slots import SLOT
+from taco_launch.model.slots import is_lease_name
 
 # proc(5), /proc/PID/fdinfo: `lock:	1: FLOCK  ADVISORY  WRITE 708 08:01:12345 0 EOF`
 _FLOCK = re.compile(rb"^lock:\s+\d+: FLOCK ", re.MULTILINE)
 _MOST_BYTES = 1 << 16
-_LEASE = re.compile(rf"{SLOT}[0-9]{{1,4}}|{leases.port_name(0)[:-1]}[1-9][0-9]{{0,4}}|(?:GPU|MIG)-[0-9A-Fa-f-]{{8,64}}")
 
 
 def is_service(pid: int) -> bool:
@@ -47,7 +45,7 @@ def _locked(pid: int) -> List[str]:
 def _is_ours(path: Path) -> bool:
     uid = os.geteuid()
     state = state_folder(os.environ, uid)
-    if path.parent == leases.place(os.environ, state, root=uid == 0):
+    if path.parent == lease_folder(os.environ, state, root=uid == 0):
         return _is_lease(path)
     folder, jobs = path.parent, Jobs(state)
     if folder == jobs.queue:
@@ -57,7 +55,7 @@ def _is_ours(path: Path) -> bool:
 
 def _is_lease(path: Path) -> bool:
     """Return whether a path is that of a slot or port, and still a file there: any other can be locked by anybody."""
-    return _LEASE.fullmatch(path.name) is not None and path.is_file()
+    return is_lease_name(path.name) and path.is_file()
 
 
 def _goes_on(folder: Path) -> bool:

@@ -40,7 +40,7 @@ class LogSender:
         for rank in self._readers:
             self._start(rank, offsets.get(str(rank), 0))
 
-    def had(self, rank: int, offset: int) -> None:
+    def acknowledge(self, rank: int, offset: int) -> None:
         """Note how far the supervisor has it."""
         self._had[rank] = offset
 

@@ -21,7 +21,7 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
-from taco_launch.launch.env import PMI_FD, rank_env, rank_of
+from taco_launch.launch.env import PMI_FD, RANK_VARIABLES, rank_env, rank_of
 from taco_launch.launch.separator import unescape
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
@@ -37,9 +37,8 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     """Run the command as a rank and give its exit code; when a signal ends it, the same signal ends this process."""
     numbers = rank_of(os.environ)
     if numbers is None:
-        return _refuse(
-            "a rank has to be started by a launcher: neither OMPI_COMM_WORLD_RANK nor PMI_RANK nor RANK is set"
-        )
+        unset = " nor ".join(names[0] for names in RANK_VARIABLES)
+        return _refuse(f"a rank has to be started by a launcher: neither {unset} is set")
     rank, local_rank, _size = numbers
     _let_go(_inherited(os.environ))
     processes.become_subreaper()

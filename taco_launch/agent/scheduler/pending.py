@@ -50,13 +50,13 @@ class PendingJob:
         "limit",
         "name",
         "process",
+        "recorded",
         "removes_at",
         "rest",
         "rests_until",
         "seen",
         "stamp",
         "state",
-        "told",
         "told_at",
         "tried",
     )
@@ -73,7 +73,7 @@ class PendingJob:
         self.removes_at: Optional[float] = None
         self.left_out: Tuple[str, ...] = ()
         self.is_asked = False  # to be stopped, or suspended
-        self.told: Words = ()  # why it waits, as its events say
+        self.recorded: Words = ()  # why it waits, as its events say
         self.told_at = 0.0
         self.tried = False
         self.process: Optional[program.Process] = None  # its supervisor, where this process has started it
@@ -189,7 +189,7 @@ class PendingJobs:
         entry.begins_at = (record.not_before or 0.0) if record.state is JobState.RESTARTING else 0.0
         entry.limit = queue.limit(policy, record)
         entry.left_out = record.left_out
-        entry.told = record.waiting
+        entry.recorded = record.waiting
         entry.tried = bool(record.waiting)
         entry.is_asked = record.state.waits and recovery.is_asked(folder)
         entry.removes_at = queue.removal(policy, record)

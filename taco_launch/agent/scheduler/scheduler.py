@@ -294,7 +294,7 @@ class Scheduler:
         at_once = entry.asked is not None and entry.asked.policy.queue_timeout == 0
         if at_once and (any(other.is_starting for other in self._entries()) or not self._knows(entry)):
             return  # it may still turn out that it need not wait
-        known = self._words(entry) or entry.told
+        known = self._words(entry) or entry.recorded
         # As a refusal: a line for each host.
         before = [f"; {why}" for host, why in known if not host]
         reason = "".join((limit.reason, *before, *(f"\n  {host}: {why}" for host, why in known if host)))
@@ -312,12 +312,12 @@ class Scheduler:
             pause = min(max((now - entry.came) * _WORDS_SHARE, _WORDS_SECONDS[0]), _WORDS_SECONDS[1])
             if entry.is_starting or entry.name in begun or now - entry.told_at < pause:
                 continue
-            if entry.rests_until > now and entry.told:
+            if entry.rests_until > now and entry.recorded:
                 continue  # its supervisor has just said what it found besides slots
-            if not entry.told and not self._knows(entry) and now - entry.came < _UNTOLD_SECONDS:
+            if not entry.recorded and not self._knows(entry) and now - entry.came < _UNTOLD_SECONDS:
                 continue  # it may still turn out that it never fits
             words = self._words(entry) if place < _MOST_TOLD else _FAR_BEHIND
-            if words and words != entry.told:
+            if words and words != entry.recorded:
                 entry.told_at = now
 
                 def tell(entry: PendingJob = entry, words: Words = words) -> None:

@@ -8,9 +8,9 @@ from typing import AbstractSet, Dict, Iterable, List, NamedTuple, Optional
 
 from taco_launch.agent import program, scheduler_wakeup, ssh
 from taco_launch.agent.host import occupancy
-from taco_launch.model.codec import from_json
 from taco_launch.model.slots import Occupancy
-from taco_launch.protocol.framing import LINE_BYTES, parsed
+from taco_launch.protocol.calls.hosts import SlotsReply
+from taco_launch.protocol.framing import LINE_BYTES
 
 HERE = ""  # this host, whatever jobs call it
 # How long after it ended a watch is begun again, doubled up to the most.
@@ -115,17 +115,14 @@ class _Watch:
             self._ended(f"said a line of more than {LINE_BYTES} bytes")
             return
         for line in lines:
-            told = parsed(line)
-            if told is None:
+            answer = ssh.understood(line, SlotsReply)
+            if answer == "":
                 continue  # what a login script says
-            if "error" in told:
-                self._ended(str(told["error"]))
+            problem = answer if isinstance(answer, str) else answer.problem
+            if problem or isinstance(answer, str):
+                self._ended(problem)
                 return
-            try:
-                self.occupancy = from_json(Occupancy, told)
-            except ValueError as error:
-                self._ended(str(error))
-                return
+            self.occupancy = answer.occupancy
             self.problem, self._pause, self._may_put = "", _RETRY_SECONDS[0], self._wish.host != HERE
 
     def nudge(self) -> None:

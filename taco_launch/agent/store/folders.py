@@ -13,6 +13,9 @@ from taco_launch.errors import NoJobError, TacoLaunchError, UsageError
 STATE_VARIABLE = "TACO_LAUNCH_STATE"
 # As setup/paths.py names it.
 CLUSTER_VARIABLE = "TACO_LAUNCH_CLUSTER"
+LEASES_VARIABLE = "TACO_LAUNCH_LEASES"
+# Of all jobs of a host, whatever their cluster and user; setup makes it at every boot.
+LEASES_FOR_ALL = "/run/taco-launch/leases"
 # A lock, a Unix socket and an append are not what they seem on these: the state folder has to be on a local disk.
 _NOT_LOCAL = frozenset(("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "glusterfs", "beegfs", "afs"))
 
@@ -32,6 +35,14 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
     given = Path(environ.get("XDG_STATE_HOME", ""))
     # XDG Base Directory Specification: a relative path is to be ignored.
     return (given if given.is_absolute() else Path(home, ".local/state")) / "taco-launch"
+
+
+def lease_folder(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:
+    """Return the folder of the leases: a user's own, below the state folder, where nobody has made the one for all."""
+    if environ.get(LEASES_VARIABLE):
+        return Path(environ[LEASES_VARIABLE])
+    # Where this user may not look, nobody has made it for all; Path.is_dir would raise.
+    return Path(LEASES_FOR_ALL) if root or os.path.isdir(LEASES_FOR_ALL) else state / "leases"  # noqa: PTH112
 
 
 def make_private(folder: Path) -> None:

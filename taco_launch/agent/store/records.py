@@ -15,6 +15,7 @@ from taco_launch.errors import TacoLaunchError
 from taco_launch.model import codec
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import Event, JobRecord, JobSpec, JobState
+from taco_launch.protocol.calls.jobs import CallerEnvironment
 
 SCHEMA = 1
 # A rank, who is root in its container, can write to its job's folder.
@@ -68,6 +69,23 @@ def _content(path: Path) -> bytes:
         raise
     except OSError as error:
         raise TacoLaunchError(f"job {path.parent.name}: {path} cannot be read: {error.strerror}") from None
+
+
+def write_caller(folder: JobFolder, caller: CallerEnvironment) -> None:
+    """Keep who submitted the job: its variables may be secrets."""
+    write_json(folder.caller, caller.to_wire())
+
+
+def read_caller(folder: JobFolder) -> CallerEnvironment:
+    """Read who submitted the job.
+
+    Raises:
+        TacoLaunchError: nothing is kept of that, or it is damaged.
+    """
+    try:
+        return CallerEnvironment.from_wire(read_json(folder.caller) or {})
+    except (ValueError, AttributeError) as error:
+        raise TacoLaunchError(f"job {folder.name}: {folder.caller} is missing or damaged: {error}") from None
 
 
 def write_spec(folder: JobFolder, spec: JobSpec) -> None:

@@ -115,14 +115,13 @@ def _again(folder: JobFolder, found: JobRecord, code: int) -> Optional[state.Ret
 
 def clear(hosts: Sequence[str], agent: str, folder: JobFolder, mark: str, seconds: float = _CLEAR_SECONDS) -> List[str]:
     """End an attempt on other hosts, without their guards; say what is left there, and what could not be reached."""
-    answers = ssh.ask(hosts, agent, "clear", str(folder.path), mark, seconds=seconds)
+    answers = ssh.ask(hosts, agent, Cleared, "clear", str(folder.path), mark, seconds=seconds)
     words = []
     for host, answer in answers:
         if isinstance(answer, str):
             words.append(left((), answer, host))
         else:
-            told = Cleared.from_wire(answer)
-            words.append(left(told.left, told.unknown, host))
+            words.append(left(answer.left, answer.unknown, host))
     return [word for word in words if word]
 
 

@@ -8,6 +8,7 @@ from taco_launch.agent.store import job_counters, records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import UsageError
 from taco_launch.model.jobs import CleanUp, JobRecord
+from taco_launch.protocol.guard_messages import FolderRemoved
 
 _REMOVE_SECONDS = 25.0
 
@@ -28,7 +29,9 @@ def remove(jobs: Jobs, agent: str, folder: JobFolder) -> Iterator[str]:
     for host, mark in recovery.guests(folder, spec).items():
         of_mark.setdefault(mark, []).append(host)
     for mark, hosts in of_mark.items():
-        for host, answer in ssh.ask(hosts, agent, "remove", str(folder.path), mark, seconds=_REMOVE_SECONDS):
+        for host, answer in ssh.ask(
+            hosts, agent, FolderRemoved, "remove", str(folder.path), mark, seconds=_REMOVE_SECONDS
+        ):
             if isinstance(answer, str):
                 yield f"host {host}: what it keeps of job {folder.name} is still there: {answer}"
     job_counters.removed(jobs, folder)

@@ -9,9 +9,9 @@ from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from taco_launch import trace
 from taco_launch.agent import shared_ssh
-from taco_launch.agent.host import leases, occupancy
+from taco_launch.agent.host import occupancy
 from taco_launch.agent.logs import agent_log
-from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
 from taco_launch.agent.supervisor import probe_results
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
@@ -158,7 +158,7 @@ class GangAllocation(GuardPool):
 
     def _reach(self, hosts: Sequence[Host], note: Note) -> None:
         """Reach guards, and the first time this host's; those that fail are left out with the reason."""
-        start = [self._job_id, *filter(None, [os.environ.get(leases.VARIABLE)])]
+        start = [self._job_id, *filter(None, [os.environ.get(LEASES_VARIABLE)])]
         shares = launcher_of(self._spec).is_open_mpi
         new: List[GuardConnection] = []
         for host in hosts:

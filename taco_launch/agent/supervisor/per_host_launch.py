@@ -2,7 +2,7 @@
 
 import os
 import signal
-from typing import IO, Any, Dict, List, Mapping, Optional, Tuple
+from typing import IO, Dict, List, Optional, Tuple
 
 from taco_launch import state
 from taco_launch.agent.supervisor.guard_connection import GuardConnection
@@ -12,6 +12,7 @@ from taco_launch.errors import SIGNAL_BASE
 from taco_launch.launch.env import OF_MPI
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.model.plans import LaunchPlan
+from taco_launch.protocol.calls.jobs import CallerEnvironment
 from taco_launch.protocol.guard_messages import Launch
 
 # What has failed, "" where nothing has; and where that settles how the job ends, its state, exit code and reason.
@@ -34,9 +35,9 @@ class HostCommands:
         self._killed = False
         self.stdout: IO[bytes] = open(os.devnull, "rb")  # noqa: SIM115 - their output comes by way of the guards
 
-    def start(self, launch: LaunchPlan, caller: Mapping[str, Any], attempt: int) -> None:
+    def start(self, launch: LaunchPlan, caller: CallerEnvironment, attempt: int) -> None:
         """Have every guard start what is its host's."""
-        of_caller: Dict[str, str] = caller["environment"]
+        of_caller = caller.environment
         for command in launch.commands:
             link = self._gang.link(command.host)
             here = link is self._gang.here
@@ -47,7 +48,7 @@ class HostCommands:
                 caller=own if here else None,
                 environment={**passed, **dict(command.env)},
                 cwd=self._spec.cwd,
-                umask=caller["umask"],
+                umask=caller.umask,
                 attempt=attempt if here else 1,  # elsewhere the folder is a new one for every attempt
                 log_max_bytes=self._spec.policy.log_max_bytes,
             )

@@ -1,7 +1,7 @@
 """How the supervisor starts a placed job: mpirun on its own host, or what stands for it on each."""
 
 import subprocess
-from typing import Any, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import List, NamedTuple, Optional, Tuple, Union
 
 from taco_launch.agent import program, shared_ssh
 from taco_launch.agent.host import processes
@@ -15,6 +15,7 @@ from taco_launch.launch.env import OF_MPI, attempt_env, launch_agent, local_env,
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import LaunchPlan, Placement
+from taco_launch.protocol.calls.jobs import CallerEnvironment
 from taco_launch.protocol.guard_messages import Launched, Prepare
 from taco_launch.protocol.rank_messages import Welcome
 
@@ -56,7 +57,7 @@ def prepare(attempt: Attempt, gang: GuardPool, ranks: Ranks, umask: int, stall_a
 
 
 def start(
-    attempt: Attempt, gang: GuardPool, ranks: Ranks, caller: Mapping[str, Any]
+    attempt: Attempt, gang: GuardPool, ranks: Ranks, caller: CallerEnvironment
 ) -> Tuple[Launcher, str, List[List[int]]]:
     """Start a job whose guards know what its ranks are given; `caller` is who submitted it.
 
@@ -74,14 +75,14 @@ def start(
             f"{spec.launcher} is started on {len(launch.commands)} host{'s' if launch.commands[1:] else ''}",
             [],
         )
-    inherited = {name: value for name, value in caller["environment"].items() if not name.startswith(OF_MPI)}
+    inherited = {name: value for name, value in caller.environment.items() if not name.startswith(OF_MPI)}
     environment = {**inherited, **dict(launch.env)}
     if gang.remote:
         environment.update(launch_agent(program.wrapper(attempt.folder, "daemon")))
         environment.update(proxy_agent(program.wrapper(attempt.folder, "proxy")))
         names = [link.name for link in gang.remote]
         environment.update(shared_ssh.for_mpirun(attempt.folder, names, launch.executed, environment))
-    mpirun = spawn(launch.executed, spec.cwd, environment, caller["umask"])
+    mpirun = spawn(launch.executed, spec.cwd, environment, caller.umask)
     entry = processes.identify(mpirun.pid)
     roots = [] if entry is None else [[entry.pid, entry.start]]
     for root in roots:

@@ -160,8 +160,8 @@ class _Supervisor:
 
     def _launch(self) -> None:
         spec = self._spec
-        caller = records.read_json(self._folder.caller) or {}
-        environment = caller["environment"]
+        caller = records.read_caller(self._folder)
+        environment = caller.environment
         asked = (bool(missing_facts(spec)) or spec.container is not None) and launcher_of(spec).is_open_mpi
         known = JobFacts(
             root=os.geteuid() == 0,
@@ -189,7 +189,7 @@ class _Supervisor:
         suspended = state.suspension(self._record, self._attempt)
         self._ranks.place(placement, self._gang.here, self._attempt, launcher_of(spec), suspended)
         attempt = start.Attempt(spec, self._folder, self._id, self._attempt, placement, launch, self._gang.port)
-        start.prepare(attempt, self._gang, self._ranks, caller["umask"], self._limits.stall_after)
+        start.prepare(attempt, self._gang, self._ranks, caller.umask, self._limits.stall_after)
         self._orphans.launcher_starts()
         self._launcher, told, roots = start.start(attempt, self._gang, self._ranks, caller)
         self._events.add(state.LAUNCHED, told, boot=self._gang.here.boot, roots=roots, agent=self._agent)

@@ -194,7 +194,7 @@ def _whole(table: _Table, ranks: int | None) -> _Table:
     """Return the table where it is that of all ranks."""
     count = len(table.ranks)
     if table.ranks != set(range(count)) or count % table.per_process or not count:
-        raise RefusedError(f"the log names the ranks {_some(table.ranks)}: lines '#  Rank ...' are missing")
+        raise RefusedError(f"the log names the ranks {_rank_list(table.ranks)}: lines '#  Rank ...' are missing")
     processes = count // table.per_process
     if ranks is not None and processes != ranks:
         raise RefusedError(f"{ranks} ranks ran, but the log speaks of {processes}{_one_process(table, ranks)}")
@@ -217,7 +217,7 @@ def _one_process(table: _Table, ranks: int) -> str:
     return f"{alone}: as one rank it is --np 1; if {ranks} ranks ran, each ran by itself: {_BUILD}"
 
 
-def _some(ranks: set[int]) -> str:
+def _rank_list(ranks: set[int]) -> str:
     return ", ".join(map(str, sorted(ranks)[:8])) + (", ..." if len(ranks) > 8 else "") or "(none)"
 
 

@@ -50,7 +50,7 @@ def prepared(
     every = tuple({host.name: host for spec in jobs.values() for host in spec.hosts}.values())
     around = EnvironmentProbe(settings.load(), every, access, str(Path.cwd()), settings.talk)
     if look or any(host.slots is None or host.terms.models for host in every):
-        around.look()
+        around.refresh()
     # A variant's hosts are the same with every workload.
     found = cells(matrix, {variant: slots(spec, around.facts) for (_workload, variant), spec in jobs.items()})
     lacking = ""

@@ -260,7 +260,7 @@ def _folded(found: "Sequence[HostFacts]") -> "tuple[FoldedFact, ...]":
 
 
 def _show(found: "Sequence[HostFacts]", health: "Judged", *, wide: bool, several: bool) -> None:
-    from taco_launch.facts.reports.compare import odd
+    from taco_launch.facts.reports.compare import outliers
     from taco_launch.inventory.ranges import fold as short
     from taco_launch.model.host.fact_value import Unknown
 
@@ -284,7 +284,7 @@ def _show(found: "Sequence[HostFacts]", health: "Judged", *, wide: bool, several
     render.table(["SUBJECT", "FACT", "VALUE", *(["", "HOSTS"] if several else [])], shown)
     _show_fabric(found)
     _show_health(health, wide=wide)
-    told = tuple(odd(folded, short))
+    told = tuple(outliers(folded, short))
     if told:
         click.echo("\nHosts that differ:")
     for line in told:

@@ -75,7 +75,7 @@ def init(
     text = scaffold.text(found, cluster=cluster, file=str(target), user=user, image=image)
     inventory = load.parse(text.encode(), "the new inventory")  # a wrong name, before any host is contacted
     if look:
-        found = _look(inventory, access_of(access))
+        found = _sketch_hosts(inventory, access_of(access))
         text = scaffold.text(found, cluster=cluster, file=str(target), user=user, image=image)
         load.parse(text.encode(), "the new inventory")
     try:
@@ -89,7 +89,7 @@ def init(
     settings.talk(f"next: check it: {typed} inventory; then {typed} setup --dry-run")
 
 
-def _look(inventory: "Inventory", access: "Credentials") -> "dict[str, HostSketch]":
+def _sketch_hosts(inventory: "Inventory", access: "Credentials") -> "dict[str, HostSketch]":
     """Return what the hosts of an inventory have.
 
     Raises:

@@ -128,7 +128,7 @@ def setup(
     with connect(inventory, inventory.hosts, access_of(more)) as fanout:
         work = Setup(inventory, chosen, fanout, ask, progress.step, progress.proof)
         with render.progress(settings, "facts", len(inventory.hosts)) as answered:
-            work.look(lambda _answer: answered())
+            work.refresh(lambda _answer: answered())
         plans = work.plan()
         if work.moved:
             settings.talk(work.moved)

@@ -58,7 +58,7 @@ def teardown(
     with connect(inventory, chosen, access_of(access)) as fanout:
         work = Teardown(inventory, fanout, images=images, report=progress.step)
         with render.progress(settings, "facts", len(chosen)) as answered:
-            plans = work.look(lambda _answer: answered())
+            plans = work.refresh(lambda _answer: answered())
         rows = setup_output.folded(plans, _ORDER, "-")
         if settings.output not in ("json", "yaml"):
             setup_output.show_plan(rows)

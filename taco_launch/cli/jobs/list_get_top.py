@@ -89,7 +89,7 @@ def list_(
     backend = settings.backend(access_of(access))
     owner = person() if mine else None
 
-    def look() -> "tuple[Sequence[JobRow], Sequence[str]]":
+    def query() -> "tuple[Sequence[JobRow], Sequence[str]]":
         rows, warnings = backend.list()
         wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
         return [row for row in wanted if owner in (None, row.owner)], warnings
@@ -97,7 +97,7 @@ def list_(
     def table(rows: "Sequence[JobRow]") -> str:
         return job_tables.job_list(rows, time.time(), wide=settings.output == "wide")
 
-    _show(settings, look, table, lambda rows: {"jobs": to_json(rows)}, watch=watch)
+    _show(settings, query, table, lambda rows: {"jobs": to_json(rows)}, watch=watch)
 
 
 @click.command()
@@ -163,7 +163,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def look() -> "tuple[Sequence[Node], Sequence[str]]":
+    def query() -> "tuple[Sequence[Node], Sequence[str]]":
         found = backend.nodes(settings.load())
         return found, [f"{node.host.name}: {node.problem}" for node in found if node.problem]
 
@@ -172,7 +172,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
         return {"nodes": found, **{key: sum(node[key] for node in found) for key in ("allocated", "total")}}
 
     wide = settings.output == "wide"
-    _show(settings, look, lambda nodes: job_tables.top_nodes(nodes, wide=wide), data, watch=watch)
+    _show(settings, query, lambda nodes: job_tables.top_nodes(nodes, wide=wide), data, watch=watch)
 
 
 @top.command()
@@ -257,23 +257,23 @@ T = TypeVar("T")
 
 def _show(
     settings: Settings,
-    look: Callable[[], tuple[T, Sequence[str]]],
+    query: Callable[[], tuple[T, Sequence[str]]],
     table: Callable[[T], str],
     data: Callable[[T], Any],
     *,
     watch: bool,
 ) -> None:
-    """Print what `look` finds, as a table or as data, and its warnings on stderr: once, or again and again."""
+    """Print what `query` finds, as a table or as data, and its warnings on stderr: once, or again and again."""
     if watch:
         if settings.output in ("json", "yaml"):
             raise UsageError(f"-w shows tables, not {settings.output}", hint="leave out one of the two")
 
         def drawn() -> str:
-            found, warnings = look()
+            found, warnings = query()
             return "\n".join((table(found), *(f"warning: {render.printable(warning)}" for warning in warnings)))
 
         render.watch(drawn)
-    found, warnings = look()
+    found, warnings = query()
     for warning in warnings:
         render.warning(settings, warning)
     if settings.output in ("json", "yaml"):

@@ -92,7 +92,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     night = known.name if known is not None else str(name)
     check_name(night)
     place = folder(os.environ, os.geteuid(), night)
-    with _alone(place, night):
+    with _exclusive_lock(place, night):
         begun = LastRun(time.time(), os.getpid())
         with _kept(place, begun, night, junit) as keep:
             summary = _measured(settings, known or load(matrix, os.environ), night, options)
@@ -142,7 +142,7 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
 
 
 @contextlib.contextmanager
-def _alone(place: Path, night: str) -> Iterator[None]:
+def _exclusive_lock(place: Path, night: str) -> Iterator[None]:
     """Have the night run once at a time.
 
     Raises:

@@ -43,8 +43,8 @@ def arena_hint(
         typed = _typed(verb, (*own, *env), behind or rest[-1:], torch=rest[0] in _TORCHS)
         line = f"{rest[0]!r} would be taken for the program: jobs have no type here. Type: {typed}"
         left = [option for option, _value in given if option != _ENV]
-        return "\n  ".join((line, *(f"left out: {_told(option)}" for option in dict.fromkeys(left))))
-    lines = [_told(option) for option in dict.fromkeys(option for option, _value in given) if option in _OTHERS]
+        return "\n  ".join((line, *(f"left out: {_advice(option)}" for option in dict.fromkeys(left))))
+    lines = [_advice(option) for option in dict.fromkeys(option for option, _value in given) if option in _OTHERS]
     return f"No such option: {lines[0]}" + "".join(f"\n  {line}" for line in lines[1:]) if lines else None
 
 
@@ -64,7 +64,7 @@ def _read(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     return given, rest
 
 
-def _told(option: str) -> str:
+def _advice(option: str) -> str:
     return f"{option}: {_OTHERS[option]}" if option in _OTHERS else f"{option} {_PROGRAMS}"
 
 

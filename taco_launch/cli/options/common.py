@@ -185,13 +185,14 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def _keep_verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
-    """Add up what is given before and behind the verb, and trace."""
+    """Add up what is given before and behind the verb, and show on stderr what is traced from here on."""
     if not value:
         return
     _keep(ctx, param, settings_of(ctx).verbose + value)
-    from taco_launch.cli.output import trace_lines
+    from taco_launch import trace
 
-    trace_lines.start(settings_of(ctx))
+    settings = settings_of(ctx)
+    trace.start(min(settings.verbose, trace.MESSAGES), lambda at, text: settings.talk(f"{at} {text}"))
 
 
 def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

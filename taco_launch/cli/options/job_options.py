@@ -13,7 +13,7 @@ from taco_launch.cli.options.gpu_options import gpu_options
 from taco_launch.cli.options.option_groups import GroupedCommand, OptionGroup, option, options_of_group
 from taco_launch.cli.options.policy_options import ending_options
 from taco_launch.errors import UsageError
-from taco_launch.model.launchers import LAUNCHERS
+from taco_launch.model.launchers import LAUNCHERS, what_starts_ranks
 
 if TYPE_CHECKING:
     from taco_launch.model.job_request import JobRequest
@@ -163,8 +163,7 @@ _LAUNCHER = (
     option(
         "--launcher",
         type=click.Choice(list(LAUNCHERS)),
-        help="What starts the ranks: mpirun (Open MPI), hydra (mpiexec.hydra of MPICH or Intel MPI), torchrun on each host, or "
-        "env, which only sets the variables of torch.distributed. Default: mpirun.",
+        help=what_starts_ranks(),
     ),
     option(
         "--per-host",

@@ -48,7 +48,7 @@ def show(
             now = json.loads(json.dumps(document(facts)))
             for each in changes(before[facts.host], now):
                 rows.append({"host": facts.host, "where": each.where, "before": each.before, "after": each.after})
-                same.setdefault((each.where, _told(each.before, each.after)), []).append(facts.host)
+                same.setdefault((each.where, _change_text(each.before, each.after)), []).append(facts.host)
     if settings.output in ("json", "yaml"):
         render.data({"changes": rows, "new": new}, settings.output)
     for (where, told), hosts in same.items() if settings.output not in ("json", "yaml") else ():
@@ -91,7 +91,7 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-def _told(before: Any, after: Any) -> str:
+def _change_text(before: Any, after: Any) -> str:
     """Return what a value was and is; of a list, what is gone (`- nvidia_peermem`) and what came."""
     if isinstance(before, list) and isinstance(after, list):
         gone = [f"- {_cut(_text(item))}" for item in before if item not in after]

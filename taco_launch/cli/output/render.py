@@ -1,5 +1,6 @@
 """How results look: tables, JSON, YAML, logs, a status line. The only file that imports rich."""
 
+import functools
 import itertools
 import json
 import re
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 _RANK_COLOURS = (36, 33, 32, 35, 34)
 # Of a job that waits for many hosts, the line on stderr tells why of the first.
 _MOST_HOSTS_TOLD = 4
-# The label of a line in a merged log, with its time where that was asked for.
-_PREFIX = re.compile(rb"^((?:\d[0-9T:.-]+Z |- +)?\S+/(\d+|mpirun|torchrun|env) *) \| ", re.MULTILINE)
 
 
 def data(value: Any, output: str) -> None:
@@ -316,7 +315,7 @@ class LogOutput:
         self._before()
         if self._safe is not None:
             chunk = self._safe(chunk)
-        self._out.write(_PREFIX.sub(_coloured, chunk) if self._colour else chunk)
+        self._out.write(_label().sub(_coloured, chunk) if self._colour else chunk)
         self._out.flush()
 
 
@@ -324,6 +323,15 @@ def _safe() -> "SafeStream":
     from taco_launch.remote.terminal import SafeStream
 
     return SafeStream()
+
+
+@functools.cache
+def _label() -> "re.Pattern[bytes]":
+    """Match the label of a line in a merged log, with its time where that was asked for: a rank's, or a launcher's."""
+    from taco_launch.model.launchers import LAUNCHERS
+
+    names = "|".join(LAUNCHERS)
+    return re.compile(rf"^((?:\d[0-9T:.-]+Z |- +)?\S+/(\d+|{names}) *) \| ".encode(), re.MULTILINE)
 
 
 def _coloured(match: "re.Match[bytes]") -> bytes:

@@ -142,7 +142,7 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapp
 
     `told_of` is what errors say of hosts already: what stops set-up is not told as a remark besides.
     """
-    from taco_launch.facts.reports.compare import fold, odd
+    from taco_launch.facts.reports.compare import fold, outliers
     from taco_launch.facts.reports.health import FAULT, REMARK, judged
     from taco_launch.facts.reports.summary import SummaryRow, rows
     from taco_launch.model.host.facts import DockerFacts
@@ -162,7 +162,7 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapp
         if left and verdict.level in (FAULT, REMARK):
             verdicts.append((verdict, left))
     folded = fold(told)
-    return Findings(tuple(verdicts), tuple(odd(folded, names)), tuple(_unlike(folded)))
+    return Findings(tuple(verdicts), tuple(outliers(folded, names)), tuple(_unlike(folded)))
 
 
 def _unlike(folded: "Sequence[FoldedFact]") -> Iterator[str]:

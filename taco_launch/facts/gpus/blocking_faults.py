@@ -85,7 +85,11 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
         )
     elif isinstance(loaded, Absent) and there and not isinstance(gpu.gpus, tuple):
         # what modinfo says of a missing module differs, and what it does not say well is no driver either
-        untold = "" if isinstance(installed, Absent) else f" (what is on the disk cannot be told: {_told(installed)})"
+        untold = (
+            ""
+            if isinstance(installed, Absent)
+            else f" (what is on the disk cannot be told: {_value_or_reason(installed)})"
+        )
         yield BlockingFault(
             DRIVER,
             f"{there} NVIDIA GPU{'s are' if there > 1 else ' is'} on PCI, and no driver is {'loaded' if untold else 'installed'}{untold}",
@@ -100,7 +104,7 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
     elif "version mismatch" in told:
         yield BlockingFault(
             DRIVER,
-            f"{told}: the kernel runs NVIDIA driver {_told(loaded)}, and its libraries are of another",
+            f"{told}: the kernel runs NVIDIA driver {_value_or_reason(loaded)}, and its libraries are of another",
             "reboot the host when no job runs there",
         )
     elif gpu.lost and not isinstance(gpu.gpus, tuple):
@@ -206,7 +210,7 @@ def _differ(ofed: str, module: Found[str]) -> bool:
 
 
 def _named(module: Found[str]) -> str:
-    return "the kernel's own" if module == "untold" else _told(module)
+    return "the kernel's own" if module == "untold" else _value_or_reason(module)
 
 
 def _taken_away(installed: Found[str]) -> bool:
@@ -214,7 +218,7 @@ def _taken_away(installed: Found[str]) -> bool:
     return isinstance(installed, Absent) and re.search("(?i)module .*not found", installed.reason) is not None
 
 
-def _told(value: Found[str]) -> str:
+def _value_or_reason(value: Found[str]) -> str:
     return value if isinstance(value, str) else value.reason
 
 

@@ -75,7 +75,7 @@ def fold(hosts: Sequence[Tuple[str, Sequence[SummaryRow]]]) -> Tuple[FoldedFact,
     return tuple(folded)
 
 
-def odd(rows: Sequence[FoldedFact], short: Callable[[Sequence[str]], str]) -> Iterator[str]:
+def outliers(rows: Sequence[FoldedFact], short: Callable[[Sequence[str]], str]) -> Iterator[str]:
     """Name the hosts that differ from most: `gpu3: driver 535.86.10, 3 others 535.104.05`; `short` folds hosts' names.
 
     Where no value has more hosts than each other one, all of them are told: `gpu1: driver A, gpu2: B`.

@@ -56,7 +56,7 @@ def same_gpus(
         return ()
     report(f"proof: does the container of {fold(names)} have the GPUs of its host")
     flaws: list[ProofFailure] = []
-    for answer in fanout.only(names).each(lambda host: _look(host, paths.container(inventory.cluster))):
+    for answer in fanout.only(names).each(lambda host: _probe_both_sides(host, paths.container(inventory.cluster))):
         if answer.error is not None:
             said = answer.error.message.removeprefix(f"{answer.host}: ")
             flaws.append(ProofFailure((answer.host,), "cannot be asked for its GPUs", said, answer.error.hint or ""))
@@ -65,7 +65,7 @@ def same_gpus(
     return tuple(flaws)
 
 
-def _look(host: Transport, container: str) -> tuple[_Side, _Side] | None:
+def _probe_both_sides(host: Transport, container: str) -> tuple[_Side, _Side] | None:
     """Ask both sides; None where the container does not run, which others tell.
 
     Raises:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from taco_launch.backend.elsewhere import for_elsewhere
+from taco_launch.backend.spec_for_head import spec_for_head
 from taco_launch.command import Command, Result
 from taco_launch.diagnose import explain
 from taco_launch.errors import HostError, UsageError
@@ -18,9 +18,8 @@ from taco_launch.launch.job_facts_from import job_facts_from
 from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.model import codec
 from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import JobSpec
+from taco_launch.model.jobs import JobSpec, Profile
 from taco_launch.model.plans import LaunchPlan, Placement, Share
-from taco_launch.model.profiles import Profile
 from taco_launch.remote.answers import understood
 from taco_launch.remote.fanout import Answer
 from taco_launch.remote.transport import Transport, last_words
@@ -108,7 +107,7 @@ def _plan(cluster: ProofScope, hosts: tuple[str, ...], command: tuple[str, ...],
         mpirun=inventory.mpirun,
         cluster=inventory.cluster,
     )
-    spec = for_elsewhere(spec)
+    spec = spec_for_head(spec)
     facts = job_facts_from(JobFacts(root=True), spec, [cluster.facts[host] for host in hosts])
     placement = Placement(tuple(Share(host, 1) for host in hosts), "one rank on every host")
     return mpirun.plan(spec, "verify", placement, facts, (), paths.folder(inventory.cluster))

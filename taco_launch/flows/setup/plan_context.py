@@ -46,7 +46,7 @@ class SharedReadings:
             except HostError as error:
                 failed[keeper] = error
         bare = any(not isinstance(facts[name].docker, DockerFacts) for name in alive)
-        engine, toolkit = self._inventory.engine, self._inventory.toolkit
+        engine, toolkit = self._inventory.docker, self._inventory.toolkit
         wanting = any(gpus.gpus(self._chosen[name], facts[name]) and not whole(facts[name], toolkit) for name in alive)
         return replace(
             cluster,

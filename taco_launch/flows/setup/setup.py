@@ -22,7 +22,7 @@ from taco_launch.inventory.ranges import fold
 from taco_launch.model.host.fact_value import asked
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Container, Host, Inventory
-from taco_launch.model.profiles import Profile
+from taco_launch.model.jobs import Profile
 from taco_launch.remote.fanout import Answer, Fanout
 from taco_launch.remote.transport import Transport
 from taco_launch.setup import paths
@@ -127,7 +127,7 @@ class Setup:
         """What is known of the chosen hosts that answered, in inventory order."""
         return tuple(self._facts[name] for name in self._alive())
 
-    def look(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> None:
+    def refresh(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> None:
         """Ask every host for its facts; one that does not answer in full has failed. The registry is asked as well.
 
         Raises:
@@ -249,7 +249,7 @@ class Setup:
         subjects: Sequence[str],
         answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None,
     ) -> Sequence[Answer[HostFacts]]:
-        name, root = self._inventory.cluster, self._inventory.engine.data_root
+        name, root = self._inventory.cluster, self._inventory.docker.data_root
         return gather(hosts, subjects, answered, sudo=True, cluster=name, data_root=root)
 
     def _verify(self) -> tuple[ProofFailure, ...]:

@@ -108,7 +108,7 @@ def toolkit_key(toolkit: Toolkit) -> bytes | None:
 
 def secrets(inventory: Inventory, registry: str | None) -> tuple[str, ...]:
     """Return what no log may show: the registry's password, and what proxies are logged in with."""
-    found = (urlsplit(value).password for name, value in inventory.engine.proxy if name != "no")
+    found = (urlsplit(value).password for name, value in inventory.docker.proxy if name != "no")
     return tuple(filter(None, (registry, *found)))
 
 

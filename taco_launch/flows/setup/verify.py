@@ -12,7 +12,7 @@ from taco_launch.inventory.ranges import fold
 from taco_launch.model import codec
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Container, Inventory
-from taco_launch.model.profiles import Profile
+from taco_launch.model.jobs import Profile
 from taco_launch.remote.answers import understood
 from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.transport import Transport, last_words
@@ -50,7 +50,7 @@ def verify(
     cluster, flaws = _cluster(inventory, inventory.container, facts)
     if len(cluster.addresses) > 1:
         report(f"proof: does each of {len(cluster.addresses)} hosts reach every other")
-    looked = fanout.only(cluster.addresses).each(lambda host: _look(host, cluster))
+    looked = fanout.only(cluster.addresses).each(lambda host: _probe_container(host, cluster))
     flaws += silent(looked)
     seen = {answer.host: answer.value for answer in looked if answer.value is not None}
     flaws += _images(cluster, seen)
@@ -88,7 +88,7 @@ def _program() -> bytes:
 # --- each host's container, and whom it reaches
 
 
-def _look(host: Transport, cluster: ProofScope) -> ContainerProbe:
+def _probe_container(host: Transport, cluster: ProofScope) -> ContainerProbe:
     """Look at a container, and have it listen on a port of those that programs are given."""
     first, last = cluster.inventory.network.port_range or (0, 0)
     peers = [where for name, where in cluster.addresses.items() if name != host.name]

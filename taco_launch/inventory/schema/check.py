@@ -1,8 +1,8 @@
 """Plain values -> InventoryFile: pydantic's errors become faults, and what is not faulty goes on to be checked further."""
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -28,6 +28,7 @@ from taco_launch.inventory.schema.schema import (
     Versions,
 )
 
+_Section = TypeVar("_Section", bound=SchemaSection)
 _FILLER = "x"
 _KEY = "[key]"  # the last step of pydantic's path where a key, not its value, is wrong
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,40}")  # what YAML takes for text inside of braces too
@@ -51,23 +52,45 @@ def check(value: Any, faults: Faults) -> InventoryFile:
     Raises:
         SpecError: there is nothing to go on with.
     """
+
+    def refused(detail: ErrorDetails, wrong: set[Loc]) -> Loc:
+        loc = _loc(detail["loc"], faults)
+        if loc not in wrong:  # else it was left out for a fault of its own
+            hint = _hosts_form(detail["input"]) if loc == ("hosts",) else ""
+            note(detail, loc, faults, _keys(loc), hint)
+        return loc[:-1] if _goes_whole(detail["type"], loc) else loc
+
+    return validated(InventoryFile, value, faults, refused, {"cluster": _FILLER, "hosts": {}})
+
+
+def validated(
+    kind: type[_Section],
+    value: Any,
+    faults: Faults,
+    refused: Callable[[ErrorDetails, set[Loc]], Loc],
+    filler: Mapping[str, Any] | None = None,
+) -> _Section:
+    """Return what a document holds, without what is wrong in it.
+
+    `refused` notes what pydantic finds wrong, and returns what is to be left out, of which it is given what was so far;
+    `filler` has what is made up for required keys.
+
+    Raises:
+        SpecError: there is nothing to go on with.
+    """
     wrong: set[Loc] = set()
     rest = value
     while True:  # what is left out may be missed by what it stood in, which is then left out as well
         try:
-            return InventoryFile.model_validate(rest)
+            return kind.model_validate(rest)
         except ValidationError as error:
             errors = error.errors(include_url=False)
         before = len(wrong)
         for detail in errors:
-            loc = _loc(detail["loc"], faults)
-            if loc not in wrong:  # else it was left out for a fault of its own
-                hint = _hosts_form(detail["input"]) if loc == ("hosts",) else ""
-                note(detail, loc, faults, _keys(loc), hint)
-            wrong.add(loc[:-1] if _goes_whole(detail["type"], loc) else loc)
+            wrong.add(refused(detail, wrong))
         if not isinstance(value, dict) or len(wrong) == before:
             raise faults.error()
-        rest = {"cluster": _FILLER, "hosts": {}} | without(value, (), wrong)
+        rest = {**(filler or {}), **without(value, (), wrong)}
 
 
 def _goes_whole(kind: str, loc: Loc) -> bool:

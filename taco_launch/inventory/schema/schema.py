@@ -3,7 +3,7 @@
 A key without a value (YAML's null) counts as not written.
 """
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -49,6 +49,12 @@ from taco_launch.inventory.schema.values import (
     User,
     Version,
 )
+from taco_launch.model.engines import ENGINES
+
+if TYPE_CHECKING:
+    EngineName = str
+else:
+    EngineName = Literal[tuple(ENGINES)]
 
 
 class SchemaSection(BaseModel):
@@ -336,6 +342,10 @@ class InventoryFile(SchemaSection):
 
     cluster: ClusterName = Field(description="Name of the cluster.")
     head: str | None = Field(default=None, description="The host that keeps queue and jobs; the first host without it.")
+    engine: EngineName = Field(
+        default="agent",
+        description=f"What keeps the jobs and runs them. {'; '.join(f'{name}: {what}' for name, what in ENGINES.items())}.",
+    )
     ssh: Ssh = Field(default_factory=Ssh, description="ssh to the hosts: login, key, host keys, waits.")
     network: Network = Field(default_factory=Network, description="The network of jobs: interface, RDMA, ports.")
     container: Container | None = Field(

@@ -4,7 +4,6 @@ from taco_launch.launch.knobs.knob import Knob
 
 _BOTH = "ompi_info of Open MPI 4.1.4 and 5.0.11"
 _FOUR = "ompi_info of Open MPI 4.1.4"
-_FIVE = "prte_info of Open MPI 5.0.11 (PRRTE 3.0)"
 _PAIR = "ompi_info of Open MPI 4.1.4; prte_info of 5.0.11"
 _UCX = "ucx_info -c of UCX 1.13.1"
 _HCOLL = "Open MPI 4.1, component hcoll"

@@ -53,7 +53,7 @@ def plan(
         set_ = [*_settings(options), *_of_host(dict(own).get(share.host, ()), values)]
         command = [Token(word, "user", "the job's command") for word in spec.command]
         if launcher_of(spec).sets_rendezvous:
-            before = torchrun.words(spec, placement, number, port)
+            before = torchrun.line_tokens(spec, placement, number, port)
             behind = [replace(token, text=torchrun.argument(token.text)) for token in command[1:]]
             lines = [[*_behind_env(set_), *before, *command[:1], *behind]]
             argv = (*(token.text for token in before), *wrapper[:1], *map(torchrun.argument, wrapper[1:]))

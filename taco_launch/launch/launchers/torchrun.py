@@ -23,7 +23,7 @@ def argument(word: str) -> str:
     return word.replace("$", "$$")
 
 
-def words(spec: JobSpec, placement: Placement, number: int, port: int) -> List[Token]:
+def line_tokens(spec: JobSpec, placement: Placement, number: int, port: int) -> List[Token]:
     """Return torchrun and its options on the host with that number in the placement."""
     address, port_ = rendezvous(spec, placement, port)
     options = (

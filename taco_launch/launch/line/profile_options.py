@@ -5,8 +5,8 @@ from typing import Dict, FrozenSet, List, Tuple
 
 from taco_launch.launch.line.decisions import Decisions, strongest
 from taco_launch.launch.line.overrides import Option
+from taco_launch.model.jobs import Profile, ProfileOption
 from taco_launch.model.plans import Token
-from taco_launch.model.profiles import Profile, ProfileOption
 
 _NAME = re.compile(r"\{([a-z_]+)\}")
 

@@ -117,7 +117,7 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Engine:
+class DockerEngine:
     """The Docker Engine of every host, as set-up brings it and sets it.
 
     `source` says where it comes from when there is none: `distribution` (its package), `docker` (Docker's own package
@@ -182,8 +182,8 @@ class Inventory:
     version). `source` says where the inventory came from, for messages.
     `host_keys` is `strict` (unknown host keys are refused) or `accept-new` (they are taken and kept; changed ones are
     refused still). `known_hosts` is a file of host keys that come with the inventory, None for none. `connect_timeout`
-    is how long (seconds) to wait for a host's sshd, None where the ssh configuration or the default says it. `engine` is
-    how set-up brings docker. `host_loss_timeout` is for how long (seconds) a host of a job may be silent, None for the
+    is how long (seconds) to wait for a host's sshd, None where the ssh configuration or the default says it. `docker` is
+    how set-up brings docker, `engine` what keeps and runs the jobs, a key of ENGINES. `host_loss_timeout` is for how long (seconds) a host of a job may be silent, None for the
     default.
     """
 
@@ -200,7 +200,8 @@ class Inventory:
     source: str = ""
     known_hosts: Optional[str] = None
     connect_timeout: Optional[int] = None
-    engine: Engine = field(default_factory=Engine)
+    docker: DockerEngine = field(default_factory=DockerEngine)
     host_loss_timeout: Optional[int] = None
     toolkit: Toolkit = field(default_factory=Toolkit)
     peermem: Peermem = field(default_factory=Peermem)
+    engine: str = "agent"

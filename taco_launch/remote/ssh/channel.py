@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import paramiko
 
-_SIGNALS = "exit-signal"
 _CHUNK = 1 << 20
 # Of one stream, unread: the window that a host has to keep to is half of that. Paramiko does not look at it.
 _MOST_UNREAD = 4 << 20

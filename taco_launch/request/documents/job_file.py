@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from taco_launch.errors import Fault, SpecError
 from taco_launch.inventory import names
@@ -185,22 +185,14 @@ class _Check:
 
     def _shape(self, value: Any) -> JobDocument:
         """Check keys and values; what is wrong is left out, so that the rest can be looked at."""
-        wrong: set[Loc] = set()
-        rest = value
-        while True:
-            try:
-                return JobDocument.model_validate(rest)
-            except ValidationError as error:
-                details = error.errors(include_url=False)
-            before = len(wrong)
-            for detail in details:
-                loc = _loc(detail["loc"])
-                known = tuple(_SECTIONS.get(loc[:-1], JobDocument).model_fields)
-                check.note(detail, self._place(loc), self._faults, known, _hint(loc, detail["input"]))
-                wrong.add(loc[:1] if loc[:1] == ("command",) else loc)
-            if not isinstance(value, dict) or len(wrong) == before:
-                raise self._faults.error()
-            rest = check.without(value, (), wrong)
+
+        def refused(detail: ErrorDetails, _wrong: set[Loc]) -> Loc:
+            loc = _loc(detail["loc"])
+            known = tuple(_SECTIONS.get(loc[:-1], JobDocument).model_fields)
+            check.note(detail, self._place(loc), self._faults, known, _hint(loc, detail["input"]))
+            return loc[:1] if loc[:1] == ("command",) else loc
+
+        return check.validated(JobDocument, value, self._faults, refused)
 
     def _sizes(self, job: JobDocument) -> None:
         others = {"hosts": job.hosts, "slotsPerHost": job.slotsPerHost}, {"workers": job.workers, "gpus": job.gpus}

@@ -1,11 +1,12 @@
 """The keys of a job file, as pydantic models: a job and its policies, these by the MPI Operator's names (v2beta1)."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from taco_launch.inventory.schema.schema import SchemaSection
 from taco_launch.inventory.schema.values import Image, Interface, Label, Profile
+from taco_launch.model.launchers import LAUNCHERS, what_starts_ranks
 from taco_launch.request.documents.job_values import (
     Command,
     HostCount,
@@ -24,6 +25,11 @@ from taco_launch.request.documents.job_values import (
     Variable,
     Workers,
 )
+
+if TYPE_CHECKING:
+    LauncherName = str
+else:
+    LauncherName = Literal[tuple(LAUNCHERS)]
 
 
 class SchedulingPolicy(SchemaSection):
@@ -139,11 +145,7 @@ class JobDocument(SchemaSection):
         default=None,
         description="Whether the GPUs of a host are chosen by the links between them; the inventory's topology without it.",
     )
-    launcher: Literal["mpirun", "hydra", "torchrun", "env"] | None = Field(
-        default=None,
-        description="What starts the ranks: Open MPI's mpirun (also without it), mpiexec.hydra of MPICH or Intel MPI (hydra), torchrun "
-        "on each host, or nothing but environment variables (env).",
-    )
+    launcher: LauncherName | None = Field(default=None, description=what_starts_ranks())
     perHost: bool | None = Field(  # noqa: N815
         default=None,
         description="true, with launcher env: one process on each host, for all of the job's slots there; RANK and "

@@ -55,7 +55,7 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _some(words: tuple[str, ...]) -> tuple[str, ...]:
+def _not_empty(words: tuple[str, ...]) -> tuple[str, ...]:
     if not words or not words[0]:
         raise ValueError("is empty, and a program is needed", "")
     return words
@@ -129,7 +129,7 @@ def _time_schema(least: int) -> WithJsonSchema:
 _TEXT_OR_NUMBER = WithJsonSchema({"type": ["string", "integer"]})
 _Argument = Annotated[str, BeforeValidator(_plain_number), AfterValidator(_argument), _TEXT_OR_NUMBER]
 Command = Annotated[
-    Annotated[tuple[_Argument, ...], AfterValidator(_some), Tag("list")]
+    Annotated[tuple[_Argument, ...], AfterValidator(_not_empty), Tag("list")]
     | Annotated[str, AfterValidator(_split), Tag("text")],
     Discriminator(_form),
     BeforeValidator(_words_or_text),

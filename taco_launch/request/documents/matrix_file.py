@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from taco_launch.bench.matrix import LogFormat, Matrix, MatrixPart, Variant, Workload
 from taco_launch.errors import Fault, SpecError
@@ -129,22 +129,14 @@ class _Check:
 
     def _shape(self, value: Any) -> MatrixDocument:
         """Check keys and values; what is wrong is left out, so that the rest can be looked at."""
-        wrong: set[Loc] = set()
-        rest = value
-        while True:
-            try:
-                return MatrixDocument.model_validate(rest)
-            except ValidationError as error:
-                details = error.errors(include_url=False)
-            before = len(wrong)
-            for detail in details:
-                loc = _loc(detail["loc"])
-                section = SECTIONS.get(str(loc[0]), MatrixDocument) if len(loc) > 2 else MatrixDocument
-                check.note(detail, loc, self._faults, tuple(section.model_fields))
-                wrong.add(_left_out(loc))
-            if not isinstance(value, dict) or len(wrong) == before:
-                raise self._faults.error()
-            rest = {**_FILLER, **check.without(value, (), wrong)}
+
+        def refused(detail: ErrorDetails, _wrong: set[Loc]) -> Loc:
+            loc = _loc(detail["loc"])
+            section = SECTIONS.get(str(loc[0]), MatrixDocument) if len(loc) > 2 else MatrixDocument
+            check.note(detail, loc, self._faults, tuple(section.model_fields))
+            return _left_out(loc)
+
+        return check.validated(MatrixDocument, value, self._faults, refused, _FILLER)
 
     def _cells(self, written: Mapping[str, Any], found: MatrixDocument) -> None:
         for key in ("workloads", "variants", "sizes"):

@@ -65,14 +65,14 @@ class Definition:
     gpus: tuple[str, ...] = ()
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def label_options(self) -> tuple[str, ...]:
         """The options as a label tells them: of a variable its name, and by what another value is known."""
         return (*self.options, *(f"{_ENV}{name}#{_known_by(name, value)}" for name, value in self.env))
 
     @property
     def digest(self) -> str:
         """What tells one definition from another: 16 hexadecimal digits."""
-        parts = (self.image, self.told, scripts.text("main.sh"))
+        parts = (self.image, self.label_options, scripts.text("main.sh"))
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property
@@ -82,7 +82,7 @@ class Definition:
             (paths.CLUSTER_LABEL, self.cluster),
             (paths.DEFINITION_LABEL, self.digest),
             (paths.IMAGE_LABEL, self.name),
-            (_OPTIONS_LABEL, json.dumps(self.told)),
+            (_OPTIONS_LABEL, json.dumps(self.label_options)),
             *(((blocking_faults.GPUS_LABEL, ",".join(self.gpus)),) if self.gpus else ()),
         )
 
@@ -154,8 +154,8 @@ def changes(definition: Definition, there: ContainerState) -> str:
     before = _before(there)
     if before is None:
         return "it was made otherwise"
-    more = [_shown(option) for option in definition.told if option not in before]
-    less = [_shown(option) for option in before if option not in definition.told]
+    more = [_shown(option) for option in definition.label_options if option not in before]
+    less = [_shown(option) for option in before if option not in definition.label_options]
     differing = [f"with {'another value of ' if option in less else ''}{option}" for option in more]
     differing += [f"no longer with {option}" for option in less if option not in more]
     return f"from now on {', '.join(differing)}" if differing else "its image or its main.sh has changed"

@@ -5,7 +5,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # in the stan
 from typing import Any, NoReturn
 
 from taco_launch.frozen import dataclass
-from taco_launch.model.host.hosts import Engine
+from taco_launch.model.host.hosts import DockerEngine
 
 # Lists to which ours are added: whoever wrote the others wants them still.
 _ADDED_TO = frozenset(("insecure-registries", "registry-mirrors"))
@@ -86,7 +86,7 @@ class _Member:
     of: int
 
 
-def wanted(engine: Engine) -> dict[str, Any]:
+def wanted(engine: DockerEngine) -> dict[str, Any]:
     """Return the keys of daemon.json that an inventory asks for, and their values."""
     keys: dict[str, Any] = {name: json.loads(text) for name, text in engine.settings}
     if engine.mirrors:

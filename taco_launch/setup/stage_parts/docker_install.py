@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.facts import DockerFacts, HostFacts, Os, System
-from taco_launch.model.host.hosts import Engine
+from taco_launch.model.host.hosts import DockerEngine
 from taco_launch.setup import packages
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.scripts import text
@@ -47,7 +47,7 @@ _PACKAGES = {
 
 def install(system: System, cluster: PlanContext) -> Op | Problem:
     """Plan to install an engine on a host without one; or say why it cannot be."""
-    engine, manager = cluster.inventory.engine, system.package_manager
+    engine, manager = cluster.inventory.docker, system.package_manager
     unfit = _full(system) or _untyped(system, engine.data_root or DATA_ROOT)
     if unfit is not None:
         return unfit
@@ -111,7 +111,7 @@ def _distribution(manager: str, os: Found[Os]) -> Op | Problem:
     return _op(f"install {name} (distribution)", "rpm", manager, name)
 
 
-def _docker(manager: str, engine: Engine) -> Op | Problem:
+def _docker(manager: str, engine: DockerEngine) -> Op | Problem:
     url = (engine.url or DOCKER_URL).rstrip("/")
     name = f"install docker-ce ({url})"
     keys = engine.key_fingerprint or ",".join(_FINGERPRINTS)
@@ -128,7 +128,7 @@ def _docker(manager: str, engine: Engine) -> Op | Problem:
     )
 
 
-def _script(engine: Engine) -> Op | Problem:
+def _script(engine: DockerEngine) -> Op | Problem:
     if engine.url is None or engine.sha256 is None:
         return Problem(
             "docker",
@@ -141,7 +141,7 @@ def _script(engine: Engine) -> Op | Problem:
 def _packages(manager: str, cluster: PlanContext) -> Op | Problem:
     ending, files = packages.ending(manager), packages.given(manager, cluster.packages)
     if not files:
-        folder = cluster.inventory.engine.packages or "docker.packages, which the inventory does not name,"
+        folder = cluster.inventory.docker.packages or "docker.packages, which the inventory does not name,"
         return Problem(
             "docker",
             f"docker is not installed, and {folder} holds no {ending} file for {manager}",
@@ -151,7 +151,7 @@ def _packages(manager: str, cluster: PlanContext) -> Op | Problem:
     return replace(_op(f"install docker ({len(files) - 1} packages of the controller)", *way), files=files)
 
 
-def _fetched(engine: Engine, name: str, way: str, *args: str) -> Op:
+def _fetched(engine: DockerEngine, name: str, way: str, *args: str) -> Op:
     """Return the operation for what is fetched from outside, by the proxy that the engine has too."""
     return replace(_op(name, way, packages.PROXY, *args), files=(packages.proxied(engine),))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState
-from taco_launch.model.host.hosts import Engine
+from taco_launch.model.host.hosts import DockerEngine
 from taco_launch.setup.files import daemon_json
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Stage
 from taco_launch.setup.paths import ENGINE_CONFIG, ENGINE_PROXY, STATE
@@ -31,7 +31,7 @@ RUNNING = ("running", "paused", "restarting")
 _FOR_ALL = "ids in its containers would not be the host's, and containers here share the host's network and processes"
 
 
-def proxy_files(engine: Engine) -> tuple[FileTarget, ...]:
+def proxy_files(engine: DockerEngine) -> tuple[FileTarget, ...]:
     """Return the part of docker.service that names a file, and that file, which names the proxy; none without a proxy.
 
     What stands in a unit itself is told to every user who asks (systemctl show). Their form: systemd.exec(5).
@@ -49,7 +49,7 @@ def proxy_files(engine: Engine) -> tuple[FileTarget, ...]:
 
 def settings(docker: DockerFacts, made: SetupState, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Plan the settings of an engine that is there; or say why they cannot be had."""
-    engine = cluster.inventory.engine
+    engine = cluster.inventory.docker
     merged = _merged("docker", made, daemon_json.wanted(engine))
     if isinstance(merged, Problem):
         yield merged
@@ -140,7 +140,7 @@ def _change(
     how = "restart" if restarts else "reload"
     looked_at = _hash(made.daemon_json.encode()) if isinstance(made.daemon_json, str) else "absent"
     allowed = "no" if cluster.disrupt == "nothing" else "yes"
-    proxied = "yes" if cluster.inventory.engine.proxy else "no"
+    proxied = "yes" if cluster.inventory.docker.proxy else "no"
     files = tuple(file for change in changes for file in change.files)
     names = tuple(file.path.rpartition("/")[2] for file in files)
     yield Op(
@@ -157,7 +157,7 @@ def _change(
     )
 
 
-def _proxy(made: SetupState, engine: Engine) -> _Change | None:
+def _proxy(made: SetupState, engine: DockerEngine) -> _Change | None:
     files, there = proxy_files(engine), tuple(_sum(made, path) for path in (ENGINE_PROXY, PROXY_VALUES))
     if not files and there == (None, None):
         return None
@@ -191,7 +191,7 @@ def _config(made: SetupState, merged: daemon_json.MergedConfig) -> _Change | Non
     )
 
 
-def _unfinished(docker: DockerFacts, made: SetupState, engine: Engine) -> Iterator[_Change]:
+def _unfinished(docker: DockerFacts, made: SetupState, engine: DockerEngine) -> Iterator[_Change]:
     """Find what stands in the files, and the engine that runs does not have."""
     name = "daemon.json: have the engine take it"
     interrupted = "an earlier set-up was interrupted before the engine took its changes"
@@ -235,7 +235,7 @@ def _runs(container: ContainerState) -> bool:
     return container.state in RUNNING
 
 
-def _not_taken(docker: DockerFacts, engine: Engine) -> list[str]:
+def _not_taken(docker: DockerFacts, engine: DockerEngine) -> list[str]:
     """Name what daemon.json should give the engine, and the engine that runs does not have."""
     lacking = []
     if isinstance(docker.mirrors, tuple):

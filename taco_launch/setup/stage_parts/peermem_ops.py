@@ -76,7 +76,7 @@ def install(host: Host, facts: HostFacts, rdma: Rdma, way: PeermemModule, cluste
             f"nv_peer_mem is not installed, and {of.packages} holds no {packages.ending(str(manager))} file for {manager}",
             "put its packages for this system there, with dkms, the headers of the kernel, and all that they depend on",
         )
-    told = _told("kernel-headers", kernel=kernel, host=host.name)
+    told = _failure_text("kernel-headers", kernel=kernel, host=host.name)
     limit = "1.1" if _before(rdma.ofed, (5, 0)) else ""
     peer = rdma.peer_memory
     mark = "" if (SERVICE, way.module) in listed(peer.at_boot) else paths.NV_PEER_MEM
@@ -96,7 +96,7 @@ def install(host: Host, facts: HostFacts, rdma: Rdma, way: PeermemModule, cluste
     )
 
 
-def _told(known: str, more: str = "", **values: str) -> str:
+def _failure_text(known: str, more: str = "", **values: str) -> str:
     """Return what a script tells of a known failure: why, and on a line of its own what is to be done, and `more` of that."""
     cause, step = words(known, **values)
     return f"{cause}\nhint: {step.rstrip('.')}{more}; {OFF}"
@@ -117,10 +117,10 @@ def load(host: Host, peer: PeerMemory, way: PeermemModule, present: tuple[str, .
         (
             way.module,
             way.other,
-            _told("peermem-not-built", module=way.module, why="Invalid argument"),
-            _told("peermem-symbols", module=way.module),
-            _told("module-key", module=way.module, host=host.name),
-            _told("peermem-in-use", _AGAIN, module=way.other, host=host.name),
+            _failure_text("peermem-not-built", module=way.module, why="Invalid argument"),
+            _failure_text("peermem-symbols", module=way.module),
+            _failure_text("module-key", module=way.module, host=host.name),
+            _failure_text("peermem-in-use", _AGAIN, module=way.other, host=host.name),
         ),
         expect=lambda facts: _loaded(facts, way),
     )

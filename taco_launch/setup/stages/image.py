@@ -187,7 +187,7 @@ def _pull(
     size = _size(reference, cluster) if standard else None
     need = max(_LEAST_SPACE, int(size * _SPACE)) if size else _LEAST_SPACE
     takes = f"takes about {space.gib(need)}" if size else f"of unknown size: at least {space.gib(need)} have to be free"
-    root = space.data_root(facts, cluster.inventory.engine)
+    root = space.data_root(facts, cluster.inventory.docker)
     short = space.too_small(facts, root, need)
     if short:
         yield Problem(
@@ -251,7 +251,7 @@ def _copy(
         return
     why = f"{_is_here(here)}" + (f", and it is {_short(min(given.ids))} there" if here else "")
     takes = f"takes about {space.gib(given.space)} while it comes, a third of that afterwards"
-    root = space.data_root(facts, cluster.inventory.engine)
+    root = space.data_root(facts, cluster.inventory.docker)
     short = space.too_small(facts, root, given.space)
     if short:
         yield Problem("image", f"{name}: {short}; it {takes}", "free some space: docker system df")

@@ -152,7 +152,7 @@ def _repository(manager: str, why: str, cluster: PlanContext) -> Op:
         url, why, way, packages.PROXY, url, packages.SOURCE, *files, key, toolkit.key_fingerprint or _FINGERPRINT, *rest
     )
     brought = () if cluster.toolkit_key is None else (FileTarget(files[1], cluster.toolkit_key),)
-    op = replace(op, files=(packages.proxied(cluster.inventory.engine), *brought))
+    op = replace(op, files=(packages.proxied(cluster.inventory.docker), *brought))
     return packages.from_source(op, source.format(key=files[1], url=url), files[0])
 
 

@@ -201,7 +201,8 @@ def slots_answer(tmp_path: Path, script: str) -> SlotsReply:
 def test_top_of_this_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TACO_LAUNCH_LEASES", raising=False)
     script = """import json, sys
-print(json.dumps({"host": " ".join(sys.argv[1:]), "slots": [{"name": "slot-0"}], "gpus": 0}))"""
+seen = {"host": " ".join(sys.argv[1:]), "slots": [{"name": "slot-0"}], "gpus": 0}
+print(json.dumps({"host": "", "occupancy": seen}))"""
     found = slots_answer(tmp_path, script)
     assert found.occupancy is not None
     assert (found.host, found.occupancy.host, found.occupancy.free) == ("me", "slots 2 none", 1)
@@ -211,8 +212,8 @@ print(json.dumps({"host": " ".join(sys.argv[1:]), "slots": [{"name": "slot-0"}],
     ("script", "problem"),
     [
         ("raise SystemExit('nvidia-smi hangs')", "nvidia-smi hangs"),
-        ("""print('{"error": "nvidia-smi hangs"}')""", "nvidia-smi hangs"),
-        ("""print('{"host": "a"}')""", "its answer is not understood: Occupancy: "),
+        ("""print('{"host": "", "problem": "nvidia-smi hangs"}')""", "nvidia-smi hangs"),
+        ("""print('{"host": "a", "occupancy": {}}')""", "its answer is not understood: "),
     ],
 )
 def test_top_of_a_host_that_cannot_tell(tmp_path: Path, script: str, problem: str) -> None:

@@ -16,7 +16,7 @@ from taco_launch.agent.host import facts, leases, processes
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
-from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, held
@@ -42,7 +42,7 @@ def guard(folder: JobFolder, agent: Path, family: Family, lock: list[int]) -> "s
     assert lock
     argv = (*PYTHON, str(agent), "guard", str(folder.path))
     with open(folder.debug, "wb") as debug:
-        return family.start(argv, stderr=debug, env={leases.VARIABLE: f"{folder.path}/leases"})
+        return family.start(argv, stderr=debug, env={LEASES_VARIABLE: f"{folder.path}/leases"})
 
 
 @pytest.fixture

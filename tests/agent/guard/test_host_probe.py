@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.guard import host_probe
-from taco_launch.agent.host import leases
-from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
 from taco_launch.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail
 from tests.conftest import eventually
@@ -26,7 +25,7 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_guard_takes_slots_while_it_goes_on(gate: Path, folder: JobFolder, agent: Path, family: Family) -> None:
-    env = {"PATH": os.environ["PATH"], leases.VARIABLE: f"{folder.path}/leases"}
+    env = {"PATH": os.environ["PATH"], LEASES_VARIABLE: f"{folder.path}/leases"}
     with open(folder.debug, "wb") as debug:
         argv = (*PYTHON, str(agent), "guard", str(folder.path), family.job_id)
         guard = family.start(argv, stderr=debug, env=env)

@@ -79,11 +79,11 @@ def test_who_uses_them(smi: Smi) -> None:
     ],
 )
 def test_in_words(use: GpuUse, words: str) -> None:
-    assert use.words() == words
+    assert use.describe() == words
 
 
 def test_a_process_is_told_with_its_user() -> None:
-    assert GpuUse((GpuClient(os.getppid(), "bash"),)).words().startswith(f"used by process {os.getppid()} (bash of ")
+    assert GpuUse((GpuClient(os.getppid(), "bash"),)).describe().startswith(f"used by process {os.getppid()} (bash of ")
 
 
 def test_a_gpu_that_is_not_listed_any_more() -> None:

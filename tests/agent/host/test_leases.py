@@ -14,7 +14,8 @@ import pytest
 from taco_launch.agent.host import gpus, leases, process_registry
 from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.store import folders
+from taco_launch.agent.store.folders import JobFolder, lease_folder
 from taco_launch.errors import HostError
 from tests.agent.conftest import Family
 from tests.agent.smi import GPUS, Smi, install
@@ -180,7 +181,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_the_folder_for_all_is_everybodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "FOLDER", str(tmp_path / "run" / "leases"))
+    monkeypatch.setattr(folders, "LEASES_FOR_ALL", str(tmp_path / "run" / "leases"))
     former = os.umask(0o077)
     try:
         who = Leases(tmp_path / "run" / "leases", tmp_path)
@@ -195,12 +196,12 @@ def test_the_folder_for_all_is_everybodys(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = Path("/state")
-    assert str(leases.place({"TACO_LAUNCH_LEASES": "/x"}, state, root=False)) == "/x"
-    monkeypatch.setattr(leases, "FOLDER", str(tmp_path / "all"))
-    assert leases.place({}, state, root=True) == tmp_path / "all"
-    assert leases.place({}, state, root=False) == Path("/state/leases")
+    assert str(lease_folder({"TACO_LAUNCH_LEASES": "/x"}, state, root=False)) == "/x"
+    monkeypatch.setattr(folders, "LEASES_FOR_ALL", str(tmp_path / "all"))
+    assert lease_folder({}, state, root=True) == tmp_path / "all"
+    assert lease_folder({}, state, root=False) == Path("/state/leases")
     (tmp_path / "all").mkdir()
-    assert leases.place({}, state, root=False) == tmp_path / "all"
+    assert lease_folder({}, state, root=False) == tmp_path / "all"
 
 
 @needs_root
@@ -209,8 +210,8 @@ def test_a_folder_that_may_not_be_entered_is_not_for_all(tmp_path: Path) -> None
     (tmp_path / "run" / "leases").mkdir(parents=True)
     (tmp_path / "run").chmod(0o700)
     script = (
-        "import os, sys; from pathlib import Path; from taco_launch.agent.host import leases; leases.FOLDER = sys.argv[1];"
-        "os.setuid(65534); print(leases.place({}, Path('/state'), root=False))"
+        "import os, sys; from pathlib import Path; from taco_launch.agent.store import folders; folders.LEASES_FOR_ALL = sys.argv[1];"
+        "os.setuid(65534); print(folders.lease_folder({}, Path('/state'), root=False))"
     )
     argv = (sys.executable, "-c", script, str(tmp_path / "run" / "leases"))
     env = {"PYTHONPATH": str(Path(leases.__file__).parents[3])}

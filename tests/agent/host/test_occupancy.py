@@ -21,6 +21,7 @@ from taco_launch.errors import HostError
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, names
 from tests.agent.calls import submitted
 from tests.agent.conftest import PYTHON, Family
+from tests.agent.slots_here import slots_here
 from tests.agent.smi import GPUS, Smi, install
 
 NOWHERE = Path("/nowhere")
@@ -95,7 +96,7 @@ def test_what_is_refused_besides_is_told() -> None:
 
 
 def test_a_look_takes_and_makes_nothing(place: Path) -> None:
-    found = occupancy.read_occupancy(3)
+    found = slots_here(3)
     assert found.slots == (SlotState("slot-0"), SlotState("slot-1"), SlotState("slot-2"))
     assert (found.free, found.gpus) == (3, 0)
     assert not place.exists()
@@ -103,16 +104,16 @@ def test_a_look_takes_and_makes_nothing(place: Path) -> None:
 
 def test_who_has_them(hold: Callable[..., Leases], place: Path) -> None:
     vgg = hold("vgg16", "slot-0", "slot-2")
-    found = occupancy.read_occupancy(4)
+    found = slots_here(4)
     holder = SlotHolder("vgg16", "vgg16", SINCE, "hcc", "ann")
     assert found.slots[0] == SlotState("slot-0", holder)
     assert [slot.holder for slot in found.slots] == [holder, None, holder, None]
     assert found.free == 2
     vgg.release(gone=False)  # a guard that was killed: who takes the slots ends what it left
-    assert occupancy.read_occupancy(4).free == 4
+    assert slots_here(4).free == 4
     with open(place / "slot-1", "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # taken, and the name not written yet
-        assert occupancy.describe(occupancy.read_occupancy(4), NOWHERE, "") == "1 held by another job"
+        assert occupancy.describe(slots_here(4), NOWHERE, "") == "1 held by another job"
 
 
 def test_where_the_locks_cannot_be_read_nothing_is_free(
@@ -124,7 +125,7 @@ def test_where_the_locks_cannot_be_read_nothing_is_free(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(file_locks, "read", fails)
-    found = occupancy.read_occupancy(2)
+    found = slots_here(2)
     assert found.free == 0
     assert (
         occupancy.describe(found, NOWHERE, "ann")
@@ -154,7 +155,7 @@ def test_before_slots_are_taken_locks_are_read_only_where_there_is_a_record(
 def test_a_file_that_cannot_be_looked_at_is_no_free_slot(place: Path) -> None:
     place.mkdir()
     (place / "slot-0").symlink_to("slot-0")
-    found = occupancy.read_occupancy(1)
+    found = slots_here(1)
     assert found.free == 0
     assert f"that cannot be used ({place}/slot-0 is a symbolic link of " in found.slots[0].foreign
 
@@ -213,7 +214,7 @@ def test_a_gpu_that_others_use_is_not_free(smi: Smi, hold: Callable[..., Leases]
     smi.gpus(GPUS, (4, 4, 2000))
     # The first is the job's own; processes of a job on a GPU that it does not have are as foreign as any.
     smi.processes((GPUS[0], os.getpid(), "python3"), (GPUS[1], os.getpid(), "python3"))
-    found = occupancy.read_occupancy(5)
+    found = slots_here(5)
     assert [slot.is_free for slot in found.slots] == [False, False, False, True, True]
     assert found.gpus == 4
     assert [slot.name for slot in found.slots] == [*GPUS, "slot-4"]
@@ -231,7 +232,7 @@ def test_what_the_last_holder_left_on_a_gpu_is_not_foreign(
     hold("gone", GPUS[0], GPUS[1], job_id=family.job_id).release(gone=False)
     smi.gpus(GPUS, (9000, 9000))
     smi.processes((GPUS[0], left.pid, "sleep"), (GPUS[1], left.pid, "sleep"), (GPUS[1], stranger.pid, "sleep"))
-    assert [slot.is_free for slot in occupancy.read_occupancy(2).slots] == [True, False]
+    assert [slot.is_free for slot in slots_here(2).slots] == [True, False]
 
 
 @pytest.mark.usefixtures("place")
@@ -243,11 +244,11 @@ def test_without_nvidia_smis_answer_no_gpu_is_free(smi: Smi, hold: Callable[...,
     assert slots.read_thoroughly().free == 0
     assert "nobody knows who uses them" in occupancy.describe(slots.read(), NOWHERE, "")
     # From the beginning: slots that are declared can be had, but not those of GPUs that jobs had before.
-    found = occupancy.read_occupancy(4)
+    found = slots_here(4)
     assert [slot.name for slot in found.slots] == [GPUS[2], "slot-1", "slot-2", "slot-3"]
     assert found.free == 3
     # And where there are none to be used, nothing of it matters.
-    assert occupancy.read_occupancy(4, "none").free == 4
+    assert slots_here(4, "none").free == 4
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees all marks")
@@ -256,9 +257,9 @@ def test_what_another_user_left_is_told(place: Path, hold: Callable[..., Leases]
     (place / "slot-0.0").rename(place / "slot-0.65534")
     os.chown(place / "slot-0.65534", 65534, 65534)
     family.start(("sleep", "60"), marked=True)  # root's, which the record of another user says nothing of
-    assert occupancy.read_occupancy(1).free == 1
+    assert slots_here(1).free == 1
     process = family.start(("sleep", "60"), marked=True, user=65534)
-    found = occupancy.read_occupancy(1)
+    found = slots_here(1)
     assert found.slots[0].foreign.endswith(f"is not proven gone: its may be the process {process.pid}")
 
 
@@ -277,7 +278,7 @@ class Watch:
         return json.loads(self.process.stdout.readline())
 
     def free(self) -> int:
-        return sum(slot["holder"] is None and not slot["foreign"] for slot in self.line()["slots"])
+        return sum(slot["holder"] is None and not slot["foreign"] for slot in self.line()["occupancy"]["slots"])
 
     def poke(self) -> None:
         assert self.process.stdin is not None
@@ -322,5 +323,8 @@ def test_slots_is_one_line(agent: Path, family: Family, hold: Callable[..., Leas
     for argv in (occupancy.arguments(2, "none"), ("2", "none")):  # the latter as another host without the variable
         process = family.start((*PYTHON, str(agent), "slots", *argv), env={"HOME": "/nowhere"})
         out, _ = process.communicate(timeout=10)
-        held = {slot["name"]: slot["holder"] and slot["holder"]["job"] for slot in json.loads(out)["slots"]}
-        assert held == {"slot-0": "vgg16" if len(argv) == 4 else None, "slot-1": None}
+        held = {
+            slot["name"]: slot["holder"] and slot["holder"]["job"] for slot in json.loads(out)["occupancy"]["slots"]
+        }
+        assert list(held) == ["slot-0", "slot-1"]
+        assert (held["slot-0"] == "vgg16") == (len(argv) == 4)  # this machine's own may be had by jobs that run here

@@ -74,7 +74,7 @@ def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]])
             for message in messages:
                 if what != "lost":
                     told, offset = keeper.take(message)
-                    sender.had(told, offset)
+                    sender.acknowledge(told, offset)
             if what:  # the connection is made again
                 sender.go_on({str(told): offset for told, offset in keeper.offsets.items()})
         sizes = sender.sizes()
@@ -83,7 +83,7 @@ def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]])
         while not keeper.whole():
             assert sender.step(line)
             for message in logs(other):
-                sender.had(*keeper.take(message))
+                sender.acknowledge(*keeper.take(message))
         assert sorted(finished) == [here.rank(rank) for rank in range(2)]
         keeper.close()
         ours.close()
@@ -103,7 +103,7 @@ def test_a_guard_reads_ahead_only_so_far(tmp_path: Path) -> None:
         while sender.step(line):
             pass
         assert line.waiting < 3 << 20
-        sender.had(0, 2 << 20)
+        sender.acknowledge(0, 2 << 20)
         assert sender.step(line)
 
 
@@ -118,7 +118,7 @@ def test_what_was_rotated_away_is_told(tmp_path: Path) -> None:
     with ours, theirs:
         while sender.step(JsonConnection(ours)):
             for message in logs(JsonConnection(theirs)):
-                sender.had(*keeper.take(message))
+                sender.acknowledge(*keeper.take(message))
     keeper.ends_at(3, sender.sizes()[3])
     assert keeper.whole()
     text = whole(here, 3).decode()

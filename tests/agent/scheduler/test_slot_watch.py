@@ -46,7 +46,7 @@ def line(*holders: str) -> str:
         }
         for number, job in enumerate(holders)
     ]
-    return json.dumps({"host": "me", "slots": slots, "gpus": 0})
+    return json.dumps({"host": "me", "occupancy": {"host": "me", "slots": slots, "gpus": 0}})
 
 
 class Watched:
@@ -121,7 +121,10 @@ def test_a_watch_that_ends_is_begun_again_after_a_while(watched: Watched) -> Non
 
 @pytest.mark.parametrize(
     ("said", "why"),
-    [('{"error": "nobody knows how many"}', "nobody knows how many"), ('{"slots": 7}', "Occupancy")],
+    [
+        ('{"host": "", "problem": "nobody knows how many"}', "nobody knows how many"),
+        ('{"host": "me", "occupancy": {"slots": 7}}', "occupancy.slots: a list is needed"),
+    ],
 )
 def test_what_is_no_answer(watched: Watched, said: str, why: str) -> None:
     watched.say(said)

@@ -271,3 +271,20 @@ def test_a_lock_dies_with_its_holder(folder: JobFolder, family: Family) -> None:
     lock = records.try_lock(folder)
     assert lock is not None
     os.close(lock)
+
+
+@pytest.mark.parametrize("text", [None, "[]", "7", '{"environment": {"A": 1}, "umask": 18}', '{"umask": 18}'])
+def test_a_caller_that_cannot_be_read_is_an_error(folder: JobFolder, text: str | None) -> None:
+    if text is not None:
+        folder.caller.write_text(text, encoding="ascii")
+    with pytest.raises(TacoLaunchError, match=r"caller\.json is missing or damaged"):
+        records.read_caller(folder)
+
+
+def test_a_caller_that_an_older_agent_kept_is_read(folder: JobFolder) -> None:
+    folder.caller.write_text('{"environment": {"A": "b"}, "umask": 18}', encoding="ascii")
+    found = records.read_caller(folder)
+    assert (found.environment, found.umask, found.inherit) == ({"A": "b"}, 18, False)
+    records.write_caller(folder, found)
+    assert records.read_caller(folder) == found
+    assert folder.caller.stat().st_mode & 0o777 == 0o600

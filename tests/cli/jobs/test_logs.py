@@ -160,10 +160,12 @@ def test_labels_are_coloured_with_their_times(monkeypatch: pytest.MonkeyPatch) -
     out = io.BytesIO()
     render.LogOutput(out).write(
         b"n1/0 | a\n2026-11-21T14:02:00.123Z n1/1  | b\n-                        n1/mpirun | c | d\nno label | e\n"
+        b"n1/hydra | f\n"
     )
     assert out.getvalue() == (
         b"\x1b[36mn1/0 |\x1b[0m a\n"
         b"\x1b[33m2026-11-21T14:02:00.123Z n1/1  |\x1b[0m b\n"
         b"\x1b[2m-                        n1/mpirun |\x1b[0m c | d\n"
         b"no label | e\n"
+        b"\x1b[2mn1/hydra |\x1b[0m f\n"
     )

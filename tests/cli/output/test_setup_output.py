@@ -96,7 +96,7 @@ def test_teardown_of_nothing_and_its_interruption(tmp_path: Path, monkeypatch: p
     def stop(_teardown: flow.Teardown) -> SetupResult:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(flow.Teardown, "look", lambda *_args: tuple(plans))
+    monkeypatch.setattr(flow.Teardown, "refresh", lambda *_args: tuple(plans))
     words = ("-i", str(file), "teardown", "--yes")
     told = CliRunner().invoke(cli, (*words, "--json"))
     assert (told.exit_code, json.loads(told.stdout)["hosts"][0]["state"]) == (0, "clear")
@@ -113,8 +113,8 @@ def test_no_is_an_answer(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file = tmp_path / "c.yaml"
     file.write_text("cluster: c\ncontainer: {image: train}\nhosts: {gpu1: {}}\n")
     plans = (HostPlan("gpu1", (Op("container", "change it", "", ":"),), ()),)
-    monkeypatch.setattr(flow.Teardown, "look", lambda *_args: plans)
-    monkeypatch.setattr(setup_flow.Setup, "look", lambda *_args: None)
+    monkeypatch.setattr(flow.Teardown, "refresh", lambda *_args: plans)
+    monkeypatch.setattr(setup_flow.Setup, "refresh", lambda *_args: None)
     monkeypatch.setattr(setup_flow.Setup, "plan", lambda *_args: plans)
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _self: True)
     refused = CliRunner().invoke(cli, ("-i", str(file), verb), input="n\n")
@@ -129,7 +129,7 @@ def test_setup_goes_on_with_what_was_chosen(tmp_path: Path, monkeypatch: pytest.
     def stop(_setup: setup_flow.Setup) -> SetupResult:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(setup_flow.Setup, "look", lambda *_args: None)
+    monkeypatch.setattr(setup_flow.Setup, "refresh", lambda *_args: None)
     monkeypatch.setattr(
         setup_flow.Setup, "plan", lambda *_args: (HostPlan("gpu1", (Op("image", "pull it", "", ":"),), ()),)
     )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from taco_launch.facts import SUBJECTS
 from taco_launch.facts.reports.compare import fold
-from taco_launch.facts.reports.compare import odd as odd_lines
+from taco_launch.facts.reports.compare import outliers as odd_lines
 from taco_launch.facts.reports.summary import SummaryRow, duration, rows
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
 from taco_launch.model.host.facts import HostFacts

@@ -15,7 +15,7 @@ from taco_launch.errors import HostError, UsageError
 from taco_launch.flows.setup import sources
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import SetupFile, SetupState
-from taco_launch.model.host.hosts import Container, Engine, Inventory, Registry, Toolkit
+from taco_launch.model.host.hosts import Container, DockerEngine, Inventory, Registry, Toolkit
 from taco_launch.setup import paths
 from taco_launch.setup.stages.image import parse_reference
 from tests.cli.cluster.test_setup import PASSWORD, Simulated
@@ -110,7 +110,7 @@ def test_why_the_registry_cannot_be_asked(answer: Any, said: str) -> None:
 
 def test_what_no_log_shows() -> None:
     proxy = (("http", "http://u:p%40ss@x:1"), ("https", "http://y:1"), ("no", "a"))
-    found = sources.secrets(Inventory("c", "a", (), engine=Engine(proxy=proxy)), PASSWORD)
+    found = sources.secrets(Inventory("c", "a", (), docker=DockerEngine(proxy=proxy)), PASSWORD)
     assert found == (PASSWORD, "p%40ss")
     assert sources.secrets(Inventory("c", "a", ()), None) == ()
 

@@ -8,7 +8,7 @@ import pytest
 
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.facts import ContainerState, Disk, DockerFacts, HostFacts, Os, SetupFile, SetupState, System
-from taco_launch.model.host.hosts import Engine, Host, Inventory
+from taco_launch.model.host.hosts import DockerEngine, Host, Inventory
 from taco_launch.setup.diff import diffs
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stage_parts.docker_settings import PROXY_VALUES, proxy_files
@@ -49,23 +49,23 @@ def bare(of: dict[str, Any] | None = None, **fields: Any) -> HostFacts:
     return facts(Absent("docker: not found"), of, engine_unit=none, engine_active=none, engine_command=none, **fields)
 
 
-def cluster(of: Engine, **fields: Any) -> PlanContext:
+def cluster(of: DockerEngine, **fields: Any) -> PlanContext:
     hosts = (Host("gpu1", "10.0.0.1"),)
-    return PlanContext(Inventory("c", "gpu1", hosts, engine=of), {}, **fields)
+    return PlanContext(Inventory("c", "gpu1", hosts, docker=of), {}, **fields)
 
 
-def planned(found: HostFacts, of: Engine = Engine(), **fields: Any) -> list[Op | Problem]:  # noqa: B008 - frozen
+def planned(found: HostFacts, of: DockerEngine = DockerEngine(), **fields: Any) -> list[Op | Problem]:  # noqa: B008 - frozen
     whole = cluster(of, **fields)
     return list(plan(whole.inventory.hosts[0], found, whole))
 
 
-def ops(found: HostFacts, of: Engine = Engine(), **fields: Any) -> list[Op]:  # noqa: B008 - frozen
+def ops(found: HostFacts, of: DockerEngine = DockerEngine(), **fields: Any) -> list[Op]:  # noqa: B008 - frozen
     todo = planned(found, of, **fields)
     assert all(isinstance(each, Op) for each in todo), todo
     return [each for each in todo if isinstance(each, Op)]
 
 
-def problem(found: HostFacts, of: Engine = Engine(), **fields: Any) -> str:  # noqa: B008 - frozen
+def problem(found: HostFacts, of: DockerEngine = DockerEngine(), **fields: Any) -> str:  # noqa: B008 - frozen
     """Return the only thing planned: why nothing can be."""
     (only,) = planned(found, of, **fields)
     assert isinstance(only, Problem)
@@ -79,13 +79,13 @@ def file(op: Op, path: str) -> str:
 
 def test_an_engine_that_runs_is_right() -> None:
     assert planned(facts()) == []
-    assert planned(facts(), Engine(source="none")) == []
+    assert planned(facts(), DockerEngine(source="none")) == []
     assert planned(facts(engine(version="19.03.15"), engine_unit="static")) == []
     assert planned(facts(engine_unit=Unknown("systemctl: no answer"))) == []
 
 
 def test_a_bare_host_gets_all_of_it_in_one_plan() -> None:
-    of = Engine(mirrors=("https://m",), data_root="/data", proxy=(("http", "http://p:1"),))
+    of = DockerEngine(mirrors=("https://m",), data_root="/data", proxy=(("http", "http://p:1"),))
     install, settings, start = ops(bare(), of)
     assert (install.name, install.args) == ("install docker.io (distribution)", ("apt",))
     assert settings.name == "proxy: set it in docker.service; daemon.json: add registry-mirrors, data-root (restart)"
@@ -125,7 +125,7 @@ def test_the_distributions_package(manager: str, system: Os, args: tuple[str, ..
     ],
 )
 def test_dockers_own_repository(manager: str, args: tuple[str, ...]) -> None:
-    of = Engine(source="docker", url="https://mirror/docker/")
+    of = DockerEngine(source="docker", url="https://mirror/docker/")
     op = ops(bare({"package_manager": manager}), of)[0]
     folder = "/var/lib/taco-launch/docker"
     assert op.args[1:] == (f"{folder}/proxy", "https://mirror/docker", f"{folder}/source", *args[:2], KEYS, *args[2:])
@@ -135,11 +135,11 @@ def test_dockers_own_repository(manager: str, args: tuple[str, ...]) -> None:
     assert f"+++ {args[0]}" in shown
     assert f"{args[1]}" in shown
     assert "https://mirror/docker/linux/DISTRIBUTION" in shown
-    assert ops(bare(), Engine(source="docker"))[0].args[2] == "https://download.docker.com"
+    assert ops(bare(), DockerEngine(source="docker"))[0].args[2] == "https://download.docker.com"
 
 
 def test_a_script_is_fetched_by_the_proxy_whose_password_stands_in_no_argument() -> None:
-    of = Engine(
+    of = DockerEngine(
         source="script", url="https://x/get.sh", sha256="a" * 64, proxy=(("https", "http://u:pw@p:1"), ("no", "a"))
     )
     install, settings, _ = ops(bare(), of)
@@ -156,7 +156,7 @@ def test_a_script_is_fetched_by_the_proxy_whose_password_stands_in_no_argument()
 
 
 def test_packages_of_the_controller() -> None:
-    of = Engine(source="packages", packages="/srv/docker")
+    of = DockerEngine(source="packages", packages="/srv/docker")
     given = (("docker.deb", b"d"), ("containerd.deb", b"c"), ("docker.rpm", b"r"))
     install, _ = ops(bare(), of, packages=given)
     folder = "/var/lib/taco-launch/docker/packages"
@@ -177,17 +177,17 @@ def test_packages_of_the_controller() -> None:
 @pytest.mark.parametrize(
     ("of", "system", "message"),
     [
-        (Engine(source="none"), {}, "docker is not installed, and the inventory says that set-up does not install it"),
-        (Engine(), {"os": Os("centos", "7", "CentOS 7"), "package_manager": "yum"}, "docker is not installed, and no package of CentOS 7 is known that holds it"),
-        (Engine(), {"package_manager": Absent()}, "docker is not installed, and this host's package manager is none that set-up uses: none found"),
-        (Engine(), {"package_manager": "apk"}, "docker is not installed, and this host's package manager is none that set-up uses: apk"),
-        (Engine(source="docker"), {"package_manager": "zypper"}, "docker is not installed, and Docker has no repository for zypper"),
-        (Engine(source="script", url="https://x"), {}, "docker is not installed, and docker.source: script takes docker.url and docker.sha256"),
-        (Engine(), {"disks": (Disk("/", "ext4", 10 << 30, 100 << 20),)}, "/ has 100 MiB free, and installing docker takes 512 MiB"),
-        (Engine(), {"init": Absent("openrc")}, "process 1 of this host is not systemd"),
+        (DockerEngine(source="none"), {}, "docker is not installed, and the inventory says that set-up does not install it"),
+        (DockerEngine(), {"os": Os("centos", "7", "CentOS 7"), "package_manager": "yum"}, "docker is not installed, and no package of CentOS 7 is known that holds it"),
+        (DockerEngine(), {"package_manager": Absent()}, "docker is not installed, and this host's package manager is none that set-up uses: none found"),
+        (DockerEngine(), {"package_manager": "apk"}, "docker is not installed, and this host's package manager is none that set-up uses: apk"),
+        (DockerEngine(source="docker"), {"package_manager": "zypper"}, "docker is not installed, and Docker has no repository for zypper"),
+        (DockerEngine(source="script", url="https://x"), {}, "docker is not installed, and docker.source: script takes docker.url and docker.sha256"),
+        (DockerEngine(), {"disks": (Disk("/", "ext4", 10 << 30, 100 << 20),)}, "/ has 100 MiB free, and installing docker takes 512 MiB"),
+        (DockerEngine(), {"init": Absent("openrc")}, "process 1 of this host is not systemd"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_installed(of: Engine, system: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_installed(of: DockerEngine, system: dict[str, Any], message: str) -> None:
     assert problem(bare(system), of).startswith(message)
 
 
@@ -226,12 +226,12 @@ def test_an_engine_that_does_not_run_is_started() -> None:
         "install docker.io (distribution)",
         "start docker, now and at boot",
     ]
-    settings, start = ops(facts(down), Engine(data_root="/data"))
+    settings, start = ops(facts(down), DockerEngine(data_root="/data"))
     assert (settings.disrupts, start.name) == ("nothing", "start docker, now and at boot")
 
 
 def test_what_can_be_reloaded_is_not_restarted() -> None:
-    of = Engine(mirrors=("https://m",), settings=(("live-restore", "true"),))
+    of = DockerEngine(mirrors=("https://m",), settings=(("live-restore", "true"),))
     text = '{"data-root": "/data"}\n'
     (op,) = ops(facts(engine(containers=(BUSY,)), daemon_json=text), of)
     assert op.name == "daemon.json: add live-restore, registry-mirrors (reload)"
@@ -241,7 +241,7 @@ def test_what_can_be_reloaded_is_not_restarted() -> None:
     assert file(op, CONFIG) == '{"data-root": "/data", "live-restore": true, "registry-mirrors": ["https://m"]}\n'
     assert [each.path.rpartition("/")[2] for each in op.files] == ["adding", "daemon.json"]
     assert op.args[7:] == ("adding", "daemon.json")
-    (op,) = ops(facts(), Engine(settings=(("features", '{"cdi": true}'),)))
+    (op,) = ops(facts(), DockerEngine(settings=(("features", '{"cdi": true}'),)))
     assert op.name == "daemon.json: add features (restart)"
 
 
@@ -258,7 +258,7 @@ def test_what_can_be_reloaded_is_not_restarted() -> None:
 def test_later_stages_know_whether_the_engine_has_cdi_then(before: Any, told: str | None, after: Any) -> None:
     found = facts(engine(cdi_folders=before))
     feature = "{}" if told is None else f'{{"cdi": {told}}}'
-    (op,) = ops(found, Engine(settings=(("features", feature),)))
+    (op,) = ops(found, DockerEngine(settings=(("features", feature),)))
     docker = op.expect(found).docker
     assert isinstance(docker, DockerFacts)
     assert docker.cdi_folders == after
@@ -267,7 +267,7 @@ def test_later_stages_know_whether_the_engine_has_cdi_then(before: Any, told: st
 @pytest.mark.parametrize("state", ["running", "paused", "restarting"])
 def test_a_restart_waits_for_leave_where_a_container_runs(state: str) -> None:
     found = facts(engine(containers=(replace(BUSY, state=state),)))
-    of = Engine(data_root="/data", proxy=(("http", "http://p"),))
+    of = DockerEngine(data_root="/data", proxy=(("http", "http://p"),))
     message = "docker has to be restarted for the proxy, data-root, and a container runs there: busy"
     assert problem(found, of) == message
     for leave in ("docker", "host"):
@@ -276,7 +276,7 @@ def test_a_restart_waits_for_leave_where_a_container_runs(state: str) -> None:
 
 
 def test_why_a_file_is_changed_says_what_differs() -> None:
-    of = Engine(mirrors=("https://m",), settings=(("debug", "true"),))
+    of = DockerEngine(mirrors=("https://m",), settings=(("debug", "true"),))
     (op,) = ops(facts(daemon_json='{"debug": false}'), of)
     assert op.name == "daemon.json: add registry-mirrors, change debug (reload)"
     assert op.why == f"{CONFIG} lacks registry-mirrors and has another debug"
@@ -284,29 +284,29 @@ def test_why_a_file_is_changed_says_what_differs() -> None:
 
 def test_a_restart_where_nothing_runs() -> None:
     found = facts(engine(containers=(replace(BUSY, state="exited"),)))
-    (op,) = ops(found, Engine(data_root="/data"))
+    (op,) = ops(found, DockerEngine(data_root="/data"))
     assert (op.disrupts, op.args[:2]) == ("docker", ("restart", "no"))
     assert op.why.endswith("; its images and containers stay in /var/lib/docker, where the engine no longer sees them")
-    (op,) = ops(facts(), Engine(data_root="/data"))
+    (op,) = ops(facts(), DockerEngine(data_root="/data"))
     assert "images" not in op.why
-    (op,) = ops(found, Engine(settings=(("bip", '"10.9.0.1/24"'),)))
+    (op,) = ops(found, DockerEngine(settings=(("bip", '"10.9.0.1/24"'),)))
     assert "images" not in op.why
     unknown = facts(engine(containers=Unknown("docker ps: no answer in time")))
-    assert "what runs there is not known: docker ps: no answer" in problem(unknown, Engine(data_root="/data"))
+    assert "what runs there is not known: docker ps: no answer" in problem(unknown, DockerEngine(data_root="/data"))
 
 
 def test_an_engine_with_another_data_root_has_to_pull_anew() -> None:
-    (op,) = ops(facts(), Engine(data_root="/data"))
+    (op,) = ops(facts(), DockerEngine(data_root="/data"))
     after = op.expect(facts()).docker
     assert isinstance(after, DockerFacts)
     assert (after.root, after.images, after.containers) == ("/data", (), ())
-    (op,) = ops(facts(), Engine(data_root="/var/lib/docker"))
+    (op,) = ops(facts(), DockerEngine(data_root="/var/lib/docker"))
     assert op.expect(facts()).docker == facts().docker
     assert "no longer" not in op.why
 
 
 def test_the_proxy_comes_changes_and_goes() -> None:
-    of = Engine(proxy=(("http", "http://p:3128/%20"), ("no", "localhost,10.0.0.0/8")))
+    of = DockerEngine(proxy=(("http", "http://p:3128/%20"), ("no", "localhost,10.0.0.0/8")))
     part, values = proxy_files(of)
     assert (part.mode, part.data.decode().splitlines()[1:]) == (
         0o644,
@@ -329,7 +329,7 @@ def test_a_change_that_was_interrupted_is_finished() -> None:
     pending = (SetupFile(f"{marks}/restart", "e" * 64, 0o600),)
     (op,) = ops(facts(files=pending))
     assert (op.name, op.disrupts) == ("daemon.json: have the engine take it (restart)", "docker")
-    (op,) = ops(facts(files=pending), Engine(mirrors=("https://m",)))
+    (op,) = ops(facts(files=pending), DockerEngine(mirrors=("https://m",)))
     assert op.name == "daemon.json: add registry-mirrors (restart)"
     message = "docker has to be restarted for changes of an earlier set-up, which was interrupted, and a container runs"
     assert problem(facts(engine(containers=(BUSY,)), files=pending)).startswith(message)
@@ -338,7 +338,7 @@ def test_a_change_that_was_interrupted_is_finished() -> None:
 
 
 def test_what_the_file_has_and_the_engine_has_not() -> None:
-    of = Engine(mirrors=("https://m",), insecure_registries=("r:5000", "10.0.0.0/8"))
+    of = DockerEngine(mirrors=("https://m",), insecure_registries=("r:5000", "10.0.0.0/8"))
     text = '{"registry-mirrors": ["https://m"], "insecure-registries": ["r:5000", "10.0.0.0/8"]}'
     (op,) = ops(facts(daemon_json=text), of)
     assert op.name == "daemon.json: have the engine take it (reload)"
@@ -349,5 +349,5 @@ def test_what_the_file_has_and_the_engine_has_not() -> None:
 
 def test_a_daemon_json_that_is_none_is_left_alone() -> None:
     assert problem(facts(daemon_json='{\n  "debug": true,\n}\n')).startswith(f"{CONFIG}: line 3 column 1: ")
-    message = problem(facts(daemon_json='{"hosts": []}'), Engine(data_root="/data"))
+    message = problem(facts(daemon_json='{"hosts": []}'), DockerEngine(data_root="/data"))
     assert message.startswith(f'{CONFIG}: line 1 column 2: the key "hosts" and dockerd\'s own flag -H set the same')

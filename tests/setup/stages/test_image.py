@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import Disk, DockerFacts, HostFacts, System
-from taco_launch.model.host.hosts import Engine, Registry
+from taco_launch.model.host.hosts import DockerEngine, Registry
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stage_parts.image_copy import SourceImage
 from taco_launch.setup.stages import image as stage
@@ -180,7 +180,7 @@ def test_space_is_looked_at_on_the_disk_of_the_engine() -> None:
 def test_space_is_looked_at_where_the_data_root_is_or_will_be() -> None:
     """The probe looks at the disks of /var/lib/docker, and of what inventory and daemon.json name; else the host does."""
 
-    def message(engine: Engine, root: Any, daemon_json: Any = None) -> str:
+    def message(engine: DockerEngine, root: Any, daemon_json: Any = None) -> str:
         facts = with_disk(bare("gpu1", daemon_json=daemon_json or Absent()), "/data", GIB)
         assert isinstance(facts.docker, DockerFacts)
         assert isinstance(facts.system, System)
@@ -190,18 +190,18 @@ def test_space_is_looked_at_where_the_data_root_is_or_will_be() -> None:
         )
         facts = replace(facts, docker=replace(facts.docker, root=root), system=replace(facts.system, disks=disks))
         of = cluster(facts)
-        (found,) = plan("gpu1", replace(of, inventory=replace(of.inventory, engine=engine)))
+        (found,) = plan("gpu1", replace(of, inventory=replace(of.inventory, docker=engine)))
         return found.message if isinstance(found, Problem) else found.why
 
     small = "train:1: /data has 1.0 GiB free (docker's /data/docker); it is of unknown size"
     later = Unknown("docker is installed first")
-    assert message(Engine(data_root="/data/docker"), later).startswith(small)
-    assert message(Engine(), later, '{"data-root": "/data/docker"}').startswith(small)
-    assert message(Engine(), "/data/docker", '{"data-root": "/data/docker"}').startswith(small)
+    assert message(DockerEngine(data_root="/data/docker"), later).startswith(small)
+    assert message(DockerEngine(), later, '{"data-root": "/data/docker"}').startswith(small)
+    assert message(DockerEngine(), "/data/docker", '{"data-root": "/data/docker"}').startswith(small)
     for there in ("{", '{"data-root": 5}', None):
-        said = message(Engine(), "/data/docker", there)  # by a flag of dockerd, say
+        said = message(DockerEngine(), "/data/docker", there)  # by a flag of dockerd, say
         assert said.endswith("at least 2.0 GiB have to be free, which is looked at there")
-    assert message(Engine(), later).endswith("have to be free")
+    assert message(DockerEngine(), later).endswith("have to be free")
 
 
 def test_what_the_registry_has_now_is_pulled_by_all_that_have_it_not() -> None:

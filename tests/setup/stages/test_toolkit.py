@@ -10,7 +10,7 @@ import pytest
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Os, System
 from taco_launch.model.host.hardware import Gpus
-from taco_launch.model.host.hosts import Engine, Host, Inventory, Toolkit
+from taco_launch.model.host.hosts import DockerEngine, Host, Inventory, Toolkit
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import toolkit
 from tests.facts.hosts import host
@@ -44,12 +44,12 @@ def facts(manager: str = "apt-get", gpu: Any = None, of: dict[str, Any] | None =
 def planned(
     found: HostFacts,
     of: Toolkit = Toolkit(),  # noqa: B008 - frozen
-    engine: Engine = Engine(),  # noqa: B008 - frozen
+    engine: DockerEngine = DockerEngine(),  # noqa: B008 - frozen
     **more: Any,
 ) -> list[Op | Problem]:
     one = Host("gpu1", "10.0.0.1")
     return list(
-        toolkit.plan(one, found, PlanContext(Inventory("c", "gpu1", (one,), engine=engine, toolkit=of), {}, **more))
+        toolkit.plan(one, found, PlanContext(Inventory("c", "gpu1", (one,), docker=engine, toolkit=of), {}, **more))
     )
 
 
@@ -151,7 +151,7 @@ def test_the_toolkit_of_nvidias_repository_and_its_runtime() -> None:
 )
 def test_rpm_systems_and_a_mirror(manager: str, folder: str) -> None:
     mirror = Toolkit(url="http://mirror/nvidia/", key="http://keys/nvidia")
-    engine = Engine(proxy=(("http", "http://me:secret@proxy:3128"),))
+    engine = DockerEngine(proxy=(("http", "http://me:secret@proxy:3128"),))
     install = ops(facts(manager), mirror, engine=engine)[0]
     listed = f"{folder}/taco-launch-nvidia-container-toolkit.repo"
     key = "/etc/pki/rpm-gpg/taco-launch-nvidia-container-toolkit.asc"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from taco_launch.model.jobs import JobSpec
 
 
-def for_elsewhere(spec: JobSpec) -> JobSpec:
+def spec_for_head(spec: JobSpec) -> JobSpec:
     """Leave out what only the controller has: its folder, paths of keys and passwords, which host it is itself."""
     if spec.container is None:  # for the agent its host is this machine
         hosts = tuple(replace(host, identity_file=None, connection="local") for host in spec.hosts)

@@ -232,7 +232,11 @@ def _make(folder: Path) -> None:
     Root opens it again where somebody has closed it, as root of a container may.
     """
     if folder.is_dir():
-        if str(folder) == FOLDER and os.geteuid() == 0 and stat.S_IMODE(folder.lstat().st_mode) != _FOR_ALL:
+        if (
+            str(folder) == folders.LEASES_FOR_ALL
+            and os.geteuid() == 0
+            and stat.S_IMODE(folder.lstat().st_mode) != _FOR_ALL
+        ):
             folder.chmod(_FOR_ALL)
         return
     if str(folder) != folders.LEASES_FOR_ALL:

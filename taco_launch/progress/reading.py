@@ -1,0 +1,19 @@
+"""What one line of a training's output says."""
+
+from typing import NamedTuple, Optional
+
+
+class Reading(NamedTuple):
+    """The values of one line; None is "not said". `program` names the form, `series` what belongs together within it.
+
+    `rate` is in `unit` (`img/s`, `samples/s`, `tokens/s`, `it/s`), as the program says it.
+    """
+
+    program: str
+    series: str = ""
+    step: Optional[float] = None
+    total: Optional[float] = None
+    epoch: Optional[float] = None
+    loss: Optional[float] = None
+    rate: Optional[float] = None
+    unit: str = ""

@@ -1,0 +1,203 @@
+"""Holds the plan of a run against what is seen of it: verified, the first mismatch, or why it is not known."""
+
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+
+from taco_launch.model.run.observed import SeenHost, SeenRank, SeenRun
+from taco_launch.model.run.planned import PlannedHost, RunPlan
+from taco_launch.model.run.verified import Mismatch, Truth, Verified
+from taco_launch.verify import nccl_checks, worlds
+from taco_launch.verify.finding import Missing, matching
+from taco_launch.verify.interfaces import interfaces
+from taco_launch.verify.seats import hosts_of_ranks, seats
+
+_MOST_WHY = 3
+
+
+class _Check(NamedTuple):
+    name: str
+    run: Callable[[RunPlan, SeenRun], Iterator[Union[Mismatch, Missing]]]
+
+
+def verify(plan: RunPlan, seen: SeenRun) -> Verified:
+    """Return the condition.
+
+    False with the first mismatch, in the order of the checks and then of the ranks, whatever else is not known yet. True
+    only where every planned value was compared for every rank or host that has one, and no log was cut. Else Unknown.
+    """
+    missing: List[str] = []
+    checked: List[str] = []
+    for check in _CHECKS:
+        before = len(missing)
+        for found in check.run(plan, seen):
+            if isinstance(found, Mismatch):
+                return Verified(Truth.FALSE, str(found), found, (*checked, check.name))
+            missing.append(found.why)
+        if len(missing) == before:
+            checked.append(check.name)
+    if missing:
+        more = len(missing) - _MOST_WHY
+        told = missing[:_MOST_WHY] + ([f"{more} more"] if more > 0 else [])
+        return Verified(Truth.UNKNOWN, "; ".join(told), None, tuple(checked))
+    return Verified(Truth.TRUE, "", None, tuple(checked))
+
+
+def _ranks(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
+    planned = hosts_of_ranks(plan)
+    places: Dict[int, List[str]] = {}
+    for one in seen.ranks:
+        places.setdefault(one.rank, []).append(one.host)
+    for rank, hosts in sorted(places.items()):
+        if rank not in planned:
+            yield Mismatch(
+                "number of ranks",
+                hosts[0],
+                rank,
+                str(plan.np),
+                f"a rank {rank}",
+                "More ranks were started than planned.",
+                "taco-launch run --dry-run shows the line; a launcher inside the command starts ranks of its own.",
+            )
+        elif len(hosts) > 1:
+            yield Mismatch(
+                "number of ranks",
+                " and ".join(hosts),
+                rank,
+                "one process of that rank",
+                str(len(hosts)),
+                "Two processes have the same rank: each launcher started its own world.",
+                "taco-launch run --dry-run shows the line; use one launcher for all hosts.",
+            )
+        elif hosts[0] != planned[rank].name:
+            yield Mismatch(
+                "host",
+                hosts[0],
+                rank,
+                planned[rank].name,
+                hosts[0],
+                "The launcher placed its ranks in another order than planned.",
+                "taco-launch run --dry-run --explain shows -H and --map-by; an own hostfile or rankfile overrides both.",
+            )
+    yield from _not_seen([rank for rank in planned if rank not in places], "rank")
+
+
+def _images(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
+    if plan.image_digest is None:
+        return
+    for host, told in _hosts(plan, seen):
+        if told is None or told.image_digest is None:
+            yield Missing(f"image digest of {host.name} not known")
+        elif told.image_digest != plan.image_digest:
+            yield Mismatch(
+                "image digest",
+                host.name,
+                None,
+                _short(plan.image_digest),
+                _short(told.image_digest),
+                f"The container on {host.name} was made of another image, or before the last pull.",
+                f"taco-launch setup {host.name} --only image,container",
+            )
+
+
+def _versions(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
+    for host, told in _hosts(plan, seen):
+        there = dict(told.versions) if told is not None else {}
+        for software, version in plan.versions:
+            if software not in there:
+                yield Missing(f"version of {software} on {host.name} not known")
+            elif there[software] != version:
+                yield Mismatch(
+                    f"version of {software}",
+                    host.name,
+                    None,
+                    version,
+                    there[software],
+                    f"{host.name} has another installation of {software} than the others, or another PATH.",
+                    f"taco-launch facts --only image compares the hosts; taco-launch setup {host.name} --only image,container",
+                )
+
+
+def _environment(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
+    ranks = _planned_ranks(plan, seen)
+    for name, value in plan.env:
+        unread = []
+        for one in ranks:
+            if one.env is None:
+                unread.append(one.rank)
+                continue
+            there = dict(one.env)
+            if there.get(name) != value:
+                yield Mismatch(
+                    "environment",
+                    one.host,
+                    one.rank,
+                    f"{name}={value}",
+                    f"{name}={there[name]}" if name in there else f"no {name}",
+                    "The launcher does not pass it on, or the shell or the image on that host sets it anew.",
+                    f"-x {name}={value}; taco-launch exec {one.host} -- env shows what is set there.",
+                )
+        if unread:
+            yield from _not_seen(unread, f"{name} of rank")
+
+
+def _gpus(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
+    if plan.gpus_per_rank is None:
+        return
+    unread = []
+    for one in _planned_ranks(plan, seen):
+        if one.gpus is None:
+            unread.append(one.rank)
+        elif one.gpus != plan.gpus_per_rank:
+            yield Mismatch(
+                "GPUs",
+                one.host,
+                one.rank,
+                str(plan.gpus_per_rank),
+                str(one.gpus),
+                "CUDA_VISIBLE_DEVICES of the rank is another than planned, or a GPU is gone.",
+                f"taco-launch facts {one.host} --only gpu; taco-launch run --dry-run --explain shows CUDA_VISIBLE_DEVICES.",
+            )
+    yield from _not_seen(unread, "GPUs of rank")
+
+
+def _hosts(plan: RunPlan, seen: SeenRun) -> Iterator[Tuple[PlannedHost, Optional[SeenHost]]]:
+    told = {host.name: host for host in seen.hosts}
+    for host in plan.hosts:
+        yield host, told.get(host.name)
+
+
+def _planned_ranks(plan: RunPlan, seen: SeenRun) -> List[SeenRank]:
+    planned = hosts_of_ranks(plan)
+    return sorted((one for one in seen.ranks if one.rank in planned), key=lambda one: one.rank)
+
+
+def _not_seen(ranks: List[int], what: str) -> Iterator[Missing]:
+    if ranks:
+        yield Missing(f"{what} {matching(ranks)} not known" if what != "rank" else f"rank {matching(ranks)} not seen")
+
+
+def _short(digest: str) -> str:
+    return digest if len(digest) <= 20 else f"{digest[:19]}..."
+
+
+def _nccl(check: nccl_checks.NcclCheck) -> Callable[[RunPlan, SeenRun], Iterator[Union[Mismatch, Missing]]]:
+    def run(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
+        if plan.nccl is not None:
+            yield from check(plan, plan.nccl, seats(plan, seen.nccl))
+
+    return run
+
+
+_CHECKS = (
+    _Check("world size", worlds.world_size),
+    _Check("ranks and hosts", _ranks),
+    _Check("NCCL's ranks and hosts", worlds.nccl_world),
+    _Check("image digest", _images),
+    _Check("versions", _versions),
+    _Check("environment", _environment),
+    _Check("GPUs", _gpus),
+    _Check("transport", _nccl(nccl_checks.transport)),
+    _Check("HCAs", _nccl(nccl_checks.hcas)),
+    _Check("GID index", _nccl(nccl_checks.gid_index)),
+    _Check("GPUDirect RDMA", _nccl(nccl_checks.gdr)),
+    _Check("interface", interfaces),
+)

@@ -79,7 +79,7 @@ def test_the_sources_suffice(tmp_path: Path) -> None:
         for name in whole.namelist():
             if not name.endswith(".pyc"):
                 target.writestr(name, whole.read(name))
-    done = subprocess.run([*PYTHON, str(slim), "list"], input=b"{}\n", stdout=subprocess.PIPE, env={}, check=False)
+    done = subprocess.run([*PYTHON, str(slim), "list"], input=b"", stdout=subprocess.PIPE, env={}, check=False)
     assert b'"op":"list"' in done.stdout
     assert done.returncode == 0, "it was started ahead, and not called"
 

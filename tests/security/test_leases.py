@@ -27,7 +27,7 @@ from taco_launch.agent.host import (
 )
 from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.agent.store import records
+from taco_launch.agent.store import folders, records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.untrusted import user_name
 from taco_launch.errors import HostError, TacoLaunchError
@@ -426,7 +426,7 @@ def test_somebodys_file_under_the_name_of_a_lease_stays_theirs(shared: Path) -> 
 
 def test_root_opens_the_folder_that_somebody_has_closed(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As root of a container may, who is its owner there too."""
-    monkeypatch.setattr(leases, "FOLDER", str(shared))
+    monkeypatch.setattr(folders, "LEASES_FOR_ALL", str(shared))
     shared.chmod(0o700)
     held, taken = take(shared)
     assert (taken, shared.stat().st_mode & 0o7777) == (("slot-0",), 0o1777)

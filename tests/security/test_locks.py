@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.host import file_locks, occupancy
-from taco_launch.model.codec import to_json
 from taco_launch.model.slots import Occupancy
 
 
@@ -23,6 +22,8 @@ def test_very_many_locks_cost_a_share_of_one_cpu(monkeypatch: pytest.MonkeyPatch
                 pass
             return Occupancy("h", ())
 
+        read_thoroughly = read
+
         def is_stale(self) -> bool:
             return False
 
@@ -32,7 +33,7 @@ def test_very_many_locks_cost_a_share_of_one_cpu(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(select, "select", waited)
     monkeypatch.setattr(os, "read", lambda *_: b"")
-    occupancy._watch(Slow(), to_json(Occupancy("h", ())))  # type: ignore[arg-type]
+    occupancy._watch(Slow(), Occupancy("h", ()))  # type: ignore[arg-type]
     assert waits[0] == 1.0
     assert min(waits[1:]) >= 4.0
 

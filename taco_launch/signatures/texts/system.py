@@ -1,4 +1,4 @@
-"""What docker, the NVIDIA container toolkit, the driver and the Linux kernel say."""
+"""What the NVIDIA driver, its modules and the Linux kernel say, and files, memory and processes that a host has not."""
 
 from typing import Tuple
 
@@ -16,107 +16,11 @@ _NVLINK, _HARDWARE = "74|14[4-9]|150", "48|62|64|79|92|95|119|120|140|143"
 
 SYSTEM = (
     Signature(
-        "docker-not-running",
-        ("Cannot connect to the Docker daemon",),
-        "The Docker engine does not run on {host}.",
-        "systemctl start docker (systemctl enable docker for the next start); if it fails: journalctl -u docker -n 50.",
-    ),
-    Signature(
-        "docker-not-allowed",
-        ("permission denied while trying to connect to the Docker",),
-        "This user may not talk to the Docker engine.",
-        "Use sudo, or add the user to the group: usermod -aG docker USER, and log in again.",
-    ),
-    Signature(
-        "docker-no-gpu-support",
-        (
-            "could not select device driver",
-            "nknown runtime specified nvidia",
-            "unknown or invalid runtime name: nvidia",
-            "nvidia-container-runtime",
-        ),
-        "Docker on {host} has no GPU support: the NVIDIA Container Toolkit is not installed or not configured.",
-        "Install nvidia-container-toolkit, then nvidia-ctk runtime configure --runtime=docker; systemctl restart docker. On all "
-        "hosts of an inventory: taco-launch -i FILE setup --only toolkit.",
-        r"could not select device driver|nknown runtime specified nvidia|invalid runtime name: nvidia"
-        r"|nvidia-container-runtime\W{0,4}: (?:executable file not found|no such file)",
-    ),
-    Signature(
         "nvidia-driver-not-loaded",
         ("driver not loaded", "couldn't communicate with the NVIDIA driver"),
         "The NVIDIA driver is not loaded on {host}.",
         "modprobe nvidia; if that fails, dmesg -T | tail. After a kernel update the driver has to be built again (dkms "
         "autoinstall).",
-    ),
-    Signature(
-        "image-needs-newer-driver",
-        ("unsatisfied condition: ",),
-        "The image needs {condition}, and the driver of {host} is older.",
-        "Update the driver, or use an image for an older CUDA.",
-        r"unsatisfied condition: (?P<condition>[^,\r\n]*[^,\s])",
-    ),
-    Signature(
-        "nvidia-container",
-        ("nvidia-container-cli: ",),
-        "The NVIDIA container runtime could not prepare the container: {why}.",
-        "Check on the host: nvidia-container-cli -k -d /dev/tty info; nvidia-smi -L.",
-        r"nvidia-container-cli: (?![^\r\n]*version mismatch)(?P<why>[^\r\n\\\"]*[^\s.\\\"])",
-        unless=(
-            *("nvidia-driver-not-loaded", "image-needs-newer-driver", "driver-mismatch", "nvidia-container-cgroup"),
-            *("nvidia-container-root", "nvidia-container-ldconfig", "nvidia-container-device"),
-        ),
-    ),
-    Signature(
-        "nvidia-container-cgroup",
-        ("failed to add device rules", "devices.allow: operation not permitted"),
-        "Docker on {host} itself runs in a container that may not say which devices others may use.",
-        "Run it on the host, or its container privileged; or no-cgroups = true in /etc/nvidia-container-runtime/config.toml and "
-        "docker run --device /dev/nvidia0 and so on.",
-        r"nvidia-container-cli: [^\r\n]*(?:failed to add device rules|devices\.allow)[^\r\n]*not permitted",
-    ),
-    Signature(
-        "nvidia-container-root",
-        ("change root failed: ",),
-        "The NVIDIA container runtime of {host} looks for the driver in a folder that is not there.",
-        "root = ... in /etc/nvidia-container-runtime/config.toml: take it out where the driver is the host's own, or start the "
-        "container that brings the driver.",
-        r"nvidia-container-cli: [^\r\n]*change root failed: no such file",
-    ),
-    Signature(
-        "image-missing",
-        ("pull access denied for ", "manifest unknown", "No such image: ", "repository does not exist"),
-        "The image[[image? {image}]] is not to be had.",
-        "Check the name and tag, and docker login for a private registry; see what is there: docker image ls.",
-        r"pull access denied for (?P<image>[^\s,]+)|manifest (?:for (?P<image2>\S+) not found: )?manifest unknown"
-        r"|No such image: (?P<image3>\S+)|repository does not exist",
-    ),
-    Signature(
-        "container-missing",
-        ("No such container: ", "is not running"),
-        "The training container[[name? {name}]] does not run on {host}.",
-        "docker ps -a on {host}; docker start {name}, and see why it ended: docker logs {name}.",
-        r"No such container: (?P<name>\S+)|[Cc]ontainer (?P<name2>\S+) is not running",
-        survived=True,
-    ),
-    Signature(
-        "container-name-taken",
-        ("Conflict. The container name",),
-        "{host} has a container {name} already.",
-        "docker ps -a on {host}: if no job needs it, docker rm -f {name}; else give the new one another name.",
-        r'The container name \\?"/?(?P<name>[^"\\]+)\\?" is already in use',
-    ),
-    Signature(
-        "device-missing",
-        ("error gathering device information",),
-        "{host} has no device {device} to hand to the container.",
-        "Load its driver before the container starts: ls -l {device}; for /dev/infiniband, modprobe ib_uverbs rdma_ucm.",
-        r'custom device \\?"(?P<device>[^"\\]+)',
-    ),
-    Signature(
-        "engine-not-privileged",
-        ("error setting rlimit", "unable to apply caps"),
-        "The Docker engine itself lacks the rights that the container asks for: it runs in a container, or with limits.",
-        "Ask for less: no --privileged, a memlock no higher than the engine's own (ulimit -Hl).",
     ),
     Signature(
         "gpu-access-lost",

@@ -13,6 +13,7 @@ from taco_launch.signatures.texts.torch import TORCH
 from taco_launch.signatures.texts.torch_ranks import TORCH_RANKS
 from taco_launch.signatures.texts.training import TRAINING
 from taco_launch.signatures.texts.ucx import UCX
+from taco_launch.signatures.texts.unknown import UNKNOWN
 
 TABLE = (
     *SSH,
@@ -30,4 +31,5 @@ TABLE = (
     *SYSTEM,
     *SLURM,
     *RANKS,
+    *UNKNOWN,
 )

@@ -38,10 +38,10 @@ DOCKER = (
     ),
     Signature(
         "nvidia-container",
-        ("nvidia-container-cli: ",),
+        ("nvidia-container-cli",),
         "The NVIDIA container runtime could not prepare the container: {why}.",
         "Check on the host: nvidia-container-cli -k -d /dev/tty info; nvidia-smi -L.",
-        r"nvidia-container-cli: (?![^\r\n]*version mismatch)(?P<why>[^\r\n\\\"]*[^\s.\\\"])",
+        r"nvidia-container-cli(?:\.real)?: (?![^\r\n]*version mismatch)(?P<why>[^\r\n\\\"]*[^\s.\\\"])",
         unless=(
             *("nvidia-driver-not-loaded", "image-needs-newer-driver", "driver-mismatch", "nvidia-container-cgroup"),
             *("nvidia-container-root", "nvidia-container-ldconfig", "nvidia-container-device"),
@@ -53,7 +53,7 @@ DOCKER = (
         "Docker on {host} itself runs in a container that may not say which devices others may use.",
         "Run it on the host, or its container privileged; or no-cgroups = true in /etc/nvidia-container-runtime/config.toml and "
         "docker run --device /dev/nvidia0 and so on.",
-        r"nvidia-container-cli: [^\r\n]*(?:failed to add device rules|devices\.allow)[^\r\n]*not permitted",
+        r"nvidia-container-cli(?:\.real)?: [^\r\n]*(?:failed to add device rules|devices\.allow)[^\r\n]*not permitted",
     ),
     Signature(
         "nvidia-container-root",
@@ -61,7 +61,7 @@ DOCKER = (
         "The NVIDIA container runtime of {host} looks for the driver in a folder that is not there.",
         "root = ... in /etc/nvidia-container-runtime/config.toml: take it out where the driver is the host's own, or start the "
         "container that brings the driver.",
-        r"nvidia-container-cli: [^\r\n]*change root failed: no such file",
+        r"nvidia-container-cli(?:\.real)?: [^\r\n]*change root failed: no such file",
     ),
     Signature(
         "image-missing",
@@ -98,6 +98,26 @@ DOCKER = (
         ("error setting rlimit", "unable to apply caps"),
         "The Docker engine itself lacks the rights that the container asks for: it runs in a container, or with limits.",
         "Ask for less: no --privileged, a memlock no higher than the engine's own (ulimit -Hl).",
+    ),
+    Signature(
+        "docker-refused",
+        ("Error response from daemon: ",),
+        "Docker on {host} refused: {why}.",
+        "docker info, and journalctl -u docker -n 50 on {host} say more.",
+        r"Error response from daemon: (?P<why>[^\r\n]*[^\s.:])",
+        kind=FailureText.FALLBACK,
+        survived=True,
+    ),
+    Signature(
+        "service-failed",
+        (".service failed because ", ".service: Failed with result "),
+        "The service {service} of {host} does not start: {why}.",
+        "On {host}: systemctl status {service}; journalctl -u {service} -n 50.[[fabric? Its version is exactly the driver's (nvidia-smi). A host "
+        "without NVSwitches needs none: systemctl disable it.]]",
+        r"Job for (?P<service>(?P<fabric>nvidia-fabricmanager)?[\w@.-]*?)\.service failed because (?P<why>[^\r\n]*[^\s.])"
+        r"|(?P<service2>(?P<fabric2>nvidia-fabricmanager)?[\w@.-]*?)\.service: Failed with result '(?P<why2>[^'\r\n]+)'",
+        unless=("fabricmanager-not-needed", "fabricmanager"),
+        survived=True,
     ),
 )
 
@@ -140,7 +160,7 @@ CONTAINERS = (
         ("device error: ",),
         "The container asks for a GPU[[device? ({device})]] that {host} has not.",
         "nvidia-smi -L on {host} shows which there are; --gpus and NVIDIA_VISIBLE_DEVICES count from 0.",
-        r"nvidia-container-cli: device error: (?:(?P<device>[^:\s]+): )?unknown device",
+        r"nvidia-container-cli(?:\.real)?: device error: (?:(?P<device>[^:\s]+): )?unknown device",
     ),
     Signature(
         "enroot-failed",
@@ -160,6 +180,24 @@ CONTAINERS = (
         r"^command terminated with exit code (?P<code>(?P<killed>137)|143|\d+)",
     ),
     Signature(
+        "process-signalled",
+        ("Aborted", "Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception"),
+        "[[rank?Rank {rank}||A process]] on {host} was ended by a signal: {why}.",
+        "Bus error: /dev/shm is full, most often. Illegal instruction: a library built for another CPU. Else the lines before it tell; in Python: -x "
+        "PYTHONFAULTHANDLER=1.",
+        r"^(?:\S+: line \d+: +\d+ )?(?P<why>Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
+        r"(?: +\(core dumped\))?(?:$| {2,}(?=\S)(?:HOROVOD_HOSTNAME=(?P<host>\S+) HOROVOD_RANK=(?P<rank>\d+))?[^\r\n]*$)",
+        kind=FailureText.OUTCOME,
+        unless=(
+            "rank-crashed",
+            "process-crashed",
+            "rank-bus-error",
+            "python-crashed",
+            "slurm-task-signal",
+            "torchrun-rank-signal",
+        ),
+    ),
+    Signature(
         "process-killed",
         ("Killed",),
         "A process on {host} was killed (signal 9), most often by the kernel for want of memory.",
@@ -167,5 +205,38 @@ CONTAINERS = (
         r"^(?:\S+: line \d+: +\d+ )?Killed(?:$| {2,}\S[^\r\n]*$)",
         kind=FailureText.OUTCOME,
         unless=("rank-killed", "out-of-memory", "out-of-memory-asked", "torchrun-rank-killed", "slurm-out-of-memory"),
+    ),
+    Signature(
+        "container-program-missing",
+        ("executable file not found in $PATH",),
+        "The container on {host} has no program {program}.",
+        "[[tool?The driver's own programs come from the host: start it with --gpus all (the NVIDIA Container Toolkit puts them in)||Install it in "
+        "the image, or give its full path there]].",
+        r"exec: \\*\"(?P<program>(?P<tool>nvidia-smi)?[^\"\\]*)\\*\": executable file not found in \$PATH",
+        unless=("docker-no-gpu-support",),
+    ),
+    Signature(
+        "image-other-processor",
+        ("exec format error", "does not match the detected host platform"),
+        "The image or program is for another kind of processor than that of {host}.",
+        "docker image inspect --format '{{{{.Architecture}}}}' IMAGE against uname -m on {host}; pull the right one: docker pull --platform "
+        "linux/arm64 (or linux/amd64).",
+        r"exec [^\r\n]*: exec format error|platform \(\S+\) does not match the detected host platform",
+        survived=True,
+    ),
+    Signature(
+        "apptainer-failed",
+        ("FATAL:   ",),
+        "apptainer (singularity) could not start the container on {host}: {why}.",
+        "Run it by hand on that host with apptainer --debug. A folder that is bound has to be there; fuse or setuid problems: apptainer "
+        "config, or --userns.",
+        r"^FATAL: {2,}(?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "apptainer-no-gpu",
+        ("Could not find any nv files on this host",),
+        "apptainer on {host} found none of the NVIDIA driver's files, so the container has no GPU.",
+        "nvidia-smi and ldconfig -p | grep libcuda on {host}: the driver has to be there, and on the path of libraries.",
+        kind=FailureText.NOTE,
     ),
 )

@@ -24,7 +24,7 @@ MPI = (
         "The Open MPI of {host} lacks a part that mpirun needs ({framework}[[component? {component}]]): it is another version or build than "
         "that of the other hosts, or its files are not whole.",
         "Compare on all hosts: which mpirun; mpirun --version; ompi_info | grep 'MCA {framework}'. Where they differ, name one installation: "
-        "--prefix /PATH. Take OMPI_MCA_{framework} out of the environment.",
+        "--prefix /PATH. Take OMPI_MCA_{framework} and PMIX_MCA_{framework} out of the environment: a shell that Slurm's srun started has them.",
         r"(?:A requested component was not found|No components were able to be opened)"
         r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?P<framework>"
         + _OF_MPIRUN
@@ -281,5 +281,24 @@ MPI = (
         "mpirun was named by its full path and given --prefix besides; --prefix wins.",
         "Leave --prefix out: the path says it.",
         kind=FailureText.NOTE,
+    ),
+    Signature(
+        "mpi-call-failed",
+        ("*** An error occurred in MPI_",),
+        "A rank's call of {call} failed: {why}.",
+        "Read that rank's lines before it. MPI_ERR_TRUNCATE: the ranks call different collectives, or with different sizes. MPI_ERR_OTHER and "
+        "MPI_ERR_INTERN: a transport failed; --mca pml ob1 --mca btl tcp,self shows whether it is RDMA's.",
+        r"An error occurred in (?P<call>MPI_(?!Init)\w+)[\s\S]{0,600}?(?P<why>MPI_ERR_\w+: [^\r\n]*\S)",
+        kind=FailureText.FALLBACK,
+        lines=6,
+    ),
+    Signature(
+        "pmix-socket",
+        ("pmix_server_listener.c", "listener bind() failed"),
+        "mpirun's daemon on {host} cannot make the socket by which its ranks reach it: the path of its session folder is too long, taken or may not be "
+        "written.",
+        "A short folder of the host's own: export TMPDIR=/tmp on all hosts (or --mca orte_tmpdir_base /tmp), and remove what older jobs left: "
+        "ls -ld /tmp/ompi.*.",
+        r"(?:pmix_server_)?listener(?:\.c:\d+)? bind\(\) failed",
     ),
 )

@@ -153,10 +153,11 @@ NCCL = (
     ),
     Signature(
         "nccl-cuda-failure",
-        ("NCCL WARN Cuda failure",),
+        ("Cuda failure ", "CUDA failure "),
         "A CUDA call of NCCL failed on {host}: {why}.",
         "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?",
-        r"NCCL WARN Cuda failure (?:\d+ )?'?(?P<why>[^'\r\n]*[^'\s])",
+        # Its own line under "Last error:", those of NCCL's WARN, and of nccl-tests
+        r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?P<why>[^'\r\n]*[^'\s])",
         unless=(
             "cuda-driver-old",
             "fabricmanager",
@@ -165,6 +166,7 @@ NCCL = (
             "nccl-nvls",
             "cuda-stub",
             "nccl-too-many-peers",
+            "cuda-not-started",
         ),
     ),
     Signature(
@@ -184,6 +186,33 @@ NCCL = (
         "more than its GPUs. With -x NCCL_DEBUG=WARN NCCL says which call it was.",
         r"(?i:nccl)[^\r\n]*invalid usage|ncclInvalidUsage",
         unless=("nccl-gpu-shared",),
+    ),
+    Signature(
+        "nccl-not-ready",
+        ("Attempt to use communicator before the previous operation returned",),
+        "The program on {host} went on with a communicator of NCCL of which an earlier call had failed, or was not done.",
+        "Look for the first NCCL WARN or NCCL error before it, on every rank. Without one: the program was built for another NCCL than the one "
+        "that it has loaded (strings libnccl.so.2 | grep 'NCCL version').",
+        kind=FailureText.ECHO,
+    ),
+    Signature(
+        "nccl-aborted",
+        ("communicator was aborted", "communicator is aborted"),
+        "torch ended NCCL's work in this rank[[rank? ({rank})]]: a collective took too long, or another rank failed[[why?. It gives the reason: {why}]].",
+        "Look for the rank that failed or fell silent first; its lines before this point tell why.",
+        r"NCCL communicator (?:was|is) aborted(?: on rank (?P<rank>\d+))?(?:[^\r\n]*?reason for failure was: (?P<why>[^\r\n]*[^\s.]))?",
+        kind=FailureText.ECHO,
+        unless=("torch-collective-timeout", "torch-collectives-differ", "torch-ranks-apart", "nccl-peer-gone"),
+    ),
+    Signature(
+        "nccl-invalid-argument",
+        (", invalid argument, NCCL version", "ncclInvalidArgument"),
+        "NCCL refuses an argument that a rank gives it: most often a rank's number that is not below the number of ranks, two ranks on one GPU, or a "
+        "tensor that is not on the rank's own GPU.",
+        "With -x NCCL_DEBUG=WARN NCCL says which. Start as many processes as WORLD_SIZE says; torch.cuda.set_device(local_rank) before "
+        "anything else.",
+        r"(?i:nccl)[^\r\n]*, invalid argument\b|ncclInvalidArgument",
+        unless=("nccl-gpu-shared", "nccl-invalid-usage", "nccl-ranks-differ"),
     ),
     Signature(
         "nccl-peer-gone",
@@ -210,12 +239,19 @@ NCCL = (
                 "ncclInternalError",
                 "ncclUnhandledCuda",
             ),
-            *("Test NCCL failure", "NCCL error in: ", "NCCL error: ", "NCCL Error "),
+            *(
+                "Test NCCL failure",
+                "NCCL error in: ",
+                "NCCL error: ",
+                "NCCL Error ",
+                "NCCL failure ",
+                "Failed, NCCL error",
+            ),
         ),
         "NCCL failed, and nothing that is known in this log says why.",
         "The reason stands in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=FailureText.FALLBACK,
-        unless=("nccl-warned", "nccl-start-failed"),
+        unless=("nccl-warned", "nccl-start-failed", "nccl-invalid-argument", "nccl-not-ready"),
     ),
     Signature(
         "nccl-foreign-connection",

@@ -63,7 +63,7 @@ NCCL_DEVICES = (
         "NCCL_NVLS_ENABLE=0 goes on without.",
         r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d+ ?: (?P<why>CUDA error (?!2 )\d+ '[^'\r\n]*')"
         r"|nvls\.cc:\d+ NCCL WARN (?P<why2>Cuda failure [^\r\n]*\S)",
-        unless=("nccl-nvls-full",),
+        unless=("nccl-nvls-full", "cuda-not-started", "cuda-out-of-memory", "cuda-driver-old"),
     ),
     Signature(
         "nccl-nvls-full",

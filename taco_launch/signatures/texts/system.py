@@ -31,7 +31,7 @@ SYSTEM = (
     ),
     Signature(
         "driver-mismatch",
-        ("Driver/library version mismatch", "driver/library version mismatch"),
+        ("Driver/library version mismatch", "driver/library version mismatch", "NVRM: API mismatch"),
         "The loaded NVIDIA driver of {host} is of another version than its libraries: it was updated and not reloaded.",
         "Load the driver again with nothing using the GPUs (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
         "nvidia), or reboot {host}.",
@@ -224,10 +224,11 @@ SYSTEM = (
     ),
     Signature(
         "file-server",
-        ("nfs: server ", "Stale file handle"),
+        ("nfs: server ", "Stale file handle", "in progress operations using this service will wait"),
         "[[server?The file server {server} does not answer {host}||A file server's folder is gone from {host} (stale handle)]].",
         "ls and df there hang as well: see the server, or mount again.",
-        r"nfs: server (?P<server>\S+) not responding|Stale file handle",
+        r"nfs: server (?P<server>\S+) not responding|Stale file handle"
+        r"|Connection to (?P<server2>\S+) \(at [^)\r\n]+\) was lost; in progress operations",
     ),
     Signature(
         "disk-full",
@@ -252,12 +253,14 @@ SYSTEM = (
             "rm_init_adapter failed",
             "Cannot initialize GSP firmware RM",
             "failed to wait for GFW_BOOT",
+            "FSP command timed out",
+            "probe routine failed for",
         ),
         "The NVIDIA driver of {host} cannot start a GPU[[gpu? ({gpu})]]: nvidia-smi does not show it.",
         "Leave {host} out with -H; power it off and on (a reboot may not be enough). If it stays: another driver version, the other of "
         "the open and the proprietary module, then the GPU itself.",
         r"(?:NVRM: GPU (?:at )?(?:PCI:)?(?P<gpu>[\da-fA-F:.]+): )?(?:RmInitAdapter|rm_init_adapter) failed"
-        r"|Cannot initialize GSP firmware RM|failed to wait for GFW_BOOT",
+        r"|Cannot initialize GSP firmware RM|failed to wait for GFW_BOOT|FSP command timed out|The NVIDIA probe routine failed for",
     ),
     Signature(
         "too-many-files",
@@ -281,6 +284,70 @@ SYSTEM = (
         "Its rank's log tells more with -x PYTHONFAULTHANDLER=1.",
         r"(?P<what>\S+)\[\d+\]: segfault at ",
         kind=FailureText.OUTCOME,
+    ),
+    Signature(
+        "nvml-refused",
+        ("Failed to initialize NVML: Insufficient Permissions",),
+        "A process on {host} may not use the GPUs' devices.",
+        "ls -l /dev/nvidia* where it runs: all users read and write them, unless NVreg_ModifyDeviceFiles or a cgroup says otherwise. With MIG: "
+        "nvidia-smi as root.",
+    ),
+    Signature(
+        "pcie-error",
+        ("PCIe Bus Error: severity=Uncorrected", "AER: Uncorrected", "AER: Multiple Uncorrected"),
+        "A device on the PCIe bus of {host}[[device? ({device})]] reports an error that could not be corrected.",
+        "lspci -s [[device?{device}||ADDRESS]] names it. Leave {host} out with -H; reseat the card or its riser, and see dmesg -T after the next "
+        "start.",
+        r"(?:(?P<device>[\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d): )?PCIe Bus Error: severity=Uncorrected|AER: (?:Multiple )?Uncorrected[^\r\n:]*"
+        r"(?:received|error)[^\r\n]*?(?P<device2>[\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d)?",
+    ),
+    Signature(
+        "iommu-fault",
+        ("IO_PAGE_FAULT", "DMAR: [DMA "),
+        "The IOMMU of {host} stopped a device that reached for memory: GPUs and HCAs that talk to each other directly (P2P, GPUDirect) do so.",
+        "Turn it off for the host's own devices: iommu=pt on the kernel's line (Intel: intel_iommu=off, or VT-d off in the BIOS), PCI ACS off, and "
+        "reboot.",
+        r"AMD-Vi: Event logged \[IO_PAGE_FAULT|DMAR: \[DMA (?:Read|Write)",
+    ),
+    Signature(
+        "hca-failed",
+        ("mlx5_core", "mlx4_core"),
+        "An RDMA device of {host} ({device}) does not answer its driver: {why}.",
+        "Leave {host} out with -H. There: mlxfwmanager (firmware), dmesg -T | grep mlx; mlxfwreset -d {device} reset, or power off and on.",
+        r"mlx[45]_core (?P<device>[\da-f:.]*[\da-f]):? [^\r\n]*?(?P<why>device's health compromised|firmware (?:fatal|internal) error|internal error detected"
+        r"|Health issue observed[^\r\n,]*|(?:wait_func|cmd_work_handler|wait_func_handle_exec_timeout)\b[^\r\n]*?timeout"
+        r"|command [^\r\n]{0,60} timed out|Firmware over \d+ MS in pre-initializing)",
+    ),
+    Signature(
+        "network-tables-full",
+        ("nf_conntrack: table full", "neighbor table overflow", "neighbour table overflow"),
+        "{host} drops packets: the table of [[track?connections of its firewall||addresses of its neighbours]] is full.",
+        "[[track?sysctl -w net.netfilter.nf_conntrack_max=1048576||sysctl -w net.ipv4.neigh.default.gc_thresh1=4096 "
+        "net.ipv4.neigh.default.gc_thresh2=8192 net.ipv4.neigh.default.gc_thresh3=16384]].",
+        r"(?P<track>nf_conntrack): table full|neighbou?r table overflow",
+    ),
+    Signature(
+        "network-card-stuck",
+        ("NETDEV WATCHDOG: ",),
+        "The network card {interface} of {host} sends no more.",
+        "ip link set {interface} down and up; ethtool -i {interface} (driver and firmware). Leave {host} out with -H until it stays up.",
+        r"NETDEV WATCHDOG: (?P<interface>[\w.-]+)",
+    ),
+    Signature(
+        "disk-fault",
+        ("I/O error, dev ", "Buffer I/O error on dev", "EXT4-fs error", "Remounting filesystem read-only"),
+        "A disk of {host} fails[[disk? ({disk})]]: it cannot be read or written.",
+        "Leave {host} out with -H; smartctl -a and dmesg -T there, and mount | grep ' ro,'.",
+        r"I/O error,? (?:on )?dev (?P<disk>[\w-]+)|EXT4-fs error \(device (?P<disk2>[\w-]+)\)|Remounting filesystem read-only",
+    ),
+    Signature(
+        "kernel-stuck",
+        ("soft lockup - CPU#", "blocked for more than "),
+        "The kernel of {host} saw [[task?{task} wait for something that did not come ({seconds} s)||a CPU that did not come to an end]].",
+        "See the call trace below that line: nvidia_ is the driver, nfs_ and ll_ a file server, mlx5_ the HCA. A host that stays so has to be "
+        "rebooted.",
+        r"INFO: task (?P<task>\S+?):\d+ blocked for more than (?P<seconds>\d+) seconds|soft lockup - CPU#\d+ stuck",
+        kind=FailureText.ECHO,
     ),
 )
 

@@ -44,7 +44,12 @@ DOCKER = (
         r"nvidia-container-cli(?:\.real)?: (?![^\r\n]*version mismatch)(?P<why>[^\r\n\\\"]*[^\s.\\\"])",
         unless=(
             *("nvidia-driver-not-loaded", "image-needs-newer-driver", "driver-mismatch", "nvidia-container-cgroup"),
-            *("nvidia-container-root", "nvidia-container-ldconfig", "nvidia-container-device"),
+            *(
+                "nvidia-container-root",
+                "nvidia-container-ldconfig",
+                "nvidia-container-device",
+                "nvidia-container-library",
+            ),
         ),
     ),
     Signature(
@@ -118,6 +123,14 @@ DOCKER = (
         r"|(?P<service2>(?P<fabric2>nvidia-fabricmanager)?[\w@.-]*?)\.service: Failed with result '(?P<why2>[^'\r\n]+)'",
         unless=("fabricmanager-not-needed", "fabricmanager"),
         survived=True,
+    ),
+    Signature(
+        "nvidia-container-library",
+        ("load library failed: ",),
+        "The NVIDIA container runtime of {host} does not find the driver's library {library}: the driver is not installed there, or not whole.",
+        "nvidia-smi, and ldconfig -p | grep {library} on {host}: install the driver's own packages (libnvidia-compute). Docker from snap or rootless Docker may "
+        "not see them: install docker-ce.",
+        r"nvidia-container-cli(?:\.real)?: [^\r\n]*load library failed: (?P<library>[\w.+-]+)",
     ),
 )
 

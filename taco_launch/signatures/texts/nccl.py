@@ -129,10 +129,14 @@ NCCL = (
     ),
     Signature(
         "cuda-driver-old",
-        ("CUDA driver version is insufficient", "driver on your system is too old"),
+        (
+            "CUDA driver version is insufficient",
+            "driver on your system is too old",
+            "PTX was compiled with an unsupported toolchain",
+        ),
         "The NVIDIA driver of {host} is older than the program's CUDA needs.",
         "Update the driver, or use an image or build for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
-        r"^(?!.*UserWarning: ).*(?:CUDA driver version is insufficient|driver on your system is too old)",
+        r"^(?!.*UserWarning: ).*(?:CUDA driver version is insufficient|driver on your system is too old|PTX was compiled with an unsupported toolchain)",
     ),
     Signature(
         "torch-without-gpu",
@@ -155,9 +159,11 @@ NCCL = (
         "nccl-cuda-failure",
         ("Cuda failure ", "CUDA failure "),
         "A CUDA call of NCCL failed on {host}: {why}.",
-        "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?",
+        "[[argument?NCCL, CUDA and torch may not fit each other: python3 -c 'import torch; print(torch.version.cuda, torch.cuda.nccl.version())', and one "
+        "libnccl only on LD_LIBRARY_PATH. Else two ranks are on one GPU: torch.cuda.set_device(local_rank)||"
+        "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?]]",
         # Its own line under "Last error:", those of NCCL's WARN, and of nccl-tests
-        r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?P<why>[^'\r\n]*[^'\s])",
+        r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?=(?P<argument>invalid)?)(?P<why>[^'\r\n]*[^'\s])",
         unless=(
             "cuda-driver-old",
             "fabricmanager",

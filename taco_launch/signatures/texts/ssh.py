@@ -18,8 +18,9 @@ SSH = (
         ("Could not resolve hostname ",),
         "ssh cannot turn the name {host} into an address ({why}).",
         "Check it where mpirun runs: getent hosts {host}. Use the address, or add the name to /etc/hosts. If the name "
-        "was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.",
-        r"Could not resolve hostname (?P<host>[^\s:\[]\S*?): (?P<why>[^\r\n]*\S)",
+        "was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.[[slots? An mpirun that knows no HOST:SLOTS read that as a name: "
+        "which -a mpirun, mpirun --version; Open MPI 3 and newer knows it.]]",
+        r"Could not resolve hostname (?=(?:[^\s:]+:(?P<slots>\d+): )?)(?P<host>[^\s:\[]\S*?): (?P<why>[^\r\n]*\S)",
     ),
     Signature(
         "ssh-refused",

@@ -349,6 +349,14 @@ SYSTEM = (
         r"INFO: task (?P<task>\S+?):\d+ blocked for more than (?P<seconds>\d+) seconds|soft lockup - CPU#\d+ stuck",
         kind=FailureText.ECHO,
     ),
+    Signature(
+        "gpu-reset-required",
+        ("NV_ERR_RESET_REQUIRED", "NV_ERR_GPU_IS_LOST", "NV_ERR_NVLINK_FABRIC_FAILURE"),
+        "The driver of {host} can do nothing more with a GPU ({why}).",
+        "Leave {host} out with -H; nvidia-smi -r when nothing uses its GPUs, or reboot. dmesg -T | grep Xid tells what came before.",
+        r"NVRM: [^\r\n]*\[?(?P<why>NV_ERR_(?:RESET_REQUIRED|GPU_IS_LOST|NVLINK_FABRIC_FAILURE))",
+        unless=("gpu-xid-fatal", "gpu-xid-nvlink", "gpu-lost"),
+    ),
 )
 
 

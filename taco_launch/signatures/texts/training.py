@@ -133,7 +133,7 @@ TRAINING = (
     ),
     Signature(
         "cuda-architecture",
-        ("no kernel image is available for execution",),
+        ("no kernel image is available for execution", "device kernel image is invalid"),
         "The program's CUDA code was not built for the GPUs of {host}.",
         "Use an image or build that was: python3 -c 'import torch; print(torch.cuda.get_arch_list())' against the GPU's compute "
         "capability.",
@@ -164,7 +164,7 @@ TRAINING = (
         "A CUDA call failed on {host}: {why}.",
         "Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where; dmesg -T | grep Xid on {host}.",
         r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
-        r"CUDA driver version|all CUDA-capable devices are busy)[^\r\n]*\S)"
+        r"CUDA driver version|all CUDA-capable devices are busy|CUDA-capable device\(s\) is|device kernel image is inv|the provided PTX was)[^\r\n]*\S)"
         r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|MISALIGNED_ADDRESS|INVALID_\w+|ASSERT|UNKNOWN"
         r"|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|SYSTEM_DRIVER_MISMATCH|DEINITIALIZED)\b[^\r\n]*\S)",
         unless=("cuda-assert",),
@@ -180,7 +180,7 @@ TRAINING = (
     ),
     Signature(
         "cuda-gpu-busy",
-        ("all CUDA-capable devices are busy or unavailable",),
+        ("all CUDA-capable devices are busy or unavailable", "CUDA-capable device(s) is/are busy or unavailable"),
         "A GPU of {host} takes no further process: it is in the exclusive compute mode and another process has it, or it has to be reset.",
         "nvidia-smi on {host} shows who has it, nvidia-smi -q -d COMPUTE its mode; nvidia-smi -c 0 lets several in.",
     ),
@@ -285,7 +285,7 @@ TRAINING = (
         "Hand on the path: -x LD_LIBRARY_PATH (sshd in a container drops the image's environment), or install it; check: "
         "ldconfig -p | grep {library}.",
         # NCCL and TensorFlow say so of libraries that they can do without.
-        r"^(?!.*(?:NCCL INFO |dlerror)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
+        r"^(?!.*(?:NCCL INFO |dlerror|nvidia-container-cli)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
         survived=True,
     ),
     Signature(

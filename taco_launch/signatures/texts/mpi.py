@@ -51,13 +51,16 @@ MPI = (
     ),
     Signature(
         "mpirun-broken",
-        ("_base_select failed", "ess_hnp_module.c", "opal_init failed", "orte_init failed for some reason"),
+        (
+            *("_base_select failed", "_base_open failed", "ess_hnp_module.c", "opal_init failed"),
+            *("orte_init failed for some reason", "pmix_init failed for some reason"),
+        ),
         "mpirun itself cannot start on {host}[[what?: {what} finds none of its parts]]: files of its installation are missing, were moved, or are "
         "of another version.",
         "which -a mpirun, and ompi_info on {host}. Was it moved: export OPAL_PREFIX=/WHERE/IT/IS. env | grep -E 'OMPI_|PMIX_|OPAL_' shows what "
         "else may mislead it.",
-        r"(?P<what>(?:opal|orte|prte)_\w+_select) failed|ORTE_ERROR_LOG: Not found in file ess_hnp_module\.c|opal_init failed"
-        r"|orte_init failed for some reason",
+        r"(?P<what>(?:opal|orte|prte|pmix)_\w+_(?:select|open)) failed|ORTE_ERROR_LOG: Not found in file ess_hnp_module\.c|opal_init failed"
+        r"|(?:orte|pmix)_init failed for some reason",
         kind=FailureText.FALLBACK,
     ),
     Signature(

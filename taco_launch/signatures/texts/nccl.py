@@ -48,7 +48,7 @@ NCCL = (
         "{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
         "docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; without a container, limits.conf or LimitMEMLOCK of sshd. "
         "Check through mpirun, not in a login: mpirun ... bash -c 'ulimit -l'.",
-        r"ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument))[^\r\n]{0,80}?"
+        r"ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument|Resource temporarily))[^\r\n]{0,80}?"
         r"(?:failed|Cannot allocate memory)"
         r"|to allocate some locked memory|set max locked memory",
     ),
@@ -227,12 +227,13 @@ NCCL = (
             "onnection closed by remote peer",
             "NCCL WARN Net : Call to ",
             "ncclRemoteError",
+            "Socket recv failed while polling for opId",
         ),
         "NCCL on {host} lost another rank[[peer?, at {peer}]].",
         "Look for the rank that ended first, and at its host.[[peer? Where {peer} is no host of the job, something else called one of "
         "NCCL's ports and left: NCCL bears that from 2.27.3 on.]]",
         r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN Net : Call to "
-        r"(?:\w+ from (?P<peer2>[^\s<]+)<)?|ncclRemoteError)",
+        r"(?:\w+ from (?P<peer2>[^\s<]+)<)?|ncclRemoteError|Socket recv failed while polling for opId)",
         kind=FailureText.ECHO,
     ),
     Signature(

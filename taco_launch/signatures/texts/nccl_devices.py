@@ -154,7 +154,7 @@ NCCL_DEVICES = (
         ("NCCL WARN ", "Last error:"),
         "NCCL failed on {host}: {what}.",
         "Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
-        r"NCCL WARN (?!Missing |MSCCL)(?P<what>[^\r\n]*[^\s.])|Last error:[ \t]*\r?\n[^\r\n]*?(?P<what2>\w[^\r\n]*[^\s.])",
+        r"NCCL WARN (?!Missing |MSCCL)(?P<what>[^\r\n]*[^\s.])|Last error:[ \t]*\r?\n(?:[\w.-]+: )?[^\r\n]*?(?P<what2>\w[^\r\n]*[^\s.])",
         lines=2,
         kind=FailureText.FALLBACK,
         only_with=("nccl-failed",),
@@ -232,5 +232,23 @@ NCCL_DEVICES = (
         r"(?:Call to connect|onnect to (?P<peer>[^\s<]+)\S*) returned (?P<why>[^,\r\n]+), retrying",
         kind=FailureText.FALLBACK,
         at_end=", retrying",
+    ),
+    Signature(
+        "nccl-gid-unreadable",
+        ("ncclIbRoceGetVersionNum",),
+        "NCCL on {host} cannot read what kind a GID of an HCA is, as in a container that sees HCAs of other networks' namespaces.",
+        "-x NCCL_IB_GID_INDEX= the index that show_gids names in the container (RoCE v2 with the IPv4 address); or NCCL 2.26 and newer. "
+        "NCCL_IB_HCA keeps to the container's own HCAs.",
+        r"(?:open|read) failed in ncclIbRoceGetVersionNum",
+    ),
+    Signature(
+        "nccl-last-words",
+        ("NCCL WARN ",),
+        "The last that NCCL on {host} said is: {what}.",
+        "Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
+        r"NCCL WARN (?!Missing |MSCCL|Failed to open libibverbs|\S+ set by environment|NET/IB ?: No device)(?P<what>[^\r\n]*[^\s.])",
+        kind=FailureText.FALLBACK,
+        unless=("nccl-failed", "nccl-start-failed", "nccl-retries"),
+        at_end=r"NCCL WARN ",
     ),
 )

@@ -279,4 +279,12 @@ TORCH = (
         kind=FailureText.OUTCOME,
         survived=True,
     ),
+    Signature(
+        "deepspeed-ranks-differ",
+        ("disagreement between rank",),
+        "DeepSpeed (ZeRO 3) sees that rank {ranks} do not use the same parameters at the same step.",
+        "Every rank has to go through the same layers: with a mixture of experts or branches by the data set it does not (set_z3_leaf_modules of DeepSpeed), and "
+        "none may skip a batch or generate for longer (synced_gpus=True).",
+        r"disagreement between rank(?P<ranks>\d+ and rank\d+)",
+    ),
 )

@@ -109,4 +109,14 @@ UCX = (
         lines=2,
         unless=("ucx-no-cuda",),
     ),
+    Signature(
+        "ucx-memory-pool",
+        ("Failed to allocate memory pool", "failed: Resource temporarily unavailable"),
+        "UCX on {host} gets no more memory that its HCA may use: the memlock limit is too low, or the HCA's table of registered memory is full.",
+        "ulimit -l through mpirun (unlimited is right); mlx4: a larger log_num_mtt (/etc/modprobe.d/mlx4_core.conf). -x UCX_TLS=tcp,sm,self shows whether "
+        "the rest works.",
+        r"UCX +ERROR +(?:Failed to allocate memory pool \(name=\w+\) chunk: Input/output error"
+        r"|ibv_(?:exp_)?reg_mr\([^\r\n]*\) failed: Resource temporarily unavailable)",
+        unless=("memlock",),
+    ),
 )

@@ -248,7 +248,7 @@ NCCL_DEVICES = (
         "Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
         r"NCCL WARN (?!Missing |MSCCL|Failed to open libibverbs|\S+ set by environment|NET/IB ?: No device)(?P<what>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
-        unless=("nccl-failed", "nccl-start-failed", "nccl-retries"),
+        unless=("nccl-failed", "nccl-start-failed", "nccl-retries", "nccl-foreign-connection"),
         at_end=r"NCCL WARN ",
     ),
 )

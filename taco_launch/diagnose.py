@@ -262,9 +262,10 @@ class LogScan:
         """Return (where its line begins, the signature, where the key stands) of every key before `cut`, in order."""
         hits: Dict[Tuple[int, int], int] = {}
         # Within a line of many megabytes few parts of keys stand, and those are few: elsewhere nearly all of them do.
-        absent = (
-            {part for part in _parts() if part not in block} if "\n" not in block and len(block) >= _BLOCK else set()
-        )
+        absent: Set[str] = set()
+        if "\n" not in block and len(block) >= _BLOCK:
+            characters = set(block)
+            absent = {part for part in _parts() if not characters.issuperset(part) or part not in block}
         for order, entry in enumerate(TABLE):
             if not entry.handled and len(self._hosts.get(entry.name, ())) >= _MOST_HOSTS:
                 continue

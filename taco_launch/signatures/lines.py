@@ -17,6 +17,9 @@ _PREFIX = re.compile(
     r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
     r"|\[ *\d+\.\d+\] "  # dmesg
     r"|\[rank\d+\]: ?"  # torch
+    # pdsh, clush, srun --label and DeepSpeed's launcher, where NCCL, torch or Python speaks behind the host's name
+    r"|(?:\d+|(?P<host>(?!(?i:[\w.]*(?:error|exception)|warning|info|debug|fatal|note|critical):)[A-Za-z][\w.-]*)): (?=[\w.-]+:\d+:\d+ \[|\[rank\d+\]:|\[\d{4}-\d\d-"
+    r"|Traceback \(|  File \"|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception): |nccl\w+Error: |Last error:)"
 )
 # What torch's excepthook puts before each line of an error that ends a rank, behind the label of the merged log.
 _OF_TORCH = re.compile(r"(?:[^\s/|]+/\d+ *\| ?|[^\n\[]{0,40}\[\d+(?:,\d+)?\]<std\w{3,4}>: ?)?(?P<rank>\[rank\d+\]:)")
@@ -42,7 +45,7 @@ def clean(line: str) -> Tuple[str, str]:
     match = _PREFIX.match(line)
     while match:
         # What mpirun says is of any host; a rank speaks for its own.
-        host = match.group("label") if match.group("rank") else host
+        host = match.group("host") or (match.group("label") if match.group("rank") else host)
         line = line[match.end() :]
         match = _PREFIX.match(line)
     speaker = _SPEAKER.match(line)

@@ -6,6 +6,7 @@ from typing import NamedTuple, Set
 from taco_launch.model.jobs import Finding
 from taco_launch.signatures.entry import FailureText, Signature
 from taco_launch.signatures.table import TABLE
+from taco_launch.signatures.texts.containers import DOCKER
 from taco_launch.signatures.texts.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.texts.nccl import NCCL
 from taco_launch.signatures.texts.nccl_devices import NCCL_DEVICES
@@ -18,7 +19,9 @@ RAISED = re.compile(r"(?:[\w.]*(?:Error|Exception): |[^\r\n]*error while loading
 ENTRIES = {entry.name: entry for entry in TABLE}
 OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)}
 OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
-SPEAK_LATE = {entry.name for entry in (*NCCL, *NCCL_DEVICES, *SYSTEM, *SLURM) if "CANCELLED" not in entry.pattern}
+SPEAK_LATE = {
+    entry.name for entry in (*NCCL, *NCCL_DEVICES, *DOCKER, *SYSTEM, *SLURM) if "CANCELLED" not in entry.pattern
+}
 SPEAK_LATE.add("ucx-cuda-context")  # said by the threads that a crash has not ended yet
 
 

@@ -1,12 +1,11 @@
 """The whole table, in the order in which texts of one line are told."""
 
-from taco_launch.signatures.texts.containers import CONTAINERS
+from taco_launch.signatures.texts.containers import CONTAINERS, DOCKER
 from taco_launch.signatures.texts.hydra import HYDRA
 from taco_launch.signatures.texts.mpi import MPI
 from taco_launch.signatures.texts.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.texts.nccl import NCCL
 from taco_launch.signatures.texts.nccl_devices import NCCL_DEVICES
-from taco_launch.signatures.texts.nccl_network import NCCL_NETWORK
 from taco_launch.signatures.texts.slurm import SLURM
 from taco_launch.signatures.texts.ssh import SSH
 from taco_launch.signatures.texts.system import SYSTEM
@@ -14,6 +13,7 @@ from taco_launch.signatures.texts.torch import TORCH
 from taco_launch.signatures.texts.torch_ranks import TORCH_RANKS
 from taco_launch.signatures.texts.training import TRAINING
 from taco_launch.signatures.texts.ucx import UCX
+from taco_launch.signatures.texts.unknown import UNKNOWN
 
 TABLE = (
     *SSH,
@@ -23,12 +23,13 @@ TABLE = (
     *HYDRA,
     *NCCL,
     *NCCL_DEVICES,
-    *NCCL_NETWORK,
     *TRAINING,
     *TORCH,
     *TORCH_RANKS,
     *CONTAINERS,
+    *DOCKER,
     *SYSTEM,
     *SLURM,
     *RANKS,
+    *UNKNOWN,
 )

@@ -19,6 +19,8 @@ CAPTURES = sorted(
 DRESSES: dict[str, Callable[[str], str]] = {
     "quoted": lambda text: "".join(f"> {line}\n" for line in text.split("\n")),
     "quoted twice": lambda text: "".join(f">> {line}\n" for line in text.split("\n")),
+    "a comment of C": lambda text: "".join(f" * {line}\n" for line in text.split("\n")),
+    "a comment of C++": lambda text: "".join(f"// {line}\n" for line in text.split("\n")),
     "indented": lambda text: "".join(f"    {line}\n" if line.strip() else "\n" for line in text.split("\n")),
     "in a list": lambda text: "".join(f"\t  {line}\n" for line in text.split("\n")),
     "other blanks": lambda text: text.replace("  ", " \u00a0"),

@@ -43,6 +43,7 @@ _MEAN = re.compile(
     r"(?:# ?)?Avg bus bandwidth\s*: (\d{1,9}(?:\.\d{1,12})?|\d(?:\.\d{1,6})?e[+-]\d\d)(?: (OK|FAILED))?", re.ASCII
 )
 _WORDS = re.compile(r"nThread |Rank +\d|\bbusbw\b|Out of bounds|Avg bus bandwidth|\d\s+\d+\s+[a-z]")
+_COLUMNS_OF = re.compile(r"# *size +count +type\b.*\balgbw +busbw\b")
 # What is none of the above and speaks of a result all the same is cut, or mixed with another line.
 _OF_RESULTS = re.compile(r"Out of bounds val|Avg bus band|^#.*\bbusbw\b|^#? ?nThread \d|^#\s*Rank +\d")
 
@@ -69,8 +70,13 @@ _WIDTHS = {
 
 
 def speaks(text: str) -> bool:
-    """Return whether a log holds the line with which these programs begin."""
-    return any(_SETTINGS.fullmatch(untagged(line.strip())[0]) for line in text.split("\n") if "nThread " in line)
+    """Return whether a log holds a line that these programs alone print: the settings, the columns, the average."""
+    return any(
+        _SETTINGS.fullmatch(rest) or _COLUMNS_OF.match(rest) or _MEAN.fullmatch(rest)
+        for line in text.split("\n")
+        if "nThread " in line or "busbw" in line or "Avg bus" in line
+        for rest in (untagged(line.strip())[0],)
+    )
 
 
 def read(text: str, ranks: int | None = None) -> tuple[Reading, ...] | NoSample:

@@ -18,19 +18,23 @@ _BLANKS = {
     **dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff")),
 }
 _FENCE = re.compile(r"[ \t]*(?:```+|~~~+)[ \t]*[\w+-]*[ \t]*")
-_QUOTE = re.compile(r"[ \t]*> ?")
+# Marks of quotes and of comments, the same before every line. "# " alone is a prompt, too.
+_QUOTES = tuple(re.compile(rf"[ \t]*{mark} ?") for mark in (">", r"\*(?!/)", "//"))
 
 
 def pasted(text: str) -> str:
     """Return `text` as a tool printed it, without what pasting adds.
 
-    Those are quote marks before every line, Markdown's fences, the indentation that all lines share, blanks of other kinds, and
+    Those are marks of quotes and comments before every line, Markdown's fences, the indentation that all lines share, blanks of other kinds, and
     what is left of escape sequences.
     """
     found = _LOST.sub("", plain(text).translate(_BLANKS))
     rows = found.split("\n")
-    while any(map(_said, rows)) and all(_QUOTE.match(row) for row in rows if row.strip()):
-        rows = [_QUOTE.sub("", row, count=1) for row in rows]
+    while any(map(_said, rows)):
+        quote = next((mark for mark in _QUOTES if all(mark.match(row) for row in rows if row.strip())), None)
+        if quote is None:
+            break
+        rows = [quote.sub("", row, count=1) for row in rows]
     rows = ["" if _FENCE.fullmatch(row) else row for row in rows]
     told = [row for row in rows if row.strip()]
     indents = [row[: len(row) - len(row.lstrip())] for row in told]
@@ -42,7 +46,7 @@ def pasted(text: str) -> str:
 
 
 def _said(row: str) -> bool:
-    return bool(row.strip(" \t>"))
+    return bool(row.strip(" \t>*/"))
 
 
 def plain(text: str) -> str:

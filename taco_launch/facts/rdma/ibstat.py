@@ -17,8 +17,8 @@ _PHYSICAL = (
     *("Phy Test", "PhyTest", "No state change"),
 )
 _GUID = re.compile(r"0x([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})")
-# What each port has, in this order; Link layer came with RoCE.
-_OF_PORT = ("State", "Physical state", "Rate")
+# What each port has, in this order; then Link layer, which came with RoCE: of all ports or of none.
+_OF_PORT = ("State", "Physical state", "Rate", "Port GUID")
 _Key = Tuple[str, Optional[int]]
 
 
@@ -48,9 +48,10 @@ def read(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
 
 def _missing(found: Dict[_Key, Dict[str, str]]) -> Optional[str]:
     """Return what is not there of a device or port that is named; None where all is there."""
+    layered = any("Link layer" in values for values in found.values())
     for (hca, port), values in found.items():
         if port is not None:
-            lacking = [name for name in _OF_PORT if not values.get(name)]
+            lacking = [name for name in (*_OF_PORT, *(("Link layer",) if layered else ())) if not values.get(name)]
             if lacking:
                 return f"ibstat: {hca} port {port} has no {lacking[0]}: it is cut off"
             continue

@@ -52,6 +52,8 @@ def show_gids(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
             among = False
         elif among or re.search(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}", row):
             return Unknown(f"line {number}: {shown(row)} is no row of show_gids")
+    if not seen and any(row.strip() == "n_gids_found=0" for row in rows):
+        return Unknown("show_gids found no GID (n_gids_found=0): no RDMA interface is to be seen where it ran")
     return _agreeing(seen, "show_gids") or Unknown("no row of show_gids (DEV PORT INDEX GID IPv4 VER DEV) is there")
 
 

@@ -1,6 +1,138 @@
-"""What the container runtimes say of devices, images and their hooks: NVIDIA's toolkit and CDI, registries, enroot and pyxis."""
+"""What Docker, NVIDIA's container toolkit and CDI, registries, enroot, pyxis and Kubernetes say of containers."""
 
 from taco_launch.signatures.entry import FailureText, Signature
+
+DOCKER = (
+    Signature(
+        "docker-not-running",
+        ("Cannot connect to the Docker daemon",),
+        "The Docker engine does not run on {host}.",
+        "systemctl start docker (systemctl enable docker for the next start); if it fails: journalctl -u docker -n 50.",
+    ),
+    Signature(
+        "docker-not-allowed",
+        ("permission denied while trying to connect to the Docker",),
+        "This user may not talk to the Docker engine.",
+        "Use sudo, or add the user to the group: usermod -aG docker USER, and log in again.",
+    ),
+    Signature(
+        "docker-no-gpu-support",
+        (
+            "could not select device driver",
+            "nknown runtime specified nvidia",
+            "unknown or invalid runtime name: nvidia",
+            "nvidia-container-runtime",
+        ),
+        "Docker on {host} has no GPU support: the NVIDIA Container Toolkit is not installed or not configured.",
+        "Install nvidia-container-toolkit, then nvidia-ctk runtime configure --runtime=docker; systemctl restart docker. On all "
+        "hosts of an inventory: taco-launch -i FILE setup --only toolkit.",
+        r"could not select device driver|nknown runtime specified nvidia|invalid runtime name: nvidia"
+        r"|nvidia-container-runtime\W{0,4}: (?:executable file not found|no such file)",
+    ),
+    Signature(
+        "image-needs-newer-driver",
+        ("unsatisfied condition: ",),
+        "The image needs {condition}, and the driver of {host} is older.",
+        "Update the driver, or use an image for an older CUDA.",
+        r"unsatisfied condition: (?P<condition>[^,\r\n]*[^,\s])",
+    ),
+    Signature(
+        "nvidia-container",
+        ("nvidia-container-cli",),
+        "The NVIDIA container runtime could not prepare the container: {why}.",
+        "Check on the host: nvidia-container-cli -k -d /dev/tty info; nvidia-smi -L.",
+        r"nvidia-container-cli(?:\.real)?: (?![^\r\n]*version mismatch)(?P<why>[^\r\n\\\"]*[^\s.\\\"])",
+        unless=(
+            *("nvidia-driver-not-loaded", "image-needs-newer-driver", "driver-mismatch", "nvidia-container-cgroup"),
+            *(
+                "nvidia-container-root",
+                "nvidia-container-ldconfig",
+                "nvidia-container-device",
+                "nvidia-container-library",
+            ),
+        ),
+    ),
+    Signature(
+        "nvidia-container-cgroup",
+        ("failed to add device rules", "devices.allow: operation not permitted"),
+        "Docker on {host} itself runs in a container that may not say which devices others may use.",
+        "Run it on the host, or its container privileged; or no-cgroups = true in /etc/nvidia-container-runtime/config.toml and "
+        "docker run --device /dev/nvidia0 and so on.",
+        r"nvidia-container-cli(?:\.real)?: [^\r\n]*(?:failed to add device rules|devices\.allow)[^\r\n]*not permitted",
+    ),
+    Signature(
+        "nvidia-container-root",
+        ("change root failed: ",),
+        "The NVIDIA container runtime of {host} looks for the driver in a folder that is not there.",
+        "root = ... in /etc/nvidia-container-runtime/config.toml: take it out where the driver is the host's own, or start the "
+        "container that brings the driver.",
+        r"nvidia-container-cli(?:\.real)?: [^\r\n]*change root failed: no such file",
+    ),
+    Signature(
+        "image-missing",
+        ("pull access denied for ", "manifest unknown", "No such image: ", "repository does not exist"),
+        "The image[[image? {image}]] is not to be had.",
+        "Check the name and tag, and docker login for a private registry; see what is there: docker image ls.",
+        r"pull access denied for (?P<image>[^\s,]+)|manifest (?:for (?P<image2>\S+) not found: )?manifest unknown"
+        r"|No such image: (?P<image3>\S+)|repository does not exist",
+    ),
+    Signature(
+        "container-missing",
+        ("No such container: ", "is not running"),
+        "The training container[[name? {name}]] does not run on {host}.",
+        "docker ps -a on {host}; docker start {name}, and see why it ended: docker logs {name}.",
+        r"No such container: (?P<name>\S+)|[Cc]ontainer (?P<name2>\S+) is not running",
+        survived=True,
+    ),
+    Signature(
+        "container-name-taken",
+        ("Conflict. The container name",),
+        "{host} has a container {name} already.",
+        "docker ps -a on {host}: if no job needs it, docker rm -f {name}; else give the new one another name.",
+        r'The container name \\?"/?(?P<name>[^"\\]+)\\?" is already in use',
+    ),
+    Signature(
+        "device-missing",
+        ("error gathering device information",),
+        "{host} has no device {device} to hand to the container.",
+        "Load its driver before the container starts: ls -l {device}; for /dev/infiniband, modprobe ib_uverbs rdma_ucm.",
+        r'custom device \\?"(?P<device>[^"\\]+)',
+    ),
+    Signature(
+        "engine-not-privileged",
+        ("error setting rlimit", "unable to apply caps"),
+        "The Docker engine itself lacks the rights that the container asks for: it runs in a container, or with limits.",
+        "Ask for less: no --privileged, a memlock no higher than the engine's own (ulimit -Hl).",
+    ),
+    Signature(
+        "docker-refused",
+        ("Error response from daemon: ",),
+        "Docker on {host} refused: {why}.",
+        "docker info, and journalctl -u docker -n 50 on {host} say more.",
+        r"Error response from daemon: (?P<why>[^\r\n]*[^\s.:])",
+        kind=FailureText.FALLBACK,
+        survived=True,
+    ),
+    Signature(
+        "service-failed",
+        (".service failed because ", ".service: Failed with result "),
+        "The service {service} of {host} does not start: {why}.",
+        "On {host}: systemctl status {service}; journalctl -u {service} -n 50.[[fabric? Its version is exactly the driver's (nvidia-smi). A host "
+        "without NVSwitches needs none: systemctl disable it.]]",
+        r"Job for (?P<service>(?P<fabric>nvidia-fabricmanager)?[\w@.-]*?)\.service failed because (?P<why>[^\r\n]*[^\s.])"
+        r"|(?P<service2>(?P<fabric2>nvidia-fabricmanager)?[\w@.-]*?)\.service: Failed with result '(?P<why2>[^'\r\n]+)'",
+        unless=("fabricmanager-not-needed", "fabricmanager"),
+        survived=True,
+    ),
+    Signature(
+        "nvidia-container-library",
+        ("load library failed: ",),
+        "The NVIDIA container runtime of {host} does not find the driver's library {library}: the driver is not installed there, or not whole.",
+        "nvidia-smi, and ldconfig -p | grep {library} on {host}: install the driver's own packages (libnvidia-compute). Docker from snap or rootless Docker may "
+        "not see them: install docker-ce.",
+        r"nvidia-container-cli(?:\.real)?: [^\r\n]*load library failed: (?P<library>[\w.+-]+)",
+    ),
+)
 
 CONTAINERS = (
     Signature(
@@ -41,7 +173,7 @@ CONTAINERS = (
         ("device error: ",),
         "The container asks for a GPU[[device? ({device})]] that {host} has not.",
         "nvidia-smi -L on {host} shows which there are; --gpus and NVIDIA_VISIBLE_DEVICES count from 0.",
-        r"nvidia-container-cli: device error: (?:(?P<device>[^:\s]+): )?unknown device",
+        r"nvidia-container-cli(?:\.real)?: device error: (?:(?P<device>[^:\s]+): )?unknown device",
     ),
     Signature(
         "enroot-failed",
@@ -61,6 +193,24 @@ CONTAINERS = (
         r"^command terminated with exit code (?P<code>(?P<killed>137)|143|\d+)",
     ),
     Signature(
+        "process-signalled",
+        ("Aborted", "Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception"),
+        "[[rank?Rank {rank}||A process]] on {host} was ended by a signal: {why}.",
+        "Bus error: /dev/shm is full, most often. Illegal instruction: a library built for another CPU. Else the lines before it tell; in Python: -x "
+        "PYTHONFAULTHANDLER=1.",
+        r"^(?:\S+: line \d+: +\d+ )?(?P<why>Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
+        r"(?: +\(core dumped\))?(?:$| {2,}(?=\S)(?:HOROVOD_HOSTNAME=(?P<host>\S+) HOROVOD_RANK=(?P<rank>\d+))?[^\r\n]*$)",
+        kind=FailureText.OUTCOME,
+        unless=(
+            "rank-crashed",
+            "process-crashed",
+            "rank-bus-error",
+            "python-crashed",
+            "slurm-task-signal",
+            "torchrun-rank-signal",
+        ),
+    ),
+    Signature(
         "process-killed",
         ("Killed",),
         "A process on {host} was killed (signal 9), most often by the kernel for want of memory.",
@@ -68,5 +218,38 @@ CONTAINERS = (
         r"^(?:\S+: line \d+: +\d+ )?Killed(?:$| {2,}\S[^\r\n]*$)",
         kind=FailureText.OUTCOME,
         unless=("rank-killed", "out-of-memory", "out-of-memory-asked", "torchrun-rank-killed", "slurm-out-of-memory"),
+    ),
+    Signature(
+        "container-program-missing",
+        ("executable file not found in $PATH",),
+        "The container on {host} has no program {program}.",
+        "[[tool?The driver's own programs come from the host: start it with --gpus all (the NVIDIA Container Toolkit puts them in)||Install it in "
+        "the image, or give its full path there]].",
+        r"exec: \\*\"(?P<program>(?P<tool>nvidia-smi)?[^\"\\]*)\\*\": executable file not found in \$PATH",
+        unless=("docker-no-gpu-support",),
+    ),
+    Signature(
+        "image-other-processor",
+        ("exec format error", "does not match the detected host platform"),
+        "The image or program is for another kind of processor than that of {host}.",
+        "docker image inspect --format '{{{{.Architecture}}}}' IMAGE against uname -m on {host}; pull the right one: docker pull --platform "
+        "linux/arm64 (or linux/amd64).",
+        r"exec [^\r\n]*: exec format error|platform \(\S+\) does not match the detected host platform",
+        survived=True,
+    ),
+    Signature(
+        "apptainer-failed",
+        ("FATAL:   ",),
+        "apptainer (singularity) could not start the container on {host}: {why}.",
+        "Run it by hand on that host with apptainer --debug. A folder that is bound has to be there; fuse or setuid problems: apptainer "
+        "config, or --userns.",
+        r"^FATAL: {2,}(?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "apptainer-no-gpu",
+        ("Could not find any nv files on this host",),
+        "apptainer on {host} found none of the NVIDIA driver's files, so the container has no GPU.",
+        "nvidia-smi and ldconfig -p | grep libcuda on {host}: the driver has to be there, and on the path of libraries.",
+        kind=FailureText.NOTE,
     ),
 )

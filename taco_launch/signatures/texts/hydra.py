@@ -65,4 +65,12 @@ HYDRA = (
         "The same provider on all hosts: -x FI_PROVIDER=verbs, or tcp. Without libfabric: --mca mtl ^ofi --mca pml ob1 (or ucx).",
         r"(?:(?P<host>[\w.-]+):rank\d+: +)?Mismatched address format: remote EP",
     ),
+    Signature(
+        "mpich-failed",
+        ("Fatal error in ",),
+        "[[rank?Rank {rank}||A rank]] of MPICH or Intel MPI ended in {call}: {why}.",
+        "The last line of its error stack is the reason. FI_PROVIDER=tcp (Intel MPI: I_MPI_FABRICS=shm:ofi) shows whether it is the network's.",
+        r"(?:\(rank (?P<rank>\d+) in comm \w+\): )?Fatal error in (?P<call>\w+): (?P<why>[^\r\n]*?)(?:, error stack:?)?[ .:]*(?=$)",
+        kind=FailureText.FALLBACK,
+    ),
 )

@@ -24,7 +24,7 @@ MPI = (
         "The Open MPI of {host} lacks a part that mpirun needs ({framework}[[component? {component}]]): it is another version or build than "
         "that of the other hosts, or its files are not whole.",
         "Compare on all hosts: which mpirun; mpirun --version; ompi_info | grep 'MCA {framework}'. Where they differ, name one installation: "
-        "--prefix /PATH. Take OMPI_MCA_{framework} out of the environment.",
+        "--prefix /PATH. Take OMPI_MCA_{framework} and PMIX_MCA_{framework} out of the environment: a shell that Slurm's srun started has them.",
         r"(?:A requested component was not found|No components were able to be opened)"
         r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?P<framework>"
         + _OF_MPIRUN
@@ -51,13 +51,16 @@ MPI = (
     ),
     Signature(
         "mpirun-broken",
-        ("_base_select failed", "ess_hnp_module.c", "opal_init failed", "orte_init failed for some reason"),
+        (
+            *("_base_select failed", "_base_open failed", "ess_hnp_module.c", "opal_init failed"),
+            *("orte_init failed for some reason", "pmix_init failed for some reason"),
+        ),
         "mpirun itself cannot start on {host}[[what?: {what} finds none of its parts]]: files of its installation are missing, were moved, or are "
         "of another version.",
         "which -a mpirun, and ompi_info on {host}. Was it moved: export OPAL_PREFIX=/WHERE/IT/IS. env | grep -E 'OMPI_|PMIX_|OPAL_' shows what "
         "else may mislead it.",
-        r"(?P<what>(?:opal|orte|prte)_\w+_select) failed|ORTE_ERROR_LOG: Not found in file ess_hnp_module\.c|opal_init failed"
-        r"|orte_init failed for some reason",
+        r"(?P<what>(?:opal|orte|prte|pmix)_\w+_(?:select|open)) failed|ORTE_ERROR_LOG: Not found in file ess_hnp_module\.c|opal_init failed"
+        r"|(?:orte|pmix)_init failed for some reason",
         kind=FailureText.FALLBACK,
     ),
     Signature(
@@ -147,23 +150,6 @@ MPI = (
         r"|exceeded the retry limit)",
     ),
     Signature(
-        "ucx-unreachable",
-        ("no active messages transport to", "Failed to connect to proc:"),
-        "UCX on {host} has no device that reaches another rank: the hosts' devices or subnets differ, or UCX_NET_DEVICES and UCX_TLS "
-        "leave none.",
-        "Compare ucx_info -d on both hosts; -x UCX_NET_DEVICES=mlx5_0:1 names one that both have. Without UCX: --mca pml ob1 --mca btl "
-        "tcp,self.",
-        r"UCX +ERROR no active messages transport to|pml_ucx\.c:\d+ +Error: Failed to connect to proc",
-        unless=("ucx-connect",),
-    ),
-    Signature(
-        "ucx-cuda-context",
-        ("invalid device context",),
-        "UCX on {host} was given GPU memory by a thread that has no CUDA context of that GPU.",
-        "One GPU for each rank (CUDA_VISIBLE_DEVICES, torch.cuda.set_device), backend nccl for torch.distributed, or a newer UCX.",
-        r"UCX +ERROR [^\r\n]*invalid device context",
-    ),
-    Signature(
         "slurm-without-pmi",
         ('direct launched using "srun"',),
         "srun started the program, and this Open MPI has no PMI by which its ranks would know each other.",
@@ -186,15 +172,6 @@ MPI = (
         "df -h and ls -ld on {host}. A container: docker run --shm-size=32g. Another folder: --mca orte_tmpdir_base /PATH, or "
         "TMPDIR.",
         r"(?:not enough space for (?P<path>/[^\s()]+)[^\r\n]*)?shared-memory backing file",
-    ),
-    Signature(
-        "ucx-memory-not-shared",
-        ("Error returned from open in attach", "mm_posix.c:"),
-        "Ranks of {host} do not share their memory: UCX cannot open what another one offers. They run in containers of their own, "
-        "or that rank has ended.",
-        "Run all ranks of a host in one container, or each with docker run --ipc=host --pid=host. -x UCX_POSIX_USE_PROC_LINK=n "
-        "goes on by /dev/shm.",
-        r"mm_posix\.c:\d+ +UCX +ERROR|UCX +ERROR[^\r\n]*open in attach",
     ),
     Signature(
         "rank-caught-signal",
@@ -252,33 +229,6 @@ MPI = (
         at_end=r"show_help\.c at line|orte_base_help_aggregate|sent help message",
     ),
     Signature(
-        "ucx-device-missing",
-        ("network device '",),
-        "UCX has no device {device} on {host}.",
-        "See what there is: ucx_info -d | grep Device. Correct UCX_NET_DEVICES (mlx5_0:1 for RDMA, eth0 for TCP).",
-        r"network device '(?P<device>[^']+)' is not available",
-    ),
-    Signature(
-        "ucx-retry-exceeded",
-        ("Transport retry count exceeded",),
-        "An RDMA message of UCX got no answer over {device}: the other host is gone, or the GID index, the network or "
-        "its lossless settings are wrong.",
-        "Check the link (ibstat, show_gids), and set UCX_IB_GID_INDEX to the RoCE v2 IPv4 index; without RDMA: --mca "
-        "pml ob1 --mca btl tcp,self.",
-        r"Transport retry count exceeded on (?P<device>\S+)",
-    ),
-    Signature(
-        "ucx-no-path",
-        ("ibv_create_ah(",),
-        "UCX on {host} found no way to the other host's RDMA address[[peer? {peer}]] over [[device?{device}||its device]]: their networks are "
-        "not connected, or the GID index[[index? ({index})]] is of the wrong network.",
-        "ping that address[[device? from the interface of {device}]] (ibdev2netdev names it); show_gids, and "
-        "UCX_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address. Without RDMA: --mca pml ob1 --mca btl tcp,self.",
-        # Each part by itself, as an assertion is not tried again: else a line made for it takes minutes.
-        r"ibv_create_ah\((?=(?:[^)\r\n]{0,300}?dgid=(?P<peer>[^\s)]{1,64}))?)(?=(?:[^)\r\n]{0,300}?sgid_index=(?P<index>\d{1,4}))?)"
-        r"[^)\r\n]{0,400}\)(?=(?:[^\r\n]{1,30}? on (?P<device>[^\s:]{1,32}(?::\d{1,3})?))?)(?=[^\r\n]{0,300}?(?:failed|timed out))",
-    ),
-    Signature(
         "openib-unused",
         (
             "No preset parameters were found for the device",
@@ -334,5 +284,24 @@ MPI = (
         "mpirun was named by its full path and given --prefix besides; --prefix wins.",
         "Leave --prefix out: the path says it.",
         kind=FailureText.NOTE,
+    ),
+    Signature(
+        "mpi-call-failed",
+        ("*** An error occurred in MPI_",),
+        "A rank's call of {call} failed: {why}.",
+        "Read that rank's lines before it. MPI_ERR_TRUNCATE: the ranks call different collectives, or with different sizes. MPI_ERR_OTHER and "
+        "MPI_ERR_INTERN: a transport failed; --mca pml ob1 --mca btl tcp,self shows whether it is RDMA's.",
+        r"An error occurred in (?P<call>MPI_(?!Init)\w+)[\s\S]{0,600}?(?P<why>MPI_ERR_\w+: [^\r\n]*\S)",
+        kind=FailureText.FALLBACK,
+        lines=6,
+    ),
+    Signature(
+        "pmix-socket",
+        ("pmix_server_listener.c", "listener bind() failed"),
+        "mpirun's daemon on {host} cannot make the socket by which its ranks reach it: the path of its session folder is too long, taken or may not be "
+        "written.",
+        "A short folder of the host's own: export TMPDIR=/tmp on all hosts (or --mca orte_tmpdir_base /tmp), and remove what older jobs left: "
+        "ls -ld /tmp/ompi.*.",
+        r"(?:pmix_server_)?listener(?:\.c:\d+)? bind\(\) failed",
     ),
 )

@@ -48,7 +48,7 @@ NCCL = (
         "{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
         "docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; without a container, limits.conf or LimitMEMLOCK of sshd. "
         "Check through mpirun, not in a login: mpirun ... bash -c 'ulimit -l'.",
-        r"ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument))[^\r\n]{0,80}?"
+        r"ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument|Resource temporarily))[^\r\n]{0,80}?"
         r"(?:failed|Cannot allocate memory)"
         r"|to allocate some locked memory|set max locked memory",
     ),
@@ -129,10 +129,14 @@ NCCL = (
     ),
     Signature(
         "cuda-driver-old",
-        ("CUDA driver version is insufficient", "driver on your system is too old"),
+        (
+            "CUDA driver version is insufficient",
+            "driver on your system is too old",
+            "PTX was compiled with an unsupported toolchain",
+        ),
         "The NVIDIA driver of {host} is older than the program's CUDA needs.",
         "Update the driver, or use an image or build for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
-        r"^(?!.*UserWarning: ).*(?:CUDA driver version is insufficient|driver on your system is too old)",
+        r"^(?!.*UserWarning: ).*(?:CUDA driver version is insufficient|driver on your system is too old|PTX was compiled with an unsupported toolchain)",
     ),
     Signature(
         "torch-without-gpu",
@@ -153,10 +157,13 @@ NCCL = (
     ),
     Signature(
         "nccl-cuda-failure",
-        ("NCCL WARN Cuda failure",),
+        ("Cuda failure ", "CUDA failure "),
         "A CUDA call of NCCL failed on {host}: {why}.",
-        "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?",
-        r"NCCL WARN Cuda failure (?:\d+ )?'?(?P<why>[^'\r\n]*[^'\s])",
+        "[[argument?NCCL, CUDA and torch may not fit each other: python3 -c 'import torch; print(torch.version.cuda, torch.cuda.nccl.version())', and one "
+        "libnccl only on LD_LIBRARY_PATH. Else two ranks are on one GPU: torch.cuda.set_device(local_rank)||"
+        "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?]]",
+        # Its own line under "Last error:", those of NCCL's WARN, and of nccl-tests
+        r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?=(?P<argument>invalid)?)(?P<why>[^'\r\n]*[^'\s])",
         unless=(
             "cuda-driver-old",
             "fabricmanager",
@@ -165,6 +172,7 @@ NCCL = (
             "nccl-nvls",
             "cuda-stub",
             "nccl-too-many-peers",
+            "cuda-not-started",
         ),
     ),
     Signature(
@@ -186,18 +194,46 @@ NCCL = (
         unless=("nccl-gpu-shared",),
     ),
     Signature(
+        "nccl-not-ready",
+        ("Attempt to use communicator before the previous operation returned",),
+        "The program on {host} went on with a communicator of NCCL of which an earlier call had failed, or was not done.",
+        "Look for the first NCCL WARN or NCCL error before it, on every rank. Without one: the program was built for another NCCL than the one "
+        "that it has loaded (strings libnccl.so.2 | grep 'NCCL version').",
+        kind=FailureText.ECHO,
+    ),
+    Signature(
+        "nccl-aborted",
+        ("communicator was aborted", "communicator is aborted"),
+        "torch ended NCCL's work in this rank[[rank? ({rank})]]: a collective took too long, or another rank failed[[why?. It gives the reason: {why}]].",
+        "Look for the rank that failed or fell silent first; its lines before this point tell why.",
+        r"NCCL communicator (?:was|is) aborted(?: on rank (?P<rank>\d+))?(?:[^\r\n]*?reason for failure was: (?P<why>[^\r\n]*[^\s.]))?",
+        kind=FailureText.ECHO,
+        unless=("torch-collective-timeout", "torch-collectives-differ", "torch-ranks-apart", "nccl-peer-gone"),
+    ),
+    Signature(
+        "nccl-invalid-argument",
+        (", invalid argument, NCCL version", "ncclInvalidArgument"),
+        "NCCL refuses an argument that a rank gives it: most often a rank's number that is not below the number of ranks, two ranks on one GPU, or a "
+        "tensor that is not on the rank's own GPU.",
+        "With -x NCCL_DEBUG=WARN NCCL says which. Start as many processes as WORLD_SIZE says; torch.cuda.set_device(local_rank) before "
+        "anything else.",
+        r"(?i:nccl)[^\r\n]*, invalid argument\b|ncclInvalidArgument",
+        unless=("nccl-gpu-shared", "nccl-invalid-usage", "nccl-ranks-differ"),
+    ),
+    Signature(
         "nccl-peer-gone",
         (
             "remote process exited or there was a network error",
             "onnection closed by remote peer",
             "NCCL WARN Net : Call to ",
             "ncclRemoteError",
+            "Socket recv failed while polling for opId",
         ),
         "NCCL on {host} lost another rank[[peer?, at {peer}]].",
         "Look for the rank that ended first, and at its host.[[peer? Where {peer} is no host of the job, something else called one of "
         "NCCL's ports and left: NCCL bears that from 2.27.3 on.]]",
         r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN Net : Call to "
-        r"(?:\w+ from (?P<peer2>[^\s<]+)<)?|ncclRemoteError)",
+        r"(?:\w+ from (?P<peer2>[^\s<]+)<)?|ncclRemoteError|Socket recv failed while polling for opId)",
         kind=FailureText.ECHO,
     ),
     Signature(
@@ -210,12 +246,19 @@ NCCL = (
                 "ncclInternalError",
                 "ncclUnhandledCuda",
             ),
-            *("Test NCCL failure", "NCCL error in: ", "NCCL error: ", "NCCL Error "),
+            *(
+                "Test NCCL failure",
+                "NCCL error in: ",
+                "NCCL error: ",
+                "NCCL Error ",
+                "NCCL failure ",
+                "Failed, NCCL error",
+            ),
         ),
         "NCCL failed, and nothing that is known in this log says why.",
         "The reason stands in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=FailureText.FALLBACK,
-        unless=("nccl-warned", "nccl-start-failed"),
+        unless=("nccl-warned", "nccl-start-failed", "nccl-invalid-argument", "nccl-not-ready"),
     ),
     Signature(
         "nccl-foreign-connection",

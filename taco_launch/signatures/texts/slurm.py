@@ -63,12 +63,12 @@ SLURM = (
     ),
     Signature(
         "slurm-refused",
-        ("srun: error: Unable to create step for job", "Batch job submission failed:"),
+        ("srun: error: Unable to create step for job", "Batch job submission failed:", "Unable to allocate resources:"),
         "Slurm refused [[job?a step of job {job}||the job]]: {why}.",
         "Compare what is asked for (nodes, tasks, CPUs, GPUs, memory, time, account) with what there is: scontrol show "
         "partition, sinfo -o '%P %l %c %m %G'; for a step: scontrol show job JOBID.",
         r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
-        r"|(?:sbatch|srun|salloc): error: Batch job submission failed: (?P<why2>[^\r\n]*[^\s.])",
+        r"|(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources): (?P<why2>[^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-launch-failed",
@@ -84,5 +84,54 @@ SLURM = (
         "Slurm cannot bind the step's tasks to the CPUs that the job has: step and job ask for different numbers or ways.",
         "Inside a job: unset SLURM_CPU_BIND SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_LIST, the same -c for srun as for sbatch, or srun "
         "--cpu-bind=none.",
+    ),
+    Signature(
+        "slurm-task-signal",
+        ("srun: error: ",),
+        "Task {task} on {host} was ended by a signal: {why}.",
+        "Killed: most often for want of memory (dmesg -T on {host}). Bus error: /dev/shm is full. Of a crash the lines before it tell: "
+        "PYTHONFAULTHANDLER=1. Terminated follows another task's end.",
+        r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): (?P<why>Killed|Aborted|Terminated|Segmentation fault|Bus error"
+        r"|Illegal instruction|Floating point exception)",
+        kind=FailureText.OUTCOME,
+        unless=("slurm-out-of-memory",),
+    ),
+    Signature(
+        "slurm-program-missing",
+        ("execve(): ",),
+        "Slurm could not start {file} on {host}: {why}.",
+        "[[script?The program that the script's first line (#!) names has to be on every node, and the script needs Unix line ends: sed -i "
+        "'s/\\r$//' SCRIPT. Else slurmd's spool folder was emptied: systemctl restart slurmd there||Where that node runs it: ls -l {file}. "
+        "A shared folder may not be mounted there, or the program is not on the PATH]].",
+        r"error: execve\(\): (?P<file>(?:\S+/(?P<script>slurm_script))|[^\r\n:]+): (?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "slurm-no-configuration",
+        ("Could not establish a configuration source", "fetch_config: DNS SRV lookup failed"),
+        "This machine does not know its Slurm: it has no slurm.conf, and asks in vain for one.",
+        "Submit from a login node of the cluster. In a container: mount /etc/slurm (and /run/munge), or export SLURM_CONF=/PATH/slurm.conf.",
+    ),
+    Signature(
+        "slurm-controller-silent",
+        ("Unable to contact slurm controller", "Unable to contact slurmctld"),
+        "Slurm's controller does not answer[[why? ({why})]].",
+        "scontrol ping says which one is down; on it systemctl status slurmctld. Try again when it is back: jobs that run go on.",
+        r"Unable to contact (?:slurm controller|slurmctld) ?\(?(?P<why>[^)\r\n]*[^\s.)])?",
+        unless=("slurm-no-configuration",),
+    ),
+    Signature(
+        "slurm-munge",
+        ("Munge decode failed", "Munge encode failed", "If munged is up"),
+        "Slurm cannot prove who asks: munge of {host} fails ({why}).",
+        "On that host: systemctl status munge; date on all hosts (the clocks may differ by 5 minutes at most), and the same "
+        "/etc/munge/munge.key. A container needs /run/munge mounted.",
+        r"Munge (?:de|en)code failed: (?P<why>[^\r\n]*[^\s.])|(?P<why2>If munged is up[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "slurm-script-refused",
+        ("Batch script contains DOS line breaks", "This does not look like a batch script"),
+        "sbatch refuses the script: [[dos?it has Windows line ends||its first line is no #! line]].",
+        "[[dos?sed -i 's/\\r$//' SCRIPT||Begin it with #!/bin/bash]].",
+        r"contains (?P<dos>DOS) line breaks|This does not look like a batch script",
     ),
 )

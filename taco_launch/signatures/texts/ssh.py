@@ -18,8 +18,9 @@ SSH = (
         ("Could not resolve hostname ",),
         "ssh cannot turn the name {host} into an address ({why}).",
         "Check it where mpirun runs: getent hosts {host}. Use the address, or add the name to /etc/hosts. If the name "
-        "was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.",
-        r"Could not resolve hostname (?P<host>[^\s:\[]\S*?): (?P<why>[^\r\n]*\S)",
+        "was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.[[slots? An mpirun that knows no HOST:SLOTS read that as a name: "
+        "which -a mpirun, mpirun --version; Open MPI 3 and newer knows it.]]",
+        r"Could not resolve hostname (?=(?:[^\s:]+:(?P<slots>\d+): )?)(?P<host>[^\s:\[]\S*?): (?P<why>[^\r\n]*\S)",
     ),
     Signature(
         "ssh-refused",
@@ -177,5 +178,54 @@ SSH = (
         ('The value of the MCA parameter "plm_rsh_agent"',),
         "There is no ssh where mpirun runs.",
         "Install it in the image or on the host: apt-get install openssh-client.",
+    ),
+    Signature(
+        "ssh-config-refused",
+        ("Bad owner or permissions on ", "bad configuration options", "Bad configuration option: "),
+        "ssh does not start: it refuses its own configuration[[file? {file}]][[owner?, which another user owns or may write]][[option?: it does not "
+        "know the option {option}]].",
+        "[[owner?chown it to the user of the ranks, and chmod 600 {file}||Take that line out, or put IgnoreUnknown NAME above it: an older "
+        "ssh knows fewer]].",
+        r"(?P<owner>Bad owner) or permissions on (?P<file>\S+)|(?:(?P<file2>/\S+): )?(?:line \d+: )?Bad configuration option: (?P<option>\S+)"
+        r"|(?P<file3>/\S+): terminating, \d+ bad configuration options",
+    ),
+    Signature(
+        "ssh-no-user",
+        ("No user exists for uid ",),
+        "ssh does not start where mpirun runs: the user of number {uid} has no name there. A container that runs as a user of its host has "
+        "this.",
+        "Give it one: mount /etc/passwd and /etc/group read-only, add the user in the image, or run the container as root.",
+        r"No user exists for uid (?P<uid>\d+)",
+    ),
+    Signature(
+        "sshd-not-started",
+        ("no hostkeys available", "Missing privilege separation directory", "Cannot bind any address"),
+        "The sshd of {host} does not start: {why}.",
+        "No host keys: ssh-keygen -A. No folder: mkdir -p /run/sshd. A port that is taken: ss -ltnp, or another one: sshd -p 2222. Then on that "
+        "host /usr/sbin/sshd -t says what is left.",
+        r"(?P<why>no hostkeys available|Missing privilege separation directory: \S*[^\s.]|Cannot bind any address)",
+    ),
+    Signature(
+        "ssh-broken",
+        ("ssh_dispatch_run_fatal: ",),
+        "The ssh connection to {host} broke in the middle: {why}.",
+        "Something between changes or drops packets: the same MTU on all hosts and switches (ping -M do -s 8972 {host} for 9000), and no "
+        "address that two hosts have. If it is the cipher: plm_rsh_args '-c aes128-ctr'.",
+        r"ssh_dispatch_run_fatal: Connection to (?P<host>\S+) port \d+: (?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "pdsh-failed",
+        ("pdsh@",),
+        "pdsh could not run its command on {host}: {why}.",
+        "Try by hand: ssh {host} true. PDSH_RCMD_TYPE=ssh makes pdsh use ssh; taco-launch needs no pdsh.",
+        r"pdsh@[^\s:]+: (?P<host>[^\s:]+): (?P<why>ssh exited with exit code 255|mcmd: [^\r\n]*[^\s.]|rcmd: [^\r\n]*[^\s.])",
+        unless=(
+            "ssh-refused",
+            "ssh-permission-denied",
+            "ssh-timed-out",
+            "ssh-no-route",
+            "ssh-unresolvable",
+            "ssh-host-key-refused",
+        ),
     ),
 )

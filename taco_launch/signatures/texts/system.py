@@ -1,4 +1,4 @@
-"""What docker, the NVIDIA container toolkit, the driver and the Linux kernel say."""
+"""What the NVIDIA driver, its modules and the Linux kernel say, and files, memory and processes that a host has not."""
 
 from typing import Tuple
 
@@ -16,107 +16,11 @@ _NVLINK, _HARDWARE = "74|14[4-9]|150", "48|62|64|79|92|95|119|120|140|143"
 
 SYSTEM = (
     Signature(
-        "docker-not-running",
-        ("Cannot connect to the Docker daemon",),
-        "The Docker engine does not run on {host}.",
-        "systemctl start docker (systemctl enable docker for the next start); if it fails: journalctl -u docker -n 50.",
-    ),
-    Signature(
-        "docker-not-allowed",
-        ("permission denied while trying to connect to the Docker",),
-        "This user may not talk to the Docker engine.",
-        "Use sudo, or add the user to the group: usermod -aG docker USER, and log in again.",
-    ),
-    Signature(
-        "docker-no-gpu-support",
-        (
-            "could not select device driver",
-            "nknown runtime specified nvidia",
-            "unknown or invalid runtime name: nvidia",
-            "nvidia-container-runtime",
-        ),
-        "Docker on {host} has no GPU support: the NVIDIA Container Toolkit is not installed or not configured.",
-        "Install nvidia-container-toolkit, then nvidia-ctk runtime configure --runtime=docker; systemctl restart docker. On all "
-        "hosts of an inventory: taco-launch -i FILE setup --only toolkit.",
-        r"could not select device driver|nknown runtime specified nvidia|invalid runtime name: nvidia"
-        r"|nvidia-container-runtime\W{0,4}: (?:executable file not found|no such file)",
-    ),
-    Signature(
         "nvidia-driver-not-loaded",
         ("driver not loaded", "couldn't communicate with the NVIDIA driver"),
         "The NVIDIA driver is not loaded on {host}.",
         "modprobe nvidia; if that fails, dmesg -T | tail. After a kernel update the driver has to be built again (dkms "
         "autoinstall).",
-    ),
-    Signature(
-        "image-needs-newer-driver",
-        ("unsatisfied condition: ",),
-        "The image needs {condition}, and the driver of {host} is older.",
-        "Update the driver, or use an image for an older CUDA.",
-        r"unsatisfied condition: (?P<condition>[^,\r\n]*[^,\s])",
-    ),
-    Signature(
-        "nvidia-container",
-        ("nvidia-container-cli: ",),
-        "The NVIDIA container runtime could not prepare the container: {why}.",
-        "Check on the host: nvidia-container-cli -k -d /dev/tty info; nvidia-smi -L.",
-        r"nvidia-container-cli: (?![^\r\n]*version mismatch)(?P<why>[^\r\n\\\"]*[^\s.\\\"])",
-        unless=(
-            *("nvidia-driver-not-loaded", "image-needs-newer-driver", "driver-mismatch", "nvidia-container-cgroup"),
-            *("nvidia-container-root", "nvidia-container-ldconfig", "nvidia-container-device"),
-        ),
-    ),
-    Signature(
-        "nvidia-container-cgroup",
-        ("failed to add device rules", "devices.allow: operation not permitted"),
-        "Docker on {host} itself runs in a container that may not say which devices others may use.",
-        "Run it on the host, or its container privileged; or no-cgroups = true in /etc/nvidia-container-runtime/config.toml and "
-        "docker run --device /dev/nvidia0 and so on.",
-        r"nvidia-container-cli: [^\r\n]*(?:failed to add device rules|devices\.allow)[^\r\n]*not permitted",
-    ),
-    Signature(
-        "nvidia-container-root",
-        ("change root failed: ",),
-        "The NVIDIA container runtime of {host} looks for the driver in a folder that is not there.",
-        "root = ... in /etc/nvidia-container-runtime/config.toml: take it out where the driver is the host's own, or start the "
-        "container that brings the driver.",
-        r"nvidia-container-cli: [^\r\n]*change root failed: no such file",
-    ),
-    Signature(
-        "image-missing",
-        ("pull access denied for ", "manifest unknown", "No such image: ", "repository does not exist"),
-        "The image[[image? {image}]] is not to be had.",
-        "Check the name and tag, and docker login for a private registry; see what is there: docker image ls.",
-        r"pull access denied for (?P<image>[^\s,]+)|manifest (?:for (?P<image2>\S+) not found: )?manifest unknown"
-        r"|No such image: (?P<image3>\S+)|repository does not exist",
-    ),
-    Signature(
-        "container-missing",
-        ("No such container: ", "is not running"),
-        "The training container[[name? {name}]] does not run on {host}.",
-        "docker ps -a on {host}; docker start {name}, and see why it ended: docker logs {name}.",
-        r"No such container: (?P<name>\S+)|[Cc]ontainer (?P<name2>\S+) is not running",
-        survived=True,
-    ),
-    Signature(
-        "container-name-taken",
-        ("Conflict. The container name",),
-        "{host} has a container {name} already.",
-        "docker ps -a on {host}: if no job needs it, docker rm -f {name}; else give the new one another name.",
-        r'The container name \\?"/?(?P<name>[^"\\]+)\\?" is already in use',
-    ),
-    Signature(
-        "device-missing",
-        ("error gathering device information",),
-        "{host} has no device {device} to hand to the container.",
-        "Load its driver before the container starts: ls -l {device}; for /dev/infiniband, modprobe ib_uverbs rdma_ucm.",
-        r'custom device \\?"(?P<device>[^"\\]+)',
-    ),
-    Signature(
-        "engine-not-privileged",
-        ("error setting rlimit", "unable to apply caps"),
-        "The Docker engine itself lacks the rights that the container asks for: it runs in a container, or with limits.",
-        "Ask for less: no --privileged, a memlock no higher than the engine's own (ulimit -Hl).",
     ),
     Signature(
         "gpu-access-lost",
@@ -127,7 +31,7 @@ SYSTEM = (
     ),
     Signature(
         "driver-mismatch",
-        ("Driver/library version mismatch", "driver/library version mismatch"),
+        ("Driver/library version mismatch", "driver/library version mismatch", "NVRM: API mismatch"),
         "The loaded NVIDIA driver of {host} is of another version than its libraries: it was updated and not reloaded.",
         "Load the driver again with nothing using the GPUs (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
         "nvidia), or reboot {host}.",
@@ -320,10 +224,11 @@ SYSTEM = (
     ),
     Signature(
         "file-server",
-        ("nfs: server ", "Stale file handle"),
+        ("nfs: server ", "Stale file handle", "in progress operations using this service will wait"),
         "[[server?The file server {server} does not answer {host}||A file server's folder is gone from {host} (stale handle)]].",
         "ls and df there hang as well: see the server, or mount again.",
-        r"nfs: server (?P<server>\S+) not responding|Stale file handle",
+        r"nfs: server (?P<server>\S+) not responding|Stale file handle"
+        r"|Connection to (?P<server2>\S+) \(at [^)\r\n]+\) was lost; in progress operations",
     ),
     Signature(
         "disk-full",
@@ -348,12 +253,14 @@ SYSTEM = (
             "rm_init_adapter failed",
             "Cannot initialize GSP firmware RM",
             "failed to wait for GFW_BOOT",
+            "FSP command timed out",
+            "probe routine failed for",
         ),
         "The NVIDIA driver of {host} cannot start a GPU[[gpu? ({gpu})]]: nvidia-smi does not show it.",
         "Leave {host} out with -H; power it off and on (a reboot may not be enough). If it stays: another driver version, the other of "
         "the open and the proprietary module, then the GPU itself.",
         r"(?:NVRM: GPU (?:at )?(?:PCI:)?(?P<gpu>[\da-fA-F:.]+): )?(?:RmInitAdapter|rm_init_adapter) failed"
-        r"|Cannot initialize GSP firmware RM|failed to wait for GFW_BOOT",
+        r"|Cannot initialize GSP firmware RM|failed to wait for GFW_BOOT|FSP command timed out|The NVIDIA probe routine failed for",
     ),
     Signature(
         "too-many-files",
@@ -377,6 +284,78 @@ SYSTEM = (
         "Its rank's log tells more with -x PYTHONFAULTHANDLER=1.",
         r"(?P<what>\S+)\[\d+\]: segfault at ",
         kind=FailureText.OUTCOME,
+    ),
+    Signature(
+        "nvml-refused",
+        ("Failed to initialize NVML: Insufficient Permissions",),
+        "A process on {host} may not use the GPUs' devices.",
+        "ls -l /dev/nvidia* where it runs: all users read and write them, unless NVreg_ModifyDeviceFiles or a cgroup says otherwise. With MIG: "
+        "nvidia-smi as root.",
+    ),
+    Signature(
+        "pcie-error",
+        ("PCIe Bus Error: severity=Uncorrected", "AER: Uncorrected", "AER: Multiple Uncorrected"),
+        "A device on the PCIe bus of {host}[[device? ({device})]] reports an error that could not be corrected.",
+        "lspci -s [[device?{device}||ADDRESS]] names it. Leave {host} out with -H; reseat the card or its riser, and see dmesg -T after the next "
+        "start.",
+        r"(?:(?P<device>[\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d): )?PCIe Bus Error: severity=Uncorrected|AER: (?:Multiple )?Uncorrected[^\r\n:]*"
+        r"(?:received|error)[^\r\n]*?(?P<device2>[\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d)?",
+    ),
+    Signature(
+        "iommu-fault",
+        ("IO_PAGE_FAULT", "DMAR: [DMA "),
+        "The IOMMU of {host} stopped a device that reached for memory: GPUs and HCAs that talk to each other directly (P2P, GPUDirect) do so.",
+        "Turn it off for the host's own devices: iommu=pt on the kernel's line (Intel: intel_iommu=off, or VT-d off in the BIOS), PCI ACS off, and "
+        "reboot.",
+        r"AMD-Vi: Event logged \[IO_PAGE_FAULT|DMAR: \[DMA (?:Read|Write)",
+    ),
+    Signature(
+        "hca-failed",
+        ("mlx5_core", "mlx4_core"),
+        "An RDMA device of {host} ({device}) does not answer its driver: {why}.",
+        "Leave {host} out with -H. There: mlxfwmanager (firmware), dmesg -T | grep mlx; mlxfwreset -d {device} reset, or power off and on.",
+        r"mlx[45]_core (?P<device>[\da-f:.]*[\da-f]):? [^\r\n]*?(?P<why>device's health compromised|firmware (?:fatal|internal) error|internal error detected"
+        r"|Health issue observed[^\r\n,]*|(?:wait_func|cmd_work_handler|wait_func_handle_exec_timeout)\b[^\r\n]*?timeout"
+        r"|command [^\r\n]{0,60} timed out|Firmware over \d+ MS in pre-initializing)",
+    ),
+    Signature(
+        "network-tables-full",
+        ("nf_conntrack: table full", "neighbor table overflow", "neighbour table overflow"),
+        "{host} drops packets: the table of [[track?connections of its firewall||addresses of its neighbours]] is full.",
+        "[[track?sysctl -w net.netfilter.nf_conntrack_max=1048576||sysctl -w net.ipv4.neigh.default.gc_thresh1=4096 "
+        "net.ipv4.neigh.default.gc_thresh2=8192 net.ipv4.neigh.default.gc_thresh3=16384]].",
+        r"(?P<track>nf_conntrack): table full|neighbou?r table overflow",
+    ),
+    Signature(
+        "network-card-stuck",
+        ("NETDEV WATCHDOG: ",),
+        "The network card {interface} of {host} sends no more.",
+        "ip link set {interface} down and up; ethtool -i {interface} (driver and firmware). Leave {host} out with -H until it stays up.",
+        r"NETDEV WATCHDOG: (?P<interface>[\w.-]+)",
+    ),
+    Signature(
+        "disk-fault",
+        ("I/O error, dev ", "Buffer I/O error on dev", "EXT4-fs error", "Remounting filesystem read-only"),
+        "A disk of {host} fails[[disk? ({disk})]]: it cannot be read or written.",
+        "Leave {host} out with -H; smartctl -a and dmesg -T there, and mount | grep ' ro,'.",
+        r"I/O error,? (?:on )?dev (?P<disk>[\w-]+)|EXT4-fs error \(device (?P<disk2>[\w-]+)\)|Remounting filesystem read-only",
+    ),
+    Signature(
+        "kernel-stuck",
+        ("soft lockup - CPU#", "blocked for more than "),
+        "The kernel of {host} saw [[task?{task} wait for something that did not come ({seconds} s)||a CPU that did not come to an end]].",
+        "See the call trace below that line: nvidia_ is the driver, nfs_ and ll_ a file server, mlx5_ the HCA. A host that stays so has to be "
+        "rebooted.",
+        r"INFO: task (?P<task>\S+?):\d+ blocked for more than (?P<seconds>\d+) seconds|soft lockup - CPU#\d+ stuck",
+        kind=FailureText.ECHO,
+    ),
+    Signature(
+        "gpu-reset-required",
+        ("NV_ERR_RESET_REQUIRED", "NV_ERR_GPU_IS_LOST", "NV_ERR_NVLINK_FABRIC_FAILURE"),
+        "The driver of {host} can do nothing more with a GPU ({why}).",
+        "Leave {host} out with -H; nvidia-smi -r when nothing uses its GPUs, or reboot. dmesg -T | grep Xid tells what came before.",
+        r"NVRM: [^\r\n]*\[?(?P<why>NV_ERR_(?:RESET_REQUIRED|GPU_IS_LOST|NVLINK_FABRIC_FAILURE))",
+        unless=("gpu-xid-fatal", "gpu-xid-nvlink", "gpu-lost"),
     ),
 )
 

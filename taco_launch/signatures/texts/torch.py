@@ -227,4 +227,64 @@ TORCH = (
         "to its end, see where it was: -x PYTHONFAULTHANDLER=1.",
         kind=FailureText.OUTCOME,
     ),
+    Signature(
+        "cuda-not-started",
+        ("initialization error", "CUDA_ERROR_NOT_INITIALIZED"),
+        "CUDA does not start in a process of {host} (initialization error): the process was made by a fork of one that had used CUDA, or the driver "
+        "there is not in order.",
+        "Where only data loaders or children fail: torch.multiprocessing.set_start_method('spawn'). Where all ranks of {host} fail: nvidia-smi, "
+        "dmesg -T | grep NVRM, and systemctl status nvidia-fabricmanager there.",
+        r"(?:C[Uu][Dd][Aa][^\r\n]*?)(?<!driver )initialization error|CUDA_ERROR_NOT_INITIALIZED",
+        unless=("no-gpu", "fabricmanager"),
+    ),
+    Signature(
+        "cuda-forked",
+        ("Cannot re-initialize CUDA in forked subprocess",),
+        "A process that was made by fork uses CUDA, and its parent had used it before.",
+        "torch.multiprocessing.set_start_method('spawn') (DataLoader: multiprocessing_context='spawn'), or no CUDA before the fork, nor in the "
+        "data set.",
+    ),
+    Signature(
+        "cuda-library-failed",
+        ("cuDNN error: ", "CUDNN_STATUS_", "CUBLAS_STATUS_", "CUFFT_", "CUSOLVER_STATUS_"),
+        "A CUDA library failed on a GPU of {host}: {why}.",
+        "Most often the GPU's memory is nearly full, an earlier CUDA error is behind it (-x CUDA_LAUNCH_BLOCKING=1), or another cuDNN or cuBLAS is found "
+        "than the program was built with: take CUDA's own out of LD_LIBRARY_PATH.",
+        r"(?P<why>(?:CUDNN|CUBLAS|CUSOLVER)_STATUS_(?!SUCCESS|NOT_INITIALIZED|ALLOC_FAILED)[A-Z_]+|CUFFT_(?:INTERNAL_ERROR|EXEC_FAILED|ALLOC_FAILED"
+        r"|SETUP_FAILED))",
+        unless=("cuda-out-of-memory", "cuda-library-start", "cuda-assert", "cuda-error"),
+        survived=True,
+    ),
+    Signature(
+        "deepspeed-ssh",
+        ("was not reachable via ssh",),
+        "DeepSpeed's launcher cannot log in to {host} by ssh without a password.",
+        "By hand, from where it runs: ssh -o PasswordAuthentication=no {host} hostname. ssh-copy-id {host} hands the key over; with another port: "
+        "~/.ssh/config. Under taco-launch run, DeepSpeed's own launcher is not needed.",
+        r"host=(?P<host>\S+) was not reachable via ssh",
+    ),
+    Signature(
+        "deepspeed-pdsh",
+        ("launcher 'pdsh' not installed",),
+        "DeepSpeed's launcher needs pdsh for several hosts, and it is not installed.",
+        "apt-get install pdsh; or --launcher openmpi. Under taco-launch run, DeepSpeed's own launcher is not needed.",
+    ),
+    Signature(
+        "torch-internal",
+        ("INTERNAL ASSERT FAILED at",),
+        "torch itself came into a state that it holds for impossible ({file}:{line}).",
+        "[[trace?It is its report of ranks that are out of step that fails, so ranks were: leave TORCH_NCCL_DESYNC_DEBUG (NCCL_DESYNC_DEBUG) out and "
+        "look for the rank that is behind||A newer torch may have it mended: search for that file and line among its issues]].",
+        r"INTERNAL ASSERT FAILED at \\?\"(?P<file>[^\"\\\r\n]*?(?P<trace>TraceUtils\.h)?)\\?\":(?P<line>\d+)",
+        kind=FailureText.OUTCOME,
+        survived=True,
+    ),
+    Signature(
+        "deepspeed-ranks-differ",
+        ("disagreement between rank",),
+        "DeepSpeed (ZeRO 3) sees that rank {ranks} do not use the same parameters at the same step.",
+        "Every rank has to go through the same layers: with a mixture of experts or branches by the data set it does not (set_z3_leaf_modules of DeepSpeed), and "
+        "none may skip a batch or generate for longer (synced_gpus=True).",
+        r"disagreement between rank(?P<ranks>\d+ and rank\d+)",
+    ),
 )

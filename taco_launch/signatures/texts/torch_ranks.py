@@ -91,17 +91,18 @@ TORCH_RANKS = (
         "[[loop?Its host's name means 127.0.x.x there: mend /etc/hosts, or name the network: -x GLOO_SOCKET_IFNAME=bond0.||Name the "
         "network that the hosts share: -x GLOO_SOCKET_IFNAME=bond0. All ports from 1024 on have to be open between them; or that "
         "rank never started.]]",
-        r"(?:connectFullMesh failed|timed out connecting|connect(?:ion)? (?:to )?\S* ?(?:failed|timed out))"
+        r"(?:connectFullMesh failed|timed out connecting|connect(?:ion)? (?:to )?\S* ?(?:failed|timed out)"
+        r"|gloo/transport/tcp/[\w.]+:\d+\] connect \[(?P<peer2>[^\]\s]+)\]:\d+: (?P<why2>[A-Z][\w ]+\w))"
         r"(?=(?:[^\r\n]*(?P<loop>127\.0\.))?)(?=(?:[^\r\n]*SO_ERROR: (?P<why>[A-Z][\w ]+\w))?)"
         r"(?=(?:[^\r\n]*remote=\[(?P<peer>[^\]\s]+)\])?)",
         unless=("gloo-loopback",),
     ),
     Signature(
         "gloo-waited",
-        ("Timed out waiting ",),
+        ("Timed out waiting ", "Application timeout caused pair closure"),
         "A rank of {host} waited for another one in Gloo until its time was up: that rank was not there, or is far behind.",
         "Look for the rank that ended first, or does something else. Longer work on one rank alone: init_process_group(timeout=...).",
-        r"Timed out waiting \d+ms for (?:recv|send) operation",
+        r"Timed out waiting \d+ms for (?:recv|send) operation|Application timeout caused pair closure",
         kind=FailureText.ECHO,
     ),
     Signature(
@@ -118,5 +119,23 @@ TORCH_RANKS = (
         "The program used torch.distributed before init_process_group, or after destroy_process_group.",
         "Call torch.distributed.init_process_group first in every rank.",
         unless=("torch-rank-missing",),
+    ),
+    Signature(
+        "gloo-sizes-differ",
+        ("op.preamble.length <= op.nbytes",),
+        "Two ranks do not do the same in Gloo: one sends {one} bytes, the other expects {other}.",
+        "See that every rank calls the same collectives in the same order, with tensors of the same shape and type: -x "
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL.",
+        r"op\.preamble\.length <= op\.nbytes\. (?P<one>\d+) vs (?P<other>\d+)",
+    ),
+    Signature(
+        "horovod-process-exited",
+        ("The first process to do so was:",),
+        "horovodrun says that process {name}[[host? on {host}]] was the first to fail: it [[killed?was killed (exit code 137), most often for want of "
+        "memory||ended with exit code {code}]].",
+        "Read that process's own lines before this point.[[killed? dmesg -T | grep -i kill on {host}; fewer data loader workers, smaller batches.]]",
+        r"The first process to do so was:\s+Process name: (?P<name>(?:(?P<host>[^\s\[]+)\[)?\d*\]?)\s+Exit code: (?P<code>(?P<killed>137|-9)?-?\d*)",
+        kind=FailureText.OUTCOME,
+        lines=3,
     ),
 )

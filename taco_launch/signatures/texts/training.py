@@ -133,7 +133,7 @@ TRAINING = (
     ),
     Signature(
         "cuda-architecture",
-        ("no kernel image is available for execution",),
+        ("no kernel image is available for execution", "device kernel image is invalid"),
         "The program's CUDA code was not built for the GPUs of {host}.",
         "Use an image or build that was: python3 -c 'import torch; print(torch.cuda.get_arch_list())' against the GPU's compute "
         "capability.",
@@ -160,11 +160,13 @@ TRAINING = (
     ),
     Signature(
         "cuda-error",
-        ("CUDA error: ",),
+        ("CUDA error: ", "CUDA driver error: ", "CUDA_ERROR_"),
         "A CUDA call failed on {host}: {why}.",
         "Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where; dmesg -T | grep Xid on {host}.",
-        r"CUDA error: (?P<why>(?!out of memory|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
-        r"CUDA driver version|all CUDA-capable devices are busy)[^\r\n]*\S)",
+        r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
+        r"CUDA driver version|all CUDA-capable devices are busy|CUDA-capable device\(s\) is|device kernel image is inv|the provided PTX was)[^\r\n]*\S)"
+        r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|MISALIGNED_ADDRESS|INVALID_\w+|ASSERT|UNKNOWN"
+        r"|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|SYSTEM_DRIVER_MISMATCH|DEINITIALIZED)\b[^\r\n]*\S)",
         unless=("cuda-assert",),
     ),
     Signature(
@@ -178,7 +180,7 @@ TRAINING = (
     ),
     Signature(
         "cuda-gpu-busy",
-        ("all CUDA-capable devices are busy or unavailable",),
+        ("all CUDA-capable devices are busy or unavailable", "CUDA-capable device(s) is/are busy or unavailable"),
         "A GPU of {host} takes no further process: it is in the exclusive compute mode and another process has it, or it has to be reset.",
         "nvidia-smi on {host} shows who has it, nvidia-smi -q -d COMPUTE its mode; nvidia-smi -c 0 lets several in.",
     ),
@@ -202,9 +204,10 @@ TRAINING = (
     Signature(
         "peer-gone",
         ("Connection reset by peer", "onnection closed by peer"),
-        "A rank lost its connection to another one.",
-        "Look for the rank that ended first; this one is not the reason.",
-        r"^(?!.*(?:_exchange_identification|ssh|[Rr]etry|KVStore)).*onnection (?:reset|closed) by peer",
+        "A rank lost its connection to another one[[peer? at {peer}]].",
+        "Look for the rank that ended first[[peer?, on the host of {peer}]]; this one is not the reason.",
+        r"^(?!.*(?:_exchange_identification|ssh|[Rr]etry|KVStore)).*?(?:\[(?P<peer>(?!127\.|::1)[\da-fA-F.:]{3,45})\]:\d+: )?[Cc]onnection (?:reset|closed) by peer"
+        r"(?: \[(?P<peer2>(?!127\.|::1)[\da-fA-F.:]{3,45})\])?",
         kind=FailureText.ECHO,
         unless=("nccl-peer-gone", "data-worker-gone"),
     ),
@@ -282,7 +285,7 @@ TRAINING = (
         "Hand on the path: -x LD_LIBRARY_PATH (sshd in a container drops the image's environment), or install it; check: "
         "ldconfig -p | grep {library}.",
         # NCCL and TensorFlow say so of libraries that they can do without.
-        r"^(?!.*(?:NCCL INFO |dlerror)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
+        r"^(?!.*(?:NCCL INFO |dlerror|nvidia-container-cli)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
         survived=True,
     ),
     Signature(
@@ -324,7 +327,7 @@ TRAINING = (
         "Read the traceback that ends there: its last File line of your own is the place.",
         r"(?m)^(?!\S*ChildFailedError)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
-        r"remote process exited|: Broken pipe$))(?:: [^\r\n]*\S)?)",
+        r"remote process exited|communicator was aborted|: Broken pipe$))(?:: [^\r\n]*\S)?)",
         kind=FailureText.OUTCOME,
         lines=60,
         not_after="Exception ignored in",

@@ -6,7 +6,7 @@ import pytest
 
 from taco_launch.bench.logs import patterns
 from taco_launch.bench.logs.parse import NoSample
-from taco_launch.bench.logs.workloads import read
+from taco_launch.bench.logs.workloads import read, recognised
 from taco_launch.bench.matrix import LogFormat, Workload
 from taco_launch.bench.runs import Metric, Reading
 
@@ -56,6 +56,15 @@ def test_nccl_tests() -> None:
     found = read(of(LogFormat.NCCL_TESTS), NCCL, 8)
     assert not isinstance(found, NoSample), found
     assert found[0] == Reading(Metric("busbw average", "GB/s"), 210.99)
+
+
+@pytest.mark.parametrize("start", ["# nThread", "#       size         count", "# Out of bounds"])
+def test_a_log_of_nccl_tests_is_recognised_without_its_head(start: str) -> None:
+    """As people paste it: then the reason says what is missing of nccl-tests, and not of another benchmark."""
+    workload = recognised(NCCL[NCCL.index(start) :])
+    assert workload is not None
+    assert workload.kind is LogFormat.NCCL_TESTS
+    assert recognised(PLAIN) is None
 
 
 @pytest.mark.parametrize(

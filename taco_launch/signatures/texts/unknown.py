@@ -1,0 +1,90 @@
+"""What is told where a speaker says that it failed and no other entry knows the text: its own words, and where to look next."""
+
+from taco_launch.signatures.entry import FailureText, Signature
+
+UNKNOWN = (
+    Signature(
+        "ucx-failed",
+        (" UCX  ERROR ", " UCX ERROR "),
+        "UCX failed on {host}: {why}.",
+        "-x UCX_LOG_LEVEL=info says which devices it takes (ucx_info -d lists them). Whether it is UCX: --mca pml ob1 --mca btl tcp,self,vader (5.0: "
+        "sm for vader) goes on without.",
+        r"UCX +ERROR +(?P<why>[^\r\n]*[^\s.])",
+        kind=FailureText.FALLBACK,
+        at_end=r"UCX +ERROR|MPI_ERRORS_ARE_FATAL|potentially your MPI job|terminated|Abort",
+    ),
+    Signature(
+        "open-mpi-failed",
+        ("PMIX ERROR: ", "ORTE_ERROR_LOG: ", "PRTE ERROR: ", "PRRTE ERROR: ", "OPAL ERROR: ", "PMIX_ERROR_LOG: "),
+        "Open MPI's start failed on {host}: {why}.",
+        "mpirun --version and the program's own libmpi (ldd PROGRAM) have to be of one installation, on all hosts; env | grep -E 'OMPI_|PMIX_|PRTE_' "
+        "shows what else decides. --mca plm_base_verbose 5 shows how daemons are started.",
+        r"(?P<why>(?:PMIX|PRR?TE|OPAL) ERROR: [^\r\n]*[^\s.]|(?:ORTE|PMIX)_ERROR_LOG: [^\r\n]*[^\s.])",
+        kind=FailureText.FALLBACK,
+        unless=(
+            *("mpirun-text-lost", "launch-failed", "mpi-init-failed", "mpirun-broken", "mpirun-component-missing"),
+            *("pmix-files-left", "host-lost"),
+        ),
+        at_end=r"(?:PMIX|PRR?TE|OPAL) ERROR: |_ERROR_LOG: ",
+    ),
+    Signature(
+        "slurm-failed",
+        (
+            "srun: error: ",
+            "srun: fatal: ",
+            "slurmstepd: error: ",
+            "sbatch: error: ",
+            "sbatch: fatal: ",
+            "salloc: error: ",
+            "salloc: fatal: ",
+        ),
+        "Slurm says: {why}.",
+        "scontrol show job JOBID and sacct -j JOBID -o JobID,State,ExitCode,NodeList say how the job stands; on the node: /var/log/slurm/slurmd.log.",
+        r"(?:srun|slurmstepd|sbatch|salloc): (?:error|fatal): (?P<why>[^\r\n]*[^\s.])",
+        kind=FailureText.FALLBACK,
+        survived=True,
+    ),
+    Signature(
+        "rdma-test-failed",
+        (
+            "Completion with error at ",
+            "Failed to modify QP",
+            "Couldn't connect to ",
+            "Couldn't allocate MR",
+            "failed to create mr",
+        ),
+        "A test of RDMA (perftest) failed on {host}: [[status?an operation ended with status {status} (4: the HCA may not reach that memory; 10: the other "
+        "side may not be reached so; 12: no answer; 13: receiver not ready)||{why}]].",
+        "Status 4 with --use_cuda: lsmod | grep peermem, PCI ACS and the IOMMU off. Status 12 or QP: the same -d and -x on both sides; show_gids names the "
+        "index of RoCE v2 with the IPv4 address. Connect: start the server first, and open its port.",
+        r"Completion with error at (?:client|server)[\s\S]{0,80}?Failed status (?P<status>\d+)"
+        r"|(?P<why>Failed to modify QP[^\r\n]*[^\s.]|Couldn't (?:connect to [^\s:]+:\d+|allocate MR)|failed to create mr)",
+        lines=2,
+    ),
+    Signature(
+        "rdma-completion",
+        (": got completion with error",),
+        "An RDMA operation of {host} failed; its HCA's library ({library}) prints the raw completion below that line.",
+        "The program's own line near it has the status: 12 is no answer (GID index, route, lossless settings), 4 memory that the HCA may not reach.",
+        r"(?P<library>mlx[45]): (?P<host>[\w.-]+): got completion with error",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "horovod-failed",
+        ("background loop uncaught exception: ",),
+        "Horovod's own thread failed in a rank of {host}: {why}.",
+        "All ranks end with it. Where it names a connection, look for the rank that ended first; else see the lines before it on every rank.",
+        r"background loop uncaught exception: (?P<why>[^\r\n]*[^\s.])",
+        kind=FailureText.FALLBACK,
+        unless=("nccl-failed", "nccl-warned", "peer-gone", "gloo-waited"),
+    ),
+    Signature(
+        "cpp-exception",
+        ("terminate called after throwing an instance of ",),
+        "A rank of {host} ended by an error of a library in C++ ({kind})[[why?: {why}]].",
+        "The lines before it tell what it was at. For the place in Python: -x PYTHONFAULTHANDLER=1.",
+        r"throwing an instance of '(?P<kind>[^'\r\n]+)'(?:\s+what\(\): +(?P<why>[^\r\n]*[^\s.]))?",
+        kind=FailureText.FALLBACK,
+        lines=3,
+    ),
+)

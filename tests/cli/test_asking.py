@@ -266,7 +266,7 @@ def test_a_suspended_job_is_not_followed(cluster: Path) -> None:
     file.write_text("command: x\nrunPolicy: {suspend: true}\n")
     result = call("-i", str(cluster), "run", "-f", str(file))
     assert result.exit_code == 2
-    assert "a job that is suspended has nothing to follow\nhint: submit it" in result.stderr
+    assert "a suspended job has no output to follow\nhint: start it with submit instead of run" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_what_setup_made_is_taken_back_and_nothing_else(bare: Lab) -> None:
     holder = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
-    busy = bare.cluster("teardown", "--yes", "--hosts", "gpu1")
+    busy = bare.cluster("teardown", "--yes", "-H", "gpu1")
     assert busy.returncode == 5
     assert f"job night runs in taco-launch-{bare.name}, it holds slot-0" in busy.stderr
     assert bare.sh("gpu1", f"docker container inspect -f '{{{{.State.Running}}}}' taco-launch-{bare.name}") == "true"

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli.bench import ladder_output
-from taco_launch.cli.options.common import add_option, output_options, settings_of, verbose_option
+from taco_launch.cli.options.common import add_option, output_options, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.model.codec import to_json
@@ -45,7 +45,7 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 @click.command("history")
-@verbose_option
+@talk_options
 @ladder_output.db_option
 @add_option("--matrix", metavar="NAME", help="Only ladders of this matrix.")
 @add_option("--workload", metavar="NAME", help="Only this workload.")
@@ -101,7 +101,7 @@ def _history_rows(points: "Sequence[Point]") -> list[list[str]]:
 
 
 @click.command("show")
-@verbose_option
+@talk_options
 @ladder_output.db_option
 @output_options
 @click.argument("ladder", default=_NEWEST, shell_complete=complete_ladder)
@@ -163,7 +163,7 @@ def _run_rows(position: int, run: "Run", *, wide: bool) -> list[list[str]]:
 
 
 @click.command("diff")
-@verbose_option
+@talk_options
 @ladder_output.db_option
 @output_options
 @click.argument("before", metavar="A", shell_complete=complete_ladder)

@@ -15,7 +15,6 @@ from taco_launch.cli.options.common import (
     output_options,
     settings_of,
     talk_options,
-    verbose_option,
 )
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
@@ -172,7 +171,7 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
 
 @lab.command()
 @output_options
-@verbose_option
+@talk_options
 @add_option("--name", "lab", metavar="NAME", shell_complete=_labs, help="Which lab. Default: all.")
 @click.pass_context
 def status(ctx: click.Context, *, lab: str | None) -> None:
@@ -222,6 +221,7 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
 
 
 @lab.command("exec")
+@talk_options
 @_name
 @click.argument("host", shell_complete=_hosts)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)

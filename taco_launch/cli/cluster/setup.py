@@ -89,7 +89,7 @@ def setup(
     docker, GPUs in containers (NVIDIA container toolkit), peer memory, image, container, SSH between them, agent.
 
     What is right already is left as it is, so it can be run again at any time: after a failure, for a new host, or
-    --check every night. One host that fails keeps no other from being set up. After --hosts with a new host, those that
+    --check every night. One host that fails keeps no other from being set up. After -H with a new host, those that
     are set up already have to be told of it: --only ssh_mesh.
 
     \b
@@ -97,7 +97,7 @@ def setup(
       taco-launch -i cluster.yaml setup --dry-run --diff
       taco-launch -i cluster.yaml setup
       taco-launch -i cluster.yaml setup --check
-      taco-launch -i cluster.yaml setup --hosts gpu5 --yes
+      taco-launch -i cluster.yaml setup -H gpu5 --yes
       taco-launch -i cluster.yaml setup --pull --dry-run
       taco-launch -i cluster.yaml setup --only docker --disrupt docker
 

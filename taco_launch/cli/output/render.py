@@ -70,6 +70,17 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequ
     click.echo(columns(header, rows, numbers=numbers))
 
 
+def paged(text: str) -> None:
+    """Print a text; on a terminal by way of a pager, which shows one that fits on the screen at once."""
+    if not sys.stdout.isatty():
+        click.echo(text, nl=False)
+        return
+    import os
+
+    os.environ.setdefault("LESS", "-FRX")  # as git sets it: end if it fits, keep colours, leave the text on the screen
+    click.echo_via_pager(text.removesuffix("\n"))  # which adds one
+
+
 # One long cell leaves the others as they are: a host may answer with names of any length.
 _MOST_PADDED = 200
 
@@ -304,7 +315,7 @@ class LogOutput:
         """Call `before` ahead of every write."""
         self._out = out
         self._before = before
-        self._safe = _safe() if sys.stdout.isatty() else None
+        self._safe = _safe() if sys.stdout.isatty() or out.isatty() else None
         self._colour = colour and self._safe is not None and colour_wanted()
 
     def write(self, chunk: bytes) -> None:

@@ -38,12 +38,15 @@ _STOPS = {
 
 
 def hosts_option(function: Any) -> Any:
-    """Add --hosts."""
+    """Add -H."""
     return add_option(
-        "--hosts",
+        "-H",
+        "--host",
+        "hosts",
+        old="--hosts",
         metavar="HOSTS",
         shell_complete=complete_host_list,
-        help="These hosts or groups only: names and ranges with commas, such as gpu[1-3],gpu7.",
+        help="Only these hosts or groups: names and ranges, separated by commas, such as gpu[1-3],gpu7.",
     )(function)
 
 
@@ -251,7 +254,7 @@ def interrupted(settings: Settings, inventory: "Inventory") -> int:
     context = click.get_current_context()
     chosen = context.params
     words = ["taco-launch", "-i", inventory.source, str(context.info_name)]
-    words += ["--hosts", chosen["hosts"]] if chosen["hosts"] else []
+    words += ["-H", chosen["hosts"]] if chosen["hosts"] else []
     words += ["--only", ",".join(chosen["stages"])] if chosen.get("stages", STAGES) != STAGES else []
     words += ["--disrupt", chosen["disrupt"]] if chosen.get("disrupt") else []
     words += [f"--{flag}" for flag in ("pull", "images") if chosen.get(flag)]

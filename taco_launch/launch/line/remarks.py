@@ -152,7 +152,7 @@ def _hosts(draft: Draft) -> Iterator[str]:
     if not tells_hosts(draft.options) and len(draft.placement.shares) > 1:
         yield (
             "the line names no hosts: mpirun takes them from its default hostfile, as under the MPI Operator; to paste it "
-            "elsewhere write that with --out DIR and set OMPI_MCA_orte_default_hostfile (5.0: PRTE_MCA_prte_default_hostfile)"
+            "elsewhere write that with --to DIR and set OMPI_MCA_orte_default_hostfile (5.0: PRTE_MCA_prte_default_hostfile)"
         )
 
 
@@ -169,7 +169,7 @@ def _gpus(draft: Draft) -> Iterator[str]:
         if (have[host] or 0) < most:
             yield (
                 f"{host} has {have[host]} GPUs, and other hosts of the job {most}: is one gone? "
-                f"taco-launch setup --check --hosts {host} tells"
+                f"taco-launch setup --check -H {host} shows it"
             )
 
 

@@ -178,7 +178,7 @@ def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | P
         if silent:
             why, hint = "did not answer", f"set up again when it does, or name another one: head: {host.name}"
         else:
-            typed = shell(("taco-launch", "-i", inventory.source, "setup", "--hosts", inventory.head))
+            typed = shell(("taco-launch", "-i", inventory.source, "setup", "-H", inventory.head))
             why, hint = "is not set up", f"set the head up first: {typed}"
         yield Problem(_STAGE, f"the cluster's key is made on the head, {inventory.head}, which {why}", hint)
 

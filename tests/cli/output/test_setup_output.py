@@ -104,7 +104,7 @@ def test_teardown_of_nothing_and_its_interruption(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(flow.Teardown, "apply", stop)
     stopped = CliRunner().invoke(cli, (*words, "--images", "--hosts", "gpu1"))
     assert stopped.exit_code == 130
-    again = f"taco-launch -i {file} teardown --hosts gpu1 --images\n"
+    again = f"taco-launch -i {file} teardown -H gpu1 --images\n"
     assert stopped.stderr.endswith(f"interrupted: a step that has begun is finished by its host; to go on: {again}")
 
 

@@ -39,7 +39,7 @@ def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 @click.argument("words", nargs=-1, metavar="[TOPIC|COMMAND]...", shell_complete=_complete)
 @click.pass_context
 def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Explain a topic or a command.
+    """Explain a topic, such as exit-codes, or a command.
 
     Topics: environment, exit-codes, inventory, job-file, matrix, profiles. Without one, lists them.
 

@@ -113,7 +113,7 @@ class _Verbs(SuggestingGroup):
             settings = settings_of(ctx)
             error.hint = error.hint and as_typed(error.hint, settings.typed)
             if settings.output in ("json", "yaml"):
-                render.error_data(error, settings.output)
+                render.error_data(error, settings)
             raise
         except BrokenPipeError:
             if not _nobody_reads():

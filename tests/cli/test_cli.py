@@ -141,6 +141,10 @@ def test_a_head_that_cannot_be_reached_has_its_exit_code(tmp_path: Path, verb: l
     result = call("-i", str(file), *verb, env={"HOME": str(tmp_path), "TACO_LAUNCH_STATE": str(tmp_path / "state")})
     assert result.exit_code == (125 if verb[0] in ("run", "wait") else 5)
     assert "gpu1: no TCP connection to 127.0.0.1:1: Connection refused" in result.stderr
+    if verb[0] in ("list", "wait"):
+        result = call("-i", str(file), "-o", "json", *verb, env={"HOME": str(tmp_path)})
+        error = json.loads(result.stdout)["error"]
+        assert (error["kind"], error["host"], error["exit_code"]) == ("host-failed", "gpu1", result.exit_code)
 
 
 def test_without_a_container_a_job_stays_on_the_head_over_ssh(tmp_path: Path) -> None:

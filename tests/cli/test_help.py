@@ -108,5 +108,6 @@ def test_an_error_is_data_too_where_data_is_requested() -> None:
     error = json.loads(result.stdout)["error"]
     assert (error["kind"], error["exit_code"], error["reasons"]) == ("job-not-found", 1, [])
     assert error["message"] in result.stderr
+    assert error["host"] is None
     wrong = call("-i", "/no/such.yaml", "inventory", "-o", "yaml")
     assert yaml.safe_load(wrong.stdout)["error"]["kind"] == "invalid"

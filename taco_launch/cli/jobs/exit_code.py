@@ -17,7 +17,7 @@ _LAUNCHER = (FAILED, CANNOT_PLACE, HOST_FAILED)
 
 @contextmanager
 def launcher_errors() -> Iterator[None]:
-    """Give errors of the launcher the exit code 125, as docker-run(1) does; 126 and 127 of a program stay.
+    """Set the exit code of launcher errors to 125, as docker-run(1) does; 126 and 127 of a program stay.
 
     Raises:
         TacoLaunchError: the one that was raised in the block.

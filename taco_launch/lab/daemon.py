@@ -49,6 +49,18 @@ def ready(environ: Mapping[str, str], folder: Path, talk: Reporter) -> engine.Ru
     return engine.connect(environ)
 
 
+def needs(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what `ready` would install and start on this machine: nothing if an engine answers, or if it would refuse."""
+    try:
+        engine.connect(environ)
+    except engine.UnreachableError as error:
+        if error.refused or environ.get("DOCKER_HOST") or os.geteuid():
+            return ()
+        packages = [] if shutil.which("dockerd") else [f"install {', '.join(_PACKAGES)} (apt-get)"]
+        return (*packages, "start a Docker Engine, which `taco-launch lab down` stops with the last container")
+    return ()
+
+
 def install(packages: tuple[str, ...], talk: Reporter) -> None:
     """Install Debian packages, without having their services started.
 

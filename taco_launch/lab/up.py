@@ -4,6 +4,9 @@ import fcntl
 import json
 import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -78,13 +81,80 @@ def up(wanted: LabRequest, environ: Mapping[str, str], talk: Reporter, *, train:
     """
     check(wanted)
     folder = access.root_folder(environ, os.geteuid())
-    with one_at_a_time(talk):
+    with removed_if_killed(wanted.lab, talk), one_at_a_time(talk):
         found_engine = daemon.ready(environ, folder, talk)
         there = hosts.find(wanted.lab)
         wanted = settled(wanted, tuple(found.host for found in there), root.own_release())
         files = access.access(environ, os.geteuid(), wanted.lab)
         lab = _up(wanted, there, found_engine, files, talk)
         return replace(lab, changes=(*lab.changes, *_train(lab, files, environ, talk))) if train else lab
+
+
+@dataclass(frozen=True)
+class UpPlan:
+    """What `up` would do: to this machine, where a user is to agree, and with containers and images."""
+
+    machine: tuple[str, ...]
+    lab: tuple[str, ...]
+
+
+def plan(wanted: LabRequest, environ: Mapping[str, str], *, train: bool = True) -> UpPlan:
+    """Return what `up` would do; it changes nothing.
+
+    Raises:
+        UsageError: the lab exists with other numbers, or they cannot be.
+        TacoLaunchError: images cannot be made here.
+    """
+    check(wanted)
+    machine = daemon.needs(environ)
+    there = () if machine else hosts.find(wanted.lab)
+    wanted = settled(wanted, tuple(found.host for found in there), root.own_release())
+    if len(there) == (wanted.size or 0) + 1:
+        return UpPlan((), ())
+    lacking = image.missing(wanted.release or "", engine=bool(wanted.docker))
+    if any(what.endswith(" host") for what in lacking) and shutil.which("mmdebstrap") is None:
+        machine = (*machine, "install mmdebstrap (apt-get)")
+    images = [f"build images: {', '.join(lacking)}"] if lacking else []
+    training_image = ["training image: build it (about 2 minutes) unless the registry has it"] if train else []
+    made = f"create a network and containers: {wanted.size or 0} hosts with {wanted.slots} slots each, and a registry"
+    return UpPlan(machine, (*images, made, *training_image))
+
+
+@contextmanager
+def removed_if_killed(lab: str, talk: Reporter) -> Iterator[None]:
+    """Remove a lab that was not there before if the block does not end well, also after a SIGKILL.
+
+    A shell waits for this process to write, and runs `lab down` if it ends without.
+    """
+    if _exists(lab):
+        yield
+        return
+    down = (sys.executable, "-m", "taco_launch", "-q", "lab", "down", "--name", lab)
+    guard = ("/bin/sh", "-c", 'read -r done || exec "$@"', "sh", *down)
+    nothing = subprocess.DEVNULL
+    with subprocess.Popen(
+        guard, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True
+    ) as waits:
+        assert waits.stdin is not None
+        try:
+            yield
+            waits.stdin.write(b"done\n")
+        except TacoLaunchError:  # what is there shows why
+            waits.stdin.write(b"done\n")
+            raise
+        except BaseException:
+            talk.say("\nremoving what was made of the lab")
+            raise
+        finally:
+            waits.stdin.close()
+
+
+def _exists(lab: str) -> bool:
+    """Return whether anything of a lab exists; without an engine nothing does."""
+    try:
+        return bool(hosts.find(lab))
+    except TacoLaunchError:
+        return False
 
 
 def check(wanted: LabRequest) -> None:

@@ -93,7 +93,13 @@ class Lab:
     def verb(self, verb: str, *args: str, **more: Any) -> Done:
         """Run `lab VERB` for this lab."""
         return self.taco(
-            "lab", verb, "--name", self.name, *args, **{"seconds": _UP_SECONDS if verb == "up" else 110, **more}
+            "lab",
+            verb,
+            *(["--yes"] if verb == "up" else []),
+            "--name",
+            self.name,
+            *args,
+            **{"seconds": _UP_SECONDS if verb == "up" else 110, **more},
         )
 
     def up(self, *args: str) -> Done:

@@ -35,7 +35,7 @@ def test_its_hosts_are_of_another_release_and_stay_so(host: GpuHost) -> None:
     assert f"the lab '{host.lab.name}' was up already" in host.lab.up().stderr
     other = host.lab.verb("up", "--release", "bookworm")
     assert (other.returncode, "--release bookworm (it has trixie)" in other.stderr) == (2, True)
-    none = host.lab.taco("lab", "up", "--name", f"{host.lab.name}-none", "--no-image", "--release", "nosuch")
+    none = host.lab.taco("lab", "up", "--yes", "--name", f"{host.lab.name}-none", "--no-image", "--release", "nosuch")
     assert none.returncode == 1
     assert "has no suite nosuch" in none.stderr
     assert "/dists/" in none.stderr

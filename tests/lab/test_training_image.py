@@ -60,7 +60,7 @@ def test_without_a_checkout_the_lab_is_up_all_the_same(bare: Lab, tmp_path: Path
         f"training.recipe.__defaults__ = (Path({str(tmp_path)!r}),); "
         "from taco_launch.cli.main import main; sys.argv[0] = 'taco-launch'; main()"
     )
-    argv = [bare.argv()[0], "-c", code, "lab", "up", "--name", bare.name]
+    argv = [bare.argv()[0], "-c", code, "lab", "up", "--yes", "--name", bare.name]
     done = subprocess.run(argv, env=bare.env, capture_output=True, text=True, timeout=patience(60), check=False)
     assert done.returncode == 0, done.stderr
     assert f"no training image: docker/train-cpu/Dockerfile is not in {tmp_path}" in done.stderr

@@ -76,7 +76,8 @@ def run(
 
     Ctrl-C stops the job, a second one kills it; so does SIGTERM, which `timeout` and CI systems send. A closed terminal
     (SIGHUP), a SIGKILL or a connection to the head that is lost for minutes only leave it (`taco-launch logs -f NAME`).
-    The ranks read nothing from standard input.
+    The ranks read nothing from standard input. What mpirun prints about a rank that failed is shown with -v only; `logs`
+    has it. With --json the output goes to stderr, and the job, or the error, to stdout.
 
     With an inventory that names a container, the job runs in the containers that `setup` made, in their environment and
     folder: -x NAME takes a variable of yours there.
@@ -197,6 +198,7 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
     The ranks' output goes to stdout, or to stderr where stdout is for data.
     """
     from taco_launch.backend import FollowListener
+    from taco_launch.cli.output.banners import BannerFilter
 
     signals = _Signals(backend, spec.name)
 
@@ -211,6 +213,7 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
 
     with render.waiting(settings.quiet, spec.name) as wait:
         as_data = settings.output in ("json", "yaml")
+        banners = None if settings.verbose else BannerFilter()
         out = render.LogOutput(sys.stderr.buffer if as_data else sys.stdout.buffer, wait.hide)
         watch = FollowListener(
             accepted=signals.job_started,
@@ -219,7 +222,11 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
             waits=lambda words: render.waits(settings, spec.name, words),
             say=settings.talk,
         )
-        job = backend.run(spec, os.environ, _until_closed(out.write), watch)
+        write = _until_closed(out.write)
+        show = write if banners is None else (lambda chunk: write(banners.feed(chunk)))
+        job = backend.run(spec, os.environ, show, watch)
+        if banners is not None and (rest := banners.end()):
+            write(rest)
     _require_started(job)
     render.ending(settings, job)
     if as_data:

@@ -38,7 +38,7 @@ class WholeWords(BashComplete):
         """Return the words before the cursor, and what is typed of the last one."""
         line = os.environ.get(_LINE)
         if line is None:
-            return super().get_completion_args()
+            return BashComplete.get_completion_args(self)
         words = split_arg_string(line)[1:]
         last = "" if not words or line[-1:].isspace() else words.pop()
         return words, last

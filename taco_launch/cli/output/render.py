@@ -241,7 +241,7 @@ def ending(settings: Settings, found: "JobView") -> None:
     if hung := hang(record):
         say(f"it hung: {printable(hung)}")
     end, stalled = record.first_failure, record.stalled.ranks if record.stalled else ()
-    if failed and end is not None and end.lines:
+    if failed and end is not None and any(_is_news(line, record.reason) for line in end.lines):
         number = numbered(end.rank, found.spec.procs_per_gpu)
         settings.talk(f"the last lines of rank {number} on {end.host} ({printable(end.log)}):")
         for line in end.lines:
@@ -252,6 +252,11 @@ def ending(settings: Settings, found: "JobView") -> None:
         settings.talk(f"its log: {settings.typed} logs {found.spec.name}{alone}")
         if stalled:
             settings.talk(f"what each rank did: {settings.typed} get {found.spec.name}")
+
+
+def _is_news(line: str, reason: str) -> bool:
+    """Return whether the reason of a job's end does not say the same already."""
+    return line.removeprefix("taco-launch: ") not in reason
 
 
 def job_fields(record: "JobRecord") -> list[tuple[str, str]]:

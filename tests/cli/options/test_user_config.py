@@ -13,7 +13,8 @@ HOSTS = "cluster: {}\nhosts: {{localhost: {{connection: local, slots: 2}}}}\n"
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for name in ("XDG_CONFIG_HOME", "TACO_LAUNCH_INVENTORY"):
+        monkeypatch.delenv(name, raising=False)
     for name in ("typed", "variable", "file"):
         (tmp_path / f"{name}.yaml").write_text(HOSTS.format(name), "utf-8")
     return tmp_path
@@ -27,8 +28,8 @@ def configure(home: Path, text: str, mode: int = 0o644) -> Path:
     return path
 
 
-def cluster(*words: str, **env: str | None) -> str:
-    result = call(*words, "inventory", "--json", env={"TACO_LAUNCH_INVENTORY": None, **env})
+def cluster(*words: str, **env: str) -> str:
+    result = call(*words, "inventory", "--json", env=env)
     assert result.exit_code == 0, result.output
     return str(json.loads(result.stdout)["cluster"])
 
@@ -107,7 +108,7 @@ def test_variables_do_not_set_what_acts_at_once() -> None:
 
 def test_doctor_shows_where_each_value_is_from(home: Path) -> None:
     path = configure(home, "inventory: ~/file.yaml\noutput: table\n")
-    env: dict[str, str | None] = {"TACO_LAUNCH_INVENTORY": None, "TACO_LAUNCH_RUN_NP": "2"}
+    env = {"TACO_LAUNCH_RUN_NP": "2"}
     env["TACO_LAUNCH_SUDO_PASSWORD"] = "hunter2"
     shown = call("doctor", env=env).stdout
     assert f"inventory: {home}/file.yaml (from {path}): cluster file" in shown

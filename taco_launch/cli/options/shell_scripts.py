@@ -2,8 +2,7 @@
 
 import os
 
-from click.parser import split_arg_string
-from click.shell_completion import BashComplete, FishComplete, add_completion_class
+from click.shell_completion import BashComplete, FishComplete, add_completion_class, split_arg_string
 
 # readline replaces only what follows the last : or = of a word (COMP_WORDBREAKS), so an answer is cut there, too.
 _BASH = """\
@@ -38,7 +37,7 @@ class WholeWords(BashComplete):
         """Return the words before the cursor, and what is typed of the last one."""
         line = os.environ.get(_LINE)
         if line is None:
-            return BashComplete.get_completion_args(self)
+            return super().get_completion_args()
         words = split_arg_string(line)[1:]
         last = "" if not words or line[-1:].isspace() else words.pop()
         return words, last

@@ -233,7 +233,14 @@ def _guarded() -> int:
         return INTERRUPTED
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        return _say(error.format_message().removesuffix("."), context and f"{context.command_path} --help", USAGE)
+        message, hint = error.format_message().removesuffix("."), context and f"{context.command_path} --help"
+        if isinstance(error, click.NoSuchOption) and error.possibilities:
+            from difflib import get_close_matches
+
+            message = error.message.removesuffix(".")
+            (nearest,) = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0) or ("",)
+            hint = f"did you mean: {nearest}"
+        return _say(message, hint, USAGE)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:

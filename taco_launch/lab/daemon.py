@@ -65,7 +65,7 @@ def install(packages: tuple[str, ...], talk: Reporter) -> None:
     """Install Debian packages, without having their services started.
 
     Raises:
-        TacoLaunchError: this is no Debian or Ubuntu, or this user is not root, or apt failed: its last words.
+        TacoLaunchError: this is no Debian or Ubuntu, or this user is not root, or apt failed: its last output.
     """
     command = f"apt-get install {' '.join(packages)}"
     if shutil.which("apt-get") is None:

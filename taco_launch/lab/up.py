@@ -70,7 +70,7 @@ class Lab:
 
 
 def up(wanted: LabRequest, environ: Mapping[str, str], talk: Reporter, *, train: bool = True) -> Lab:
-    """Bring a lab up: engine, images, network, hosts, access. What is there already stays as it is.
+    """Bring a lab up: engine, images, network, hosts, access. What already exists stays as it is.
 
     With `train` the registry gets the training image; where it cannot be made, that is said, and the lab is up without.
 
@@ -122,7 +122,7 @@ def plan(wanted: LabRequest, environ: Mapping[str, str], *, train: bool = True) 
 
 @contextmanager
 def removed_if_killed(lab: str, talk: Reporter) -> Iterator[None]:
-    """Remove a lab that was not there before if the block does not end well, also after a SIGKILL.
+    """Remove a lab that did not exist before if the block does not end well, also after a SIGKILL.
 
     A shell waits for this process to write, and runs `lab down` if it ends without.
     """
@@ -139,7 +139,7 @@ def removed_if_killed(lab: str, talk: Reporter) -> Iterator[None]:
         try:
             yield
             waits.stdin.write(b"done\n")
-        except TacoLaunchError:  # what is there shows why
+        except TacoLaunchError:  # what exists shows why
             waits.stdin.write(b"done\n")
             raise
         except BaseException:
@@ -176,7 +176,7 @@ def settled(wanted: LabRequest, there: Sequence[LabHost], own: str) -> LabReques
     """Fill in what a user left open, from the hosts that are there; `own` is this machine's release.
 
     Raises:
-        UsageError: what is asked for differs from them.
+        UsageError: what is requested differs from them.
     """
     if not there:
         size, slots = wanted.size or _DEFAULT_SIZE, wanted.slots or _slots(wanted.gpus)
@@ -195,7 +195,7 @@ def settled(wanted: LabRequest, there: Sequence[LabHost], own: str) -> LabReques
         again = f"{again}{' --docker' * bool(wanted.docker)}".strip()
         name = option_of(wanted.lab)
         raise UsageError(
-            f"the lab {wanted.lab!r} is there already, made otherwise: {', '.join(differ)}",
+            f"the lab {wanted.lab!r} already exists with other settings: {', '.join(differ)}",
             hint=f"taco-launch lab down{name} && taco-launch lab up{name} {again}; or another lab beside it: "
             f"taco-launch lab up --name other {again}",
         )
@@ -367,4 +367,4 @@ def _say_what_is_not_here(lacking: Sequence[str], known: Mapping[str, FoundHost]
     missing = [capability for capability in lacking if capability not in hosts.FORBIDDEN]
     if missing and not known:
         why = " (limits such as memlock cannot be raised in them)" if "SYS_RESOURCE" in missing else ""
-        talk.say(f"left out, because this machine has it not: {', '.join(missing)}{why}")
+        talk.say(f"not available on this machine, so not in the lab either: {', '.join(missing)}{why}")

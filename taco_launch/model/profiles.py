@@ -1,4 +1,4 @@
-"""A profile: the options of an mpirun line in their order, each with its reason and the conditions it stands under."""
+"""A profile: the options of an mpirun line in their order, each with its reason and the conditions it is under."""
 
 from typing import Tuple
 

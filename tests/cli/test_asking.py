@@ -144,7 +144,7 @@ def test_flags_become_the_policy(flags: str, policy: Policy, submit: Submit) -> 
         ("--timeout 0", "'0': must be at least 0.001s"),
         ("--host-loss-timeout 0s", "'0s': must be at least 1s"),
         ("--restart always", "'always' is not one of 'never', 'on-failure', 'exit-code'"),
-        ("-f nosuch.yaml", "nosuch.yaml: 1 fault\n  -f: 'nosuch.yaml': cannot be read: No such file or directory"),
+        ("-f nosuch.yaml", "nosuch.yaml: 1 error\n  -f: 'nosuch.yaml': cannot be read: No such file or directory"),
     ],
 )
 def test_what_cannot_be_asked_for(flags: str, said: str, cluster: Path) -> None:
@@ -258,7 +258,7 @@ def test_the_image_that_a_file_wants(submit: Submit, cluster: Path) -> None:
     assert "registry/taco:2: the training container of the inventory: is made from registry/taco:1" in wrong.stderr
     none = call("run", "-f", str(other))
     assert none.exit_code == 2
-    assert "registry/taco:2: the training container of the inventory: there is none" in none.stderr
+    assert "registry/taco:2: the training container of the inventory: it does not exist" in none.stderr
 
 
 def test_a_suspended_job_is_not_followed(cluster: Path) -> None:
@@ -296,7 +296,7 @@ def test_what_does_not_fit_is_exit_4(cluster: Path) -> None:
     result = call("-i", str(cluster), "run", "--dry-run", "--hosts", "5", "--slots-per-host", "4", "--", "true")
     assert result.exit_code == 4
     assert "5 hosts with 4 slots each do not fit: 4 hosts have as many" in result.stderr
-    assert "hint: ask for at most --hosts 4" in result.stderr
+    assert "hint: request at most --hosts 4" in result.stderr
 
 
 @given(st.floats(0, MOST_SECONDS / 86400, allow_nan=False).map(lambda number: round(number, 3)))

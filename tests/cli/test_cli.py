@@ -121,7 +121,9 @@ def test_another_host_is_refused_but_planned(monkeypatch: pytest.MonkeyPatch) ->
     hosts = ["-H", "gpu1:8,gpu2:8"]
     refused = call("run", *hosts, "--", "true")
     assert refused.exit_code == 2
-    assert "host gpu1: without a container a job runs on the head alone, which is localhost" in refused.output
+    assert (
+        "host gpu1: cannot be used: without a container jobs run on the head only, which is localhost" in refused.output
+    )
     assert "taco-launch -i FILE setup" in refused.output
     dry = call("run", *hosts, "--dry-run", "--", "true")
     assert "-np 16 -H gpu1:8,gpu2:8" in dry.stdout
@@ -152,7 +154,7 @@ def test_without_a_container_a_job_stays_on_the_head_over_ssh(tmp_path: Path) ->
     file.write_text("cluster: c\nhosts: {gpu1: {slots: 1}, gpu2: {slots: 1}}\n")
     result = call("-i", str(file), "run", "--", "true", env={"HOME": str(tmp_path)})
     assert result.exit_code == 2
-    assert "host gpu2: without a container a job runs on the head alone, which is gpu1" in result.stderr
+    assert "host gpu2: cannot be used: without a container jobs run on the head only, which is gpu1" in result.stderr
 
 
 @pytest.mark.parametrize("container", [True, False])

@@ -33,7 +33,7 @@ def test_lab(name: str, option: str, word: str, monkeypatch: pytest.MonkeyPatch)
     )
     monkeypatch.setattr("taco_launch.lab.status.status", lambda *_args: (cut,))
     shown = call("lab", "status").stdout
-    for hint in ("(cut short: {} goes on)", "no image ({} puts one there)", "the keys are not here: {}\n"):
+    for hint in ("(cut short: to continue: {})", "no image ({} puts one there)", "the keys are not here: {}\n"):
         assert hint.format(f"taco-launch lab up{option}") in shown
     assert f"taco-launch lab exec{option} gpu1 -- docker login" in shown
 

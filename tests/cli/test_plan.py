@@ -90,7 +90,7 @@ def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.M
     monkeypatch.setattr("taco_launch.api.Cluster._need_access", refuse)
     result = call("-i", str(two), "run", "--dry-run", "--", "true")
     assert result.exit_code == 0
-    assert result.stderr.startswith("note: no host was asked: RDMA ports are looked for when the job starts")
+    assert result.stderr.startswith("note: no host was contacted: RDMA ports are looked for when the job starts")
     assert call("-i", str(two), "run", "--dry-run", "--transport", "tcp", "--", "true").stderr == ""
 
 
@@ -221,7 +221,7 @@ def test_a_container_that_was_not_set_up(tmp_path: Path, verb: list[str], monkey
 
 @pytest.mark.parametrize("there", [True, False])
 def test_the_software_of_a_container_is_asked_in_it(two: Path, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the container that `setup` makes; where that is not there, the plan says so."""
+    """In the container that `setup` makes; where that does not exist, the plan says so."""
     two.write_text(TWO.replace('versions: {openmpi: "4.1.4"}', "container: {image: x}"))
     asked: list[str | None] = []
 
@@ -254,7 +254,7 @@ def test_a_stray_word_is_not_taken_for_the_program(two: Path, verb: list[str]) -
     for stray in (["-H", "n1:2", "n2:2"], ["-x", "HOME", "eth0"], ["true"]):
         result = call("-i", str(two), *verb, *stray, "--", "true")
         assert result.exit_code == 2
-        assert f"{stray[-1]!r} stands before --" in result.stderr
+        assert f"{stray[-1]!r} is before --" in result.stderr
     assert call("-i", str(two), "run", "--dry-run", "--mca", "pml", "--", "true").exit_code == 2
 
 

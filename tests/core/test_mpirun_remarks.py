@@ -93,7 +93,7 @@ def test_what_the_environment_holds_and_the_line_overrides() -> None:
         ),
         (
             {"hosts": FAR, "network": BOND, "asked": NetworkOverrides(transport="tcp", gdr=True)},
-            ["GPUDirect RDMA is asked for, and so is TCP"],
+            ["GPUDirect RDMA is requested, and so is TCP"],
         ),
         (
             {

@@ -140,4 +140,4 @@ def test_what_is_asked_for_and_not_there_is_told_by_host(taco: Taco) -> None:
     assert "localhost: 0 slots (GPU 0,1,2,3,4,5,6,7: Tesla V100-SXM2-16GB, not H100)" in other.stderr
     wrong = taco("run", "--np", "2", "--gpu-ids", "x", "--", "true")
     assert wrong.returncode == 2
-    assert "--gpu-ids: 1 fault\n  'x': indices of GPUs are written 0,2,4-7" in wrong.stderr
+    assert "--gpu-ids: 1 error\n  'x': indices of GPUs are written 0,2,4-7" in wrong.stderr

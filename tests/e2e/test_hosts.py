@@ -58,7 +58,7 @@ def test_the_exit_code_of_a_rank_anywhere(cluster: Cluster, name: str, rank: int
     )
     assert (job["state"], job["exit_code"]) == ("FAILED", code)
     assert job["reason"].startswith(f"rank {rank} on n{rank // 2 + 1} ")
-    assert f"n{rank // 2 + 1}/{rank} | last words" in cluster.log(name)
+    assert f"n{rank // 2 + 1}/{rank} | last output" in cluster.log(name)
 
 
 def test_a_program_that_is_not_there(cluster: Cluster, name: str) -> None:
@@ -279,7 +279,7 @@ def test_a_host_that_cannot_be_reached(cluster: Cluster, name: str) -> None:
     refused = cluster.submit(cluster.spec("refused", "true", np=6))
     assert (refused["state"], refused["exit_code"]) == ("FAILED", 5)
     assert refused["reason"].startswith("n2 cannot be used: ssh: connect to host 10.77.0.2 port 22: ")
-    assert refused["hint"] == "taco-launch setup --check tells what is wrong there; or leave it out with -H"
+    assert refused["hint"] == "taco-launch setup --check shows what is wrong there; or omit it with -H"
     assert cluster.sh(f"ls {STATE}/jobs") == ""
     # The others do where they are enough.
     job = cluster.run(cluster.spec(name, "true", np=4))

@@ -23,7 +23,7 @@ def test_a_whole_answer() -> None:
     )
     assert found == {
         "a.b": Section("a.b", "x\n", "one\n two\n", 3),
-        PROBE: Section(PROBE, "began 1790000000.000000001\nended 1790000000.500000000\n", "", 0),
+        PROBE: Section(PROBE, "started 1790000000.000000001\nended 1790000000.500000000\n", "", 0),
     }
 
 
@@ -41,7 +41,7 @@ def test_any_text_is_given_as_it_was(text: str) -> None:
 
 
 def test_markers_of_another_answer_are_text() -> None:
-    said = "n begin a.c\nn end a.b 0\nn done 1\n"
+    said = "n start a.c\nn end a.b 0\nn done 1\n"
     assert one(b"m begin a.b\n" + said.encode() + b"\nm end a.b 0\n").stdout == said
 
 
@@ -75,7 +75,7 @@ def test_a_section_that_is_told_twice() -> None:
     again = b"m begin a.b\nx\n\nm end a.b 0\n"
     assert one(again + again).stdout == "x\n"
     found = read(HEAD + again + again.replace(b"x", b"y") + DONE)
-    assert failure(found, "a.b") == Unknown("a.b: the answer was cut off: it is told twice, and not the same")
+    assert failure(found, "a.b") == Unknown("a.b: the answer was cut off: it is reported twice, and not the same")
 
 
 @pytest.mark.parametrize(

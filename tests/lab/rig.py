@@ -319,7 +319,7 @@ def may_use_an_engine() -> bool:
 
 @contextmanager
 def made(what: str, state: Path, *words: str, image: Image = Image.NONE) -> Iterator[Lab]:
-    """Bring up a lab for as long as the block goes on; `words` are options of `lab up`.
+    """Bring up a lab for as long as the block continues; `words` are options of `lab up`.
 
     Its name has this process's number in it: workers make labs beside each other.
     """

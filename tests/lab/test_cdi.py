@@ -21,7 +21,7 @@ OTHER_DRIVER = "535.129.03"
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
-    """A host of Debian 13, bare at first; its image is made once on a machine. Each test goes on where the one before ended."""
+    """A host of Debian 13, bare at first; its image is made once on a machine. Each test continues where the one before ended."""
     if root.own_release() not in ("bookworm", "trixie"):
         pytest.skip("cannot: Debian 13 comes from the archives of Debian")
     words = ("--hosts", "1", "--gpus", "v100x8", "--release", "trixie")

@@ -211,4 +211,4 @@ def test_what_was_not_set_up_is_named_with_the_next_step(cluster: Cluster, tmp_p
     assert "gpu1: there is no python3\nhint: install Python 3.8 or newer there" in alone.stderr
     across = second("run", "--", "true")
     assert across.returncode == 2
-    assert "host gpu2: without a container a job runs on the head alone, which is gpu1" in across.stderr
+    assert "host gpu2: cannot be used: without a container jobs run on the head only, which is gpu1" in across.stderr

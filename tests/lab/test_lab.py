@@ -247,7 +247,7 @@ def test_up_that_is_killed_leaves_nothing(other: Lab, number: signal.Signals) ->
     assert other.left() == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="cannot: only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="cannot: only root can become another user")
 def test_an_ordinary_user_is_told_what_is_missing(lab: Lab, tmp_path: Path) -> None:
     assert lab.answers("gpu1")
     tmp_path.chmod(0o777)

@@ -143,7 +143,7 @@ def test_one_host_of_two_is_broken(bare: Lab) -> None:
     full = "the disk of /var/lib/taco-launch is full: /var/lib/taco-launch has 0 MiB free"
     assert f"error: gpu2: {full}\nhint: free some space" in done.stderr
     assert "1 of 2 hosts ready" in done.stderr
-    assert "once that is mended, the same command goes on" in done.stderr
+    assert "once that is fixed, rerun the command: completed steps are skipped" in done.stderr
     ready(bare)
 
 
@@ -181,7 +181,7 @@ def test_cut_off_in_the_middle(bare: Lab, number: int) -> None:
         _, said = running.communicate(timeout=patience(20))
     assert running.returncode == (130 if number == signal.SIGINT else -number)
     if number == signal.SIGINT:
-        assert "interrupted: a step that has begun is finished by its host; to go on: taco-launch -i lab:" in said
+        assert "interrupted: a step that has started is finished by its host; to continue: taco-launch -i lab:" in said
     ready(bare)
 
 

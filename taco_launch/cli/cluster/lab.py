@@ -61,7 +61,7 @@ _name = add_option(
 def lab() -> None:
     """Run a rehearsal cluster of containers on this machine.
 
-    They are used as any hosts: `-i lab` (or `-i lab:NAME`) stands for an inventory file in every verb.
+    Lab hosts work like any hosts: use `-i lab` (or `-i lab:NAME`) in place of an inventory file.
     """
 
 
@@ -322,7 +322,7 @@ def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str 
     chosen = faults.BY_NAME.get(fault)
     if chosen is None:
         known = ", ".join(faults.BY_NAME)
-        raise UsageError(f"{fault!r} is no fault; there are: {known}", hint=did_you_mean(fault, faults.BY_NAME) or None)
+        raise UsageError(f"unknown fault {fault!r}; faults: {known}", hint=did_you_mean(fault, faults.BY_NAME) or None)
     faults.arguments(chosen, argument)
     settings_of(ctx).talk(faults.apply(flow.one(lab, host, os.environ), chosen, argument))
 
@@ -382,7 +382,7 @@ def _print(found: "Status", *, first: bool) -> None:
         click.echo()
     of = next((f", of {seen.host.release}" for seen in found.hosts if seen.host.release), "")
     up = f"taco-launch lab up{option_of(found.lab)}"
-    click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else f' (cut short: {up} goes on)'}")
+    click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else f' (cut short: to continue: {up})'}")
     click.echo(f"Registry: {found.registry}, user {found.user}, password in {found.password_file}")
     click.echo(f"Training: {found.image or f'no image ({up} puts one there)'}")
     login = f"docker login -u {found.user} --password-stdin {found.registry} <{found.password_file}"

@@ -237,7 +237,7 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
 
 
 def _until_closed(write: "Callable[[bytes], None]") -> "Callable[[bytes], None]":
-    """Write as long as somebody reads; the job goes on when `| head` has seen enough."""
+    """Write as long as somebody reads; the job keeps running when `| head` has seen enough."""
     closed = False
 
     def output(chunk: bytes) -> None:

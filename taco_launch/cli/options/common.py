@@ -223,7 +223,7 @@ class Settings:
         if self.quiet:
             return
         lines = message.lstrip("\n").splitlines()
-        # A line of its own could begin as an error or a hint does.
+        # A line of its own could start as an error or a hint does.
         more = (line if line.startswith(" ") else f"  {line}" for line in lines[1:])
         begin = "\n" * (len(message) - len(message.lstrip("\n")))
         shown = begin + "\n".join((*lines[:1], *more))
@@ -323,7 +323,7 @@ def access_options(function: F) -> F:
 
 
 def access_of(options: Mapping[str, Any]) -> "Credentials":
-    """Return what connections may need of the person who types, asked for what `access_options` say."""
+    """Return what connections may need of the person who types, requested what `access_options` say."""
     from taco_launch.remote.credentials import Credentials
 
     password = settings_of(click.get_current_context()).sudo_password

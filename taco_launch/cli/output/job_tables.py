@@ -247,7 +247,7 @@ def _waiting(job: "JobView", now: float) -> str:
     elif record.not_before is not None and (record.not_before > now or not words):
         left = record.not_before - now
         at = time.strftime("%H:%M:%S", time.localtime(record.not_before))
-        words.append(("", f"attempt {record.attempt + 1} begins {f'in {age(left)}, at {at}' if left > 0 else 'now'}"))
+        words.append(("", f"attempt {record.attempt + 1} starts {f'in {age(left)}, at {at}' if left > 0 else 'now'}"))
     lines = (f"  {printable(f'{host}: {text}' if host else typed(text))}" for host, text in words or (("", FOR_SLOTS),))
     return "\n".join(("WAITING:", *lines))
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _RANK_COLOURS = (36, 33, 32, 35, 34)
 # Of a job that waits for many hosts, the line on stderr tells why of the first.
 _MOST_HOSTS_TOLD = 4
-# The label of a line in a merged log, with its time where that was asked for.
+# The label of a line in a merged log, with its time where that was requested.
 _PREFIX = re.compile(rb"^((?:\d[0-9T:.-]+Z |- +)?\S+/(\d+|mpirun|torchrun|env) *) \| ", re.MULTILINE)
 
 
@@ -127,7 +127,7 @@ def _width(text: str) -> int:
 
 
 def watch(draw: Callable[[], str], seconds: float = 2.0) -> NoReturn:
-    """Show on a terminal what `draw` gives, asked for anew all the time, in its place; elsewhere one after the other."""
+    """Show on a terminal what `draw` gives, requested anew all the time, in its place; elsewhere one after the other."""
     if not sys.stdout.isatty():
         while True:
             click.echo(draw() + "\n")
@@ -310,7 +310,7 @@ def progress(settings: Settings, doing: str, total: int) -> Iterator[Callable[[]
 
 @contextmanager
 def host_lines(settings: Settings, lines: Callable[[], Sequence[str]]) -> Iterator[bool]:
-    """Show `lines` on a terminal for as long as the block lasts, asked for anew all the time; False: there is none."""
+    """Show `lines` on a terminal for as long as the block lasts, requested anew all the time; False: there is none."""
     if settings.quiet or not sys.stderr.isatty():
         yield False
         return

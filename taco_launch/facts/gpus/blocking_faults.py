@@ -85,7 +85,9 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
         )
     elif isinstance(loaded, Absent) and there and not isinstance(gpu.gpus, tuple):
         # what modinfo says of a missing module differs, and what it does not say well is no driver either
-        untold = "" if isinstance(installed, Absent) else f" (what is on the disk cannot be told: {_told(installed)})"
+        untold = (
+            "" if isinstance(installed, Absent) else f" (what is on the disk cannot be determined: {_told(installed)})"
+        )
         yield BlockingFault(
             DRIVER,
             f"{there} NVIDIA GPU{'s are' if there > 1 else ' is'} on PCI, and no driver is {'loaded' if untold else 'installed'}{untold}",
@@ -113,7 +115,7 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
     elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent) and _taken_away(installed):
         yield BlockingFault(
             DRIVER,
-            f"the NVIDIA driver {loaded} is loaded, and no longer on the disk: after a reboot there is none",
+            f"the NVIDIA driver {loaded} is loaded, and no longer on the disk: after a reboot the host has no driver",
             f"install the NVIDIA driver again, {loaded} in full (another version takes a reboot besides)",
         )
     elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent):

@@ -50,7 +50,7 @@ class Teardown:
         self.failed: dict[str, TacoLaunchError] = {}
 
     def look(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> tuple[HostPlan, ...]:
-        """Ask every host for what is there, and plan to take it back."""
+        """Ask every host for what exists, and plan to take it back."""
         self._plans = self._planned(self._fanout, answered)
         return tuple(self._plans.values())
 

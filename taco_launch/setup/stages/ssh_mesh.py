@@ -170,7 +170,7 @@ def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | P
     if host.name == inventory.head:
         if public_key(made.cluster_key) is None:
             script, args = scripts.text("keygen.sh"), (paths.key(name), f"taco-launch {name}")
-            yield Op(_STAGE, "cluster's key: make it", "there is none on the head", script, args)
+            yield Op(_STAGE, "cluster's key: make it", "it does not exist on the head", script, args)
     elif cluster.cluster_key is None and not cluster.with_head:
         silent = inventory.head not in cluster.facts
         if silent and public_key(made.cluster_key) is not None:

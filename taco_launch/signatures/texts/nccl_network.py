@@ -25,14 +25,14 @@ NCCL_NETWORK = (
         "nccl-local-sockets",
         ("with family 1 is neither",),
         "Two ranks of {host} have no way to each other: P2P and shared memory are both turned off there.",
-        "Leave NCCL_P2P_DISABLE or NCCL_SHM_DISABLE out. 2.29 fails so; other versions go on by the network.",
+        "Leave NCCL_P2P_DISABLE or NCCL_SHM_DISABLE out. 2.29 fails so; other versions use the network.",
         r"connecting to address\s+with family 1 is neither",
     ),
     Signature(
         "nccl-libfabric",
         ("NET/OFI Couldn't ",),
         "NCCL's plugin for libfabric (EFA) cannot use a device of {host}: {what}.",
-        "On {host}: fi_info -p efa, ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none goes on over TCP.",
+        "On {host}: fi_info -p efa, ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none continues over TCP.",
         r"NET/OFI (?P<what>Couldn't (?:create|allocate|bind|enable|open|get|register) [^\r\n]*[^\s.])",
     ),
     Signature(
@@ -57,7 +57,7 @@ NCCL_NETWORK = (
         "nccl-memory-not-registered",
         ("ibv_reg_mr",),
         "An RDMA device of {host} cannot register GPU memory ({why}): GPUDirect RDMA does not work there.",
-        "On {host}: lsmod | grep peermem (modprobe nvidia-peermem), and dmesg -T | tail. -x NCCL_NET_GDR_LEVEL=LOC goes on without "
+        "On {host}: lsmod | grep peermem (modprobe nvidia-peermem), and dmesg -T | tail. -x NCCL_NET_GDR_LEVEL=LOC continues without "
         "GPUDirect.",
         r"ibv_reg_mr\w* failed(?: with error)?:? ?(?P<why>Bad address|Invalid argument)",
     ),
@@ -65,7 +65,7 @@ NCCL_NETWORK = (
         "nccl-device-event",
         ("async event",),
         "An RDMA queue or device of {host}[[device? ({device})]] reported: {why}. What other hosts say of completions follows from it.",
-        "An access violation comes of memory that was freed or never registered: the same NCCL and driver on all hosts, and -x "
+        "An access violation is caused by memory that was freed or never registered: the same NCCL and driver on all hosts, and -x "
         "NCCL_NET_GDR_LEVEL=LOC to see whether GPUDirect is at fault. dmesg -T | grep -i mlx5 on {host}.",
         rf"NET/IB ?: (?:(?P<device>[\w.-]+:\d+) )?Got (?:non-fatal )?async event ?: (?P<why>{_EVENTS})",
     ),
@@ -73,7 +73,7 @@ NCCL_NETWORK = (
         "nccl-too-many-peers",
         ("peer mapping resources exhausted", "CUDA_ERROR_TOO_MANY_PEERS"),
         "A GPU of {host} would have to reach more GPUs directly than CUDA lets it: more than 8 others.",
-        "-x NCCL_P2P_LEVEL=PXB keeps to GPUs that are near each other; -x NCCL_P2P_DISABLE=1 goes on over shared memory.",
+        "-x NCCL_P2P_LEVEL=PXB keeps to GPUs that are near each other; -x NCCL_P2P_DISABLE=1 continues over shared memory.",
     ),
     Signature(
         "nccl-retries",

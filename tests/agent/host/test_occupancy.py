@@ -242,7 +242,7 @@ def test_without_nvidia_smis_answer_no_gpu_is_free(smi: Smi, hold: Callable[...,
     smi.fail()
     assert slots.read_thoroughly().free == 0
     assert "nobody knows who uses them" in occupancy.describe(slots.read(), NOWHERE, "")
-    # From the beginning: slots that are declared can be had, but not those of GPUs that jobs had before.
+    # From the start: slots that are declared can be had, but not those of GPUs that jobs had before.
     found = occupancy.read_occupancy(4)
     assert [slot.name for slot in found.slots] == [GPUS[2], "slot-1", "slot-2", "slot-3"]
     assert found.free == 3

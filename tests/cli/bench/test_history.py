@@ -30,7 +30,7 @@ def _on(driver: str) -> RunEnvironment:
 
 @pytest.fixture
 def db(tmp_path: Path) -> str:
-    """Return a history of two nights, in the second of which one cell is slower, with another driver."""
+    """Return a history of two nightly runs, in the second of which one cell is slower, with another driver."""
     path = tmp_path / "history.db"
     with open_history(path) as history:
         for number, driver, rates in ((1, "535.1", (99.0, 100.0, 101.0)), (2, "550.2", (69.0, 70.0, 71.0))):
@@ -133,7 +133,7 @@ def test_diff_of_cells_and_of_runs(db: str) -> None:
     ("verb", "args", "said", "hint"),
     [
         ("show", ("nobody",), "nobody: no such ladder in ", "taco-launch bench history names them"),
-        ("show", ("taco",), "taco: 2 ladders begin so: taco-000002, taco-000001", "give more of the id"),
+        ("show", ("taco",), "taco: 2 ladders start so: taco-000002, taco-000001", "give more of the id"),
         ("show", ("",), ": no such ladder in ", "taco-launch bench history names them"),
         ("diff", ("last:9", "last"), "last:9: ladder taco-000002 has no such run or cell", "taco-000002 has horovod/rdma/16, horovod/tcp/16"),
         ("diff", ("last:0", "last"), "last:0: ladder taco-000002 has no such run or cell", "taco-000002 has"),
@@ -168,7 +168,7 @@ def test_an_export_is_imported_once(ending: str, db: str, tmp_path: Path) -> Non
     assert bench("import", other, "--baseline", file).stderr == added
     assert bench("import", other, file).stderr == "0 runs added, 14 were here already: taco-000001, taco-000002\n"
     assert bench("export", other, "-o", ending).stdout == Path(file).read_text()
-    strange = str(tmp_path / "strange.db")  # nights of other machines, perhaps: they count in no baseline
+    strange = str(tmp_path / "strange.db")  # nightly runs of other machines, perhaps: they count in no baseline
     assert bench("import", strange, file).stderr == added
     found = json.loads(bench("export", strange).stdout)["ladders"]
     assert [ladder["accepted"] for ladder in found] == [False, False]

@@ -68,11 +68,11 @@ def test_what_is_wrong_with_the_file_is_an_error_with_its_place(home: Path, text
     path = configure(home, text)
     result = call("list")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"error: {path}: 1 fault\n" in result.stderr
+    assert f"error: {path}: 1 error\n" in result.stderr
     assert fault in result.stderr
     assert call("--help").exit_code == 0
     broken = call("doctor")
-    assert f"error  configuration file: {path}: 1 fault" in broken.stdout
+    assert f"error  configuration file: {path}: 1 error" in broken.stdout
     assert broken.exit_code == 1
 
 
@@ -80,7 +80,7 @@ def test_a_file_that_others_can_write_is_refused(home: Path) -> None:
     path = configure(home, "output: json\n", mode=0o666)
     result = call("list")
     assert result.exit_code == 2
-    assert f"error: {path}: 1 fault\n  other users can write to it\nhint: chmod go-w {path}" in result.stderr
+    assert f"error: {path}: 1 error\n  other users can write to it\nhint: chmod go-w {path}" in result.stderr
 
 
 def test_an_empty_file_sets_nothing(home: Path) -> None:

@@ -134,7 +134,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _simulated(asked: argparse.Namespace, noise: _Noise, baseline: int, drop: float) -> Counter[str]:
-    """Simulate and judge `asked.nightly runs` nightly runs; give how many had what."""
+    """Simulate and judge `asked.nights` nightly runs; give how many had what."""
     sizes = [min(_CHUNK, asked.nights - start) for start in range(0, asked.nights, _CHUNK)]
     chunks = [_Chunk(baseline, drop, size, (asked.seed, baseline, drop > 0, at)) for at, size in enumerate(sizes)]
     verdicts.tell(

@@ -219,7 +219,7 @@ class _Before:
 
 
 def finish(pipe: ProcessStreams, what: CommandSession, started: StartedProgram, begun: float) -> Result:
-    """Read a command's output up to the markers behind it; `started` is when it was given (time.monotonic).
+    """Read a command's output up to the markers behind it; `begun` is when it was given (time.monotonic).
 
     Raises:
         CutShortError: the answer is not whole, or takes longer than the command's timeout; has what came of it.

@@ -109,7 +109,7 @@ class OpResult:
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """What came of a batch: `ran` those that ended, `started` the last one that started.
+    """What came of a batch: `ran` those that ended, `begun` the last one that started.
 
     Without `whole` the answer was cut off; `busy`: another set-up did not let it begin; `stale`: another one was waited
     for, and nothing was done; `said` is what the shell itself had to say.
@@ -169,7 +169,7 @@ def read(
     begun: Callable[[int], None] = lambda _number: None,
     waits: Callable[[], None] = lambda: None,
 ) -> BatchOutcome:
-    """Read the answer of a batch, line by line as it comes; `started` is called as each operation starts.
+    """Read the answer of a batch, line by line as it comes; `begun` is called as each operation starts.
 
     `waits` is called where another set-up is waited for.
 

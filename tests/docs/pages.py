@@ -52,7 +52,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def consoles(text: str) -> Iterator[Shown]:
-    """Yield the commands of the ```console blocks: lines that start with `$ `, joined where they end in a backslash."""
+    """Yield the commands of the ```console blocks: lines that begin with `$ `, joined where they end in a backslash."""
     for block in blocks(text):
         if block.language == "console":
             for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:

@@ -97,7 +97,7 @@ def test_people_see_what_cdi_names(cdi: tuple[str, ...], shown: str, *, wide: bo
 
 
 PACKAGES = """m probe 1 1.000000000
-m start made.package
+m begin made.package
 {}
 
 m end made.package 0

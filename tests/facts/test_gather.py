@@ -53,9 +53,9 @@ class Played:
         pass
 
 
-BEGIN = "{m} probe 1 100.5\n{m} start host.simulated\n{m} end host.simulated 127\n"
-UNAME = "{m} start system.uname\ngpu1 5.10 x86_64\n{m} end system.uname 0\n"
-DOCKER = "{m} start docker.info\n"
+BEGIN = "{m} probe 1 100.5\n{m} begin host.simulated\n{m} end host.simulated 127\n"
+UNAME = "{m} begin system.uname\ngpu1 5.10 x86_64\n{m} end system.uname 0\n"
+DOCKER = "{m} begin docker.info\n"
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def test_what_came_before_the_connection_broke_is_kept() -> None:
     assert "gpu1: incomplete: the answer of /bin/sh broke off" in str(answer.error)
 
 
-@pytest.mark.parametrize("said", [(), ("Welcome\n",), ("{m} probe 1 100.5\n{m} start host.simulated\n",)])
+@pytest.mark.parametrize("said", [(), ("Welcome\n",), ("{m} probe 1 100.5\n{m} begin host.simulated\n",)])
 def test_where_nothing_came_there_are_no_facts(said: tuple[str, ...]) -> None:
     (answer,) = gather(Played("gpu1", *said))
     assert answer.value is None

@@ -23,7 +23,7 @@ def test_a_whole_answer() -> None:
     )
     assert found == {
         "a.b": Section("a.b", "x\n", "one\n two\n", 3),
-        PROBE: Section(PROBE, "started 1790000000.000000001\nended 1790000000.500000000\n", "", 0),
+        PROBE: Section(PROBE, "began 1790000000.000000001\nended 1790000000.500000000\n", "", 0),
     }
 
 
@@ -41,7 +41,7 @@ def test_any_text_is_given_as_it_was(text: str) -> None:
 
 
 def test_markers_of_another_answer_are_text() -> None:
-    said = "n start a.c\nn end a.b 0\nn done 1\n"
+    said = "n begin a.c\nn end a.b 0\nn done 1\n"
     assert one(b"m begin a.b\n" + said.encode() + b"\nm end a.b 0\n").stdout == said
 
 

@@ -78,7 +78,7 @@ def test_without_it_hosts_keep_theirs_and_that_is_said(
     monkeypatch.setattr(simulated, "facts_of", lambda name, **more: pulled(host(name, **more), there))
     done = setup(world, "--check")
     assert (code(done), world.clusters[-1].latest) == (3, None)
-    said = f"the registry has another registry/train:1 by now; the hosts keep theirs unless allowed: taco-launch -i {world.folder.parent}/cluster.yaml setup --pull\n"
+    said = f"the registry has another registry/train:1 by now; the hosts keep theirs unless you run: taco-launch -i {world.folder.parent}/cluster.yaml setup --pull\n"
     assert (said in done.stderr) == (there == "sha256:old")
     assert [each[-1] for each in registry.asked] == ([1] if there else []), "a loaded image is in no registry"
     registry.digest = None

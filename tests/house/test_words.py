@@ -11,7 +11,7 @@ from taco_launch.cli.main import cli
 from taco_launch.cli.verbs import Verb
 
 ROOT = Path(__file__).resolve().parents[2]
-_SAID = re.compile(r'^\s+"""(?:Give|Say)s? .*', re.MULTILINE)
+_SAID = re.compile(r'^\s+"""(?:Give|Say) .*', re.MULTILINE)
 # Invented terms, and what to write instead: docs/glossary.md. The documentation's own list: tests/docs/test_words.py.
 BANNED = {
     r"\bmend(?:ed|s)?\b": "fix",

@@ -102,7 +102,7 @@ def test_where_one_host_has_no_rdma_all_take_tcp_or_it_is_refused(second: Any, r
         (NetworkOverrides(), Network(rdma="on"), "network: {rdma: auto}"),
         (NetworkOverrides(gdr=True), Network(), "leave --gdr out"),
     ):
-        with pytest.raises(UnusableError, match=r"not there on every host|no RDMA between the hosts") as caught:
+        with pytest.raises(UnusableError, match=r"not available on every host|no RDMA between the hosts") as caught:
             made(*hosts, asked=asked, network=declared)
         assert reason in caught.value.message
         assert hint in str(caught.value.hint)
@@ -113,7 +113,7 @@ def test_where_one_host_has_no_rdma_all_take_tcp_or_it_is_refused(second: Any, r
 def test_a_profile_that_does_not_switch_rdma_off_is_told_of() -> None:
     found = made(bond(1), local_only(2), profile=profile.load("ack", "", {}))
     assert [
-        "nothing on the line keeps NCCL off it" in text for text in said(found) if "RDMA does not exist" in text
+        "nothing on the line keeps NCCL off it" in text for text in said(found) if "RDMA is not available" in text
     ] == [True]
     other = made(bond(1), with_peers(bond(2), NONE), profile=profile.load("ack", "", {}))
     assert [
@@ -239,7 +239,7 @@ def test_gpudirect_rdma_by_module_or_dmabuf(
     assert line(made(*hosts, nccl=nccl, asked=NetworkOverrides(gdr=False)))["NCCL_NET_GDR_LEVEL"] == "LOC"
     for asked, declared in ((NetworkOverrides(gdr=True), Network()), (NetworkOverrides(), Network(gdr="on"))):
         if level == "LOC":
-            with pytest.raises(UnusableError, match="not there on every host: gpu2: neither nvidia_peermem nor"):
+            with pytest.raises(UnusableError, match="not available on every host: gpu2: neither nvidia_peermem nor"):
                 made(*hosts, nccl=nccl, asked=asked, network=declared)
         else:
             assert line(made(*hosts, nccl=nccl, asked=asked, network=declared))["NCCL_NET_GDR_LEVEL"] == "PXB"

@@ -80,7 +80,7 @@ def test_the_last_line_of_a_file_of_any_size(tmp_path: Path) -> None:
         out.truncate(1 << 40)  # sparse: read whole it would take all memory
         out.seek(0, os.SEEK_END)
         out.write(b"\nits last words\n\n")
-    assert untrusted.last_line(file) == "its last output"
+    assert untrusted.last_line(file) == "its last words"
     file.write_text("")
     assert untrusted.last_line(file) == ""
 

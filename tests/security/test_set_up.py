@@ -34,7 +34,7 @@ class Evil:
 
 @pytest.mark.parametrize(
     "answer",
-    ["{} begin 999\n", "{} start x\n", "{} begin \u00b2\n", "{} end 0 0x\n", "{} begin 0\n{} end 7 7\n{} done\n"],
+    ["{} begin 999\n", "{} begin x\n", "{} begin \u00b2\n", "{} end 0 0x\n", "{} begin 0\n{} end 7 7\n{} done\n"],
 )
 def test_numbers_of_its_own(answer: str, tmp_path: Path) -> None:
     with pytest.raises(HostError, match="evil"):

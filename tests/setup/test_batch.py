@@ -133,10 +133,10 @@ def test_a_file_that_cannot_be_written_fails_its_operation(shell: str, tmp_path:
 
 @each_shell
 def test_what_takes_too_long(shell: str) -> None:
-    slow = op("echo started; sleep 20", seconds=0.3)
+    slow = op("echo begun; sleep 20", seconds=0.3)
     failed = run(shell, slow).failed
     assert failed is not None
-    assert failure_reason(slow, failed) == f"{slow.name}: not done after 0.3 s; the last it said: started"
+    assert failure_reason(slow, failed) == f"{slow.name}: not done after 0.3 s; the last it said: begun"
 
 
 @each_shell
@@ -160,8 +160,8 @@ def running(shell: str, *ops: Op) -> Iterator["subprocess.Popen[bytes]"]:
         yield process
 
 
-SLOW = 'echo x >"$1/started"; sleep 0.5; echo x >"$1/finished"'
-HELD = 'echo x >"$1/started"; until [ -e "$1/go" ]; do sleep 0.05; done; echo x >"$1/finished"'
+SLOW = 'echo x >"$1/begun"; sleep 0.5; echo x >"$1/finished"'
+HELD = 'echo x >"$1/begun"; until [ -e "$1/go" ]; do sleep 0.05; done; echo x >"$1/finished"'
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])

@@ -73,7 +73,7 @@ def children(pid: int) -> list[int]:
 
 def ended(pid: int) -> bool:
     found = identify(pid)
-    return found is None or found.state == "Z"  # nobody may have requested it yet
+    return found is None or found.state == "Z"  # nobody may have asked for it yet
 
 
 def test_the_environment_is_kept_for_sessions(main: "subprocess.Popen[str]", fakes: Fakes, folder: Path) -> None:
@@ -241,7 +241,7 @@ def test_what_never_comes_is_named_and_ends_the_wait_for_all(fakes: Fakes, tmp_p
     assert done.returncode == 0
     assert fakes.calls.count("sleep 1") == 5
     for device in (gone, other):
-        assert f"{device} has not arrived: is its driver loaded? trying without it" in done.stdout
+        assert f"{device} has not come: is its driver loaded? trying without it" in done.stdout
 
 
 def test_devices_of_gpus_are_asked_for(fakes: Fakes, tmp_path: Path) -> None:

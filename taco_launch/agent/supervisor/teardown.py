@@ -34,7 +34,7 @@ def end_all(
 
     `orphans` (pid, start) are processes of this host that the job has left to us. `whole(host)` says whether all logs of
     a host are here; a host is given up when it was silent for `timeout` seconds, or its logs came no further for as
-    long. Where no rank was started (`started` is false) nobody is waited for longer than a moment. `how` are words of
+    long. Where no rank was started (`begun` is false) nobody is waited for longer than a moment. `how` are words of
     the order: with `leave` what still runs is left alone, with `listener` it is looked up who has the ranks' port. Gives the hosts that have ended the job but whose logs are not all here.
     """
     for link in gang.links:

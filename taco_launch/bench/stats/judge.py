@@ -273,7 +273,7 @@ def _since(cell: _Cell) -> str:
     after = len(nights) - drift.since((*nights, cell.noise.level + cell.fresh))
     if not after:
         return "a step that none of the accepted nightly runs shows"
-    return f"a step that the last {f'{after} accepted nights show' if after > 1 else 'accepted night shows'} too"
+    return f"a step that the last {f'{after} accepted nightly runs show' if after > 1 else 'accepted nightly run shows'} too"
 
 
 def _side(cell: _Cell, difference: float) -> str:

@@ -135,11 +135,8 @@ def up(
     hosts = f"{count} host{'s' if count != 1 else ''} and a registry"
     for name, state in made.down:
         settings.talk(f"{name} is {state}, and stays so: taco-launch lab fault{option_of(lab)} {name} {WAKE[state]}")
-    settings.talk(
-        f"the lab {made.name!r} is up: {hosts}"
-        if made.changes
-        else f"the lab {made.name!r} was up already: nothing changed"
-    )
+    was_up = f"the lab {made.name!r} was up already: nothing changed"
+    settings.talk(f"the lab {made.name!r} is up: {hosts}" if made.changes else was_up)
     word = "lab" if lab == "lab" else f"lab:{lab}"
     settings.talk(f"next: taco-launch -i {word} inventory; taco-launch lab status{option_of(lab)}")
 

@@ -21,7 +21,7 @@ _MASK = b"********"
 
 @dataclass(frozen=True)
 class SetupEvent:
-    """What happens on a host: an operation `starts`, is `done` or `failed`; or another set-up there is waited for."""
+    """What happens on a host: an operation `begins`, is `done` or `failed`; or another set-up there is waited for."""
 
     host: str
     stage: Stage

@@ -106,7 +106,7 @@ def test_a_crontab_that_was_not_there_is_not_there_afterwards(taco: Taco, kept: 
     ("args", "code", "words"),
     [
         (("lab", "--at", "25:00"), 2, "must be a time of day"),
-        (("lab", "--at", "2:30", "--days", "daily"), 2, "days are wanted"),
+        (("lab", "--at", "2:30", "--days", "daily"), 2, "must be days"),
         (("lab", "--at", "2:30", "--name", "a b"), 2, "the name of a nightly run has letters"),
         (("lab", "--at", "2:30", "--mail", "a b@c"), 2, "in an address"),
         (("lab", "--at", "2:30", "--with", "systemd", "--mail", "a@b"), 2, "systemd mails nothing"),

@@ -120,7 +120,7 @@ def test_a_tool_that_hangs_says_nothing_of_gpus() -> None:
 
 def test_an_answer_that_was_cut() -> None:
     text = (
-        f"N probe 1 1.0\nN start gpu.list\n{LIST}\nN end gpu.list 0\nN start gpu.query\n{case('query_two_gpus')[:-30]}"
+        f"N probe 1 1.0\nN begin gpu.list\n{LIST}\nN end gpu.list 0\nN begin gpu.query\n{case('query_two_gpus')[:-30]}"
     )
     found = parse_gpu(sections(text.encode()))
     assert isinstance(found, Gpus)
@@ -130,7 +130,7 @@ def test_an_answer_that_was_cut() -> None:
 
 
 def test_an_answer_that_was_cut_before_anything_was_told() -> None:
-    text = "N probe 1 1.0\nN start gpu.driver_loaded\n\nN end gpu.driver_loaded 127\nN err cat: not found\nN start gpu.list\n"
+    text = "N probe 1 1.0\nN begin gpu.driver_loaded\n\nN end gpu.driver_loaded 127\nN err cat: not found\nN begin gpu.list\n"
     assert parse_gpu(sections(text.encode())) == Unknown("the probe's answer was cut off within it")
 
 

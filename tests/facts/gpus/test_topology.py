@@ -132,11 +132,11 @@ def test_no_text_raises(text: str) -> None:
     ("answer", "found"),
     [
         (
-            "N start topology.matrix\n\nN end topology.matrix 127\nN err nvidia-smi: not found\n",
+            "N begin topology.matrix\n\nN end topology.matrix 127\nN err nvidia-smi: not found\n",
             Absent("nvidia-smi: not found"),
         ),
-        ("N start topology.matrix\n\tGPU0\n", Unknown("topology.matrix: the answer was cut off")),
-        ("N start gpu.list\n\nN end gpu.list 0\nN done 1\n", Unknown("not asked")),
+        ("N begin topology.matrix\n\tGPU0\n", Unknown("topology.matrix: the answer was cut off")),
+        ("N begin gpu.list\n\nN end gpu.list 0\nN done 1\n", Unknown("not asked")),
     ],
     ids=["no tool", "cut", "not asked"],
 )
@@ -146,7 +146,7 @@ def test_a_probe_without_a_matrix(answer: str, found: object) -> None:
 
 def test_a_probe_with_a_matrix() -> None:
     text = (CASES / "topo_names_out_of_order.txt").read_text("utf-8")
-    answer = f"N probe 1 1.0\nN start topology.matrix\n{text}\nN end topology.matrix 0\nN done 1.5\n"
+    answer = f"N probe 1 1.0\nN begin topology.matrix\n{text}\nN end topology.matrix 0\nN done 1.5\n"
     assert parse_topology(sections(answer.encode())) == read(text)
 
 

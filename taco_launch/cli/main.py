@@ -238,8 +238,13 @@ def _guarded() -> int:
             from difflib import get_close_matches
 
             message = error.message.removesuffix(".")
-            (nearest,) = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0) or ("",)
-            hint = f"did you mean: {nearest}"
+            old = (
+                {name for param in context.command.params if getattr(param, "hidden", False) for name in param.opts}
+                if context
+                else set()
+            )
+            near = get_close_matches(error.option_name, set(error.possibilities) - old, n=1)
+            hint = f"did you mean: {near[0]}" if near else hint
         return _say(message, hint, USAGE)
     except KeyboardInterrupt:
         return INTERRUPTED

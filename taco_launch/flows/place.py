@@ -90,7 +90,7 @@ def _refuse_mig(name: str, chosen: Sequence[int], mig: frozenset[int]) -> None:
         raise UsageError(
             f"{name}: GPU {','.join(map(str, refused))}: MIG mode is on, and its instances have neither NVLink nor "
             "access to one another's memory",
-            hint=f"leave {'it' if len(refused) == 1 else 'them'} out: --free {others}" if others else None,
+            hint=f"omit {'it' if len(refused) == 1 else 'them'}: --free {others}" if others else None,
         )
 
 

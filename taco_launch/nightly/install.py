@@ -204,7 +204,7 @@ def remarks(
         found.append(NOT_RUNNING)
     if keeper.word == "cron" and not machine.mails:
         found.append(
-            "cron mails by sendmail, and it does not exist here: what the nightly run prints is lost, its summary is not"
+            "cron mails with sendmail, which is not installed: what the nightly run prints is lost, its summary is not"
         )
     return tuple(found)
 

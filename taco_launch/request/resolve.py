@@ -203,8 +203,8 @@ def _check_image(request: JobRequest, inventory: Inventory) -> None:
     container = inventory.container
     if not request.image or (container is not None and container.image == request.image):
         return
-    have = f"is made from {container.image}" if container is not None else "there is no container"
+    have = f"has training containers of {container.image}" if container is not None else "has no training container"
     raise UsageError(
-        f"{request.called('image')}: {request.image}: the training container of the inventory: {have}",
+        f"{request.called('image')}: {request.image}: the inventory {have}",
         hint="name the image in the inventory (container: {image: ...}), then: taco-launch -i FILE setup",
     )

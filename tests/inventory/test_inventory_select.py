@@ -206,7 +206,7 @@ def test_a_host_goes_before_a_group_of_its_name() -> None:
                 "column 8: 'gpu2:17': 17 slots are requested, and max_slots of gpu2 is 16 in c.yaml (request at most gpu2:16, or raise max_slots there)",
             ],
         ),
-        ("gpu[1-2]:17,[::1]:3", ["column 1: 'gpu1:17': 17 slots are reque", "column 13: '[::1]:3': 3 slots are asked"]),
+        ("gpu[1-2]:17,[::1]:3", ["column 1: 'gpu1:17': 17 slots are reque", "column 13: '[::1]:3': 3 slots are reque"]),
         ("free:4096,[::1]", []),
     ],
 )

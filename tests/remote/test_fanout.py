@@ -111,7 +111,7 @@ from tests.remote.test_fanout import Fake
 from taco_launch.remote.fanout import Fanout
 fakes = tuple(Fake(n) for n in range(100))
 with Fanout(fakes) as fanout:
-    print("started", flush=True)
+    print("begun", flush=True)
     fanout.each(lambda transport: time.sleep(600))
 """
 

@@ -155,7 +155,7 @@ def test_a_reader_makes_no_history(verb: str, args: tuple[str, ...], tmp_path: P
     result = call("bench", verb, *args, env={"TACO_LAUNCH_STATE": str(tmp_path / "state")})
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        f"error: {tmp_path}/state/history.db: there is no history yet\nhint: taco-launch bench"
+        f"error: {tmp_path}/state/history.db: there is no history yet\nhint: measure first: taco-launch bench"
     )
     assert not (tmp_path / "state").exists()
 

@@ -96,7 +96,7 @@ def test_a_file_that_is_not_there() -> None:
 
 def test_a_subject_that_is_none() -> None:
     done = call("facts", "--only", "gpus")
-    assert (done.exit_code, "they are system, network, docker, gpu" in done.stderr) == (2, True)
+    assert (done.exit_code, "subjects: system, network, docker, gpu" in done.stderr) == (2, True)
 
 
 def test_this_machine_without_a_terminal_or_standard_input(taco: Taco) -> None:

@@ -63,7 +63,7 @@ def test_a_night_comes_and_goes_and_nothing_else_is_touched(taco: Taco, kept: Pa
     assert first.endswith(OTHERS + b"\n")
     again = install("lab", "--at", "02:30", "--yes")
     assert (again.returncode, again.stdout, kept.read_bytes()) == (0, "", first)
-    assert "installed already, just so: nothing was changed" in again.stderr
+    assert "installed already with these settings: nothing was changed" in again.stderr
     db = taco.state / "h.db"
     other = (
         "lab",

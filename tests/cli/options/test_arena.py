@@ -33,7 +33,7 @@ TYPED = (
     (
         ("submit", "pytorch", "--working-dir=/root", "--sync-mode=git", "--epochs=3", "python x.py"),
         (
-            "python x.py\n  left out: --working-dir: cd there before you type the line; in containers let the command begin "
+            "python x.py\n  left out: --working-dir: cd there before you type the line; in containers let the command start "
             "with: env -C DIR\n  left out: --sync-mode: nothing fetches the code: copy it yourself to where the ranks run, or "
             "put it into the image\n  left out: --epochs is no option here; one of your program goes after --\n"
         ),

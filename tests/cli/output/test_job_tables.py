@@ -110,7 +110,7 @@ Total Allocated GPUs of Training Job:
 3
 
 Total Requested GPUs of Training Job:
-7"""
+4"""
     )
 
 

@@ -35,7 +35,7 @@ def test_how_much_is_said(words: tuple[str, ...], decisions: int, messages: int)
     assert len([line for line in said if not line.startswith(("sent ", "received "))]) == decisions, said
     if decisions:
         assert said[0] == "localhost: list: the agent is called\n"
-        assert "the agent is put there" in said[2 if messages else 1]
+        assert "installing the agent" in said[2 if messages else 1]
         assert re.search(r"localhost: list: answered after \d+\.\d\d s", done.stderr)
 
 

@@ -58,7 +58,7 @@ def test_the_exit_code_of_a_rank_anywhere(cluster: Cluster, name: str, rank: int
     )
     assert (job["state"], job["exit_code"]) == ("FAILED", code)
     assert job["reason"].startswith(f"rank {rank} on n{rank // 2 + 1} ")
-    assert f"n{rank // 2 + 1}/{rank} | last output" in cluster.log(name)
+    assert f"n{rank // 2 + 1}/{rank} | last words" in cluster.log(name)
 
 
 def test_a_program_that_is_not_there(cluster: Cluster, name: str) -> None:

@@ -34,7 +34,7 @@ def test_the_first_rank_that_fails_ends_the_others(
     job = cluster.run(cluster.spec(name, "sh", "-c", script, launcher="env"))
     assert (job["state"], job["exit_code"], job["first_failure"]["rank"]) == ("FAILED", code, rank)
     assert job["reason"].startswith(f"rank {rank} on n{rank // 2 + 1} ")
-    assert f"n{rank // 2 + 1}/{rank} | last output" in cluster.log(name)
+    assert f"n{rank // 2 + 1}/{rank} | last words" in cluster.log(name)
     assert sorted(line for line in cluster.log(name) if line.endswith("ended")) == [
         f"n{other // 2 + 1}/{other} | ended" for other in range(6) if other != rank
     ]
@@ -46,7 +46,7 @@ def test_the_first_rank_that_fails_under_torchrun(cluster: Cluster, name: str, p
     job = cluster.run(cluster.spec(name, "sh", "-c", script, np=4, launcher="torchrun"), **path)
     assert (job["state"], job["exit_code"]) == ("FAILED", 7), job
     assert job["reason"].startswith("rank 3 on n2 exited with code 7"), job
-    assert "n2/3 | last output" in cluster.log(name)
+    assert "n2/3 | last words" in cluster.log(name)
     nothing_left(cluster, 3)
 
 

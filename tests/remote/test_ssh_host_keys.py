@@ -153,7 +153,7 @@ def test_trust(changing: tuple[Sshd, Path], own: Path, tmp_path: Path) -> None:
     mine = fingerprint(sshd.host_key(), tmp_path / "key")
     asked = trust(file, "gpu1", "gpu2")
     assert asked.returncode == 2
-    assert "nobody to ask" in asked.stderr
+    assert "stdin is not a terminal" in asked.stderr
     assert asked.stdout.splitlines()[1].split() == ["gpu1", "ssh-ed25519", mine, "new"]
     assert not own.exists()
     done = trust(file, "--yes")

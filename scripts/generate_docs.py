@@ -16,6 +16,7 @@ for _folder in (_ROOT, _ROOT / "scripts"):  # a checkout that is not installed
 
 from reference_pages import command_line, documents, knobs, messages, metrics, signatures  # noqa: E402
 
+from taco_launch.cli import help_topics  # noqa: E402
 from taco_launch.inventory.schema import schema as inventory_schema  # noqa: E402
 from taco_launch.request.documents import job_schema, matrix_schema  # noqa: E402
 
@@ -63,6 +64,8 @@ def pages() -> Mapping[Path, str]:
         "metrics": metrics.page(),
         "signatures": signatures.page(),
     }
+    for topic in ("environment", "exit-codes"):
+        texts[topic] = help_topics.text_of(topic)
     schema = json.dumps(inventory_schema.json_schema(), indent=2) + "\n"  # as `inventory --schema` prints it
     return {**{_REFERENCE / f"{name}.md": text for name, text in texts.items()}, _SCHEMA: schema}
 

@@ -78,7 +78,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Close what is connected. Jobs go on."""
+        """Close what is connected. Jobs continue."""
         self._open.close()
         self.__dict__.pop("backend", None)
 
@@ -144,7 +144,7 @@ class Cluster:
         return resolve(request, self.inventory, here(self._environ))
 
     def submit(self, request: JobRequest) -> "Job":
-        """Start a job and return; it goes on by itself.
+        """Start a job and return; it continues by itself.
 
         Raises:
             UsageError: its name is taken, or as `resolve`.
@@ -177,7 +177,7 @@ class Cluster:
         """Plan a job as the head would, were all of its hosts free, and start nothing.
 
         What nobody declared is asked of the hosts. `folder` is where the files will lie that the line names; `explain`
-        has hosts asked for their GPUs, too.
+        asks hosts for their GPUs, too.
 
         Raises:
             PlacementError: the job does not fit; or as `resolve`.
@@ -237,7 +237,7 @@ class Cluster:
 
 
 class Job:
-    """A job that a cluster keeps, as it was when it was last asked for."""
+    """A job that a cluster keeps, as it was when it was last requested."""
 
     def __init__(self, backend: Backend, found: "JobAnswer") -> None:
         """Keep what the backend answered."""

@@ -146,7 +146,7 @@ def start_line(command: Command, *, whole: bool, tty: bool = False) -> bytes:
         script = program
     data = _bytes(script)
     if b"\0" in data:
-        raise ValueError("a NUL cannot stand in an argument or in the environment")
+        raise ValueError("a NUL is not allowed in an argument or in the environment")
     encoded = "".join(chr(byte) if byte in _PLAIN else f"\\{byte:03o}" for byte in data)
     return f"eval \"$(printf '{encoded}')\"\n".encode("ascii")
 

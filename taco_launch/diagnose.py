@@ -26,7 +26,7 @@ from taco_launch.signatures.table import TABLE
 
 # Text is looked through in blocks of about this many characters: large enough that a search costs no more than reading.
 _BLOCK = 1 << 18
-# How far a known text may go on below its first line.
+# How far a known text may continue below its first line.
 _AHEAD_LINES = 60
 _AHEAD = 1 << 14
 # A line longer than a block is looked through in pieces that overlap by so many characters: more than any key has.
@@ -48,7 +48,7 @@ _MOST_RANKS = 4096
 # A cause that stands so many lines above the error that ends a rank's log was survived: tracebacks are shorter.
 _FAR = 200
 
-# What says that a program goes on.
+# What says that a program continues.
 _GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b")
 _HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
 
@@ -78,7 +78,7 @@ class LogScan:
     """Looks through the text of one log or several; memory is bounded however long they are."""
 
     def __init__(self, names: Optional[Mapping[str, str]] = None, *, failed: bool = False) -> None:
-        """Begin with a log that no host is known of.
+        """Start with a log that no host is known of.
 
         `names` gives the names that hosts are to be told by, where logs have others (an address, the machine's own
         name). `failed` says that a job is known to have failed, so that its warnings may be why.
@@ -107,7 +107,7 @@ class LogScan:
         self._log += 1
 
     def feed(self, text: str) -> None:
-        """Take the next text of the log, which may begin and end within a line."""
+        """Take the next text of the log, which may start and end within a line."""
         self._pending.append(text)
         self._size += len(text)
         if self._size >= _BLOCK:
@@ -248,7 +248,7 @@ class LogScan:
                 self.last_words = clean(line)[1].strip()[-MOST_SHOWN:] or self.last_words
 
     def _listen(self, seen: str, number: int) -> None:
-        """Count what ranks say after their errors, in a text that begins in line `number`."""
+        """Count what ranks say after their errors, in a text that starts in line `number`."""
         line_at = 0
         for match in SAID.finditer(seen):
             number += seen.count("\n", line_at, match.start())
@@ -259,7 +259,7 @@ class LogScan:
                 self._after[rank] = (line, count + 1)
 
     def _hits(self, block: str, cut: int) -> List[Tuple[int, Signature, int]]:
-        """Return (where its line begins, the signature, where the key stands) of every key before `cut`, in order."""
+        """Return (where its line starts, the signature, where the key stands) of every key before `cut`, in order."""
         hits: Dict[Tuple[int, int], int] = {}
         # Within a line of many megabytes few parts of keys stand, and those are few: elsewhere nearly all of them do.
         absent: Set[str] = set()
@@ -363,7 +363,7 @@ def is_consequence(last_words: str) -> bool:
 
 
 def _cut(block: str) -> int:
-    """Return where the end of a block begins that is looked through with the next one."""
+    """Return where the end of a block starts that is looked through with the next one."""
     at = len(block)
     for _line in range(_AHEAD_LINES + 1):
         newline = block.rfind("\n", max(len(block) - _AHEAD, 0), at)

@@ -6,7 +6,7 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 ├── PlacementError (4)      the job does not fit the hosts: a reason per host
 ├── HostError (5)           a host, or the agent on it, failed
 │   └── UnusableError (5)   a job is refused: hosts that it needs cannot be used, or lack what it asks for
-└── NoJobError (1)          there is no job of that name
+└── NoJobError (1)          the job was not found
 """
 
 from typing import NamedTuple, Optional, Sequence, Tuple
@@ -14,7 +14,7 @@ from typing import NamedTuple, Optional, Sequence, Tuple
 OK = 0
 FAILED = 1
 USAGE = 2
-DRIFT = 3  # `setup --check`: a host is not as the inventory says; set-up: hardware has a fault that it cannot mend
+DRIFT = 3  # `setup --check`: a host is not as the inventory says; set-up: hardware has a fault that it cannot fix
 CANNOT_PLACE = 4
 HOST_FAILED = 5
 REGRESSED = 6  # `nightly run`: something got slower
@@ -29,8 +29,8 @@ INTERRUPTED = SIGNAL_BASE + 2
 def quoted(program: str) -> str:
     """Return what to do where a program's name holds blanks, and there is no such program: it was typed in quotes."""
     if "$" in program:  # without the quotes the shell that it is typed into would put the values in
-        return "all of it is taken for one name; a shell in each rank puts its values in: bash -c '...'"
-    return "all of it is taken for one name: leave the quotes out, or: sh -c '...'"
+        return "the quotes make it one word; to expand variables in each rank: bash -c '...'"
+    return "the quotes make it one word: remove them, or use sh -c '...'"
 
 
 class TacoLaunchError(Exception):
@@ -86,7 +86,7 @@ class SpecError(TacoLaunchError):
         self.source = source
         self.faults = faults
         lines = "\n".join(f"  {fault}" for fault in faults)
-        count = f"{len(faults)} faults" if len(faults) != 1 else "1 fault"
+        count = f"{len(faults)} errors" if len(faults) != 1 else "1 error"
         super().__init__(f"{source}: {count}\n{lines}", hint)
 
 
@@ -130,7 +130,7 @@ class UnusableError(HostError):
 
 
 class NoJobError(TacoLaunchError):
-    """There is no job of that name."""
+    """The job was not found."""
 
     kind = "job-not-found"
 

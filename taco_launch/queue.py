@@ -69,11 +69,11 @@ def begin(
     resting: AbstractSet[str] = frozenset(),
     down: AbstractSet[str] = frozenset(),
 ) -> Tuple[str, ...]:
-    """Name the jobs that may begin now; `jobs` are in their order, `rooms` the hosts whose slots are known.
+    """Name the jobs that may start now; `jobs` are in their order, `rooms` the hosts whose slots are known.
 
-    Of the jobs in `trying` the hosts are being asked at this moment: nobody behind begins on any of them. Those in
-    `resting` are not to begin yet. Hosts in `down` do not answer: a job that cannot begin without them keeps nobody.
-    A job with nobody before it begins unseen when its hosts have not been asked yet, and are not known; so does one that
+    Of the jobs in `trying` the hosts are being asked at this moment: nobody behind starts on any of them. Those in
+    `resting` are not to start yet. Hosts in `down` do not answer: a job that cannot start without them keeps nobody.
+    A job with nobody before it starts unseen when its hosts have not been asked yet, and are not known; so does one that
     can never fit, wherever it stands: it will be refused.
     """
     rooms = dict(rooms)
@@ -110,7 +110,7 @@ def may_pass(taken: Taken, job: WaitingJob, before: Sequence[WaitingJob], rooms:
     """Return whether a job that would take these slots delays none of those before it, whoever of the holders ends first.
 
     Let one of those want n slots of its hosts, of which f are free and the job would take b. With the slots s of the
-    holders that have ended meanwhile, and t slots of those before it that have begun, it begins when f + s - t >= n. Only
+    holders that have ended meanwhile, and t slots of those before it that have started, it starts when f + s - t >= n. Only
     where f + s - t - b < n <= f + s - t for some s and t is it delayed. Every sum of s and t that there may be is a bit
     of a number.
     """
@@ -152,7 +152,7 @@ def _delays(taken: Taken, other: WaitingJob, earlier: Sequence[WaitingJob], room
 
 
 def _begun(job: WaitingJob, earlier: Sequence[WaitingJob], most: int) -> int:
-    """Return the bits of how many of a job's slots those before it may have, once some of them have begun."""
+    """Return the bits of how many of a job's slots those before it may have, once some of them have started."""
     sums = 1
     for other in earlier:
         np = _ranks(other.wanted)
@@ -278,7 +278,7 @@ def _never_fits(job: WaitingJob, rooms: Capacities) -> bool:
 
 
 def _keeps_nobody(job: WaitingJob, rooms: Capacities, down: AbstractSet[str]) -> bool:
-    """Return whether a job cannot begin before a host comes back that does not answer."""
+    """Return whether a job cannot start before a host returns that does not answer."""
     if down.isdisjoint(host for host, _most in job.hosts):
         return False
     if any(host not in rooms and host not in down for host, _most in job.hosts):
@@ -309,7 +309,7 @@ class WaitLimit(NamedTuple):
 def limit(policy: Policy, record: JobRecord) -> Optional[WaitLimit]:
     """Return the end of a waiting job's time: of that for waiting, or of that for all its attempts; None: there is none.
 
-    The time for waiting begins with the submission, the last resumption, or when the next attempt may begin. Times are
+    The time for waiting starts with the submission, the last resumption, or when the next attempt may begin. Times are
     seconds since the epoch.
     """
     found = []
@@ -353,10 +353,10 @@ def pending_reasons(record: JobRecord, name: str) -> Tuple[Tuple[str, str], ...]
     Nothing where it does not wait, or its hosts have not been looked at yet.
     """
     if record.state is JobState.SUSPENDED:
-        return (("", f"{record.reason}; taco-launch resume {name} lets it go on"),)
+        return (("", f"{record.reason}; taco-launch resume {name} lets it continue"),)
     if record.state is JobState.RESTARTING:
         delay, last = (record.not_before or 0.0) - record.transitions[-1].time, record.attempt
-        return (("", f"attempt {last + 1} begins {delay:.0f} s after attempt {last} failed: {record.reason}"),)
+        return (("", f"attempt {last + 1} starts {delay:.0f} s after attempt {last} failed: {record.reason}"),)
     return record.waiting if record.state.waits else ()
 
 

@@ -28,7 +28,7 @@ LAUNCHED = "launched"  # data: boot, roots: mpirun has started
 RUNNING = "running"  # data: boot, roots: every rank has started; it may be that one has ended already
 RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not end with 0
 STALLED = "stalled"  # data: since, ranks: no rank does anything
-STIRRED = "stirred"  # it goes on after that
+STIRRED = "stirred"  # it continues after that
 STOPPING = "stopping"
 RESTARTING = (
     "restarting"  # an attempt failed; data: delay (seconds), left_out, lost, exit_code; rank, host as of `ended`
@@ -81,7 +81,7 @@ def _waiting(record: JobRecord, event: Event) -> JobRecord:
 
 
 def _suspended(record: JobRecord, event: Event) -> JobRecord:
-    # As with Kubernetes' Job the time that it may run begins anew.
+    # As with Kubernetes' Job the time that it may run starts over.
     return replace(
         record,
         state=JobState.SUSPENDED,
@@ -271,7 +271,7 @@ def _failures(record: JobRecord) -> int:
 def culprit(failures: Sequence[RankEnd], launcher_code: int) -> Optional[RankEnd]:
     """Return which of the ranks that failed, in the order in which they did, is the reason of the others' failure.
 
-    Not one whose own last words blame another, where there is another; and not one that ended by TERM, which is how
+    Not one whose own last output blames another, where there is another; and not one that ended by TERM, which is how
     mpirun ends the rest, unless mpirun says the same of the job (143).
     """
     term = SIGNAL_BASE + signal.SIGTERM
@@ -326,7 +326,7 @@ def explained(reason: str, started: int, findings: Sequence[Finding], last_words
     """
     if findings:
         return reason if started else f"no rank started: {findings[0].cause}"
-    return f"{reason}; its last words: {last_words}" if last_words else reason
+    return f"{reason}; its last output: {last_words}" if last_words else reason
 
 
 def numbered(rank: int, processes: int) -> str:

@@ -21,7 +21,7 @@ LINE_CHARACTERS, TIME_CHARACTERS, _VALUE_CHARACTERS = 300, 24, 100
 _HIDDEN = frozenset(("argv", "caller", "command", "environment", "token"))
 # A job's specification has its variables.
 _RECORDS_WITH_VARIABLES = ("JobSpec", "JobView")
-# How a line begins that was taken for no message: it may be one that is damaged, with all that it holds.
+# How a line starts that was taken for no message: it may be one that is damaged, with all that it holds.
 _DAMAGED = ("b'{", 'b"{')
 # Messages that come all the time, and those that carry the trace itself.
 _LEFT_OUT = frozenset(("beat", "ack", "log", "piece", "trace"))

@@ -2,7 +2,7 @@
 
 A pair scores 10 where it is linked across CPUs (SYS), 20 within one (NODE), 30 at a host bridge (PHB), 40 over several
 switches (PXB), 50 over one (PIX), and 100 for each NVLink besides. All free GPUs are divided into sets of the size that
-is asked for, padded where that does not come out even, the padding all in one set; the division with the highest total
+is requested, padded where that does not come out even, the padding all in one set; the division with the highest total
 is taken, of equals the first, and out of it the set with the highest score. Here a division's best continuation is
 kept for what is left, which gives the same answer without going through all divisions.
 

@@ -159,7 +159,7 @@ def _whole() -> str:
     """Return the answer of a host that is all right, but not set up yet."""
     system = _case("centos76_guide").partition(f"{_MARK} done")[0]
     made = _case("centos76_other_cluster")
-    made = made[made.index(f"{_MARK} begin made.files") :]
+    made = made[made.index(f"{_MARK} start made.files") :]
     made = "".join(line for line in made.splitlines(keepends=True) if "docker/restart" not in line)
     made = made.replace("ActiveState=failed", "ActiveState=active").replace("=disabled", "=enabled")
     text = "".join((system, *_gpu(), *_rdma(), made)).replace(_MARK, "MARK")

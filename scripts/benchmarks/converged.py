@@ -109,7 +109,9 @@ def _lab(lab: str, environ: Mapping[str, str]) -> Iterator[None]:
     """Make a lab, set it up, remove it in the end."""
     verdicts.tell(f"making a lab of {_HOSTS} hosts and setting it up (a minute, with the images another two)")
     try:
-        pairing.prepare(("taco-launch", "lab", "up", "--name", lab, "--hosts", str(_HOSTS), "--slots", "1"), environ)
+        pairing.prepare(
+            ("taco-launch", "lab", "up", "--yes", "--name", lab, "--hosts", str(_HOSTS), "--slots", "1"), environ
+        )
         pairing.prepare(("taco-launch", "-i", f"lab:{lab}", "setup", "--yes"), environ)
         yield
     finally:

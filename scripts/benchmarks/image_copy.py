@@ -2,7 +2,7 @@
 """Measures how an image that no registry has comes to lab hosts: set-up's tree, against `docker save | ssh docker load` each.
 
 The links are limited (tc-tbf): what each host sends, and what this machine sends to all of them. The image is mostly
-random bytes, which nothing packs. Both begin with hosts that have an engine and not the image; set-up's time is that of
+random bytes, which nothing packs. Both start with hosts that have an engine and not the image; set-up's time is that of
 its whole command, from the first connection on.
 """
 

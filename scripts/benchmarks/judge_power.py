@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Measures the judge of a night by simulation: how often it calls a change where there is none, and finds one.
+"""Measures the judge of a nightly run by simulation: how often it calls a change where there is none, and finds one.
 
-The numbers of a cell are simulated as the level, times the luck of the night (normal, 0.5 %), times the luck of the run
+The numbers of a cell are simulated as the level, times the luck of the nightly run (normal, 0.5 %), times the luck of the run
 (2 % standard deviation, Student's t with few degrees of freedom: heavy tails). What is called is the product's own
 `suspects` and `verdicts`, with its own rules: every suspect is measured again in its night.
 """
@@ -35,13 +35,13 @@ _LEAST = 3
 _BASELINES = (_LEAST, 10, 20)
 _CALLED = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.DRIFT)
 _MOST_FALSE, _LEAST_FOUND = 1.0, 90.0
-# One stream of random numbers for so many nights, whoever simulates them: the result depends on the seed alone.
+# One stream of random numbers for so many nightly runs, whoever simulates them: the result depends on the seed alone.
 _CHUNK = 50
 
 
 @dataclass(frozen=True)
 class _Noise:
-    """How noisy runs and nights are, as fractions; `tails` are degrees of freedom of a run's luck, 0: normal."""
+    """How noisy runs and nightly runs are, as fractions; `tails` are degrees of freedom of a run's luck, 0: normal."""
 
     tails: int
     run: float
@@ -61,7 +61,7 @@ class _Chunk:
 def main(arguments: list[str]) -> int:
     """Measure, print, give the exit code."""
     parser = verdicts.plain_parser(
-        f"The judge of a night of {_CELLS} cells with {_REPEATS} repeats, by simulation: false alarms per night, and the "
+        f"The judge of a nightly run of {_CELLS} cells with {_REPEATS} repeats, by simulation: false alarms per night, and the "
         f"probability that a drop of {_DROP:.0%} in one cell is found the first night.",
         "example:\n  .venv/bin/python scripts/benchmarks/judge_power.py --nights 1000 --tails 4",
     )
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
         "--run", type=float, default=100 * _RUN, metavar="%", help="noise of a run (default: %(default)g)"
     )
     parser.add_argument(
-        "--night", type=float, default=100 * _NIGHT, metavar="%", help="of a night (default: %(default)g)"
+        "--night", type=float, default=100 * _NIGHT, metavar="%", help="of a nightly run (default: %(default)g)"
     )
     parser.add_argument("--seed", type=int, default=9, metavar="N", help="of the random numbers (default: 9)")
     parser.add_argument(
@@ -90,7 +90,16 @@ def main(arguments: list[str]) -> int:
         parser.error(f"--tails {asked.tails}: 3 or more have a standard deviation; 0 is normal")
     noise = _Noise(asked.tails, asked.run / 100, asked.night / 100)
     table: list[tuple[str, ...]] = [
-        ("baseline", "false alarms", "95 % below", "regr./impr./drift", "suspects a night", "found", "95 % above", "s")
+        (
+            "baseline",
+            "false alarms",
+            "95 % below",
+            "regr./impr./drift",
+            "suspects a nightly run",
+            "found",
+            "95 % above",
+            "s",
+        )
     ]
     found, data = [], {}
     for baseline in _BASELINES:
@@ -101,7 +110,7 @@ def main(arguments: list[str]) -> int:
         most, least = 100 * _below(false, asked.nights), 100 * (1 - _below(asked.nights - hits, asked.nights))
         table.append(
             (
-                f"{baseline} nights",
+                f"{baseline} nightly runs",
                 f"{100 * false / asked.nights:.2f} %",
                 f"{most:.2f} %",
                 "/".join(str(quiet[kind.value]) for kind in _CALLED),
@@ -111,24 +120,26 @@ def main(arguments: list[str]) -> int:
                 f"{time.perf_counter() - begin:.0f}",
             )
         )
-        name = f"baseline of {baseline} nights"
+        name = f"baseline of {baseline} nightly runs"
         alarms, power = pairing.spread([most]), pairing.spread([least])
-        found.append(verdicts.Verdict(f"{name}: false alarms a night, 95 % bound", alarms, _MOST_FALSE, "%"))
+        found.append(verdicts.Verdict(f"{name}: false alarms a nightly run, 95 % bound", alarms, _MOST_FALSE, "%"))
         if baseline > _LEAST:
             bound = f"{name}: drop found, 95 % bound"
             found.append(verdicts.Verdict(bound, power, _LEAST_FOUND, "%", at_least=True))
         data[str(baseline)] = {"quiet": dict(quiet), "dropped": dict(dropped)}
     shape = f"t with {noise.tails} degrees of freedom" if noise.tails else "normal"
-    how = f"{asked.nights} nights of each kind, runs {noise.run:.1%} ({shape}), nights {noise.night:.1%}, seed {asked.seed}"
+    how = f"{asked.nights} nightly runs of each kind, runs {noise.run:.1%} ({shape}), nightly runs {noise.night:.1%}, seed {asked.seed}"
     report = verdicts.Report("judge_power", 1, (table,), found, {"nights": asked.nights, "counts": data}, how)
     return verdicts.finish(report, as_json=asked.json, strict=asked.strict)
 
 
 def _simulated(asked: argparse.Namespace, noise: _Noise, baseline: int, drop: float) -> Counter[str]:
-    """Simulate and judge `asked.nights` nights; give how many had what."""
+    """Simulate and judge `asked.nights` nightly runs; give how many had what."""
     sizes = [min(_CHUNK, asked.nights - start) for start in range(0, asked.nights, _CHUNK)]
     chunks = [_Chunk(baseline, drop, size, (asked.seed, baseline, drop > 0, at)) for at, size in enumerate(sizes)]
-    verdicts.tell(f"{asked.nights} nights after {baseline}, {f'a drop of {drop:.0%}' if drop else 'nothing changed'}")
+    verdicts.tell(
+        f"{asked.nights} nightly runs after {baseline}, {f'a drop of {drop:.0%}' if drop else 'nothing changed'}"
+    )
     if asked.jobs == 1:
         return _sum(map(partial(_chunk, noise), chunks))
     with ProcessPoolExecutor(asked.jobs) as pool:
@@ -143,7 +154,7 @@ def _sum(counts: Iterable[Counter[str]]) -> Counter[str]:
 
 
 def _chunk(noise: _Noise, chunk: _Chunk) -> Counter[str]:
-    """Simulate nights; count those with a false alarm, by kind too, and those that found the drop."""
+    """Simulate nightly runs; count those with a false alarm, by kind too, and those that found the drop."""
     rules = JudgeRules()
     chance = np.random.default_rng(chunk.seed)
     nights = chunk.baseline + 1
@@ -158,7 +169,7 @@ def _chunk(noise: _Noise, chunk: _Chunk) -> Counter[str]:
 def _night(
     rules: JudgeRules, runs: Sequence[Sequence[Sequence[float]]], fresh: Sequence[Sequence[float]], *, dropped: bool
 ) -> Counter[str]:
-    """Judge one night, in both stages; `dropped`: the first cell is slower by the drop."""
+    """Judge one nightly run, in both stages; `dropped`: the first cell is slower by the drop."""
     series = [
         Series(
             MetricKey((), "", "simulated", str(cell), 1, "rate"),

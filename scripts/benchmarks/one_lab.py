@@ -20,7 +20,7 @@ def made(given: str, environ: Mapping[str, str], *, hosts: int, slots: int) -> I
     verdicts.tell(f"making a lab of {hosts} hosts and setting it up (a minute, with the images another two)")
     try:
         size = ("--hosts", str(hosts), "--slots", str(slots))
-        pairing.prepare(("taco-launch", "lab", "up", "--name", name, *size), environ)
+        pairing.prepare(("taco-launch", "lab", "up", "--yes", "--name", name, *size), environ)
         pairing.prepare(("taco-launch", "-i", f"lab:{name}", "setup", "--yes"), environ)
         yield name
     finally:

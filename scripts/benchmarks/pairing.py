@@ -1,7 +1,7 @@
 """Interleaved timing of several commands: A B C, A B C, ..., so that what slows the machine down slows all of them.
 
 The clock runs from the start of a command to the end of its output and of the command itself. The CPU time counts
-everything it started, also what goes on in the background (a job's supervisor): the next command begins after that.
+everything it started, also what continues in the background (a job's supervisor): the next command starts after that.
 Linux only.
 """
 

@@ -61,7 +61,7 @@ class Watch:
 
 
 def _role(argv: list[bytes]) -> str:
-    """Return what a process is by how its command line begins: the rest may name the others."""
+    """Return what a process is by how its command line starts: the rest may name the others."""
     words = [PurePath(os.fsdecode(word)).name for word in argv[:5]]
     if len(words) == 5 and words[3].endswith(".pyz"):
         return _AGENTS.get(words[4], f"agent {words[4]}")

@@ -133,7 +133,7 @@ def _cpu(processes: list[Process]) -> float:
 
 
 def _end(agent: Path) -> None:
-    """Stop all jobs: first those that wait, for else each would begin as the one before it ends."""
+    """Stop all jobs: first those that wait, for else each would start as the one before it ends."""
     state = agent.parent.parent
     for folder in sorted((state / "jobs").glob("[!.]*"), key=lambda folder: folder.name == "holder"):
         call = protocol.dump(protocol.header("stop", ""))

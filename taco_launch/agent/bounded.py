@@ -23,7 +23,7 @@ def bounded(act: Callable[[], Any], cpu_seconds: int) -> Any:
             os.close(reading)
             resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
             _write(writing, json.dumps(act()).encode())
-        except Exception as error:  # noqa: BLE001 - the parent goes on without it, and its log says why
+        except Exception as error:  # noqa: BLE001 - the parent continues without it, and its log says why
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
         finally:
             os._exit(0)

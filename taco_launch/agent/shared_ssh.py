@@ -39,7 +39,7 @@ def for_guard(folder: JobFolder, host: str) -> Tuple[str, ...]:
     """Return the options by which a guard's ssh shares its connection; none where it must not.
 
     A process in the background has the connection, until a second after the last use: a guard's ssh may be ended, and
-    mpirun's goes on.
+    mpirun's continues.
     """
     path = _socket(folder, host)
     if path is None or _users_own():

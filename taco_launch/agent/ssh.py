@@ -100,12 +100,12 @@ def _output(process: "subprocess.Popen[bytes]", seconds: float) -> Optional[byte
 
 
 def lacks_agent(said: str) -> bool:
-    """Return, by the last words of an operation whether the host has not got this agent yet."""
+    """Return, by the last output of an operation whether the host has not got this agent yet."""
     return any(word in said for word in _NO_AGENT)
 
 
 def last_line(said: bytes) -> str:
-    """Return the last words of a program."""
+    """Return the last output of a program."""
     lines = said.decode("utf-8", "replace").strip().splitlines()
     return lines[-1].strip() if lines else ""
 
@@ -127,7 +127,7 @@ class SshErrors:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (_MOST_ERRORS, _MOST_ERRORS))
 
     def last_line(self) -> str:
-        """Return its last words."""
+        """Return its last output."""
         self.file.seek(0)
         return last_line(self.file.read(1 << 16))
 
@@ -159,7 +159,7 @@ class AgentUpload:
         self._errors.limit(self.pid)
 
     def problem(self) -> Optional[str]:
-        """Return why it failed, empty where it did not; None as long as it goes on."""
+        """Return why it failed, empty where it did not; None as long as it continues."""
         code = self._process.poll()
         if code is None:
             return f"not within {_PUT_SECONDS:g} s" if time.monotonic() > self._until else None

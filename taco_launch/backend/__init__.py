@@ -35,7 +35,7 @@ class LogQuery:
     # Where to begin: a place in the log, or the last `tail` lines.
     offset: int = 0
     tail: int | None = None
-    # Whether it goes on until the job ends.
+    # Whether it continues until the job ends.
     follow: bool = True
     host: str | None = None
     instance: str | None = None
@@ -118,7 +118,7 @@ class Backend(Protocol):
         """How taco-launch is called for it, for hints."""
 
     def submit(self, spec: "JobSpec", environ: Mapping[str, str]) -> "JobView":
-        """Start a job, which goes on whatever happens to the caller.
+        """Start a job, which continues whatever happens to the caller.
 
         The job that is returned has a place, is known to wait for one, or has ended already.
 

@@ -40,7 +40,7 @@ _POLL_SECONDS = (0.05, 1.0)
 _SUSPEND_SECONDS = 600.0
 _NOBODY = FollowListener()
 _Kind = TypeVar("_Kind", bound=Reply)
-_UNUSED = "without a container jobs run on the head alone: no other host is asked"
+_UNUSED = "without a container jobs run on the head alone: no other host is contacted"
 
 
 @contextlib.contextmanager
@@ -133,7 +133,7 @@ class AgentBackend:
             if time.monotonic() > deadline:
                 raise HostError(
                     f"{self.name}: job {name} is not suspended {_SUSPEND_SECONDS:g} s after its grace time",
-                    hint=f"taco-launch get {name} says how it stands",
+                    hint=f"taco-launch get {name} shows its state",
                 )
             time.sleep(pause)
             pause = min(2 * pause, _POLL_SECONDS[1])
@@ -237,7 +237,7 @@ class AgentBackend:
         strange = next((host for host in spec.hosts if not self._is_at(spec, host)), None)
         if strange is not None:
             raise UsageError(
-                f"host {strange.name}: without a container a job runs on the head alone, which is {self.name}",
+                f"host {strange.name}: cannot be used: without a container jobs run on the head only, which is {self.name}",
                 hint="name the image in an inventory (container: {image: ...}) and prepare its hosts: "
                 "taco-launch -i FILE setup; or look at the command line with --dry-run",
             )

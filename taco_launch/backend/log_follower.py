@@ -34,7 +34,7 @@ class LogFollower:
         self._pause = _FIRST_PAUSE_SECONDS
 
     def take(self, replies: Iterator[Reply]) -> JobView | None:
-        """Pass on what an answer holds; give the job where that was all, None where there is more to be asked for."""
+        """Pass on what an answer holds; give the job where that was all, None where there is more to be requested."""
         try:
             for reply in replies:
                 self._is_back()
@@ -113,11 +113,11 @@ class LogFollower:
         now = time.monotonic()
         if self._lost_at is None:
             self._lost_at = now
-            self._watch.say(f"{error.message}\nthe job goes on; trying to connect again")
+            self._watch.say(f"{error.message}\nthe job continues; trying to connect again")
         elif now - self._lost_at > self._patience:
             name = self._what.name
             raise HostError(
-                f"{error.message}\njob {name} goes on, unless its head has ended",
+                f"{error.message}\njob {name} continues, unless its head has ended",
                 hint=f"{self._head.typed} logs -f {name}",
             )
         time.sleep(self._pause)

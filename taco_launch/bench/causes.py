@@ -211,7 +211,7 @@ def _knobs(job: MeasuredJob) -> Iterator[tuple[str, str, str]]:
 def _line(line: str, spec: JobSpec) -> tuple[list[str], dict[str, str]]:
     """Return the options of a launch line that are no knobs, and the knobs: name and value, as the line sets them.
 
-    A job that never began has no line: what its spec sets stands for it.
+    A job that never started has no line: what its spec sets stands for it.
     """
     asked = {name: PASSED_ON if value is None else value for name, value in spec.env}
     words = shlex.split(line)

@@ -12,7 +12,7 @@ from taco_launch.model.jobs import JobRecord, JobSpec
 def of_run(hosts: Sequence[HostFacts], spec: JobSpec, record: JobRecord, commit: str = "") -> RunEnvironment:
     """Return the circumstances of a job: all that its hosts' facts, its spec and its record tell.
 
-    `hosts` are looked at as far as the job had ranks there, all of them where it never began. `commit` is that of the
+    `hosts` are looked at as far as the job had ranks there, all of them where it never started. `commit` is that of the
     folder that its command ran in, "" where it is in none. What is not known is left out; what is known not to be there
     is `none`.
     """

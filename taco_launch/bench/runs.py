@@ -72,7 +72,7 @@ class Run:
 
 @dataclass(frozen=True, order=True)
 class MetricKey:
-    """What makes numbers of different nights comparable; `metric` is a metric's name, the others are as in Run."""
+    """What makes numbers of different nightly runs comparable; `metric` is a metric's name, the others are as in Run."""
 
     hosts: tuple[str, ...]
     gpu: str

@@ -150,7 +150,7 @@ def legend(found: Sequence[Table]) -> str:
     if counts[-1] < 2:
         lines = ["one run each: numbers without intervals, and no difference is shown by them; repeat them for that"]
     else:
-        alone = "" if counts[0] > 1 else "; a number without one stands for one run"
+        alone = "" if counts[0] > 1 else "; a number without one means one run"
         lines = [f"after ± and in [ ]: 95 % intervals, each by itself, of {repeats} repeats{alone}"]
     return "\n".join((*lines, *dict.fromkeys(line for table in found for line in _borrowed(table))))
 

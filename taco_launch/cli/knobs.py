@@ -3,12 +3,13 @@
 import re
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli.options.common import output_options, settings_of, verbose_option
+from taco_launch.cli.options.common import output_options, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.errors import UsageError
 
@@ -20,6 +21,15 @@ _WIDEST_DEFAULT = 14
 _NARROWEST_WHY = 10
 # Spaces between two columns of a table on a terminal.
 _BETWEEN = 3
+_TITLES = {
+    "nccl": "NCCL",
+    "nccl-tests": "nccl-tests",
+    "pytorch": "PyTorch",
+    "horovod": "Horovod",
+    "lightcc": "LightCC",
+    "openmpi": "Open MPI",
+    "ucx": "UCX",
+}
 _CLAUSE_END = re.compile(r"[.:;](?: |$)|, (?:and|which|so|also) ")
 
 
@@ -32,14 +42,14 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 @click.command()
 @output_options
-@verbose_option
+@talk_options
 @click.argument("names", nargs=-1, metavar="[NAME|PREFIX]...", shell_complete=_complete)
 @click.pass_context
 def knobs(ctx: click.Context, names: tuple[str, ...]) -> None:
     """List tuning variables of NCCL, Horovod, Open MPI and UCX.
 
-    A name, or a part of a name that one knob alone has, shows all that is known of it; any other beginning or part of
-    a name shows a table of those with it, nothing shows all. On a terminal the table is cut to its width.
+    A name, or a part of a name that only one knob has, shows the whole entry. Any other part of a name shows a table of the
+    knobs that have it, and no argument a table of all, by library. On a terminal the table is cut to its width and paged.
 
     \b
     Examples:
@@ -66,8 +76,8 @@ def _matching(name: str) -> "tuple[Knob, ...]":
     found = table.matching(name)
     if not found:
         near = table.closest(name)
-        hint = f"did you mean {near}?" if near else "taco-launch knobs shows all names"
-        raise UsageError(f"no knob has {name!r} in its name", hint=hint)
+        hint = f"did you mean {near}?" if near else "list all knobs: taco-launch knobs"
+        raise UsageError(f"no knob matches {name!r}", hint=hint)
     return found
 
 
@@ -120,7 +130,17 @@ def _print_table(found: "tuple[Knob, ...]", *, wide: bool) -> None:
     rows = [[knob.name, knob.default, _clause(knob.why)] for knob in found]
     if sys.stdout.isatty():
         rows = _fitted(rows, shutil.get_terminal_size().columns)
-    render.table(["NAME", "DEFAULT", "WHY"], rows)
+    lines = render.columns(["NAME", "DEFAULT", "WHY"], rows).splitlines()
+    render.paged("\n".join((lines[0], *_grouped(found, lines[1:]))) + "\n")
+
+
+def _grouped(found: "Sequence[Knob]", lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a table with a title above those of each library, if there are several."""
+    libraries = dict.fromkeys(knob.library for knob in found)
+    for library in libraries:
+        if len(libraries) > 1:
+            yield f"\n{click.style(_TITLES[library], bold=True)}:"
+        yield from (line for knob, line in zip(found, lines, strict=True) if knob.library == library)
 
 
 def _wide(knob: "Knob") -> list[str]:

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 import sys
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import click
@@ -12,18 +13,20 @@ import taco_launch
 from taco_launch.cli import verbs
 from taco_launch.cli.options.common import (
     Settings,
+    config_path,
     inventory_option,
     output_options,
     settings_of,
     talk_options,
     this_machine,
-    verbose_option,
 )
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.command import as_typed
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
 
+# click reads it: how a shell asks for completions.
+_COMPLETE = "_TACO_LAUNCH_COMPLETE"
 _EPILOG = """\b
 Examples:
   taco-launch run --np 2 -- python3 train.py
@@ -42,7 +45,7 @@ run and wait exit with the job's own code (128+n for signal n), with 124 after
 
 
 class _Verbs(SuggestingGroup):
-    """The verbs; what fails is told while it is known which inventory was named."""
+    """The verbs; errors are printed with the inventory that was named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options that stand before the verb.
@@ -63,6 +66,8 @@ class _Verbs(SuggestingGroup):
         Raises:
             TacoLaunchError: it is a launcher; with the line as it is typed here.
         """
+        if args[0] != "doctor" and config_path(os.environ).exists():  # doctor reports what is wrong with it
+            _use_config(ctx)
         if self.get_command(ctx, args[0]) is None:
             from taco_launch.launch.nested_launcher import inner
 
@@ -70,7 +75,7 @@ class _Verbs(SuggestingGroup):
                 from taco_launch.cli.options import nested_launcher
 
                 typed = nested_launcher.line(f"{settings_of(ctx).typed} run", (), args)
-                raise UsageError(f"{args[0]} is no verb; taco-launch starts the ranks itself", hint=typed)
+                raise UsageError(f"{args[0]} is not a command; taco-launch starts the ranks itself", hint=typed)
         name, command, rest = super().resolve_command(ctx, args)
         if isinstance(command, verbs.Verb):
             op = verbs.operation_to_prestart(command.name or "", rest)
@@ -108,7 +113,7 @@ class _Verbs(SuggestingGroup):
             settings = settings_of(ctx)
             error.hint = error.hint and as_typed(error.hint, settings.typed)
             if settings.output in ("json", "yaml"):
-                render.error_data(error, settings.output)
+                render.error_data(error, settings)
             raise
         except BrokenPipeError:
             if not _nobody_reads():
@@ -134,22 +139,51 @@ for verb in verbs.all_verbs():
 
 
 @cli.command()
-@verbose_option
+@talk_options
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a shell's completion script.
 
+    Completes commands, options, jobs of this machine, hosts and groups of the inventory, profiles, knobs and files.
+
     \b
-    Example, for bash:
+    Examples:
       mkdir -p ~/.local/share/bash-completion/completions
       taco-launch completion bash > ~/.local/share/bash-completion/completions/taco-launch
+      mkdir -p ~/.zfunc && taco-launch completion zsh > ~/.zfunc/_taco-launch
+      taco-launch completion fish > ~/.config/fish/completions/taco-launch.fish
+
+    For zsh, ~/.zshrc needs these lines: fpath+=~/.zfunc; autoload -Uz compinit; compinit.
     """
     from click.shell_completion import get_completion_class
 
+    from taco_launch.cli.options import shell_scripts
+
+    shell_scripts.register()
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"click has no completion for {shell}")
-    click.echo(kind(cli, {}, "taco-launch", "_TACO_LAUNCH_COMPLETE").source())
+    click.echo(kind(cli, {}, "taco-launch", _COMPLETE).source())
+
+
+def _use_config(ctx: click.Context) -> None:
+    """Take what the user's configuration file sets and no option or variable does.
+
+    Raises:
+        SpecError: something in it is wrong.
+    """
+    from taco_launch.cli.options import user_config
+
+    try:
+        config = user_config.read(config_path(os.environ), os.getuid())
+    except TacoLaunchError:
+        if ctx.resilient_parsing:  # completion has nowhere to report it
+            return
+        raise
+    settings = replace(settings_of(ctx), default_inventory=config.inventory)
+    if config.output and ctx.get_parameter_source("output") is click.core.ParameterSource.DEFAULT:
+        settings = replace(settings, output=config.output)
+    ctx.obj = settings
 
 
 def _explained(error: click.NoSuchOption) -> click.UsageError:
@@ -184,6 +218,10 @@ def _guarded() -> int:
         sudo_password=os.environ.pop("TACO_LAUNCH_SUDO_PASSWORD", None),
         registry_password=os.environ.pop("TACO_LAUNCH_REGISTRY_PASSWORD", None),
     )
+    if _COMPLETE in os.environ:
+        from taco_launch.cli.options import shell_scripts
+
+        shell_scripts.register()
     try:
         code = cli.main(prog_name="taco-launch", standalone_mode=False, obj=settings)
         sys.stdout.flush()
@@ -195,7 +233,19 @@ def _guarded() -> int:
         return INTERRUPTED
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        return _say(error.format_message().removesuffix("."), context and f"{context.command_path} --help", USAGE)
+        message, hint = error.format_message().removesuffix("."), context and f"{context.command_path} --help"
+        if isinstance(error, click.NoSuchOption) and error.possibilities:
+            from difflib import get_close_matches
+
+            message = error.message.removesuffix(".")
+            old = (
+                {name for param in context.command.params if getattr(param, "hidden", False) for name in param.opts}
+                if context
+                else set()
+            )
+            near = get_close_matches(error.option_name, set(error.possibilities) - old, n=1)
+            hint = f"did you mean: {near[0]}" if near else hint
+        return _say(message, hint, USAGE)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:

@@ -33,6 +33,7 @@ _VERBS = {
     "knobs": ("Tools", "knobs", "List tuning variables of NCCL, Horovod, Open MPI and UCX."),
     "place": ("Tools", "jobs.place", "Show which GPUs of a host a job would get."),
     "doctor": ("Tools", "doctor", "Check this machine: Python, ssh, Docker, mpirun, inventory."),
+    "help": ("Tools", "help_topics", "Explain a topic, such as exit-codes, or a command."),
     "version": ("Tools", "doctor", "Show the versions of taco-launch, its agent and libraries."),
     "metrics": ("Tools", "cluster.metrics", "Export jobs, queues and slots as Prometheus metrics."),
 }

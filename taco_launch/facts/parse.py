@@ -40,13 +40,13 @@ def parse(host: str, output: bytes, sent: float, received: float, cut: str = "")
 
 
 def only(facts: HostFacts, subjects: Sequence[str]) -> HostFacts:
-    """Return these subjects of a host; the others were not asked for."""
+    """Return these subjects of a host; the others were not requested."""
     others: Dict[str, Any] = dict.fromkeys({*SUBJECTS, MADE} - set(subjects), NOT_ASKED)
     return replace(facts, **others)
 
 
 def _simulated(told: sections.Sections) -> Found[Tuple[str, ...]]:
-    """Read the list: a name in a line, `#` begins a comment."""
+    """Read the list: a name in a line, `#` starts a comment."""
     found = sections.answer(told, "host.simulated")
     if isinstance(found, (Absent, Unknown)):
         return found

@@ -117,13 +117,13 @@ class _Frame:
         section = Section(self.open, "\n".join(self.lines), "", code)
         before = self.found.get(self.open)
         if before is not None and (before.stdout, before.exit_code) != (section.stdout, section.exit_code):
-            section = Section(self.open, "", "it is told twice, and not the same\n", None)
+            section = Section(self.open, "", "it is reported twice, and not the same\n", None)
         self.found[self.open] = section
         self.open = None
 
 
 def unasked(sections: Sections, subject: str) -> Optional[Unknown]:
-    """Return why nothing is known of a subject: nobody asked for it, or the answer ends before; None if it is there."""
+    """Return why nothing is known of a subject: nobody requested it, or the answer ends before; None if it is there."""
     if any(name.startswith(f"{subject}.") for name in sections):
         return None
     probe = sections.get(PROBE)
@@ -135,7 +135,7 @@ def unasked(sections: Sections, subject: str) -> Optional[Unknown]:
 def failure(sections: Sections, name: str) -> Optional[Failure]:
     """Return why a section holds no answer, in the tool's own words; None where its command succeeded.
 
-    Absent: the tool is not there, or the only thing it complains about is that there is no such file.
+    Absent: the tool does not exist, or the only thing it complains about is that there is no such file.
     """
     section = sections.get(name)
     if section is None:
@@ -207,7 +207,7 @@ class Files:
 def files(sections: Sections, name: str) -> Files:
     """Read a section that is the answer of `grep -H '' FILE...`.
 
-    A file that was asked for and is neither told nor refused is empty. No path of ours holds a colon.
+    A file that was requested and is neither told nor refused is empty. No path of ours holds a colon.
     """
     section = sections.get(name)
     if section is None or section.exit_code in (NOT_FOUND, TOOK_TOO_LONG):

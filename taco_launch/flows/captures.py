@@ -12,7 +12,7 @@ from taco_launch.errors import UsageError
 STDIN = Path("-")
 # A folder of captures is text; what is larger than this was named by mistake.
 MAX_FILE, MAX_FILES = 16 << 20, 10_000
-# A pipe that a shell makes has its writer from the beginning, or in a moment.
+# A pipe that a shell makes has its writer from the start, or in a moment.
 _WRITER_SECONDS = 10.0
 
 
@@ -58,7 +58,7 @@ def _content(path: Path, *, pipe: bool = False) -> bytes:
         if pipe and stat.S_ISFIFO(mode):
             return _of_pipe(path)
         if not stat.S_ISREG(mode):
-            raise UsageError(f"{path}: is no regular file")
+            raise UsageError(f"{path}: is not a regular file")
         with path.open("rb") as file:
             return _limited(file, str(path))
     except OSError as error:

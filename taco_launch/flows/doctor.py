@@ -15,7 +15,6 @@ import taco_launch
 from taco_launch.agent.store.folders import require_local_disk, state_folder
 from taco_launch.errors import TacoLaunchError
 from taco_launch.frozen import dataclass
-from taco_launch.inventory import VARIABLE
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.remote import bundle
 
@@ -45,13 +44,21 @@ class Check:
     todo: str = ""
 
 
-def checks(environ: Mapping[str, str], load: Callable[[], Inventory], source: str | None) -> Iterator[Check]:
-    """Yield every check of this machine.
+@dataclass(frozen=True)
+class Named:
+    """An inventory by name, and where the name is from: an option, a variable or a file."""
+
+    source: str
+    origin: str
+
+
+def checks(environ: Mapping[str, str], load: Callable[[], Inventory], named: Named | None) -> Iterator[Check]:
+    """Yield the checks of this machine and of its inventory.
 
     Args:
         environ: The caller's environment.
         load: Reads the inventory.
-        source: The inventory that was named, None for this machine.
+        named: The inventory that is used, None for this machine.
     """
     yield _python()
     yield _program("ssh", ("ssh", "-V"), "needed to reach hosts", "apt-get install openssh-client")
@@ -60,8 +67,7 @@ def checks(environ: Mapping[str, str], load: Callable[[], Inventory], source: st
     yield _library("horovod", "needed for Horovod jobs on this machine", "scripts/quickstart")
     yield _library("scipy", "needed for intervals and nightly runs", "pip install '.[bench]'")
     yield _state(environ)
-    yield _inventory(load, source)
-    yield from _variables(environ)
+    yield _inventory(load, named)
 
 
 def versions() -> Mapping[str, str]:
@@ -151,15 +157,16 @@ def _state(environ: Mapping[str, str]) -> Check:
     return Check("state folder", CheckState.OK, found)
 
 
-def _inventory(load: Callable[[], Inventory], source: str | None) -> Check:
+def _inventory(load: Callable[[], Inventory], named: Named | None) -> Check:
     try:
         inventory = load()
     except TacoLaunchError as error:
         return Check("inventory", CheckState.ERROR, error.message, error.hint or "taco-launch -i FILE inventory")
     slots = sum(host.slots or 0 for host in inventory.hosts)
-    found = f"{source or 'this machine'}: cluster {inventory.cluster}, hosts: {len(inventory.hosts)}"
+    where = "this machine" if named is None else f"{named.source} (from {named.origin})"
+    found = f"{where}: cluster {inventory.cluster}, hosts: {len(inventory.hosts)}"
     found += f", slots: {slots}" if slots else ""
-    if source is None:
+    if named is None:
         return Check("inventory", CheckState.OK, found)
     keys = dict.fromkeys(host.identity_file for host in inventory.hosts if host.identity_file)
     missing = [key for key in keys if not Path(key).expanduser().is_file()]
@@ -169,9 +176,6 @@ def _inventory(load: Callable[[], Inventory], source: str | None) -> Check:
     return Check("inventory", CheckState.OK, found)
 
 
-def _variables(environ: Mapping[str, str]) -> Iterator[Check]:
-    for name in sorted(environ):
-        if name.startswith("TACO_LAUNCH_"):
-            value = "set" if any(word in name for word in _SECRET) else environ[name]
-            default = " (the inventory where -i is not given)" if name == VARIABLE else ""
-            yield Check(name, CheckState.OK, f"{value}{default}")
+def shown_value(name: str, value: str) -> str:
+    """Return a variable's value for people; that of a secret is not shown."""
+    return "set" if any(word in name for word in _SECRET) else value

@@ -64,7 +64,7 @@ class LadderPlan:
 
 @dataclass(frozen=True)
 class LadderProgress:
-    """How far a ladder is: the run that goes on, the `number`th of `of`; `state` of its job and its last line.
+    """How far a ladder is: the run that continues, the `number`th of `of`; `state` of its job and its last line.
 
     `left` is how many seconds this run and those after it will take, None where nobody knows. `run` is there when it has
     ended, with the last lines of its log as `evidence` where it gave no sample.
@@ -112,7 +112,7 @@ def slots(spec: JobSpec, facts: Sequence[HostFacts]) -> int:
     unknown = next((entry.host for entry in free if not entry.all and not entry.lacks), None)
     if unknown is not None:
         raise UsageError(
-            f"host {unknown}: its slots are not declared, and nothing tells how many GPUs it has",
+            f"host {unknown}: its slots are not declared, and no fact says how many GPUs it has",
             hint=f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
     return sum(entry.all for entry in free)
@@ -170,8 +170,8 @@ def run(
 ) -> LadderResult:
     """Make the runs of a ladder that the history does not have yet, each a job, and add them to it.
 
-    A run that fails, cannot be placed or gives no sample is kept with the reason, and the next one begins. Ctrl-C stops
-    the job that runs; a head that is lost breaks the ladder off: both can go on later. Of a ladder whose time is over
+    A run that fails, cannot be placed or gives no sample is kept with the reason, and the next one starts. Ctrl-C stops
+    the job that runs; a head that is lost breaks the ladder off: both can continue later. Of a ladder whose time is over
     only whole blocks count.
 
     Raises:

@@ -52,7 +52,7 @@ def place(source: Path, stdin: IO[bytes], count: int, free: Sequence[int] | None
 
     Raises:
         UsageError: no matrix of one host can be read there, a free GPU is not in it or is in MIG mode, the models differ
-            or none is as asked for.
+            or none is as requested.
         PlacementError: fewer are free.
     """
     name = "standard input" if source == captures.STDIN else str(source)
@@ -90,7 +90,7 @@ def _refuse_mig(name: str, chosen: Sequence[int], mig: frozenset[int]) -> None:
         raise UsageError(
             f"{name}: GPU {','.join(map(str, refused))}: MIG mode is on, and its instances have neither NVLink nor "
             "access to one another's memory",
-            hint=f"leave {'it' if len(refused) == 1 else 'them'} out: --free {others}" if others else None,
+            hint=f"omit {'it' if len(refused) == 1 else 'them'}: --free {others}" if others else None,
         )
 
 
@@ -123,7 +123,7 @@ def _read(name: str, source: Path, stdin: IO[bytes]) -> _Machine:
     hosts = [host for host in captured.read(files) if host.topology != NOT_ASKED]
     if len(hosts) > 1:
         names = fold([host.host for host in hosts])
-        raise UsageError(f"{name} tells of {len(hosts)} hosts: {names}", hint="name the folder or file of one")
+        raise UsageError(f"{name} describes {len(hosts)} hosts: {names}", hint="name the folder or file of one")
     if not hosts:
         unread = [*left_out, *(entry for host in captured.read(files) for entry in host.unread)]
         why = "; ".join(shorten(f"{file}: {reason}", _MOST_SAID, placeholder=" ...") for file, reason in unread[:3])
@@ -150,12 +150,12 @@ def _of_document(name: str, document: Any) -> _Machine:
     except ValueError as error:
         raise UsageError(f"{name} {error}", hint=hint) from error
     if len(hosts) != 1:
-        raise UsageError(f"{name} tells of {len(hosts)} hosts: {fold(tuple(hosts))}", hint=hint)
+        raise UsageError(f"{name} describes {len(hosts)} hosts: {fold(tuple(hosts))}", hint=hint)
     (told,) = hosts.values()
     try:
         if told["topology"] is None:
             reasons = [entry["reason"] for entry in told["unknown"] if entry["where"] == "topology"]
-            raise UsageError(f"{name}: its topology is not known: {'; '.join(reasons) or 'nobody asked for it'}")
+            raise UsageError(f"{name}: its topology is not known: {'; '.join(reasons) or 'it was not requested'}")
         gpus = (told["gpu"] or {}).get("gpus") or ()
         models = {int(gpu["index"]): str(gpu["name"]) for gpu in gpus if gpu["name"]}
         mig = frozenset(int(gpu["index"]) for gpu in gpus if gpu["mig"])

@@ -30,7 +30,7 @@ from taco_launch.placement.host_gpus import explained
 from taco_launch.placement.mesh import GpuMesh, mesh_of
 
 _HCAS = "NCCL_IB_HCA"
-_UNSEEN = f"no host was asked: RDMA ports are looked for when the job starts, and where there are any the line names them ({_HCAS})"
+_UNSEEN = f"no host was contacted: RDMA ports are looked for when the job starts, and where there are any the line names them ({_HCAS})"
 _AT_START = (
     f"{_HCAS} has the ports near the GPUs that the job would have now, did no other job have any: when it starts, it is "
     "those near the GPUs that it gets"
@@ -112,7 +112,7 @@ def dry_run(
     unknown = next((entry.host for entry in free if not entry.all and not entry.lacks), None)
     if unknown is not None:
         raise UsageError(
-            f"host {unknown}: its slots are not declared, and nothing tells how many GPUs it has",
+            f"host {unknown}: its slots are not declared, and no fact says how many GPUs it has",
             hint="; ".join([*problems, ""]) + f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
     wrapper = ("agent", plan.wrapper_op(spec), spec.name, "--")

@@ -1,4 +1,4 @@
-"""What a ladder is measured on: the facts of its hosts, asked for while it goes on, and of each run its circumstances."""
+"""What a ladder is measured on: the facts of its hosts, requested while it continues, and of each run its circumstances."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from taco_launch.setup import paths
 
-# What may change while a ladder goes on; the rest takes a change of software, or a reboot, which ends a job.
+# What may change while a ladder continues; the rest takes a change of software, or a reboot, which ends a job.
 _CHANGING = ("network", "gpu", "rdma")
 _GIT_SECONDS = 10.0
 
 
 class EnvironmentProbe:
-    """The hosts of a ladder: looked at in full once, then for what may have changed, at the beginning of each block."""
+    """The hosts of a ladder: looked at in full once, then for what may have changed, at the start of each block."""
 
     def __init__(
         self, inventory: Inventory, hosts: Sequence[Host], access: Credentials, folder: str, say: Callable[[str], None]

@@ -14,7 +14,7 @@ _MOST_LINKS = 40
 def writable_by_others(paths: Iterable[Path], uid: int) -> tuple[str, ...]:
     """Return a line for each file or folder by which others may change one of `paths`, each once.
 
-    A path that is not there is followed as far as it is.
+    A path that does not exist is followed as far as it is.
     """
     found: dict[str, None] = {}
     for path in paths:
@@ -38,7 +38,7 @@ def _way(path: Path) -> Iterator[Path]:
         try:
             target = str(here.readlink())
         except OSError:
-            yield here  # also what is not there, which whoever may write to the folder can make
+            yield here  # also what does not exist, which whoever may write to the folder can make
             if not os.path.lexists(here):
                 return
             continue
@@ -55,7 +55,7 @@ def _why(place: Path, uid: int) -> str:
         status = place.lstat()
     except OSError:
         sticky = place.parent.is_dir() and place.parent.stat().st_mode & stat.S_ISVTX
-        return "is not there, and may be made by everybody" if sticky else ""
+        return "does not exist, and may be made by everybody" if sticky else ""
     if status.st_uid not in (0, uid):
         return f"belongs to {_user(status.st_uid)}"
     if stat.S_ISLNK(status.st_mode):

@@ -18,7 +18,7 @@ MAX_NAMES = 10 * ranges.MAX_HOSTS
 
 _HINT = (
     "it was read as a hostfile: one host on each line, such as gpu1 slots=8. "
-    "An inventory in YAML has a name that ends with .yaml, or begins with a key such as cluster: NAME"
+    "An inventory in YAML has a name that ends with .yaml, or starts with a key such as cluster: NAME"
 )
 _COMMENT = re.compile(r"(?:#|//).*")
 _PIECE = re.compile(r"[^\s=]+|=")
@@ -109,7 +109,7 @@ def _entry(line: str, number: int, faults: Faults) -> _Entry | None:
     if "=" in (written, *(text for _, text in pieces[1:2])):
         value = "".join(text for _, text in pieces[2:3])
         hint = f"write {written} slots={value}" if _is_host(written) and _NUMBER.fullmatch(value) else ""
-        problem = "the line has to begin with a host"
+        problem = "the line has to start with a host"
         faults.add_at(number, column, line.strip(), problem, "such as gpu1 slots=8" if written in _KEYS else hint)
         return None
     user, at, host = written.rpartition("@")
@@ -118,7 +118,7 @@ def _entry(line: str, number: int, faults: Faults) -> _Entry | None:
         if at:
             names.user(user)
     except SpecError as error:
-        faults.add_at(number, column, written, f"what stands before the @ {error.faults[0].problem}")
+        faults.add_at(number, column, written, f"the part before the @ {error.faults[0].problem}")
     if not found and host.endswith(":"):
         return None  # `gpu1: 8` is one mistake
     options = _options(line, pieces[1:], number, faults)
@@ -159,7 +159,7 @@ def _add_colon(written: str, number: int, column: int, faults: Faults) -> None:
     user, at, host = written.rpartition("@")
     if _is_host(host):
         hint = f"write {names.plain(f'{user}{at}[{host}]')}"
-        faults.add_at(number, column, written, "an IPv6 address stands in brackets", hint)
+        faults.add_at(number, column, written, "an IPv6 address must be in brackets", hint)
         return
     name, _, count = host.rpartition(":")
     known = _is_host(name) or (name.startswith("[") and _is_host(name[1:-1]))
@@ -185,7 +185,7 @@ def _options(line: str, pieces: list[tuple[int, str]], number: int, faults: Faul
             problem = "unknown key; known here: slots, max-slots"
             faults.add_at(number, column, option, problem, _key_hint(key, value))
         elif _KEYS[key] in options:
-            faults.add_at(number, column, option, f"{key} stands twice in this line")
+            faults.add_at(number, column, option, f"{key} is listed twice in this line")
         elif not _NUMBER.fullmatch(value) or not 1 <= int(value) <= names.MAX_SLOTS:
             none = key == "slots" and value and not value.strip("0")
             hint = "to leave a host out, put # before it" if none else ""
@@ -202,7 +202,7 @@ def _key_hint(key: str, value: str) -> str:
     if key.lower() in _WORDS_FOR_SLOTS:
         return f"did you mean {names.shown(f'slots={value}')}?"
     if key.lower() in ("user", "username", "user-name", "user_name"):
-        return "a user stands before the host: root@gpu1"
+        return "a user comes before the host: root@gpu1"
     if key.lower() in _YAML_KEYS:
         return "only an inventory in YAML takes it"
     return names.did_you_mean(key.lower(), _KEYS)

@@ -105,7 +105,7 @@ def _yaml_hint(text: str, source: str) -> tuple[str, ...]:
     if has_yaml_name(source):
         return ()
     schema = "`taco-launch inventory --schema` describes every key"
-    return (f"it was read as YAML because of how it begins: {schema}; a hostfile has lines such as gpu1 slots=8",)
+    return (f"it was read as YAML because of how it starts: {schema}; a hostfile has lines such as gpu1 slots=8",)
 
 
 def _shipped() -> Path:

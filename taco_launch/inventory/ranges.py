@@ -26,7 +26,7 @@ def expand(text: str) -> tuple[str, ...]:
     `gpu[1-3,7]`, `gpu[01-16]` (leading zeros are kept), `gpu[0-8/2]` (every second), `r[1-2]n[1-4]`.
 
     Raises:
-        ValueError: the brackets are wrong, a name stands twice, or there are more than MAX_HOSTS; says what is allowed.
+        ValueError: the brackets are wrong, a name is listed twice, or there are more than MAX_HOSTS; says what is allowed.
     """
     pieces = _BRACKETS.split(text)
     fixed, ranges = pieces[::2], pieces[1::2]
@@ -88,4 +88,4 @@ def _numbers(body: str) -> list[str]:
 
 
 def _too_many() -> str:
-    return f"stands for more than {MAX_HOSTS} hosts, which is the most"
+    return f"means more than {MAX_HOSTS} hosts, which is the most"

@@ -80,7 +80,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
 
 @dataclass(frozen=True)
 class _Entry:
-    """What `hosts` says of one host; `key` is the key it stands under."""
+    """What `hosts` says of one host; `key` is the key it is under."""
 
     key: str
     address: str
@@ -108,7 +108,7 @@ def _entries(file: InventoryFile, faults: Faults) -> tuple[dict[str, _Entry], bo
         if keys.address is not None:
             addresses = _expanded(keys.address, (*loc, "address"), faults) or found
             if found and len(addresses) != len(found):
-                problem = f"stands for {len(addresses)}, and {names.plain(key)} for {len(found)}: must be as many"
+                problem = f"is {len(addresses)} addresses, and {names.plain(key)} for {len(found)}: must be as many"
                 faults.add((*loc, "address"), problem, "such as gpu[1-2] and 10.0.0.[1-2]")
         entries |= {name: _Entry(key, address, keys) for name, address in zip(found, addresses, strict=False)}
     return entries, complete
@@ -147,7 +147,7 @@ def _groups(
             if complete and stranger is not None:
                 faults.add_unknown(at, stranger, entries, f"no host {stranger} in this inventory")
             if twice := next((name for name in found if name in members), None):
-                faults.add(at, f"{twice} stands twice in this group")
+                faults.add(at, f"{twice} is listed twice in this group")
             members.update(dict.fromkeys(name for name in found if name in entries))
         groups[group] = tuple(members)
     return groups

@@ -102,7 +102,7 @@ def names_of_this_machine(known: frozenset[str]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class _Wish:
-    """One host that was asked for; `column` is where its item begins, from 1."""
+    """One host that was requested; `column` is where its item starts, from 1."""
 
     host: str
     slots: int | None
@@ -191,9 +191,9 @@ def _over(wish: _Wish, host: Host, inventory: Inventory) -> Fault:
     """State that more is asked of a host than its inventory allows."""
     written = f"[{host.name}]" if ":" in host.name else host.name
     problem = (
-        f"{wish.slots} slots are asked for, and max_slots of {host.name} is {host.max_slots} in {inventory.source}"
+        f"{wish.slots} slots are requested, and max_slots of {host.name} is {host.max_slots} in {inventory.source}"
     )
-    hint = f"ask for at most {written}:{host.max_slots}, or raise max_slots there"
+    hint = f"request at most {written}:{host.max_slots}, or raise max_slots there"
     return Fault(f"column {wish.column}", names.shown(f"{written}:{wish.slots}"), problem, hint)
 
 

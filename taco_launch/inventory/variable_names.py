@@ -8,8 +8,8 @@ from taco_launch.launch.knobs.lists import FINE
 
 MCA_NAME = re.compile(r"[A-Za-z0-9_]+")
 ENV_LIST = "mca_base_env_list"
-BESIDE_X = ("cannot stand beside -x, which the line has: mpirun takes one of the two", "use -x NAME=VALUE")
-LET_THROUGH = "--allow-unknown-knobs lets it through"
+BESIDE_X = ("cannot be combined with -x, which the line has: mpirun takes one of the two", "use -x NAME=VALUE")
+LET_THROUGH = "--allow-unknown-knobs accepts it"
 
 
 def env_fault(name: str, value: str | None, *, allow_unknown: bool = False) -> tuple[str, str]:
@@ -61,7 +61,7 @@ def unknown(name: str) -> tuple[str, str]:
 
 def prefixed(name: str, bare: str) -> str:
     """Return what is wrong with a parameter's name that has the prefix of an environment variable."""
-    return f"begins with {name[: -len(bare)]}, which is for environment variables only"
+    return f"starts with {name[: -len(bare)]}, which is for environment variables only"
 
 
 def shown_value(name: str, value: str) -> str:

@@ -49,11 +49,23 @@ def ready(environ: Mapping[str, str], folder: Path, talk: Reporter) -> engine.Ru
     return engine.connect(environ)
 
 
+def needs(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what `ready` would install and start on this machine: nothing if an engine answers, or if it would refuse."""
+    try:
+        engine.connect(environ)
+    except engine.UnreachableError as error:
+        if error.refused or environ.get("DOCKER_HOST") or os.geteuid():
+            return ()
+        packages = [] if shutil.which("dockerd") else [f"install {', '.join(_PACKAGES)} (apt-get)"]
+        return (*packages, "start a Docker Engine, which `taco-launch lab down` stops with the last container")
+    return ()
+
+
 def install(packages: tuple[str, ...], talk: Reporter) -> None:
     """Install Debian packages, without having their services started.
 
     Raises:
-        TacoLaunchError: this is no Debian or Ubuntu, or this user is not root, or apt failed: its last words.
+        TacoLaunchError: this is no Debian or Ubuntu, or this user is not root, or apt failed: its last output.
     """
     command = f"apt-get install {' '.join(packages)}"
     if shutil.which("apt-get") is None:

@@ -96,7 +96,7 @@ def docker_build(*args: str, stdin: bytes = b"", timeout: float = 1800) -> None:
     """Build an image.
 
     Raises:
-        TacoLaunchError: it failed; the message has the last words of the step that did.
+        TacoLaunchError: it failed; the message has the last output of the step that did.
     """
     answer = ask("build", "--force-rm", *args, stdin=stdin, timeout=timeout)
     if answer.code:

@@ -108,7 +108,7 @@ FAULTS = (
         act="pause",
         undo="resume",
     ),
-    InjectedFault("resume", "let its processes go on", "goes on", act="unpause", states=("paused",)),
+    InjectedFault("resume", "let its processes continue", "continues", act="unpause", states=("paused",)),
     InjectedFault(
         "partition",
         "cut it off the network: packets vanish in both directions",

@@ -1,4 +1,4 @@
-"""lab status: what is there of the labs, host by host."""
+"""lab status: what exists of the labs, host by host."""
 
 import os
 from collections.abc import Mapping, Sequence

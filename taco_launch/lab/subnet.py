@@ -47,5 +47,5 @@ def registry(subnet: IPv4Network) -> str:
 
 
 def host(subnet: IPv4Network, number: int) -> str:
-    """Return the address of host `number`, which begins with 1."""
+    """Return the address of host `number`, which starts with 1."""
     return str(subnet[_FIRST_HOST + number - 1])

@@ -4,6 +4,9 @@ import fcntl
 import json
 import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -67,7 +70,7 @@ class Lab:
 
 
 def up(wanted: LabRequest, environ: Mapping[str, str], talk: Reporter, *, train: bool = True) -> Lab:
-    """Bring a lab up: engine, images, network, hosts, access. What is there already stays as it is.
+    """Bring a lab up: engine, images, network, hosts, access. What already exists stays as it is.
 
     With `train` the registry gets the training image; where it cannot be made, that is said, and the lab is up without.
 
@@ -78,13 +81,80 @@ def up(wanted: LabRequest, environ: Mapping[str, str], talk: Reporter, *, train:
     """
     check(wanted)
     folder = access.root_folder(environ, os.geteuid())
-    with one_at_a_time(talk):
+    with removed_if_killed(wanted.lab, talk), one_at_a_time(talk):
         found_engine = daemon.ready(environ, folder, talk)
         there = hosts.find(wanted.lab)
         wanted = settled(wanted, tuple(found.host for found in there), root.own_release())
         files = access.access(environ, os.geteuid(), wanted.lab)
         lab = _up(wanted, there, found_engine, files, talk)
         return replace(lab, changes=(*lab.changes, *_train(lab, files, environ, talk))) if train else lab
+
+
+@dataclass(frozen=True)
+class UpPlan:
+    """What `up` would do: to this machine, where a user is to agree, and with containers and images."""
+
+    machine: tuple[str, ...]
+    lab: tuple[str, ...]
+
+
+def plan(wanted: LabRequest, environ: Mapping[str, str], *, train: bool = True) -> UpPlan:
+    """Return what `up` would do; it changes nothing.
+
+    Raises:
+        UsageError: the lab exists with other numbers, or they cannot be.
+        TacoLaunchError: images cannot be made here.
+    """
+    check(wanted)
+    machine = daemon.needs(environ)
+    there = () if machine else hosts.find(wanted.lab)
+    wanted = settled(wanted, tuple(found.host for found in there), root.own_release())
+    if len(there) == (wanted.size or 0) + 1:
+        return UpPlan((), ())
+    lacking = image.missing(wanted.release or "", engine=bool(wanted.docker))
+    if any(what.endswith(" host") for what in lacking) and shutil.which("mmdebstrap") is None:
+        machine = (*machine, "install mmdebstrap (apt-get)")
+    images = [f"build images: {', '.join(lacking)}"] if lacking else []
+    training_image = ["training image: build it (about 2 minutes) unless the registry has it"] if train else []
+    made = f"create a network and containers: {wanted.size or 0} hosts with {wanted.slots} slots each, and a registry"
+    return UpPlan(machine, (*images, made, *training_image))
+
+
+@contextmanager
+def removed_if_killed(lab: str, talk: Reporter) -> Iterator[None]:
+    """Remove a lab that did not exist before if the block does not end well, also after a SIGKILL.
+
+    A shell waits for this process to write, and runs `lab down` if it ends without.
+    """
+    if _exists(lab):
+        yield
+        return
+    down = (sys.executable, "-m", "taco_launch", "-q", "lab", "down", "--name", lab)
+    guard = ("/bin/sh", "-c", 'read -r done || exec "$@"', "sh", *down)
+    nothing = subprocess.DEVNULL
+    with subprocess.Popen(
+        guard, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True
+    ) as waits:
+        assert waits.stdin is not None
+        try:
+            yield
+            waits.stdin.write(b"done\n")
+        except TacoLaunchError:  # what exists shows why
+            waits.stdin.write(b"done\n")
+            raise
+        except BaseException:
+            talk.say("\nremoving what was made of the lab")
+            raise
+        finally:
+            waits.stdin.close()
+
+
+def _exists(lab: str) -> bool:
+    """Return whether anything of a lab exists; without an engine nothing does."""
+    try:
+        return bool(hosts.find(lab))
+    except TacoLaunchError:
+        return False
 
 
 def check(wanted: LabRequest) -> None:
@@ -106,7 +176,7 @@ def settled(wanted: LabRequest, there: Sequence[LabHost], own: str) -> LabReques
     """Fill in what a user left open, from the hosts that are there; `own` is this machine's release.
 
     Raises:
-        UsageError: what is asked for differs from them.
+        UsageError: what is requested differs from them.
     """
     if not there:
         size, slots = wanted.size or _DEFAULT_SIZE, wanted.slots or _slots(wanted.gpus)
@@ -125,7 +195,7 @@ def settled(wanted: LabRequest, there: Sequence[LabHost], own: str) -> LabReques
         again = f"{again}{' --docker' * bool(wanted.docker)}".strip()
         name = option_of(wanted.lab)
         raise UsageError(
-            f"the lab {wanted.lab!r} is there already, made otherwise: {', '.join(differ)}",
+            f"the lab {wanted.lab!r} already exists with other settings: {', '.join(differ)}",
             hint=f"taco-launch lab down{name} && taco-launch lab up{name} {again}; or another lab beside it: "
             f"taco-launch lab up --name other {again}",
         )
@@ -297,4 +367,4 @@ def _say_what_is_not_here(lacking: Sequence[str], known: Mapping[str, FoundHost]
     missing = [capability for capability in lacking if capability not in hosts.FORBIDDEN]
     if missing and not known:
         why = " (limits such as memlock cannot be raised in them)" if "SYS_RESOURCE" in missing else ""
-        talk.say(f"left out, because this machine has it not: {', '.join(missing)}{why}")
+        talk.say(f"not available on this machine, so not in the lab either: {', '.join(missing)}{why}")

@@ -19,7 +19,7 @@ class NestedLauncher:
 
 
 def inner(command: Sequence[str]) -> Optional[NestedLauncher]:
-    """Return the launcher that a command begins with; None where there is none, or nothing for it to start (--version).
+    """Return the launcher that a command starts with; None where there is none, or nothing for it to start (--version).
 
     What a shell is given (`sh -c '...'`) is not looked into.
     """

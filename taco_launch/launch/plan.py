@@ -30,7 +30,7 @@ def plan(
 
     Raises:
         UsageError: a host cannot be given to the launcher under the name it has.
-        UnusableError: RDMA is asked for, and a host has none.
+        UnusableError: RDMA is requested, and a host has none.
     """
     launcher: Planner = import_module(f"{__package__}.launchers.{launcher_of(spec).plan}").plan
     return launcher(spec, job_id, placement, facts, wrapper, folder, port)

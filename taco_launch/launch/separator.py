@@ -1,6 +1,6 @@
 """What mpirun takes for its own among a program's arguments, and how such words get through to the ranks.
 
-A lone `:` begins a second program. Open MPI 4.1 obeys `--mca NAME VALUE` wherever it stands; 5.0 also rewrites
+A lone `:` starts a second program. Open MPI 4.1 obeys `--mca NAME VALUE` wherever it stands; 5.0 also rewrites
 `--bind-to`, `--map-by` and `--rank-by`, even behind `--` (tried with 4.1.4 and 5.0.11).
 """
 

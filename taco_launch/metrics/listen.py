@@ -114,7 +114,7 @@ class Server(ThreadingHTTPServer):
         sys.stderr.write(f"taco-launch: metrics for {client_address}: {sys.exc_info()[1]!r}\n")
 
     def metrics(self) -> bytes:
-        """Return the metrics as they are, or became since they were asked for.
+        """Return the metrics as they are, or became since they were requested.
 
         Raises:
             TacoLaunchError: they cannot be collected.

@@ -48,8 +48,8 @@ class FabricFacts:
 
     `interface` is a name; `network` is that name, or where the names differ the CIDR that holds the addresses of all.
     `hcas` is NCCL_IB_HCA's value, `gid_index` NCCL_IB_GID_INDEX's, `address_range` NCCL_IB_ADDR_RANGE's. `finds_gid`
-    says whether NCCL 2.21 or newer ends at the same GIDs by itself. `rdma` and `gdr` are about what is there, whatever
-    is asked for; where no host has an HCA, `hcas_there` is False. `link_layer` is `InfiniBand`, `Ethernet` or "".
+    says whether NCCL 2.21 or newer ends at the same GIDs by itself. `rdma` and `gdr` are about what exists, whatever
+    is requested; where no host has an HCA, `hcas_there` is False. `link_layer` is `InfiniBand`, `Ethernet` or "".
     `host_env` holds what differs from host to host: (host, name, value). `gids` is (host, GID index) of every port in
     use. `odd` is what is wrong with a host's network, a sentence each, `odd_ports` the same of its RDMA ports.
     """

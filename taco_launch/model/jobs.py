@@ -1,4 +1,4 @@
-"""Jobs: what was asked for (JobSpec), what happened (Event), and what that amounts to (JobRecord)."""
+"""Jobs: what was requested (JobSpec), what happened (Event), and what that amounts to (JobRecord)."""
 
 import enum
 from dataclasses import field
@@ -105,7 +105,7 @@ class JobSpec:
     """All that the head needs to run a job: no file of the controller is named, nothing is left to look up there.
 
     `np` is the number of ranks, None for every slot of `hosts`; `host_count` how many of `hosts` have to be taken (with
-    `least_hosts` as many as are free when it begins, at least that many), and
+    `least_hosts` as many as are free when it starts, at least that many), and
     `slots_per_host` how many ranks each of them, None where that is all one; `head` is the name of the host that mpirun runs on.
     A job that counts workers has `slots_per_worker`: so many ranks are one worker's, which has them on one host. A job that
     counts ranks may have `most_per_host`: no host has more of them.
@@ -201,7 +201,7 @@ class Event:
 class RankEnd:
     """How one rank ended: `exit_code` as a shell would report it (signal n: 128+n).
 
-    `consequence` says that its own last words blame another rank. Of the first to fail, `lines` are the last ones that it
+    `consequence` says that its own last output blames another rank. Of the first to fail, `lines` are the last ones that it
     wrote, and `log` is where they stand: HOST:PATH.
     """
 
@@ -296,10 +296,10 @@ class JobRecord:
 
     @property
     def first_start(self) -> Optional[float]:
-        """When its first attempt began; `started` is the time from which --timeout counts, anew after a suspension."""
+        """When its first attempt started; `started` is the time from which --timeout counts, anew after a suspension."""
         return next((change.time for change in self.transitions if change.state is JobState.STARTING), self.started)
 
     def training(self, now: float) -> Optional[float]:
-        """Return the seconds from its first start to its end, or until `now`; None where it has not begun."""
+        """Return the seconds from its first start to its end, or until `now`; None where it has not started."""
         begun = self.first_start
         return None if begun is None else (now if self.ended is None else self.ended) - begun

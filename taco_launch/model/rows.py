@@ -15,7 +15,7 @@ from taco_launch.model.slots import is_gpu
 class JobRow:
     """One job; times are seconds since the epoch, as in the record, and so is `reason`.
 
-    `waited` is how many seconds it took from its submission to its first start, None where it never began. `requested`
+    `waited` is how many seconds it took from its submission to its first start, None where it never started. `requested`
     is how many slots it asks for, None where its hosts' own facts say that; `allocated` how many it has at this moment.
     `gpus` says whether the slots that it has or had are GPUs. `hosts` is where its ranks are or were.
     """
@@ -44,7 +44,7 @@ class JobRow:
 
     @property
     def is_counted(self) -> bool:
-        """Whether it is a job among others; not while its first try goes on, nor when that was refused."""
+        """Whether it is a job among others; not while its first try continues, nor when that was refused."""
         if self.admitted:
             return True
         refused = self.state is JobState.FAILED and self.exit_code in (CANNOT_PLACE, HOST_FAILED)

@@ -1,4 +1,4 @@
-"""What a night needs before it can begin, looked at without a person: its history, and the way to the head."""
+"""What a nightly run needs before it can begin, looked at without a person: its history, and the way to the head."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ def reach(backend: Backend) -> str:
         raise HostError(
             f"{error.message}\n  the key {locked[1]} has a passphrase, and at night there is nobody to type it, and no "
             "agent that has it open",
-            hint="make a key without one for the nights (ssh-keygen -t ed25519 -N '' -f ~/.ssh/taco-night), let it in on the "
+            hint="make a key without one for the nightly runs (ssh-keygen -t ed25519 -N '' -f ~/.ssh/taco-night), let it in on the "
             'hosts from this machine only (authorized_keys: from="ADDRESS",restrict ssh-ed25519 ...), and name it: '
             "identity_file in the inventory",
         ) from None

@@ -24,7 +24,7 @@ class Cron:
         self._machine = machine
 
     def kept(self) -> tuple[InstalledRun, ...]:
-        """Return all nights: see `NightlyScheduler.kept`."""
+        """Return all nightly runs: see `NightlyScheduler.kept`."""
         problem = "" if self._machine.cron_runs else NOT_RUNNING
         return tuple(
             InstalledRun(name, self.word, crontab_entry.read(name, text), text, problem)
@@ -70,7 +70,7 @@ class Cron:
         """Return the crontab, None where the user has none.
 
         Raises:
-            TacoLaunchError: it cannot be read: an empty one in its place would lose what is there.
+            TacoLaunchError: it cannot be read: an empty one in its place would lose what exists.
         """
         result = self._remote.run(Command(_LIST, env=_ENGLISH, timeout=60))
         if result.exit_code == 0:

@@ -1,4 +1,4 @@
-"""A night's entry in a crontab, between two lines that mark it: its text, and a crontab with it and without it.
+"""A nightly run's entry in a crontab, between two lines that mark it: its text, and a crontab with it and without it.
 
 A crontab's variables hold for every line below them. So a new entry goes above everything that is there: nothing of that
 changes what it means, and its own environment stands in its own line.
@@ -29,7 +29,7 @@ def command(night: ScheduledRun) -> str:
     for word in night.argv_with_env:
         if "\\" in word or any(ord(letter) < ord(" ") or ord(letter) == 0x7F for letter in word):
             raise TacoLaunchError(
-                f"{word!r} cannot stand in a crontab: cron has rules of its own for backslashes and line ends",
+                f"{word!r} is not allowed in a crontab: cron has rules of its own for backslashes and line ends",
                 hint="call the file otherwise, or install it --with systemd",
             )
     # cron makes the whole line the subject of its mail: the night's name is what a person wants to see of it
@@ -37,7 +37,7 @@ def command(night: ScheduledRun) -> str:
 
 
 def block(night: ScheduledRun, owner: str) -> str:
-    """Return the lines of a night, the marks with them; `owner` is whose crontab it is, and gets cron's mail otherwise.
+    """Return the lines of a nightly run, the marks with them; `owner` is whose crontab it is, and gets cron's mail otherwise.
 
     Raises:
         TacoLaunchError: it cannot stand in a crontab, or is longer than cron takes.
@@ -62,7 +62,7 @@ def blocks(crontab: str) -> tuple[tuple[str, str], ...]:
     """Return name and text of every night in a crontab.
 
     Raises:
-        TacoLaunchError: the marks do not pair, or two nights have the same name.
+        TacoLaunchError: the marks do not pair, or two nightly runs have the same name.
     """
     found: dict[str, str] = {}
     name, lines = "", ""
@@ -81,7 +81,7 @@ def blocks(crontab: str) -> tuple[tuple[str, str], ...]:
 
 
 def with_block(crontab: str, name: str, text: str) -> str:
-    """Return a crontab with the night `name` as `text`: in its old place where it has one, else above everything.
+    """Return a crontab with the nightly run `name` as `text`: in its old place where it has one, else above everything.
 
     Raises:
         TacoLaunchError: as `blocks`.
@@ -91,7 +91,7 @@ def with_block(crontab: str, name: str, text: str) -> str:
 
 
 def without(crontab: str, name: str) -> str:
-    """Return a crontab without a night, and everything else as it was.
+    """Return a crontab without a nightly run, and everything else as it was.
 
     Raises:
         TacoLaunchError: as `blocks`.
@@ -100,7 +100,7 @@ def without(crontab: str, name: str) -> str:
 
 
 def read(name: str, text: str) -> ScheduledRun | None:
-    """Return the night of a block; None where it was changed by hand into what is not ours."""
+    """Return the nightly run of a block; None where it was changed by hand into what is not ours."""
     _begin, *lines, _end = (line.rstrip("\n") for line in _LINE.findall(text))
     mail = next((found[1] for line in lines if (found := _MAIL.fullmatch(line))), None)
     entry = next((found for line in lines if (found := _ENTRY.fullmatch(line))), None)
@@ -122,6 +122,6 @@ def _mark(name: str, which: str) -> str:
 
 def _broken(name: str) -> TacoLaunchError:
     return TacoLaunchError(
-        f"the crontab has only a part of the night {name}: its begin and end marks do not pair",
+        f"the crontab has only a part of the nightly run {name}: its start and end marks do not pair",
         hint=f"crontab -e, and take out what is left between: {_mark(name, 'begin')} ... end",
     )

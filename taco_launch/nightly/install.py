@@ -1,4 +1,4 @@
-"""nightly install, uninstall: who keeps a night, what its entry is, and the proof that it can begin without a person."""
+"""nightly install, uninstall: who keeps a nightly run, what its entry is, and the proof that it can start without a person."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ from taco_launch.nightly.schedule import Schedule
 from taco_launch.nightly.systemd_timer import Systemd
 from taco_launch.remote.transport import Transport
 
-# What the caller has besides a bare environment and a night needs too; no agent, no terminal, no secret.
+# What the caller has besides a bare environment and a nightly run needs too; no agent, no terminal, no secret.
 CARRIED = (
     *("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "DOCKER_HOST"),
     *("XDG_CONFIG_HOME", "XDG_STATE_HOME", "TACO_LAUNCH_STATE", "TACO_LAUNCH_LEASES"),
@@ -34,7 +34,7 @@ _ZONE = Path("/etc/localtime")
 
 @dataclass(frozen=True)
 class InstallRequest:
-    """A night as its user asks for it; `matrix` is an absolute path or the name of one that is shipped, `options` go on."""
+    """A night as its user asks for it; `matrix` is an absolute path or the name of one that is shipped, `options` continue."""
 
     name: str
     matrix: str
@@ -44,14 +44,14 @@ class InstallRequest:
 
 
 def check_name(name: str) -> None:
-    """Refuse what cannot be a night's name.
+    """Refuse what cannot be a nightly run's name.
 
     Raises:
         UsageError: it cannot.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"--name {name!r}: a night's name has letters, digits and . _ -, at most 63, and begins with a letter or digit"
+            f"--name {name!r}: the name of a nightly run has letters, digits and . _ -, at most 63, and starts with a letter or digit"
         )
 
 
@@ -66,7 +66,7 @@ def check_mail(address: str) -> None:
 
 
 def keepers(remote: Transport, machine: ControllerState) -> tuple[NightlyScheduler, ...]:
-    """Return what can keep nights on this machine, the better first."""
+    """Return what can keep nightly runs on this machine, the better first."""
     found: list[NightlyScheduler] = [] if machine.no_systemd else [Systemd(remote, machine)]
     return (*found, Cron(remote, machine)) if machine.crontab else tuple(found)
 
@@ -78,16 +78,16 @@ def choose(
     mail: str | None,
     kept: Sequence[InstalledRun],
 ) -> NightlyScheduler:
-    """Return who is to keep a night: whom the user names, else whoever has it already, else the first that can.
+    """Return who is to keep a nightly run: whom the user names, else whoever has it already, else the first that can.
 
-    `kept` are the nights of this name.
+    `kept` are the nightly runs of this name.
 
     Raises:
-        UsageError: there is none, it cannot, or another has a night of this name.
+        UsageError: there is none, it cannot, or another has a nightly run of this name.
     """
     if mail is not None and word == "systemd":
         raise UsageError(
-            "--mail: systemd mails nothing: what a night prints is in the journal (journalctl), and its summary in a file",
+            "--mail: systemd mails nothing: what a nightly run prints is in the journal (journalctl), and its summary in a file",
             hint="--with cron mails it",
         )
     wanted = word or ("cron" if mail is not None else kept[0].keeper if kept else None)
@@ -99,14 +99,14 @@ def choose(
         raise UsageError(f"nobody can start it every night: {told}", hint=otherwise)
     if other := next((night for night in kept if night.keeper != found.word), None):
         raise UsageError(
-            f"the night {other.name} is kept by {other.keeper}, and would run twice",
+            f"the nightly run {other.name} is kept by {other.keeper}, and would run twice",
             hint=f"taco-launch nightly uninstall {other.name}",
         )
     return found
 
 
 def carried(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return what a night needs of the caller's environment, its folders absolute."""
+    """Return what a nightly run needs of the caller's environment, its folders absolute."""
     pairs = ((name, environ[name]) for name in CARRIED if environ.get(name))
     return tuple((name, _absolute(value) if name in _PATHS else value) for name, value in pairs)
 
@@ -121,7 +121,7 @@ def program(called: str) -> tuple[str, ...]:
     found = (sys.executable, "-m", "taco_launch") if path.name == "__main__.py" else (str(path),)
     if not Path(found[0]).is_file() or "=" in found[0]:
         raise UsageError(
-            f"{found[0]}: a night is started by the path of taco-launch, which has to be a file, without = (env would take "
+            f"{found[0]}: a nightly run is started by the path of taco-launch, which has to be a file, without = (env would take "
             "it for a variable)"
         )
     return found
@@ -136,7 +136,7 @@ def night(
 
 
 def prove(remote: Transport, machine: ControllerState, keeper: str, entry: ScheduledRun, argv: Sequence[str]) -> str:
-    """Start `argv`, the check of a night, as its keeper would start the night, and give what it says.
+    """Start `argv`, the check of a nightly run, as its keeper would start the nightly run, and give what it says.
 
     Nobody is there: no agent of SSH, no terminal, nothing on stdin, and of the environment only what the entry has.
 
@@ -156,7 +156,7 @@ def prove(remote: Transport, machine: ControllerState, keeper: str, entry: Sched
     words, _, hint = said.partition("hint: ")
     told = "\n".join(f"  {line}" for line in words.removeprefix("error: ").splitlines() if line.strip())
     error = TacoLaunchError(
-        f"started as {keeper} would start it, the night does not begin (exit code {result.exit_code}):\n{told}",
+        f"started as {keeper} would start it, the nightly run does not start (exit code {result.exit_code}):\n{told}",
         hint=hint.strip() or None,
     )
     error.exit_code = HOST_FAILED if result.exit_code == HOST_FAILED else error.exit_code
@@ -164,7 +164,7 @@ def prove(remote: Transport, machine: ControllerState, keeper: str, entry: Sched
 
 
 def runs(asked: InstallRequest, argv: Sequence[str], inventory: str | None, entry: ScheduledRun) -> tuple[Path, ...]:
-    """Return the files and folders that decide what a night runs: program, interpreter, package, inventory, matrix, PATH."""
+    """Return the files and folders that decide what a nightly run runs: program, interpreter, package, inventory, matrix, PATH."""
     named = (*argv, inventory or "", asked.matrix)
     package = Path(__file__).parents[1]
     folders = (folder for name, value in entry.env if name in _PATHS for folder in value.split(":"))
@@ -175,27 +175,27 @@ def runs(asked: InstallRequest, argv: Sequence[str], inventory: str | None, entr
 
 
 def check_argv(asked: InstallRequest, argv: Sequence[str], inventory: str | None) -> tuple[str, ...]:
-    """Return the argv of the check of a night: see `night`."""
+    """Return the argv of the check of a nightly run: see `night`."""
     return _line(asked, argv, inventory, "check")
 
 
 def remarks(
     keeper: NightlyScheduler, machine: ControllerState, entry: ScheduledRun, now: datetime, zone: str
 ) -> tuple[str, ...]:
-    """Return what a user should know of a night that is to be installed."""
+    """Return what a user should know of a nightly run that is to be installed."""
     coming = schedule.following(entry.schedule, now, skipping=keeper.skips)
     found = [
         f"{keeper.word} starts it at {entry.schedule}, by this machine's clock ({zone}): next {coming:%a %Y-%m-%d %H:%M}"
     ]
     changes = schedule.change(entry.schedule, now)
     if changes.skipped is not None:
-        does = "skips that night" if keeper.skips else "starts it as soon as the clock was put forward"
+        does = "skips that nightly run" if keeper.skips else "starts it as soon as the clock was put forward"
         found.append(f"on {changes.skipped} there is no {_at(entry)}: {keeper.word} {does}")
     if changes.twice is not None:
         found.append(f"on {changes.twice} there are two {_at(entry)}: {keeper.word} starts it once")
     if keeper.word == "systemd":
         found.append(
-            "systemd mails nothing: what the night prints is in the journal "
+            "systemd mails nothing: what the nightly run prints is in the journal "
             f"(journalctl {'' if machine.uid == 0 else '--user '}-u taco-launch-nightly-{entry.name})"
         )
         if machine.uid and not machine.lingers:
@@ -204,7 +204,7 @@ def remarks(
         found.append(NOT_RUNNING)
     if keeper.word == "cron" and not machine.mails:
         found.append(
-            "cron mails by sendmail, and there is none here: what the night prints is lost, its summary is not"
+            "cron mails with sendmail, which is not installed: what the nightly run prints is lost, its summary is not"
         )
     return tuple(found)
 
@@ -222,7 +222,7 @@ def local_zone() -> tuple[tzinfo, str]:
 
 
 def _line(asked: InstallRequest, argv: Sequence[str], inventory: str | None, verb: str) -> tuple[str, ...]:
-    # -q: cron mails all that is printed, and that is to be the one line on how the night went, and errors
+    # -q: cron mails all that is printed, and that is to be the one line on how the nightly run went, and errors
     named = () if inventory is None else ("-i", inventory)
     return (*argv, *named, "nightly", verb, "-q", asked.matrix, "--name", asked.name, *asked.options)
 

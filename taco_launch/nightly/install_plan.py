@@ -1,4 +1,4 @@
-"""What keeps nights on a machine, what it keeps, and what would be changed there: shown first, then done."""
+"""What keeps nightly runs on a machine, what it keeps, and what would be changed there: shown first, then done."""
 
 import difflib
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ControllerState:
-    """The controller, and what there is to keep nights: `no_systemd` says why systemd cannot, empty where it can."""
+    """The controller, and what there is to keep nightly runs: `no_systemd` says why systemd cannot, empty where it can."""
 
     uid: int
     user: str
@@ -100,17 +100,17 @@ class NightlyScheduler(Protocol):
         """Return what is to be done so that it keeps this night.
 
         Raises:
-            TacoLaunchError: what is there cannot be read, or the night cannot be written down.
+            TacoLaunchError: what exists cannot be read, or the nightly run cannot be written down.
         """
 
     def removing(self, name: str) -> InstallPlan:
-        """Return what is to be done so that it keeps a night no longer. Raises as `kept` does."""
+        """Return what is to be done so that it keeps a nightly run no longer. Raises as `kept` does."""
 
     def apply(self, plan: InstallPlan) -> None:
         """Do it.
 
         Raises:
-            TacoLaunchError: something of it failed, or what is there was changed since.
+            TacoLaunchError: something of it failed, or what exists was changed since.
         """
 
 

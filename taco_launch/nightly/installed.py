@@ -16,7 +16,7 @@ class ScheduledRun:
     """What cron or systemd is to start, and when.
 
     `argv` has only absolute paths and is started in `folder`, which is absolute too, with `env`: (name, value) besides
-    what cron or systemd have. `mail` is whom cron mails what the night prints; None leaves that to cron's own rule.
+    what cron or systemd have. `mail` is whom cron mails what the nightly run prints; None leaves that to cron's own rule.
     """
 
     name: str
@@ -33,7 +33,7 @@ class ScheduledRun:
 
 
 def night_of(name: str, schedule: Schedule, words: Sequence[str], mail: str | None = None) -> ScheduledRun | None:
-    """Return the night whose `words` these are; None where they are no night's."""
+    """Return the nightly run whose `words` these are; None where they are no night's."""
     if tuple(words[:2]) != _ENV or len(words) < 4:
         return None
     folder, rest = words[2], list(words[3:])

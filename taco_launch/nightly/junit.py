@@ -18,7 +18,7 @@ _CHILDREN = {
 def junit(summary: Summary) -> str:
     """Return the document.
 
-    What got slower is a failure, what gave no sample an error, what has no verdict yet is skipped. A night that could not
+    What got slower is a failure, what gave no sample an error, what has no verdict yet is skipped. A nightly run that could not
     measure at all is one case with an error.
     """
     suite = ET.Element("testsuite", name=_text(f"taco-launch nightly {summary.name}"))
@@ -29,7 +29,7 @@ def junit(summary: Summary) -> str:
     for cell, why in summary.failed:
         _case(suite, summary, cell_name(cell), "error", why)
     if summary.unfit or summary.broken:
-        _case(suite, summary, "the night", "error", summary.unfit or summary.broken)
+        _case(suite, summary, "the nightly run", "error", summary.unfit or summary.broken)
     for child, counted in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(counted, str(len(suite.findall(f"testcase/{child}"))))
     suite.set("tests", str(len(suite)))

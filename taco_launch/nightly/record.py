@@ -1,4 +1,4 @@
-"""What the controller keeps of a night by its name: how it last went, when it was installed, and whether it runs now."""
+"""What the controller keeps of a nightly run by its name: how it last went, when it was installed, and whether it runs now."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ _LAST, _INSTALLED = "last.json", "installed"
 
 @dataclass(frozen=True)
 class LastRun:
-    """How a night went; times are in seconds since 1970, `ended` and `exit_code` None as long as it runs.
+    """How a nightly run went; times are in seconds since 1970, `ended` and `exit_code` None as long as it runs.
 
     `pid` is the process that runs it; `outcome` is a word, `line` what cron mails of it, `summary` the path of the summary,
     empty where there is none.
@@ -35,12 +35,12 @@ class LastRun:
 
 
 def folder(environ: Mapping[str, str], uid: int, name: str) -> Path:
-    """Return the folder of the night `name` in the controller's state folder."""
+    """Return the folder of the nightly run `name` in the controller's state folder."""
     return state_folder(environ, uid) / "nights" / name
 
 
 def write(night: Path, last: LastRun) -> None:
-    """Keep how a night goes, whole or not at all.
+    """Keep how a nightly run goes, whole or not at all.
 
     Raises:
         TacoLaunchError: it cannot be written.
@@ -55,7 +55,7 @@ def write(night: Path, last: LastRun) -> None:
 
 
 def read(night: Path) -> LastRun | None:
-    """Return how a night last went, None where it never ran.
+    """Return how a nightly run last went, None where it never ran.
 
     Raises:
         TacoLaunchError: it cannot be read.
@@ -72,7 +72,7 @@ def read(night: Path) -> LastRun | None:
 
 
 def mark_installed(night: Path) -> None:
-    """Keep that a night was installed just now.
+    """Keep that a nightly run was installed just now.
 
     Raises:
         TacoLaunchError: it cannot be written.
@@ -99,7 +99,7 @@ def installed(night: Path) -> float | None:
 
 
 def runs(night: Path, last: LastRun) -> bool:
-    """Return whether the night that began last runs still."""
+    """Return whether the nightly run that started last runs still."""
     try:
         return bool(file_locks.read().takers((night / LOCK).stat(), (last.pid,)))
     except OSError:

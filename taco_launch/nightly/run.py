@@ -1,4 +1,4 @@
-"""nightly run: one night: is the cluster fit and free, measure, look again at what seems slower, judge, keep, clear away."""
+"""nightly run: one nightly run: is the cluster fit and free, measure, look again at what seems slower, judge, keep, clear away."""
 
 import shutil
 import time
@@ -30,7 +30,7 @@ _LOOK_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A night as it is asked for.
+    """A night as it is requested.
 
     `remark` is what is to be told of it whatever comes ("" for nothing), `deadline` how many seconds a cluster that is busy, or a host that does not answer, is waited for; `rules` are the
     judge's.
@@ -53,9 +53,9 @@ def run(
     environ: Mapping[str, str],
     tell: ladders.LadderListener,
 ) -> Summary:
-    """Make a night of the ladder of `plan`, which the history does not know yet, and judge it.
+    """Make a nightly run of the ladder of `plan`, which the history does not know yet, and judge it.
 
-    What it measured counts in the baseline of later nights where nothing got slower, or may have, and each cell has a
+    What it measured counts in the baseline of later nightly runs where nothing got slower, or may have, and each cell has a
     sample.
 
     Raises:
@@ -102,7 +102,7 @@ def run(
 
 
 def unfit(plan: ladders.LadderPlan, asked: RunRequest, why: str) -> Summary:
-    """Return the summary of a night that could not measure anything, and why."""
+    """Return the summary of a nightly run that could not measure anything, and why."""
     return replace(_begun(plan, asked), ended=time.time(), unfit=why, notes=(asked.remark,) if asked.remark else ())
 
 
@@ -112,7 +112,7 @@ def _begun(plan: ladders.LadderPlan, asked: RunRequest) -> Summary:
 
 
 def clear_logs(history: History, matrix: str, cluster: str, folder: Path, before: float) -> int:
-    """Remove the logs of the nights of a matrix that started here before a time; give how many nights' there were."""
+    """Remove the logs of the nightly runs of a matrix that started here before a time; give how many nights' there were."""
     old = [one for one in _nights(history, matrix, cluster) if one.started < before and not one.imported]
     logs = [folder / one.id for one in old if (folder / one.id).is_dir()]
     for path in logs:
@@ -213,7 +213,7 @@ def _broken(measured: ladders.LadderResult) -> str:
 
 
 def _differences(history: History, green: Ladder, runs: Sequence[Run]) -> tuple[Difference, ...]:
-    """Return what has changed since a night, over the cells that both measured."""
+    """Return what has changed since a nightly run, over the cells that both measured."""
     cells = {run.cell for run in runs}
     before = [run for _at, run in history.runs(green.id) if run.cell in cells]
     return differences(_merged(before), _merged(runs))
@@ -224,7 +224,7 @@ def _merged(runs: Iterable[Run]) -> RunEnvironment:
 
 
 def _end_broken(backend: Backend, history: History, one: Ladder, note: Callable[[str], None]) -> None:
-    """End what nights before left when they broke off: the job that ran goes on without anybody who measures."""
+    """End what nightly runs before left when they broke off: the job that ran continues without anybody who measures."""
     for earlier in _nights(history, one.matrix, one.cluster):
         if earlier.broke_off:
             note(f"ladder {earlier.id} of {time.strftime('%Y-%m-%d %H:%M', time.localtime(earlier.started))} broke off")
@@ -250,7 +250,7 @@ def _faults(inventory: Inventory, around: EnvironmentProbe) -> str:
 def _wait_for_room(
     backend: Backend, inventory: Inventory, plan: ladders.LadderPlan, seconds: float, note: Callable[[str], None]
 ) -> str:
-    """Wait until each host of the night answers and nobody has a slot there; say why not, when the time is over."""
+    """Wait until each host of the nightly run answers and nobody has a slot there; say why not, when the time is over."""
     wanted = {host.name for spec in plan.specs.values() for host in spec.hosts}
     began = time.monotonic()
     told = ""

@@ -1,4 +1,4 @@
-"""When a night runs: a time of the day and days of the week, and the moments that they stand for in a time zone."""
+"""When a nightly run runs: a time of the day and days of the week, and the moments that they stand for in a time zone."""
 
 import re
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def parse_time(text: str) -> tuple[int, int]:
     """
     found = _TIME.fullmatch(text.strip())
     if found is None:
-        raise ValueError("a time of the day is wanted, from 00:00 to 23:59, such as 02:30")
+        raise ValueError("must be a time of day from 00:00 to 23:59, such as 02:30")
     return int(found[1]), int(found[2])
 
 
@@ -60,7 +60,7 @@ def parse_days(text: str) -> tuple[int, ...]:
     for item in text.lower().split(","):
         first, _, last = item.strip().partition("-")
         if first not in DAYS or (last or first) not in DAYS or item.strip().endswith("-"):
-            raise ValueError(f"days are wanted, such as mon-fri or sat,sun; they are {', '.join(DAYS)}")
+            raise ValueError(f"must be days, such as mon-fri or sat,sun: {', '.join(DAYS)}")
         begin, end = DAYS.index(first), DAYS.index(last or first)
         found.update(day % _WEEK for day in range(begin, end + 1 if end >= begin else end + 1 + _WEEK))
     return tuple(sorted(found))

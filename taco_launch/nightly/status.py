@@ -1,4 +1,4 @@
-"""nightly status: the nights that are installed, how each last went, whether one was missed, and when it is next."""
+"""nightly status: the nightly runs that are installed, how each last went, whether one was missed, and when it is next."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ class NightlyStatus:
     """A night that is installed, its record, and when it is next (None where that is not known, or it will not run).
 
     `state` is how it went, in a word: the outcome of the last one, or one of the words of this module. `why` says more,
-    where there is more to say; `due` is when it should have begun, where it was missed.
+    where there is more to say; `due` is when it should have started, where it was missed.
     """
 
     kept: InstalledRun
@@ -35,10 +35,10 @@ class NightlyStatus:
 def status(
     keepers: Sequence[NightlyScheduler], uid: int, environ: dict[str, str], now: datetime
 ) -> tuple[NightlyStatus, ...]:
-    """Return all nights that are installed; `environ` tells the state folder of one whose entry does not.
+    """Return all nightly runs that are installed; `environ` tells the state folder of one whose entry does not.
 
     Raises:
-        TacoLaunchError: a keeper's nights cannot be read.
+        TacoLaunchError: a keeper's nightly runs cannot be read.
     """
     found = [_night(kept, keeper, uid, environ, now) for keeper in keepers for kept in keeper.kept()]
     return tuple(sorted(found, key=lambda night: (night.kept.name, night.kept.keeper)))
@@ -74,7 +74,7 @@ def _joined(*words: str) -> str:
 def _missed(
     kept: InstalledRun, keeper: NightlyScheduler, folder: Path, last: LastRun | None, now: datetime
 ) -> datetime | None:
-    """Return when a night should have begun that did not; None where none is missing."""
+    """Return when a nightly run should have started that did not; None where none is missing."""
     since = max(0.0 if last is None else last.started, record.installed(folder) or 0.0)
     if kept.night is None or not since:
         return None

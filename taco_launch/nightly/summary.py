@@ -1,4 +1,4 @@
-"""What a night came to, for the person who opens the mail in the morning: one line, Markdown, JSON; pure."""
+"""What a nightly run came to, for the person who opens the mail in the morning: one line, Markdown, JSON; pure."""
 
 import enum
 import re
@@ -42,7 +42,7 @@ _WORDS = {
 
 
 class NightlyOutcome(enum.Enum):
-    """How a night ended."""
+    """How a nightly run ended."""
 
     OK = "ok"
     REGRESSION = "regression"
@@ -82,7 +82,7 @@ class Summary:
     """A night; times are seconds since the epoch.
 
     `failed` are the cells that gave no sample at all, each with a reason. `unfit` says why the cluster could not be
-    measured, `broken` why the night did not come to its end. `green` is the last night before that counts in the baseline,
+    measured, `broken` why the nightly run did not finish. `green` is the last night before that counts in the baseline,
     from which the `differences` are. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
     """
 
@@ -103,7 +103,7 @@ class Summary:
 
     @property
     def outcome(self) -> NightlyOutcome:
-        """How the night ended; a regression outweighs cells that failed."""
+        """How the nightly run ended; a regression outweighs cells that failed."""
         if self.unfit:
             return NightlyOutcome.NOT_FIT
         if self.of(VerdictKind.REGRESSION):
@@ -122,7 +122,7 @@ def cell_name(cell: Cell) -> str:
 
 
 def line(summary: Summary, path: str) -> str:
-    """Return what cron mails: how the night ended, the worst of it, what has changed, and where the summary is."""
+    """Return what cron mails: how the nightly run ended, the worst of it, what has changed, and where the summary is."""
     told = [_headline(summary)]
     if summary.outcome is NightlyOutcome.REGRESSION and summary.differences:
         causes = [_cause(one) for one in summary.differences[:_TOLD]]
@@ -167,7 +167,7 @@ def _blocks(summary: Summary) -> Iterator[str]:
     yield _plain(f"{_headline(summary)}.")
     yield _plain(f"Matrix {summary.matrix} on cluster {summary.cluster}, {span}, ladder {summary.ladder}.")
     if summary.broken and summary.of(VerdictKind.REGRESSION):
-        yield _plain(f"It did not come to its end: {summary.broken}.")
+        yield _plain(f"It did not reach its end: {summary.broken}.")
     yield from _changed(summary)
     yield from _verdicts(summary)
     if summary.failed:
@@ -216,7 +216,7 @@ def _next(summary: Summary) -> Iterator[str]:
             f"`taco-launch nightly baseline accept {summary.ladder}`: it is no regression, and counts from now on"
         )
         steps.append(
-            f"`taco-launch nightly baseline reset {summary.ladder}`: it is the new normal: the baseline begins with it"
+            f"`taco-launch nightly baseline reset {summary.ladder}`: it is the new normal: the baseline starts with it"
         )
     if summary.judged or summary.failed:
         steps.append(f"`taco-launch bench show {summary.ladder}`: each run and its log ({_plain(summary.logs)})")

@@ -29,7 +29,7 @@ class Systemd:
         self._env = {} if root else {"XDG_RUNTIME_DIR": machine.runtime}
 
     def kept(self) -> tuple[InstalledRun, ...]:
-        """Return all nights: see `NightlyScheduler.kept`."""
+        """Return all nightly runs: see `NightlyScheduler.kept`."""
         said = done(self._remote, ("/bin/sh", "-c", _FIND, "find", self._folder, timer_unit.PREFIX)).decode()
         names = [line[len(timer_unit.PREFIX) : -len(".timer")] for line in said.splitlines()]
         return tuple(map(self._kept, names))

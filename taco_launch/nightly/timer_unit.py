@@ -10,21 +10,21 @@ PREFIX = "taco-launch-nightly-"
 _CALENDAR = re.compile(r"OnCalendar=(?:([A-Za-z.,]+) )?\*-\*-\* (\d\d):(\d\d):00")
 _PLAIN = re.compile(r'\\["\\]|%%|\$\$')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-# systemd.service(5): `%` begins a specifier, `$` a variable
+# systemd.service(5): `%` starts a specifier, `$` a variable
 _ESCAPED = {'"': '\\"', "\\": "\\\\", "%": "%%", "$": "$$"}
 
 
 def service(night: ScheduledRun) -> str:
     """Return the text of the service.
 
-    Only the night's own process ends with the service: what it has started on this machine may work for others too.
+    Only the nightly run's own process ends with the service: what it has started on this machine may work for others too.
 
     Raises:
         TacoLaunchError: a word of it has a control character, or is not UTF-8.
     """
     lines = [
         "[Unit]",
-        f"Description=taco-launch: the night {night.name}",
+        f"Description=taco-launch: the nightly run {night.name}",
         "",
         "[Service]",
         "Type=oneshot",
@@ -35,10 +35,10 @@ def service(night: ScheduledRun) -> str:
 
 
 def timer(night: ScheduledRun) -> str:
-    """Return the text of the timer. A night that the machine slept through is not made up for: it would be in the day."""
+    """Return the text of the timer. A nightly run that the machine slept through is not made up for: it would be in the day."""
     lines = [
         "[Unit]",
-        f"Description=taco-launch: when the night {night.name} begins",
+        f"Description=taco-launch: when the nightly run {night.name} starts",
         "",
         "[Timer]",
         f"OnCalendar={_calendar(night.schedule)}",
@@ -52,7 +52,7 @@ def timer(night: ScheduledRun) -> str:
 
 
 def read(name: str, timer_text: str, service_text: str) -> ScheduledRun | None:
-    """Return the night of two units; None where they were changed by hand into what is not ours."""
+    """Return the nightly run of two units; None where they were changed by hand into what is not ours."""
     found = _CALENDAR.search(timer_text)
     started = re.search(r"^ExecStart=(.*)$", service_text, re.MULTILINE)
     if found is None or started is None:
@@ -80,7 +80,7 @@ def _calendar(schedule: Schedule) -> str:
 def _quote(word: str) -> str:
     if any(ord(letter) < ord(" ") or ord(letter) == 0x7F or 0xD800 <= ord(letter) < 0xE000 for letter in word):
         raise TacoLaunchError(
-            f"{word!r} cannot stand in a unit of systemd, which takes no control characters and only UTF-8",
+            f"{word!r} is not allowed in a unit of systemd, which takes no control characters and only UTF-8",
             hint="call the file otherwise",
         )
     return '"' + "".join(_ESCAPED.get(letter, letter) for letter in word) + '"'

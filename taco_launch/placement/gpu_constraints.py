@@ -18,7 +18,7 @@ SEVERAL_MODELS = "it fits on GPUs of several models only"
 def allowed(terms: GpuConstraints, found: Occupancy) -> Tuple[int, ...]:
     """Return the numbers of the slots that a job may have, whoever has them now.
 
-    GPUs that are divided into instances (MIG) are had by name alone; slots beyond the GPUs, where none are asked for.
+    GPUs that are divided into instances (MIG) are had by name alone; slots beyond the GPUs, where none are requested.
     """
     return numbers(terms, len(found.slots), models_of(found))
 
@@ -168,9 +168,9 @@ def _lacks(terms: GpuConstraints, found: Occupancy) -> str:
         names = ", ".join(dict.fromkeys(_name(found, index) or "of an unknown model" for index in others))
         reasons.append(f"GPU {_listed(others)}: {names}, not {' or '.join(terms.models)}")
     elif terms.models and not gpus:
-        reasons.append(f"there is no GPU, and {' or '.join(terms.models)} is asked for")
+        reasons.append(f"there is no GPU, and {' or '.join(terms.models)} is requested")
     elif terms.gpus and not terms.only:
-        reasons.append(f"it has {len(gpus) or 'no'} GPU{'' if len(gpus) == 1 else 's'}, and --gpus counts nothing else")
+        reasons.append(f"it has {len(gpus) or 'no'} GPU{'' if len(gpus) == 1 else 's'}, and --gpus counts only GPUs")
     return "; ".join(reasons)
 
 

@@ -34,7 +34,7 @@ def choose(count: int, free: Sequence[int], mesh: Optional[GpuMesh] = None, topo
 
     Raises:
         PlacementError: so many are not free.
-        ValueError: less than one is asked for, or one of the free is not in the matrix.
+        ValueError: less than one is requested, or one of the free is not in the matrix.
     """
     return _choose(count, tuple(sorted(set(free))), mesh, topology)
 
@@ -46,7 +46,7 @@ def _choose(count: int, free: Tuple[int, ...], mesh: Optional[GpuMesh], topology
     if count > len(free):
         have = f"free: {_listed(free)}" if free else "none is free"
         does = "1 GPU does" if count == 1 else f"{count} GPUs do"
-        hint = f"ask for at most {len(free)}" if free else None
+        hint = f"request at most {len(free)}" if free else None
         raise PlacementError(f"{does} not fit: {have}", (), hint)
     lowest = free[:count]
     if mesh is None or len(mesh.matrix) > MOST_GPUS:

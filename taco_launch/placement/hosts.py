@@ -15,7 +15,7 @@ from taco_launch.placement.leaves import arranged, leaves_of
 # More hosts than this are told by their number.
 _MOST_TOLD = 8
 _ORDER = "in the order of -H or the inventory"
-_OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
+_OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
 
 
 def place(wanted: SlotRequest, free: Sequence[FreeSlots]) -> Placement:
@@ -46,7 +46,7 @@ def place(wanted: SlotRequest, free: Sequence[FreeSlots]) -> Placement:
         return Placement(shares, f"{fewest}hosts {_ORDER}, each filled before the next{whole}{most}{leaves}")
     each = wanted.slots_per_host
     which = "free of other jobs" if each is None else f"with {_slots(each)} free"
-    many = "" if wanted.least is None else f"; {_hosts(len(shares))}, asked for are {wanted.least} to {wanted.hosts}"
+    many = "" if wanted.least is None else f"; {_hosts(len(shares))}, requested are {wanted.least} to {wanted.hosts}"
     return Placement(shares, f"the first hosts {_ORDER} {which}{many}{leaves}")
 
 
@@ -154,11 +154,11 @@ def _refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> Pla
         message = f"{ranks} not fit with at most {wanted.most_per_host} on each host: {found}"
         return PlacementError(message, _totals(free) if never else _reasons(free), f"ask for {hint}", never=never)
     if not never:
-        fewer = f"ask for at most --np {total}, or " if total else ""
+        fewer = f"request at most --np {total}, or " if total else ""
         message = f"{ranks} not fit: {_slots(total)} free"
         return PlacementError(message, _reasons(free), f"{fewer}{_OTHERS}")
     message = f"{ranks} not fit: there {'is' if total == 1 else 'are'} {_slots(total)}"
-    fewer = f"ask for at most --np {total}, or " if total else ""
+    fewer = f"request at most --np {total}, or " if total else ""
     each, over = divmod(max(0, np - total), len(free) or 1)  # shared out alike, the first ones take one more
     given = [entry.all + each + (index < over) for index, entry in enumerate(free)]
     listed = ",".join(f"{entry.host}:{slots}" for entry, slots in zip(free, given))
@@ -183,7 +183,7 @@ def _workers_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool
     )
     fits = [f"--workers {room}"] if room else []
     fits += [f"--gpus {less}" for less in range(wanted.unit - 1, 0, -1) if sum(n // less for n in now) >= count][:1]
-    fewer = f"ask for at most {' or '.join(fits)}" if fits else ""
+    fewer = f"request at most {' or '.join(fits)}" if fits else ""
     hint = fewer if never else f"{fewer}, or {_OTHERS}" if fewer else _OTHERS
     return PlacementError(message, _totals(free) if never else _reasons(free), hint or None, never=never)
 
@@ -208,7 +208,7 @@ def _hosts_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) 
     slots = sorted((entry.slots for entry in now), reverse=True)
     if each is not None and 0 < count <= len(slots) and slots[count - 1] > 0:
         fits.append(f"--slots-per-host {slots[count - 1]}")
-    fewer = f"ask for at most {' or '.join(fits)}" if fits else ""
+    fewer = f"request at most {' or '.join(fits)}" if fits else ""
     hint = fewer if never else f"{fewer}, or {_OTHERS}" if fewer else _OTHERS
     reasons = _totals(free) if never else _reasons(free)
     return PlacementError(message, reasons, hint or None, never=never)

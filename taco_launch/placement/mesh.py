@@ -39,7 +39,7 @@ class GpuMesh:
         return tuple(_matched(tuple(sorted(near[gpu] for gpu in gpus))) for near in self.hcas)
 
     def links(self, ring: Sequence[int]) -> Tuple[str, ...]:
-        """Return the links of a ring one after the other, the last one back to its beginning; of two GPUs their link."""
+        """Return the links of a ring one after the other, the last one back to its start; of two GPUs their link."""
         after = (*ring[1:], ring[0]) if len(ring) > 2 else ring[1:]
         return tuple(self.topology.links[one][other] for one, other in zip(ring, after))
 

@@ -25,7 +25,7 @@ class Message:
 
     op = ""
     _fields: Tuple[Tuple[str, Any], ...] = ()
-    # Every kind of this family by its name on the wire; a subclass with a table of its own begins another family.
+    # Every kind of this family by its name on the wire; a subclass with a table of its own starts another family.
     by_op: ClassVar["Dict[str, Type[Message]]"] = {}
 
     def __init_subclass__(cls) -> None:

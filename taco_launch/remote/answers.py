@@ -11,7 +11,7 @@ def understood(host: str, what: str) -> Iterator[None]:
     """Take what goes wrong in reading what a host said for that host's error.
 
     Raises:
-        HostError: something did: the host, what it was asked for, and what is wrong with it.
+        HostError: something did: the host, the request, and what is wrong with it.
     """
     try:
         yield

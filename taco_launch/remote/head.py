@@ -56,7 +56,7 @@ _ERRORS = {kind.kind: kind for kind in (_AgentUsageError, _AgentNoJobError)}
 
 
 class Head:
-    """An agent on a host; where this controller's version of it is not there yet, the first call puts it there.
+    """An agent on a host; where this controller's version of it does not exist yet, the first call puts it there.
 
     Its calls may be made from several threads at once, as those of the transports are.
     """
@@ -136,7 +136,7 @@ class Head:
 
     @contextmanager
     def _answering(self, op: str, command: Command) -> Iterator[IO[bytes]]:
-        """Start a call and give its replies, behind their header; where the agent is not there yet it is put there."""
+        """Start a call and give its replies, behind their header; where the agent does not exist yet it is put there."""
         missing = self.seat.missing(self._agent()) or None
         if missing is None:
             with self._remote.tail(command) as stdout:
@@ -144,7 +144,7 @@ class Head:
                 if missing is None:
                     yield stdout
                     return
-        trace.decision("%s: %s is not there: the agent is put there", self.name, missing)
+        trace.decision("%s: %s does not exist: installing the agent", self.name, missing)
         self._remote.put(bundle.build(self._contents), missing, sudo=self.seat.sudo)
         with self._remote.tail(command) as stdout:
             if self._begin(op, stdout) is not None:
@@ -152,7 +152,7 @@ class Head:
             yield stdout
 
     def prestart(self, op: str) -> None:
-        """Start the agent of this machine for a call that is still being made up, which goes on with it then."""
+        """Start the agent of this machine for a call that is still being made up, which continues with it then."""
         if isinstance(self._remote, LocalTransport) and not self.seat.sudo and not self.seat.missing(self._agent()):
             self._remote.prestart(Command(self.seat.argv(self._agent(), op)))
 
@@ -229,7 +229,7 @@ class Head:
         return data
 
     def _broken_off(self, op: str) -> HostError:
-        hint = "is the host up, and the network whole? what the agent said, if anything, stands above"
+        hint = "is the host up, and the network whole? what the agent said, if anything, is above"
         return HostError(f"{self.name}: the answer to {op} broke off", hint)
 
 

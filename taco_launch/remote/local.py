@@ -19,7 +19,7 @@ from taco_launch.remote import session, transport
 from taco_launch.remote.credentials import Credentials
 
 _NOBODY = Credentials()
-_CHUNK = 1 << 20  # no pipe holds more, unless somebody asked for it
+_CHUNK = 1 << 20  # no pipe holds more, unless somebody requested it
 _END_SECONDS = 2
 _LOOK_SECONDS = 0.05
 # A pipe takes this much without a reader, also where a user has used up what pipes may hold (pipe(7)).

@@ -17,7 +17,7 @@ from taco_launch.remote.transport import CutShortError, last_words
 
 # What a login shell with its rc files may take; on hosts with a home on a slow file system they do take seconds.
 START_SECONDS = 60.0
-_KEPT = 1 << 16  # of what stands before the start: enough for the last words
+_KEPT = 1 << 16  # of what stands before the start: enough for the last output
 # What a host may answer to one command, on stdout and stderr together: an inventory of its hardware is a hundredth of it.
 ANSWER_BYTES = 1 << 25
 _LONGEST_SECONDS = 3600.0  # of a command without a timeout of its own
@@ -76,7 +76,7 @@ def plan(host: str, command: Command, *, tty: bool = False, login: tuple[str, ..
 
 @dataclass
 class StartedProgram:
-    """A program that has begun: its process group, and what of its output arrived with the start marker."""
+    """A program that has started: its process group, and what of its output arrived with the start marker."""
 
     group: int
     stdout: bytes
@@ -144,13 +144,13 @@ class _Begin:
         return password.encode("utf-8", "surrogateescape") + b"\n"
 
     def started(self) -> StartedProgram | None:
-        """Return the start, when its marker stands on every stream."""
+        """Return the start, when its marker is on every stream."""
         out = self._out.after()
         err = (0, bytes(self._err.said)) if self._what.tty else self._err.after()
         return StartedProgram(out[0], out[1], err[1]) if out and err else None
 
     def refused(self, ending: str) -> Exception:
-        """Return why nothing began."""
+        """Return why nothing started."""
         what, said = self._what, self._last_words()
         evidence = f"{said} ({ending})" if said and ending else said or ending or "the connection ended"
         if not what.command.sudo:

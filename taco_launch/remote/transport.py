@@ -37,7 +37,7 @@ class Transport(Protocol):
         Raises:
             HostError: there is no connection, no whole answer, not in time, or sudo refuses. A program that is not
                 there or fails is a Result: 127, 126, its own code.
-            CutShortError: of these, the answer began and is not whole; says what came of it.
+            CutShortError: of these, the answer started and is not whole; says what came of it.
         """
 
     def put(self, data: bytes, path: str, mode: int = 0o600, *, sudo: bool = False) -> None:

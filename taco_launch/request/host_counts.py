@@ -1,4 +1,4 @@
-"""MIN:MAX as users write it: a job takes as many hosts as are free when it begins, between these -> (MIN, MAX)."""
+"""MIN:MAX as users write it: a job takes as many hosts as are free when it starts, between these -> (MIN, MAX)."""
 
 import re
 

@@ -8,7 +8,7 @@ from taco_launch.launch import knobs
 from taco_launch.model.job_request import JobRequest
 from taco_launch.model.jobs import Restart
 
-# Where one of these is asked for, what is below says nothing of the others.
+# Where one of these is requested, what is below says nothing of the others.
 _EITHER = (
     (("np",), ("hosts", "slots_per_host", "workers", "gpus")),
     (("hosts", "slots_per_host"), ("np", "workers", "gpus")),

@@ -26,7 +26,7 @@ _SAME = (
 
 
 def policy(request: JobRequest, host_loss_timeout: float | None) -> Policy:
-    """Return the policy that is asked for; `host_loss_timeout` is the inventory's.
+    """Return the policy that is requested; `host_loss_timeout` is the inventory's.
 
     Raises:
         UsageError: fields contradict each other.

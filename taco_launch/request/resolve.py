@@ -32,7 +32,7 @@ class NestedLauncherError(UsageError):
 
 
 def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpec:
-    """Return the job that is asked for, with all that the inventory says of it.
+    """Return the job that is requested, with all that the inventory says of it.
 
     Raises:
         NestedLauncherError: the command is a launcher, which ours would start for each rank.
@@ -109,7 +109,7 @@ def _one(problems: Sequence[TacoLaunchError], request: JobRequest) -> TacoLaunch
 def _check_command(command: tuple[str, ...], caller: Caller) -> None:
     """Refuse no command, and a whole line as one word, as ranks would: no program has such a name."""
     if not command:
-        raise UsageError("the command is missing", hint="it stands behind --, or in the job file")
+        raise UsageError("the command is missing", hint="it goes after --, or in the job file")
     program, *words = command
     if not words and len(program.split()) > 1 and not caller.is_program(program):
         shown = repr(program if len(program) <= _MOST_SHOWN else f"{program[:_MOST_SHOWN]}...")
@@ -128,7 +128,7 @@ def _refuse_a_launcher(spec: JobSpec) -> None:
     ]
     if found.kind == "torch":
         lines.append("its line once on each host, where RANK and WORLD_SIZE count hosts: --launcher env --per-host")
-    lines.append(f"the line as it stands, for each {each}: sh -c '...'")
+    lines.append(f"to run the line unchanged in each {each}: sh -c '...'")
     raise NestedLauncherError("\n  ".join(lines), spec)
 
 
@@ -142,7 +142,7 @@ def _launcher(request: JobRequest) -> str:
     name = request.launcher or "mpirun"
     if request.per_host and not LAUNCHERS[name].is_ours:
         per_host, launcher = request.called("per_host"), request.called("launcher")
-        hint = f"add {launcher} env, or leave it out"
+        hint = f"add {launcher} env, or omit it"
         raise UsageError(f"{per_host}: {launcher} {name} starts a process for each rank", hint=hint)
     return name
 
@@ -183,7 +183,7 @@ def _hosts(request: JobRequest, inventory: Inventory, caller: Caller) -> tuple[H
 
 
 def profile_of(inventory: Inventory, wanted: str | None, environ: Mapping[str, str]) -> Profile:
-    """Return the profile that was asked for, or the inventory's, a path in which counts from the inventory's folder."""
+    """Return the profile that was requested, or the inventory's, a path in which counts from the inventory's folder."""
     name = wanted or inventory.profile
     if wanted is None and names.is_profile_path(name):
         name = str(Path(inventory.source).parent / Path(name).expanduser())
@@ -202,8 +202,8 @@ def _check_image(request: JobRequest, inventory: Inventory) -> None:
     container = inventory.container
     if not request.image or (container is not None and container.image == request.image):
         return
-    have = f"is made from {container.image}" if container is not None else "there is none"
+    have = f"has training containers of {container.image}" if container is not None else "has no training container"
     raise UsageError(
-        f"{request.called('image')}: {request.image}: the training container of the inventory: {have}",
+        f"{request.called('image')}: {request.image}: the inventory {have}",
         hint="name the image in the inventory (container: {image: ...}), then: taco-launch -i FILE setup",
     )

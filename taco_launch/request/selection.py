@@ -19,7 +19,7 @@ def narrow(request: JobRequest, inventory: Inventory, hosts: Sequence[Host]) -> 
     """Return those of the hosts that a job may be placed on, with the terms on which it may have their GPUs.
 
     Raises:
-        SpecError: something is not written as it has to be, names what is not there, or leaves no host.
+        SpecError: something is not written as it has to be, names what does not exist, or leaves no host.
     """
     called = request.called
     left = _selected(hosts, request.selectors, called("selectors"))
@@ -65,7 +65,7 @@ def indices(text: str, option: str) -> tuple[int, ...]:
         found += range(first, last + 1)
     twice = next((index for index in found if found.count(index) > 1), None)
     if twice is not None:
-        raise _refused(option, text, f"{twice} stands there twice, and an index counts once on each host")
+        raise _refused(option, text, f"{twice} is there twice, and an index counts once on each host")
     return tuple(sorted(found))
 
 

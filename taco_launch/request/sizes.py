@@ -47,7 +47,7 @@ def _shared(request: JobRequest) -> dict[str, Any]:
         raise UsageError(f"{mps}: a GPU of a job is shared only by {shares} N", hint=f"add it, or leave {mps} out")
     if count > 1 and not LAUNCHERS[launcher].is_ours:
         why = f"{starts} {launcher} gives each slot one rank"
-        raise UsageError(f"{shares}: {why}", hint=f"add {starts} env, or leave it out")
+        raise UsageError(f"{shares}: {why}", hint=f"add {starts} env, or omit it")
     if count > 1 and request.per_host:
         raise UsageError(
             f"{shares} and {request.called('per_host')}: one starts several processes for a slot, the other one for all of a "

@@ -26,7 +26,7 @@ _EITHER = (("btl_tcp_if_include", "btl_tcp_if_exclude"), ("oob_tcp_if_include", 
 
 @dataclass(frozen=True)
 class Variables:
-    """What was asked for, in the order it was given, no name twice.
+    """What was requested, in the order it was given, no name twice.
 
     `env` holds environment variables, (name, value), the value None where the caller's is to be taken; `mca` holds MCA
     parameters.
@@ -50,7 +50,7 @@ def check(
     *,
     allow_unknown: bool,
 ) -> Variables:
-    """Return what is asked for by -x, --knob and --mca, or all that is wrong with it.
+    """Return what is requested by -x, --knob and --mca, or all that is wrong with it.
 
     Values of -x and --mca are taken as they are and refused where the library would read something else; values of
     --knob are put into the form that it reads.
@@ -90,7 +90,7 @@ class _Gathered:
         for one, other in _EITHER:
             if one in self._mca and other in self._mca:
                 self._fault(
-                    "--mca", self._mca[one][0], f"cannot stand beside {self._mca[other][0]}", "keep one of them"
+                    "--mca", self._mca[one][0], f"cannot be combined with {self._mca[other][0]}", "keep one of them"
                 )
         if self._faults:
             raise SpecError(names.COMMAND_LINE, tuple(self._faults))

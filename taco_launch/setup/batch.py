@@ -1,7 +1,7 @@
 """The operations of one host and stage as ONE script for its shell, and what that script answers, read back.
 
 Each operation: its files appear, whole and by rename, then its own script runs as a process group of its own, with an
-empty input and its output in a file. So whatever ends the controller, the connection or the batch, a step that has begun
+empty input and its output in a file. So whatever ends the controller, the connection or the batch, a step that has started
 is finished; the batch then stops before the next one, as nobody listens. A lock keeps a second batch off the host until
 that step is over.
 
@@ -26,7 +26,7 @@ from taco_launch.setup.ops import FileTarget, Op
 
 # Files that are larger do not travel as text within the script: see `apart`.
 _LARGE = 1 << 20
-# The longest operation is a pull of half an hour; one that was cut off goes on by itself.
+# The longest operation is a pull of half an hour; one that was cut off continues by itself.
 _LOCK_SECONDS = 2400
 # On top of the operations and the lock: for the connection, and to end an operation that takes too long.
 _OVERHEAD_SECONDS = 60.0
@@ -109,7 +109,7 @@ class OpResult:
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """What came of a batch: `ran` those that ended, `begun` the last one that began.
+    """What came of a batch: `ran` those that ended, `begun` the last one that started.
 
     Without `whole` the answer was cut off; `busy`: another set-up did not let it begin; `stale`: another one was waited
     for, and nothing was done; `said` is what the shell itself had to say.
@@ -169,7 +169,7 @@ def read(
     begun: Callable[[int], None] = lambda _number: None,
     waits: Callable[[], None] = lambda: None,
 ) -> BatchOutcome:
-    """Read the answer of a batch, line by line as it comes; `begun` is called as each operation begins.
+    """Read the answer of a batch, line by line as it comes; `begun` is called as each operation starts.
 
     `waits` is called where another set-up is waited for.
 
@@ -189,7 +189,7 @@ def read(
             begun(last)
         elif kind == b"end" and len(told) == 4:
             if int(told[2]) != last:
-                raise ValueError(f"operation {int(told[2])} ends, and it is operation {last} that began")
+                raise ValueError(f"operation {int(told[2])} ends, and it is operation {last} that started")
             ran.append(OpResult(last, int(told[3]), b"".join(said).strip(b"\n")))
             said = []
         elif kind == b"wait":

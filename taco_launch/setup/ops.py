@@ -94,7 +94,7 @@ class PlanContext:
     a host has resolved the tag, and `latest` what the registry has under it now, where that was asked. `cluster_key` is (private, public) of the cluster's SSH key, once the head has made it;
     `host_keys` the public host keys of the containers' sshd, once they are there: (host, key); `known_hosts` the text of
     the head's file of them as it is now. `with_head` says whether this call sets the head up as well, and it has not
-    failed: only then a key that is not there will be. `agent` is (file name, content) of the agent, where every host
+    failed: only then a key that does not exist will be. `agent` is (file name, content) of the agent, where every host
     has a file of that name without the content; `packages` those of the docker packages that are on the controller.
     `password` is the registry's. `given` is what the controller has of an image that no registry gives, or why it has none.
     `toolkit_packages` are the packages of the NVIDIA container toolkit that are on the controller, and `toolkit_key` is
@@ -121,7 +121,7 @@ class PlanContext:
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """Return what is the same for all hosts of a plan: made the first time that it is asked for."""
+        """Return what is the same for all hosts of a plan: made the first time that it is requested."""
         if name not in self._made:
             self._made[name] = make()
         made: T = self._made[name]
@@ -161,10 +161,10 @@ def keep_all(_removal: Removal) -> Iterator[Op | Problem]:
 
 @dataclass(frozen=True)
 class StageRules:
-    """What set-up needs to know of a stage, which stands at the end of its file as STAGE."""
+    """What set-up needs to know of a stage, which is at the end of its file as STAGE."""
 
     plan: StagePlanner
-    # Subjects of a host's facts that it may change: they are asked for again when it is done.
+    # Subjects of a host's facts that it may change: they are requested again when it is done.
     changes: tuple[str, ...]
     # Whether a container may get its GPUs, or lose them, by it.
     gives_gpus: bool = False

@@ -1,4 +1,4 @@
-"""What of set-up's files is on a host, by its facts: which of those that are wanted differ, and what is there after them."""
+"""What of set-up's files is on a host, by its facts: which of those that are wanted differ, and what exists after them."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,14 +10,14 @@ from taco_launch.setup.ops import FileTarget, Problem, Stage
 
 
 def files_of(facts: HostFacts) -> dict[str, SetupFile] | None:
-    """Return what is there by its path; None where that is not known."""
+    """Return what exists by its path; None where that is not known."""
     if not isinstance(facts.made, SetupState) or not isinstance(facts.made.files, tuple):
         return None
     return {each.path: each for each in facts.made.files}
 
 
 def unread(facts: HostFacts, stage: Stage) -> Problem:
-    """Return why it is not known what is there."""
+    """Return why it is not known what exists."""
     why = facts.made.files if isinstance(facts.made, SetupState) else facts.made
     reason = why.reason if isinstance(why, Unknown) else "there is no answer"
     return Problem(
@@ -26,7 +26,7 @@ def unread(facts: HostFacts, stage: Stage) -> Problem:
 
 
 def differing(facts: HostFacts, wanted: Iterable[FileTarget]) -> tuple[FileTarget, ...]:
-    """Return the files that are not there, or not with this content and mode."""
+    """Return the files that do not exist, or not with this content and mode."""
     there = files_of(facts) or {}
     return tuple(file for file in wanted if there.get(file.path) != _as_made(file))
 

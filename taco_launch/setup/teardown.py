@@ -20,7 +20,7 @@ def plan(
     """
     if not isinstance(facts.made, SetupState) or not isinstance(facts.made.files, tuple):
         why = facts.made.files if isinstance(facts.made, SetupState) else facts.made
-        yield Problem("container", f"what set-up made there cannot be told: {getattr(why, 'reason', '')}")
+        yield Problem("container", f"what set-up made there cannot be determined: {getattr(why, 'reason', '')}")
         return
     files = {file.path: file for file in facts.made.files}
     has_cluster = _has_cluster(facts, files, cluster)
@@ -28,7 +28,7 @@ def plan(
     if silent is not None:
         yield Problem(
             "container",
-            f"docker does not tell what it holds, so not all can be taken back: {silent}",
+            f"docker does not report what it holds, so not all can be taken back: {silent}",
             "have it run first: systemctl start docker",
         )
         return
@@ -54,7 +54,7 @@ def _has_cluster(facts: HostFacts, files: Mapping[str, SetupFile], cluster: str)
 
 
 def _silent(docker: DockerFacts | Absent | Unknown, *, images: bool) -> str | None:
-    """Return why docker does not tell its containers, or its images where they matter; one that is not there has none."""
+    """Return why docker does not tell its containers, or its images where they matter; one that does not exist has none."""
     if isinstance(docker, Absent):
         return None
     if isinstance(docker, Unknown):

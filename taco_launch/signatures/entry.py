@@ -31,7 +31,7 @@ class Signature:
     `unless` names signatures that say the same more precisely: where one of them is found this one is not told. Nor is
     it told where `only_with` names signatures and none of them is found, nor right below a line with `not_after` in it.
 
-    A text with `at_end` is a warning, after which programs may go on well: it is told where something else tells of a
+    A text with `at_end` is a warning, after which programs may continue well: it is told where something else tells of a
     failure, or where `at_end` is found in the log's last line. A text that is often `survived` says a failure only where
     a program raised it, at the end of its log or shortly above another failure, and never on a line that warns or tells
     of a new try; the last one counts. One that is often `handled` says a failure only where its rank says hardly anything

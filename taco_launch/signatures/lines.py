@@ -13,7 +13,7 @@ _TAGS = re.compile(r"\[\d+(?:,\d+)?\]<std(?:out|err|diag)>: ?")
 _PREFIX = re.compile(
     r"(?P<label>[^\s/|]+)/(?:(?P<rank>\d+)|mpirun) *\| ?"  # the merged log
     r"|(?P<bracket>\[)?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"  # docker logs -t, NCCL
-    r"(?(bracket)\]|(?=\s|$)) *"  # but no time that goes on, as in Horovod's and TensorFlow's own lines
+    r"(?(bracket)\]|(?=\s|$)) *"  # but no time that continues, as in Horovod's and TensorFlow's own lines
     r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
     r"|\[ *\d+\.\d+\] "  # dmesg
     r"|\[rank\d+\]: ?"  # torch
@@ -26,7 +26,7 @@ _OF_TORCH = re.compile(r"(?:[^\s/|]+/\d+ *\| ?|[^\n\[]{0,40}\[\d+(?:,\d+)?\]<std
 _SPEAKER = re.compile(
     r"(?P<nccl>[\w.-]+):\d+:\d+ \[|\[(?P<mpi>[\w.-]+):\d+\] |[A-Z][a-z]{2} [ \d]\d [\d:]{8} (?P<syslog>[\w.-]+) kernel:"
 )
-# A line that a rank says something in, with its label in the merged log or the tag of mpirun. What is indented goes on
+# A line that a rank says something in, with its label in the merged log or the tag of mpirun. What is indented continues
 # with the line above it.
 SAID = re.compile(
     r"(?m)^(?:(?P<label>[^\s/|]{1,255}/\d{1,9}) *\||[^\n\[]{0,40}(?P<tag>\[\d+(?:,\d+)?\]<std)\w{3,4}>:) ?(?=\S)"

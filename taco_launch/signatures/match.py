@@ -45,7 +45,7 @@ def is_warning(match: SignatureMatch) -> bool:
 
 
 def is_handled(match: SignatureMatch) -> bool:
-    """Return whether programs may handle this error and go on."""
+    """Return whether programs may handle this error and continue."""
     return ENTRIES[match.finding.signature].handled
 
 

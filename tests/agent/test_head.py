@@ -144,11 +144,11 @@ def test_an_answer_of_many_values(installed: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_error_of_the_agent(installed: Path) -> None:
-    error = Failure(message="job x: there is none", hint="see them all", exit_code=125)
+    error = Failure(message="job x: it does not exist", hint="see them all", exit_code=125)
     head = says(installed, HEADER + Notice(text="first").encode() + error.encode())
     with head.stream(GET) as replies:
         assert next(replies) == Notice(text="first")
-        with pytest.raises(AgentError, match="job x: there is none") as caught:
+        with pytest.raises(AgentError, match="job x: it does not exist") as caught:
             next(replies)
     assert (caught.value.hint, caught.value.exit_code) == ("see them all", 125)
     assert isinstance(caught.value, TacoLaunchError)

@@ -202,7 +202,7 @@ def test_the_seat_of_an_inventory() -> None:
     ("container", "connection"), [(Container("image", registry=Registry("me")), "ssh"), (None, "local")]
 )
 def test_what_is_local_to_the_controller_is_not_to_the_head(container: Container | None, connection: str) -> None:
-    """Only the host that the agent knows as another one is asked for a lease, the head's own as well."""
+    """Only the host that the agent knows as another one is requested a lease, the head's own as well."""
     hosts = (Host("gpu1", "10.0.0.1", identity_file="key"), Host("gpu2", "10.0.0.2", connection="local"))
     spec = spec_for_head(JobSpec("job", ("true",), hosts, head="gpu1", container=container, cwd="/home/u"))
     assert [(host.connection, host.identity_file) for host in spec.hosts] == [(connection, None)] * 2

@@ -43,7 +43,7 @@ class Made:
         self.merge.begin(attempt, suspension)
 
     def begin(self) -> None:
-        """Begin the next attempt."""
+        """Start the next attempt."""
         self.attempt += 1
         records.Events(self.folder).add(state.PLACED, **placed(self.attempt))
         self.own = self.folder.of_attempt(self.attempt)

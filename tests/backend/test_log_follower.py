@@ -179,7 +179,7 @@ def test_what_the_agent_refuses_is_not_asked_for_again(scripted: Scripted) -> No
 def test_after_long_enough_the_job_is_left_to_itself(scripted: Scripted) -> None:
     scripted.plan({"to": 50, "breaks": True}, *({"to": 0, "unready": True} for _ in range(50)))
     begin = time.monotonic()
-    with pytest.raises(HostError, match="job j goes on") as caught:
+    with pytest.raises(HostError, match="job j continues") as caught:
         scripted.follow(LogQuery("j"), patience=0.2)
     assert 0.2 < time.monotonic() - begin < 5
     assert caught.value.hint == "taco-launch -i c.yaml logs -f j"
@@ -247,5 +247,7 @@ def test_a_job_elsewhere_is_given_what_is_named_and_nothing_of_the_controllers(s
 
 def test_without_a_container_a_job_stays_on_the_head(scripted: Scripted) -> None:
     two = replace(SPEC, hosts=(*SPEC.hosts, Host("gpu2", "10.0.0.2")))
-    with pytest.raises(Exception, match="host gpu2: without a container a job runs on the head alone, which is gpu1"):
+    with pytest.raises(
+        Exception, match="host gpu2: cannot be used: without a container jobs run on the head only, which is gpu1"
+    ):
         run(scripted, two, {})

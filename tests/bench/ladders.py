@@ -11,7 +11,7 @@ RATE = Metric("img/sec", "img/sec")
 
 
 def ladder(number: int, **more: Any) -> Ladder:
-    """Return the night of a day; `started` is the day's number."""
+    """Return the nightly run of a day; `started` is the day's number."""
     values = {"matrix": "taco", "kind": LadderKind.NIGHT, "digest": "d", "seed": number, "cluster": "hcc"}
     return Ladder(**{"id": f"taco-{number:06x}", **values, "started": float(number), **more})
 

@@ -130,7 +130,7 @@ def test_alone() -> None:
     assert sample(run).ranks == 1
 
 
-# Ranks that begin with other weights and see other images must end with equal weights; and what is exchanged must be
+# Ranks that start with other weights and see other images must end with equal weights; and what is exchanged must be
 # the mean.
 TOGETHER = """
 import json, os, sys, torch

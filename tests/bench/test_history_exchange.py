@@ -64,7 +64,7 @@ def test_it_is_the_same_through_two_histories(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["/home/ann", "../../etc", ".", "", "a/b", "taco-$(id)", "x" * 64])
 def test_an_id_that_would_be_a_path_is_refused(name: str, tmp_path: Path) -> None:
-    """A ladder's logs are in a folder of its id, which a night removes when it is old."""
+    """A ladder's logs are in a folder of its id, which a nightly run removes when it is old."""
     entries = (HistoryEntry(replace(ladder(1), id=name), ()),)
     for write in (exchange.write_json, exchange.write_csv):
         with pytest.raises(TacoLaunchError, match="no ladder"):

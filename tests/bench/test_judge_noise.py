@@ -23,7 +23,7 @@ def test_the_noise_of_runs_and_nights() -> None:
     assert known.night == pytest.approx(300)  # 4 * 15 ** 2 / 3
     assert known.run == pytest.approx(5 * 25.2 / 6)
     assert known.error(5) == pytest.approx(math.sqrt(300 * 5 / 4))
-    # ten runs tell of a night what five do not, down to a tenth of what one does
+    # ten runs tell of a nightly run what five do not, down to a tenth of what one does
     assert known.error(10) == pytest.approx(math.sqrt(300 - 21 / 5 + 21 / 10 + 300 / 4))
     assert known.correlation(5, 10) == pytest.approx((300 - 4.2 + 75) / known.error(5) / known.error(10))
 
@@ -124,12 +124,12 @@ def test_a_line_and_a_step_are_told_apart() -> None:
     assert step is None or not step.steady
     assert drift.since(stepped) == 12
     assert drift.since([0.1, -0.1, 0.0, 0.1, 5.0]) == 4
-    # one night that stands out is neither
+    # one nightly run that stands out is neither
     assert drift.trend([*wobble[:10], 90.0, *wobble[10:]], least=4.0) is None
 
 
 def test_kendalls_p_is_never_too_small() -> None:
-    """Of ten nights, exact: all in order 2 / 10!, all but one neighbouring pair 2 * (1 + 9) / 10!."""
+    """Of ten nightly runs, exact: all in order 2 / 10!, all but one neighbouring pair 2 * (1 + 9) / 10!."""
     ordered = [float(at) for at in range(10)]
     swapped = [*ordered[:8], 9.0, 8.0]
     for nights, exact in ((ordered, 2), (ordered[::-1], 2), (swapped, 20)):

@@ -1,4 +1,4 @@
-"""A small run of the simulation of the judge: its own figures with room for chance, and what a night's luck does."""
+"""A small run of the simulation of the judge: its own figures with room for chance, and what a nightly run's luck does."""
 
 import importlib
 import json
@@ -25,13 +25,13 @@ def test_false_alarms_are_rare_and_a_drop_is_found(power: Any, capsys: pytest.Ca
         assert counts["quiet"]["false"] <= 6
         if nights != "3":
             assert counts["dropped"]["found"] >= 178
-            # a screen at 5 % of 30 cells; under 0.6 or over 2.4 in the mean of 200 nights is no chance
+            # a screen at 5 % of 30 cells; under 0.6 or over 2.4 in the mean of 200 nightly runs is no chance
             assert 0.6 < counts["quiet"]["suspects"] / 200 < 2.4
     assert [verdict["bar"] for verdict in told["verdicts"]] == [1.0, 1.0, 90.0, 1.0, 90.0]
 
 
 def test_the_luck_of_a_night_is_no_change(power: Any) -> None:
-    """Nights that differ by 2 %: what a suspect shows again, its night explains. 1 % of nights may be wrong, 12 are more.
+    """Nights that differ by 2 %: what a suspect shows again, its night explains. 1 % of nightly runs may be wrong, 12 are more.
 
     A fresh p that does not allow for what both stages share calls a change in over 10 %.
     """

@@ -1,4 +1,4 @@
-"""When a night is next: by a clock on the wall, also on the two nights of a year on which the clocks change."""
+"""When a nightly run is next: by a clock on the wall, also on the two nightly runs of a year on which the clocks change."""
 
 import re
 import shutil
@@ -30,13 +30,13 @@ def test_days(text: str, days: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["", "daily", "mon-", "-fri", "mon-wed-fri", "1-5", "mon,,tue", "montag"])
 def test_what_are_no_days(text: str) -> None:
-    with pytest.raises(ValueError, match="days are wanted"):
+    with pytest.raises(ValueError, match="must be days"):
         schedule.parse_days(text)
 
 
 @pytest.mark.parametrize("text", ["", "2", "24:00", "02:60", "2:3", "02:30:00", "-1:00", "٠٢:٣٠"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(ValueError, match="a time of the day is wanted"):
+    with pytest.raises(ValueError, match="must be a time of day"):
         schedule.parse_time(text)
 
 

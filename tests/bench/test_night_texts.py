@@ -1,4 +1,4 @@
-"""A night's text in a crontab and in systemd's units: others' entries stay, and what is read back is what was meant."""
+"""A nightly run's text in a crontab and in systemd's units: others' entries stay, and what is read back is what was meant."""
 
 import re
 import shutil
@@ -96,7 +96,7 @@ def test_marks_that_do_not_pair_are_refused(crontab: str) -> None:
 
 def test_what_no_crontab_can_hold_is_refused() -> None:
     for word in ("/a\\b", "/a\nb", "/a\x7f"):
-        with pytest.raises(TacoLaunchError, match="cannot stand in a crontab"):
+        with pytest.raises(TacoLaunchError, match="is not allowed in a crontab"):
             crontab_entry.block(ScheduledRun("n", NIGHT.schedule, "/", (word,)), "me")
     fits = ScheduledRun("n", NIGHT.schedule, "/", ("/" + "x" * (998 - len(": night n; /usr/bin/env -C / /")),))
     assert crontab_entry.read("n", crontab_entry.block(fits, "me")) == fits
@@ -124,7 +124,7 @@ def test_units_are_read_back(night: ScheduledRun) -> None:
 
 def test_units_take_no_line_end_and_no_broken_text() -> None:
     for word in ("/a\nb", "/a\udcff"):
-        with pytest.raises(TacoLaunchError, match="cannot stand in a unit"):
+        with pytest.raises(TacoLaunchError, match="is not allowed in a unit"):
             timer_unit.service(ScheduledRun("n", NIGHT.schedule, "/", (word,)))
 
 

@@ -144,7 +144,7 @@ def test_flags_become_the_policy(flags: str, policy: Policy, submit: Submit) -> 
         ("--timeout 0", "'0': must be at least 0.001s"),
         ("--host-loss-timeout 0s", "'0s': must be at least 1s"),
         ("--restart always", "'always' is not one of 'never', 'on-failure', 'exit-code'"),
-        ("-f nosuch.yaml", "nosuch.yaml: 1 fault\n  -f: 'nosuch.yaml': cannot be read: No such file or directory"),
+        ("-f nosuch.yaml", "nosuch.yaml: 1 error\n  -f: 'nosuch.yaml': cannot be read: No such file or directory"),
     ],
 )
 def test_what_cannot_be_asked_for(flags: str, said: str, cluster: Path) -> None:
@@ -165,9 +165,10 @@ def test_a_line_in_quotes(verb: str, cluster: Path, monkeypatch: pytest.MonkeyPa
     result = call("-i", str(cluster), *verb.split(), "--name", "q", "python3 -c 'print(1)' --epochs 10")
     assert result.exit_code == 2
     assert (
-        "no program has the name \"python3 -c 'print(1)' --epochs 10\"\nhint: all of it is taken for" in result.stderr
+        "no program has the name \"python3 -c 'print(1)' --epochs 10\"\nhint: the quotes make it one word"
+        in result.stderr
     )
-    assert "leave the quotes out, or: sh -c '...'" in result.stderr
+    assert "remove them, or use sh -c '...'" in result.stderr
     cluster.with_name("my tool").touch()
     monkeypatch.chdir(cluster.parent)
     assert call("-i", str(cluster), "run", "--dry-run", "my tool").exit_code == 0
@@ -255,10 +256,10 @@ def test_the_image_that_a_file_wants(submit: Submit, cluster: Path) -> None:
     other.write_text("command: x\nimage: registry/taco:2\n")
     wrong = call("-i", str(cluster), "submit", "-f", str(other))
     assert wrong.exit_code == 2
-    assert "registry/taco:2: the training container of the inventory: is made from registry/taco:1" in wrong.stderr
+    assert "registry/taco:2: the inventory has training containers of registry/taco:1" in wrong.stderr
     none = call("run", "-f", str(other))
     assert none.exit_code == 2
-    assert "registry/taco:2: the training container of the inventory: there is none" in none.stderr
+    assert "registry/taco:2: the inventory has no training container" in none.stderr
 
 
 def test_a_suspended_job_is_not_followed(cluster: Path) -> None:
@@ -266,7 +267,7 @@ def test_a_suspended_job_is_not_followed(cluster: Path) -> None:
     file.write_text("command: x\nrunPolicy: {suspend: true}\n")
     result = call("-i", str(cluster), "run", "-f", str(file))
     assert result.exit_code == 2
-    assert "a job that is suspended has nothing to follow\nhint: submit it" in result.stderr
+    assert "a suspended job has no output to follow\nhint: start it with submit instead of run" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -296,7 +297,7 @@ def test_what_does_not_fit_is_exit_4(cluster: Path) -> None:
     result = call("-i", str(cluster), "run", "--dry-run", "--hosts", "5", "--slots-per-host", "4", "--", "true")
     assert result.exit_code == 4
     assert "5 hosts with 4 slots each do not fit: 4 hosts have as many" in result.stderr
-    assert "hint: ask for at most --hosts 4" in result.stderr
+    assert "hint: request at most --hosts 4" in result.stderr
 
 
 @given(st.floats(0, MOST_SECONDS / 86400, allow_nan=False).map(lambda number: round(number, 3)))

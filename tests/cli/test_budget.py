@@ -43,7 +43,7 @@ wait
 
 
 def with_hook(whole: bytes) -> bytes:
-    """Put the hook before what an agent's zip file begins with."""
+    """Put the hook before what an agent's zip file starts with."""
     packed = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(whole)) as given, zipfile.ZipFile(packed, "w") as made:
         for entry in given.infolist():

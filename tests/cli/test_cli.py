@@ -121,7 +121,9 @@ def test_another_host_is_refused_but_planned(monkeypatch: pytest.MonkeyPatch) ->
     hosts = ["-H", "gpu1:8,gpu2:8"]
     refused = call("run", *hosts, "--", "true")
     assert refused.exit_code == 2
-    assert "host gpu1: without a container a job runs on the head alone, which is localhost" in refused.output
+    assert (
+        "host gpu1: cannot be used: without a container jobs run on the head only, which is localhost" in refused.output
+    )
     assert "taco-launch -i FILE setup" in refused.output
     dry = call("run", *hosts, "--dry-run", "--", "true")
     assert "-np 16 -H gpu1:8,gpu2:8" in dry.stdout
@@ -133,14 +135,18 @@ def test_another_host_is_refused_but_planned(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("verb", [["list"], ["run", "--", "true"], ["wait", "x"], ["logs", "-f", "x"]], ids=" ".join)
-def test_a_head_that_cannot_be_reached_is_exit_5(tmp_path: Path, verb: list[str]) -> None:
+def test_a_head_that_cannot_be_reached_has_its_exit_code(tmp_path: Path, verb: list[str]) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(
         "cluster: c\nssh: {host_keys: accept-new}\nhosts: {gpu1: {address: 127.0.0.1, port: 1, slots: 1}}\n"
     )
     result = call("-i", str(file), *verb, env={"HOME": str(tmp_path), "TACO_LAUNCH_STATE": str(tmp_path / "state")})
-    assert result.exit_code == 5
+    assert result.exit_code == (125 if verb[0] in ("run", "wait") else 5)
     assert "gpu1: no TCP connection to 127.0.0.1:1: Connection refused" in result.stderr
+    if verb[0] in ("list", "wait"):
+        result = call("-i", str(file), "-o", "json", *verb, env={"HOME": str(tmp_path)})
+        error = json.loads(result.stdout)["error"]
+        assert (error["kind"], error["host"], error["exit_code"]) == ("host-failed", "gpu1", result.exit_code)
 
 
 def test_without_a_container_a_job_stays_on_the_head_over_ssh(tmp_path: Path) -> None:
@@ -148,7 +154,7 @@ def test_without_a_container_a_job_stays_on_the_head_over_ssh(tmp_path: Path) ->
     file.write_text("cluster: c\nhosts: {gpu1: {slots: 1}, gpu2: {slots: 1}}\n")
     result = call("-i", str(file), "run", "--", "true", env={"HOME": str(tmp_path)})
     assert result.exit_code == 2
-    assert "host gpu2: without a container a job runs on the head alone, which is gpu1" in result.stderr
+    assert "host gpu2: cannot be used: without a container jobs run on the head only, which is gpu1" in result.stderr
 
 
 @pytest.mark.parametrize("container", [True, False])

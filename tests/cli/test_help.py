@@ -45,7 +45,7 @@ def test_verbs_are_in_groups_and_every_summary_is_whole_at_80_columns() -> None:
 @pytest.mark.parametrize("verb", JOB_VERBS)
 def test_options_are_in_groups_and_help_all_shows_every_one(verb: str) -> None:
     usual, everything = help_of(verb, "--help"), help_of(verb, "--help-all")
-    options = [param for param in loaded(verb).params if isinstance(param, TacoOption)]
+    options = [param for param in loaded(verb).params if isinstance(param, TacoOption) and not param.hidden]
     usual_options = [option for option in options if not option.advanced]
     assert len(usual_options) <= SHOWN_AT_MOST
     for option in options:
@@ -108,5 +108,6 @@ def test_an_error_is_data_too_where_data_is_requested() -> None:
     error = json.loads(result.stdout)["error"]
     assert (error["kind"], error["exit_code"], error["reasons"]) == ("job-not-found", 1, [])
     assert error["message"] in result.stderr
+    assert error["host"] is None
     wrong = call("-i", "/no/such.yaml", "inventory", "-o", "yaml")
     assert yaml.safe_load(wrong.stdout)["error"]["kind"] == "invalid"

@@ -14,10 +14,12 @@ import pytest
 import yaml
 from click.shell_completion import ShellComplete
 
-from taco_launch.cli.knobs import _clause, knobs
+from taco_launch.cli.knobs import _TITLES, _clause, knobs
 from taco_launch.cli.main import cli
 from taco_launch.launch.knobs import TABLE
 from tests.cli.test_cli import call
+
+LIBRARIES = tuple(dict.fromkeys(knob.library for knob in TABLE))
 
 
 def test_the_table_has_them_all() -> None:
@@ -25,16 +27,20 @@ def test_the_table_has_them_all() -> None:
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["NAME", "DEFAULT", "WHY"]
-    assert [line.split()[0] for line in lines[1:]] == [knob.name for knob in TABLE]
+    titles = [line for line in lines if line.endswith(":") and " " not in line.replace("Open MPI", "")]
+    assert titles == [f"{_TITLES[library]}:" for library in LIBRARIES]
+    by_library = {library: [knob.name for knob in TABLE if knob.library == library] for library in LIBRARIES}
+    shown = [line.split()[0] for line in lines[1:] if line and line not in titles]
+    assert shown == [name for names in by_library.values() for name in names]
 
 
 def test_a_beginning_shows_those_with_it_each_once() -> None:
     lines = call("knobs", "light_topk", "LIGHT_", "pml").stdout.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == [
+    assert [line.split()[0] for line in lines[1:] if line and not line.endswith(":")] == [
         "LIGHT_TOPK_ALLREDUCE", "LIGHT_TOPK_RATIO", "LIGHT_TOPK_THRESHOLD", "LIGHT_TOPK_FP16",
         "LIGHT_2D_ALLREDUCE", "LIGHT_INTRA_SIZE", "LIGHT_HIERARCHICAL_THRESHOLD", "pml",
     ]  # fmt: skip
-    assert lines[2].endswith("  Which share of the values is sent")
+    assert lines[4].endswith("  Which share of the values is sent")
 
 
 def test_wide_says_more() -> None:
@@ -65,7 +71,8 @@ def on_a_terminal(width: int, *args: str) -> list[str]:
     """Return the lines that a terminal of this width is sent."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    environ = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")} | {"NO_COLOR": "1"}
+    environ = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    environ |= {"NO_COLOR": "1", "PAGER": "cat"}
     with subprocess.Popen([sys.executable, "-m", "taco_launch", *args], stdout=slave, env=environ) as process:
         os.close(slave)
         text = b""
@@ -83,7 +90,7 @@ def on_a_terminal(width: int, *args: str) -> list[str]:
 def test_the_table_is_cut_to_the_width_of_a_terminal(width: int) -> None:
     lines = on_a_terminal(width, "knobs")
     assert max(map(len, lines)) <= width
-    assert {line.split()[0] for line in lines} >= {knob.name for knob in TABLE}
+    assert {line.split()[0] for line in lines if line} >= {knob.name for knob in TABLE}
     assert any(line.endswith("...") for line in lines)
 
 
@@ -186,13 +193,13 @@ def test_data_of_all() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("NCCL_IB_HAC", "did you mean NCCL_IB_HCA?"), ("XYZZY", "taco-launch knobs shows all names")],
+    [("NCCL_IB_HAC", "did you mean NCCL_IB_HCA?"), ("XYZZY", "list all knobs: taco-launch knobs")],
 )
 def test_an_unknown_name(name: str, hint: str) -> None:
     result = call("knobs", "NCCL_DEBUG", name)
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr == f"error: no knob has '{name}' in its name\nhint: {hint}\n"
+    assert result.stderr == f"error: no knob matches '{name}'\nhint: {hint}\n"
 
 
 def test_names_are_completed() -> None:

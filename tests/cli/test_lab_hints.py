@@ -2,6 +2,7 @@
 
 import pytest
 
+from taco_launch.lab import daemon, engine
 from taco_launch.lab import up as flow
 from taco_launch.lab.down import RemovalResult
 from taco_launch.lab.labels import LabHost
@@ -16,6 +17,7 @@ def test_lab(name: str, option: str, word: str, monkeypatch: pytest.MonkeyPatch)
     given = () if name == "lab" else ("--name", name)
     host = LabHost(name, "gpu1", "10.0.0.1", 2, 2, "none")
     made = flow.Lab(name, (host, host), ("made",), (("gpu1", "paused"),))
+    monkeypatch.setattr(flow, "plan", lambda *_args, **_more: flow.UpPlan((), ("create containers",)))
     monkeypatch.setattr(flow, "up", lambda *_args, **_more: made)
     said = call("lab", "up", *given).stderr
     assert f"taco-launch lab fault{option} gpu1 resume" in said
@@ -31,6 +33,42 @@ def test_lab(name: str, option: str, word: str, monkeypatch: pytest.MonkeyPatch)
     )
     monkeypatch.setattr("taco_launch.lab.status.status", lambda *_args: (cut,))
     shown = call("lab", "status").stdout
-    for hint in ("(cut short: {} goes on)", "no image ({} puts one there)", "the keys are not here: {}\n"):
+    for hint in ("(cut short: to continue: {})", "no image ({} puts one there)", "the keys are not here: {}\n"):
         assert hint.format(f"taco-launch lab up{option}") in shown
     assert f"taco-launch lab exec{option} gpu1 -- docker login" in shown
+
+
+def test_changes_of_this_machine_are_shown_and_need_agreement(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = ("install docker.io, iptables, iproute2 (apt-get)", "start a Docker Engine")
+    monkeypatch.setattr(flow, "plan", lambda *_args, **_more: flow.UpPlan(machine, ("create containers",)))
+    calls: list[object] = []
+
+    def up(*_args: object, **_more: object) -> flow.Lab:
+        calls.append(None)
+        return flow.Lab("lab", (LabHost("lab", "gpu1", "10.0.0.1", 2, 2, "none"),), ("made",))
+
+    monkeypatch.setattr(flow, "up", up)
+    shown = call("lab", "up", "--dry-run")
+    assert (shown.exit_code, shown.stdout.splitlines()) == (0, [*machine, "create containers"])
+    refused = call("lab", "up")
+    assert refused.exit_code == 2
+    assert f"  {machine[0]}\n  {machine[1]}\nerror: stdin is not a terminal" in refused.stderr
+    assert "pass --yes" in refused.stderr
+    assert calls == []
+    assert call("lab", "up", "--yes").exit_code == 0
+    assert len(calls) == 1
+
+
+def test_an_engine_that_is_missing_is_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(_environ: object) -> None:
+        raise engine.UnreachableError("no Docker Engine answers", None)
+
+    monkeypatch.setattr(engine, "connect", connect)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "dockerd" else f"/usr/bin/{name}")
+    packages, start = daemon.needs({})
+    assert packages == "install docker.io, iptables, iproute2 (apt-get)"
+    assert start.startswith("start a Docker Engine")
+    assert daemon.needs({"DOCKER_HOST": "tcp://10.0.0.1"}) == ()
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert daemon.needs({}) == ()

@@ -43,7 +43,7 @@ def test_json_explain_and_files(two: list[str], tmp_path: Path) -> None:
     explained = call(*asked[:4], "--explain", *asked[4:]).stdout
     assert "LOCAL_RANK=0" in explained
     assert f"\nn2: {found['commands'][1]['line']}\n" in explained
-    assert call(*asked[:4], "--out", str(out), *asked[4:]).exit_code == 0
+    assert call(*asked[:4], "--to", str(out), *asked[4:]).exit_code == 0
     for host, expected in (("n1", ["0:0:4", "1:1:4"]), ("n2", ["2:0:4", "3:1:4"])):
         done = subprocess.run(["sh", str(out / f"{host}.sh")], capture_output=True, text=True, check=True, timeout=10)
         assert sorted(done.stdout.split()) == expected

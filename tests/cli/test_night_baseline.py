@@ -1,4 +1,4 @@
-"""nightly baseline: what nights are held against, shown, added to, and begun anew."""
+"""nightly baseline: what nightly runs are held against, shown, added to, and started anew."""
 
 import json
 import time
@@ -15,7 +15,7 @@ DAY = 86400.0
 
 @pytest.fixture
 def nights(taco: Taco) -> list[str]:
-    """Three nights of one matrix, the oldest first: the middle one red; and a ladder that is no night."""
+    """Three nightly runs of one matrix, the oldest first: the middle one red; and a ladder that is no night."""
     path: Path = taco.state / "history.db"
     now = time.time()
     with open_history(path) as history:
@@ -49,7 +49,7 @@ def test_a_red_night_counts_once_it_is_accepted(taco: Taco) -> None:
 def test_the_baseline_begins_with_the_new_normal(taco: Taco) -> None:
     done = taco("nightly", "baseline", "reset", "tiny-2")
     assert done.returncode == 0
-    assert done.stderr == "the baseline of tiny begins with tiny-2; 1 night before it count no longer\n"
+    assert done.stderr == "the baseline of tiny starts with tiny-2; 1 night before it count no longer\n"
     assert counted(taco) == ["tiny-1", "tiny-2"]
     table = taco("nightly", "baseline", "show", "tiny").stdout.splitlines()
     assert [line.split()[0] for line in table] == ["LADDER", "tiny-1", "tiny-2"]

@@ -1,4 +1,4 @@
-"""--dry-run: the guides' lines, what --explain, --json and --out give, and what is refused."""
+"""--dry-run: the guides' lines, what --explain, --json and --to give, and what is refused."""
 
 import json
 import os
@@ -90,7 +90,7 @@ def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.M
     monkeypatch.setattr("taco_launch.api.Cluster._need_access", refuse)
     result = call("-i", str(two), "run", "--dry-run", "--", "true")
     assert result.exit_code == 0
-    assert result.stderr.startswith("note: no host was asked: RDMA ports are looked for when the job starts")
+    assert result.stderr.startswith("note: no host was contacted: RDMA ports are looked for when the job starts")
     assert call("-i", str(two), "run", "--dry-run", "--transport", "tcp", "--", "true").stderr == ""
 
 
@@ -137,7 +137,7 @@ def test_from_64_hosts_on_a_hostfile_is_written(tmp_path: Path) -> None:
     file = tmp_path / "many.yaml"
     file.write_text(TWO.replace("n[1-2]", "n[1-64]"))
     out = tmp_path / "out dir"
-    result = call("-i", str(file), "run", "--dry-run", "--out", str(out), "--", "true")
+    result = call("-i", str(file), "run", "--dry-run", "--to", str(out), "--", "true")
     line = shlex.split(result.stdout)
     hostfile = Path(line[line.index("--hostfile") + 1])
     assert hostfile == out / "hostfile"
@@ -149,7 +149,7 @@ def test_from_64_hosts_on_a_hostfile_is_written(tmp_path: Path) -> None:
         at = line.index(words[0])
         assert line[at : at + 2] == words
     without = call("-i", str(file), "run", "--dry-run", "--", "true")
-    assert "--out DIR" in without.stderr
+    assert "--to DIR" in without.stderr
     file.write_text(TWO.replace("n[1-2]", "n[1-63]"))
     assert "-H" in shlex.split(call("-i", str(file), "run", "--dry-run", "--", "true").stdout)
 
@@ -178,7 +178,7 @@ def test_knobs_are_normalised_and_x_is_taken_at_its_word(two: Path) -> None:
     ("args", "said"),
     [
         (["--explain"], "--dry-run"),
-        (["--out", "x"], "--dry-run"),
+        (["--to", "x"], "--dry-run"),
         (["--json"], "--dry-run"),
         (["--dry-run", "--profile", "atuo"], "did you mean 'auto'"),
         (["--dry-run", "--profile", "./nosuch.yaml"], "No such file"),
@@ -214,14 +214,14 @@ def test_a_container_that_was_not_set_up(tmp_path: Path, verb: list[str], monkey
     file = tmp_path / "contained.yaml"
     file.write_text("cluster: c\ncontainer: {image: x}\nhosts: {here: {connection: local, slots: 1}}\n")
     result = call("-i", str(file), *verb)
-    assert result.exit_code == 5
+    assert result.exit_code == (125 if verb[0] == "run" else 5)
     assert "error: here: there is no container taco-launch-c\n" in result.stderr
     assert f"hint: taco-launch -i {file} setup prepares the hosts\n" in result.stderr
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_the_software_of_a_container_is_asked_in_it(two: Path, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the container that `setup` makes; where that is not there, the plan says so."""
+    """In the container that `setup` makes; where that does not exist, the plan says so."""
     two.write_text(TWO.replace('versions: {openmpi: "4.1.4"}', "container: {image: x}"))
     asked: list[str | None] = []
 
@@ -254,7 +254,7 @@ def test_a_stray_word_is_not_taken_for_the_program(two: Path, verb: list[str]) -
     for stray in (["-H", "n1:2", "n2:2"], ["-x", "HOME", "eth0"], ["true"]):
         result = call("-i", str(two), *verb, *stray, "--", "true")
         assert result.exit_code == 2
-        assert f"{stray[-1]!r} stands before --" in result.stderr
+        assert f"{stray[-1]!r} is before --" in result.stderr
     assert call("-i", str(two), "run", "--dry-run", "--mca", "pml", "--", "true").exit_code == 2
 
 
@@ -268,7 +268,7 @@ def test_the_number_of_ranks_as_mpirun_is_told(two: Path) -> None:
 
 
 def test_the_default_hostfile_is_written_as_well(two: Path, tmp_path: Path) -> None:
-    result = call("-i", str(two), "run", "--dry-run", "--profile", "ack", "--out", str(tmp_path / "o"), "--", "true")
+    result = call("-i", str(two), "run", "--dry-run", "--profile", "ack", "--to", str(tmp_path / "o"), "--", "true")
     assert (tmp_path / "o" / "hostfile").read_text() == "n1 slots=2\nn2 slots=2\n"
     assert "the line names no hosts" in result.stderr
 

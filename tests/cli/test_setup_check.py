@@ -77,7 +77,7 @@ def test_a_fault_of_hardware_is_drift_that_set_up_cannot_mend(world: World) -> N
             facts, rdma=replace(facts.rdma, hcas=(replace(hca, ports=(replace(hca.ports[0], state="DOWN"),)),))
         )
 
-    said = "a fault of hardware that it cannot mend: gpu2, see above"
+    said = "a fault of hardware that it cannot fix: gpu2, see above"
     world.like["gpu2"] = broken
     done = setup(world, "--check")
     assert code(done) == 3

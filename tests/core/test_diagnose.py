@@ -1,4 +1,4 @@
-"""What explain does with any text: it never fails, finds what is there, keeps order and bounds, and takes linear time."""
+"""What explain does with any text: it never fails, finds what exists, keeps order and bounds, and takes linear time."""
 
 import re
 import time
@@ -294,7 +294,7 @@ def test_no_text_takes_long() -> None:
 
 
 def test_texts_that_never_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A beginning of a text of many lines, again and again: in the end it costs no more than any other line."""
+    """A start of a text of many lines, again and again: in the end it costs no more than any other line."""
     monkeypatch.setattr(diagnose, "_MOST_IN_VAIN", 1 << 16)  # after a sixteenth of what is really looked through
     scan = LogScan()
     begin = time.process_time()

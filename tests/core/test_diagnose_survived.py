@@ -11,7 +11,7 @@ SURVIVED = {
     "libibverbs: Warning: couldn't load driver 'librxe-rdmav34.so': librxe-rdmav34.so: cannot open shared object file: "
     "No such file or directory": False,
     "Address already in use, trying 6007": False,
-    "Warning: fused kernels are not there: No module named 'apex'": False,
+    "Warning: fused kernels do not exist: No module named 'apex'": False,
     "Warning: ModuleNotFoundError: No module named 'apex'": False,
     "Container abc is not running yet, waiting": False,
     "/bin/sh: 1: nvcc: not found": True,
@@ -22,7 +22,7 @@ SURVIVED = {
 
 @pytest.mark.parametrize(("line", "at_end"), SURVIVED.items())
 def test_what_healthy_runs_say_is_no_failure(line: str, at_end: bool) -> None:
-    """Unless the log ends there, and not even then where the line says that the program goes on."""
+    """Unless the log ends there, and not even then where the line says that the program continues."""
     steps = ["step"] * 30
     assert names("\n".join([line, *steps])) == []
     assert bool(names("\n".join([*steps, line]))) is at_end

@@ -45,8 +45,8 @@ def test_a_fault_is_one_line(fault: Fault, text: str) -> None:
 
 def test_a_spec_error_shows_every_fault() -> None:
     one, two = Fault("a", "1", "too small"), Fault("b", "2", "too big")
-    assert SpecError("file.yaml", (one,)).message == "file.yaml: 1 fault\n  a: 1: too small"
-    assert SpecError("file.yaml", (one, two)).message == "file.yaml: 2 faults\n  a: 1: too small\n  b: 2: too big"
+    assert SpecError("file.yaml", (one,)).message == "file.yaml: 1 error\n  a: 1: too small"
+    assert SpecError("file.yaml", (one, two)).message == "file.yaml: 2 errors\n  a: 1: too small\n  b: 2: too big"
 
 
 def test_a_placement_error_shows_every_host() -> None:

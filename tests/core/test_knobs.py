@@ -139,7 +139,7 @@ def test_matching_goes_from_the_whole_name_to_any_part_of_it() -> None:
         "HOROVOD_FUSION_THRESHOLD", "HOROVOD_DISABLE_GROUP_FUSION",
     ]  # fmt: skip
     assert "NCCL_NET_GDR_LEVEL" in {knob.name for knob in knobs.matching("GDR")}
-    # a part is looked for only where nothing begins with it
+    # a part is looked for only where nothing starts with it
     assert all(knob.name.startswith("pml") for knob in knobs.matching("pml_"))
 
 

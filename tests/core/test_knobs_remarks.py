@@ -42,7 +42,7 @@ def pairs(text: str) -> tuple[tuple[str, str | None], ...]:
         ("btl=tcp pml=ob1", "lacks self"),
         ("btl=tcp pml=^ucx", "lacks self"),
         ("btl=^openib,self", "leaves out self too, ^ counts for the whole list: no rank reaches itself; write ^openib"),
-        ("btl=^self", "leave it out"),
+        ("btl=^self", "omit it"),
         ("btl=self", "reaches no other rank"),
         ("NCCL_SOCKET_IFNAME=eth1", "eth1 also takes eth10; =eth1 is exact"),
         ("NCCL_SOCKET_IFNAME=^lo,eth2", "eth2 also leaves out eth20; ^=lo,eth2 is exact"),

@@ -28,7 +28,7 @@ def test_executed_is_the_line_with_the_wrapper_before_the_command(command: list[
     assert made.executed[: options + len(WRAPPER)] == (*made.argv[:options], *WRAPPER)
     wrapped = made.executed[options + len(WRAPPER) :]
     assert [unescape(word) for word in wrapped] == command
-    # A lone colon would begin a second program.
+    # A lone colon would start a second program.
     assert ":" not in wrapped
 
 

@@ -93,7 +93,7 @@ def test_what_the_environment_holds_and_the_line_overrides() -> None:
         ),
         (
             {"hosts": FAR, "network": BOND, "asked": NetworkOverrides(transport="tcp", gdr=True)},
-            ["GPUDirect RDMA is asked for, and so is TCP"],
+            ["GPUDirect RDMA is requested, and so is TCP"],
         ),
         (
             {
@@ -188,7 +188,7 @@ def test_ranks_that_share_gpus_and_a_host_with_fewer_than_the_others() -> None:
         return [warning for warning in made.warnings if "GPUs" in warning]
 
     assert said(8, 8) == said(0, 0) == said(None, 8) == said(8, 0) == []
-    gone = "gpu1 has 7 GPUs, and other hosts of the job 8: is one gone? taco-launch setup --check --hosts gpu1 tells"
+    gone = "gpu1 has 7 GPUs, and other hosts of the job 8: is one gone? taco-launch setup --check -H gpu1 shows it"
     assert said(7, 8) == ["ranks share GPUs: gpu1 has 7 for 8", gone]
     assert said(7, 8, np=4) == [], "the other host takes no part"
     uneven = (Host("gpu1", "10.0.0.1", slots=14), Host("gpu2", "10.0.0.2", slots=2))

@@ -190,7 +190,7 @@ def test_what_never_fits_says_how_much_there_is_and_what_would(free: list[FreeSl
 
 
 HALF = FreeSlots("gpu1", 2, 8, "6 held by job vgg16 since 14:02")
-OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
+OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
             SlotRequest(2),
             [FreeSlots("gpu1", 1)],
             "2 ranks do not fit: there is 1 slot\n  gpu1: 1 slot",
-            "ask for at most --np 1, or allow more ranks than cores or GPUs with -H gpu1:2",
+            "request at most --np 1, or allow more ranks than cores or GPUs with -H gpu1:2",
         ),
         (
             SlotRequest(1),
@@ -215,7 +215,7 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
                 "4 ranks do not fit: 2 slots free\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 0 of 8 free, 8 held by job big since 14:03"
             ),
-            f"ask for at most --np 2, or {OTHERS}",
+            f"request at most --np 2, or {OTHERS}",
         ),
         (
             SlotRequest(),
@@ -224,7 +224,7 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
                 "16 ranks do not fit: 10 slots free\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
             ),
-            f"ask for at most --np 10, or {OTHERS}",
+            f"request at most --np 10, or {OTHERS}",
         ),
         (
             SlotRequest(8, unit=4),
@@ -233,7 +233,7 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
                 "2 workers with 4 slots each do not fit: each is on one host, and there is room for 1\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 7 of 7 free"
             ),
-            f"ask for at most --workers 1 or --gpus 3, or {OTHERS}",
+            f"request at most --workers 1 or --gpus 3, or {OTHERS}",
         ),
         (
             SlotRequest(hosts=2, slots_per_host=8),
@@ -242,19 +242,19 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
                 "2 hosts with 8 slots each do not fit: 1 host has as many free\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
             ),
-            f"ask for at most --hosts 1 or --slots-per-host 2, or {OTHERS}",
+            f"request at most --hosts 1 or --slots-per-host 2, or {OTHERS}",
         ),
         (
             SlotRequest(hosts=3, slots_per_host=4),
             [HALF, FreeSlots("gpu2", 8)],
             "3 hosts with 4 slots each do not fit: 2 hosts have as many\n  gpu1: 8 slots\n  gpu2: 8 slots",
-            "ask for at most --hosts 2",
+            "request at most --hosts 2",
         ),
         (
             SlotRequest(hosts=1, slots_per_host=16),
             [HALF],
             "1 host with 16 slots does not fit: no host has as many\n  gpu1: 8 slots",
-            "ask for at most --slots-per-host 8",
+            "request at most --slots-per-host 8",
         ),
         (
             SlotRequest(slots_per_host=3),
@@ -263,7 +263,7 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
                 "2 hosts with 3 slots each do not fit: 1 host has as many free\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
             ),
-            f"ask for at most --slots-per-host 2, or {OTHERS}",
+            f"request at most --slots-per-host 2, or {OTHERS}",
         ),
         (
             SlotRequest(hosts=2),
@@ -272,13 +272,13 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
                 "2 whole hosts do not fit: 1 host is free of other jobs\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
             ),
-            f"ask for at most --hosts 1, or {OTHERS}",
+            f"request at most --hosts 1, or {OTHERS}",
         ),
         (
             SlotRequest(hosts=2),
             [HALF],
             "2 whole hosts do not fit: there is 1 host\n  gpu1: 8 slots",
-            "ask for at most --hosts 1",
+            "request at most --hosts 1",
         ),
         (
             SlotRequest(hosts=4, least=2),
@@ -287,7 +287,7 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
                 "at least 2 whole hosts do not fit: 1 host is free of other jobs\n"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
             ),
-            f"ask for at most --hosts 1, or {OTHERS}",
+            f"request at most --hosts 1, or {OTHERS}",
         ),
         (
             SlotRequest(hosts=1),
@@ -306,7 +306,7 @@ def test_as_many_hosts_as_are_free() -> None:
     hosts = [FreeSlots("gpu1", 8), FreeSlots("gpu2", 2, 8), FreeSlots("gpu3", 8), FreeSlots("gpu4", 8)]
     found = place(SlotRequest(hosts=4, slots_per_host=8, least=2), hosts)
     assert [share.host for share in found.shares] == ["gpu1", "gpu3", "gpu4"]
-    assert found.why.endswith(" with 8 slots free; 3 hosts, asked for are 2 to 4")
+    assert found.why.endswith(" with 8 slots free; 3 hosts, requested are 2 to 4")
     # of one that failed before there is no more than the least number needs
     after = place(SlotRequest(hosts=4, slots_per_host=8, least=2, left_out=("gpu3",)), hosts)
     assert [share.host for share in after.shares] == ["gpu1", "gpu4"]
@@ -318,7 +318,7 @@ def test_many_hosts_are_told_by_their_number() -> None:
     free = [FreeSlots(f"gpu{index}", 4 if index == 7 else 8) for index in range(100)]
     error = refused(SlotRequest(800), free)
     assert error.reasons == (("99 hosts", "8 slots each"), ("1 host", "4 slots each"))
-    assert error.hint == ("ask for at most --np 796, or allow more ranks than cores or GPUs with -H gpu0:9,...")
+    assert error.hint == ("request at most --np 796, or allow more ranks than cores or GPUs with -H gpu0:9,...")
 
 
 def test_what_a_job_asks_for() -> None:

@@ -42,7 +42,7 @@ def test_who_is_resumed_comes_in_behind_who_waits() -> None:
     assert queue.came(state.reduce(events)) == 1
     events += [Event(3, state.SUSPENDED), Event(4, state.RESUMED)]
     assert queue.came(state.reduce(events)) == 4
-    # neither words nor another attempt is a new beginning
+    # neither words nor another attempt is a new start
     events += [Event(5, state.WAITING, data={"hosts": ()}), Event(6, state.RESTARTING, data={"delay": 1})]
     events += [Event(8, state.WAITING, data={"hosts": ()})]
     assert queue.came(state.reduce(events)) == 4
@@ -59,11 +59,11 @@ def test_what_a_job_waits_for() -> None:
     assert queue.pending_reasons(state.reduce([*events, placed]), "x") == ()
     failed = Event(4, state.RESTARTING, "rank 0 on a exited with code 3", {"delay": 20.0})
     assert queue.pending_reasons(state.reduce([*events, placed, failed]), "x") == (
-        ("", "attempt 2 begins 20 s after attempt 1 failed: rank 0 on a exited with code 3"),
+        ("", "attempt 2 starts 20 s after attempt 1 failed: rank 0 on a exited with code 3"),
     )
     events += [Event(5, state.SUSPENDED, "suspended by bob")]
     assert queue.pending_reasons(state.reduce(events), "x") == (
-        ("", "suspended by bob; taco-launch resume x lets it go on"),
+        ("", "suspended by bob; taco-launch resume x lets it continue"),
     )
 
 
@@ -75,11 +75,11 @@ def test_the_order_is_by_priority_then_submission() -> None:
 @pytest.mark.parametrize(
     ("jobs", "here", "begun"),
     [
-        # whoever comes first begins as soon as it fits
+        # whoever comes first starts as soon as it fits
         ([job("A", 2), job("B", 2)], rooms(a="...."), ["A", "B"]),
         ([job("A", 2), job("B", 2)], rooms(a="..x"), ["A"]),
         ([job("A", 2)], rooms(a=".xx"), []),
-        # two jobs hold two slots each: A begins when either ends; whoever takes a slot in between delays it
+        # two jobs hold two slots each: A starts when either ends; whoever takes a slot in between delays it
         ([job("A", 3), job("B", 1)], rooms(a=".xxyy"), []),
         # A needs both of x and one more: the free slot besides is nobody's
         ([job("A", 4), job("B", 1)], rooms(a=".xxxxx"), ["B"]),
@@ -94,7 +94,7 @@ def test_the_order_is_by_priority_then_submission() -> None:
         ([job("A", None, count=1, each=4), job("B", 1)], rooms(a=".xxxxx"), []),
         ([job("A", None), job("B", 1)], rooms(a=".x"), []),
         ([job("A", None, "ab", count=1), job("B", 1, "b")], rooms(a="x", b=".y"), []),
-        # B would delay C, though not A: when x ends, A and C would begin together
+        # B would delay C, though not A: when x ends, A and C would start together
         ([job("A", 3), job("B", 2), job("C", 1)], rooms(a=".xxxx"), []),
     ],
 )
@@ -150,7 +150,7 @@ def test_who_waits_for_a_host_that_does_not_answer_keeps_nobody() -> None:
 def simulate(
     waiting: Sequence[WaitingJob], holders: Mapping[str, int], free: int, ends: Sequence[str]
 ) -> dict[str, int]:
-    """Return after how many ends each job begins; `ends` are the jobs in the order in which they end, if they run then."""
+    """Return after how many ends each job starts; `ends` are the jobs in the order in which they end, if they run then."""
     slots = [name for name, count in holders.items() for _slot in range(count)] + [""] * free
     left, begun = list(waiting), {}
     running, step = set(holders), 0
@@ -231,7 +231,7 @@ def record(state: JobState, *, since: float = 100.0, **more: float) -> JobRecord
         (Policy(queue_timeout=5, timeout=9), record(JobState.SUSPENDED), None),
         (Policy(queue_timeout=5), record(JobState.RUNNING), None),
         (Policy(timeout=50), record(JobState.RESTARTING, started=70.0, not_before=130.0), (120.0, DEADLINE)),
-        (Policy(timeout=50), record(JobState.QUEUED), None),  # its time begins with its start
+        (Policy(timeout=50), record(JobState.QUEUED), None),  # its time starts with its start
         (Policy(timeout=50, queue_timeout=1), record(JobState.QUEUED, started=70.0), (101.0, CANNOT_PLACE)),
     ],
 )
@@ -256,7 +256,7 @@ def test_what_a_job_may_not_have_is_not_counted() -> None:
     assert begin([replace(wants_two, terms=(("a", GpuConstraints(without=(0, 2))),))], here) == ["A"]
     assert begin([replace(wants_two, terms=(("a", GpuConstraints(without=(0, 1))),))], here) == []
     assert begin([replace(wants_two, terms=(("a", GpuConstraints(only=(2, 3))),))], here) == []
-    # one that can never fit begins, to be refused
+    # one that can never fit starts, to be refused
     assert begin([replace(wants_two, terms=(("a", GpuConstraints(only=(2,))),), tried=False)], here) == ["A"]
     # the next one may have what the first leaves
     first = replace(job("A", 1, "b"), terms=(("b", GpuConstraints(only=(3,))),))
@@ -284,7 +284,7 @@ def test_gpus_of_a_model_that_a_job_may_not_have_are_not_counted() -> None:
     assert begin([replace(five, tried=True), job("B", 4, "a")], here) == []
     # the free ones of the other model are in nobody's way, and are not counted as if they could be had by A
     assert begin([wants, job("B", 1, "b")], here) == []
-    # slots beyond the GPUs are had where no GPUs are asked for
+    # slots beyond the GPUs are had where no GPUs are requested
     assert begin(
         [replace(job("A", 3, "a"), terms=(("a", GpuConstraints(without=(0,))),))], of(rooms(a="...."), a="V")
     ) == ["A"]

@@ -82,7 +82,7 @@ RUNS = (
     Event(3.0, state.RUNNING, "runs", {"boot": "b", "roots": []}),
 )
 STALLED = Event(9.0, state.STALLED, "it hangs", {"since": 4.0, "ranks": to_json((STOPPED, SLEEPS))})
-STIRRED = Event(10.0, state.STIRRED, "it goes on")
+STIRRED = Event(10.0, state.STIRRED, "it continues")
 STOPPING = Event(11.0, state.STOPPING, "stopped")
 
 
@@ -91,7 +91,7 @@ def test_a_job_hangs_and_goes_on() -> None:
     assert (hangs.state, hangs.reason) == (JobState.RUNNING, "it hangs")
     assert hangs.stalled == Stall(4.0, (STOPPED, SLEEPS))
     goes_on = state.reduce((*RUNS, STALLED, STIRRED))
-    assert (goes_on.stalled, goes_on.reason) == (None, "it goes on")
+    assert (goes_on.stalled, goes_on.reason) == (None, "it continues")
     assert state.reduce((*RUNS, STIRRED)).reason == "runs"
     assert state.reduce((*RUNS, STOPPING, STALLED)) == state.reduce((*RUNS, STOPPING))
 

@@ -186,7 +186,7 @@ def test_a_host_that_was_lost_may_be_back_for_the_attempt_after_the_next() -> No
         ("PFWP", 4),
         ("PFPFPF", 4),
         ("PFPFPFPE", 4),
-        ("PFE", 4),  # stopped before the second began
+        ("PFE", 4),  # stopped before the second started
         ("E", 4),
         ("PS", 5),  # what was suspended has not failed
         ("PSRPF", 5),

@@ -1,4 +1,4 @@
-"""The reason of an end: what is known of the cause goes before what the launcher says, and last words where nothing is."""
+"""The reason of an end: what is known of the cause goes before what the launcher says, and last output where nothing is."""
 
 import json
 
@@ -33,5 +33,5 @@ def test_the_reason_is_the_cause_where_no_rank_started(
 
 
 def test_what_was_written_last_where_nothing_known_was() -> None:
-    assert state.explained("rank 1 exited", 2, (), "bad lr") == "rank 1 exited; its last words: bad lr"
+    assert state.explained("rank 1 exited", 2, (), "bad lr") == "rank 1 exited; its last output: bad lr"
     assert state.explained("rank 1 exited", 2, (Finding("s", "c", "n", "", 1),), "bad lr") == "rank 1 exited"

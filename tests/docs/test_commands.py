@@ -1,5 +1,6 @@
 """Every command and option that a page names exists, and every plan is printed as it is shown."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -151,6 +152,36 @@ def test_every_plan_is_as_it_is_shown(page: str, tmp_path: Path) -> None:
         )
         assert done.returncode == 0, f"{one.command}: {done.stderr}"
         assert one.output in ("", done.stdout), one.command
+
+
+@pytest.mark.parametrize("page", written())
+def test_every_error_is_as_it_is_shown(page: str, tmp_path: Path) -> None:
+    """Run each command below which a page shows nothing but an error, in a folder that has the files of all pages."""
+    for one in consoles(text_of(page)):
+        if one.output.startswith("error: "):
+            done = subprocess.run(
+                [sys.executable, "-m", "taco_launch", *shlex.split(one.command)[1:]],
+                cwd=working_folder(tmp_path),
+                capture_output=True,
+                text=True,
+                check=False,
+                env={**os.environ, "TACO_LAUNCH_STATE": str(tmp_path / "state")},
+            )
+            assert done.stderr == one.output, one.command
+            assert done.returncode != 0, one.command
+
+
+_SAMPLE = re.compile(
+    r"[Ss]ample (?:output )?.{0,80}machine|[Oo]utput is from a .*machine|机.{0,12}示例|输出来自.*机|机.{0,6}输出示例"
+)
+
+
+@pytest.mark.parametrize("page", written())
+def test_outputs_that_depend_on_the_machine_are_labelled(page: str) -> None:
+    text = text_of(page)
+    depend = [one.command for one in consoles(text) if one.output.strip() and not one.output.startswith("error: ")]
+    if any(not is_plan(command) for command in depend if command.startswith(("taco-launch ", "scripts/"))):
+        assert _SAMPLE.search(" ".join(text.split())), f"{page}: say of which machine the output of {depend[0]} is"
 
 
 def is_plan(command: str) -> bool:

@@ -1,6 +1,7 @@
 """The files that pages show are valid, and the files that pages name are shown or shipped."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from taco_launch.cli.options import user_config
 from taco_launch.request.documents.matrix_file import parse
 from tests.docs.pages import ROOT, blocks, commands, consoles, files, spans, text_of, working_folder, written
 
@@ -35,6 +37,12 @@ def test_every_yaml_block_is_valid(page: str, tmp_path: Path) -> None:
         file = folder / "checked.yaml"
         file.write_text(block.text, "utf-8")
         document = yaml.safe_load(block.text)
+        if block.title.endswith("taco-launch/config.yaml"):
+            (folder / ".config" / "taco-launch").mkdir(parents=True)
+            (folder / ".config" / "taco-launch" / "config.yaml").write_text(block.text, "utf-8")
+            config = user_config.read(folder / ".config" / "taco-launch" / "config.yaml", os.getuid())
+            assert (config.inventory, config.output) != (None, None)
+            continue
         if "workloads" in document:
             parse(block.text.encode(), page, {})
             continue

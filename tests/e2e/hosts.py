@@ -202,7 +202,7 @@ def _held(argv: Sequence[str], folder: Path) -> Iterator[tuple[int, IO[bytes]]]:
     try:
         deadline = time.monotonic() + patience(10)
         children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
-        while not children.read_text():  # its child begins when the namespaces are made
+        while not children.read_text():  # its child starts when the namespaces are made
             assert holder.poll() is None, (folder / "log").read_text()
             assert time.monotonic() < deadline, "unshare does not start its command"
             time.sleep(0.005)

@@ -68,7 +68,7 @@ def test_another_users_job(taco: Taco) -> None:
     for words in (["stop", "theirs"], ["suspend", "theirs"], ["delete", "theirs"], ["exec", "theirs", "true"]):
         refused = taco(*words)
         assert refused.returncode == 2
-        assert "and nobody to ask" in refused.stderr
+        assert "and stdin is not a terminal" in refused.stderr
     assert taco.job("theirs")["state"] in ("STARTING", "RUNNING")
     assert taco("stop", "--yes", "theirs").returncode == 0
     assert taco.job("theirs")["state"] == "CANCELLED"

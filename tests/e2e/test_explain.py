@@ -79,7 +79,7 @@ def test_a_job_that_ran_out_of_its_time_is_explained_by_what_came_before(taco: T
     script = f"echo 'submitted to be reduced, gathered or broadcasted {stall}'; echo 'Missing ranks:'; echo '1: [a]'; sleep 600"
     answer = taco("run", "--np", "1", "--timeout", "4", "--grace", "0.5", "--", "bash", "-c", script)
     assert answer.returncode == 124
-    assert told(answer.stderr)["cause"].startswith("Rank 1 has not come to the collective a")
+    assert told(answer.stderr)["cause"].startswith("Rank 1 has not reached the collective a")
 
 
 def test_mpiruns_own_text_without_us(taco: Taco, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_two_jobs_share_the_gpus_of_a_host(taco: Taco, smi: Smi) -> None:
     assert f"| {','.join(GPUS[:3])}\n" in taco("logs", "vgg16").stdout
     assert run(taco, "b", "--np", "1") == [GPUS[3]]
     refused = taco("run", "--name", "c", "--np", "2", "--no-wait", "--", "true")
-    assert refused.returncode == 4
+    assert refused.returncode == 125
     assert "1 of 4 free, 3 held by job vgg16 since " in refused.stderr
     taco("stop", "--grace", "0", "vgg16")
     assert run(taco, "d", "--np", "4") == [",".join(GPUS)]
@@ -52,7 +52,7 @@ def test_gpus_that_others_use_are_passed_over(taco: Taco, smi: Smi) -> None:
     smi.gpus(GPUS, (4, 20000))
     assert run(taco, "a", "--np", "2") == [",".join(GPUS[2:])]
     refused = taco("run", "--name", "b", "--np", "3", "--no-wait", "--", "true")
-    assert refused.returncode == 4
+    assert refused.returncode == 125
     assert f"2 of 4 free, 1 used by process {os.getpid()} (python3 of " in refused.stderr
     assert "1 with 20000 MiB of its memory in use, by no process that can be seen" in refused.stderr
 
@@ -133,11 +133,11 @@ def test_the_order_of_devices_is_nvidia_smis(taco: Taco) -> None:
 @pytest.mark.usefixtures("v100")
 def test_what_is_asked_for_and_not_there_is_told_by_host(taco: Taco) -> None:
     refused = taco("run", "--np", "2", "--gpu-ids", "0", "--", "true")
-    assert refused.returncode == 4
+    assert refused.returncode == 125
     assert "localhost: 1 slot (of its GPUs 0 may be taken)" in refused.stderr
     other = taco("run", "--np", "2", "--gpu-model", "H100", "--", "true")
     assert other.returncode == 4
     assert "localhost: 0 slots (GPU 0,1,2,3,4,5,6,7: Tesla V100-SXM2-16GB, not H100)" in other.stderr
     wrong = taco("run", "--np", "2", "--gpu-ids", "x", "--", "true")
     assert wrong.returncode == 2
-    assert "--gpu-ids: 1 fault\n  'x': indices of GPUs are written 0,2,4-7" in wrong.stderr
+    assert "--gpu-ids: 1 error\n  'x': indices of GPUs are written 0,2,4-7" in wrong.stderr

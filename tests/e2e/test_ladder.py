@@ -141,7 +141,7 @@ def test_ctrl_c_keeps_what_is_there_and_fresh_begins_anew(taco: Taco, matrix: Pa
     assert bench.returncode == 130
     assert out.startswith("loop, steps/sec:\nRANKS ")
     assert f"interrupted: {len(kept(taco)[0][1])} of 8 runs are done\n" in err
-    assert f"go on with it: taco-launch bench ladder {matrix}\n" in err
+    assert f"continue with it: taco-launch bench ladder {matrix}\n" in err
     assert jobs_of(taco) == []
     (matrix.parent / "slow").unlink()
     done = measure(taco, matrix, "--fresh", "--seed", "5", "--repeats", "1")

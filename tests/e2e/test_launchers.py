@@ -143,7 +143,7 @@ def test_as_many_hosts_as_are_free(cluster: Cluster, name: str) -> None:
         assert [share["host"] for share in job["shares"]] == (["n1"] if gone == "holder" else ["n2", "n3"])
         assert job["state"] == ("SUCCEEDED" if gone == "waits" else "CANCELLED"), job
         cluster.call("delete", name=gone)
-    # one that loses a host goes on with those that are left
+    # one that loses a host continues with those that are left
     script = "echo of $WORLD_SIZE; [ $WORLD_SIZE = 6 ] || exit 0; [ $RANK = 2 ] && exit 3; sleep 600"
     again = Policy(grace=1.0, restart=Restart.ON_FAILURE, backoff_limit=1, backoff=0.1)
     job = cluster.run(cluster.spec(name, "sh", "-c", script, policy=again, **asked))

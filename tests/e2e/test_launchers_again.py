@@ -1,4 +1,4 @@
-"""Jobs of MIN:MAX hosts that lose one: the next try goes on with those that are left, a later one with it again."""
+"""Jobs of MIN:MAX hosts that lose one: the next try continues with those that are left, a later one with it again."""
 
 import signal
 from pathlib import Path

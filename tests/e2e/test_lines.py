@@ -217,7 +217,7 @@ def test_the_users_own_go_in_the_place_of_ours(
 def test_hosts_by_the_file_that_the_line_names(three: Hosts, mpirun: Mpirun, line: Callable[..., str]) -> None:
     profile, out = three.folder / "by-hostfile.yaml", three.folder / "out"
     profile.write_text(HOSTFILE_PROFILE)
-    printed = line(RIG, "--np", "4", "--profile", str(profile), "--out", str(out), "--", *HOSTNAME)
+    printed = line(RIG, "--np", "4", "--profile", str(profile), "--to", str(out), "--", *HOSTNAME)
     assert f"--hostfile {out}/hostfile " in printed
     said = pasted(three, mpirun, printed)
     assert said == ["n1.rack1.example", "n1.rack1.example", "n2", "n3.rack1.example"]
@@ -226,7 +226,7 @@ def test_hosts_by_the_file_that_the_line_names(three: Hosts, mpirun: Mpirun, lin
 def test_hosts_by_the_default_hostfile(three: Hosts, mpirun: Mpirun, line: Callable[..., str]) -> None:
     profile, out = three.folder / "by-default.yaml", three.folder / "default"
     profile.write_text(DEFAULT_HOSTFILE_PROFILE)
-    words = ["--np", "4", "--profile", str(profile), "--out", str(out), "--json", "--", *HOSTNAME]
+    words = ["--np", "4", "--profile", str(profile), "--to", str(out), "--json", "--", *HOSTNAME]
     plan = json.loads(line(RIG, *words))
     assert "rack1" not in plan["line"]
     out.mkdir(exist_ok=True)
@@ -238,6 +238,6 @@ def test_hosts_by_the_default_hostfile(three: Hosts, mpirun: Mpirun, line: Calla
 
 def test_64_hosts(many: Hosts, mpirun: Mpirun, line: Callable[..., str]) -> None:
     inventory = RIG[: RIG.index("  n1.")] + "".join(f"  {name}: {{slots: 1}}\n" for name in many.names)
-    printed = line(inventory, "--out", str(many.folder / "out"), "--", *HOSTNAME)
+    printed = line(inventory, "--to", str(many.folder / "out"), "--", *HOSTNAME)
     assert "no_tree_spawn 1" in printed
     assert pasted(many, mpirun, printed) == sorted(many.names)

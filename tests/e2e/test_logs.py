@@ -92,7 +92,7 @@ def test_a_job_that_is_tried_again(taco: Taco, tmp_path: Path) -> None:
     assert (job["state"], job["attempt"]) == ("SUCCEEDED", 3), job
     out, _err = follower.communicate(timeout=patience(30))
     tries = [b"try 1\n", b"[taco-launch: attempt 2]\n", b"try 2\n", b"[taco-launch: attempt 3]\n", b"try 3\n"]
-    # It may have begun to look when the second attempt ran.
+    # It may have started to look when the second attempt ran.
     assert out.endswith(tries[-1])
     assert b"".join(tries).endswith(out)
     out, err = fixed.communicate(timeout=patience(30))

@@ -90,7 +90,7 @@ def test_cron_runs_an_installed_night_once(taco: Taco, cron: None, tmp_path: Pat
             break
         taco("nightly", "uninstall", "mine", "--yes")  # on a busy machine that took too long
     last = taco.state / "nights" / "mine" / "last.json"
-    eventually(lambda: last.exists() and json.loads(last.read_text())["ended"], 150, "the night to end")
+    eventually(lambda: last.exists() and json.loads(last.read_text())["ended"], 150, "the nightly run to end")
     found = status(taco)[0]
     assert (found["state"], found["last"]["exit_code"]) == ("ok", 0), found
     assert Path(found["last"]["summary"]).parent == taco.state / "nights" / "mine"
@@ -164,7 +164,7 @@ def test_a_key_with_a_passphrase_is_refused_though_the_agent_has_it(
         done = taco(*install)
     assert (done.returncode, kept.exists()) == (5, False), done.stderr
     assert f"the key {sshd.folder / 'locked'} has a passphrase, and at night there is nobody to type it" in done.stderr
-    assert "hint: make a key without one for the nights" in done.stderr
+    assert "hint: make a key without one for the nightly runs" in done.stderr
     inventory(tmp_path, sshd, "login")
     done = taco(*install)
     assert (done.returncode, kept.exists()) == (0, True), done.stderr

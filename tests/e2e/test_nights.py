@@ -66,7 +66,7 @@ def night(taco: Taco, matrix: Path, *words: str) -> "subprocess.CompletedProcess
 
 
 def seeded(taco: Taco, matrix: Path) -> None:
-    """Have a night that is real stand in the history a dozen times, as if it had been made on the days before."""
+    """Have a nightly run that is real stand in the history a dozen times, as if it had been made on the days before."""
     first = night(taco, matrix)
     assert first.returncode == 0, first.stderr
     with open_history(taco.state / "history.db") as history:
@@ -129,7 +129,7 @@ def test_nights(taco: Taco, matrix: Path, tmp_path: Path) -> None:
     assert last == []  # none is installed
 
 
-@pytest.mark.nightly  # a dozen nights more; what is told of a change is judged without jobs, too
+@pytest.mark.nightly  # a dozen nightly runs more; what is told of a change is judged without jobs, too
 def test_what_changed_is_told(taco: Taco, matrix: Path) -> None:
     seeded(taco, matrix)
     with contextlib.closing(sqlite3.connect(taco.state / "history.db", isolation_level=None)) as db:
@@ -181,7 +181,7 @@ def test_it_never_overlaps_itself_and_ends_what_broke_off(taco: Taco, matrix: Pa
     job = eventually(lambda: running(taco), 40)
     second = night(taco, matrix)
     assert second.returncode == 1
-    assert "the night tiny runs already" in second.stderr
+    assert "nightly run tiny is already running" in second.stderr
     broken.send_signal(signal.SIGKILL)
     broken.wait(patience(10))
     assert running(taco) == job  # nobody has ended it

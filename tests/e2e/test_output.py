@@ -146,7 +146,7 @@ def test_a_full_disk_stops_the_log_not_the_job(taco: Taco, tmp_path: Path) -> No
         )
         answer = taco("submit", "--name", "full", "--np", "1", "--", sys.executable, "-c", script)
         assert answer.returncode == 0, answer.stderr
-        eventually(hold.exists, what="the job to go on though the disk is full")
+        eventually(hold.exists, what="the job to continue though the disk is full")
         filler.unlink()
         go.touch()
         job = taco.ended("full")

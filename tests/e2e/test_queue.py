@@ -121,7 +121,7 @@ def test_what_can_never_fit_is_refused_wherever_it_stands(taco: Taco) -> None:
     submit(taco, "waits", "--np", "1", "--", "true")
     for name in ("first", "second"):
         refused = taco("run", "--name", name, "--np", "3", "--", "true")
-        assert refused.returncode == 4
+        assert refused.returncode == 125
         assert "3 ranks do not fit" in refused.stderr
         assert not taco.folder(name).exists()
 
@@ -132,7 +132,7 @@ def test_no_wait(taco: Taco) -> None:
         for name in more:
             submit(taco, name, "--np", "1", "--", "true")
         refused = taco("run", "--name", "hasty", "--np", "1", "--no-wait", "--", "true")
-        assert refused.returncode == 4
+        assert refused.returncode == 125
         assert "0 of 2 free, 2 held by job holder since " in refused.stderr
         assert not taco.folder("hasty").exists()
 

@@ -1,4 +1,4 @@
-"""run, submit and the rest with the real mpirun: what reaches the ranks, what comes back."""
+"""run, submit and the rest with the real mpirun: what reaches the ranks, what returns."""
 
 import json
 import os
@@ -136,7 +136,7 @@ def test_more_ranks_than_slots(taco: Taco, tmp_path: Path) -> None:
     assert run.returncode == 4
     assert "4 ranks do not fit: there are 3 slots" in run.stderr
     assert "-H me:4" in run.stderr
-    assert len(taco("list").stdout.splitlines()) == 1  # nothing is kept of what never began
+    assert len(taco("list").stdout.splitlines()) == 1  # nothing is kept of what never started
     allowed = taco("run", "-i", str(tmp_path / "i.yaml"), "-H", "me:4", "--", "echo", "ok")
     assert (allowed.returncode, sorted(allowed.stdout.split("\n"))[1]) == (0, "me/0 | ok")
     assert taco("run", "-H", "localhost:4", "--np", "4", "--", "true").returncode == 0

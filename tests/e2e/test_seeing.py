@@ -79,7 +79,7 @@ def test_only_some_are_listed(taco: Taco) -> None:
         (("--queue", "night"), []),
     ):
         assert [row[0] for row in lines(taco, "list", *options)[1:]] == names, options
-    assert "'done' is none of QUEUED" in taco("list", "--state", "done").stderr
+    assert "unknown state 'done'; states: QUEUED" in taco("list", "--state", "done").stderr
 
 
 def test_exec(taco: Taco, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 SCRIPT = """
 import os, signal, sys, time
 rank = int(os.environ["RANK"])
-print("rank", rank, "begins", flush=True)
+print("rank", rank, "starts", flush=True)
 mode = sys.argv[1:][rank]
 if mode == "stop":
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -56,8 +56,8 @@ def test_a_job_that_hangs_is_ended_and_says_what_its_ranks_did(taco: Taco, scrip
     assert job["reason"].startswith("hung for the 3 s that it was given: no output and no CPU use of any rank for ")
     assert job["reason"] in told.stderr
     stopped, sleeps = job["stalled"]["ranks"]
-    assert (stopped["rank"], stopped["state"], stopped["last_line"]) == (1, "T", "rank 1 begins")
-    assert (sleeps["rank"], sleeps["state"], sleeps["last_line"]) == (0, "S", "rank 0 begins")
+    assert (stopped["rank"], stopped["state"], stopped["last_line"]) == (1, "T", "rank 1 starts")
+    assert (sleeps["rank"], sleeps["state"], sleeps["last_line"]) == (0, "S", "rank 0 starts")
     assert stopped["host"] == sleeps["host"] == "localhost"
     assert [event["kind"] for event in job["events"]][-3:] == ["stalled", "stopping", "ended"]
     shown = taco("get", "job").stdout

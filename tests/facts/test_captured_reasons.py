@@ -1,4 +1,4 @@
-"""Why a capture is not read stands on stderr as well as in --json."""
+"""Why a capture is not read is on stderr as well as in --json."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Answers of hosts, whole and cut short: what came is kept, and the rest says why it is not there. No network."""
+"""Answers of hosts, whole and cut short: what came is kept, and the rest says why it does not exist. No network."""
 
 import time
 from typing import Any

@@ -217,7 +217,7 @@ def test_no_process_where_files_show_that_there_is_nothing(shell: tuple[str, ...
     script = re.sub(rb" /(run|etc|proc/driver|dev/infiniband|sys/class/infiniband)(?=[/ \n])", rb" /nowhere/\1", SCRIPT)
     told = read(run(shell, "system", "rdma", "gpu", script=script, path=path).stdout)
     asked = (tmp_path / "asked").read_text().splitlines()
-    # the kernel may take no modules: then /proc/modules is not there to be read
+    # the kernel may take no modules: then /proc/modules does not exist to be read
     assert [line for line in asked if line != "cat /proc/modules"] == [
         "modinfo -F filename nvidia_peermem",
         "modinfo -F filename nv_peer_mem",

@@ -75,7 +75,7 @@ def test_a_section_that_is_told_twice() -> None:
     again = b"m begin a.b\nx\n\nm end a.b 0\n"
     assert one(again + again).stdout == "x\n"
     found = read(HEAD + again + again.replace(b"x", b"y") + DONE)
-    assert failure(found, "a.b") == Unknown("a.b: the answer was cut off: it is told twice, and not the same")
+    assert failure(found, "a.b") == Unknown("a.b: the answer was cut off: it is reported twice, and not the same")
 
 
 @pytest.mark.parametrize(

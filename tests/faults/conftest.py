@@ -101,7 +101,7 @@ class Wave:
 
 @pytest.fixture(scope="module")
 def wave(site: Site, round_: int, request: pytest.FixtureRequest) -> Iterator[Wave]:
-    """Run the cases of a module (its CASES) that were asked for, all at the same time."""
+    """Run the cases of a module (its CASES) that were requested, all at the same time."""
     del round_  # only to be made anew for each
     cases: Mapping[str, Case] = request.module.CASES
     items = [item for item in request.session.items if item.path == request.path and isinstance(item, pytest.Function)]

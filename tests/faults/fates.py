@@ -51,7 +51,7 @@ def ends(site: Site, name: str, since: float, state: str, code: int | tuple[int,
 
 
 def lives(site: Site, name: str, since: float) -> None:
-    """Expect that a job goes on to its own end, as if nothing had been."""
+    """Expect that a job continues to its own end, as if nothing had been."""
     job = site.one.ended(name)
     assert (job["state"], job["exit_code"]) == ("SUCCEEDED", 0), told(job)
     site.settles(job, since)

@@ -1,4 +1,4 @@
-"""The head reboots, and its disk is full: no job is lost, none is stuck, and the queue goes on by itself."""
+"""The head reboots, and its disk is full: no job is lost, none is stuck, and the queue continues by itself."""
 
 import time
 

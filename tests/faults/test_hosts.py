@@ -1,4 +1,4 @@
-"""What hosts outlive, each with a job that goes on; and a reboot, which the job on that host does not outlive."""
+"""What hosts outlive, each with a job that continues; and a reboot, which the job on that host does not outlive."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""kill -9 of what a job has on its head: the job is over, which is told and clean; and the queue goes on."""
+"""kill -9 of what a job has on its head: the job is over, which is told and clean; and the queue continues."""
 
 import pytest
 
@@ -30,13 +30,13 @@ def mpirun(site: Site) -> None:
 
 
 def scheduler(site: Site) -> None:
-    """The queue goes on although nobody types a command: the end of the job before is what wakes it."""
+    """The queue continues although nobody types a command: the end of the job before is what wakes it."""
     before, behind = site.name("before"), site.name("behind")
     site.one.submit(before, "-H", "gpu4:2")
     site.one.runs(before)
     site.one.submit(behind, "-H", "gpu4:2", seconds=1)
     assert site.one.job(behind)["state"] == "QUEUED"
-    # others come and go while jobs begin and end: one that is not there any more is not the one that watches gpu4
+    # others come and go while jobs start and end: one that does not exist any more is not the one that watches gpu4
     eventually(lambda: site.inside("gpu1", "pkill -KILL -f '[p]yz schedule' && echo done"), 10, "a scheduler")
     since = site.let_end(before, "gpu4")
     events = f"grep -c '\"ended\"' {KEPT}/{behind}/events.jsonl"

@@ -1,6 +1,6 @@
 """Hosts that go and do not come back in time: the job on each is over, and the others' are not.
 
-Of each job a rank is on the head, or the host has it alone: what is elsewhere ends as well. Then the host comes back, and
+Of each job a rank is on the head, or the host has it alone: what is elsewhere ends as well. Then the host returns, and
 nothing of the job may live on it either.
 """
 

@@ -12,7 +12,8 @@ from tests.cli.test_cli import call
 
 
 def checked(environ: dict[str, str], path: Path | None = None) -> dict[str, Check]:
-    found = doctor.checks(environ, lambda: load.load(str(path) if path else None, environ), str(path) if path else None)
+    named = doctor.Named(str(path), "-i") if path else None
+    found = doctor.checks(environ, lambda: load.load(str(path) if path else None, environ), named)
     return {one.name: one for one in found}
 
 
@@ -62,7 +63,7 @@ def test_an_inventory_that_is_wrong_or_names_a_missing_key_is_an_error(tmp_path:
     file = tmp_path / "hosts.yaml"
     file.write_text("cluster: demo\nhosts: {gpu1: {address: 10.0.0.1, slots: 8}}\n")
     environ = {"TACO_LAUNCH_STATE": str(tmp_path)}
-    assert checked(environ, file)["inventory"].found == f"{file}: cluster demo, hosts: 1, slots: 8"
+    assert checked(environ, file)["inventory"].found == f"{file} (from -i): cluster demo, hosts: 1, slots: 8"
     file.write_text("cluster: demo\nssh: {identity_file: /no/such/key}\nhosts: {gpu1: {address: 10.0.0.1}}\n")
     found = checked(environ, file)["inventory"]
     assert found.state is CheckState.ERROR
@@ -71,12 +72,17 @@ def test_an_inventory_that_is_wrong_or_names_a_missing_key_is_an_error(tmp_path:
     assert checked(environ, file)["inventory"].state is CheckState.ERROR
 
 
-def test_variables_are_named_and_secrets_are_not_shown(tmp_path: Path) -> None:
-    environ = {"TACO_LAUNCH_STATE": str(tmp_path), "TACO_LAUNCH_SUDO_PASSWORD": "very secret", "TACO_X": "no"}
-    found = checked(environ)
-    assert found["TACO_LAUNCH_STATE"].found == str(tmp_path)
-    assert found["TACO_LAUNCH_SUDO_PASSWORD"].found == "set"
-    assert "TACO_X" not in found
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("TACO_LAUNCH_STATE", "very secret"),
+        ("TACO_LAUNCH_SUDO_PASSWORD", "set"),
+        ("TACO_LAUNCH_REGISTRY_PASSWORD", "set"),
+        ("TACO_LAUNCH_MY_TOKEN", "set"),
+    ],
+)
+def test_secrets_are_not_shown(name: str, shown: str) -> None:
+    assert doctor.shown_value(name, "very secret") == shown
 
 
 def test_the_exit_code_and_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

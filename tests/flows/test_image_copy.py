@@ -159,7 +159,7 @@ def test_who_takes_from_a_host_that_dies_goes_on_with_another_where_it_was(
     assert site.sent == len(site.data), site.said
     assert any(line.startswith("gpu4 gets no more of the image from gpu2: ") for line in site.said)
     offsets = [int(line.split()[1]) for line in (tmp_path / "asked").read_text().splitlines()]
-    assert 0 < max(offsets) < len(site.data), "it began anew"
+    assert 0 < max(offsets) < len(site.data), "it started anew"
 
     second.gone = False
     sent = site.sent
@@ -174,7 +174,7 @@ def test_what_came_wrong_comes_again_and_hosts_that_cannot_talk_get_it_one_by_on
     first, second, third = site.hosts
     assert site.copy() == {}
     assert site.sent == len(site.data)
-    assert site.said[-1].startswith("train:1 (1.0 MB) came to 3 hosts in ")
+    assert site.said[-1].startswith("train:1 (1.0 MB) reached 3 hosts in ")
     assert site.said[-1].endswith(" s; the controller sent 1.0 MB")
     # On a busy machine the whole of a copy may be reported twice.
     givers = {step.host: step.what.rpartition(" from ")[2] for step in site.steps if "100 %" in step.what}

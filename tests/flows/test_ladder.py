@@ -1,4 +1,4 @@
-"""The runs of a ladder, with jobs that are made up: what is kept of each, where it stops, and how it goes on."""
+"""The runs of a ladder, with jobs that are made up: what is kept of each, where it stops, and how it continues."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

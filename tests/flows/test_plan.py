@@ -105,7 +105,7 @@ def test_the_choice_is_that_of_the_hosts_as_they_are() -> None:
     all_of_it = replace(spec, np=8, hosts=(replace(hosts[0], terms=GpuConstraints()),))
     whole = plan.dry_run(all_of_it, {}, not_asked, look, root=True, explain=True)
     assert (whole.choices, len(asked)) == ((), 2)
-    # Its links are known where it is asked for something else.
+    # Its links are known where it is requested something else.
     all_of_it = replace(all_of_it, hosts=(replace(hosts[0], slots=None, terms=GpuConstraints()),))
     whole = plan.dry_run(all_of_it, {}, not_asked, look, root=True, explain=True)
     assert [len(choice.ring) for _host, choice in whole.choices] == [8]

@@ -45,7 +45,7 @@ class Registry:
     def latest(self, host: Any, reference: Any, *more: Any) -> str:
         self.asked.append((host.name, reference.name, *more))
         if self.digest is None:
-            raise HostError("gpu1: the registry cannot be asked")
+            raise HostError("gpu1: the registry cannot be queried")
         return self.digest
 
 
@@ -78,7 +78,7 @@ def test_without_it_hosts_keep_theirs_and_that_is_said(
     monkeypatch.setattr(simulated, "facts_of", lambda name, **more: pulled(host(name, **more), there))
     done = setup(world, "--check")
     assert (code(done), world.clusters[-1].latest) == (3, None)
-    said = f"the registry has another registry/train:1 by now; the hosts keep theirs unless told: taco-launch -i {world.folder.parent}/cluster.yaml setup --pull\n"
+    said = f"the registry has another registry/train:1 by now; the hosts keep theirs unless you run: taco-launch -i {world.folder.parent}/cluster.yaml setup --pull\n"
     assert (said in done.stderr) == (there == "sha256:old")
     assert [each[-1] for each in registry.asked] == ([1] if there else []), "a loaded image is in no registry"
     registry.digest = None

@@ -84,7 +84,7 @@ def test_what_belongs_to_others(folder: Path) -> None:
 
 def test_what_is_not_there_in_a_folder_like_tmp(folder: Path) -> None:
     folder.chmod(0o1777)
-    assert below(folder, folder / "new" / "bin") == ["/b/new is not there, and may be made by everybody"]
+    assert below(folder, folder / "new" / "bin") == ["/b/new does not exist, and may be made by everybody"]
 
 
 @pytest.mark.skipif(OWN != 0, reason="cannot: only root gives files away")

@@ -85,7 +85,7 @@ def test_how_the_kind_is_told(text: str) -> None:
         (
             "hosts",
             "gpu1: 8",
-            "it was read as YAML because of how it begins: .* a hostfile has lines such as gpu1 slots=8",
+            "it was read as YAML because of how it starts: .* a hostfile has lines such as gpu1 slots=8",
         ),
         ("h.yaml", "gpu1 slots=8", "it was read as YAML because of its name; a hostfile needs another name"),
         ("h.yaml", "cluster: c", "`taco-launch inventory --schema` describes every key"),

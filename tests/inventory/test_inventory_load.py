@@ -212,7 +212,7 @@ def test_yaml_without_libyaml_reads_the_same(case: Path, monkeypatch: pytest.Mon
 def test_half_a_character(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no YAML" in message(data)
     monkeypatch.setattr(document, "_Loader", yaml.SafeLoader)
-    assert "no YAML: an escape stands for half a character" in message(data)
+    assert "no YAML: an escape means half a character" in message(data)
 
 
 def test_a_long_key_is_shortened_wherever_it_is_named() -> None:

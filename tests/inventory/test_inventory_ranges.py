@@ -92,7 +92,7 @@ def test_the_same_hosts_as_clustershell(axes: list[tuple[str, list[str]]]) -> No
     text = "n" + "".join(f"{prefix}[{','.join(body)}]" for prefix, body in axes)
     try:
         names = expand(text)
-    except ValueError:  # ClusterShell drops what stands twice, and mixes widths in one list in its own way
+    except ValueError:  # ClusterShell drops what is listed twice, and mixes widths in one list in its own way
         return
     assert set(names) == set(NodeSet(text, resolver=RESOLVER_NOGROUP))
     assert set(NodeSet(fold(names), resolver=RESOLVER_NOGROUP)) == set(names)

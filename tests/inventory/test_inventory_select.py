@@ -70,7 +70,7 @@ def test_host_strings(text: str, expected: tuple[tuple[str, int | None], ...]) -
         ("24", ["column 1: '24': is neither a host name"]),
         ("gpu[1-2:8", ["column 1: 'gpu[1-2:8': has a bracket without its partner"]),
         ("gpu[2-1]", ["column 1: 'gpu[2-1]': has a range that holds nothing: 2-1"]),
-        ("gpu[1-99999999]:8", ["column 1: 'gpu[1-99999999]:8': stands for more than 10000 hosts"]),
+        ("gpu[1-99999999]:8", ["column 1: 'gpu[1-99999999]:8': means more than 10000 hosts"]),
         ("a[1-9999],b[1-2]", ["column 11: 'b[1-2]': more than 10000 hosts"]),
         ("a:1,b,a:2", ["column 7: 'a:2': a is already named at column 1 (add up its slots in one place)"]),
         ("g[1-3],g2", ["column 8: 'g2': g2 is already named at column 1"]),
@@ -203,10 +203,10 @@ def test_a_host_goes_before_a_group_of_its_name() -> None:
         (
             "gpu1:8,gpu2:17",
             [
-                "column 8: 'gpu2:17': 17 slots are asked for, and max_slots of gpu2 is 16 in c.yaml (ask for at most gpu2:16, or raise max_slots there)",
+                "column 8: 'gpu2:17': 17 slots are requested, and max_slots of gpu2 is 16 in c.yaml (request at most gpu2:16, or raise max_slots there)",
             ],
         ),
-        ("gpu[1-2]:17,[::1]:3", ["column 1: 'gpu1:17': 17 slots are asked", "column 13: '[::1]:3': 3 slots are asked"]),
+        ("gpu[1-2]:17,[::1]:3", ["column 1: 'gpu1:17': 17 slots are reque", "column 13: '[::1]:3': 3 slots are reque"]),
         ("free:4096,[::1]", []),
     ],
 )

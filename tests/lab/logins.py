@@ -112,7 +112,7 @@ def take_back(lab: Lab, host: str) -> None:
 
 @contextmanager
 def users(lab: Lab, keys: Path) -> Iterator[dict[str, str]]:
-    """Make the users on both hosts while the block goes on; give the addresses of the lab's hosts by name."""
+    """Make the users on both hosts while the block continues; give the addresses of the lab's hosts by name."""
     addresses = {host: lab.address(host) for host in BOTH}
     try:
         for host in BOTH:
@@ -125,7 +125,7 @@ def users(lab: Lab, keys: Path) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def shells(lab: Lab, host: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Install csh, tcsh and fish (without the rest that fish brings) in a host while the block goes on; then purge them."""
+    """Install csh, tcsh and fish (without the rest that fish brings) in a host while the block continues; then purge them."""
     argv = lab.exec_argv(host, "sh", "-euc", _SHELLS)
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         try:
@@ -238,7 +238,7 @@ class Person:
     def on_terminal(self, *args: str, prompt: str, answer: str) -> tuple[int, str, str]:
         """Type `answer` whenever `prompt` is shown; give exit code, stdout and what the terminal showed."""
         master, slave = pty.openpty()
-        # a terminal of its own: passwords are asked for on the controlling one
+        # a terminal of its own: passwords are requested on the controlling one
         argv = ("setsid", "--ctty", *self.lab.argv("-i", str(self.file), *args))
         with (self.folder / "stdout").open("wb") as out:
             process = subprocess.Popen(argv, env=self.env, stdin=slave, stdout=out, stderr=slave)

@@ -93,7 +93,13 @@ class Lab:
     def verb(self, verb: str, *args: str, **more: Any) -> Done:
         """Run `lab VERB` for this lab."""
         return self.taco(
-            "lab", verb, "--name", self.name, *args, **{"seconds": _UP_SECONDS if verb == "up" else 110, **more}
+            "lab",
+            verb,
+            *(["--yes"] if verb == "up" else []),
+            "--name",
+            self.name,
+            *args,
+            **{"seconds": _UP_SECONDS if verb == "up" else 110, **more},
         )
 
     def up(self, *args: str) -> Done:
@@ -313,7 +319,7 @@ def may_use_an_engine() -> bool:
 
 @contextmanager
 def made(what: str, state: Path, *words: str, image: Image = Image.NONE) -> Iterator[Lab]:
-    """Bring up a lab for as long as the block goes on; `words` are options of `lab up`.
+    """Bring up a lab for as long as the block continues; `words` are options of `lab up`.
 
     Its name has this process's number in it: workers make labs beside each other.
     """

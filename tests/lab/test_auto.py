@@ -214,7 +214,7 @@ def test_one_host_without_rdma(roce: Planner, script: str, back: str, reason: st
 
 
 def test_the_line_runs(roce: Planner) -> None:
-    """As it is pasted, over TCP: NCCL is not there, and what its ranks would read is."""
+    """As it is pasted, over TCP: NCCL does not exist, and what its ranks would read is."""
     key = roce.lab.key.read_text()
     roce.on("gpu1", f"umask 077; cat >~/.ssh/id_ed25519 <<'KEY'\n{key}KEY\nssh-keyscan gpu2 >~/.ssh/known_hosts")
     asked = ("run", "--np", "4", "-H", "gpu1:2,gpu2:2", "--dry-run", "--json", "--", "sh", "-c", "hostname; env")

@@ -21,7 +21,7 @@ OTHER_DRIVER = "535.129.03"
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
-    """A host of Debian 13, bare at first; its image is made once on a machine. Each test goes on where the one before ended."""
+    """A host of Debian 13, bare at first; its image is made once on a machine. Each test continues where the one before ended."""
     if root.own_release() not in ("bookworm", "trixie"):
         pytest.skip("cannot: Debian 13 comes from the archives of Debian")
     words = ("--hosts", "1", "--gpus", "v100x8", "--release", "trixie")
@@ -35,7 +35,7 @@ def test_its_hosts_are_of_another_release_and_stay_so(host: GpuHost) -> None:
     assert f"the lab '{host.lab.name}' was up already" in host.lab.up().stderr
     other = host.lab.verb("up", "--release", "bookworm")
     assert (other.returncode, "--release bookworm (it has trixie)" in other.stderr) == (2, True)
-    none = host.lab.taco("lab", "up", "--name", f"{host.lab.name}-none", "--no-image", "--release", "nosuch")
+    none = host.lab.taco("lab", "up", "--yes", "--name", f"{host.lab.name}-none", "--no-image", "--release", "nosuch")
     assert none.returncode == 1
     assert "has no suite nosuch" in none.stderr
     assert "/dists/" in none.stderr

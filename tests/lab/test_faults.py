@@ -147,7 +147,7 @@ def test_clock_skew(healthy: Lab) -> None:
     assert healthy.host("gpu2")["faults"] == ["clock-skew -7200"]
     assert abs(off() + 7200) < patience(5)
     took = float(healthy.ssh("gpu2", "date +%s.%N; sleep 1; date +%s.%N").stdout.split()[-1]) - time.time()
-    assert abs(took + 7200) < patience(5)  # it goes on, from there
+    assert abs(took + 7200) < patience(5)  # it continues, from there
     healthy.fault("gpu2", "clock-right")
     assert abs(off()) < patience(5)
 

@@ -230,7 +230,7 @@ def test_hosts_with_gpus_have_as_many_slots() -> None:
 )
 def test_other_numbers(wanted: up.LabRequest, said: str) -> None:
     with pytest.raises(
-        UsageError, match=re.escape(f"the lab 'lab' is there already, made otherwise: {said}")
+        UsageError, match=re.escape(f"the lab 'lab' already exists with other settings: {said}")
     ) as caught:
         up.settled(wanted, lab(), "bookworm")
     assert "taco-launch lab down && taco-launch lab up --" in str(caught.value.hint)

@@ -78,7 +78,7 @@ def test_a_host_dies_and_ctrl_c_comes_and_all_have_the_image(bare: Lab, image: s
     code, said = end(copying)
     assert code == 5, said
     assert "gpu4 gets no more of the image from gpu2: " in said
-    assert "came to 3 hosts" in said
+    assert "reached 3 hosts" in said
     for host in ("gpu1", "gpu3", "gpu4"):
         assert identity(bare, host, image) == wanted
         assert left(bare, host).split() == ["setup.lock"]
@@ -90,7 +90,7 @@ def test_a_host_dies_and_ctrl_c_comes_and_all_have_the_image(bare: Lab, image: s
     again.send_signal(signal.SIGINT)
     code, said = end(again)
     assert code == 130, said
-    assert "to go on: " in said
+    assert "to continue: " in said
     has = arrived(bare, "gpu2")
     assert has > SOME
     bare.sh("gpu2", "touch -d '10 minutes ago' /run/taco-launch/image-copy/beat")

@@ -102,7 +102,7 @@ def test_two_controllers_see_the_same_jobs(cluster: Cluster, second: Cluster) ->
 def test_slots_that_are_held_are_named(cluster: Cluster, second: Cluster) -> None:
     assert cluster("submit", "--name", "holds", "--", "sleep", "100").returncode == 0
     busy = second("run", "--name", "hasty", "--np", "4", "--no-wait", "--", "true")
-    assert busy.returncode == 4, busy.stderr
+    assert busy.returncode == 125, busy.stderr
     assert "gpu2: 0 of 2 free, 2 held by job holds since" in busy.stderr
     assert second("get", "hasty").returncode == 1
     waits = second.start("run", "--name", "waits", "--np", "4", "--", "true")
@@ -175,7 +175,7 @@ def test_a_closed_terminal_leaves_the_job_and_says_how_to_go_on(cluster: Cluster
     job.send_signal(signal.SIGHUP)
     _output, said = job.communicate(timeout=patience(60))
     assert job.returncode == 128 + signal.SIGHUP
-    assert f"job left goes on: taco-launch -i {cluster.inventory} logs -f left" in said
+    assert f"job left keeps running: taco-launch -i {cluster.inventory} logs -f left" in said
     assert cluster.job("left")["state"] == "RUNNING"
     assert cluster("delete", "left").returncode == 0
 
@@ -211,4 +211,4 @@ def test_what_was_not_set_up_is_named_with_the_next_step(cluster: Cluster, tmp_p
     assert "gpu1: there is no python3\nhint: install Python 3.8 or newer there" in alone.stderr
     across = second("run", "--", "true")
     assert across.returncode == 2
-    assert "host gpu2: without a container a job runs on the head alone, which is gpu1" in across.stderr
+    assert "host gpu2: cannot be used: without a container jobs run on the head only, which is gpu1" in across.stderr

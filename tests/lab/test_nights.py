@@ -1,4 +1,4 @@
-"""The ladder and the night on three hosts: a table, green nights, a slow link that is found and named, and green again."""
+"""The ladder and the nightly run on three hosts: a table, green nightly runs, a slow link that is found and named, and green again."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from taco_launch.bench.history.history import Ladder, LadderKind, open_history
 from tests.lab.rig import Done, Image, Lab, made
 
 pytest.importorskip("scipy")
-# A ladder is 36 jobs, a night 6, each with the start of Python and torch.
+# A ladder is 36 jobs, a nightly run 6, each with the start of Python and torch.
 pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(1500)]
 
 NIGHTS, DAY = 12, 86400.0
@@ -51,7 +51,7 @@ class Site:
         return self.lab.state / "history.db"
 
     def night(self) -> tuple[int, str, dict[str, Any]]:
-        """Make a night, and give its exit code, its line and its summary."""
+        """Make a nightly run, and give its exit code, its line and its summary."""
         done = self("nightly", "run", str(self.matrix))
         path = done.stdout.rpartition("summary: ")[2].strip()
         assert path.endswith(".md"), done.stdout + done.stderr
@@ -73,7 +73,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def seed(site: Site) -> None:
     """Have what a ladder of the matrix measures stand in the history as a dozen accepted nights.
 
-    Nights on two busy cores differ by far more than nights on GPUs, so these do: each has other runs of the ladder, and a
+    Nights on two busy cores differ by far more than nightly runs on GPUs, so these do: each has other runs of the ladder, and a
     quarter more or less.
     """
     measured = site("bench", "ladder", str(site.matrix), "--repeats", "6")

@@ -97,7 +97,7 @@ def apt_at_work(lab: Lab, host: str) -> Iterator[None]:
 def test_from_bare_to_ready(bare: Lab) -> None:
     nobody = setup(bare)
     assert nobody.returncode == 2
-    assert "nobody to ask" in nobody.stderr
+    assert "stdin is not a terminal" in nobody.stderr
     assert setup(bare, "--dry-run").returncode == 0
     assert setup(bare, "--check").returncode == 3
     assert bare.inside("gpu1", "sh", "-c", "command -v docker").stdout == "", "looking has installed something"
@@ -143,7 +143,7 @@ def test_one_host_of_two_is_broken(bare: Lab) -> None:
     full = "the disk of /var/lib/taco-launch is full: /var/lib/taco-launch has 0 MiB free"
     assert f"error: gpu2: {full}\nhint: free some space" in done.stderr
     assert "1 of 2 hosts ready" in done.stderr
-    assert "once that is mended, the same command goes on" in done.stderr
+    assert "once that is fixed, rerun the command: completed steps are skipped" in done.stderr
     ready(bare)
 
 
@@ -181,7 +181,7 @@ def test_cut_off_in_the_middle(bare: Lab, number: int) -> None:
         _, said = running.communicate(timeout=patience(20))
     assert running.returncode == (130 if number == signal.SIGINT else -number)
     if number == signal.SIGINT:
-        assert "interrupted: a step that has begun is finished by its host; to go on: taco-launch -i lab:" in said
+        assert "interrupted: a step that has started is finished by its host; to continue: taco-launch -i lab:" in said
     ready(bare)
 
 
@@ -214,7 +214,7 @@ def test_what_setup_made_is_taken_back_and_nothing_else(bare: Lab) -> None:
     holder = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
-    busy = bare.cluster("teardown", "--yes", "--hosts", "gpu1")
+    busy = bare.cluster("teardown", "--yes", "-H", "gpu1")
     assert busy.returncode == 5
     assert f"job night runs in taco-launch-{bare.name}, it holds slot-0" in busy.stderr
     assert bare.sh("gpu1", f"docker container inspect -f '{{{{.State.Running}}}}' taco-launch-{bare.name}") == "true"

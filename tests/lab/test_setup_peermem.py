@@ -79,7 +79,7 @@ def test_it_is_loaded_now_and_after_a_reboot_and_taken_back(gpu: RdmaHost) -> No
     assert gpu.loaded == ["nvidia_peermem"]
     assert gpu.right()
     gpu.sh("rmmod nvidia_peermem")
-    assert gpu.setup("--check").returncode == 3, "what comes back at a boot, and is not there now, is not right"
+    assert gpu.setup("--check").returncode == 3, "what returns at a boot, and does not exist now, is not right"
     assert gpu.by()("teardown", "--yes").returncode == 0
     gpu.sh(f"[ ! -e {paths.PEERMEM} ]")
 

@@ -28,7 +28,7 @@ def by(host: GpuHost, **toolkit: str) -> Done:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
-    """A host with eight GPUs, bare at first; the tests of this file go on where the one before ended."""
+    """A host with eight GPUs, bare at first; the tests of this file continue where the one before ended."""
     words = ("--hosts", "1", "--gpus", "v100x8", "--docker")
     with made("toolkit", tmp_path_factory.mktemp("state"), *words, image=Image.SMALL) as lab:
         yield GpuHost(lab.cluster, tmp_path_factory.mktemp("toolkit"))

@@ -60,7 +60,7 @@ def test_without_a_checkout_the_lab_is_up_all_the_same(bare: Lab, tmp_path: Path
         f"training.recipe.__defaults__ = (Path({str(tmp_path)!r}),); "
         "from taco_launch.cli.main import main; sys.argv[0] = 'taco-launch'; main()"
     )
-    argv = [bare.argv()[0], "-c", code, "lab", "up", "--name", bare.name]
+    argv = [bare.argv()[0], "-c", code, "lab", "up", "--yes", "--name", bare.name]
     done = subprocess.run(argv, env=bare.env, capture_output=True, text=True, timeout=patience(60), check=False)
     assert done.returncode == 0, done.stderr
     assert f"no training image: docker/train-cpu/Dockerfile is not in {tmp_path}" in done.stderr
@@ -96,7 +96,7 @@ def test_images_that_another_lab_stands_on_stay(trained: Lab) -> None:
     try:
         other.up("--hosts", "1")
     finally:
-        down = other.verb("down", "--images")  # the lab beside it holds what it stands on
+        down = other.verb("down", "--images")  # the lab beside it holds what it is on
     assert down.returncode == 0, down.stderr
     assert "the images in the registry stay: another lab has it" in down.stderr
     assert re.search(r"kept for the next lab: taco-launch-lab:.* taco-launch-lab-registry \(the reg", down.stderr)

@@ -34,7 +34,7 @@ def installing(lab: Lab) -> "Iterator[subprocess.Popen[bytes]]":
 
 
 @pytest.fixture(scope="module")
-def addresses(lab: Lab, keys: Path, installing: Any) -> Iterator[dict[str, str]]:  # noqa: ARG001 - it has begun
+def addresses(lab: Lab, keys: Path, installing: Any) -> Iterator[dict[str, str]]:  # noqa: ARG001 - it has started
     with logins.users(lab, keys) as found:
         yield found
 

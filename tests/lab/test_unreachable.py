@@ -32,7 +32,7 @@ def addresses(lab: Lab, keys: Path) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def struck(lab: Lab, host: str, fault: str, undo: str) -> Iterator[None]:
-    """Inject a fault half a second after the block has begun, and undo it at its end."""
+    """Inject a fault half a second after the block has started, and undo it at its end."""
     timer = threading.Timer(0.5, lab.fault, (host, fault))
     timer.start()
     try:

@@ -130,7 +130,7 @@ def test_an_nccl_that_would_take_another_network_is_led() -> None:
     new = line(made(vlan(1, 3), vlan(2, 3), nccl="2.21.5"))
     assert new["NCCL_IB_ADDR_RANGE"] == "10.0.0.0/24"
     assert "NCCL_IB_GID_INDEX" not in new
-    # it begins with slot 0, whatever the range
+    # it starts with slot 0, whatever the range
     found = made(vlan(1, 0), vlan(2, 0), nccl="2.21.5")
     assert line(found)["NCCL_IB_GID_INDEX"] == "5"
     assert "would take an address of another network" in why(found, "NCCL_IB_GID_INDEX")

@@ -101,7 +101,7 @@ def test_where_one_host_has_no_rdma_all_take_tcp_or_it_is_refused(second: Any, r
         (NetworkOverrides(), Network(rdma="on"), "network: {rdma: auto}"),
         (NetworkOverrides(gdr=True), Network(), "leave --gdr out"),
     ):
-        with pytest.raises(UnusableError, match=r"not there on every host|no RDMA between the hosts") as caught:
+        with pytest.raises(UnusableError, match=r"not available on every host|no RDMA between the hosts") as caught:
             made(*hosts, asked=asked, network=declared)
         assert reason in caught.value.message
         assert hint in str(caught.value.hint)
@@ -111,12 +111,12 @@ def test_where_one_host_has_no_rdma_all_take_tcp_or_it_is_refused(second: Any, r
 
 def test_a_profile_that_does_not_switch_rdma_off_is_told_of() -> None:
     found = made(bond(1), local_only(2), profile=profile.load("ack", "", {}))
-    assert ["nothing on the line keeps NCCL off it" in text for text in said(found) if "RDMA is not there" in text] == [
-        True
-    ]
+    assert [
+        "nothing on the line keeps NCCL off it" in text for text in said(found) if "RDMA is not available" in text
+    ] == [True]
     other = made(bond(1), with_peers(bond(2), NONE), profile=profile.load("ack", "", {}))
     assert [
-        text.startswith("GPUDirect RDMA is not there on every host: gpu2") for text in said(other) if "GPUD" in text
+        text.startswith("GPUDirect RDMA is not available on every host: gpu2") for text in said(other) if "GPUD" in text
     ] == [True]
 
 
@@ -168,7 +168,7 @@ def test_whatever_the_hosts_are(
     asked: NetworkOverrides,
     network: Network,
 ) -> None:
-    """A line never asks for RDMA and switches it off; nothing is refused that nobody asked for, and all has a reason."""
+    """A line never asks for RDMA and switches it off; nothing is refused that nobody requested, and all has a reason."""
     hosts = [of_kind(kind, number) for number, kind in enumerate(kinds, 1)]
     hosts = [
         with_peers(one, peer, dmabuf=dmabuf) if isinstance(one.rdma, Rdma) else one
@@ -205,7 +205,7 @@ def test_what_is_not_known_is_neither_refused_nor_switched_off(rdma: Any) -> Non
         asked = NetworkOverrides(transport="rdma", gdr=True)
         assert line(made(*hosts, asked=asked))["NCCL_NET"] == "IB"
         assert not [text for text in said(found) if "RDMA ports for the job" in text]
-    else:  # it is known: there is none anywhere, which is nothing to be warned of, unless it is asked for
+    else:  # it is known: there is none anywhere, which is nothing to be warned of, unless it is requested
         assert said(found) == []
         with pytest.raises(UnusableError, match="no host has an HCA"):
             made(*hosts, asked=NetworkOverrides(transport="rdma"))
@@ -238,7 +238,7 @@ def test_gpudirect_rdma_by_module_or_dmabuf(
     assert line(made(*hosts, nccl=nccl, asked=NetworkOverrides(gdr=False)))["NCCL_NET_GDR_LEVEL"] == "LOC"
     for asked, declared in ((NetworkOverrides(gdr=True), Network()), (NetworkOverrides(), Network(gdr="on"))):
         if level == "LOC":
-            with pytest.raises(UnusableError, match="not there on every host: gpu2: neither nvidia_peermem nor"):
+            with pytest.raises(UnusableError, match="not available on every host: gpu2: neither nvidia_peermem nor"):
                 made(*hosts, nccl=nccl, asked=asked, network=declared)
         else:
             assert line(made(*hosts, nccl=nccl, asked=asked, network=declared))["NCCL_NET_GDR_LEVEL"] == "PXB"
@@ -247,7 +247,7 @@ def test_gpudirect_rdma_by_module_or_dmabuf(
 def test_what_is_asked_for_and_of_no_use_is_not_refused() -> None:
     hosts = (bond(1), with_peers(bond(2), NONE))
     tcp = made(*hosts, asked=NetworkOverrides(transport="tcp", gdr=True))
-    assert any("there is none without RDMA" in text for text in said(tcp))
+    assert any("it does not exist without RDMA" in text for text in said(tcp))
     assert line(made(*hosts, network=Network(gdr="on"), gpus=0))["NCCL_NET_GDR_LEVEL"] == "PXB"
 
 

@@ -102,7 +102,7 @@ def test_waits() -> None:
         if ("queue", "night") in labels
     }
     assert buckets == {bound: int(bound >= 300) for bound in BOUNDS} | {math.inf: 2}
-    # A job that never began has no wait, and a bound belongs to its bucket.
+    # A job that never started has no wait, and a bound belongs to its bucket.
     default = {labels: value for labels, value in found[f"{name}_bucket"].items() if ("queue", "default") in labels}
     assert [default[("le", bound), ("queue", "default")] for bound in ("1.0", "5.0")] == [2, 3]
 

@@ -1,4 +1,4 @@
-"""Who keeps a night, and what its user is told of clocks that change, of mail, and of a cron that is not there."""
+"""Who keeps a nightly run, and what its user is told of clocks that change, of mail, and of a cron that does not exist."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -64,11 +64,11 @@ def test_what_is_said_of_a_night() -> None:
         "on 2027-10-31 there are two 02:30: cron starts it once",
     ]
     by_systemd = told(HERE, "systemd")
-    assert by_systemd[1] == "on 2027-03-28 there is no 02:30: systemd skips that night"
+    assert by_systemd[1] == "on 2027-03-28 there is no 02:30: systemd skips that nightly run"
     assert "(journalctl --user -u taco-launch-nightly-n)" in by_systemd[3]
     assert "lingering is switched on" in by_systemd[4]
     assert "no cron runs here" in told(replace(HERE, cron_runs=False), "cron")[3]
-    assert "there is none here: what the night prints is lost" in told(replace(HERE, mails=False), "cron")[3]
+    assert "it does not exist here: what the nightly run prints is lost" in told(replace(HERE, mails=False), "cron")[3]
 
 
 def test_what_a_night_brings_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a night clears away: the logs of nights that are older, however many there were since."""
+"""What a nightly run clears away: the logs of nightly runs that are older, however many there were since."""
 
 from pathlib import Path
 

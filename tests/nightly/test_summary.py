@@ -1,4 +1,4 @@
-"""What a night came to, in words: one line, Markdown, JSON, JUnit XML; whatever names and reasons hold."""
+"""What a nightly run came to, in words: one line, Markdown, JSON, JUnit XML; whatever names and reasons hold."""
 
 import json
 import re

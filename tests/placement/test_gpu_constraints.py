@@ -36,10 +36,10 @@ def slots(terms: GpuConstraints, found: Occupancy, *, exclusive: bool = False) -
         (GpuConstraints(without=(2,)), host("....", gpus=2), "0123", ""),
         (GpuConstraints(only=(0,)), host("....", gpus=2), "0", "of its GPUs 0 may be taken"),
         (GpuConstraints(only=(0,)), host("..", gpus=0), "", "there is no GPU 0"),
-        (GpuConstraints(models=("V100",)), host("..", gpus=0), "", "there is no GPU, and V100 is asked for"),
+        (GpuConstraints(models=("V100",)), host("..", gpus=0), "", "there is no GPU, and V100 is requested"),
         (GpuConstraints(gpus=True), host("...."), "0123", ""),
-        (GpuConstraints(gpus=True), host("....", gpus=1), "0", "it has 1 GPU, and --gpus counts nothing else"),
-        (GpuConstraints(gpus=True), host("..", gpus=0), "", "it has no GPUs, and --gpus counts nothing else"),
+        (GpuConstraints(gpus=True), host("....", gpus=1), "0", "it has 1 GPU, and --gpus counts only GPUs"),
+        (GpuConstraints(gpus=True), host("..", gpus=0), "", "it has no GPUs, and --gpus counts only GPUs"),
         # by model, in any case of letters; MIG by name alone
         (GpuConstraints(models=("v100",)), host("...", (V100, A100, V100)), "02", f"GPU 1: {A100}, not v100"),
         (GpuConstraints(models=("V100", "A100")), host("...", (V100, A100, V100)), "012", ""),
@@ -83,7 +83,7 @@ def test_the_reasons_of_a_refusal_name_what_the_hosts_lack() -> None:
         place_alike(SlotRequest(4), hosts, free, found)
     assert (
         caught.value.hint
-        == "ask for at most --np 2, or let it have other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
+        == "request at most --np 2, or let it have other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
     )
     assert caught.value.reasons[0] == (
         "a",

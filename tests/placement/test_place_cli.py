@@ -148,7 +148,7 @@ def test_facts_that_were_saved(tmp_path: Path) -> None:
     saved.write_text(
         json.dumps({"hosts": [{**one, "host": "gpu1"}, {**one, "host": "gpu2"}], "differences": [], "fabric": None})
     )
-    assert "tells of 2 hosts: gpu[1-2]" in refused("--topology", str(saved), "--gpus", "1").message
+    assert "describes 2 hosts: gpu[1-2]" in refused("--topology", str(saved), "--gpus", "1").message
     saved.write_text(json.dumps({**one, "topology": None, "unknown": [{"where": "topology", "reason": "no driver"}]}))
     assert "topology is not known: no driver" in refused("--topology", str(saved), "--gpus", "1").message
     for row, column, link in ((1, 0, "NV2"), (3, 3, "SYS"), (0, 0, "OK"), (0, 1, "X")):
@@ -167,7 +167,7 @@ def test_mig_is_refused(tmp_path: Path) -> None:
     (tmp_path / "query.csv").write_text("index, uuid, name, mig.mode.current\n" + "".join(rows))
     error = refused("--topology", str(tmp_path), "--gpus", "1")
     assert "GPU 0: MIG mode is on" in error.message
-    assert error.hint == "leave it out: --free 1"
+    assert error.hint == "omit it: --free 1"
     assert told("--topology", str(tmp_path), "--gpus", "1", "--free", "1")["gpus"] == [1]
 
 
@@ -197,7 +197,7 @@ def test_what_is_no_matrix(change: Any, message: str, tmp_path: Path) -> None:
         (("--gpus", "1", "--free", "0,8"), 2, "--free 8: the GPUs in"),
         (("--gpus", "1", "--free", "2-1"), 2, "'2-1': indices of GPUs are written 0,2,4-7"),
         (("--gpus", "1", "--free", "x"), 2, "'x': indices of GPUs are written 0,2,4-7"),
-        (("--gpus", "2", "--free", "1,1"), 2, "'1,1': 1 stands there twice"),
+        (("--gpus", "2", "--free", "1,1"), 2, "'1,1': 1 is there twice"),
         (("--gpus", "1", "--model", "V10"), 2, "--model V10: what its links carry is not known"),
     ],
 )

@@ -178,7 +178,7 @@ def test_of_what_stands_before_the_start_only_the_end_is_kept() -> None:
 
 
 def test_what_arrives_between_the_markers_of_two_streams_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """L2 of the second attack: a host that marks the start on one stream alone, and goes on there."""
+    """L2 of the second attack: a host that marks the start on one stream alone, and continues there."""
     monkeypatch.setattr(session, "ANSWER_BYTES", 1 << 20)
     begin = session._Begin(Played([]).plan, NOBODY)
     begin.take(begin._what.marker.encode() + b":start 42\n", b"")

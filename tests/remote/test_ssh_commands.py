@@ -35,7 +35,7 @@ EVERYTHING = bytes(range(256))
 def shared(sshd: Sshd, tmp_path: Path) -> tuple[Path, str]:
     """Return a folder of the sshd's in which every user may write: as it is called here, and there.
 
-    pytest's own folders are closed to others, anew whenever a pytest begins.
+    pytest's own folders are closed to others, anew whenever a pytest starts.
     """
     here = sshd.folder / tmp_path.name
     here.mkdir()
@@ -111,7 +111,7 @@ def test_much_on_stderr_while_stdout_is_silent(sshd: Sshd) -> None:
 
 
 def test_a_child_that_stays_keeps_nobody_waiting(sshd: Sshd) -> None:
-    result = run(sshd, "plain", Command(("sh", "-c", "sleep 20 & echo begun")))
+    result = run(sshd, "plain", Command(("sh", "-c", "sleep 20 & echo started")))
     assert result.stdout == b"begun\n"
     assert result.seconds < 10
 

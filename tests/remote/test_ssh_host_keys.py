@@ -153,11 +153,11 @@ def test_trust(changing: tuple[Sshd, Path], own: Path, tmp_path: Path) -> None:
     mine = fingerprint(sshd.host_key(), tmp_path / "key")
     asked = trust(file, "gpu1", "gpu2")
     assert asked.returncode == 2
-    assert "nobody to ask" in asked.stderr
+    assert "stdin is not a terminal" in asked.stderr
     assert asked.stdout.splitlines()[1].split() == ["gpu1", "ssh-ed25519", mine, "new"]
     assert not own.exists()
     done = trust(file, "--yes")
-    assert done.returncode == 5  # gpu3 is not there, and keeps nobody from trusting the others
+    assert done.returncode == 5  # gpu3 does not exist, and keeps nobody from trusting the others
     assert "gpu3: no TCP connection" in done.stderr
     assert f"kept 2 host keys in {own}" in done.stderr
     data = json.loads(trust(file, "gpu1", "--json").stdout)

@@ -55,7 +55,7 @@ def agent(*keys: Path) -> Iterator[str]:
 
     process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
     try:
-        # ssh-add(1): 2 where no agent answers, which is so for a moment when its socket is there already
+        # ssh-add(1): 2 where no agent answers, which is so for a moment when its socket already exists
         eventually(lambda: add("-l") < 2, 10, "the agent")
         for key in keys:
             assert add(str(key)) == 0
@@ -108,7 +108,7 @@ def test_an_encrypted_key_without_a_terminal(sshd: Sshd, tmp_path: Path) -> None
 
 def test_default_keys_are_found(sshd: Sshd, home: Path) -> None:
     (home / ".ssh/id_ed25519").write_bytes(sshd.login.read_bytes())
-    keygen(home / ".ssh/id_rsa", "rsa", passphrase="never asked for")
+    keygen(home / ".ssh/id_rsa", "rsa", passphrase="never requested")
     assert login(replace(host(sshd, "plain"), identity_file=None)) == ["plain"]
 
 
@@ -306,7 +306,7 @@ def test_a_flooded_sshd_is_tried_again(sshd: Sshd, monkeypatch: pytest.MonkeyPat
         assert login(replace(host(sshd, "plain"), port=port)) == ["plain"]
         refusals = 7
         threading.Thread(target=serve, daemon=True).start()
-        with pytest.raises(HostError, match=r"its sshd does not talk \(7 tries\)") as caught:
+        with pytest.raises(HostError, match=r"sshd does not answer \(7 tries\)") as caught:
             login(replace(host(sshd, "plain"), port=port))
         assert caught.value.hint
         assert "MaxStartups" in caught.value.hint

@@ -121,7 +121,9 @@ def test_one_name_with_two_values() -> None:
 
 def test_include_and_exclude_exclude_each_other_under_any_name() -> None:
     mca = (("prte_if_exclude", "docker0"), ("oob_tcp_if_include", "eth0"))
-    assert faults(mca=mca) == ["--mca: 'oob_tcp_if_include': cannot stand beside prte_if_exclude (keep one of them)"]
+    assert faults(mca=mca) == [
+        "--mca: 'oob_tcp_if_include': cannot be combined with prte_if_exclude (keep one of them)"
+    ]
 
 
 def test_all_faults_come_at_once_in_the_order_of_the_options() -> None:

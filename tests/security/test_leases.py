@@ -74,7 +74,7 @@ def attack(folder: Path, script: str, *words: str) -> None:
 
 
 def _attacker(script: str, *words: str) -> tuple[str, ...]:
-    # Another user may not read root's Python: it becomes that user when it has begun.
+    # Another user may not read root's Python: it becomes that user when it has started.
     become = f"os.setgroups([]); os.setgid({ATTACKER}); os.setuid({ATTACKER})"
     return (sys.executable, "-I", "-c", f"import ctypes, fcntl, json, os, sys, time\n{become}\n{script}", *words)
 
@@ -223,7 +223,7 @@ def test_who_removes_a_lease_has_no_running_job_ended(shared: Path, family: Fami
 
 
 def test_a_folder_without_room_refuses_no_port(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third attack: every job leases a new port, whose file is not there before."""
+    """The third attack: every job leases a new port, whose file does not exist before."""
     take(shared, 2)[0].release(gone=True)
     make = os.open
 

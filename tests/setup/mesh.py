@@ -89,7 +89,7 @@ class World:
         self.facts[name] = replace(facts, made=after)
 
     def converge(self) -> list[Mapping[str, tuple[str, ...]]]:
-        """Go on until nothing is left to do; give the rounds."""
+        """Continue until nothing is left to do; give the rounds."""
         rounds = []
         while any(self.plan(name) for name in self.facts):
             rounds.append(self.round())

@@ -78,7 +78,7 @@ def test_a_gpu_that_is_gone_is_a_fault_and_no_reason_to_go_on_without(way: dict[
         assert problem(plan(less, image="train:1", shm_size="1g")) == found, "never made anew by the way"
     # a container that names its GPUs is for whoever named them, and one of a version before tells nothing
     assert plan(fewer(after(facts, env=((gpus.VISIBLE, "0,1"),)), 3), env=((gpus.VISIBLE, "0,1"),)) == []
-    # gone on without it: the new one has seven, and the eighth comes back
+    # gone on without it: the new one has seven, and the eighth returns
     seven = after(having(fewer(ready(devices=DEVICES), 3), **way))
     assert plan(seven) == []
     create, _start = ops(replace(seven, gpu=facts.gpu))

@@ -93,8 +93,8 @@ def test_true_is_not_one() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "line 1 column 1: not an object, which begins with '{'"),
-        ("3", "line 1 column 1: not an object, which begins with '{'"),
+        ("[]", "line 1 column 1: not an object, which starts with '{'"),
+        ("3", "line 1 column 1: not an object, which starts with '{'"),
         ('{\n  "a": 1,\n}\n', "line 3 column 1: "),
         ('{\n  // mirrors\n  "a": 1\n}\n', "line 2 column 3: "),
         ('{"a": 1} {}', "line 1 column 10: Extra data"),

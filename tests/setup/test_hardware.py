@@ -50,7 +50,7 @@ def told(facts: HostFacts, gpus: str = "auto", **network: Any) -> list[Problem]:
     [
         (of({"loaded": NONE}), "the NVIDIA driver 535.104.05 is installed and not loaded"),
         (of({"loaded": NONE, "installed": NONE}, gpus=Unknown("x")), "2 NVIDIA GPUs are on PCI, and no driver is inst"),
-        (of({"loaded": NONE, "installed": Unknown("odd")}, gpus=NONE), "are on PCI, and no driver is loaded (what is on the disk cannot be told: odd)"),
+        (of({"loaded": NONE, "installed": Unknown("odd")}, gpus=NONE), "are on PCI, and no driver is loaded (what is on the disk cannot be determined: odd)"),
         (of({"installed": "550.54.15"}), "Driver/library version mismatch: the kernel runs NVIDIA driver 535.104.05, and"),
         (of(gpus=Unknown(MISMATCH)), f"{MISMATCH}: the kernel runs NVIDIA driver 535.104.05, and its libraries"),
         (of(gpus=Unknown("x"), lost=(f"GPU 0000:1C:00.0: {LOST}",)), f"GPU 0000:1C:00.0: {LOST}"),

@@ -60,7 +60,7 @@ class Machine:
         return {each.name for each in (self.root / "sys/module").iterdir()}
 
     def modprobe(self, *refused: str) -> None:
-        """Have modprobe load what it is asked for, but fail with these words (`NAME: WORDS`)."""
+        """Have modprobe load what it is requested, but fail with these words (`NAME: WORDS`)."""
         told = (each.partition(": ") for each in refused)
         cases = "".join(f"'{name}') echo \"{words}\" >&2; exit 1 ;;\n" for name, _, words in told)
         self.fakes.make("modprobe", f'case "$*" in\n{cases}*) mkdir -p {self.root}/sys/module/$1 ;;\nesac')
@@ -209,7 +209,7 @@ esac"""
 
 
 def apt(machine: Machine, does: str = "") -> None:
-    """Have apt-get install what it is asked for: the headers, or the module; unless it `does` something else."""
+    """Have apt-get install what it is requested: the headers, or the module; unless it `does` something else."""
     root = machine.root
     machine.fakes.make("apt-cache", MADISON)
     machine.fakes.make("dpkg-query", "echo 'iF '")
@@ -290,7 +290,7 @@ def test_what_dkms_knows_already_is_built_for_this_kernel(machine: Machine, stat
     machine.fakes.make("dkms", f'case $1 in status) echo "{status}" ;; *) touch {machine.root}/built ;; esac')
     mark = machine.root / "state/mark"
     assert machine.run("peermem_install.sh", "yum", "nvidia_peer_memory", "", "headers!", str(mark))[0] == 0
-    assert not mark.exists(), "somebody else brought it"
+    assert not mark.exists(), "another user brought it"
     assert machine.called("dkms")[1:] == [f"dkms install -m nvidia-peer-memory -v 1.1 -k {KERNEL}"]
     assert machine.called("yum") == []
 

@@ -1,4 +1,4 @@
-"""What teardown takes back on a host, by what is there."""
+"""What teardown takes back on a host, by what exists."""
 
 import hashlib
 import json

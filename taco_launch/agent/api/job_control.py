@@ -66,7 +66,9 @@ def _resume(folder: JobFolder, by: str) -> None:
         if lock is not None:
             break
         if time.monotonic() > deadline:
-            raise TacoLaunchError(f"job {folder.name}: somebody else is at it for {_LOCK_SECONDS:g} s: try again")
+            raise TacoLaunchError(
+                f"job {folder.name}: another user has been changing it for {_LOCK_SECONDS:g} s: try again"
+            )
         time.sleep(0.01)
     try:
         if records.record(folder).state is JobState.SUSPENDED:  # else somebody was faster

@@ -1,4 +1,4 @@
-"""Calls about what is there: list, get, metrics, top, prune, and a command beside a rank."""
+"""Calls about what exists: list, get, metrics, top, prune, and a command beside a rank."""
 
 import subprocess
 import time

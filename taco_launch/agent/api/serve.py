@@ -34,7 +34,7 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
             stdout.flush()
         stdout.write(EndOfReplies().encode())
         stdout.flush()
-    except BrokenPipeError:  # the controller went away; what it asked for goes on without it
+    except BrokenPipeError:  # the controller went away; what it requested continues without it
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except TacoLaunchError as error:

@@ -36,7 +36,7 @@ class HostLauncher:
         if self._log is not None:
             return []
         stem = self._folder.of_attempt(order.attempt).launcher
-        with contextlib.suppress(OSError):  # as for the log itself: the ranks go on without it
+        with contextlib.suppress(OSError):  # as for the log itself: the ranks continue without it
             stem.parent.mkdir(mode=0o700, exist_ok=True)
         self._log = segments.Writer(stem, order.log_max_bytes)
         self._wakeup = wake_on_child()
@@ -45,7 +45,7 @@ class HostLauncher:
             self._process = spawn(order.argv, self._cwd(order.cwd), _environment(order), order.umask)
         except HostError as error:
             why = error.message.rpartition(": ")[2]
-            hint = "install it where the ranks run, or hand on the PATH that has it: -x PATH"
+            hint = "install it where the ranks run, or pass the PATH that has it: -x PATH"
             self._say(f"cannot run {order.argv[0]!r}: {why} ({hint})")
             return []
         assert self._process.stdout is not None
@@ -62,7 +62,7 @@ class HostLauncher:
             self._selector.unregister(file)  # type: ignore[arg-type]
 
     def ended(self) -> Optional[int]:
-        """Return its exit code, -n for signal n, once: when it has ended since it was last asked for."""
+        """Return its exit code, -n for signal n, once: when it has ended since it was last requested."""
         if self._told or self._log is None:
             return None
         code = NOT_FOUND if self._process is None else self._process.poll()
@@ -89,7 +89,7 @@ class HostLauncher:
         return drain(self._process.stdout, self._log)
 
     def _cwd(self, wanted: str) -> str:
-        """Return the caller's folder, or the user's own where that is not there, as mpirun does."""
+        """Return the caller's folder, or the user's own where that does not exist, as mpirun does."""
         if Path(wanted).is_dir():
             return wanted
         home = os.environ.get("HOME", "/")

@@ -45,7 +45,7 @@ class Probe:
         return self._output.fileno()
 
     def read(self) -> Optional[str]:
-        """Return what it has said, for `facts.parse`, None as long as it goes on; nothing of one that takes too long."""
+        """Return what it has said, for `facts.parse`, None as long as it continues; nothing of one that takes too long."""
         try:
             data = os.read(self.fileno(), 1 << 16)
         except BlockingIOError:

@@ -70,7 +70,7 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
         if connection is not None and ours:
             return connection
         if connection is not None and earlier is not None and state.marks_same_job(earlier.job_id, job_id):
-            connection.close()  # it still waits for its supervisor, who has begun anew without it
+            connection.close()  # it still waits for its supervisor, who has started anew without it
             connection = None
             _cleared(folder, earlier.job_id)
         if connection is not None:

@@ -59,7 +59,7 @@ def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:
     """Return the version of the Open MPI that `program` on the environment's PATH is of, None where it does not say.
 
     Raises:
-        HostError: it is not there, or is another MPI's.
+        HostError: it does not exist, or is another MPI's.
     """
     hint = "install Open MPI (apt-get install openmpi-bin), or name its own in an inventory: mpirun: /PATH/bin/mpirun"
     where = shutil.which(program, path=environment.get("PATH", os.defpath))

@@ -40,7 +40,7 @@ class GpuUse(NamedTuple):
 
         A GPU that nobody uses shows some memory in use all the same: NVML counts what driver and firmware keep for
         themselves (NVML API reference, nvmlMemory_v2_t: `used` includes `reserved`). Seen there were 103 MiB on a P100
-        (gpustat, issue 130) and 517 MiB on an A10 (mayooot/detect-gpu, issue 3), and canhazgpu, which began with 100 MB,
+        (gpustat, issue 130) and 517 MiB on an A10 (mayooot/detect-gpu, issue 3), and canhazgpu, which started with 100 MB,
         calls a GPU free below 1 GB by now (its issue 5); so do we. Nor are processes told that this container or this
         user may not see.
         """

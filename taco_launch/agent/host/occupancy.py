@@ -164,7 +164,7 @@ def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:
 def main(op: str, words_: Sequence[str]) -> int:
     """Answer `slots [SIZE [GPUS [LEASES [STATE]]]]` with a SlotsReply, `watch` with more as that changes.
 
-    A watch goes on until stdin ends.
+    A watch continues until stdin ends.
     """
     size, gpus_, folder, told = (*words_, *(AUTO, AUTO, "", "")[len(words_) :])
     place = Path(told) if told else state_folder(os.environ, os.geteuid())

@@ -98,7 +98,7 @@ def report(last: Holder) -> str:
     """Return what a job may have left, "" where all is gone.
 
     Only processes of the record's user count, whatever else it names. Root and that user itself see their marks. Another
-    user does not: then every process of that user which began after the job may be one of its.
+    user does not: then every process of that user which started after the job may be one of its.
     """
     if os.geteuid() in (0, last.uid):
         of_job = processes.scan(last.id, user=last.uid).found
@@ -112,7 +112,7 @@ def report(last: Holder) -> str:
 
 
 def _since(last: Holder) -> List[int]:
-    """Return the processes of a job's user that began after it."""
+    """Return the processes of a job's user that started after it."""
     # What /proc calls the start is counted from the boot, in ticks.
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     # Older than the record, it would have others wait for processes that have nothing to do with it.

@@ -56,7 +56,7 @@ class GuardTrace:
         self._own: Optional[segments.Writer] = None
 
     def begin(self, supervisor: JsonConnection, message: Supervise) -> None:
-        """Trace this process from here on, where that is wanted; a supervisor that connected again goes on with it."""
+        """Trace this process from here on, where that is wanted; a supervisor that connected again continues with it."""
         self._supervisor = supervisor
         if not message.agent_log:
             return

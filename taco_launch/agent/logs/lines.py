@@ -1,4 +1,4 @@
-"""The lines of a stream as they become whole, each with the time at which it began.
+"""The lines of a stream as they become whole, each with the time at which it started.
 
 A line ends with a newline or with a carriage return that no newline follows: so the states of a progress bar are lines,
 and with something put before each of them it stays in place on a terminal.
@@ -11,7 +11,7 @@ from typing import List, Optional, Tuple
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.timestamps import Stamp
 
-# Some lines, and the time at which they began.
+# Some lines, and the time at which they started.
 Piece = Tuple[bytes, int]
 
 # Lines up to here are given whole.
@@ -20,7 +20,7 @@ _END = re.compile(rb"\n|\r(?!\n)")
 
 
 def behind(label: bytes, text: bytes, *, in_line: bool = False) -> bytes:
-    """Put a label before every line of a text; `in_line`: its beginning is the rest of a line that has one."""
+    """Put a label before every line of a text; `in_line`: its start is the rest of a line that has one."""
     labelled = text.replace(b"\n", b"\n" + label)
     if b"\r" in text:
         labelled = labelled.replace(b"\r", b"\r" + label).replace(b"\r" + label + b"\n", b"\r\n")
@@ -33,9 +33,9 @@ class LineReader:
     """Reads a stream line by line."""
 
     def __init__(self, stem: Path, offset: int = 0, *, beheaded: bool = True, headless: bool = False) -> None:
-        """Begin at `offset`; there are only lines with their beginning where `beheaded` is not wanted.
+        """Start at `offset`; there are only lines with their start where `beheaded` is not wanted.
 
-        `headless`: what stands at `offset` is the rest of a line.
+        `headless`: what is at `offset` is the rest of a line.
         """
         # The place of the first byte that was not given yet.
         self.offset = offset
@@ -87,7 +87,7 @@ class LineReader:
         return data, self._reader.times() if data else []
 
     def _cut(self) -> List[Piece]:
-        """Return what is there, cut at the beginning of the first line behind each change of the time."""
+        """Return what exists, cut at the start of the first line behind each change of the time."""
         data = b"".join(self._rest)
         begin, position = self.offset, 0
         self._rest, self.offset = [], begin + len(data)
@@ -114,7 +114,7 @@ class LineReader:
         return pieces
 
     def _line(self, data: bytes, index: int) -> Optional[int]:
-        """Find the first line that begins at `index` or behind, None where none does in this piece of the stream."""
+        """Find the first line that starts at `index` or behind, None where none does in this piece of the stream."""
         if index <= 0 and not self._in_line:
             return 0
         end = _END.search(data, max(index - 1, 0))

@@ -21,14 +21,14 @@ from taco_launch.model.jobs import Event
 from taco_launch.protocol.calls.logs import Logs
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
-# Bytes that a line may have with which an attempt begins.
+# Bytes that a line may have with which an attempt starts.
 _LONGEST = 64
 # As wide as a time.
 _UNKNOWN = b"-                        "
 
 
 class _Stream(NamedTuple):
-    """A log on disk, or the part of it that lies between two places, the second None where it goes on.
+    """A log on disk, or the part of it that lies between two places, the second None where it continues.
 
     It is of one attempt, None of all; of the merged log perhaps only the lines that are labelled so.
     """
@@ -41,10 +41,10 @@ class _Stream(NamedTuple):
 
 
 class Excerpt:
-    """Reads what is asked for, while it is being written."""
+    """Reads what is requested, while it is being written."""
 
     def __init__(self, folder: JobFolder, request: Logs, attempt: Optional[int] = None) -> None:
-        """Begin where the request says; `attempt` goes before the last one, where the request names none.
+        """Start where the request says; `attempt` goes before the last one, where the request names none.
 
         Raises:
             UsageError: the job has no such rank, host, instance or attempt; the hint names those that it has.
@@ -121,11 +121,11 @@ class Excerpt:
             if int(found[1]) != self.attempt:
                 self._over = True
                 return text[begin + 1 : found.start() + 1]
-            begin = found.end() - 1  # it was placed, and its line not yet written, when we began
+            begin = found.end() - 1  # it was placed, and its line not yet written, when we started
         return text[begin + 1 :]
 
     def _begin(self, stream: _Stream, request: Logs) -> Tuple[int, bool]:
-        """Return the place to begin at, and whether the rest of a line stands there."""
+        """Return the place to start at, and whether the rest of a line stands there."""
         offset = max(request.offset, stream.begin)
         if request.tail is not None:
             offset = max(offset, segments.tail(stream.stem, request.tail, stream.end, stream.label))
@@ -135,7 +135,7 @@ class Excerpt:
         if place <= offset:
             return offset, False
         oldest = segments.segments(stream.stem)[0][0]
-        # What the line before ends with tells whether one begins there.
+        # What the line before ends with tells whether one starts there.
         return (place - 1, True) if place > oldest else (place, True)
 
 
@@ -182,7 +182,7 @@ def _attempts(last: int) -> str:
 
 
 def _label(host: str, ranks: Tuple[int, ...] = ()) -> Pattern[bytes]:
-    """Return what lines of these ranks of a host begin with in the merged log, without any those of all its ranks."""
+    """Return what lines of these ranks of a host start with in the merged log, without any those of all its ranks."""
     numbers = "|".join(map(str, ranks)).encode() or rb"\d+"
     return re.compile(re.escape(host.encode("utf-8", "surrogateescape")) + b"/(?:" + numbers + rb") *\| ")
 
@@ -218,7 +218,7 @@ def _instances(folder: JobFolder, events: List[Event], attempt: int) -> List[Ins
 def _part(folder: JobFolder, attempt: int, last: int) -> _Stream:
     """Return the part of the merged log that holds an attempt; an empty one where log rotation has dropped it.
 
-    The line with which the last one begins may still be to come: it is placed before that is written.
+    The line with which the last one starts may still be to come: it is placed before that is written.
     """
     stream = _Stream(folder.merged, attempt)
     if last <= 1:
@@ -237,7 +237,7 @@ def _part(folder: JobFolder, attempt: int, last: int) -> _Stream:
 
 
 def _beginnings(merged: Path) -> List[Tuple[int, int, int]]:
-    """Find the lines with which attempts begin: (number, where the line begins, where it ends)."""
+    """Find the lines with which attempts begin: (number, where the line starts, where it ends)."""
     found: List[Tuple[int, int, int]] = []
     before = b"\n"
     reader = segments.SegmentReader(merged)

@@ -24,7 +24,7 @@ class LogMerge:
     """Brings the logs of several streams into one; without the labels every stream's bytes are what was written."""
 
     def __init__(self, target: Path, max_bytes: int) -> None:
-        """Write to the stream `target`, behind what is there."""
+        """Write to the stream `target`, behind what exists."""
         self._out = Writer(target, max_bytes)
         self._sources: List[_Source] = []
         # The stream whose line is open: one of more than 64 MiB, which another stream's line would cut.

@@ -2,7 +2,7 @@
 
 So is the log of the host's own launcher, where it has one.
 
-Every piece tells its place in the rank's log, and when what is in it came. After a connection was made again, the guard goes on where the supervisor
+Every piece tells its place in the rank's log, and when what is in it came. After a connection was made again, the guard continues where the supervisor
 says it is; so nothing is lost or doubled.
 """
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 20
 _RETRY_SECONDS = 1.0
-# What a pattern for the beginning of a line may have to see of it: a host's name and the number of a rank.
+# What a pattern for the start of a line may have to see of it: a host's name and the number of a rank.
 _LABEL_BYTES = 1 << 10
 # No stream is longer than what so many digits can tell, and a file's place 64 bits; a rank may give a file any name.
 _MOST_DIGITS = 18
@@ -42,7 +42,7 @@ def segments(stem: Path) -> List[Tuple[int, Path]]:
 
 
 def segment(stem: Path, offset: int) -> Path:
-    """Name the segment that begins at `offset`."""
+    """Name the segment that starts at `offset`."""
     return stem.parent / f"{stem.name}.{offset}.log"
 
 
@@ -187,7 +187,7 @@ class SegmentReader:
                 return b""
 
     def times(self) -> "List[Stamp]":
-        """Return when what was read last came: (place, time) of each of its pieces, the first where it begins."""
+        """Return when what was read last came: (place, time) of each of its pieces, the first where it starts."""
         if self._times is None:
             self._times = TimestampReader(segment(self._stem, self._start))
         return self._times.of(self.offset - self._given, self.offset)
@@ -255,7 +255,7 @@ def since(stem: Path, when: int) -> int:
 
 
 def tail(stem: Path, lines: int, end: Optional[int] = None, chosen: "Optional[Pattern[bytes]]" = None) -> int:
-    """Return the offset at which the last `lines` lines of a stream begin, of those before `end` that begin as `chosen`.
+    """Return the offset at which the last `lines` lines of a stream begin, of those before `end` that start as `chosen`.
 
     A last line without an end counts.
     """
@@ -303,7 +303,7 @@ def last_words(stem: Path, most: int = 1 << 14) -> str:
 
 
 def ends(stem: Path, most: int = CHUNK) -> Tuple[str, int, str]:
-    """Return the beginning and the end of a stream as text, of at most `most` bytes each, and the line ends between."""
+    """Return the start and the end of a stream as text, of at most `most` bytes each, and the line ends between."""
     reader = SegmentReader(stem)
     head = _take(reader, most)
     last = size(stem) - most

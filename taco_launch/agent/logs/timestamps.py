@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
-# A place, and the time of what begins there.
+# A place, and the time of what starts there.
 Stamp = Tuple[int, int]
 
 # O_NONBLOCK: a rank may have put a FIFO in the way, which nobody reads.
@@ -48,7 +48,7 @@ class TimestampWriter:
         self._last = 0
 
     def mark(self, segment: Path, start: int, size: int, at: int) -> None:
-        """Note that what comes behind the first `size` bytes of a segment, which begins at `start`, has the time `at`."""
+        """Note that what comes behind the first `size` bytes of a segment, which starts at `start`, has the time `at`."""
         if segment != self._segment:
             self.close()
             self._segment = segment
@@ -101,9 +101,9 @@ class TimestampReader:
         self._at = 0
 
     def of(self, begin: int, end: int) -> List[Stamp]:
-        """Cut the bytes from `begin` to `end` where their time changes: where each piece begins, `begin` first.
+        """Cut the bytes from `begin` to `end` where their time changes: where each piece starts, `begin` first.
 
-        They are behind those that were asked for before.
+        They are behind those that were requested before.
         """
         try:
             return self._of(begin, end)

@@ -42,7 +42,7 @@ def stop(own: Mapping[str, str]) -> str:
 
 
 def _call(argv: Tuple[str, ...], own: Mapping[str, str], words: str) -> str:
-    # What it says may go on coming from the daemon: a file, since a pipe would be open until that ends.
+    # What it says may continue coming from the daemon: a file, since a pipe would be open until that ends.
     with open(f"{own[_LOGS]}/said", "a+b") as said:
         begin = said.tell()
         try:

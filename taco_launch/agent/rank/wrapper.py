@@ -1,7 +1,7 @@
 """`agent rank`: wraps one rank: registers with the guard, takes its environment, writes the rank's output to its log.
 
 It stays beside the command as its parent, since somebody has to keep the output apart per rank (mpirun's tagged output
-mixes lines of several ranks), to go on when the disk is full, and to tell how the command ended.
+mixes lines of several ranks), to continue when the disk is full, and to tell how the command ended.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     environment = {**os.environ, **rank_env(rank, local_rank, welcome.environment, welcome.processes)}
     os.umask(welcome.umask)  # on other hosts it is that of their sshd
     stem = folder.of_attempt(welcome.attempt).rank(rank)
-    with contextlib.suppress(OSError):  # as for the log itself: the rank goes on without it
+    with contextlib.suppress(OSError):  # as for the log itself: the rank continues without it
         stem.parent.mkdir(mode=0o700, exist_ok=True)
     log = segments.Writer(stem, welcome.log_max_bytes)
     terminating = any(isinstance(message, Terminate) for message in behind)
@@ -64,7 +64,7 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
 
 
 def _advice(program: str, path: Optional[str]) -> str:
-    """Return what a program that is not there may have been meant as."""
+    """Return what a program that does not exist may have been meant as."""
     if len(program.split()) > 1:
         return f" ({quoted(program)})"
     import shutil  # noqa: PLC0415 - no rank that can run needs it
@@ -178,7 +178,7 @@ class _Rank:
             if wakeup in ready:
                 os.read(wakeup, 4096)
             if output in ready and self._copy(output) == b"":
-                poll.unregister(output)  # the command closed its output, and may go on all the same
+                poll.unregister(output)  # the command closed its output, and may continue all the same
             if self._guard.fileno() in ready:
                 self._obey(poll)
             self._reap()
@@ -196,7 +196,7 @@ class _Rank:
         return data
 
     def _drain(self, output: int) -> None:
-        """Bring over what the command has left in the pipe; what its own leftovers go on writing is cut there."""
+        """Bring over what the command has left in the pipe; what its own leftovers continue writing is cut there."""
         left = int.from_bytes(fcntl.ioctl(output, termios.FIONREAD, bytes(4)), sys.byteorder)
         while left > 0:
             left -= len(self._copy(output) or b"")

@@ -80,7 +80,7 @@ class PendingJob:
         self.foreign = False  # somebody else has its lock
         self.begun: Optional[Stamp] = None  # the stamp when that was started
         self.seen = False  # whether its slots were known then
-        self.failures = 0  # supervisors that ended without a word
+        self.failures = 0  # supervisors that ended without a message
         self.rest = 0.0
         self.rests_until = 0.0
 

@@ -1,7 +1,7 @@
 """`agent schedule`: the queue of a state folder: starts supervisors for jobs that may begin, and keeps their times.
 
 It runs only while a job waits, or something is due within the hour, and keeps nothing that the jobs' folders do not say:
-whoever starts the next one goes on where it was. See scheduler_wakeup.py for who does.
+whoever starts the next one continues where it was. See scheduler_wakeup.py for who does.
 """
 
 import os
@@ -39,7 +39,7 @@ _FAR_BEHIND = (("", f"more than {_MOST_TOLD} jobs are before it"),)
 _REST_SECONDS = (1.0, 30.0)
 # A first job whose hosts do not answer is tried as often all the same: it may be the look that fails.
 _BLIND_SECONDS = 60.0
-# A supervisor that ends without a word is started again; so often, then the job is given up.
+# A supervisor that ends without a message is started again; so often, then the job is given up.
 _MOST_FAILURES = 3
 
 
@@ -88,7 +88,7 @@ def admit(jobs: Jobs, agent: str) -> None:
 
 
 class Scheduler:
-    """The queue; without `watchers` it is for one look at those who begin unseen."""
+    """The queue; without `watchers` it is for one look at those who start unseen."""
 
     def __init__(self, jobs: Jobs, agent: str, watchers: Optional[SlotWatchers]) -> None:
         """Know nothing yet: the first step reads it."""
@@ -145,7 +145,7 @@ class Scheduler:
         self._tell(now, begun)
         return self._pause(now)
 
-    # -- what is there
+    # -- what exists
 
     def _entries(self) -> Tuple[PendingJob, ...]:
         return tuple(self._shelf.entries.values())
@@ -189,7 +189,7 @@ class Scheduler:
         return entry.is_waiting and entry.begins_at <= now and not entry.is_asked and entry.asked is not None
 
     def _run_aside(self, entry: PendingJob, act: Callable[[], object]) -> None:
-        """Do what may take as long as hosts do not answer, while the queue goes on."""
+        """Do what may take as long as hosts do not answer, while the queue continues."""
         if entry.name not in self._aside:
             thread = threading.Thread(target=_quietly, args=(entry.name, act), daemon=True)
             self._aside[entry.name] = thread
@@ -199,7 +199,7 @@ class Scheduler:
         for warning in removal.remove(self._jobs, self._agent, self._shelf.folder(entry)):
             sys.stderr.write(f"{warning}\n")
 
-    # -- who begins
+    # -- who starts
 
     def _begin(self, now: float) -> Set[str]:
         """Start the supervisors of those who may begin, and name them."""
@@ -282,7 +282,7 @@ class Scheduler:
         folder = self._shelf.folder(entry)
         words = untrusted.last_line(folder.debug)
         told = f": {words}" if words else ""
-        reason = f"its supervisor ended {_MOST_FAILURES} times without a word{told}; see {folder.debug}"
+        reason = f"its supervisor ended {_MOST_FAILURES} times without a message{told}; see {folder.debug}"
         records.ended(records.Events(folder), JobState.LOST, NO_JOB, reason)
         folder.caller.unlink(missing_ok=True)
 

@@ -13,7 +13,7 @@ from taco_launch.protocol.calls.hosts import SlotsReply
 from taco_launch.protocol.framing import LINE_BYTES
 
 HERE = ""  # this host, whatever jobs call it
-# How long after it ended a watch is begun again, doubled up to the most.
+# How long after it ended a watch is started again, doubled up to the most.
 _RETRY_SECONDS = (1.0, 60.0)
 # A host that says nothing for so long is taken for one that does not answer: the probe of its GPUs takes at most 30.
 _FIRST_WORDS_SECONDS = 40.0
@@ -36,7 +36,7 @@ class SlotWatchers:
         self._watches: Dict[SlotQuery, _Watch] = {}
 
     def want(self, wishes: AbstractSet[SlotQuery], now: float) -> None:
-        """Watch this and no more; begin again what has ended."""
+        """Watch this and no more; start again what has ended."""
         for wish in self._watches.keys() - wishes:
             self._watches.pop(wish).close()
         for wish in wishes:
@@ -94,7 +94,7 @@ class _Watch:
         return self._process.stdout.fileno()
 
     def step(self, now: float) -> None:
-        """Begin, or begin again, where it is time."""
+        """Begin, or start again, where it is time."""
         if self._put is not None:
             self._look_at_put(self._put)
         if self._put is None and self._process is None and now >= self._again_at:

@@ -217,7 +217,7 @@ class Jobs:
         """Return the folder its name, all at once.
 
         Raises:
-            UsageError: a job of that name is there already.
+            UsageError: a job of that name already exists.
         """
         target = self.path / name
         try:

@@ -34,7 +34,7 @@ def current_record(folder: JobFolder) -> JobRecord:
             return found
         lock = records.try_lock(folder)
     except FileNotFoundError:
-        raise NoJobError(f"job {folder.name}: somebody removed it") from None
+        raise NoJobError(f"job {folder.name}: another process removed it") from None
     if lock is None:
         return found
     close(folder, lock)
@@ -91,7 +91,7 @@ def _lose(folder: JobFolder, found: JobRecord, roots: Iterable[Tuple[int, int]])
     reason = "the host restarted" if len(here) < len(recorded) else "its supervisor was killed"
     with contextlib.suppress(OSError):
         if words := untrusted.last_line(folder.debug):
-            reason += f" (its last words: {words}; see {folder.debug})"
+            reason += f" (its last output: {words}; see {folder.debug})"
     reason = "; ".join(filter(None, (reason, *notes)))
     code = FAILED if found.started else NO_JOB
     again = None if is_asked(folder) else _again(folder, found, code)

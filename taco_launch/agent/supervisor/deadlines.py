@@ -44,7 +44,7 @@ class Limits:
             self._words[host] = _Word(message.silent, looks, time.monotonic())
 
     def exceeded(self, seconds: float) -> str:
-        """Return why the job has to end after `seconds`, "" where it goes on; record when it starts to hang and when it stops."""
+        """Return why the job has to end after `seconds`, "" where it continues; record when it starts to hang and when it stops."""
         if self._timeout is not None and seconds > self._timeout:
             return f"ran longer than the {self._timeout:g} s that it was given"
         if not self._words or len(self._ranks.started) < self._ranks.np or self._ranks.all_ended:

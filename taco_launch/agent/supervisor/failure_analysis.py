@@ -70,7 +70,7 @@ def analyze_failure(
 
 
 def blamed(folder: JobFolder, ends: Sequence[RankEnd]) -> Tuple[RankEnd, ...]:
-    """Add to each rank that failed whether its own last words blame another."""
+    """Add to each rank that failed whether its own last output blames another."""
     return tuple(replace(end, consequence=is_consequence(segments.last_words(folder.rank(end.rank)))) for end in ends)
 
 

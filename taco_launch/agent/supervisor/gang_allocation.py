@@ -1,4 +1,4 @@
-"""A place for a job: its hosts reached, asked for facts, their slots and ports taken; all or nothing."""
+"""A place for a job: its hosts reached, requested facts, their slots and ports taken; all or nothing."""
 
 import os
 import random
@@ -203,7 +203,7 @@ class GangAllocation(GuardPool):
                 trace.decision("host %s cannot be used: %s", link.name, told.error)
 
     def _probe(self, links: Sequence[GuardConnection]) -> None:
-        """Have hosts looked at that were not yet: each guard goes on with its other work."""
+        """Have hosts looked at that were not yet: each guard continues with its other work."""
         for link in links:
             if not link.was_ordered(ProbeHost):
                 subjects = ("network", "rdma", "image") if link is self.here else ("network", "rdma")

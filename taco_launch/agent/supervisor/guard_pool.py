@@ -90,7 +90,7 @@ class GuardPool:
             link.order(message)
 
     def _wait(self, note: Note, done: Callable[[], bool], seconds: float) -> bool:
-        """Go on until something holds, at most for some seconds; say whether it does."""
+        """Continue until something holds, at most for some seconds; say whether it does."""
         deadline = time.monotonic() + seconds
         while not done():
             if time.monotonic() > deadline:

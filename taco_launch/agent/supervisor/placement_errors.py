@@ -1,4 +1,4 @@
-"""Which of a job's hosts have to be asked for their slots, and why the job cannot have a place on them: decisions alone."""
+"""Which of a job's hosts have to be requested their slots, and why the job cannot have a place on them: decisions alone."""
 
 from dataclasses import replace
 from typing import Callable, FrozenSet, List, Mapping, Optional, Sequence, Tuple
@@ -10,7 +10,7 @@ from taco_launch.model.slots import Occupancy
 from taco_launch.placement.gpu_constraints import SEVERAL_MODELS, host_slots, place_alike
 from taco_launch.placement.hosts import place, reason
 
-_LIST = "ask for other hosts with -H, or see who runs what: taco-launch list"
+_LIST = "choose other hosts with -H, or see who runs what: taco-launch list"
 
 
 def hosts_to_reach(wanted: SlotRequest, hosts: Sequence[Host], reached: Mapping[str, FreeSlots]) -> List[Host]:
@@ -106,7 +106,7 @@ def _unusable(reasons: Sequence[Tuple[str, str]]) -> UnusableError:
     lines = [f"  {host}: {why}" for host, why in reasons]
     message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
     leave = f"leave {'it' if len(told) == 1 else 'them'} out with -H"
-    return UnusableError(message, f"taco-launch setup --check tells what is wrong there; or {leave}", reasons)
+    return UnusableError(message, f"taco-launch setup --check shows what is wrong there; or {leave}", reasons)
 
 
 def no_ports(head: str, first: int, last: int) -> PlacementError:
@@ -120,7 +120,7 @@ def no_own_port(host: str, port: int, who: str, *, per_host: bool) -> PlacementE
     """State that others have the port of the ranks' rendezvous on the job's first host: what --per-host always has, or asks for."""
     whose, other = ("--per-host", "go without --per-host") if per_host else ("the job", "give another MASTER_PORT")
     why = f"port {port}, on which the processes of {whose} meet, is in use there by {who or 'another job'}"
-    hint = f"wait for it, begin with another host (-H), or {other}; ss -ltnp 'sport = :{port}' shows who listens"
+    hint = f"wait for it, start with another host (-H), or {other}; ss -ltnp 'sport = :{port}' shows who listens"
     return PlacementError(f"port {port} is not free", ((host, why),), hint)
 
 

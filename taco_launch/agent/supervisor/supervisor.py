@@ -117,7 +117,7 @@ class _Supervisor:
         self._finish()
 
     def _waits_after(self, error: Union[PlacementError, UnusableError]) -> bool:
-        """Return whether a job without a place goes on waiting: not one that may not, or asks for what there never is."""
+        """Return whether a job without a place continues waiting: not one that may not, or asks for what there never is."""
         if self._spec.policy.queue_timeout == 0:
             return False
         if isinstance(error, UnusableError):  # hosts that failed may come back; what they lack, they will lack
@@ -265,7 +265,7 @@ class _Supervisor:
         if now > self._look_at:
             self._look_at = now + HEARTBEAT_SECONDS
             if not self._folder.path.is_dir() and self._cut_short is None:
-                why = "somebody removed its folder"
+                why = "another process removed its folder"
                 self._cut_short = JobOutcome(JobState.CANCELLED, SIGNAL_BASE + signal.SIGTERM, why)
                 self._terminate(why)
 

@@ -13,7 +13,7 @@ from taco_launch.model.jobs import JobState
 from taco_launch.protocol.guard_messages import Ended, EndJob
 from taco_launch.state import JobOutcome
 
-# So long a guard has to hear that a job is over which has never begun; seconds.
+# So long a guard has to hear that a job is over which has never started; seconds.
 _A_MOMENT = 3.0
 # A host that was silent before has so long to answer once more: whoever waits for the job has waited for long already.
 _SILENT_SECONDS = 8.0
@@ -38,7 +38,7 @@ def end_all(
     the order: with `leave` what still runs is left alone, with `listener` it is looked up who has the ranks' port. Gives the hosts that have ended the job but whose logs are not all here.
     """
     for link in gang.links:
-        # Where one is gone already, its last words are read all the same.
+        # Where one is gone already, its last output are read all the same.
         link.order(EndJob(roots=orphans if link is gang.here else (), **how))
     begin = time.monotonic()
     further: Dict[str, Tuple[object, float]] = {}
@@ -76,7 +76,7 @@ def end_here(
     """
     known = set() if told is not None else {(int(pid), int(start)) for pid, start in roots}
     answer, looked = told or Ended(), told is not None
-    deadline = time.monotonic() + GUARD_SECONDS  # what cannot be ended may go on to leave more
+    deadline = time.monotonic() + GUARD_SECONDS  # what cannot be ended may continue to leave more
     while True:
         late = {(int(pid), int(start)) for pid, start in adopted() if processes.lives(int(pid), int(start))} - known
         late = {each for each in late if each[0] not in answer.left}

@@ -42,7 +42,7 @@ def connect(path: Path, *, create: bool, busy: float = BUSY_SECONDS) -> sqlite3.
     if not create and not path.exists():
         raise TacoLaunchError(
             f"{path}: there is no history yet",
-            hint="taco-launch bench ladder, bench run and bench import begin one; --db PATH names another",
+            hint="measure first: taco-launch bench run or bench ladder; or name another file: --db PATH",
         )
     if create:
         try:

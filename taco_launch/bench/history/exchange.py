@@ -2,7 +2,7 @@
 
 JSON is `{"format", "version", "circumstances", "ladders"}`: each ladder holds its runs, each run its readings and the
 place of its circumstances in the list of those. CSV and Parquet have a row per reading, one for a run without any and
-one for a ladder without runs; hosts and circumstances are JSON lists there, and what is not there is empty.
+one for a ladder without runs; hosts and circumstances are JSON lists there, and what does not exist is empty.
 """
 
 import csv
@@ -81,7 +81,7 @@ def write_csv(entries: Iterable[HistoryEntry], file: IO[str]) -> None:
     """Write ladders as CSV; the file has been opened with newline="".
 
     A text that a spreadsheet would take for a formula stands behind an apostrophe (OWASP, CSV Injection), as does one
-    that begins with an apostrophe, so that `read` returns what was there.
+    that starts with an apostrophe, so that `read` returns what was there.
     """
     # All texts in quotes: with minimal quoting one that holds a bare carriage return stands without.
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -98,7 +98,7 @@ def write_parquet(entries: Iterable[HistoryEntry], file: IO[bytes]) -> None:
     """Write ladders as Parquet.
 
     Raises:
-        TacoLaunchError: pyarrow is not there.
+        TacoLaunchError: pyarrow does not exist.
     """
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra

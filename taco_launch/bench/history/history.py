@@ -40,7 +40,7 @@ class Ladder:
     `matrix` is its name. `digest` is that of the matrix's text, the command line's own options, and the cluster: what a
     broken ladder is found again by. `seed` (at most 63 bits) is that of its order. Times are seconds since the epoch,
     `ended` None while it runs or where it broke off. `outcome` is in its flow's words, "" until it has ended. What an
-    `accepted` one measured counts in the baselines of later nights. An `imported` one was begun in another history: no job
+    `accepted` one measured counts in the baselines of later nights. An `imported` one was started in another history: no job
     and no log here is its own.
     """
 
@@ -108,7 +108,7 @@ class History:
             self._db.execute("UPDATE ladder SET ended = ?, outcome = ? WHERE id = ?", (time.time(), outcome, ladder_id))
 
     def resumable(self, digest: str) -> Ladder | None:
-        """Return the newest ladder of a digest that was begun here and has not ended: see `Ladder.broke_off`."""
+        """Return the newest ladder of a digest that was started here and has not ended: see `Ladder.broke_off`."""
         return self._one(
             "SELECT * FROM ladder WHERE digest = ? AND ended IS NULL AND NOT imported ORDER BY started DESC LIMIT 1",
             (digest,),
@@ -142,7 +142,7 @@ class History:
         """Add a ladder of another history, or what of it is not here yet; give how many runs were new.
 
         One that was not over there when it came here is brought up to date; whether it counts in baselines is
-        decided here, as is when one ends that was begun here.
+        decided here, as is when one ends that was started here.
 
         Raises:
             TacoLaunchError: it, or a run of it, is here and is another; nothing of it is added then.
@@ -179,7 +179,7 @@ class History:
             self._db.execute("UPDATE ladder SET accepted = 1 WHERE id = ?", (ladder_id,))
 
     def reset(self, before: float, matrix: str, cluster: str) -> None:
-        """Have nights of a matrix that started before `before` count in no baseline any more; they are kept."""
+        """Have nightly runs of a matrix that started before `before` count in no baseline any more; they are kept."""
         with transaction(self._db):
             self._db.execute(
                 "UPDATE ladder SET accepted = 0 WHERE matrix = ? AND cluster = ? AND started < ?",
@@ -187,7 +187,7 @@ class History:
             )
 
     def baseline(self, matrix: str, cluster: str) -> tuple[Ladder, ...]:
-        """Return the nights of a matrix on a cluster that count in baselines, the newest first."""
+        """Return the nightly runs of a matrix on a cluster that count in baselines, the newest first."""
         found = self._db.execute(
             "SELECT * FROM baseline WHERE matrix = ? AND cluster = ? ORDER BY started DESC, id DESC", (matrix, cluster)
         )
@@ -196,10 +196,10 @@ class History:
     def nights(
         self, key: MetricKey, last: int, before: float, matrix: str | None = None, cluster: str | None = None
     ) -> tuple[tuple[float, ...], ...]:
-        """Return what the last accepted nights measured of a key: the counted values of each night, the oldest first.
+        """Return what the last accepted nightly runs measured of a key: the counted values of each night, the oldest first.
 
         They started before `before`. The order of a key's hosts is all one.
-        Workloads and variants are names within a matrix: `matrix` and `cluster` leave out nights of any other.
+        Workloads and variants are names within a matrix: `matrix` and `cluster` leave out nightly runs of any other.
         """
         found: dict[str, list[float]] = {}
         for night, value in self._db.execute(
@@ -227,7 +227,7 @@ class History:
         return next(iter(self.baseline(matrix, cluster)), None)
 
     def keep_verdicts(self, ladder_id: str, verdicts: "Sequence[Verdict]") -> None:
-        """Keep what was judged of a night, in place of what was before."""
+        """Keep what was judged of a nightly run, in place of what was before."""
         with transaction(self._db):
             self._db.execute("DELETE FROM verdict WHERE ladder = ?", (ladder_id,))
             for place, verdict in enumerate(verdicts):
@@ -242,7 +242,7 @@ class History:
                 )
 
     def verdicts(self, ladder_id: str) -> "tuple[Verdict, ...]":
-        """Return what was judged of a night, as it was kept."""
+        """Return what was judged of a nightly run, as it was kept."""
         found = self._db.execute(
             "SELECT * FROM verdict JOIN cell ON cell.id = cell WHERE ladder = ? ORDER BY place", (ladder_id,)
         ).fetchall()
@@ -268,7 +268,7 @@ class History:
             raise TacoLaunchError(f"{self.path}: {why}") from None
 
     def _ladder(self, row: Mapping[str, Any]) -> Ladder:
-        if not is_name(str(row["id"])):  # its logs are in a folder of that name, and its jobs have names that begin so
+        if not is_name(str(row["id"])):  # its logs are in a folder of that name, and its jobs have names that start so
             raise TacoLaunchError(
                 f"{self.path}: a ladder has the id {str(row['id'])[:80]!r}, which no ladder is given",
                 hint="another program wrote it: use another history, with --db PATH",

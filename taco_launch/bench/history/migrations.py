@@ -45,7 +45,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             JOIN cell ON cell.id = run.cell JOIN circumstances ON circumstances.id = run.circumstances""",
     ),
     (
-        # It was begun in another history: its jobs and its logs are not of here. Of earlier imports only these are known.
+        # It was started in another history: its jobs and its logs are not of here. Of earlier imports only these are known.
         "ALTER TABLE ladder ADD COLUMN imported INTEGER NOT NULL DEFAULT 0",
         "UPDATE ladder SET imported = 1 WHERE kind = 'import' OR (ended IS NULL AND outcome <> '')",
     ),
@@ -59,7 +59,7 @@ class ForeignError(Exception):
 def migrate(connection: sqlite3.Connection, steps: Sequence[Sequence[str]] = STEPS) -> None:
     """Bring a database to the version that `steps` make, in one transaction; an empty one gets all of them.
 
-    `connection` begins no transaction by itself (isolation_level None). Two programs that do this at once wait for one
+    `connection` starts no transaction by itself (isolation_level None). Two programs that do this at once wait for one
     another, and the second finds nothing to do.
 
     Raises:

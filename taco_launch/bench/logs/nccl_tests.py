@@ -108,7 +108,7 @@ def _one(found: tuple[tuple[int, str], ...], ranks: int | None) -> _Table:
     """Put the lines together to the one table that a log may have."""
     begins = [settings for _, line in found if (settings := _SETTINGS.fullmatch(line))]
     if not begins:
-        raise RefusedError("no line '# nThread ...', with which the programs of nccl-tests begin")
+        raise RefusedError("no line '# nThread ...', the first line of every nccl-tests program")
     threads, gpus = int(begins[0][1]), int(begins[0][2])
     table = _Table(threads, threads * gpus)
     if len(begins) > 1:
@@ -136,7 +136,7 @@ def _put(table: _Table, line: str, where: str) -> None:
             raise RefusedError(f"{where}: the results are wrong, and so is how long they took")
     elif mean := _MEAN.fullmatch(line):
         if mean[2] == "FAILED":
-            raise RefusedError(f"{where}: less than NCCL_TESTS_MIN_BW asks for, and the program failed")
+            raise RefusedError(f"{where}: less than NCCL_TESTS_MIN_BW requests, and the program failed")
         if table.average:
             raise RefusedError(f"{where}: a second average of one table")
         table.average = mean[1]
@@ -146,9 +146,11 @@ def _put(table: _Table, line: str, where: str) -> None:
 
 def _put_row(table: _Table, line: str, size: int, where: str) -> None:
     if size in table.halves:
-        raise RefusedError(f"{where}: this size stands twice: give one type (-d), one operation (-o), one cycle (-N 1)")
+        raise RefusedError(
+            f"{where}: this size is listed twice: give one type (-d), one operation (-o), one cycle (-N 1)"
+        )
     if size < max(table.halves, default=0) or not _is_size(line, size, len(table.ranks)):
-        raise RefusedError(f"{where} is cut: its size is not that of its elements, or of what stands before it")
+        raise RefusedError(f"{where} is cut: its size is not that of its elements, or of the part before it")
     table.halves[size] = _row(line, table.names, where)
 
 
@@ -163,7 +165,7 @@ def _is_size(line: str, size: int, ranks: int) -> bool:
 
 
 def _names(line: str, where: str) -> tuple[str, ...]:
-    """Return the names of the columns; those of the values begin with the first time."""
+    """Return the names of the columns; those of the values start with the first time."""
     names = tuple(line.lstrip("# ").split())
     values = _values(names)
     if values.count("busbw") != 2 or not values[: len(values) // 2] == values[len(values) // 2 :]:

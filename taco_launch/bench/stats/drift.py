@@ -1,6 +1,6 @@
-"""Tells a slow drift of nights from a step: whether they trend, and whether a line or one step fits them better.
+"""Tells a slow drift of nightly runs from a step: whether they trend, and whether a line or one step fits them better.
 
-Everything here is of ranks and medians: a night that stands out does not make a trend.
+Everything here is of ranks and medians: a nightly run that stands out does not make a trend.
 """
 
 import math
@@ -13,7 +13,7 @@ from taco_launch.frozen import dataclass
 
 @dataclass(frozen=True)
 class Trend:
-    """What nights in a row say: `slope` by night (Theil and Sen), `p` that of Kendall's test against no trend.
+    """What nightly runs in a row say: `slope` by night (Theil and Sen), `p` that of Kendall's test against no trend.
 
     `steady` says that a line fits no worse than one step.
     """
@@ -24,7 +24,7 @@ class Trend:
 
 
 def trend(nights: Sequence[float], least: float) -> Trend | None:
-    """Return the trend of at least three nights, oldest first; None where it does not sum up to `least`."""
+    """Return the trend of at least three nightly runs, oldest first; None where it does not sum up to `least`."""
     count = len(nights)
     slope = median([(nights[at + by] - nights[at]) / by for by in range(1, count) for at in range(count - by)])
     if abs(slope) * (count - 1) < least:
@@ -40,7 +40,7 @@ def since(nights: Sequence[float]) -> int:
 
 
 def _step(nights: Sequence[float]) -> tuple[int, float]:
-    """Return the place of the best step, and how far the nights lie from its two levels, summed up."""
+    """Return the place of the best step, and how far the nightly runs lie from its two levels, summed up."""
     fits = ((_scatter(nights[:place]) + _scatter(nights[place:]), place) for place in range(1, len(nights)))
     scatter, place = min(fits)
     return place, scatter
@@ -54,7 +54,7 @@ def _scatter(values: Sequence[float]) -> float:
 def _kendall(nights: Sequence[float]) -> float:
     """Return the two-sided p of Kendall's test: normal, with the correction for continuity.
 
-    Never below the exact one from 10 nights on where that is under 0.05; ties, which are not allowed for, make it
+    Never below the exact one from 10 nightly runs on where that is under 0.05; ties, which are not allowed for, make it
     larger too.
     """
     count = len(nights)

@@ -20,7 +20,7 @@ class Interval:
 
 
 def require() -> None:
-    """See that intervals can be had, before a long measuring begins.
+    """See that intervals can be had, before a long measuring starts.
 
     Raises:
         TacoLaunchError: scipy is not installed; says how it is.

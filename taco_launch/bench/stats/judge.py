@@ -1,7 +1,7 @@
-"""The judge of a night: which cells are to be measured again, and what each cell's numbers say against its baseline.
+"""The judge of a nightly run: which cells are to be measured again, and what each cell's numbers say against its baseline.
 
 Two stages. A screen at 5 % in each cell finds suspects; these are measured again in the same night, and only the fresh
-values decide, by Holm's procedure over all that the screen found. What the two stages share, the luck of the night and
+values decide, by Holm's procedure over all that the screen found. What the two stages share, the luck of the nightly run and
 the baseline, is allowed for: a fresh p is the probability under no change *given* that the screen found the cell, with
 correlation and spread as the baseline shows them (`noise`). No random numbers.
 """
@@ -20,9 +20,9 @@ from taco_launch.frozen import dataclass
 
 
 class VerdictKind(Enum):
-    """What is said of a cell; only a regression makes a night fail.
+    """What is said of a cell; only a regression makes a nightly run fail.
 
-    UNSURE is what differed twice by what matters, where the nights of the baseline differ too much among themselves.
+    UNSURE is what differed twice by what matters, where the nightly runs of the baseline differ too much among themselves.
     """
 
     OK = "ok"
@@ -39,10 +39,10 @@ class JudgeRules:
     """What the judge goes by.
 
     `min_effect` is the smallest change that matters, as a fraction, of the point estimate. `screen` is the level of the
-    first stage in each cell, `level` that of all verdicts of a night together: of nights in which nothing changed, no
-    more than about this fraction has a change called. The baseline are the last `nights` accepted nights, with at
-    least `least` values, of at least `least_nights`: the runs of one night share its luck, so that only nights tell how
-    nights differ. `fresh` is how many values of a suspect are to be measured.
+    first stage in each cell, `level` that of all verdicts of a nightly run together: of nightly runs in which nothing changed, no
+    more than about this fraction has a change called. The baseline are the last `nights` accepted nightly runs, with at
+    least `least` values, of at least `least_nights`: the runs of one nightly run share its luck, so that only nightly runs tell how
+    nightly runs differ. `fresh` is how many values of a suspect are to be measured.
 
     Raises:
         ValueError: a rule that cannot be.
@@ -64,7 +64,7 @@ class JudgeRules:
                 raise ValueError(f"{name} of {value!r}: it lies between 0 and 1")
         if not 3 <= self.least_nights <= self.nights:
             raise ValueError(
-                f"least_nights of {self.least_nights!r}: 3 or more, and no more than {self.nights!r} nights"
+                f"least_nights of {self.least_nights!r}: 3 or more, and no more than {self.nights!r} nightly runs"
             )
         for name in ("least", "fresh"):
             if getattr(self, name) < 1:
@@ -73,10 +73,10 @@ class JudgeRules:
 
 @dataclass(frozen=True)
 class Series:
-    """All numbers of a key: of each accepted night, oldest first; of tonight; and those measured again tonight.
+    """All numbers of a key: of each accepted nightly run, oldest first; of tonight; and those measured again tonight.
 
     Raises:
-        ValueError: a number that is not finite or not positive, or a night of the baseline without any.
+        ValueError: a number that is not finite or not positive, or a nightly run of the baseline without any.
     """
 
     key: MetricKey
@@ -92,15 +92,15 @@ class Series:
                 if not 0 < value < math.inf:
                     raise ValueError(f"{_named(self.key)}: {value!r} is no rate, size or time")
         if not all(self.baseline):
-            raise ValueError(f"{_named(self.key)}: a night of the baseline has no values")
+            raise ValueError(f"{_named(self.key)}: a nightly run of the baseline has no values")
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What is said of one key, and `why` in one plain sentence.
 
-    `change` is tonight's centre by the baseline's, less 1, with its 95 % interval, which holds the luck of nights; it is
-    made of the fresh values of a suspect that has any. Of a drift it is what the line says of all nights, without an
+    `change` is tonight's centre by the baseline's, less 1, with its 95 % interval, which holds the luck of nightly runs; it is
+    made of the fresh values of a suspect that has any. Of a drift it is what the line says of all nightly runs, without an
     interval; where there is one, tonight is held against that line instead of the baseline's centre. `p` is Holm's of a
     suspect with fresh values and of a drift (called up to JudgeRules.level), else the screen's. None where nothing was
     judged.
@@ -198,7 +198,7 @@ def _enough(nights: Sequence[Sequence[float]], rules: JudgeRules) -> bool:
     return len(nights) >= rules.least_nights and sum(map(len, nights)) >= rules.least
 
 
-# A night is judged twice: for its suspects, then with what these gave.
+# A nightly run is judged twice: for its suspects, then with what these gave.
 @lru_cache(maxsize=1024)
 def _known(nights: tuple[tuple[float, ...], ...], least: float) -> tuple[NoiseEstimate, drift.Trend | None]:
     known = noise.of([_logs(night) for night in nights])
@@ -225,14 +225,14 @@ def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
     if not series.tonight:
         return Verdict(series.key, VerdictKind.NO_SAMPLE, None, None, "no run of tonight gave a number")
     nights = series.baseline[-rules.nights :]
-    why = f"{sum(map(len, nights))} numbers of {len(nights)} accepted nights: a verdict needs {rules.least} of "
+    why = f"{sum(map(len, nights))} numbers of {len(nights)} accepted nightly runs: a verdict needs {rules.least} of "
     return Verdict(series.key, VerdictKind.NO_VERDICT_YET, None, None, f"{why}{rules.least_nights}")
 
 
 def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
     key, known, series = cell.series.key, cell.noise, cell.series
     change, p = cell.change(cell.tonight, len(series.tonight)), cell.p
-    against = f"against {'the drift of ' if known.slope else ''}{len(known.nights)} nights"
+    against = f"against {'the drift of ' if known.slope else ''}{len(known.nights)} nightly runs"
     why = f"{percent(change)} {against}"
     if cell.suspected(rules):
         why = f"{_side(cell, cell.tonight)}: {why}"
@@ -250,28 +250,30 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
             and not known.slope
             and _side(cell, cell.fresh) == _side(cell, cell.tonight)
         ):
-            return Verdict(key, VerdictKind.UNSURE, change, p, f"{why}: the nights differ too much to be sure")
+            return Verdict(key, VerdictKind.UNSURE, change, p, f"{why}: the nightly runs differ too much to be sure")
     if known.slope:
         total = known.slope * (len(known.nights) - 1)
         change = Interval(math.expm1(total), None, None)
-        why = f"{_side(cell, total)}: {percent(change)} in {len(known.nights)} nights, little by little, by no step"
+        why = (
+            f"{_side(cell, total)}: {percent(change)} in {len(known.nights)} nightly runs, little by little, by no step"
+        )
         return Verdict(key, VerdictKind.DRIFT, change, cell.p_drift, why)
     if abs(change.value) >= rules.min_effect:
-        why += ": the nights differ too much to be sure"
+        why += ": the nightly runs differ too much to be sure"
     elif p <= rules.screen:
         why += f": less than the {100 * rules.min_effect:g} % that matter"
     return Verdict(key, VerdictKind.OK, change, p, why)
 
 
 def _since(cell: _Cell) -> str:
-    """Return where the step lies that fits the nights and tonight best."""
+    """Return where the step lies that fits the nightly runs and tonight best."""
     if cell.noise.slope:
         return "a step besides the drift"
     nights = cell.noise.nights
     after = len(nights) - drift.since((*nights, cell.noise.level + cell.fresh))
     if not after:
-        return "a step that none of the accepted nights shows"
-    return f"a step that the last {f'{after} accepted nights show' if after > 1 else 'accepted night shows'} too"
+        return "a step that none of the accepted nightly runs shows"
+    return f"a step that the last {f'{after} accepted nightly runs show' if after > 1 else 'accepted nightly run shows'} too"
 
 
 def _side(cell: _Cell, difference: float) -> str:

@@ -1,11 +1,11 @@
-"""How noisy a cell is: the centre of a night's values, how nights differ, and what is to be expected of the next one.
+"""How noisy a cell is: the centre of a nightly run's values, how nightly runs differ, and what is to be expected of the next one.
 
-Numbers are logarithms of what was measured, so that a difference is a relative one. A night's value is
+Numbers are logarithms of what was measured, so that a difference is a relative one. A nightly run's value is
 
-    level of the cell + luck of the night + luck of the run
+    level of the cell + luck of the nightly run + luck of the run
 
-and all runs of a night share the night's luck. A run's luck has heavy tails (a run that something disturbed), therefore
-the centre of a night is a trimmed mean; centres are close to normal.
+and all runs of a nightly run share the nightly run's luck. A run's luck has heavy tails (a run that something disturbed), therefore
+the centre of a nightly run is a trimmed mean; centres are close to normal.
 """
 
 import math
@@ -22,11 +22,11 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """What the nights of a baseline say of one cell; `nights` are their centres, oldest first, at least three.
+    """What the nightly runs of a baseline say of one cell; `nights` are their centres, oldest first, at least three.
 
-    `night` is the variance of a night's centre, known with `freedom` degrees of freedom; `run` that of a centre by the
+    `night` is the variance of a nightly run's centre, known with `freedom` degrees of freedom; `run` that of a centre by the
     luck of runs alone, as if it were made of one value; `runs` the mean of 1 / values of a night. `slope` is by how much
-    a night differs from the one before, 0 without a drift.
+    a nightly run differs from the one before, 0 without a drift.
     """
 
     nights: tuple[float, ...]
@@ -49,13 +49,13 @@ class NoiseEstimate:
 
     @property
     def shared(self) -> float:
-        """Return the variance that all centres of one night share, held against the baseline: luck of the night, level."""
+        """Return the variance that all centres of one nightly run share, held against the baseline: luck of the nightly run, level."""
         return max(self.night - self.run * self.runs, 0.0) + self.level_error
 
     def error(self, count: int) -> float:
         """Return the standard error of a new night's centre of `count` values less the level.
 
-        Never below what the luck of runs alone makes: where nights seem to differ by less, that is chance.
+        Never below what the luck of runs alone makes: where nightly runs seem to differ by less, that is chance.
         """
         own = self.run / count
         centre = max(self.night + own - self.run * self.runs, own)
@@ -76,7 +76,7 @@ def centre(values: Sequence[float]) -> float:
 
 
 def of(nights: Sequence[Sequence[float]]) -> NoiseEstimate:
-    """Return how noisy a cell without a drift is, by at least three nights of its own alone."""
+    """Return how noisy a cell without a drift is, by at least three nightly runs of its own alone."""
     ordered = [sorted(night) for night in nights]
     several = [len(night) * _squared_error(night) for night in ordered if len(night) > 1]
     run = fmean(several) if several else 0.0
@@ -84,21 +84,21 @@ def of(nights: Sequence[Sequence[float]]) -> NoiseEstimate:
 
 
 def along(known: NoiseEstimate, slope: float) -> NoiseEstimate:
-    """Return how noisy a cell is that drifts by `slope` each night: by what is left of its nights without that."""
+    """Return how noisy a cell is that drifts by `slope` each night: by what is left of its nightly runs without that."""
     return _of(known.nights, known.run, known.runs, slope)
 
 
 def _of(centres: tuple[float, ...], run: float, runs: float, slope: float) -> NoiseEstimate:
     freedom = len(centres) - (2 if slope else 1)
     night = _variance([value - slope * place for place, value in enumerate(centres)], freedom)
-    # no less than the luck of runs alone makes of a night
+    # no less than the luck of runs alone makes of a nightly run
     return NoiseEstimate(centres, max(night, run * runs), freedom, run, runs, slope)
 
 
 def moderated(known: Sequence[NoiseEstimate]) -> tuple[NoiseEstimate, ...]:
     """Return each cell's noise, of which the other cells of the matrix say something too.
 
-    Ten nights say little of how nights differ: a cell seems quiet by chance, and then every night an event. As far as
+    Ten nightly runs say little of how nightly runs differ: a cell seems quiet by chance, and then every night an event. As far as
     the cells are alike, a cell's variance is therefore drawn to what is usual of them and known with more degrees of
     freedom (Smyth 2004, Linear models and empirical Bayes methods for assessing differential expression: the prior's
     variance and degrees of freedom from mean and variance of the logarithms). It is only ever drawn up: a cell that

@@ -19,7 +19,6 @@ from taco_launch.cli.options.common import (
     output_options,
     settings_of,
     talk_options,
-    verbose_option,
 )
 from taco_launch.cli.options.job_options import JobCommand, job_options, request_of, spec_of
 from taco_launch.cli.options.suggestions import SuggestingGroup
@@ -138,7 +137,7 @@ def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
 
 @bench.command("parse")
 @output_options
-@verbose_option
+@talk_options
 @workload_option
 @add_option(
     "--np", "ranks", type=click.IntRange(min=1), metavar="N", help="How many ranks ran, for nccl-tests and --workload."

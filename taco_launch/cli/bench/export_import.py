@@ -17,7 +17,8 @@ from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.bench.history import complete_ladder, named_ladder, opened
 from taco_launch.cli.bench.log_files import read_log
 from taco_launch.cli.bench.workload_option import FORM, workload_of, workload_option
-from taco_launch.cli.options.common import add_option, settings_of, talk_options
+from taco_launch.cli.options.common import Settings, add_option, settings_of, talk_options
+from taco_launch.cli.options.completion import complete_list
 from taco_launch.errors import TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
@@ -29,11 +30,21 @@ _TOLD = 5
 
 @click.command("export")
 @ladder_output.db_option
-@add_option("--format", "form", type=click.Choice(_FORMATS), help="Default: as FILE ends, else json.")
-@add_option("-o", "--output", "target", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
-@add_option("--force", is_flag=True, help="Replace FILE where it is there.")
-@add_option("--matrix", metavar="NAME", help="Only ladders of this matrix.")
-@add_option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N ladders.")
+@add_option(
+    "-o",
+    "--output",
+    "form",
+    old="--format",
+    metavar="[json|csv|parquet]",
+    shell_complete=complete_list(_FORMATS),
+    help="Format. Default: the extension of FILE, else json.",
+)
+@add_option(
+    "--to", "target", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE. Default: standard output."
+)
+@add_option("--force", is_flag=True, help="Replace FILE if it exists.")
+@add_option("--matrix", metavar="NAME", help="Only sweeps of this matrix.")
+@add_option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N sweeps.")
 @talk_options
 @click.argument("ladders", metavar="[LADDER]...", nargs=-1, shell_complete=complete_ladder)
 @click.pass_context
@@ -49,23 +60,24 @@ def export(
     matrix: str | None,
     last: int | None,
 ) -> int:
-    """Write the history, or the LADDERs that are named, as JSON, CSV or Parquet to standard output or a file.
+    """Write the history, or the given LADDERs, as JSON, CSV or Parquet.
 
-    CSV and Parquet have a row for each reading, with its run, its ladder and what the run was made on. JSON and CSV can
-    be read again by `bench import`, on any machine. Verdicts stay in the summaries of their nights.
+    CSV and Parquet have one row per measured value, with its run, its sweep, and the software of the run. `bench import`
+    reads JSON and CSV, on any machine. Verdicts are not exported; they are in the summaries of their nightly runs.
 
     \b
     Examples:
-      taco-launch bench export -o history.csv
-      taco-launch bench export --matrix taco --last 30 --format parquet -o taco.parquet
-      taco-launch bench export last | python3 -m json.tool
+      taco-launch bench export --to history.csv
+      taco-launch bench export --matrix taco --last 30 --to taco.parquet
+      taco-launch bench export last -o csv | head
     """
+    form, target = _format_and_file(settings_of(ctx), form, target)
     ending = target.suffix.removeprefix(".") if target is not None else ""
     form = form or (ending if ending in _FORMATS else "json")
     if target is not None and target.exists() and not force:
-        raise UsageError(f"{target}: is there already", hint="another name, or --force")
+        raise UsageError(f"{target} exists", hint="choose another name, or replace it: --force")
     if target is None and form == "parquet" and sys.stdout.isatty():
-        raise UsageError("Parquet is not for terminals", hint="-o FILE")
+        raise UsageError("Parquet cannot be shown on a terminal", hint="write it to a file: --to FILE")
     from taco_launch.bench.history.exchange import HistoryEntry
 
     with opened(db) as history:
@@ -78,6 +90,20 @@ def export(
     if target is not None:
         settings_of(ctx).talk(f"{len(chosen)} ladder{'' if len(chosen) == 1 else 's'} written to {target}")
     return 0
+
+
+def _format_and_file(settings: Settings, form: str | None, target: Path | None) -> tuple[str | None, Path | None]:
+    """Check the format; before -o was the format it was the file, which still works with a warning.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if form is None or form in _FORMATS:
+        return form, target
+    if target is None and ("." in form or "/" in form):
+        settings.talk(f"warning: -o is now the format; write to a file with --to {form}")
+        return None, Path(form)
+    raise UsageError(f"-o {form}: unknown format", hint=f"formats: {', '.join(_FORMATS)}; a file is --to FILE")
 
 
 def _write(form: str, entries: "Iterable[HistoryEntry]", file: IO[bytes]) -> None:
@@ -129,8 +155,10 @@ def _written(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
 )
 @add_option("--variant", metavar="NAME", help="With --workload: what was measured, such as tcp.")
 @add_option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="With --workload: the number of ranks.")
-@add_option("--hosts", metavar="HOSTS", help="With --workload: where it ran, such as gpu[1-4].")
-@add_option("--baseline", is_flag=True, help="Nights that count in the baseline of the other history count here, too.")
+@add_option(
+    "-H", "--host", "hosts", old="--hosts", metavar="HOSTS", help="With --workload: where it ran, such as gpu[1-4]."
+)
+@add_option("--baseline", is_flag=True, help="Keep the nightly runs of the other history in the baseline here.")
 @talk_options
 @click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.pass_context
@@ -144,30 +172,30 @@ def import_(
     baseline: bool,
     **of: Any,
 ) -> int:
-    """Add FILEs to the history: exports of another history, or logs of a benchmark that somebody else ran.
+    """Add FILEs to the history: exports, or logs of benchmarks run elsewhere.
 
-    Exports (JSON or CSV) are merged by the ids of their ladders: what is here already stays, and the same file twice
-    adds nothing. Nights count in no baseline here, since they may be of other machines of the same names, unless
-    --baseline has them count. With --workload each FILE is a log of one run, - is standard input, and all of them are repeats of one
-    cell; a log without a whole result adds nothing at all, and says why.
+    Exports (JSON or CSV) are merged by sweep id: existing entries are unchanged, and importing a file twice adds nothing.
+    Imported nightly runs do not count in a baseline, because hosts of the same names may be other machines; --baseline
+    overrides this. With --workload each FILE is the log of one run (- is standard input), and all of them are repeats of
+    one cell. If a log has no complete result, nothing is added and the error names the log.
 
     \b
     Examples:
       taco-launch bench import history.csv
-      taco-launch bench import night1.log night2.log --workload horovod --variant rdma --hosts 'gpu[1-2]'
+      taco-launch bench import night1.log night2.log --workload horovod --variant rdma -H 'gpu[1-2]'
       taco-launch bench import all_reduce.log --workload nccl-tests --variant tcp --np 16
     """
     from taco_launch.bench.history.exchange import read
     from taco_launch.bench.history.history import open_history
 
-    of_logs = {"--name": of["name"], "--variant": of["variant"], "--np": of["ranks"], "--hosts": of["hosts"]}
+    of_logs = {"--name": of["name"], "--variant": of["variant"], "--np": of["ranks"], "--host": of["hosts"]}
     if workload is None:
         given = [option for option, value in of_logs.items() if value is not None]
         if given:
-            raise UsageError(f"{given[0]} is for logs", hint=f"--workload {FORM} says what they are of")
+            raise UsageError(f"{given[0]} needs --workload", hint=f"name the workload of the logs: --workload {FORM}")
         entries = [entry for log in logs for entry in read(Path(log))]
     elif of["variant"] is None:
-        raise UsageError("--workload needs --variant", hint="--variant NAME: what was measured, such as tcp")
+        raise UsageError("--workload needs --variant", hint="name what was measured: --variant NAME, such as tcp")
     else:
         entries = [_of_logs(logs, workload, **of)]
     new = 0
@@ -190,7 +218,7 @@ def _of_logs(
     try:
         where = tuple(host for word in _words(hosts or "") for host in expand(word))
     except ValueError as error:
-        raise UsageError(f"--hosts {hosts}: {error}") from None
+        raise UsageError(f"--host {hosts}: {error}") from None
     of = workload_of(workload)
     found = []
     for log in logs:

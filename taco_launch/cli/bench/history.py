@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli.bench import ladder_output
-from taco_launch.cli.options.common import add_option, output_options, settings_of, verbose_option
+from taco_launch.cli.options.common import add_option, output_options, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.model.codec import to_json
@@ -45,7 +45,7 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 @click.command("history")
-@verbose_option
+@talk_options
 @ladder_output.db_option
 @add_option("--matrix", metavar="NAME", help="Only ladders of this matrix.")
 @add_option("--workload", metavar="NAME", help="Only this workload.")
@@ -101,7 +101,7 @@ def _history_rows(points: "Sequence[Point]") -> list[list[str]]:
 
 
 @click.command("show")
-@verbose_option
+@talk_options
 @ladder_output.db_option
 @output_options
 @click.argument("ladder", default=_NEWEST, shell_complete=complete_ladder)
@@ -109,7 +109,7 @@ def _history_rows(points: "Sequence[Point]") -> list[list[str]]:
 def show(ctx: click.Context, ladder: str, db: Path | None) -> int:
     """Show the runs of LADDER: what each measured, where it ran, and where its log lies.
 
-    LADDER is an id, the beginning of one, or `last`, the newest, which is the default. Of a night, its verdicts too.
+    LADDER is an id, the start of one, or `last`, the newest, which is the default. Of a nightly run, its verdicts too.
     -o wide has a line for each reading, JSON also what each run was made on.
 
     \b
@@ -163,7 +163,7 @@ def _run_rows(position: int, run: "Run", *, wide: bool) -> list[list[str]]:
 
 
 @click.command("diff")
-@verbose_option
+@talk_options
 @ladder_output.db_option
 @output_options
 @click.argument("before", metavar="A", shell_complete=complete_ladder)
@@ -172,7 +172,7 @@ def _run_rows(position: int, run: "Run", *, wide: bool) -> list[list[str]]:
 def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
     """Show everything that differs between A and B, the largest suspects first, and how what they measured changed.
 
-    A and B are ladders (an id, the beginning of one, or `last`), cells of them, LADDER:WORKLOAD/VARIANT/RANKS, or runs,
+    A and B are ladders (an id, the start of one, or `last`), cells of them, LADDER:WORKLOAD/VARIANT/RANKS, or runs,
     LADDER:RUN with the number that `bench show` prints. Of two ladders, the cells that both have are compared.
 
     \b
@@ -280,7 +280,7 @@ def _cells(sides: "Sequence[_Side]") -> str:
 
 
 def named_ladder(found: "History", text: str) -> "Ladder":
-    """Return the ladder that a user names: by its id, the beginning of that, or `last`.
+    """Return the ladder that a user names: by its id, the start of that, or `last`.
 
     Raises:
         UsageError: there is no such ladder, or several.
@@ -294,7 +294,7 @@ def named_ladder(found: "History", text: str) -> "Ladder":
         return matching[0]
     if matching:
         several = ", ".join(ladder.id for ladder in matching[:5])
-        raise UsageError(f"{text}: {len(matching)} ladders begin so: {several}", hint="give more of the id")
+        raise UsageError(f"{text}: {len(matching)} ladders start so: {several}", hint="give more of the id")
     hint = "taco-launch bench history names them" if known else "taco-launch bench ladder measures one"
     raise UsageError(f"{text}: no such ladder in {found.path}", hint=hint)
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Seed of the order; 0: as listed. Default: drawn.",
 )
-@add_option("--fresh", is_flag=True, help="Begin anew, also where the same ladder broke off.")
+@add_option("--fresh", is_flag=True, help="Start over even if the same sweep was interrupted.")
 @add_option("--dry-run", is_flag=True, help="Show the cells, their order and the line of each job, and start nothing.")
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of a matrix, for an editor's completion.")
 @ladder_output.db_option
@@ -72,7 +72,7 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
 
     Each cell (a workload, a variant, a number of ranks) is a job; all are run once, in shuffled order, then once more, and
     so on: what drifts meanwhile favours none. Runs are kept in the history as they end. After Ctrl-C, a broken connection
-    or a power cut the same command goes on where it stopped. A run that fails is kept with the reason, and the rest goes on.
+    or a power cut, the same command continues where it stopped. A run that fails is kept with the reason, and the rest continues.
 
     \b
     Examples:
@@ -153,7 +153,7 @@ def _steps(matrix: "Matrix", cells: "tuple[Cell, ...]", seed: int) -> "tuple[Lad
 def _begun(
     settings: Settings, history: "History", matrix: "Matrix", digest: str, cells: int, *, fresh: bool
 ) -> "Ladder":
-    """Return the ladder to go on with, or a new one."""
+    """Return the ladder to continue with, or a new one."""
     from taco_launch.bench.history.history import LadderKind
     from taco_launch.flows import ladder as flow
 
@@ -162,7 +162,7 @@ def _begun(
             of = cells * (matrix.repeats + matrix.warm_ups)
             done = len(history.runs(earlier.id))
             at = time.strftime("%Y-%m-%d %H:%M", time.localtime(earlier.started))
-            settings.talk(f"going on with ladder {earlier.id} of {at}: {done} of {of} runs done (--fresh begins anew)")
+            settings.talk(f"going on with ladder {earlier.id} of {at}: {done} of {of} runs done (--fresh starts over)")
             return earlier
         history.end(earlier.id, flow.GIVEN_UP)
     seed = ladder_output.new_seed() if matrix.seed is None else matrix.seed

@@ -60,7 +60,7 @@ def new_seed() -> int:
 
 
 def new_ladder(name: str, kind: "LadderKind", digest: str, seed: int, cluster: str) -> "Ladder":
-    """Make a ladder that begins now; `name` is the matrix's."""
+    """Make a ladder that starts now; `name` is the matrix's."""
     import secrets
 
     from taco_launch.bench.history.history import Ladder
@@ -188,7 +188,7 @@ def measure(
 
 
 def finish(settings: Settings, plan: "LadderPlan", history: "History", measured: "LadderResult", go_on: str) -> int:
-    """Return how a ladder ended, keep that, and give the exit code; `go_on` is what is typed to go on, "" for nothing.
+    """Return how a ladder ended, keep that, and give the exit code; `go_on` is what is typed to continue, "" for nothing.
 
     Raises:
         TacoLaunchError: the head was lost, or a cell has no sample; which ones, and why.
@@ -201,7 +201,7 @@ def finish(settings: Settings, plan: "LadderPlan", history: "History", measured:
     runs = sum(not run.warm_up for run in measured.runs)
     if measured.outcome in (flow.INTERRUPTED, flow.HEAD_LOST):
         done = len(history.runs(plan.ladder.id))
-        hint = f"go on with it: {go_on}" if go_on else None
+        hint = f"continue with it: {go_on}" if go_on else None
         if not go_on:
             history.end(plan.ladder.id, measured.outcome)
         message = f"{measured.outcome}: {done} of {len(plan.steps)} runs are done"

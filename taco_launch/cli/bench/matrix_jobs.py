@@ -39,7 +39,7 @@ def prepared(
     Hosts are looked at in full; without `look` only where the inventory does not say how many slots they have.
 
     Raises:
-        UsageError: a job cannot be as it is asked for, or nothing tells a host's slots.
+        UsageError: a job cannot be as it is requested, or nothing tells a host's slots.
         SpecError: a variant, the inventory or a profile is wrong, or all sizes are larger than the hosts.
     """
     from taco_launch.bench.matrix import cells

@@ -40,7 +40,7 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     words = tuple(dict.fromkeys(word.strip() for text in value for word in text.split(",")))
     for word in words:
         if word not in SUBJECTS:
-            raise click.BadParameter(f"no such subject: {word!r}; they are {', '.join(SUBJECTS)}")
+            raise click.BadParameter(f"unknown subject {word!r}; subjects: {', '.join(SUBJECTS)}")
     return words or SUBJECTS
 
 
@@ -117,7 +117,9 @@ def facts(
         given = {"HOST": hosts, "--container": container, "-i": settings.inventory, "--compare": earlier}
         other = next((name for name, value in given.items() if value), None)
         if other:
-            raise UsageError(f"{other} and --from: captured outputs are read, or hosts are asked", hint="leave one out")
+            raise UsageError(
+                f"{other} and --from: captured outputs are read, or hosts are contacted", hint="leave one out"
+            )
         ctx.exit(_captured(settings, sources, subjects))
     if earlier is None:
         ctx.exit(_gathered(settings, hosts, subjects, container, access_of(access))[1])
@@ -334,7 +336,7 @@ def _show_fabric(found: "Sequence[HostFacts]") -> None:
     rows = []
     able = between(tuple(found)).rdma if len(found) > 1 else None
     if able is not None and able.able is False:
-        rows.append(["  transport", "TCP", f"RDMA is not there on every host: {able.why}"])
+        rows.append(["  transport", "TCP", f"RDMA is not available on every host: {able.why}"])
         own = tuple(each for each in made.host_env if not each.name.startswith("NCCL_IB_"))
         made = replace(made, hcas=Absent(), gid_index=Absent(), address_range=Absent(), host_env=own)
     for name, choice in (

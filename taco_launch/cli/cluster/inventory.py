@@ -2,14 +2,14 @@
 
 import click
 
-from taco_launch.cli.options.common import add_option, inventory_option, output_options, settings_of, verbose_option
+from taco_launch.cli.options.common import add_option, inventory_option, output_options, settings_of, talk_options
 from taco_launch.cli.output import render
 
 
 @click.command()
 @inventory_option
 @output_options
-@verbose_option
+@talk_options
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of an inventory, for an editor's completion.")
 @click.pass_context
 def inventory(ctx: click.Context, *, schema: bool) -> None:

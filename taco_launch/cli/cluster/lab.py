@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,6 @@ from taco_launch.cli.options.common import (
     output_options,
     settings_of,
     talk_options,
-    verbose_option,
 )
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
@@ -53,7 +53,7 @@ def _hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 
 _name = add_option(
-    "--name", "lab", metavar="NAME", default="lab", show_default=True, shell_complete=_labs, help="Which lab."
+    "--name", "lab", metavar="NAME", default="lab", show_default=True, shell_complete=_labs, help="Name of the lab."
 )
 
 
@@ -61,24 +61,24 @@ _name = add_option(
 def lab() -> None:
     """Run a rehearsal cluster of containers on this machine.
 
-    They are used as any hosts: `-i lab` (or `-i lab:NAME`) stands for an inventory file in every verb.
+    Lab hosts work like any hosts: use `-i lab` (or `-i lab:NAME`) in place of an inventory file.
     """
 
 
 @lab.command()
 @talk_options
 @_name
-@add_option("--hosts", "size", type=int, metavar="N", help="How many hosts, gpu1 to gpuN. Default: 2.")
-@add_option("--slots", type=int, metavar="N", help="How many ranks each takes. Default: 2, or as many as it has GPUs.")
+@add_option("--hosts", "size", type=int, metavar="N", help="Number of hosts, gpu1 to gpuN. Default: 2.")
+@add_option("--slots", type=int, metavar="N", help="Slots of each host. Default: its number of GPUs, else 2.")
 @add_option(
     "--gpus",
     type=click.Choice(MACHINES),
-    help="The GPUs, NICs and drivers that are simulated in each, called simulated wherever they show. Default: none.",
+    help="Simulated GPUs, NICs and drivers of each host. Default: none.",
 )
 @add_option(
     "--release",
     metavar="CODENAME",
-    help="Which release of this machine's distribution the hosts have, such as trixie. Default: the machine's own.",
+    help="Release of the hosts, such as trixie, of the same distribution as this machine. Default: its release.",
 )
 @add_option(
     "--docker",
@@ -86,30 +86,25 @@ def lab() -> None:
     default=None,
     help="The hosts come with Docker Engine, as images of cloud providers do. Default: set-up installs it.",
 )
-@add_option("--image/--no-image", "train", default=True, help="Whether the registry gets a training image.")
+@add_option("--image/--no-image", "train", default=True, help="Put the training image into the registry. Default: yes.")
+@add_option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@add_option("--yes", is_flag=True, help="Install packages and start a Docker Engine without asking.")
 @click.pass_context
 def up(
-    ctx: click.Context,
-    *,
-    lab: str,
-    size: int | None,
-    slots: int | None,
-    gpus: str | None,
-    release: str | None,
-    docker: bool | None,
-    train: bool,
+    ctx: click.Context, /, *, lab: str, size: int | None, train: bool, dry_run: bool, yes: bool, **more: Any
 ) -> None:
-    """Bring up hosts gpu1, gpu2, ... and a registry; where they are up, change nothing.
+    """Bring up hosts gpu1, gpu2, ... and a registry. A lab that is up is unchanged.
 
-    Takes root, or the right to use the Docker Engine. Where there is no engine, one is installed and started. The first
-    time images are made from this machine's package archives, of hosts in about a minute, for training on CPUs in about
-    two (from a checkout only). The training image stays in the registry, also for later labs. Hosts of another release
-    are made from the same archives, which have to be signed by keys that this machine has; registry and training image
-    stay as they are.
+    Needs root, or access to a Docker Engine. If packages have to be installed or an engine started, the plan is shown and
+    you are asked. The first run builds images from the package archives of this machine: one minute for the hosts, two for
+    the training image (from a checkout only), which stays in the registry for later labs. Hosts of another release are
+    built from the same archives, and this machine must have the keys that sign them.
+
+    If a new lab is interrupted or killed before it is up, it is removed again.
 
     \b
     Examples:
-      taco-launch lab up --hosts 2 --gpus v100x8
+      taco-launch lab up --hosts 2 --gpus v100x8 --dry-run
       taco-launch -i lab inventory
       taco-launch lab up --name big --hosts 8 --slots 1
       taco-launch lab up --name new --release trixie
@@ -119,12 +114,19 @@ def up(
     from taco_launch.lab.hosts import WAKE
 
     settings = settings_of(ctx)
+    request = flow.LabRequest(lab, size, **more)
+    planned = flow.plan(request, os.environ, train=train)
+    if dry_run:
+        for line in (*planned.machine, *planned.lab) or ("nothing to do: the lab is up",):
+            click.echo(line)
+        return
+    if planned.machine and not yes:
+        _agree(planned.machine)
+    talk = _talk(settings)
     try:
-        talk = _talk(settings)
-        made = flow.up(flow.LabRequest(lab, size, slots, gpus, release, docker), os.environ, talk, train=train)
+        made = flow.up(request, os.environ, talk, train=train)
     except KeyboardInterrupt:
-        option = option_of(lab)
-        settings.talk(f"\nstopped: `taco-launch lab up{option}` goes on, `taco-launch lab down{option}` removes it")
+        settings.talk(f"stopped; to start again: taco-launch lab up{option_of(lab)}")
         raise
     talk.show("")
     for change in made.changes if settings.verbose else ():
@@ -133,13 +135,27 @@ def up(
     hosts = f"{count} host{'s' if count != 1 else ''} and a registry"
     for name, state in made.down:
         settings.talk(f"{name} is {state}, and stays so: taco-launch lab fault{option_of(lab)} {name} {WAKE[state]}")
-    settings.talk(
-        f"the lab {made.name!r} is up: {hosts}"
-        if made.changes
-        else f"the lab {made.name!r} was up already: nothing changed"
-    )
+    was_up = f"the lab {made.name!r} was up already: nothing changed"
+    settings.talk(f"the lab {made.name!r} is up: {hosts}" if made.changes else was_up)
     word = "lab" if lab == "lab" else f"lab:{lab}"
     settings.talk(f"next: taco-launch -i {word} inventory; taco-launch lab status{option_of(lab)}")
+
+
+def _agree(changes: Sequence[str]) -> None:
+    """Show what would be installed and started on this machine, and ask.
+
+    Raises:
+        UsageError: there is no terminal to ask on.
+        Abort: the answer is no.
+    """
+    from taco_launch.errors import UsageError
+
+    click.echo("The lab needs these changes of this machine:", err=True)
+    for change in changes:
+        click.echo(f"  {change}", err=True)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("stdin is not a terminal, so nobody can agree", hint="check the list above, then pass --yes")
+    click.confirm("Continue?", abort=True, err=True)
 
 
 @lab.command()
@@ -172,8 +188,8 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
 
 @lab.command()
 @output_options
-@verbose_option
-@add_option("--name", "lab", metavar="NAME", shell_complete=_labs, help="Which lab. Default: all.")
+@talk_options
+@add_option("--name", "lab", metavar="NAME", shell_complete=_labs, help="Name of the lab. Default: all.")
 @click.pass_context
 def status(ctx: click.Context, *, lab: str | None) -> None:
     """Show hosts, their state, the faults in force, and what to type to enter them.
@@ -222,6 +238,7 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
 
 
 @lab.command("exec")
+@talk_options
 @_name
 @click.argument("host", shell_complete=_hosts)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -302,7 +319,7 @@ def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str 
     chosen = faults.BY_NAME.get(fault)
     if chosen is None:
         known = ", ".join(faults.BY_NAME)
-        raise UsageError(f"{fault!r} is no fault; there are: {known}", hint=did_you_mean(fault, faults.BY_NAME) or None)
+        raise UsageError(f"unknown fault {fault!r}; faults: {known}", hint=did_you_mean(fault, faults.BY_NAME) or None)
     faults.arguments(chosen, argument)
     settings_of(ctx).talk(faults.apply(flow.one(lab, host, os.environ), chosen, argument))
 
@@ -362,7 +379,7 @@ def _print(found: "Status", *, first: bool) -> None:
         click.echo()
     of = next((f", of {seen.host.release}" for seen in found.hosts if seen.host.release), "")
     up = f"taco-launch lab up{option_of(found.lab)}"
-    click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else f' (cut short: {up} goes on)'}")
+    click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else f' (cut short: to continue: {up})'}")
     click.echo(f"Registry: {found.registry}, user {found.user}, password in {found.password_file}")
     click.echo(f"Training: {found.image or f'no image ({up} puts one there)'}")
     login = f"docker login -u {found.user} --password-stdin {found.registry} <{found.password_file}"

@@ -98,7 +98,7 @@ def metrics(
     from taco_launch.flows import metrics as flow
 
     if textfile is not None and place is not None:
-        raise UsageError("--textfile and --listen: they are two ways to tell the same", hint="give one of them")
+        raise UsageError("--textfile and --listen: they are two ways to tell the same", hint="use only one of them")
     if names and place is None:
         raise UsageError("--allow-host: nobody asks by a name without --listen")
     settings = settings_of(ctx)

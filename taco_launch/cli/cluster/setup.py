@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:
     words = {word.strip() for text in value for word in text.split(",")}
     if unknown := sorted(words - set(STAGES)):
-        raise click.BadParameter(f"no such stage: {unknown[0]!r}; they are {', '.join(STAGES)}")
+        raise click.BadParameter(f"unknown stage {unknown[0]!r}; stages: {', '.join(STAGES)}")
     return tuple(stage for stage in STAGES if stage in words) or STAGES
 
 
@@ -61,7 +61,7 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 @add_option(
     "--pull",
     is_flag=True,
-    help="Ask the registry what the image's tag stands for now, and have all hosts take that; without it what hosts have "
+    help="Ask the registry what the image's tag means now, and have all hosts take that; without it what hosts have "
     "stays, whatever is pushed.",
 )
 @add_option("--yes", is_flag=True, help="Do not ask.")
@@ -89,7 +89,7 @@ def setup(
     docker, GPUs in containers (NVIDIA container toolkit), peer memory, image, container, SSH between them, agent.
 
     What is right already is left as it is, so it can be run again at any time: after a failure, for a new host, or
-    --check every night. One host that fails keeps no other from being set up. After --hosts with a new host, those that
+    --check every night. One host that fails keeps no other from being set up. After -H with a new host, those that
     are set up already have to be told of it: --only ssh_mesh.
 
     \b
@@ -97,13 +97,13 @@ def setup(
       taco-launch -i cluster.yaml setup --dry-run --diff
       taco-launch -i cluster.yaml setup
       taco-launch -i cluster.yaml setup --check
-      taco-launch -i cluster.yaml setup --hosts gpu5 --yes
+      taco-launch -i cluster.yaml setup -H gpu5 --yes
       taco-launch -i cluster.yaml setup --pull --dry-run
       taco-launch -i cluster.yaml setup --only docker --disrupt docker
 
     \b
     Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 usage or inventory, or nobody to ask, 3 hardware has
-    a fault that set-up cannot mend and that is not in its way; with --check also: there is something to do, or hosts differ
+    a fault that set-up cannot fix and that is not in its way; with --check also: there is something to do, or hosts differ
     in driver, OFED, toolkit or image; 5 a host failed or cannot be set up (its driver, OFED, a GPU that is gone), the proof
     found a fault (of --check: do the containers have their GPUs), or others are to be told of a new host, 130 after Ctrl-C.
     """
@@ -114,7 +114,9 @@ def setup(
 
     settings = settings_of(ctx)
     if check and dry_run:
-        raise UsageError("--check and --dry-run: both only look", hint="--check tells by its exit code as well")
+        raise UsageError(
+            "--check and --dry-run cannot be combined", hint="--check sets the exit code; --dry-run shows the plan"
+        )
     inventory = settings.load()
     chosen = named(inventory, () if hosts is None else (hosts,))
     progress = setup_output.SetupProgress(settings)
@@ -187,7 +189,7 @@ def _show(
     if found.faults and not wrong:
         besides = "besides" if rows else "nothing to do for set-up, but"
         settings.talk(
-            f"{besides} a fault of hardware that it cannot mend: {setup_output.names(found.faults)}, see above"
+            f"{besides} a fault of hardware that it cannot fix: {setup_output.names(found.faults)}, see above"
         )
     elif found.unlike and not rows and not wrong:
         settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(found.unlike)}, see above")

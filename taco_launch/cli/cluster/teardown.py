@@ -42,7 +42,7 @@ def teardown(
     \b
     Examples:
       taco-launch -i cluster.yaml teardown --dry-run
-      taco-launch -i cluster.yaml teardown --hosts gpu5 --images --yes
+      taco-launch -i cluster.yaml teardown -H gpu5 --images --yes
 
     \b
     Exit codes: 0 ok, 2 usage or inventory, or nobody to ask, 5 a host failed, 130 after Ctrl-C.

@@ -82,7 +82,9 @@ def _agreed(count: int, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise UsageError(f"{_count(count)} to take, and nobody to ask", hint="compare the fingerprints, then add --yes")
+        raise UsageError(
+            f"{_count(count)} to take, and stdin is not a terminal", hint="compare the fingerprints, then add --yes"
+        )
     return click.confirm(f"take {_count(count)}?", err=True)
 
 

@@ -50,7 +50,7 @@ def explain(ctx: click.Context, log: str) -> None:
     if all(match.kind is FailureText.NOTE for match in found):
         name = "standard input" if log == "-" else log
         read = f"{scan.lines} line{'' if scan.lines == 1 else 's'} read"
-        last = f"; its last words: {scan.last_words}" if scan.last_words else ""
+        last = f"; its last output: {scan.last_words}" if scan.last_words else ""
         if _is_binary(end):
             read, last = (
                 "it is no text, or not in UTF-8",
@@ -82,7 +82,7 @@ def _text(log: str) -> Iterator[str]:
 
 
 def _is_binary(text: str) -> bool:
-    """Return whether a quarter of what was read last is no text; a log that was cut while open may begin with nulls."""
+    """Return whether a quarter of what was read last is no text; a log that was cut while open may start with nulls."""
     end = text[-_END:]
     return 4 * (end.count("\0") + end.count("\ufffd")) > len(end)
 

@@ -1,4 +1,4 @@
-"""list, get, top: what there is and how it stands, once or over and over; prune: what ended long ago goes."""
+"""list, get, top: jobs and hosts and their state, once or refreshed; prune: deletes old jobs."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,6 @@ from taco_launch.cli.options.common import (
     output_options,
     settings_of,
     talk_options,
-    verbose_option,
 )
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.suggestions import SuggestingGroup
@@ -43,24 +42,24 @@ def _complete_state(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 
 def _check_states(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Take the names of states in small letters as well."""
+    """Accept names of states in lower case, too."""
     unknown = [state for state in value if state.upper() not in _states()]
     if unknown:
-        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(_states())}")
+        raise click.BadParameter(f"unknown state {unknown[0]!r}; states: {', '.join(_states())}")
     return tuple(state.upper() for state in value)
 
 
 def _watch_option(function: F) -> F:
-    return add_option("-w", "--watch", is_flag=True, help="Show it over and over, until Ctrl-C.")(function)
+    return add_option("-w", "--watch", is_flag=True, help="Refresh until Ctrl-C.")(function)
 
 
 @click.command("list")
 @inventory_option
 @output_options
-@verbose_option
+@talk_options
 @access_options
 @_watch_option
-@add_option("--mine", is_flag=True, help="Only jobs of yours.")
+@add_option("--mine", is_flag=True, help="Only your jobs.")
 @add_option("--queue", metavar="NAME", help="Only jobs of this queue.")
 @add_option(
     "--state",
@@ -69,7 +68,7 @@ def _watch_option(function: F) -> F:
     metavar="STATE",
     callback=_check_states,
     shell_complete=_complete_state,
-    help="Only jobs in this state; may be given several times.",
+    help="Only jobs in this state. Repeatable.",
 )
 @click.pass_context
 def list_(
@@ -103,7 +102,7 @@ def list_(
 @click.command()
 @inventory_option
 @output_options
-@verbose_option
+@talk_options
 @access_options
 @_watch_option
 @click.argument("name", shell_complete=complete_job)
@@ -111,11 +110,11 @@ def list_(
 def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None:
     """Show one job: state, reason, instances and hosts.
 
-    -o wide adds its command, the conditions of its state and what happened when. -o yaml and --json give all that is
-    known, and beside it what the MPI Operator tells of an MPIJob: kind, metadata, spec.runPolicy, status.
+    -o wide adds the command, the conditions and the events. -o yaml and --json print everything, with the fields of an
+    MPIJob of the MPI Operator: kind, metadata, spec.runPolicy, status.
 
-    TRAINING DURATION is the time from the job's first start to its end, or until now: not what it waited before that, but
-    what it waited between two attempts. It is also what `run` and `wait` say at the end ("after 5m").
+    TRAINING DURATION is the time from the first start of the job to its end, or until now. It includes waiting time
+    between attempts, but not before the first start. `run` and `wait` print the same time at the end ("after 5m").
 
     \b
     Examples:
@@ -149,10 +148,10 @@ def top() -> None:
 @_watch_option
 @click.pass_context
 def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
-    """Show the hosts, and how many of their GPUs have been given to jobs.
+    """Show hosts with their GPUs, and how many of these jobs hold.
 
-    Where no host has a GPU, slots are counted. -o wide says who holds them. A host that does not answer is `notready`;
-    the reason is told on stderr.
+    If no host has a GPU, slots are counted. -o wide shows who holds each. A host that does not answer is `notready`, with
+    the reason on stderr.
 
     \b
     Example:
@@ -183,9 +182,9 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 @_watch_option
 @click.pass_context
 def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
-    """Show the jobs, how many GPUs each asks for and how many it has.
+    """Show jobs with the GPUs that each requests and holds.
 
-    Where no job ever had a GPU, slots are counted.
+    If no job has or had a GPU, slots are counted. The totals leave out jobs that ended.
 
     \b
     Example:
@@ -198,8 +197,8 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     backend = settings.backend(access_of(access))
 
     def data(rows: "Sequence[JobRow]") -> Any:
-        requested = sum(row.requested or 0 for row in rows)
-        return {"jobs": to_json(rows), "allocated": sum(row.allocated for row in rows), "requested": requested}
+        held = sum(row.allocated for row in rows)
+        return {"jobs": to_json(rows), "allocated": held, "requested": job_tables.total_requested(rows)}
 
     wide = settings.output == "wide"
     _show(
@@ -266,7 +265,7 @@ def _show(
     """Print what `query` finds, as a table or as data, and its warnings on stderr: once, or again and again."""
     if watch:
         if settings.output in ("json", "yaml"):
-            raise UsageError(f"-w shows tables, not {settings.output}", hint="leave out one of the two")
+            raise UsageError(f"-w prints tables only, not {settings.output}", hint="omit -w or -o")
 
         def drawn() -> str:
             found, warnings = query()

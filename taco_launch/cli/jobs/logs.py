@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _NOW = "%H:%M", "%H:%M:%S"
 _WHOSE = "rank", "instance", "host", "agent"
 # Of a job that has only just been submitted.
-_UNTOLD = (("", "its hosts have not told of their slots yet"),)
+_UNTOLD = (("", "its hosts have not reported their slots yet"),)
 
 
 def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> di
 @inventory_option
 @talk_options
 @access_options
-@add_option("-f", "--follow", is_flag=True, help="Go on until the job ends. Ctrl-C only leaves it.")
+@add_option("-f", "--follow", is_flag=True, help="Continue until the job ends. Ctrl-C only leaves it.")
 @add_option("-t", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last LINES lines.")
 @add_option("--rank", type=click.IntRange(min=0), help="One rank's output alone, byte for byte.")
 @add_option("--instance", metavar="NAME", help="That of one instance, as `get` names them: JOB-worker-0, JOB-launcher.")
@@ -80,12 +80,12 @@ def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> di
 def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any], **options: Any) -> None:
     """Print the output of a job.
 
-    With -f, a connection to the head that is lost is made again, and the output goes on where it broke off.
+    With -f, a connection to the head that is lost is made again, and the output continues where it broke off.
 
     An instance of one rank, and the launcher, are printed as they are, without labels. Of a job that was tried several
     times --rank and --instance show the last attempt, and with -f those that come.
 
-    The time of a line is when the line began, to some 10 ms, by the clock of the host that its rank ran on. How long ago
+    The time of a line is when the line started, to some 10 ms, by the clock of the host that its rank ran on. How long ago
     something was is counted by the clock of the head.
 
     \b
@@ -99,7 +99,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
 
     given = [f"--{option}" for option in _WHOSE if options[option] is not None and options[option] is not False]
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)}: each says whose output is meant", hint="give one of them")
+        raise UsageError(f"{' and '.join(given)} cannot be combined", hint="use only one of them")
     if options["agent"] and options["attempt"] is not None:
         raise UsageError("--agent and --attempt: a job has one agent log, of all attempts", hint="leave --attempt out")
     settings = settings_of(ctx)

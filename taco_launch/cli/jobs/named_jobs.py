@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from taco_launch.model.jobs import JobState
 
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_job)
-yes_option = add_option("--yes", is_flag=True, help="Do not ask, also where the job is somebody else's.")
+yes_option = add_option("--yes", is_flag=True, help="Do not ask, also where the job is another user's.")
 
 
 def each(names: tuple[str, ...], act: Callable[[str], None]) -> int:
@@ -43,7 +43,7 @@ def agree(
 ) -> None:
     """Go on with one's own job, with another's only after a question: `verb` (stop) says what is to be `done` (stopped).
 
-    Nobody is asked for a job with which that cannot be done as it stands, which `can` says: the head tells why.
+    There is no question for a job with which that cannot be done in its state, which `can` says: the head tells why.
 
     Raises:
         UsageError: it is another's, and there is nobody to ask.
@@ -58,6 +58,8 @@ def agree(
         return
     whose = f"job {name} is {owner}'s"
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(f"{whose}, and nobody to ask", hint=f"ask {owner}, or add --yes to {verb} it all the same")
+        raise UsageError(
+            f"{whose}, and stdin is not a terminal", hint=f"ask {owner}, or add --yes to {verb} it all the same"
+        )
     if not click.confirm(f"{whose}: {verb} it?", err=True):
         raise TacoLaunchError(f"{whose}: {name} was not {done}")

@@ -1,4 +1,4 @@
-"""run and submit: one way to start a job; run follows it besides."""
+"""run and submit: start a job; run also follows it."""
 
 import os
 import signal
@@ -42,7 +42,9 @@ _DRY_RUN = (
     ),
     option("--explain", is_flag=True, help="With --dry-run: show the source and the reason of each part."),
     option(
-        "--out",
+        "--to",
+        "out",
+        old="--out",
         type=click.Path(file_okay=False),
         metavar="DIR",
         advanced=True,
@@ -74,7 +76,8 @@ def run(
 
     Ctrl-C stops the job, a second one kills it; so does SIGTERM, which `timeout` and CI systems send. A closed terminal
     (SIGHUP), a SIGKILL or a connection to the head that is lost for minutes only leave it (`taco-launch logs -f NAME`).
-    The ranks read nothing from standard input.
+    The ranks read nothing from standard input. What mpirun prints about a rank that failed is shown with -v only; `logs`
+    has it. With --json the output goes to stderr, and the job, or the error, to stdout.
 
     With an inventory that names a container, the job runs in the containers that `setup` made, in their environment and
     folder: -x NAME takes a variable of yours there.
@@ -95,18 +98,22 @@ def run(
         --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT train.py'
     """
     settings = settings_of(ctx)
-    if not dry_run and (explain or out or settings.output != "table"):
-        asked = "--explain" if explain else "--out" if out else f"--json (or -o {settings.output})"
-        raise UsageError(f"{asked} goes with --dry-run", hint="add --dry-run, which starts nothing")
+    if not dry_run and (explain or out):
+        raise UsageError(
+            f"{'--explain' if explain else '--to'} needs --dry-run", hint="add --dry-run: it starts nothing"
+        )
     spec = spec_of(settings, request_of(settings, command, options))
     if spec.policy.suspend and not dry_run:
-        raise UsageError("a job that is suspended has nothing to follow", hint="submit it")
+        raise UsageError("a suspended job has no output to follow", hint="start it with submit instead of run")
     if dry_run:
         if spec.policy.suspend:
-            settings.talk(f"note: job {spec.name} is suspended: it would wait for `taco-launch resume`")
+            settings.talk(f"note: job {spec.name} would stay suspended until `taco-launch resume`")
         _print_plan(settings, spec, access_of(options), out or "", explain=explain)
         return 0
-    return _run(settings, settings.backend(access_of(options)), spec).record.exit_code or 0
+    from taco_launch.cli.jobs.exit_code import code_of, launcher_errors
+
+    with launcher_errors():
+        return code_of(_run(settings, settings.backend(access_of(options)), spec))
 
 
 @click.command(cls=JobCommand)
@@ -118,13 +125,11 @@ def run(
 @size_options
 @job_options
 @queue_options
-@add_option("--suspend", is_flag=True, help="Have the job wait until it is resumed: `taco-launch resume NAME`.")
+@add_option("--suspend", is_flag=True, help="Queue the job suspended: it starts after `taco-launch resume NAME`.")
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of a job file, for an editor's completion.")
 @click.pass_context
 def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **options: Any) -> int:
     """Start a job in the background and print its name.
-
-    Prints the job's name.
 
     \b
     Examples:
@@ -154,7 +159,7 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
         render.data(job_tables.job_data(job), settings.output)
     else:
         click.echo(render.printable(job.spec.name))
-        settings.talk(f"follow it: {settings.typed} logs -f {job.spec.name}")
+        settings.talk(f"follow its output: {settings.typed} logs -f {job.spec.name}")
     return 0
 
 
@@ -181,15 +186,19 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out:
         for path in plan.write_files(launch, spec, out):
             settings.talk(f"wrote {path}")
     elif any(file.path in launch.argv for file in launch.files):
-        settings.talk(f"the line names a file: write it with --out DIR, here for example with --out {spec.name}")
+        settings.talk(f"the command line names a file; write it with --to DIR, for example --to {spec.name}")
     plan_tables.show(
         launch, spec.launcher, settings.output, explain=explain, choices=found.choices, nearest=found.nearest
     )
 
 
 def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
-    """Start a job, follow it to its end, say how it ended."""
+    """Start a job, follow it to its end, and report how it ended.
+
+    The ranks' output goes to stdout, or to stderr where stdout is for data.
+    """
     from taco_launch.backend import FollowListener
+    from taco_launch.cli.output.banners import BannerFilter
 
     signals = _Signals(backend, spec.name)
 
@@ -203,7 +212,9 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
             settings.talk(f"job {spec.name}: {job.record.line}")
 
     with render.waiting(settings.quiet, spec.name) as wait:
-        out = render.LogOutput(sys.stdout.buffer, wait.hide)
+        as_data = settings.output in ("json", "yaml")
+        banners = None if settings.verbose else BannerFilter()
+        out = render.LogOutput(sys.stderr.buffer if as_data else sys.stdout.buffer, wait.hide)
         watch = FollowListener(
             accepted=signals.job_started,
             job=placed,
@@ -211,14 +222,22 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
             waits=lambda words: render.waits(settings, spec.name, words),
             say=settings.talk,
         )
-        job = backend.run(spec, os.environ, _until_closed(out.write), watch)
+        write = _until_closed(out.write)
+        show = write if banners is None else (lambda chunk: write(banners.feed(chunk)))
+        job = backend.run(spec, os.environ, show, watch)
+        if banners is not None and (rest := banners.end()):
+            write(rest)
     _require_started(job)
     render.ending(settings, job)
+    if as_data:
+        from taco_launch.cli.jobs.exit_code import print_job_data
+
+        print_job_data(settings, job)
     return job
 
 
 def _until_closed(write: "Callable[[bytes], None]") -> "Callable[[bytes], None]":
-    """Write as long as somebody reads; the job goes on when `| head` has seen enough."""
+    """Write as long as somebody reads; the job keeps running when `| head` has seen enough."""
     closed = False
 
     def output(chunk: bytes) -> None:
@@ -266,7 +285,7 @@ class _Signals:
         while True:
             for number in os.read(arrived, 64):
                 if number == signal.SIGHUP:
-                    self._leave(number, f"job {self._name} goes on: {self._backend.typed} logs -f {self._name}")
+                    self._leave(number, f"job {self._name} keeps running: {self._backend.typed} logs -f {self._name}")
                 elif number in (signal.SIGINT, signal.SIGTERM):
                     self._interrupt(number)
 
@@ -296,4 +315,4 @@ class _Signals:
             by = "Ctrl-C" if self._number == signal.SIGINT else self._number.name
             self._backend.stop(self._name, by, self._number, grace)
         except TacoLaunchError as error:
-            os.write(2, f"job {self._name} is not told: {error.message}\n".encode(errors="backslashreplace"))
+            os.write(2, f"job {self._name} was not signalled: {error.message}\n".encode(errors="backslashreplace"))

@@ -20,7 +20,7 @@ from taco_launch.request.caller import person
 def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Stop jobs and free their slots until they are resumed.
 
-    A job that waits for its slots waits for `resume` instead. Its time (--timeout) begins anew. Before it suspends somebody
+    A job that waits for its slots waits for `resume` instead. Its time (--timeout) starts over. Before it suspends somebody
     else's job it asks; without a terminal that takes --yes.
 
     \b

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.cli.jobs import named_jobs
+from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_data
 from taco_launch.cli.options.common import (
     Seconds,
     access_of,
     access_options,
     add_option,
     inventory_option,
+    output_options,
     settings_of,
     talk_options,
 )
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
-from taco_launch.errors import NO_JOB, HostError, TacoLaunchError
 from taco_launch.request.caller import person
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _name = click.argument("name", shell_complete=complete_job)
 
 @click.command()
 @inventory_option
+@output_options
 @talk_options
 @access_options
 @_name
@@ -36,27 +38,25 @@ _name = click.argument("name", shell_complete=complete_job)
 def wait(ctx: click.Context, /, name: str, **access: Any) -> int:
     """Wait for a job to end and exit with its code.
 
+    The exit code is 125 if the job was not found, or if no rank ran. --json prints the job, or the error.
+
     \b
-    Example:
+    Examples:
       taco-launch wait vgg16 && echo trained
+      taco-launch wait vgg16 --json
     """
     from taco_launch.backend import FollowListener, LogQuery
 
     settings = settings_of(ctx)
-    try:
-        with render.waiting(settings.quiet, name) as status:
-            watch = FollowListener(
-                state=status.state, waits=lambda words: render.waits(settings, name, words), say=settings.talk
-            )
-            backend = settings.backend(access_of(access))
-            job = backend.follow(LogQuery(name, tail=0), lambda _data: None, watch)
-    except HostError:
-        raise
-    except TacoLaunchError as error:
-        error.exit_code = NO_JOB
-        raise
+    with launcher_errors(), render.waiting(settings.quiet, name) as status:
+        watch = FollowListener(
+            state=status.state, waits=lambda words: render.waits(settings, name, words), say=settings.talk
+        )
+        backend = settings.backend(access_of(access))
+        job = backend.follow(LogQuery(name, tail=0), lambda _data: None, watch)
     render.ending(settings, job)
-    return job.record.exit_code or 0
+    print_job_data(settings, job)
+    return code_of(job)
 
 
 @click.command()

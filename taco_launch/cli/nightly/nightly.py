@@ -1,4 +1,4 @@
-"""nightly: have a matrix measured every night, by cron or systemd, and see how the nights go."""
+"""nightly: have a matrix measured every night, by cron or systemd, and see how the nightly runs go."""
 
 import os
 import sys
@@ -51,14 +51,14 @@ nightly.add_command(run.baseline)
 @click.argument("matrix", shell_complete=complete_file)
 @add_option("--at", required=True, metavar="HH:MM", help="When, by this machine's clock: 02:30.")
 @add_option("--days", default=_DAILY, show_default=True, metavar="DAYS", help="On which days: mon-fri, or sat,sun.")
-@add_option("--mail", metavar="ADDRESS", help="Whom cron mails what a night prints. Default: cron's own rule.")
+@add_option("--mail", metavar="ADDRESS", help="Whom cron mails what a nightly run prints. Default: cron's own rule.")
 @add_option(
     "--with",
     "keeper",
     type=click.Choice(["systemd", "cron"]),
-    help="Who starts it. Default: whoever has it already; else systemd where it runs and no --mail is asked for, else cron.",
+    help="Who starts it. Default: whoever has it already; else systemd where it runs and no --mail is requested, else cron.",
 )
-@add_option("--name", help="What to call it: several nights may have one matrix. Default: the matrix's name.")
+@add_option("--name", help="What to call it: several nightly runs may have one matrix. Default: the matrix's name.")
 @ladder_output.db_option
 @add_option(
     "--deadline",
@@ -70,7 +70,7 @@ nightly.add_command(run.baseline)
     "--keep-logs",
     type=Seconds(1),
     metavar="TIME",
-    help="How long logs of nights are kept. Default: as `nightly run`.",
+    help="How long logs of nightly runs are kept. Default: as `nightly run`.",
 )
 @add_option("--dry-run", is_flag=True, help="Show what would be changed, and do nothing.")
 @add_option("--yes", is_flag=True, help="Do not ask.")
@@ -81,7 +81,7 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     What would be changed is shown first. Before anything is written, the entry is tried out as cron or systemd would start
     it: with no agent of SSH, no terminal and an environment of its own it has to read inventory and matrix, open the history
     and reach the head. A key with a passphrase is no use there: nobody can type it. A warning names each file or folder by
-    which others could change what the night runs.
+    which others could change what the nightly run runs.
 
     It can be run again at any time: the same night changes nothing, another time or another option changes that night's
     entry and no other's.
@@ -113,14 +113,14 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     entry = flow.night(asked, argv, inventory, os.environ, Path.cwd())
     plan = keeper.installing(entry)
     if plan.empty:
-        settings.talk(f"the night {asked.name} is installed already, just so: nothing was changed")
+        settings.talk(f"the nightly run {asked.name} is installed already with these settings: nothing was changed")
         return 0
     click.echo(_shown(plan.text()), nl=False)
     zone, zone_name = flow.local_zone()
     for remark in flow.remarks(keeper, machine, entry, datetime.now(zone), zone_name):
         settings.talk(remark)
     for line in writable_by_others(flow.runs(asked, argv, inventory, entry), os.geteuid()):
-        settings.talk(f"warning: {line}: whoever may do that decides what the night runs, as {machine.user}")
+        settings.talk(f"warning: {line}: whoever can change it decides what runs as {machine.user} every night")
     if dry_run:
         return 0
     said = flow.prove(remote, machine, keeper.word, entry, flow.check_argv(asked, argv, inventory))
@@ -141,9 +141,9 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
 @add_option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes: bool) -> int:
-    """Have nights no longer started: those named, or the only one that there is.
+    """Have nightly runs no longer started: those named, or the only one that there is.
 
-    Whatever else is in the crontab stays as it is, and so does what the nights have measured. One that runs goes on.
+    Whatever else is in the crontab stays as it is, and so does what the nightly runs have measured. One that runs continues.
 
     \b
     Examples:
@@ -158,12 +158,14 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
     wanted = names or tuple(night.name for _, night in kept)
     if not names and len(wanted) > 1:
         raise UsageError(
-            f"several nights are installed: {', '.join(wanted)}", hint="taco-launch nightly uninstall NAME..."
+            f"several nightly runs are installed: {', '.join(wanted)}", hint="taco-launch nightly uninstall NAME..."
         )
     unknown = [name for name in wanted if name not in [night.name for _, night in kept]]
     if unknown or not wanted:
         known = ", ".join(night.name for _, night in kept) or "none"
-        settings.talk(f"no such night: {', '.join(unknown)}; installed: {known}" if names else "no night is installed")
+        settings.talk(
+            f"no such nightly run: {', '.join(unknown)}; installed: {known}" if names else "no nightly run is installed"
+        )
         return FAILED if names else 0
     for keeper, night in kept:
         if night.name in wanted:
@@ -188,7 +190,7 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.pass_context
 def status(ctx: click.Context, names: tuple[str, ...]) -> int:
-    """Show the nights that are installed: when each last ran, how it ended, when it is next. With NAME: its entry too.
+    """Show the nightly runs that are installed: when each last ran, how it ended, when it is next. With NAME: its entry too.
 
     \b
     Examples:
@@ -205,13 +207,13 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
     found = flow.status(_keepers(), os.geteuid(), dict(os.environ), datetime.now(zone))
     if unknown := [name for name in names if name not in [night.kept.name for night in found]]:
         known = ", ".join(night.kept.name for night in found) or "none"
-        raise UsageError(f"no night of this name is installed: {unknown[0]}", hint=f"installed: {known}")
+        raise UsageError(f"no nightly run of this name is installed: {unknown[0]}", hint=f"installed: {known}")
     shown = [night for night in found if not names or night.kept.name in names]
     if settings.output in ("json", "yaml"):
         render.data([_document(night, zone_name) for night in shown], settings.output)
         return 0
     if not shown:
-        settings.talk("no night is installed: taco-launch nightly install MATRIX --at 02:30")
+        settings.talk("no nightly run is installed: taco-launch nightly install MATRIX --at 02:30")
         return 0
     header = ("NIGHT", "AT", "BY", "LAST RAN", "TOOK", "RESULT", "NEXT")
     render.table(header, [_row(night, zone) for night in shown])
@@ -235,7 +237,7 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
 @add_option("--keep-logs", type=Seconds(1), expose_value=False, help="As of nightly run: what it has to take.")
 @click.pass_context
 def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
-    """Check whether a nightly run could start: what `install` tries out as cron would start it, with the night's own options.
+    """Check whether a nightly run could start: what `install` tries out as cron would start it, with the nightly run's own options.
 
     \b
     Example:
@@ -306,7 +308,7 @@ def _agreed(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("there is nobody to ask", hint="look at what is shown, then add --yes")
+        raise UsageError("stdin is not a terminal", hint="look at what is shown, then add --yes")
     return click.confirm(question, err=True)
 
 

@@ -1,4 +1,4 @@
-"""nightly run and nightly baseline: one night, and what later nights are held against."""
+"""nightly run and nightly baseline: one nightly run, and what later nightly runs are held against."""
 
 import contextlib
 import fcntl
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @talk_options
 @access_options
 @click.argument("matrix", shell_complete=complete_file)
-@add_option("--name", help="What the night is called. Default: the matrix's name.")
+@add_option("--name", help="What the nightly run is called. Default: the matrix's name.")
 @add_option(
     "--deadline",
     type=Seconds(0),
@@ -59,17 +59,17 @@ if TYPE_CHECKING:
     default="30d",
     show_default=True,
     metavar="TIME",
-    help="Remove the logs of nights that are older. What they measured stays.",
+    help="Remove the logs of nightly runs that are older. What they measured stays.",
 )
 @add_option("--junit", type=click.Path(dir_okay=False), metavar="FILE", help="Write JUnit XML to FILE as well.")
 @ladder_output.db_option
 @click.pass_context
 def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | None, **options: Any) -> int:
-    """Measure MATRIX once, and judge whether anything got slower than in the nights before.
+    """Measure MATRIX once, and judge whether anything got slower than in the nightly runs before.
 
     Waits until the cluster is free, measures each cell, measures those again that seem to have changed, and judges. What
     it writes: one line on stdout, and a summary as Markdown, JSON and JUnit XML in nights/NAME of the state folder. It
-    never runs twice at a time, and ends what a night that broke off has left.
+    never runs twice at a time, and ends what a nightly run that broke off has left.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
 
     settings = settings_of(ctx)
     require()
-    # A night that has a name keeps that its matrix is wrong; without one nobody knows which night it was to be.
+    # A nightly run that has a name keeps that its matrix is wrong; without one nobody knows which night it was to be.
     known = None if name else load(matrix, os.environ)
     night = known.name if known is not None else str(name)
     check_name(night)
@@ -133,7 +133,7 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
         before = time.time() - options["keep_logs"]
         cleared = run.clear_logs(history, found.name, inventory.cluster, logs, before)
         if cleared:
-            settings.talk(f"logs of {cleared} nights were removed")
+            settings.talk(f"logs of {cleared} nightly runs were removed")
         try:
             backend = settings.backend(access)
             return run.run(backend, inventory, plan, asked, history, around, os.environ, teller)
@@ -157,14 +157,14 @@ def _exclusive_lock(place: Path, night: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise TacoLaunchError(
-                f"the night {night} runs already", hint="what it has measured so far: taco-launch bench show"
+                f"nightly run {night} is already running", hint="what it has measured so far: taco-launch bench show"
             ) from None
         yield
 
 
 @contextlib.contextmanager
 def _kept(place: Path, begun: "LastRun", night: str, junit: str | None) -> "Iterator[Callable[[LastRun], None]]":
-    """Keep that a night runs, and how it ended however that was; what is given takes how it ended well."""
+    """Keep that a nightly run runs, and how it ended however that was; what is given takes how it ended well."""
     from taco_launch.nightly import record
     from taco_launch.nightly.summary import NightlyOutcome, Summary
 
@@ -191,7 +191,7 @@ def _kept(place: Path, begun: "LastRun", night: str, junit: str | None) -> "Iter
             keep(replace(ended, summary=str(_write(place, broken, junit))))
         raise
     except KeyboardInterrupt:
-        keep(replace(ended, exit_code=INTERRUPTED, line=f"nightly {night}: FAILED: somebody ended it"))
+        keep(replace(ended, exit_code=INTERRUPTED, line=f"nightly {night}: FAILED: interrupted"))
         raise
     finally:
         record.write(place, replace(ended, ended=time.time()))
@@ -221,9 +221,9 @@ def _write(place: Path, summary: "Summary", junit: str | None) -> Path:
 
 @click.group(cls=SuggestingGroup)
 def baseline() -> None:
-    """See and change what nights are held against: the last nights that were accepted.
+    """See and change what nightly runs are held against: the last nightly runs that were accepted.
 
-    A night in which nothing got slower and each cell has a sample is accepted by itself.
+    A nightly run in which nothing got slower and each cell has a sample is accepted by itself.
     """
 
 
@@ -235,7 +235,7 @@ def baseline() -> None:
 @ladder_output.db_option
 @click.pass_context
 def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
-    """List the nights of MATRIX, its file or its name, that count, the newest first.
+    """List the nightly runs of MATRIX, its file or its name, that count, the newest first.
 
     \b
     Example:
@@ -253,7 +253,7 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
         render.data({"nights": [to_json(one) for one in found]}, settings.output)
         return
     if not found:
-        settings.talk(f"no night of {name} counts on cluster {settings.load().cluster}")
+        settings.talk(f"no nightly run of {name} counts on cluster {settings.load().cluster}")
         return
     render.table(("LADDER", "STARTED", "OUTCOME"), [(one.id, _at(one.started), one.outcome) for one in found])
 
@@ -264,9 +264,9 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
 @ladder_output.db_option
 @click.pass_context
 def accept(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
-    """Have the night LADDER count in the baseline, whatever was judged of it: it was a false alarm.
+    """Have the nightly run LADDER count in the baseline, whatever was judged of it: it was a false alarm.
 
-    LADDER is an id, the beginning of one, or `last`, the newest of all nights.
+    LADDER is an id, the start of one, or `last`, the newest of all nights.
 
     \b
     Examples:
@@ -287,9 +287,9 @@ def accept(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
 @ladder_output.db_option
 @click.pass_context
 def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
-    """Have the baseline begin with the night LADDER: what it measured is the new normal, and nights before it do not count.
+    """Have the baseline start with the nightly run LADDER: what it measured is the new normal, and nightly runs before it do not count.
 
-    LADDER is as in `nightly baseline accept`. There is no verdict again until enough nights count: three, with ten values.
+    LADDER is as in `nightly baseline accept`. There is no verdict again until enough nightly runs count: three, with ten values.
 
     \b
     Example:
@@ -300,12 +300,12 @@ def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
     with open_history(ladder_output.history_path(db), create=False) as history:
         one = _night(history, ladder)
         if not any(run.readings and not run.warm_up for _at, run in history.runs(one.id)):
-            raise UsageError(f"{one.id} has measured nothing that a baseline could begin with")
+            raise UsageError(f"{one.id} has measured nothing that a baseline could start with")
         gone = [each for each in history.baseline(one.matrix, one.cluster) if each.started < one.started]
         history.reset(one.started, one.matrix, one.cluster)
         history.accept(one.id)
     count = f"{len(gone)} night{'' if len(gone) == 1 else 's'} before it count no longer"
-    settings_of(ctx).talk(f"the baseline of {one.matrix} begins with {one.id}; {count}")
+    settings_of(ctx).talk(f"the baseline of {one.matrix} starts with {one.id}; {count}")
 
 
 def _night(history: "History", ladder: str) -> "Ladder":

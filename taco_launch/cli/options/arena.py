@@ -16,17 +16,17 @@ _CODE = "nothing fetches the code: copy it yourself to where the ranks run, or p
 _BOARD = "start TensorBoard yourself, with the folder that your program writes to"
 # What is done here in the place of Arena's other options.
 _OTHERS = {
-    _ENV: "a variable is given by -x NAME=VALUE",
-    "--image": "the image stands in the inventory (container: {image: ...}), and setup makes the containers from it",
-    "--data": "folders of the hosts stand in the inventory (container: {mounts: [HOST_PATH:PATH]}), and setup mounts them",
-    "--working-dir": "cd there before you type the line; in containers let the command begin with: env -C DIR",
+    _ENV: "set a variable with -x NAME=VALUE",
+    "--image": "the image is in the inventory (container: {image: ...}), and setup makes the containers from it",
+    "--data": "folders of the hosts are in the inventory (container: {mounts: [HOST_PATH:PATH]}), and setup mounts them",
+    "--working-dir": "cd there before you type the line; in containers let the command start with: env -C DIR",
     "--sync-mode": _CODE,
     "--sync-source": _CODE,
     "--tensorboard": _BOARD,
     "--logdir": _BOARD,
 }
 _FLAGS = frozenset(("--tensorboard",))
-_PROGRAMS = "is no option here; one of your program stands behind --"
+_PROGRAMS = "is no option here; one of your program goes after --"
 
 
 def arena_hint(

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.frozen import dataclass
+from taco_launch.inventory import VARIABLE
 from taco_launch.inventory.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
     from taco_launch.backend import Backend
     from taco_launch.model.host.hosts import Inventory
     from taco_launch.remote.credentials import Credentials
+
+
+def config_path(environ: Mapping[str, str]) -> Path:
+    """Return the path of the user's configuration file: below $XDG_CONFIG_HOME, else ~/.config."""
+    base = environ.get("XDG_CONFIG_HOME") or f"{environ.get('HOME') or ''}/.config"
+    return Path(base) / "taco-launch" / "config.yaml"
 
 
 class Seconds(click.types.FloatParamType):
@@ -50,13 +58,42 @@ _OURS = re.compile(r"\n|\x1b\[(?:0|1|3[0-7])m")
 
 
 class TacoOption(click.Option):
-    """An option that refuses an empty value; `group` is its title in the help, which shows an `advanced` one on request."""
+    """An option that refuses an empty value, and that an environment variable can set.
 
-    def __init__(self, *args: Any, group: str = "", advanced: bool = False, **settings: Any) -> None:
+    `group` is its title in the help, which shows an `advanced` one only with --help-all. `old` is an earlier name, which
+    still works in this version, with a warning.
+    """
+
+    def __init__(self, *args: Any, group: str = "", advanced: bool = False, old: str = "", **settings: Any) -> None:
         """Take what click.Option takes besides."""
         super().__init__(*args, **settings)
         self.group = group
         self.advanced = advanced
+        self.old = old
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, click.core.ParameterSource]:
+        """Return the value and where it is from; a value typed with the old name is this option's."""
+        before = opts.get(old_name(self.old)) if self.old else None
+        if before is None or self.name in opts:
+            return super().consume_value(ctx, opts)
+        settings_of(ctx).talk(
+            f"warning: {self.old} is now {'/'.join(self.opts)}; the old name works in this version only"
+        )
+        return before, click.core.ParameterSource.COMMANDLINE
+
+    def variable(self, ctx: click.Context) -> str:
+        """Return the environment variable of this option in a command: TACO_LAUNCH_RUN_NP for --np of run."""
+        long = [name.lstrip("-") for name in self.opts if name.startswith("--")]
+        words = [*ctx.command_path.split()[1:], max(long, key=len, default=self.name or "")]
+        return "_".join(("TACO_LAUNCH", *words)).replace("-", "_").upper()
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return the value of the option's environment variable; none of options that act at once, such as --help-all."""
+        if self.is_eager or self.hidden:
+            return None
+        name = self.variable(ctx)
+        # Whether -i was typed decides what hints show: Settings.source has the variable of all commands.
+        return None if name == VARIABLE else os.environ.get(name) or None
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         """Convert what was typed.
@@ -74,8 +111,27 @@ class TacoOption(click.Option):
 
 
 def add_option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """Return the decorator that adds a TacoOption, as click.option does."""
-    return click.option(*names, cls=TacoOption, **settings)
+    """Return the decorator that adds a TacoOption, as click.option does, and its old name."""
+    added = click.option(*names, cls=TacoOption, **settings)
+    old = settings.get("old")
+    if not old:
+        return added
+    multiple = bool(settings.get("multiple"))
+    hidden = click.option(
+        old,
+        old_name(old),
+        cls=TacoOption,
+        hidden=True,
+        expose_value=False,
+        multiple=multiple,
+        help=f"Old name of {names[0]}.",
+    )
+    return lambda function: hidden(added(function))
+
+
+def old_name(option: str) -> str:
+    """Return the name by which the parser keeps the value of an option's old name."""
+    return f"old_{option.lstrip('-').replace('-', '_')}"
 
 
 def colour_wanted() -> bool:
@@ -99,6 +155,8 @@ class Settings:
     """What the options common to all verbs say."""
 
     inventory: str | None = None
+    # That of the user's configuration file.
+    default_inventory: str | None = None
     output: str = "table"
     # How often -v was given.
     verbose: int = 0
@@ -114,14 +172,16 @@ class Settings:
     def _inventory(self) -> "Inventory":
         from taco_launch.api import Cluster
 
-        return Cluster(self.inventory).inventory
+        named = self.inventory
+        return Cluster(self.source if named is None and os.environ.get(VARIABLE) is None else named).inventory
 
     @property
     def source(self) -> str | None:
-        """Which inventory was named, by -i or by the environment; None for this machine."""
-        from taco_launch.inventory import VARIABLE
-
-        return self.inventory if self.inventory is not None else os.environ.get(VARIABLE) or None
+        """Which inventory is used: that of -i, of the environment, or of the configuration file; None for this machine."""
+        if self.inventory is not None:
+            return self.inventory
+        found = os.environ.get(VARIABLE)
+        return self.default_inventory if found is None else found or None
 
     @property
     def typed(self) -> str:
@@ -163,7 +223,7 @@ class Settings:
         if self.quiet:
             return
         lines = message.lstrip("\n").splitlines()
-        # A line of its own could begin as an error or a hint does.
+        # A line of its own could start as an error or a hint does.
         more = (line if line.startswith(" ") else f"  {line}" for line in lines[1:])
         begin = "\n" * (len(message) - len(message.lstrip("\n")))
         shown = begin + "\n".join((*lines[:1], *more))
@@ -227,7 +287,7 @@ def inventory_option(function: F) -> F:
 def output_options(function: F) -> F:
     """Add -o and --json."""
     function = add_option(
-        "--json", "as_json", is_flag=True, expose_value=False, callback=_keep, help="The same as -o json."
+        "--json", "as_json", is_flag=True, expose_value=False, callback=_keep, help="Same as -o json."
     )(function)
     return add_option(
         "-o",
@@ -235,27 +295,22 @@ def output_options(function: F) -> F:
         type=click.Choice(FORMATS),
         expose_value=False,
         callback=_keep,
-        help="How to print. Default: table.",
-    )(function)
-
-
-def verbose_option(function: F) -> F:
-    """Add -v."""
-    return add_option(
-        "-v",
-        "--verbose",
-        count=True,
-        expose_value=False,
-        callback=_keep_verbose,
-        help="Say more on stderr, each decision with its time; -vv: each message too.",
+        help="Output format. Default: table.",
     )(function)
 
 
 def talk_options(function: F) -> F:
     """Add -v and -q."""
-    function = verbose_option(function)
+    function = add_option(
+        "-v",
+        "--verbose",
+        count=True,
+        expose_value=False,
+        callback=_keep_verbose,
+        help="Print each decision with its time on stderr; -vv: each message too.",
+    )(function)
     return add_option(
-        "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Say nothing but errors on stderr."
+        "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Print only errors on stderr."
     )(function)
 
 
@@ -269,7 +324,7 @@ def access_options(function: F) -> F:
 
 
 def access_of(options: Mapping[str, Any]) -> "Credentials":
-    """Return what connections may need of the person who types, asked for what `access_options` say."""
+    """Return what connections may need of the person who types, requested what `access_options` say."""
     from taco_launch.remote.credentials import Credentials
 
     password = settings_of(click.get_current_context()).sudo_password

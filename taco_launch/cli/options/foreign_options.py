@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import click
 
-_SET = "taco-launch tells every rank itself: leave it out"
-_PROFILE = "what mpirun is told beside the job stands in a profile; those that there are bind to none and map by slot (--profile)"
+_SET = "taco-launch sets it for every rank: omit it"
+_PROFILE = "other options of mpirun go into a profile; the shipped ones bind to none and map by slot (--profile)"
 _HOSTFILE = "a hostfile is an inventory: -i FILE"
 _PER_HOST = "ranks on each host are said by --slots-per-host N"
-_WDIR = "cd there before you type the line; in containers let the command begin with: env -C DIR"
+_WDIR = "cd there before you type the line; in containers let the command start with: env -C DIR"
 _LOG = "each rank's output is kept by itself: taco-launch logs NAME --rank N"
 # By its name without leading -, and with - for _: options of mpirun(1), horovodrun(1), torch/distributed/run.py and Arena.
 _OPTIONS = {
     **dict.fromkeys(("bind-to", "map-by", "rank-by", "report-bindings", "display-map", "display-allocation"), _PROFILE),
     **dict.fromkeys(("bind-to-core", "bind-to-none", "bycore", "byslot", "bynode"), _PROFILE),
-    "allow-run-as-root": "it is added where it is needed: leave it out",
+    "allow-run-as-root": "it is added where it is needed: omit it",
     **dict.fromkeys(
         ("oversubscribe", "nooversubscribe"), "a host takes as many ranks as it has slots: -H HOST:SLOTS says how many"
     ),
@@ -28,7 +28,7 @@ _OPTIONS = {
     **dict.fromkeys(("node-rank", "master-addr", "master-port", "use-env", "standalone"), _SET),
     **dict.fromkeys(("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"), _SET),
     "max-restarts": "a job is tried again by --backoff-limit N",
-    "type": "jobs are found by their name alone, whatever they are: leave it out",
+    "type": "jobs are found by their name alone, whatever they are: omit it",
     "loglevel": "-v says more, -q less",
 }
 

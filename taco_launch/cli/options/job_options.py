@@ -73,7 +73,7 @@ class JobCommand(GroupedCommand):
                 raise click.BadParameter("the value is empty", ctx, param_hint=f"'{own[own.index('') - 1]}'")
             if stray:
                 raise click.UsageError(
-                    f"{stray[0]!r} stands before --, and belongs to no option. The program stands behind --; "
+                    f"{stray[0]!r} is before --, and belongs to no option. The program goes after --; "
                     "hosts are joined by commas (-H h1:8,h2:8), variables by = (-x NAME=VALUE).",
                     ctx,
                 )

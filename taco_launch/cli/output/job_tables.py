@@ -47,9 +47,9 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
 
 
 def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
-    """Return the table of `top job`: those that have slots first, then by how many they ask for, then the newest.
+    """Return the table of `top job`: jobs with the most slots first, then those that request most, then the newest.
 
-    The slots are called GPUs where any of these jobs has or had one.
+    The slots are called GPUs if any of these jobs has or had one. Totals leave out jobs that ended.
     """
     unit = "GPU" if any(row.gpus for row in rows) else "SLOT"
     header = ["NAME", f"{unit}(Requests)", f"{unit}(Allocated)", "STATUS", "TRAINER", "AGE", "NODE"]
@@ -69,9 +69,14 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
             str(sum(row.allocated for row in rows)),
             "",
             f"Total Requested {words} of Training Job:",
-            str(sum(row.requested or 0 for row in rows)),
+            str(total_requested(rows)),
         )
     )
+
+
+def total_requested(rows: Sequence[JobRow]) -> int:
+    """Return the number of slots that jobs request; one that ended requests none."""
+    return sum(row.requested or 0 for row in rows if not row.state.is_terminal)
 
 
 def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
@@ -242,7 +247,7 @@ def _waiting(job: "JobView", now: float) -> str:
     elif record.not_before is not None and (record.not_before > now or not words):
         left = record.not_before - now
         at = time.strftime("%H:%M:%S", time.localtime(record.not_before))
-        words.append(("", f"attempt {record.attempt + 1} begins {f'in {age(left)}, at {at}' if left > 0 else 'now'}"))
+        words.append(("", f"attempt {record.attempt + 1} starts {f'in {age(left)}, at {at}' if left > 0 else 'now'}"))
     lines = (f"  {printable(f'{host}: {text}' if host else typed(text))}" for host, text in words or (("", FOR_SLOTS),))
     return "\n".join(("WAITING:", *lines))
 

@@ -15,7 +15,7 @@ import click
 
 from taco_launch.cli.options.common import Settings, colour_wanted, settings_of
 from taco_launch.command import as_typed
-from taco_launch.errors import TacoLaunchError
+from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
@@ -51,11 +51,23 @@ def error(message: str, hint: str | None) -> None:
         click.echo(f"{click.style('hint:', fg='cyan')} {printable(hint)}", err=True, color=colour)
 
 
-def error_data(error: TacoLaunchError, output: str) -> None:
-    """Print an error for programs: its kind, message and hint, and (host, reason) where hosts are its reason."""
+def error_data(error: TacoLaunchError, settings: Settings) -> None:
+    """Print an error for programs: its kind, message, hint and host, and (host, reason) where hosts are its reason."""
     reasons = [{"host": host, "reason": why} for host, why in getattr(error, "reasons", ())]
-    about = {"kind": error.kind, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}
-    data({"error": {**about, "reasons": reasons}}, output)
+    about = {"kind": error.kind, "message": error.message, "hint": error.hint, "host": _host_of(error, settings)}
+    data({"error": {**about, "exit_code": error.exit_code, "reasons": reasons}}, settings.output)
+
+
+def _host_of(error: TacoLaunchError, settings: Settings) -> str | None:
+    """Return the one host that failed, by its name in the inventory; None without one, or with several."""
+    hosts = {host for host, _why in getattr(error, "reasons", ())}
+    name, colon, _rest = error.message.partition(": ")
+    if not hosts and colon and isinstance(error, HostError):
+        try:
+            hosts = {host.name for host in settings.load().hosts if host.name == name}
+        except TacoLaunchError:  # what is wrong with the inventory may be this very error
+            return None
+    return hosts.pop() if len(hosts) == 1 else None
 
 
 def typed(text: str) -> str:
@@ -67,6 +79,17 @@ def typed(text: str) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
     """Print a table; the columns in `numbers` are flush right."""
     click.echo(columns(header, rows, numbers=numbers))
+
+
+def paged(text: str) -> None:
+    """Print a text; on a terminal by way of a pager, which shows one that fits on the screen at once."""
+    if not sys.stdout.isatty():
+        click.echo(text, nl=False)
+        return
+    import os
+
+    os.environ.setdefault("LESS", "-FRX")  # as git sets it: end if it fits, keep colours, leave the text on the screen
+    click.echo_via_pager(text.removesuffix("\n"))  # which adds one
 
 
 # One long cell leaves the others as they are: a host may answer with names of any length.
@@ -103,7 +126,7 @@ def _width(text: str) -> int:
 
 
 def watch(draw: Callable[[], str], seconds: float = 2.0) -> NoReturn:
-    """Show on a terminal what `draw` gives, asked for anew all the time, in its place; elsewhere one after the other."""
+    """Show on a terminal what `draw` gives, requested anew all the time, in its place; elsewhere one after the other."""
     if not sys.stdout.isatty():
         while True:
             click.echo(draw() + "\n")
@@ -217,7 +240,7 @@ def ending(settings: Settings, found: "JobView") -> None:
     if hung := hang(record):
         say(f"it hung: {printable(hung)}")
     end, stalled = record.first_failure, record.stalled.ranks if record.stalled else ()
-    if failed and end is not None and end.lines:
+    if failed and end is not None and any(_is_news(line, record.reason) for line in end.lines):
         number = numbered(end.rank, found.spec.procs_per_gpu)
         settings.talk(f"the last lines of rank {number} on {end.host} ({printable(end.log)}):")
         for line in end.lines:
@@ -228,6 +251,11 @@ def ending(settings: Settings, found: "JobView") -> None:
         settings.talk(f"its log: {settings.typed} logs {found.spec.name}{alone}")
         if stalled:
             settings.talk(f"what each rank did: {settings.typed} get {found.spec.name}")
+
+
+def _is_news(line: str, reason: str) -> bool:
+    """Return whether the reason of a job's end does not say the same already."""
+    return line.removeprefix("taco-launch: ") not in reason
 
 
 def job_fields(record: "JobRecord") -> list[tuple[str, str]]:
@@ -281,7 +309,7 @@ def progress(settings: Settings, doing: str, total: int) -> Iterator[Callable[[]
 
 @contextmanager
 def host_lines(settings: Settings, lines: Callable[[], Sequence[str]]) -> Iterator[bool]:
-    """Show `lines` on a terminal for as long as the block lasts, asked for anew all the time; False: there is none."""
+    """Show `lines` on a terminal for as long as the block lasts, requested anew all the time; False: there is none."""
     if settings.quiet or not sys.stderr.isatty():
         yield False
         return
@@ -303,7 +331,7 @@ class LogOutput:
         """Call `before` ahead of every write."""
         self._out = out
         self._before = before
-        self._safe = _safe() if sys.stdout.isatty() else None
+        self._safe = _safe() if sys.stdout.isatty() or out.isatty() else None
         self._colour = colour and self._safe is not None and colour_wanted()
 
     def write(self, chunk: bytes) -> None:

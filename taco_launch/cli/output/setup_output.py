@@ -38,12 +38,15 @@ _STOPS = {
 
 
 def hosts_option(function: Any) -> Any:
-    """Add --hosts."""
+    """Add -H."""
     return add_option(
-        "--hosts",
+        "-H",
+        "--host",
+        "hosts",
+        old="--hosts",
         metavar="HOSTS",
         shell_complete=complete_host_list,
-        help="These hosts or groups only: names and ranges with commas, such as gpu[1-3],gpu7.",
+        help="Only these hosts or groups: names and ranges, separated by commas, such as gpu[1-3],gpu7.",
     )(function)
 
 
@@ -110,7 +113,7 @@ class Findings:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """The hosts of which something is broken, that set-up cannot mend."""
+        """The hosts of which something is broken, that set-up cannot fix."""
         from taco_launch.facts.reports.health import FAULT
 
         broken = (host for each, hosts in self.verdicts if each.level == FAULT for host in hosts)
@@ -174,7 +177,7 @@ def _unlike(folded: "Sequence[FoldedFact]") -> Iterator[str]:
 
 
 def agreed(plans: "Sequence[HostPlan]", *, yes: bool) -> bool:
-    """Ask whether to go on.
+    """Ask whether to continue.
 
     Raises:
         UsageError: there is nobody to ask.
@@ -185,8 +188,8 @@ def agreed(plans: "Sequence[HostPlan]", *, yes: bool) -> bool:
     count = sum(len(plan.ops) for plan in plans)
     what = f"{count} operation{'s' if count != 1 else ''} on {len(hosts)} host{'s' if len(hosts) != 1 else ''}"
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(f"{what} to do, and nobody to ask", hint="look at the plan, then add --yes")
-    return click.confirm(f"{what}: go on?", err=True)
+        raise UsageError(f"{what} to do, and stdin is not a terminal", hint="look at the plan, then add --yes")
+    return click.confirm(f"{what}: continue?", err=True)
 
 
 def error_document(error: TacoLaunchError) -> dict[str, Any]:
@@ -238,25 +241,25 @@ def show_done(
     right = list(state.values()).count(states[0])
     flaws = len(done.found)
     more = f", and {flaws} fault{'s were' if flaws != 1 else ' was'} found" if flaws else ""
-    more += f"; a fault of hardware that it cannot mend: {names(broken)}, see above" if broken else ""
-    again = "; once that is mended, the same command goes on" if failed or flaws else ""
+    more += f"; a fault of hardware that it cannot fix: {names(broken)}, see above" if broken else ""
+    again = "; once that is fixed, rerun the command: completed steps are skipped" if failed or flaws else ""
     settings.talk(f"{right} of {len(done.hosts)} hosts {states[0]} after {seconds:.0f} s{more}{logs}{again}")
     return HOST_FAILED if failed or done.found else DRIFT if broken else OK
 
 
 def interrupted(settings: Settings, inventory: "Inventory") -> int:
-    """Return what Ctrl-C has ended, and what to type to go on with what was chosen; give the exit code."""
+    """Return what Ctrl-C has ended, and what to type to continue with what was chosen; give the exit code."""
     from taco_launch.command import shell
 
     context = click.get_current_context()
     chosen = context.params
     words = ["taco-launch", "-i", inventory.source, str(context.info_name)]
-    words += ["--hosts", chosen["hosts"]] if chosen["hosts"] else []
+    words += ["-H", chosen["hosts"]] if chosen["hosts"] else []
     words += ["--only", ",".join(chosen["stages"])] if chosen.get("stages", STAGES) != STAGES else []
     words += ["--disrupt", chosen["disrupt"]] if chosen.get("disrupt") else []
     words += [f"--{flag}" for flag in ("pull", "images") if chosen.get(flag)]
     again = shell(tuple(words))
-    settings.talk(f"interrupted: a step that has begun is finished by its host; to go on: {again}")
+    settings.talk(f"interrupted: a step that has started is finished by its host; to continue: {again}")
     return INTERRUPTED
 
 

@@ -193,7 +193,7 @@ def _same(one: gpu.QueriedGpus, other: gpu.QueriedGpus) -> Found[gpu.QueriedGpus
     mine, theirs = (
         [(gpu.index, gpu.pci) for gpu in gpus if isinstance(gpu.pci, str)] for gpus in (one.gpus, other.gpus)
     )
-    return Unknown("--query-gpu and -q -x tell of different GPUs") if mine and theirs and mine != theirs else one
+    return Unknown("--query-gpu and -q -x describe different GPUs") if mine and theirs and mine != theirs else one
 
 
 def _of_one_host(collected: _Collected, kind: str) -> List[Any]:

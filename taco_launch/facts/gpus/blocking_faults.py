@@ -117,7 +117,7 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
     elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent) and _taken_away(installed):
         yield BlockingFault(
             DRIVER,
-            f"the NVIDIA driver {loaded} is loaded, and no longer on the disk: after a reboot there is none",
+            f"the NVIDIA driver {loaded} is loaded, and no longer on the disk: after a reboot the host has no driver",
             f"install the NVIDIA driver again, {loaded} in full (another version takes a reboot besides)",
         )
     elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent):

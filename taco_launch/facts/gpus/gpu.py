@@ -141,7 +141,7 @@ def read_query(text: str) -> "Found[QueriedGpus]":
     for row in rows:
         index, name, uuid, bus = row.number("index"), row.text("name"), row.text("uuid"), row.text("pci.bus_id")
         if not isinstance(index, int):
-            return Unknown(f"which GPU is which is not told: {index.reason}")
+            return Unknown(f"which GPU is which is not reported: {index.reason}")
         gpus.append(
             Gpu(
                 index=index,
@@ -205,7 +205,7 @@ def read_processes(text: str) -> Found[Tuple[GpuProcess, ...]]:
     for number, row in enumerate(rows, 1):
         gpu, pid, name, memory = row.text("uuid"), row.number("pid"), row.text("process"), row.size("used_gpu_memory")
         if not isinstance(gpu, str) or not isinstance(pid, int):
-            return Unknown(f"row {number}: which process on which GPU is not told")
+            return Unknown(f"row {number}: which process on which GPU is not reported")
         if isinstance(name, Unknown) and "process" in row.cells:
             name = row.cells[
                 "process"
@@ -276,7 +276,7 @@ def _remapped(gpus: Gpus, sections: Sections) -> Gpus:
         return gpus
     missing: Found[bool] = failure(sections, "gpu.remapped") or not_told("--query-remapped-rows does not say")
     if "gpu.remapped" in sections and sections["gpu.remapped"].exit_code == 2:
-        missing = Absent("this driver does not tell")
+        missing = Absent("this driver does not report")
     rows = smi_csv.rows(sections["gpu.remapped"].stdout)[0] if failure(sections, "gpu.remapped") is None else ()
     told = {row.text("uuid"): row for row in rows}
     return replace(

@@ -110,4 +110,4 @@ def _why_none(facts: HostFacts) -> Found[Tuple[Distance, ...]]:
     for part in (facts.topology, facts.pci):
         if isinstance(part, Unknown):
             return part
-    return Absent("no GPU and HCA of which the distance could be told")
+    return Absent("no GPU and HCA of which the distance could be determined")

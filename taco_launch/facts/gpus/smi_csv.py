@@ -48,7 +48,7 @@ _ALIASES = {
 _FREE = ("name", "process")
 _MOST_COMMAS = 8  # in a name, beyond which a row is not a row
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-# a cell that cannot be the beginning of a longer one
+# a cell that cannot be the start of a longer one
 _WHOLE = re.compile(
     rf"GPU-[0-9a-f-]{{36}}|[0-9A-Fa-f]{{4,8}}:[0-9A-Fa-f:]{{5}}\.[0-7]|[0-9]+ [KMGT]iB|Enabled|Disabled|{_NONE}"
 )
@@ -171,7 +171,7 @@ def _cells(columns: Sequence[str], line: str) -> Union[Dict[str, str], Unknown]:
         if wrong is None and not left:
             fits.append(cells)
         elif wrong is not None:
-            fault = f"column {wrong}: {shown(cells[wrong])} cannot stand there"
+            fault = f"column {wrong}: {shown(cells[wrong])} is not valid there"
     if len(fits) == 1:
         return fits[0]
     return Unknown(

@@ -42,7 +42,7 @@ def read_xml(text: str) -> Found[Gpus]:
     gpus: Found[Tuple[Gpu, ...]] = tuple(_gpu(index, node) for index, node in enumerate(nodes))
     if attached != len(nodes):
         shown = attached if isinstance(attached, int) else attached.reason
-        gpus = Unknown(f"{len(nodes)} GPUs are in the document, of {shown} attached: which ones is not told")
+        gpus = Unknown(f"{len(nodes)} GPUs are in the document, of {shown} attached: which ones is not reported")
     processes: List[GpuProcess] = []
     for node in nodes:
         uuid = _text(node, "uuid")

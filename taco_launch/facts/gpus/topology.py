@@ -87,7 +87,7 @@ def _matrix(rows: Sequence[str]) -> Topology:
         if name not in columns:
             if not ends and len(cells) < len(columns):
                 raise _RefusedError(
-                    f"{shown(row.strip(), 30)} is no row of the matrix that it stands in: are the lines wrapped? Capture it "
+                    f"{shown(row.strip(), 30)} is no row of the matrix that it is in: are the lines wrapped? Capture it "
                     "into a file, or in a wider terminal"
                 )
             continue
@@ -142,7 +142,7 @@ def _links(name: str, words: Sequence[str], columns: Sequence[str]) -> Tuple[str
         )
     for place, (column, word) in enumerate(zip(columns, words)):
         if not _LINK.fullmatch(word) or (word == "X") != (column == name):
-            raise _RefusedError(f"row {name}, column {column}: {shown(word)} is no link that can stand there")
+            raise _RefusedError(f"row {name}, column {column}: {shown(word)} is no link that is valid there")
         if place + 1 == len(columns) and words[len(columns) :] and _LINK.fullmatch(words[len(columns)]):
             raise _RefusedError(f"row {name}: more cells than the header has columns")
     if len(words) < len(columns):
@@ -190,7 +190,7 @@ def _fields(row: str, count: int, affinities: Sequence[str], header: str) -> Lis
 
 
 def _named(nics: Tuple[str, ...], rows: Sequence[str]) -> Tuple[str, ...]:
-    """Return the HCAs by the names of the legend; by the header's where the legend is not there as a whole."""
+    """Return the HCAs by the names of the legend; by the header's where the legend does not exist as a whole."""
     entries = [(match[1], match[2]) for match in map(_LEGEND.fullmatch, rows[:-1]) if match]
     names = dict(entries)
     whole = sorted(nic for nic, _ in entries) == sorted(nics) and len(set(names.values())) == len(names)

@@ -11,7 +11,7 @@ _NO_RIGHT = ("Permission denied", "Operation not permitted", "must be root")
 # The kernel has no such rules at all.
 _NO_RULES = ("Protocol not supported", "No such file or directory")
 
-# chain -> its lines, and the chains that packets to this host begin in
+# chain -> its lines, and the chains that packets to this host start in
 Chains = Dict[str, List[str]]
 
 

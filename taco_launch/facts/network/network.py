@@ -167,7 +167,7 @@ def _addresses(text: Found[str]) -> Union[Dict[str, List[Address]], Unknown]:
 
 
 def _bonds(told: Files) -> Found[Tuple[Bond, ...]]:
-    """Read /proc/net/bonding: a part about the bond, then one for each member, begun by `Slave Interface`."""
+    """Read /proc/net/bonding: a part about the bond, then one for each member, started by `Slave Interface`."""
     if told.failed is not None or told.cut is not None:
         return told.failed or Unknown("/proc/net/bonding: the answer was cut off")
     for path, reason in told.refused.items():

@@ -1,7 +1,7 @@
 """Chooses the GID index of a RoCE port.
 
 NCCL since 2.21 chooses by itself (ncclIbGetGidIndex and ncclUpdateGidIndex, src/transport/net_ib/connect.cc, before
-2.24 src/transport/net_ib.cc): it begins with slot 0 and walks up; it goes over to a slot of the wanted address family
+2.24 src/transport/net_ib.cc): it starts with slot 0 and walks up; it goes over to a slot of the wanted address family
 (NCCL_IB_ADDR_FAMILY) and address range (NCCL_IB_ADDR_RANGE) from one of another family, whatever its version; and from
 one of another RoCE version, or that is not valid, to a valid one of the wanted version (NCCL_IB_ROCE_VERSION_NUM).
 Older NCCL takes slot 0, which is never right, unless it is told.
@@ -25,7 +25,7 @@ def by_nccl(
     """Return the slot that NCCL 2.21 or newer takes by itself, with these values of its three variables.
 
     `address_range` is a CIDR. Unknown where NCCL would end at a slot that cannot work: not in use, link-local, or of
-    another family, range or version than asked for; the reason names it. Absent on InfiniBand: no index is chosen.
+    another family, range or version than requested; the reason names it. Absent on InfiniBand: no index is chosen.
     """
     table = _table(port)
     if not isinstance(table, dict):
@@ -74,7 +74,7 @@ def on_interface(
 
 
 def readable(port: Port) -> bool:
-    """Return whether all is known that `on_interface` looks at, so that what it does not find is not there."""
+    """Return whether all is known that `on_interface` looks at, so that what it does not find does not exist."""
     table = _table(port)
     return isinstance(table, dict) and not any(isinstance(gid.type, Unknown) for gid in table.values())
 
@@ -152,7 +152,7 @@ def _network(cidr: Optional[str], family: str) -> Union[Network, Unknown, None]:
 
 
 def _fault(gid: Optional[Gid], family: str, network: Optional[Network], version: int) -> str:
-    """Return what is wrong with a slot, empty where it is as asked for."""
+    """Return what is wrong with a slot, empty where it is as requested."""
     if gid is None:
         return "not in use"
     if not _valid(gid.gid):

@@ -99,7 +99,7 @@ def _per_host(gids: Sequence[HostGid], odd: Tuple[Anomaly, ...], nccl: Optional[
         for host, choices in by_host.items()
     )
     differs = Absent("the index differs from host to host")
-    return GidPlan(differs, Absent("each host is told its index"), env, tuple(gids), odd)
+    return GidPlan(differs, Absent("each host gets its own index"), env, tuple(gids), odd)
 
 
 def _range(found: Sequence[Tuple[Rail, Found[GidChoice]]], hosts: Sequence[HostFacts]) -> Found[FabricChoice]:

@@ -15,7 +15,7 @@ class HcaStatement(NamedTuple):
     """One statement of `source`: what it says of an HCA (port None), of a port, or of a slot of its GID table.
 
     `what` is a field of Hca, Port or Gid; `interface` for one of an HCA's; `gids` (True) says that the port's table was
-    read; `gid` begins a slot. `hca` is "" and `port` 0 where the source does not name them. An Unknown as value
+    read; `gid` starts a slot. `hca` is "" and `port` 0 where the source does not name them. An Unknown as value
     says why there is none.
     """
 

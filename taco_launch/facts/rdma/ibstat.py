@@ -23,7 +23,7 @@ _Key = Tuple[str, Optional[int]]
 
 
 def read(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
-    """Read the devices; Unknown where one of them, or a port, is not there as a whole."""
+    """Read the devices; Unknown where one of them, or a port, does not exist as a whole."""
     found: Dict[_Key, Dict[str, str]] = {}
     at: Optional[_Key] = None
     for number, row in enumerate(plain(text).split("\n"), 1):
@@ -31,7 +31,7 @@ def read(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
         if device or (port and at):
             at = (device[1], None) if device else (at[0] if at else "", int(port[1]) if port else 0)
             if at in found:
-                return Unknown(f"line {number}: {shown(row)}: ibstat tells it twice: of two hosts?")
+                return Unknown(f"line {number}: {shown(row)}: ibstat lists it twice: of two hosts?")
             found[at] = {}
         elif value and at:
             found[at][value[1]] = value[2] or ""

@@ -116,7 +116,7 @@ def _loaded_of(names: Tuple[str, ...]) -> Found[str]:
 
 def _exists(exists: Tuple[str, ...], refused: List[str], asked: bool, stderr: str) -> Found[Tuple[str, ...]]:
     if refused or not asked:
-        return Unknown("; ".join([*refused, *stderr.strip().splitlines()]) or "modinfo was not asked")
+        return Unknown("; ".join([*refused, *stderr.strip().splitlines()]) or "modinfo was not queried")
     return exists
 
 

@@ -184,11 +184,11 @@ def _devices(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
 
 
 def _cut(text: str) -> Optional[Unknown]:
-    """Return where the devices of ibv_devinfo begin or end in the middle; None where each has what the others have."""
+    """Return where the devices of ibv_devinfo start or end in the middle; None where each has what the others have."""
     begin, *devices = re.split(r"^hca_id:", text, flags=re.MULTILINE)
     said = [match[1] for match in map(_DEVINFO.fullmatch, begin.split("\n")) if match]
     if (devices and said) or any(not key.startswith("GID[") for key in said):
-        return Unknown("the first lines of ibv_devinfo are of a device that is not named: its beginning is cut off")
+        return Unknown("the first lines of ibv_devinfo are of a device that is not named: its start is cut off")
     if not re.search(r"^\s+port:\s", text, re.MULTILINE):
         ports = re.search(r"^\s+phys_port_cnt:\s+[1-9]", text, re.MULTILINE)  # else names alone, as of a grep
         return Unknown("ibv_devinfo ends before its ports: it is cut off") if ports else None

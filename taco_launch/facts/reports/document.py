@@ -46,7 +46,7 @@ def document(facts: HostFacts) -> Dict[str, Any]:
     """Return the document: `host`, `simulated`, `asked` (subjects that were looked at), the subjects, `gid`, `gids`, `distances`, `health` and `unknown`.
 
     What is Absent or Unknown is null in its place. `unknown` lists `{"where", "reason"}` of what could not be read or
-    understood; what nobody asked for, or no captured output is of, is not listed. `gid` is the choice for the HCA
+    understood; what nobody requested, or no captured output is of, is not listed. `gid` is the choice for the HCA
     that a job would use, `gids` one for each RoCE port that may be in use, as {"hca", "port", "gid_index", "why"}.
     `health` lists verdicts as {"name", "level", "text", "source", "hint"}.
     """

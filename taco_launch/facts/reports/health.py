@@ -60,7 +60,7 @@ Judged = Tuple[Tuple[HealthVerdict, Tuple[str, ...]], ...]
 
 
 def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[HealthVerdict, ...]:
-    """Judge a host; of what nobody asked for, and of what is not there, nothing is said.
+    """Judge a host; of what nobody requested, and of what does not exist, nothing is said.
 
     What stops set-up is a fault here, in the same words; `rdma` and `gdr` are what the inventory says of them.
     """
@@ -118,7 +118,7 @@ def _silent(facts: HostFacts) -> Optional[Unknown]:
     if isinstance(of, Unknown):
         return of if asked(of) else None
     seen = isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.board, Board) and facts.gpu.board.gpus
-    return Unknown(of.reason or "nvidia-smi does not tell of them") if isinstance(of, Absent) and seen else None
+    return Unknown(of.reason or "nvidia-smi does not report them") if isinstance(of, Absent) and seen else None
 
 
 def _lost(of: Gpus) -> Iterator[HealthVerdict]:

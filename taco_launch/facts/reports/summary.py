@@ -24,7 +24,7 @@ _KINDS = frozenset(("physical", "bond", "vlan"))
 class SummaryRow:
     """One fact of one host as text.
 
-    `same` says that hosts of one cluster should agree on it; `wide` that it is shown only where more is asked for.
+    `same` says that hosts of one cluster should agree on it; `wide` that it is shown only where more is requested.
     """
 
     subject: str
@@ -50,7 +50,7 @@ _SKIPPED = f"unknown: {NOT_ASKED.reason}"
 
 
 def is_asked(row: SummaryRow) -> bool:
-    """Return whether the row tells anything: somebody asked for it, or captured it."""
+    """Return whether the row tells anything: somebody requested it, or captured it."""
     return not row.text.startswith(_SKIPPED)
 
 
@@ -300,7 +300,7 @@ def _peer_memory(of: PeerMemory) -> str:
     by = text(of.comes_back)
     if isinstance(of.loaded, Absent) and isinstance(of.comes_back, str):
         return f"{loaded}: not loaded now, though {by} names it: it failed, or was unloaded{dmabuf}"
-    back = "" if isinstance(of.comes_back, Absent) or by.startswith(_SKIPPED) else f", comes back by {by}"
+    back = "" if isinstance(of.comes_back, Absent) or by.startswith(_SKIPPED) else f", returns by {by}"
     if isinstance(of.loaded, str) and isinstance(of.comes_back, Absent):
         back = ", gone after a reboot"
     if isinstance(of.loaded, Unknown):

@@ -33,7 +33,7 @@ def parse_docker(sections: Sections) -> Found[DockerFacts]:
     why = failure(sections, "docker.info")
     section = sections.get("docker.info")
     if section is None or section.exit_code is None:
-        return why or Unknown("docker info was not asked")
+        return why or Unknown("docker info was not queried")
     if section.exit_code == NOT_FOUND:
         return Absent("docker: not found")
     info = _info(section, why)
@@ -168,7 +168,7 @@ def _insecure(registries: Mapping[str, Any]) -> Found[Tuple[str, ...]]:
 
 
 def _no(name: str) -> Unknown:
-    return Unknown(f"docker info does not tell {name}")
+    return Unknown(f"docker info does not report {name}")
 
 
 def _text(told: Mapping[str, Any], name: str) -> Found[str]:
@@ -203,7 +203,7 @@ def _containers(sections: Sections) -> Found[Tuple[ContainerState, ...]]:
     complaints = section.stderr.splitlines() if section is not None else []
     gone = section is not None and section.exit_code == 1 and all(map(_GONE.fullmatch, complaints)) and complaints
     if section is None or (why is not None and not gone):
-        return Unknown(why.reason if why else "the engine did not tell")
+        return Unknown(why.reason if why else "the engine did not report")
     found: List[ContainerState] = []
     for line in section.stdout.split("\n"):
         if not line.strip():
@@ -302,5 +302,5 @@ def _devices(text: Found[str]) -> Found[Tuple[str, ...]]:
 
 def _cdi_folders(info: Mapping[str, Any]) -> Found[Tuple[str, ...]]:
     if "CDISpecDirs" not in info:
-        return Absent("docker info does not tell CDISpecDirs, which came with 25.0")
+        return Absent("docker info does not report CDISpecDirs, new in 25.0")
     return _list(info["CDISpecDirs"], "CDISpecDirs")

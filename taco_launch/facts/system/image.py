@@ -109,7 +109,7 @@ def _nccl(libraries: Found[str], packages: Found[Packages]) -> Found[str]:
         return Unknown(f"several versions are there: {', '.join(several)}")
     torch = _package(packages, "torch")
     if "/libnccl.so." in libraries:
-        return Unknown("libnccl is there, and its name does not tell its version")
+        return Unknown("libnccl exists, but its name does not show its version")
     if isinstance(torch, str) and not torch.endswith("+cpu"):
         return Unknown("no libnccl is there; torch may hold one of its own")
     return Absent("libnccl: not found")
@@ -187,7 +187,7 @@ def _lightcc(text: Found[str], packages: Found[Packages], horovod: Found[str]) -
     if held is None:
         return Unknown(f"horovod {horovod} is installed, and its library is not beside it")
     if _LIGHT in held[1]:
-        return Unknown(f"horovod {horovod} knows {_LIGHT}: LightCC of a version that nothing tells")
+        return Unknown(f"horovod {horovod} knows {_LIGHT}: LightCC of a version that nothing shows")
     return Absent(f"horovod {horovod} knows no {_LIGHT}")
 
 

@@ -33,7 +33,7 @@ def parse_logind(sections: Sections, init: Found[str]) -> Tuple[Found[bool], Fou
     for name in _NAMES:
         if name not in found:
             words = answer(sections, "system.logind")
-            why = "logind did not tell it" if isinstance(words, str) else words.reason
+            why = "logind did not report it" if isinstance(words, str) else words.reason
             found[name] = _configured(told, name, why)
     return found["RemoveIPC"], found["KillUserProcesses"]
 

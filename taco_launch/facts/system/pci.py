@@ -14,7 +14,7 @@ _WIDTHS = ("1", "2", "4", "8", "12", "16", "32")
 
 
 def parse_pci(sections: Sections) -> Found[Tuple[PciDevice, ...]]:
-    """Read the probe's section topology.pci or, where only the HCAs were asked for, rdma.pci."""
+    """Read the probe's section topology.pci or, where only the HCAs were requested, rdma.pci."""
     name = "rdma.pci" if "topology.pci" not in sections and "rdma.pci" in sections else "topology.pci"
     missing = unasked(sections, name.partition(".")[0]) or failure(sections, name)
     return missing or read_pci(sections[name].stdout)

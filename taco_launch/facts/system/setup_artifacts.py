@@ -83,7 +83,7 @@ def _files(text: Found[str]) -> Found[Tuple[SetupFile, ...]]:
     untold += [path for path, (_, kind) in modes.items() if kind == "symbolic link" and path not in links]
     untold += [path for path in (*sums, *links) if path not in modes]
     if untold:
-        return Unknown(f"the files of set-up: {untold[0]} is told by half")
+        return Unknown(f"the files of set-up: {untold[0]} is reported only in part")
     return tuple(
         SetupFile(path, sums.get(path), mode, links.get(path))
         for path, (mode, kind) in sorted(modes.items())
@@ -135,7 +135,7 @@ def _key(keys: Files, name: str) -> Found[str]:
 def _units(text: Found[str], at_boot: Found[str]) -> Tuple[Found[_Unit], Found[_Unit]]:
     """Read `systemctl show` of our unit and of docker.service: `KEY=VALUE` lines, an empty line between the two.
 
-    `at_boot` has lines `UNIT STATE` of `systemctl is-enabled`, which looks at the files: systemd itself goes on telling the
+    `at_boot` has lines `UNIT STATE` of `systemctl is-enabled`, which looks at the files: systemd itself continues telling the
     UnitFileState that it knew before somebody changed them.
     """
     if not isinstance(text, str):

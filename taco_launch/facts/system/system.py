@@ -32,14 +32,14 @@ class Clock(NamedTuple):
 def parse_clock(sections: Sections, sent: float, received: float) -> Clock:
     """Compare the host's clock with the controller's: when the probe was sent there, when its answer was here.
 
-    The probe began after it was sent and ended before it was received: between these two lies the offset. Of an answer
-    without an end only the beginning is known, and that it lies between both.
+    The probe started after it was sent and ended before it was received: between these two lies the offset. Of an answer
+    without an end only the start is known, and that it lies between both.
     """
     probe = sections.get(PROBE)
     told = dict(line.partition(" ")[::2] for line in probe.stdout.splitlines()) if probe else {}
     began, ended = _instant(told.get("began", "")), _instant(told.get("ended", ""))
     if began is None:
-        missing = Unknown("the probe did not tell the host's time")
+        missing = Unknown("the probe did not report the host's time")
         return Clock(missing, missing)
     least = (ended or began)[0] - received
     most = began[1] - sent
@@ -138,7 +138,7 @@ def _pairs(text: Found[str], separator: str) -> Dict[str, str]:
 
 def _one_of(pairs: Dict[str, str], key: str, known: Tuple[str, ...]) -> Found[str]:
     value = pairs.get(key)
-    return value if value in known and value is not None else Unknown(f"the probe did not tell: {key}")
+    return value if value in known and value is not None else Unknown(f"the probe did not report: {key}")
 
 
 def _uname(text: Found[str]) -> Tuple[Found[str], Found[str], Found[str]]:
@@ -190,7 +190,7 @@ def _cpu(text: Found[str], online: Found[str]) -> Found[Cpu]:
     sockets, cores = pairs.get("Socket(s)", ""), pairs.get("Core(s) per socket", "")
     threads = _count(online.strip())
     if not (re.fullmatch("[1-9][0-9]{0,3}", sockets) and re.fullmatch("[1-9][0-9]{0,3}", cores)) or not threads:
-        return Unknown(f"lscpu tells no sockets, no cores per socket, or no threads: {shown(text)}")
+        return Unknown(f"lscpu reports no sockets, no cores per socket, or no threads: {shown(text)}")
     return Cpu(pairs.get("Model name", ""), int(sockets), int(sockets) * int(cores), threads)
 
 
@@ -229,13 +229,13 @@ def _memory(text: Found[str]) -> Found[Memory]:
     for name in ("MemTotal", "MemAvailable", "SwapTotal"):
         match = re.fullmatch("([0-9]{1,16}) kB", pairs.get(name, ""))
         if match is None:
-            return Unknown(f"/proc/meminfo tells no {name}")
+            return Unknown(f"/proc/meminfo reports no {name}")
         sizes.append(int(match[1]) << 10)
     return Memory(*sizes)
 
 
 def _disks(text: Found[str]) -> Found[Tuple[Disk, ...]]:
-    """Read the folders that were asked for, then df's row for each; equal ones once."""
+    """Read the folders that were requested, then df's row for each; equal ones once."""
     if not isinstance(text, str):
         return Unknown(text.reason)
     asked = re.findall(r"(?m)^asked (/.*)$", text)
@@ -243,7 +243,7 @@ def _disks(text: Found[str]) -> Found[Tuple[Disk, ...]]:
     if not isinstance(found, tuple):
         return found
     if len(found) != len(asked):
-        return Unknown(f"df -PkT was asked for {len(asked)} folders and has {len(found)} rows")
+        return Unknown(f"df -PkT was given {len(asked)} folders and has {len(found)} rows")
     return tuple({each.path: each for each in found}.values())
 
 
@@ -263,7 +263,7 @@ def _limits(text: Found[str]) -> Found[Tuple[ProcessLimits, ...]]:
         row = rf"{words} +(unlimited|[0-9]{{1,20}}) +(unlimited|[0-9]{{1,20}})(?: +[a-z]+)? *"
         found = {match.groups() for match in map(re.compile(row).fullmatch, text.split("\n")) if match}
         if len(found) != 1:
-            return Unknown(f"/proc/self/limits tells no {words}, or several")
+            return Unknown(f"/proc/self/limits reports no {words}, or several")
         soft, hard = (None if value == "unlimited" else int(value) for value in found.pop())
         limits.append(ProcessLimits(name, soft, hard))
     return tuple(limits)
@@ -311,13 +311,13 @@ def _package_manager(shell: Dict[str, str]) -> Found[str]:
     name = shell.get("packages")
     if name == "none":
         return Absent()
-    return name if name is not None and re.fullmatch("[a-z-]+", name) else Unknown("the probe did not tell: packages")
+    return name if name is not None and re.fullmatch("[a-z-]+", name) else Unknown("the probe did not report: packages")
 
 
 def _booted(sections: Sections, uptime: Found[str]) -> Found[float]:
     probe = sections.get(PROBE)
     began = _instant(probe.stdout.partition("\n")[0].partition(" ")[2]) if probe else None
     if not isinstance(uptime, str) or began is None:
-        return Unknown(uptime.reason if not isinstance(uptime, str) else "the probe did not tell the host's time")
+        return Unknown(uptime.reason if not isinstance(uptime, str) else "the probe did not report the host's time")
     match = re.fullmatch(r"([0-9]{1,12}\.[0-9]{2}) [0-9]{1,14}\.[0-9]{2}", uptime.strip())
     return began[0] - float(match[1]) if match else Unknown(f"/proc/uptime: {shown(uptime)} is not understood")

@@ -33,7 +33,7 @@ class Changes:
     """How many operations were done on each host; `report` is told of every step, of one host at a time."""
 
     def __init__(self, report: Callable[[SetupEvent], None]) -> None:
-        """Begin with none."""
+        """Start with none."""
         self._report = report
         self._lock = threading.Lock()
         self._done: dict[str, int] = {}
@@ -96,13 +96,13 @@ def apply(
     tell: Callable[[SetupEvent], None],
     typed: str = "taco-launch",
 ) -> bool:
-    """Have a host do these operations; `tell` is called from this thread as they begin and end.
+    """Have a host do these operations; `tell` is called from this thread as they start and end.
 
     `typed` is what the user types for taco-launch with this inventory.
     False: nothing was done, as another set-up worked there until now; what is to be done has to be planned anew.
 
     Raises:
-        HostError: one of them failed, and those after it were not begun; or the answer broke off, or did not end in time;
+        HostError: one of them failed, and those after it were not started; or the answer broke off, or did not end in time;
             or the log cannot be written.
     """
     host, stage = transport.name, ops[0].stage
@@ -122,7 +122,7 @@ def apply(
     marker = f"taco-{secrets.token_hex(8)}"
     command = batch.command(ops, marker, typed)
     seconds = command.timeout or 0.0
-    until = time.monotonic() + seconds  # the transport's own begins later
+    until = time.monotonic() + seconds  # the transport's own starts later
     with transport.tail(command) as stream, understood(host, "set-up"):
         said = _until(until, lines(stream, host, "set-up"))
         outcome = batch.read(said, marker, begin, lambda: tell(SetupEvent(host, stage, "", "waits")))
@@ -172,7 +172,7 @@ def _error(
             hint=f"see what hangs, on the host: fuser -v {batch.LOCK}; then run setup again; its output so far: {log}",
         )
     if outcome.begun is None:
-        return HostError(f"{host}: the operations did not begin: {last_words(outcome.said) or 'nothing was said'}")
+        return HostError(f"{host}: the operations did not start: {last_words(outcome.said) or 'nothing was said'}")
     return HostError(
         f"{host}: the answer broke off during: {ops[outcome.begun].name}",
         hint=f"is the host up, and the network whole? If so, it finishes that step without us; what it said so far: {log}",

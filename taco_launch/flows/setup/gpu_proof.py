@@ -59,7 +59,7 @@ def same_gpus(
     for answer in fanout.only(names).each(lambda host: _probe_both_sides(host, paths.container(inventory.cluster))):
         if answer.error is not None:
             said = answer.error.message.removeprefix(f"{answer.host}: ")
-            flaws.append(ProofFailure((answer.host,), "cannot be asked for its GPUs", said, answer.error.hint or ""))
+            flaws.append(ProofFailure((answer.host,), "cannot list its GPUs", said, answer.error.hint or ""))
         elif answer.value is not None:
             flaws += _differences(answer.host, inventory.cluster, *answer.value)
     return tuple(flaws)

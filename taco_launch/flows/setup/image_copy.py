@@ -1,4 +1,4 @@
-"""One image to many hosts: the controller sends one copy, hosts pass it on as it comes, and a cut one goes on where it was."""
+"""One image to many hosts: the controller sends one copy, hosts pass it on as it comes, and a cut one continues where it was."""
 
 import base64
 import threading
@@ -121,7 +121,7 @@ class _Copy:
         ordered.only(failed).each(self._end)
         count, seconds = len(names) - len(failed.keys() & set(names)), time.monotonic() - begun
         self._say(
-            f"{self._image} ({_size(self._stream.size)}) came to {count} host{'s' if count != 1 else ''} "
+            f"{self._image} ({_size(self._stream.size)}) reached {count} host{'s' if count != 1 else ''} "
             f"in {seconds:.0f} s; the controller sent {_size(self._sent)}"
         )
         return failed
@@ -171,7 +171,7 @@ class _Copy:
         )
 
     def _distrust(self, name: str) -> None:
-        """Have a host begin anew, from the controller alone: it cannot tell which of the others gave what is wrong."""
+        """Have a host start over, from the controller alone: it cannot tell which of the others gave what is wrong."""
         givers = self._gave.pop(name, set())
         with self._changed:
             seat = self._seats[name]

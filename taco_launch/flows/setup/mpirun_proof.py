@@ -48,7 +48,7 @@ def train(
     command = ("python3", "-I", "-S", "-c", _RANK, json.dumps(names))
     try:
         plan = _plan(cluster, tuple(seen), command, profile)
-    except (UsageError, HostError) as error:  # the network that the inventory asks for is not there
+    except (UsageError, HostError) as error:  # the network that the inventory asks for does not exist
         return [ProofFailure(tuple(seen), "cannot run jobs as the inventory has them", error.message, error.hint or "")]
     limit = LOOK_SECONDS + len(seen)
     env = (word for name, value in plan.env for word in ("--env", f"{name}={value}"))

@@ -21,7 +21,7 @@ class SharedReadings:
     """What one call of set-up has read of it, which is looked at again after every stage."""
 
     def __init__(self, inventory: Inventory, chosen: Mapping[str, Host]) -> None:
-        """Begin with nothing read; `chosen` are the hosts that are set up, by name."""
+        """Start with nothing read; `chosen` are the hosts that are set up, by name."""
         self._inventory = inventory
         self._chosen = chosen
         self._agent = sources.Agent()

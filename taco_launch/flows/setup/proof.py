@@ -59,4 +59,4 @@ def silent(answers: Iterable[Answer[Any]]) -> Iterable[ProofFailure]:
     for answer in answers:
         if answer.error is not None:
             said = answer.error.message.removeprefix(f"{answer.host}: ")
-            yield ProofFailure((answer.host,), "cannot be asked", said, answer.error.hint or "")
+            yield ProofFailure((answer.host,), "cannot be queried", said, answer.error.hint or "")

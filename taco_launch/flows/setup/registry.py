@@ -67,4 +67,4 @@ def moved(inventory: Inventory, now: str | None, facts: Mapping[str, HostFacts])
     if known(reference, now, facts).id:
         return ""
     typed = shell(("taco-launch", "-i", inventory.source, "setup", "--pull"))
-    return f"the registry has another {reference.name} by now; the hosts keep theirs unless told: {typed}"
+    return f"the registry has another {reference.name} by now; the hosts keep theirs unless you run: {typed}"

@@ -34,7 +34,7 @@ from taco_launch.setup.stage_rules import RULES
 from taco_launch.setup.stages.ssh_mesh import unaware
 
 SUBJECTS = ("system", "network", "docker", "gpu", "rdma", MADE)
-# A stage goes on while what it did lets it do more: a key that is made is then copied.
+# A stage continues while what it did lets it do more: a key that is made is then copied.
 _ROUNDS = 4
 # What an ordinary call spends to learn of an image that was pushed.
 _GLANCE_SECONDS = 1
@@ -44,7 +44,7 @@ _GLANCE_SECONDS = 1
 class SetupRequest:
     """What the user asks for: stages, what may be disrupted; and `profile`, whose options the proof's mpirun has.
 
-    With `pull` all hosts get what the registry has under the image's tag now; without it, what is there stays.
+    With `pull` all hosts get what the registry has under the image's tag now; without it, what exists stays.
     `registry_password` is the one of the environment, for an inventory that names no file with it.
     """
 

@@ -137,7 +137,7 @@ def latest(
     with suppress(ValueError, KeyError, TypeError):
         said = str(codec.load(result.stdout)["message"])
     raise HostError(
-        f"{host.name}: the registry cannot be asked what {reference.name} is now: {said}",
+        f"{host.name}: the registry does not answer what {reference.name} is now: {said}",
         hint=f"is the registry up (curl 7.40 or newer has to be on {host.name})? Without --pull the image that is there "
         "stays; container.image: NAME@sha256:... takes a certain one",
     )
@@ -177,7 +177,7 @@ class HeadFiles:
         self._public = ""
 
     def read(self, member: Transport, made: SetupState, *, is_head: bool = True) -> None:
-        """Read what is there and not known yet as it is; of another member than the head the host keys only.
+        """Read what exists and not known yet as it is; of another member than the head the host keys only.
 
         Raises:
             HostError: it cannot be read.

@@ -109,7 +109,7 @@ def _probe_container(host: Transport, cluster: ProofScope) -> ContainerProbe:
 
 
 def _ask(host: Transport, cluster: ProofScope, seen: Mapping[str, ContainerProbe]) -> list[dict[str, Any]]:
-    """Send a container to all others, beginning with the next one: nobody is asked by all at once."""
+    """Send a container to all others, start with the next one: nobody is asked by all at once."""
     names = list(seen)
     place = names.index(host.name)
     order = [*names[place + 1 :], *names[:place]]
@@ -124,7 +124,7 @@ def _ask(host: Transport, cluster: ProofScope, seen: Mapping[str, ContainerProbe
             f"{host.name}: cannot ask container {cluster.name} for the others: {_said(result)}",
             f"on {host.name}: docker exec {cluster.name} ssh -v {order[0]} true",
         )
-    with understood(host.name, f"container {cluster.name}, asked for the others"):
+    with understood(host.name, f"container {cluster.name}, given the others"):
         return [_reached(codec.load(line), order) for line in result.stdout.splitlines()]
 
 
@@ -174,7 +174,7 @@ def _way(
         if firewall is None:
             hint = f"is the network whole, and no firewall or security group between them? ping {where}"
             if why == "connection refused" and str(cluster.container.ssh_port) in stopped:
-                hint = f"on {peer}: docker logs {cluster.name} tells why no sshd listens there"
+                hint = f"on {peer}: docker logs {cluster.name} shows why no sshd listens there"
             yield what, why, hint
             continue
         rule = firewall.detail.partition(": ")[2]

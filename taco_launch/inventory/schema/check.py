@@ -1,4 +1,4 @@
-"""Plain values -> InventoryFile: pydantic's errors become faults, and what is not faulty goes on to be checked further."""
+"""Plain values -> InventoryFile: pydantic's errors become faults, and what is not faulty continues to be checked further."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -46,11 +46,11 @@ _SHAPES = {
 def check(value: Any, faults: Faults) -> InventoryFile:
     """Check what `document.read` gave against the schema; all faults go to `faults`.
 
-    What is wrong is left out of the result, and a required key that is missing is made up, so that the caller can go on
+    What is wrong is left out of the result, and a required key that is missing is made up, so that the caller can continue
     looking for faults; with any fault the result is good for nothing else.
 
     Raises:
-        SpecError: there is nothing to go on with.
+        SpecError: there is nothing to continue with.
     """
 
     def refused(detail: ErrorDetails, wrong: set[Loc]) -> Loc:

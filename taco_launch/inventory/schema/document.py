@@ -1,6 +1,6 @@
 """YAML text -> plain values and their places: what a user's file may hold at all, whatever its keys mean.
 
-The events of the parser are read, not its objects: nothing is built that was not asked for (tags), nothing is copied
+The events of the parser are read, not its objects: nothing is built that was not requested (tags), nothing is copied
 (aliases), depth is bounded, and each value keeps its place and how it was written.
 """
 
@@ -49,7 +49,7 @@ class OddValue:
 def read(text: str, faults: Faults) -> Any:
     """Return the one document of a YAML text as dicts, tuples, strings, ints, bools, None, and Odd for all else.
 
-    What can be passed over (a key that stands twice, an alias, a tag) is noted in `faults` and reading goes on; the place
+    What can be passed over (a key that is listed twice, an alias, a tag) is noted in `faults` and reading continues; the place
     of each value is put into `faults.places`.
 
     Raises:
@@ -66,7 +66,7 @@ def read(text: str, faults: Faults) -> Any:
             faults.add_at(line + 1, column + 1, written, problem, "use spaces")
         else:
             problem = ", ".join(plain(part) for part in (error.context, error.problem) if part)
-            # in YAML a [ inside of braces begins a list, also in the middle of a word
+            # in YAML a [ inside of braces starts a list, also in the middle of a word
             hint = 'between { and } a range needs quotes: {"gpu[1-2]": {}}' if written[column:].startswith("[") else ""
             faults.add_at(line + 1, column + 1, written, f"no YAML: {problem}", hint)
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own scanner, on "\UFFFFFFFF"
@@ -91,7 +91,7 @@ class _Reader:
         self._next()  # the document's end
         more = self._next()
         if not isinstance(more, yaml.StreamEndEvent):
-            raise self._fatal(more, "a second document begins here; a file is one")
+            raise self._fatal(more, "a second document starts here; a file is one")
         return value
 
     def _next(self) -> Any:
@@ -122,7 +122,7 @@ class _Reader:
             return None, "[...]" if isinstance(event, yaml.SequenceStartEvent) else "{...}"
         written: str = event.value
         if _HALF.search(written):
-            raise self._fatal(event, "no YAML: an escape stands for half a character")
+            raise self._fatal(event, "no YAML: an escape means half a character")
         kind = self._loader.resolve(yaml.ScalarNode, written, event.implicit).removeprefix(_TAG)
         if kind == "str":
             return written, shown(written)
@@ -163,7 +163,7 @@ class _Reader:
     def _twice(self, event: Any, at: Loc) -> None:
         """Note a key that stands there already, and pass over its value."""
         lines = f"{self._faults.places[at].line} and {event.start_mark.line + 1}"
-        self._faults.add(at, f"this key stands twice: lines {lines}")
+        self._faults.add(at, f"this key is listed twice: lines {lines}")
         depth = 0
         while True:
             event = self._next()

@@ -19,7 +19,7 @@ _HARMLESS = re.compile(r"[A-Za-z0-9_./\[\],-]{1,80}")
 
 @dataclass(frozen=True)
 class Position:
-    """Where a value begins, counted from 1, and how it is shown in a message."""
+    """Where a value starts, counted from 1, and how it is shown in a message."""
 
     line: int
     column: int
@@ -30,7 +30,7 @@ class Faults:
     """The faults of one document; `source` names it in the message, `places` is filled as it is read."""
 
     def __init__(self, source: str, hint: str = _HINT, whole: str = "inventory") -> None:
-        """Begin without faults; `hint` says where to read on, `whole` what the document is."""
+        """Start without faults; `hint` says where to read on, `whole` what the document is."""
         self.source = plain(source, PATH_MAX)
         self.whole = whole
         self._hint = hint
@@ -64,7 +64,7 @@ class Faults:
         self._keep(near.line if near else 0, near.column if near else 0, fault)
 
     def add_unknown(self, loc: Loc, text: str, known: Iterable[str], problem: str) -> None:
-        """Note that `text`, which stands at `loc` as key or value, is none of the `known`."""
+        """Note that `text`, which is at `loc` as key or value, is none of the `known`."""
         # looking for the nearest costs: not for faults that are only counted
         self.add(loc, problem, did_you_mean(text, known) if not self.full else "")
 

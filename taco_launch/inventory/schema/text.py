@@ -5,7 +5,7 @@ import re
 
 from taco_launch.inventory.schema.faults import Faults
 
-_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # UTF-32's little-endian mark begins with UTF-16's
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # UTF-32's little-endian mark starts with UTF-16's
 # All that YAML 1.2, section 5.1, does not allow; halves of characters are no UTF-8.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 
@@ -49,7 +49,7 @@ def has_yaml_name(source: str) -> bool:
 
 
 def begins_as_yaml(text: str) -> bool:
-    """Return whether the first line that is neither empty nor a comment begins with `key:`, `{`, `---` or `%YAML`."""
+    """Return whether the first line that is neither empty nor a comment starts with `key:`, `{`, `---` or `%YAML`."""
     lines = (line.strip() for line in text.split("\n"))
     first = next((line for line in lines if line and not line.startswith("#")), "")
     return bool(_YAML_START.match(first))

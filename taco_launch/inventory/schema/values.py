@@ -103,7 +103,7 @@ def _on_or_off(value: Any) -> str:
         return "on" if value else "off"
     if value in ("on", "off"):
         return str(value)
-    raise ValueError("must be on or off", "leave it out: it is on then" if value == "auto" else "")
+    raise ValueError("must be on or off", "omit it: it is on then" if value == "auto" else "")
 
 
 def _auto_or_off(value: Any) -> str:

@@ -47,6 +47,20 @@ def ensure(release: str, talk: Reporter, *, engine: bool = False) -> tuple[str, 
     return host, _more("registry", "the registry", base, _REGISTRY_PACKAGES, then, here, talk)
 
 
+def missing(release: str, *, engine: bool) -> tuple[str, ...]:
+    """Return which images `ensure` would make, in words; all of them while no Docker Engine answers.
+
+    Raises:
+        TacoLaunchError: they cannot be made here.
+    """
+    here, there = root.machine(), root.machine(release)
+    wanted = {_host_tag(there): f"{there.archives[0].base} host", _host_tag(here): f"{here.archives[0].base} host"}
+    kinds = [("host_docker", "host with Docker")] * engine + [("registry", "registry")]
+    lacking = [what for tag, what in wanted.items() if ask("image", "inspect", tag).code]
+    have = {tag.partition(":")[2].partition("-")[0] for tag, _size in kept()} if not ask("version").code else set()
+    return (*lacking, *(what for kind, what in kinds if kind not in have))
+
+
 def _more(
     kind: str, what: str, base: str, packages: Sequence[str], then: str, of: root.AptSources, talk: Reporter
 ) -> str:
@@ -61,11 +75,15 @@ def _more(
 
 
 def _host(of: root.AptSources, talk: Reporter) -> str:
-    tag = f"{REPOSITORY}:host-{of.digest(*_PACKAGES, *_HOOKS)}"
+    tag = _host_tag(of)
     if ask("image", "inspect", tag).code:
         talk.say(f"making the image of a plain {of.archives[0].base} host (about 40 s, once)")
         root.make(tag, "host", _PACKAGES, _HOOKS, of, talk)
     return tag
+
+
+def _host_tag(of: root.AptSources) -> str:
+    return f"{REPOSITORY}:host-{of.digest(*_PACKAGES, *_HOOKS)}"
 
 
 def kept() -> tuple[tuple[str, str], ...]:
@@ -80,7 +98,7 @@ def kept() -> tuple[tuple[str, str], ...]:
 
 def remove() -> None:
     """Remove the images of labs, but for those that another lab's hosts are made of."""
-    for tag, _ in sorted(kept(), reverse=True):  # by their names each comes before the one that it stands on
+    for tag, _ in sorted(kept(), reverse=True):  # by their names each comes before the one that it is on
         answer = ask("image", "rm", tag)
         if answer.code and "is using" not in answer.stderr:
             raise TacoLaunchError(f"{tag}: not removed: {answer.stderr}")

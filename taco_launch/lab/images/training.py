@@ -102,7 +102,7 @@ def ensure(what: Recipe, environ: Mapping[str, str], talk: Reporter) -> str:
 
 
 def ensure_base(what: Recipe, talk: Reporter) -> None:
-    """Make the image that the training image stands on, where it is missing: Open MPI, sshd and Python, without torch.
+    """Make the image that the training image is on, where it is missing: Open MPI, sshd and Python, without torch.
 
     Raises:
         TacoLaunchError: it cannot be made: what is missing, or what failed.

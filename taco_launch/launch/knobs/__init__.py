@@ -1,4 +1,4 @@
-"""The table of knobs: all of them, and how one is found by its name, its beginning or a name nearly like it."""
+"""The table of knobs: all of them, and how one is found by its name, its start or a name nearly like it."""
 
 import difflib
 from typing import Callable, Dict, Optional, Tuple
@@ -67,7 +67,7 @@ def find(name: str) -> Optional[Knob]:
 
 
 def matching(text: str) -> Tuple[Knob, ...]:
-    """Return the knob of that name, else all whose name begins with `text`, else all whose name holds it.
+    """Return the knob of that name, else all whose name starts with `text`, else all whose name holds it.
 
     Aliases count as names, upper and lower case as the same, and an MCA parameter may be written as in the environment.
     """

@@ -80,7 +80,7 @@ HOROVOD = (
          _OPS, applies="under horovodrun"),
     Knob("HOROVOD_ELASTIC_TIMEOUT", "integer", "600", "How long an elastic job waits for enough hosts.",
          "Horovod 0.28, runner/elastic/driver.py", unit="s", low=0, applies=_RUN, given=_NOT_GIVEN),
-    Knob("HOROVOD_START_TIMEOUT", "integer", "30", "How long horovodrun waits for all ranks to begin.",
+    Knob("HOROVOD_START_TIMEOUT", "integer", "30", "How long horovodrun waits for all ranks to start.",
          "Horovod 0.28, runner/launch.py", unit="s", low=0, applies=_RUN, given=_NOT_GIVEN),
     Knob("HOROVOD_CPU_OPERATIONS", "word", "", "Which library reduces tensors in main memory.", _PARSER,
          choices=("MPI", "GLOO", "CCL"), history="MPI unless the build chose otherwise"),

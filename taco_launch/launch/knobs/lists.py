@@ -11,7 +11,7 @@ Fault = Tuple[str, str]
 FINE: Fault = ("", "")
 
 _HCA = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)((?::[0-9]*){0,3})")
-# mlx5_1 is the beginning of mlx5_10; mlx5 is a beginning that is wanted, and nothing is called mlx5_00
+# mlx5_1 is the start of mlx5_10; mlx5 is a start that is wanted, and nothing is called mlx5_00
 _BEGINS_OTHERS = re.compile(r".*_[a-z]*[0-9]*[1-9]")
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,14}")  # IFNAMSIZ of linux/if.h: 15 and a NUL
 _COMPONENT = re.compile(r"[a-z0-9_]+")
@@ -81,7 +81,7 @@ def components(knob: Knob, value: str) -> Fault:
     """Check a list of MCA components: builds have others than those of the table, but none that are nearly them."""
     items = value[1:].split(",") if value.startswith("^") else value.split(",")
     if any(item.startswith("^") for item in items):
-        return "has a ^ inside: one at the very beginning counts for the whole list", "include or exclude, not both"
+        return "has a ^ inside: one at the very start counts for the whole list", "include or exclude, not both"
     for item in items:
         if item in knob.choices:
             continue
@@ -138,7 +138,7 @@ def describe(knob: Knob, value: str) -> Fault:
     for item in value[value.startswith("^") :].split(","):
         if item.lower() not in known:
             inside = item.startswith("^")
-            hint = "a ^ at the very beginning counts for the whole list" if inside else ""
+            hint = "a ^ at the very start counts for the whole list" if inside else ""
             return f"{item!r} is none of {', '.join(knob.choices)}: NCCL ignores it without a message", hint
     return FINE
 
@@ -156,7 +156,7 @@ def _items(signs: str, items: Tuple[str, ...], what: str) -> Fault:
         if not item:
             return f"lacks the name of an {what}", ""
         if item[0] in "^=":
-            problem = f"{item!r}: ^ and = count at the very beginning of the list, ^ first, and for all of it"
+            problem = f"{item!r}: ^ and = count at the very start of the list, ^ first, and for all of it"
             if "^" in item:
                 return problem, "take some or leave out others, not both"
             return problem, f"write {signs or '='}{','.join(other.lstrip('=') for other in items)}"

@@ -22,12 +22,12 @@ _SUBSYSTEMS = ("INIT", "COLL", "P2P", "SHM", "NET", "GRAPH", "TUNING", "ENV", "A
 # a row is one knob
 NETWORK = (
     Knob("NCCL_NET", "text", "", "Forces a network by name, and fails where it is not to be had instead of falling"
-         " back to sockets without a word.", _ENV, since="2.10", choices=("IB", "Socket"),
+         " back to sockets without a message.", _ENV, since="2.10", choices=("IB", "Socket"),
          values="IB, Socket or the name of a plugin, in any case"),
     Knob("NCCL_NET_PLUGIN", "text", "", "Which network plugin is loaded: its library, or its suffix.", _ENV,
          since="2.11", values="a library, a suffix, or none"),
-    Knob("NCCL_SOCKET_IFNAME", "interfaces", "", "The interfaces of the first contact, also where the data goes by IB,"
-         " and of TCP. Each name is a prefix unless the list begins with =: eth1 takes eth10 too. It must exist on"
+    Knob("NCCL_SOCKET_IFNAME", "interfaces", "", "The interfaces of the bootstrap, also where the data goes by IB,"
+         " and of TCP. Each name is a prefix unless the list starts with =: eth1 takes eth10 too. It must exist on"
          " every host.", _ENV, history="without it ib* is preferred, lo and docker* come last",
          values="prefixes with commas; = first for exact names, ^ first to exclude"),
     Knob("NCCL_SOCKET_FAMILY", "word", "", "IPv4 or IPv6 alone.", "NCCL 2.32, env.rst; src/misc/socket.cc",
@@ -40,8 +40,8 @@ NETWORK = (
          " pause that is a minute.", _ENV, low=1, since="2.24"),
     Knob("NCCL_SOCKET_RETRY_SLEEP_MSEC", "integer", "100", "The pause before the first try again; it grows with each.",
          _ENV, unit="ms", low=1, since="2.24"),
-    Knob("NCCL_SOCKET_POLL_TIMEOUT_MSEC", "integer", "0", "Waits instead of asking without pause during the first"
-         " contact.", _ENV, unit="ms", low=0, since="2.28"),
+    Knob("NCCL_SOCKET_POLL_TIMEOUT_MSEC", "integer", "0", "Waits between polls during the bootstrap.",
+         _ENV, unit="ms", low=0, since="2.28"),
     Knob("NCCL_SOCKET_MAGIC", "text", "", "A number that keeps jobs on the same hosts and ports apart; the same in"
          " every process of a job.", _ENV, values="a whole number, decimal or 0x...",
          form=r"[0-9]{1,20}|0[xX][0-9A-Fa-f]{1,16}"),
@@ -54,7 +54,7 @@ NETWORK = (
          applies="on hosts with more than one NIC"),
     Knob("NCCL_IB_DISABLE", "switch", "0", "1 keeps NCCL off InfiniBand and RoCE. 0 is what it does anyway and forces"
          " nothing: NCCL_NET=IB does.", _ENV),
-    Knob("NCCL_IB_HCA", "hca", "", "Which HCAs are used. Each name is a prefix unless the list begins with =: mlx5_1"
+    Knob("NCCL_IB_HCA", "hca", "", "Which HCAs are used. Each name is a prefix unless the list starts with =: mlx5_1"
          " takes mlx5_10 to mlx5_19 too. At most 32.", _ENV, applies=_IB, values="HCA[:PORT[:RAIL[:PLANE]]] with"
          " commas; = first for exact names, ^ first to exclude",
          history="all ports that are ACTIVE; rail and plane since 2.30"),
@@ -139,9 +139,9 @@ NETWORK = (
          since="2.12"),
     Knob("NCCL_IGNORE_NET_MISMATCH", "switch", "1", "0 fails at the start when a rank sees fewer NICs than others: the"
          " best check before a long run.", _ENV, since="2.30"),
-    Knob("NCCL_IGNORE_COLLNET_MISMATCH", "switch", "0", "1 goes on when a rank sees fewer CollNet devices.", _ENV,
+    Knob("NCCL_IGNORE_COLLNET_MISMATCH", "switch", "0", "1 continues when a rank sees fewer CollNet devices.", _ENV,
          since="2.30"),
-    Knob("NCCL_OOB_NET_ENABLE", "switch", "", "Makes the first contact over NCCL's network, not TCP.", _ENV,
+    Knob("NCCL_OOB_NET_ENABLE", "switch", "", "Makes the bootstrap over NCCL's network, not TCP.", _ENV,
          since="2.23"),
     Knob("NCCL_OOB_NET_IFNAME", "text", "", "Which interfaces or HCAs that uses; as NCCL_IB_HCA.", _ENV, since="2.23",
          values="names with commas; = first for exact names, ^ first to exclude",
@@ -174,7 +174,7 @@ LOGGING = (
          " over it, and /etc/nccl.conf comes last: an old one in an image counts unseen.",
          "NCCL 2.32, env.rst; src/misc/param.cc", values="a path without ~", since="2.23"),
     Knob("NCCL_RUN_DIAGNOSTICS", "switch", "0", "Tries the paths between GPUs at each start of NCCL; its lines on stdout"
-         " begin with NCCL DIAG.", "NCCL 2.31, troubleshooting/diagnostics.rst", since="2.31"),
+         " start with NCCL DIAG.", "NCCL 2.31, troubleshooting/diagnostics.rst", since="2.31"),
     Knob("NCCL_RUN_RAS_DIAGNOSTICS", "switch", "0", "Compares GPUs, drivers, ECC errors and NCCL_ variables of all ranks at"
          " each start of NCCL.", "NCCL 2.31, troubleshooting/ras.rst", since="2.31", applies="where NCCL_RAS_ENABLE is 1"),
     Knob("NCCL_DIAGNOSTICS_ECC_THRESHOLD", "integer", "", "From how many corrected memory errors on they name a GPU.",

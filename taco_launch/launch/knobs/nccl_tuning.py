@@ -132,7 +132,7 @@ TUNING = (
          since="2.4", until="2.5", instead="NCCL_ALGO"),
 )
 
-# They begin with NCCL_, and PyTorch or nccl-tests read them: how, is theirs to say.
+# They start with NCCL_, and PyTorch or nccl-tests read them: how, is theirs to say.
 NEIGHBOURS = (
     Knob("NCCL_ASYNC_ERROR_HANDLING", "text", "", "Ends a process whose collective failed or took too long.", _TORCH,
          values="0 to 3", form="[0-3]", applies="in PyTorch; from 2.2 on TORCH_NCCL_ASYNC_ERROR_HANDLING"),

@@ -104,7 +104,7 @@ OPENMPI = (
     Knob("oob_tcp_static_ipv4_ports", "ports", "", "Fixed ports of mpirun and its daemons.", _PAIR,
          values="ports with commas and ranges"),
     Knob("oob_tcp_static_ipv6_ports", "ports", "", "The same for IPv6.", _PAIR, values="ports with commas and ranges"),
-    Knob("oob_tcp_keepalive_time", "integer", "300", "After how long without a word a daemon's connection is probed: a"
+    Knob("oob_tcp_keepalive_time", "integer", "300", "After how long without a message a daemon's connection is probed: a"
          " dead network is noticed no earlier. 0 or less turns it off.", _PAIR, unit="s"),
     Knob("oob_tcp_keepalive_intvl", "integer", "20", "How long between two probes that nobody answers.", _PAIR,
          unit="s", applies="where oob_tcp_keepalive_time is above 0"),

@@ -3,7 +3,7 @@
 import re
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
-# An interface whose name is the beginning of another's: eth1 of eth10.
+# An interface whose name is the start of another's: eth1 of eth10.
 _PREFIX = re.compile(r"[A-Za-z_]+[0-9]*[1-9]")
 _LIMIT_OF_TIMEOUT = 32
 _DEFAULT_STALL_CHECK = 60
@@ -119,7 +119,7 @@ def _openmpi(known: Dict[str, str]) -> Tuple[str, ...]:
         if "self" not in items:
             return ()
         kept = ",".join(item for item in items if item != "self")
-        write = f"write ^{kept}" if kept else "leave it out"
+        write = f"write ^{kept}" if kept else "omit it"
         return (f"btl {value} leaves out self too, ^ counts for the whole list: no rank reaches itself; {write}",)
     if "self" not in items:
         return (f"btl {value} lacks self: no rank reaches itself, and MPI does not start; write self,{value}",)

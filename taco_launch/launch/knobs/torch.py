@@ -60,16 +60,16 @@ TORCH = (
     Knob("TORCH_NCCL_TRACE_BUFFER_SIZE", "integer", "2000", "The old name of TORCH_FR_BUFFER_SIZE.", _RECORDER, low=0),
     Knob("TORCH_NCCL_TRACE_CPP_STACK", "switch", "0", "The old name of TORCH_FR_CPP_STACK.", _RECORDER),
     Knob("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "path", _TRACE, "The old name of TORCH_FR_DUMP_TEMP_FILE.",
-         _RECORDER, values="the beginning of a file's path; the rank is put behind it"),
+         _RECORDER, values="the start of a file's path; the rank is put behind it"),
     Knob("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "path", "", "A pipe for each rank: whoever writes into it has the flight"
-         " recorder written.", _NCCL, values="the beginning of a pipe's path; the rank and .pipe are put behind it",
+         " recorder written.", _NCCL, values="the start of a pipe's path; the rank and .pipe are put behind it",
          applies=_ON_NCCL),
     Knob("TORCH_FR_BUFFER_SIZE", "integer", "2000", "How many collectives the flight recorder keeps, of NCCL and Gloo;"
          " 0 switches it off. torchfrtrace reads what it writes.", _RECORDER, low=0,
          history="TORCH_NCCL_TRACE_BUFFER_SIZE in older PyTorch"),
     Knob("TORCH_FR_CPP_STACK", "switch", "0", "The flight recorder keeps C++ stacks, too.", _RECORDER),
     Knob("TORCH_FR_DUMP_TEMP_FILE", "path", _TRACE, "Where the flight recorder is written: one file for"
-         " each rank.", _RECORDER, values="the beginning of a file's path; the rank is put behind it"),
+         " each rank.", _RECORDER, values="the start of a file's path; the rank is put behind it"),
     Knob("TORCH_FR_DUMP_DYNAMIC_FILE_NAME", "switch", "0", "The name of that file may be changed while the job runs.",
          _RECORDER),
 )

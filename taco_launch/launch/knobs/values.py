@@ -130,7 +130,7 @@ def _integer(knob: Knob, value: str) -> Fault:
 
 
 def _octal(value: str) -> Fault:
-    return f"NCCL reads a number that begins with 0 as octal: {value} is not {int(value)}", f"write {int(value)}"
+    return f"NCCL reads a number that starts with 0 as octal: {value} is not {int(value)}", f"write {int(value)}"
 
 
 def _number(knob: Knob, value: str) -> Fault:
@@ -185,7 +185,7 @@ def _verbosity(knob: Knob, value: str) -> Fault:
 
 
 def _level(knob: Knob, value: str) -> Fault:
-    """Check a distance (NCCL, src/graph/paths.cc, ncclGetLevel: a number is what begins with a digit)."""
+    """Check a distance (NCCL, src/graph/paths.cc, ncclGetLevel: a number is what starts with a digit)."""
     if value in knob.choices:
         return FINE
     if not _DECIMAL.fullmatch(value):
@@ -193,7 +193,7 @@ def _level(knob: Knob, value: str) -> Fault:
         return f"NCCL knows {knob.allowed}, in upper case; anything else it ignores without a message", hint
     if value[0] in "+-":
         hint = "write LOC for never" if value[0] == "-" else f"write {value[1:]}"
-        return f"begins with {value[0]}: NCCL ignores it without a message", hint
+        return f"starts with {value[0]}: NCCL ignores it without a message", hint
     return _octal(value) if len(value) > 1 and value[0] == "0" else FINE
 
 

@@ -52,7 +52,7 @@ def plan(
 
     Raises:
         UsageError: this machine is taken under two names.
-        UnusableError: RDMA is asked for, and a host has none.
+        UnusableError: RDMA is requested, and a host has none.
     """
     check_asked(spec, placement, facts)
     check_once(spec, placement)

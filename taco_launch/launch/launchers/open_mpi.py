@@ -42,7 +42,7 @@ def plan(
 
     Raises:
         UsageError: mpirun cannot be given a host under the name it has.
-        UnusableError: RDMA is asked for, and a host has none.
+        UnusableError: RDMA is requested, and a host has none.
     """
     check_asked(spec, placement, facts)
     decisions = decide(spec, placement, facts, folder)

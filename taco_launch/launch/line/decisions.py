@@ -39,10 +39,10 @@ CONDITIONS = {
     "elsewhere": "ranks run on a host that is not the head",
     "fqdn": "such a host has a name with a domain",
     "nccl": "NCCL has something to do: GPUs, or several hosts",
-    "rdma": "RDMA is asked for, by --transport rdma or network.rdma",
-    "tcp": "TCP is asked for, by --transport tcp or network.rdma: off, or RDMA is not there on every host",
-    "gdr": "GPUDirect RDMA is asked for, by --gdr or network.gdr, or is there on every host",
-    "no_gdr": "GPUDirect RDMA is refused, by --no-gdr or network.gdr: off, or is not there on every host",
+    "rdma": "RDMA is requested, by --transport rdma or network.rdma",
+    "tcp": "TCP is requested, by --transport tcp or network.rdma: off, or RDMA is not available on every host",
+    "gdr": "GPUDirect RDMA is requested, by --gdr or network.gdr, or it is available on every host",
+    "no_gdr": "GPUDirect RDMA is refused, by --no-gdr or network.gdr: off, or it is not available on every host",
     "gid_needed": "the GID index has to be given: NCCL does not find it by itself, or the inventory names one",
     "one_interface": "the interface has one name on all hosts, or nothing is known of that",
     "light": "--light",
@@ -228,7 +228,7 @@ def daemon_ports(name: str, first: int, last: int, taken: AbstractSet[int] = fro
     """Return the ports of a job's mpirun and its daemons, of the eighth that all jobs have for that; none where all are taken.
 
     mpirun 4.1.4 listens on every free one that it is given, and passes over those that are taken: it is given two, or a
-    second job would have none left. Jobs of different names begin to look at different ones.
+    second job would have none left. Jobs of different names start to look at different ones.
     """
     count = _daemon_ports_of_all(first, last)
     begin = zlib.crc32(name.encode("utf-8", "surrogateescape")) % count

@@ -29,16 +29,18 @@ def network_remarks(
 
 def _not_used(between: FabricFacts, decisions: Decisions, env: Mapping[str, Optional[str]]) -> Iterator[str]:
     if decisions.conditions["tcp"].holds and decisions.conditions["tcp"].source == "fact":
-        told = f"RDMA is not there on every host: {between.rdma.why} (taco-launch facts --only rdma,network tells more"
+        told = (
+            f"RDMA is not available on every host: {between.rdma.why} (taco-launch facts --only rdma,network shows more"
+        )
         if env.get("NCCL_IB_DISABLE") == "1":
             yield f"the job goes over TCP, for {told}; --transport rdma refuses such hosts)"
         else:
             yield f"{told}); nothing on the line keeps NCCL off it: -x NCCL_IB_DISABLE=1 does"
     if decisions.conditions["no_gdr"].holds and decisions.conditions["no_gdr"].source == "fact":
-        told = f"GPUDirect RDMA is not there on every host: {between.gdr.why}"
+        told = f"GPUDirect RDMA is not available on every host: {between.gdr.why}"
         hint = "taco-launch -i FILE setup --only peermem loads the module, or says why it does not load; network: {gdr: off} says that none is wanted"
         if "NCCL_NET_GDR_LEVEL" in env:
-            told = f"the job goes without GPUDirect RDMA, for it is not there on every host: {between.gdr.why}"
+            told = f"the job goes without GPUDirect RDMA, which is not available on every host: {between.gdr.why}"
         yield f"{told} ({hint})"
 
 

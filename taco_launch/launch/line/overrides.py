@@ -51,7 +51,7 @@ def mca_option(name: str, value: str, source: str, why: str) -> Option:
 
 
 def given_options(spec: JobSpec) -> Iterator[Option]:
-    """Yield the variables and MCA parameters that were asked for with the job."""
+    """Yield the variables and MCA parameters that were requested with the job."""
     for name, value in spec.env:
         yield env_option(name, value, "user", "the caller's value" if value is None else "given with the job")
     for name, text in spec.mca:

@@ -109,7 +109,7 @@ def _left_out(draft: Draft) -> Iterator[str]:
 
 
 def _asked(draft: Draft) -> Iterator[str]:
-    """Name what was asked for and has no place in the line."""
+    """Name what was requested and has no place in the line."""
     asked = draft.spec.asked
     without: List[Tuple[str, NetworkOverrides]] = []
     if asked.transport in ("tcp", "rdma"):
@@ -129,18 +129,18 @@ def _asked(draft: Draft) -> Iterator[str]:
     if asked.transport == "tcp" and not one_host and not env & {"NCCL_IB_DISABLE", "NCCL_NET"}:
         yield "--transport tcp: nothing on the line keeps NCCL off RDMA; -x NCCL_IB_DISABLE=1 does"
     if draft.decisions.holds("gdr") and draft.decisions.holds("tcp"):
-        yield "GPUDirect RDMA is asked for, and so is TCP: there is none without RDMA"
+        yield "GPUDirect RDMA is requested, and so is TCP: it does not exist without RDMA"
 
 
 def _line(draft: Draft, asked: NetworkOverrides) -> List[str]:
-    """Return the profile's options as they would be if this were asked for."""
+    """Return the profile's options as they would be if this were requested."""
     spec = replace(draft.spec, asked=asked)
     decisions = decide(spec, draft.placement, draft.facts, draft.folder)
     return [_text(option) for option in entries.options(spec.profile, decisions)[0]]
 
 
 def _undone(draft: Draft) -> Iterator[str]:
-    """Name what the user gives by name in the place of what the user asked for by an option."""
+    """Name what the user gives by name in the place of what the user requested by an option."""
     line = {option.key: option for option in draft.given}
     for option in draft.ours:
         other = line.get(option.key)
@@ -152,7 +152,7 @@ def _hosts(draft: Draft) -> Iterator[str]:
     if not tells_hosts(draft.options) and len(draft.placement.shares) > 1:
         yield (
             "the line names no hosts: mpirun takes them from its default hostfile, as under the MPI Operator; to paste it "
-            "elsewhere write that with --out DIR and set OMPI_MCA_orte_default_hostfile (5.0: PRTE_MCA_prte_default_hostfile)"
+            "elsewhere write that with --to DIR and set OMPI_MCA_orte_default_hostfile (5.0: PRTE_MCA_prte_default_hostfile)"
         )
 
 
@@ -169,7 +169,7 @@ def _gpus(draft: Draft) -> Iterator[str]:
         if (have[host] or 0) < most:
             yield (
                 f"{host} has {have[host]} GPUs, and other hosts of the job {most}: is one gone? "
-                f"taco-launch setup --check --hosts {host} tells"
+                f"taco-launch setup --check -H {host} shows it"
             )
 
 
@@ -254,7 +254,7 @@ def _unread(command: Sequence[str]) -> Iterator[str]:
         yield f"{join_texts(words)}: no shell reads the command, and the program gets this as it stands ({_BY_A_SHELL})"
     empty = [word for word in command if _EMPTY.match(word)]
     if empty:
-        yield f"{join_texts(empty)}: nothing stands behind the =; a variable was put in where you typed, not in each rank ({_BY_A_SHELL})"
+        yield f"{join_texts(empty)}: nothing comes after the =: your shell put the value in, not the shell of each rank ({_BY_A_SHELL})"
 
 
 def _text(option: Option) -> str:

@@ -1,4 +1,4 @@
-"""Refuses what is asked for and cannot be: of the network what is not there on every host of the job, a host twice."""
+"""Refuses what is requested and cannot be: of the network what does not exist on every host of the job, a host twice."""
 
 from typing import Dict
 
@@ -10,7 +10,7 @@ from taco_launch.model.plans import Placement
 
 
 def check_asked(spec: JobSpec, placement: Placement, facts: JobFacts) -> None:
-    """Refuse RDMA, or GPUDirect RDMA, that the facts say is not there; on one host neither is of use, and is let be.
+    """Refuse RDMA, or GPUDirect RDMA, that the facts say does not exist; on one host neither is of use, and is let be.
 
     Raises:
         UnusableError: with the hosts that lack it, why, and what to type instead.
@@ -21,19 +21,19 @@ def check_asked(spec: JobSpec, placement: Placement, facts: JobFacts) -> None:
     asked, direct = transport(spec), gdr(spec)
     if asked.text == "rdma" and between.rdma.able is False:
         raise UnusableError(
-            f"RDMA is asked for ({asked.why}), and it is not there on every host: {between.rdma.why}",
+            f"RDMA is requested ({asked.why}), and it is not available on every host: {between.rdma.why}",
             hint=f"put that right (taco-launch facts --only rdma,network shows it), or go without: {_without_rdma(asked.source)}",
         )
     if direct.text != "on" or asked.text == "tcp" or not has_gpus(facts):
         return
     if asked.text != "rdma" and between.rdma.able is False:
         raise UnusableError(
-            f"GPUDirect RDMA is asked for ({direct.why}), and there is no RDMA between the hosts: {between.rdma.why}",
+            f"GPUDirect RDMA is requested ({direct.why}), and there is no RDMA between the hosts: {between.rdma.why}",
             hint=f"put that right (taco-launch facts --only rdma,network shows it), or go without: {_without_gdr(direct.source)}",
         )
     if between.gdr.able is False:
         raise UnusableError(
-            f"GPUDirect RDMA is asked for ({direct.why}), and it is not there on every host: {between.gdr.why}",
+            f"GPUDirect RDMA is requested ({direct.why}), and it is not available on every host: {between.gdr.why}",
             hint=f"taco-launch -i FILE setup --only peermem loads the module, or says why it does not load; or go without: {_without_gdr(direct.source)}",
         )
 

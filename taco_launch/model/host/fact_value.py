@@ -25,15 +25,15 @@ T = TypeVar("T")
 # A value, or the word on why there is none.
 Found = Union[T, Absent, Unknown]
 
-# What nobody asked for.
+# What nobody requested.
 NOT_ASKED = Unknown("not asked")
 
 
 def not_told(why: str) -> Unknown:
-    """Return what an output does not hold, because what made it was not asked for that; `why` says so."""
+    """Return what an output does not hold, because what made it was not requested that; `why` says so."""
     return Unknown(f"{NOT_ASKED.reason}: {why}")
 
 
 def asked(value: Any) -> bool:
-    """Return whether somebody asked for a value, whatever came of it."""
+    """Return whether somebody requested a value, whatever came of it."""
     return not (isinstance(value, Unknown) and value.reason.startswith(NOT_ASKED.reason))

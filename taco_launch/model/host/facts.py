@@ -284,7 +284,7 @@ class SetupState:
     (None is unlimited). `host_key` and `cluster_key` are the public halves. `unit` is how the container's unit stands
     (`active`, `failed`, ...) and `enabled` whether it starts at boot. `docker_package` names what docker comes from, with
     its version (`docker.io 20.10.24`), `toolkit_packages` what of the NVIDIA container toolkit is. `engine_unit` says whether docker.service starts at boot (`enabled`, `disabled`,
-    `masked`, ...), `engine_active` how it stands (`active`, `failed`, ...), and `engine_command` is the command line of
+    `masked`, ...), `engine_active` its state (`active`, `failed`, ...), and `engine_command` is the command line of
     the engine that runs, else its ExecStart. `daemon_json` is the text of /etc/docker/daemon.json,
     `hosts` that of /etc/hosts.
     """
@@ -308,7 +308,7 @@ class SetupState:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """All of one host; a subject that was not asked for is NOT_ASKED.
+    """All of one host; a subject that was not requested is NOT_ASKED.
 
     `simulated` names the subjects that are not real on this host: in a lab, those of hardware.
     `pci` is where GPUs and HCAs are in the PCI tree. `unread` names captured files that nothing could be made of, and

@@ -78,7 +78,7 @@ class Accepted(Reply):
 
 
 class JobReply(Reply):
-    """A job as it stands at this moment; `events` are there only where they were requested."""
+    """A job as it is at this moment; `events` are there only where they were requested."""
 
     op = "job"
     job: JobView

@@ -11,7 +11,7 @@ from taco_launch.protocol.calls import Reply, Request, check_counts
 class Logs(Request):
     """Return a job's log. Replies: LogPosition, then LogChunk, Skipped, JobWaiting, JobPlaced, StateChange; JobReply at its end.
 
-    At most one of `rank`, `host`, `instance` and `agent` is given. Who was cut off goes on with the `offset`, `log` and `since` that
+    At most one of `rank`, `host`, `instance` and `agent` is given. Who was cut off continues with the `offset`, `log` and `since` that
     were replied last. After `seconds` the answer ends without the job: who follows calls again, and a follower that has
     gone leaves nothing behind for longer.
     """
@@ -39,7 +39,7 @@ class Logs(Request):
 
 
 class LogPosition(Reply):
-    """Where the log goes on: at its begin, and where another attempt begins, with the line that says so."""
+    """Where the log continues: at its begin, and where another attempt starts, with the line that says so."""
 
     op = "place"
     offset: int

@@ -304,7 +304,7 @@ def _condition(key: str, value: str) -> str:
 
 
 def _folder(path: Path) -> Path:
-    """Return the folder that names in `Include` begin from."""
+    """Return the folder that names in `Include` start from."""
     return Path("/etc/ssh") if path.is_relative_to("/etc/ssh") else Path("~/.ssh").expanduser()
 
 

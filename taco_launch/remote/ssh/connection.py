@@ -120,7 +120,7 @@ class SshTransport:
         self._closed = True
         running = tuple(self._running)
         if running and self.connection.is_connected:
-            # Once begun, it goes on without us: a host that hangs keeps nobody waiting.
+            # Once started, it continues without us: a host that hangs keeps nobody waiting.
             ending = threading.Thread(target=self._end, args=(running,), daemon=True)
             ending.start()
             ending.join(_END_SECONDS)
@@ -193,7 +193,7 @@ class SshTransport:
         except (paramiko.SSHException, EOFError, OSError) as error:
             channel.close()
             raise HostError(
-                f"{self.name}: the connection broke before {command.argv[0]} began: {_said(error)}",
+                f"{self.name}: the connection broke before {command.argv[0]} started: {_said(error)}",
                 hint=f"is the host up? {ssh_line(self.route.login, 'uptime')}",
             ) from None
         except BaseException:
@@ -250,7 +250,7 @@ class SshTransport:
             if attempt < _ATTEMPTS - 1 and not self._closed:
                 time.sleep(random.uniform(0.5, 1.5) * 0.25 * 2**attempt)  # noqa: S311 - so that not all come at once
         raise HostError(
-            f"{self._where()}: it takes connections, but its sshd does not talk ({_ATTEMPTS} tries): {reason}",
+            f"{self._where()}: it accepts connections, but sshd does not answer ({_ATTEMPTS} tries): {reason}",
             hint="is sshd overloaded? raise MaxStartups there; is it sshd at all? check the port",
         )
 

@@ -54,7 +54,7 @@ class Verifier:
             )
         raise HostError(
             f"{route.name}: the host key of {route.known_as} has CHANGED: now {shown}, known is\n{by}\n"
-            "  either the host was installed anew, or somebody stands in between",
+            "  either the host was installed anew, or somebody is in between",
             hint=f"if it was installed anew: {self._trust(route, replace=True)}",
         )
 

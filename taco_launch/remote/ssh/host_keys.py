@@ -90,7 +90,7 @@ class KnownHosts:
     def judge(self, name: str, key: HostKey, files: Iterable[str]) -> HostKeyStatus:
         """Return what is known of a key that a host shows.
 
-        A host that shows a key of another kind than the known ones has changed: it was asked for the known kinds first.
+        A host that shows a key of another kind than the known ones has changed: the known kinds were requested first.
         """
         lines, own = self.lines(name, files), str(self._own)
         revoked = tuple(known for known in lines if known.marker == _REVOKED and known.key == key)

@@ -105,7 +105,7 @@ class Keyring:
         found = [*found, *others] if route.chosen else [*others, *found]
         for file in waiting:
             if found:
-                left_out.append(f"{file.path} is encrypted and was not asked for: ssh-add {file.path}")
+                left_out.append(f"{file.path} is encrypted, and no passphrase was entered: ssh-add {file.path}")
             else:
                 found += self._opened(file, route, left_out)
         return OfferedKeys(tuple(found), tuple(left_out))
@@ -269,7 +269,7 @@ def _examined(path: str, data: bytes) -> _File:
 
 
 def _other_form(path: str, data: bytes) -> str:
-    """Return what is wrong with a file that is not in OpenSSH's own form; empty where it begins as PEM or PKCS8 do."""
+    """Return what is wrong with a file that is not in OpenSSH's own form; empty where it starts as PEM or PKCS8 do."""
     if b"BEGIN DSA" in data[:200]:
         return _NOT_HERE["ssh-dss"]
     if re.search(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----", data):

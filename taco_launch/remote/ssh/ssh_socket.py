@@ -25,7 +25,7 @@ class SshSocket:
         """Open it, by way of `gateway`, the open connection to the jump host `jump`, where there is one.
 
         Raises:
-            HostError: the host has no address, is not there or refuses, or the command cannot be run.
+            HostError: the host has no address, does not exist or refuses, or the command cannot be run.
             SSHException: the jump host's connection broke.
         """
         self._errors = tempfile.TemporaryFile() if route.proxy else None  # noqa: SIM115 - lives as long as this

@@ -85,7 +85,7 @@ class _Lax(NamedTuple):
     """Whether unknown knobs pass, and how one says that they are to."""
 
     allowed: bool = False
-    hint: str = "allowUnknownKnobs: true lets it through"
+    hint: str = "allowUnknownKnobs: true accepts it"
 
 
 def parse(data: bytes, source: str, environ: Mapping[str, str], *, allow_unknown: bool = False) -> JobFile:
@@ -129,7 +129,7 @@ def check_job(
     `place` says where a value of the job stands in the file, `lax` whether knobs that are not known pass.
 
     Raises:
-        SpecError: there is nothing to go on with.
+        SpecError: there is nothing to continue with.
     """
     return _Check(faults, place, environ, lax or _Lax()).job(value)
 
@@ -202,19 +202,19 @@ class _Check:
         for keys in others:
             given = [key for key, count in keys.items() if count is not None]
             for key in given if first else ():
-                why = f"stands beside {first}, and each says how many ranks there are"
+                why = f"and {first} both set the number of ranks"
                 self._add((key,), why, "leave one of them out")
             first = first or "".join(given[:1])
 
     def _policy(self, policy: RunPolicy) -> None:
         tries = bool(policy.backoffLimit)
         if policy.restartPolicy == "Never" and tries:
-            self._add(("runPolicy", "backoffLimit"), "stands beside restartPolicy Never", "leave one of them out")
+            self._add(("runPolicy", "backoffLimit"), "is beside restartPolicy Never", "leave one of them out")
         elif policy.restartPolicy in (None, "Never") and not tries and policy.backoffSeconds:
             self._add(("runPolicy", "backoffSeconds"), "the job is never tried again", "add a restartPolicy")
         if policy.suspend and policy.schedulingPolicy.scheduleTimeoutSeconds == 0:
             loc = ("runPolicy", "schedulingPolicy", "scheduleTimeoutSeconds")
-            self._add(loc, "stands beside suspend, and a job either waits or not", "leave one of them out")
+            self._add(loc, "is beside suspend, and a job either waits or not", "leave one of them out")
 
     def _variables(self, job: JobDocument) -> None:
         """Check variables and parameters as those of -x, --knob and --mca: first each alone, then one beside another."""
@@ -258,7 +258,7 @@ class _Check:
 def _hint(loc: Loc, value: Any) -> str:
     """Return how a key is written that has been mistaken for another, or a value for a number."""
     if loc == ("hosts",) and isinstance(value, (str, tuple, dict)):
-        return "names of hosts stand in host: gpu1:8,gpu2:8"
+        return "names of hosts are in host: gpu1:8,gpu2:8"
     return "write it in quotes" if loc[:1] == ("env",) and isinstance(value, (bool, document.OddValue)) else ""
 
 

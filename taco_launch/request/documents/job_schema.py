@@ -102,7 +102,7 @@ class JobDocument(SchemaSection):
     hosts: HostCount | None = Field(
         default=None,
         description="Number of hosts, instead of np: with slotsPerHost, else whole hosts. MIN:MAX is as many as are free "
-        "when the job begins.",
+        "when the job starts.",
     )
     slotsPerHost: SlotCount | None = Field(  # noqa: N815
         default=None, description="Number of ranks on each host; with np at most so many."

@@ -145,7 +145,7 @@ class _Check:
         sizes = written.get("sizes", ())
         for index, size in enumerate(sizes if isinstance(sizes, tuple) else ()):
             if size in sizes[:index]:
-                self._faults.add(("sizes", index), "stands twice")
+                self._faults.add(("sizes", index), "is listed twice")
         count = len(found.workloads) * len(found.variants) * len(found.sizes)
         if count > MOST_CELLS:
             parts = f"{len(found.workloads)} workloads x {len(found.variants)} variants x {len(found.sizes)} sizes"
@@ -190,7 +190,7 @@ class _Check:
         place = _places(job, own, at)
         right = check_job(_merged(job, own), self._faults, self._environ, place)
         if right.runPolicy.suspend:
-            self._faults.add(place(("runPolicy", "suspend")), "nobody resumes the jobs of a matrix", "leave it out")
+            self._faults.add(place(("runPolicy", "suspend")), "nobody resumes the jobs of a matrix", "omit it")
         return Variant(name, entry.args, job_file.request_of(right, self._source))
 
     def _keys(self, section: Mapping[str, Any], at: Loc, known: tuple[str, ...]) -> dict[str, Any]:

@@ -215,13 +215,13 @@ class _Manifest:
             inner = None
         if words and (words if inner is None else inner[0])[0].rpartition("/")[2] != "sshd":
             problem = "is what the workers would run before any rank, and here nothing would"
-            self._faults.add(places[0], problem, "prepare the hosts, or the image, and leave it out")
+            self._faults.add(places[0], problem, "prepare the hosts, or the image, and omit it")
 
     def _command(self, container: Loc) -> None:
         """Take the launcher's line apart."""
         if self._take((*container, "workingDir")):
             problem = "is where the program would start, and a job's line does not say that"
-            self._faults.add((*container, "workingDir"), problem, "leave it out, and name files by their whole path")
+            self._faults.add((*container, "workingDir"), problem, "omit it, and name files by their whole path")
         places = [
             ((*container, key, index), word)
             for key in ("command", "args")

@@ -35,10 +35,10 @@ class LauncherLine:
 
 
 def read(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
-    """Read a line that begins with that launcher.
+    """Read a line that starts with that launcher.
 
     Raises:
-        UnclearError: where its program begins, or what an option asks for, is not known beyond doubt.
+        UnclearError: where its program starts, or what an option asks for, is not known beyond doubt.
     """
     return {"mpirun": _mpirun, "horovodrun": _horovodrun, "torch": _torch}[inner.kind](words, inner)
 
@@ -69,7 +69,7 @@ def _horovodrun(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
             raise UnclearError(at, "is an option of horovodrun that is not known here")
         at += 1 if is_set else count
         if at >= len(words):
-            raise UnclearError(len(words) - 1, "is the last word, and no program stands behind it")
+            raise UnclearError(len(words) - 1, "is the last word, and no program comes after it")
         told[option] = value if is_set else words[at - 1]
     count_text = _first(told, ("np", "n", "num-proc"))
     size = ("--np", count_text) if _COUNT.fullmatch(count_text) else ()
@@ -83,7 +83,7 @@ def _torch(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
         option, is_set, value = words[at].lstrip("-").replace("_", "-").partition("=")
         at += 1 if is_set or option in _TORCHS_FLAGS else 2
         if at >= len(words):
-            raise UnclearError(len(words) - 1, "is the last word, and no program stands behind it")
+            raise UnclearError(len(words) - 1, "is the last word, and no program comes after it")
         told[option] = value if is_set else words[at - 1]
     python = words[:1] if inner.words > 1 else ("python3",)
     begin = () if "no-python" in told else (*python, "-m") if told.keys() & {"m", "module"} else tuple(python)

@@ -20,7 +20,7 @@ _PER_HOST = re.compile(r"ppr:(?P<count>[1-9][0-9]{0,5}):node(?::.*)?")
 _OF_RANKS = re.compile(
     "OMPI_MCA_((?:accelerator|bml|btl|coll|fbtl|fcoll|fs|io|mpi|mtl|op|opal_cuda|osc|part|pml|sharedfp|smsc|topo|vprotocol)(?:_.*)?)"
 )
-_HINT = "write it as a job file (`taco-launch submit --schema`); what else mpirun is to be told stands in a profile"
+_HINT = "write it as a job file (`taco-launch submit --schema`); other options of mpirun go into a profile"
 
 
 class UnclearError(Exception):
@@ -39,8 +39,8 @@ class MpirunLine:
     """What a line says; each with the index of its word.
 
     `np` and `per_host`, the ranks on each host, are None where the line says none; `env` and `mca` hold (name, value,
-    index); `unused` the options that are passed over, as they stand there; `bare` the variables whose value is not there;
-    the program begins at `program`.
+    index); `unused` the options that are passed over, as they stand there; `bare` the variables whose value does not exist;
+    the program starts at `program`.
     """
 
     np: tuple[int, int] | None
@@ -55,7 +55,7 @@ class MpirunLine:
 def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
     """Read the words of a line, mpirun the first; `variables` are those that it is started with.
 
-    A bare `-x NAME` has its value from there; of one that is not there the ranks have their container's own.
+    A bare `-x NAME` has its value from there; of one that does not exist the ranks have their container's own.
 
     Raises:
         UnclearError: the line is none of mpirun, or an option is not known beyond doubt.
@@ -89,15 +89,15 @@ class Options:
         self.bare: list[str] = []
 
     def line(self, words: Sequence[str], program: int) -> MpirunLine:
-        """Return what was gathered; the program begins at `program`.
+        """Return what was gathered; the program starts at `program`.
 
         Raises:
             UnclearError: there is none, or a second one.
         """
         if program == len(words):
-            raise UnclearError(program - 1, "is the last word, and no program stands behind the launcher's options")
+            raise UnclearError(program - 1, "is the last word, and no program comes after the launcher's options")
         if ":" in words[program:]:
-            raise UnclearError(program + list(words[program:]).index(":"), "begins a second program, and a job has one")
+            raise UnclearError(program + list(words[program:]).index(":"), "starts a second program, and a job has one")
         rest = tuple(self.env), tuple(self.mca), tuple(self.unused), tuple(self.bare)
         return MpirunLine(self.np, self.per_host, *rest, program)
 

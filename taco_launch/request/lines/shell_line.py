@@ -44,7 +44,7 @@ def read(words: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, str]] | No
 
 
 def _without_comment(text: str) -> str:
-    """Return a line without what stands behind an unquoted # that begins a word; several lines as they are."""
+    """Return a line without what stands behind an unquoted # that starts a word; several lines as they are."""
     if "\n" in text:
         return text
     quote = ""

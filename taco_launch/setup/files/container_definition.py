@@ -106,7 +106,7 @@ class Definition:
 
 
 def define(inventory: Inventory, container: Container, facts: HostFacts) -> Definition | None:
-    """Define the training container of a host, None where its image is not there.
+    """Define the training container of a host, None where its image does not exist.
 
     What else its facts do not tell is taken to be as it usually is.
     """
@@ -198,7 +198,7 @@ def unread(facts: HostFacts) -> str:
     gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
     if isinstance(gpus, Unknown) and asked(gpus):
         return f"the GPUs of this host cannot be read: {gpus.reason}"
-    # An engine that is not there yet tells nothing; it is asked once it runs.
+    # An engine that does not exist yet tells nothing; it is asked once it runs.
     if not isinstance(docker, DockerFacts) or not isinstance(docker.version, str) or not isinstance(gpus, tuple):
         return ""
     if gpus and isinstance(docker.toolkit, Unknown) and not of_gpus.option(docker, Toolkit()):

@@ -99,7 +99,7 @@ def wanted(engine: DockerEngine) -> dict[str, Any]:
 
 
 def merge(text: str, keys: dict[str, Any]) -> MergedConfig:
-    """Put keys into the text of a daemon.json; an empty text is that of a file that is not there.
+    """Put keys into the text of a daemon.json; an empty text is that of a file that does not exist.
 
     Objects are merged key by key, `registry-mirrors` and `insecure-registries` get the entries that they lack, any
     other value takes the place of the one that stands there. All else keeps its order and its form.
@@ -161,7 +161,7 @@ def read(text: str) -> dict[str, Any]:
     except RecursionError:
         raise NotOursError("line 1 column 1: nested too deep") from None
     if not isinstance(value, dict):
-        raise NotOursError("line 1 column 1: not an object, which begins with '{'")
+        raise NotOursError("line 1 column 1: not an object, which starts with '{'")
     seen: set[tuple[int, str]] = set()
     for member in _members(text):
         if (member.of, member.name) in seen:
@@ -288,7 +288,7 @@ def _remove(text: str, name: str) -> str:
 
 
 def _margin(text: str, place: int) -> str:
-    """Return the blanks before the first key, from its line's beginning on where it has a line of its own."""
+    """Return the blanks before the first key, from its line's start on where it has a line of its own."""
     blanks = text[len(text[:place].rstrip(_BLANKS)) : place]
     return blanks[blanks.rfind("\n") :] if "\n" in blanks else blanks
 

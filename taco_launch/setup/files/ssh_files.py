@@ -82,7 +82,7 @@ def ssh_config(cluster: str, members: Iterable[Member], port: int) -> str:
         "User root",
         f"IdentityFile {paths.key(cluster)}",
         "IdentitiesOnly yes",
-        # What OpenSSH 8.9 and newer begin with, sntrup761, takes 70 ms more a connection: a job makes two one after the
+        # What OpenSSH 8.9 and newer start with, sntrup761, takes 70 ms more a connection: a job makes two one after the
         # other. Names that OpenSSH 6.5 knows already; the second for machines in FIPS mode.
         "KexAlgorithms curve25519-sha256@libssh.org,ecdh-sha2-nistp256",
         "PreferredAuthentications publickey",

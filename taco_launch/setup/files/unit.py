@@ -13,7 +13,7 @@ _DESCRIBED = f"ExecStartPre=-/bin/sh -c 'exec nvidia-ctk cdi generate --output={
 DEVICE_SECONDS = 300
 
 # Peer memory comes before it: modules-load.d is read before any such unit, nv_peer_mem has a service of its own, and
-# people write insmod into /etc/rc.local. `docker start` goes on while the container runs, and hands on the signal that
+# people write insmod into /etc/rc.local. `docker start` continues while the container runs, and hands on the signal that
 # ends it. In a unit file `%` and `$` mean something, and a word may hold neither blanks nor quotes: names of clusters and
 # paths of devices hold nothing such.
 _UNIT = """# Written by taco-launch setup: changes here are lost.

@@ -251,7 +251,7 @@ def _not_taken(docker: DockerFacts, engine: DockerEngine) -> list[str]:
 
 
 def _sum(made: SetupState, path: str) -> str | None:
-    """Return the SHA-256 of a file of set-up; None where it is not there."""
+    """Return the SHA-256 of a file of set-up; None where it does not exist."""
     files = made.files if isinstance(made.files, tuple) else ()
     return next((file.sha256 or "" for file in files if file.path == path), None)
 

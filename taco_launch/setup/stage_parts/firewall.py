@@ -90,7 +90,7 @@ def plan(facts: HostFacts, cluster: PlanContext, own: str, members: tuple[Member
     missing = differing(facts, wanted)
     if missing and len(lines) > len(_merged(ports)):
         put = (replace(wanted[0], path=f"{place.list}.new", shown=place.list), *wanted[1:])
-        why = firewall.detail if firewall is not None else "its rules are there already, for others"
+        why = firewall.detail if firewall is not None else "its rules already exist, for others"
         script, args = scripts.text("reload.sh") + scripts.text("firewall.sh"), ("apply", place.folder, place.unit)
         name = "firewall: open it for the cluster's hosts"
         yield Op(_STAGE, name, why, script, args, put, expect=lambda facts: with_files(facts, wanted))

@@ -80,7 +80,7 @@ def install(host: Host, facts: HostFacts, rdma: Rdma, way: PeermemModule, cluste
     limit = "1.1" if _before(rdma.ofed, (5, 0)) else ""
     peer = rdma.peer_memory
     mark = "" if (SERVICE, way.module) in listed(peer.at_boot) else paths.NV_PEER_MEM
-    why = [f"nv_peer_mem is not there for the kernel {kernel}", way.why]
+    why = [f"nv_peer_mem does not exist for the kernel {kernel}", way.why]
     why += ["1.1 is the last for OFED 4.9"] if limit else []
     why += ["the kernel's headers are missing, and come with it"] if peer.headers is False else []
     why += ["Secure Boot is on, so the machine has to know the key of dkms"] if peer.secure_boot is True else []

@@ -29,7 +29,7 @@ def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | P
     missing = () if file.path in there else (file,)
     link, state = there.get(paths.AGENT_LINK), there.get(paths.STATE)
     if missing:
-        why = "it is not there"
+        why = "it does not exist"
     elif link is None or link.link not in (name, file.path):
         why = "the link names another one"
     elif state is None or state.mode != _PRIVATE:

@@ -48,7 +48,7 @@ def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Pr
     if less:
         yield Problem("container", f"{paths.container(definition.cluster)}: {less}", _fewer_hint(definition.cluster))
         return
-    why = changes(definition, there) if there else "it is not there"
+    why = changes(definition, there) if there else "there is no container"
     if why:
         create = _create(definition, there, why, cluster.inventory.mpirun, container)
         yield create
@@ -61,11 +61,11 @@ def _refuse(container: Container, facts: HostFacts, cluster: PlanContext) -> Pro
     """Return why the host can have no training container as things are."""
     name = paths.container(cluster.inventory.cluster)
     if not isinstance(facts.docker, DockerFacts):
-        return Problem("container", f"docker cannot be asked for its containers: {facts.docker.reason}")
+        return Problem("container", f"docker cannot list its containers: {facts.docker.reason}")
     if not isinstance(facts.docker.containers, tuple):
-        return Problem("container", f"docker does not tell which containers it has: {facts.docker.containers.reason}")
+        return Problem("container", f"docker does not report which containers it has: {facts.docker.containers.reason}")
     if not isinstance(facts.made, SetupState):
-        return Problem("container", f"what set-up made here cannot be told: {facts.made.reason}")
+        return Problem("container", f"what set-up made here cannot be determined: {facts.made.reason}")
     there = _find(facts, name)
     if there is not None and dict(there.labels).get(paths.CLUSTER_LABEL) != cluster.inventory.cluster:
         return Problem(
@@ -100,7 +100,7 @@ def _gone(name: str, gone: tuple[str, ...], facts: HostFacts) -> Problem:
 
 def _fewer_hint(cluster: str) -> str:
     return (
-        f"on the host: {GONE_HINT}. To go on without it, when no job runs there: "
+        f"on the host: {GONE_HINT}. To continue without it, when no job runs there: "
         f"docker rm --force {paths.container(cluster)}, then run setup again"
     )
 

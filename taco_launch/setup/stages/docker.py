@@ -95,7 +95,7 @@ def _unheld(docker: DockerFacts, made: SetupState) -> Problem | None:
     if isinstance(docker.version, Unknown):
         return Problem(
             "docker",
-            f"the Docker Engine cannot be asked: {docker.version.reason}",
+            f"the Docker Engine cannot be queried: {docker.version.reason}",
             hint="on the host: sudo docker info",
         )
     if isinstance(docker.version, str) and isinstance(made.engine_unit, Absent):

@@ -13,7 +13,7 @@ from taco_launch.setup import paths, scripts, space
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Removal, StageRules
 from taco_launch.setup.stage_parts.image_copy import SourceImage
 
-# What a dry run takes for the id of an image that is not there yet.
+# What a dry run takes for the id of an image that does not exist yet.
 PREDICTED = "sha256:" + "0" * 64
 PASSWORD_FILE = f"{paths.RUN}/registry-password"
 # The compressed layers lie beside what is unpacked of them, and are about half as large.
@@ -27,7 +27,7 @@ _HUB_PREFIX = re.compile(r"^(?:(?:index\.)?docker\.io/)?(?:library/)?")
 
 @dataclass(frozen=True)
 class Reference:
-    """What an image is asked for by: `repository` as the engine lists it, and a tag, or a digest (`sha256:...`)."""
+    """What an image is requested by: `repository` as the engine lists it, and a tag, or a digest (`sha256:...`)."""
 
     repository: str
     tag: str | None
@@ -99,10 +99,10 @@ def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Pr
     if container is None:
         return
     if not isinstance(facts.docker, DockerFacts):
-        yield Problem("image", f"docker cannot be asked for its images: {facts.docker.reason}")
+        yield Problem("image", f"docker cannot list its images: {facts.docker.reason}")
         return
     if not isinstance(facts.docker.images, tuple):
-        yield Problem("image", f"docker does not tell which images it has: {facts.docker.images.reason}")
+        yield Problem("image", f"docker does not report which images it has: {facts.docker.images.reason}")
         return
     reference = parse_reference(container.image)
     here = held(reference, facts.docker)
@@ -235,7 +235,7 @@ def _copy(
     here: HostImage | None,
     standard: tuple[str, HostImage] | None,
 ) -> Iterator[Op | Problem]:
-    """Plan an image that the controller has: its stream is there before the operation begins (flows/image_copy)."""
+    """Plan an image that the controller has: its stream is there before the operation starts (flows/image_copy)."""
     name = parse_reference(container.image).name
     given = cluster.given
     if not isinstance(given, SourceImage):

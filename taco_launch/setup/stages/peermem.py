@@ -94,7 +94,7 @@ def _found(peer: PeerMemory) -> PeermemModule | None:
 
 
 def _by_driver(driver: str, use: str, why: str) -> PeermemModule | Problem:
-    """Return the module that belongs to a driver, or that is asked for; `why` says why it takes one."""
+    """Return the module that belongs to a driver, or that is requested; `why` says why it takes one."""
     new = branch(driver) >= _WITH_MODULE
     if use == "nvidia_peermem" and not new:
         return problem(
@@ -219,7 +219,7 @@ def _containers(facts: HostFacts) -> Iterator[str]:
         if len(running) > 3:
             yield f"{len(running) - 3} more containers run"
     elif not isinstance(facts.docker, Absent):
-        yield "docker does not tell which containers run"
+        yield "docker does not report which containers run"
 
 
 def _processes(facts: HostFacts) -> Iterator[str]:
@@ -228,7 +228,7 @@ def _processes(facts: HostFacts) -> Iterator[str]:
     if isinstance(processes, tuple) and processes:
         yield f"{len(processes)} process{'es use' if len(processes) > 1 else ' uses'} the GPUs"
     elif isinstance(processes, Unknown):
-        yield "the driver does not tell which processes use the GPUs"
+        yield "the driver does not report which processes use the GPUs"
 
 
 def take_back(removal: Removal) -> Iterator[Op]:

@@ -170,7 +170,7 @@ def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | P
     if host.name == inventory.head:
         if public_key(made.cluster_key) is None:
             script, args = scripts.text("keygen.sh"), (paths.key(name), f"taco-launch {name}")
-            yield Op(_STAGE, "cluster's key: make it", "there is none on the head", script, args)
+            yield Op(_STAGE, "cluster's key: make it", "it does not exist on the head", script, args)
     elif cluster.cluster_key is None and not cluster.with_head:
         silent = inventory.head not in cluster.facts
         if silent and public_key(made.cluster_key) is not None:
@@ -178,7 +178,7 @@ def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | P
         if silent:
             why, hint = "did not answer", f"set up again when it does, or name another one: head: {host.name}"
         else:
-            typed = shell(("taco-launch", "-i", inventory.source, "setup", "--hosts", inventory.head))
+            typed = shell(("taco-launch", "-i", inventory.source, "setup", "-H", inventory.head))
             why, hint = "is not set up", f"set the head up first: {typed}"
         yield Problem(_STAGE, f"the cluster's key is made on the head, {inventory.head}, which {why}", hint)
 

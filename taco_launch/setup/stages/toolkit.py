@@ -92,7 +92,7 @@ def whole(facts: HostFacts, toolkit: Toolkit) -> bool:
 
 
 def _lacking(docker: DockerFacts, made: SetupState, toolkit: Toolkit) -> str | Problem:
-    """Return what of the toolkit is not there, empty where it is whole; a Problem where nobody can say."""
+    """Return what of the toolkit does not exist, empty where it is whole; a Problem where nobody can say."""
     if isinstance(docker.toolkit, Unknown):
         if not isinstance(docker.version, str):  # docker is to come first, and its facts with it
             there = made.toolkit_packages if isinstance(made.toolkit_packages, tuple) else ()

@@ -138,7 +138,7 @@ CONTAINERS = (
     Signature(
         "cdi-unknown-device",
         ("unresolvable CDI devices",),
-        "The container asks for the device {what}, which no description (CDI) of {host} names.",
+        "The container requests the device {what}, which no description (CDI) of {host} names.",
         "[[auto?nvidia-smi on {host}: the NVIDIA Container Toolkit makes that description of its own from the driver, which does not "
         "answer or is not loaded.||nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml on {host}; nvidia-ctk cdi list shows the "
         "names.]]",
@@ -147,7 +147,7 @@ CONTAINERS = (
     Signature(
         "cdi-stale",
         ("failed to stat CDI host device",),
-        "The description of devices (CDI) of {host} names {device}, which is not there: it is older than a change of the GPUs or the "
+        "The description of devices (CDI) of {host} names {device}, which does not exist: it is older than a change of the GPUs or the "
         "driver.",
         "Make it anew on {host}: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (systemctl restart nvidia-cdi-refresh where "
         "there is that unit).",
@@ -171,7 +171,7 @@ CONTAINERS = (
     Signature(
         "nvidia-container-device",
         ("device error: ",),
-        "The container asks for a GPU[[device? ({device})]] that {host} has not.",
+        "The container requests a GPU[[device? ({device})]] that {host} has not.",
         "nvidia-smi -L on {host} shows which there are; --gpus and NVIDIA_VISIBLE_DEVICES count from 0.",
         r"nvidia-container-cli(?:\.real)?: device error: (?:(?P<device>[^:\s]+): )?unknown device",
     ),
@@ -187,7 +187,7 @@ CONTAINERS = (
     Signature(
         "pod-ended",
         ("command terminated with exit code ",),
-        "Kubernetes ended what ran in a worker's pod (exit code {code}[[killed?: killed, most often for want of memory]]); what is lost "
+        "Kubernetes ended what ran in a worker's pod (exit code {code}[[killed?: killed, most often because memory ran out]]); what is lost "
         "after that follows from it.",
         "kubectl describe pod WORKER says why (OOMKilled, evicted, a limit); kubectl logs --previous has its last lines.",
         r"^command terminated with exit code (?P<code>(?P<killed>137)|143|\d+)",
@@ -213,7 +213,7 @@ CONTAINERS = (
     Signature(
         "process-killed",
         ("Killed",),
-        "A process on {host} was killed (signal 9), most often by the kernel for want of memory.",
+        "A process on {host} was killed (signal 9), most often by the kernel because memory ran out.",
         "dmesg -T | grep -i kill on {host}; the container's or job's memory limit; fewer data loader workers, smaller batches.",
         r"^(?:\S+: line \d+: +\d+ )?Killed(?:$| {2,}\S[^\r\n]*$)",
         kind=FailureText.OUTCOME,

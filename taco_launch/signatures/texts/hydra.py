@@ -24,7 +24,7 @@ HYDRA = (
     Signature(
         "hydra-connect",
         ("unable to connect from",),
-        "Hydra's proxy on {host} cannot connect back to mpiexec on {peer} ({why}): a firewall, or a name that stands for "
+        "Hydra's proxy on {host} cannot connect back to mpiexec on {peer} ({why}): a firewall, or a name that means "
         "another address there.",
         "On {host}: getent hosts {peer}. Name the network: mpiexec -iface NAME; open ports: MPIEXEC_PORT_RANGE=20000:20100 "
         "(Intel MPI: I_MPI_PORT_RANGE).",
@@ -34,7 +34,7 @@ HYDRA = (
         "hydra-rank-ended",
         ("BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",),
         "[[rank?Rank {rank}||A process]] on {host} ended badly ([[why?{why}||exit code {code}]]).",
-        "Read that rank's own lines before this point. Signal 9 (exit code 137) is a KILL, most often for want of memory: "
+        "Read that rank's own lines before this point. Signal 9 (exit code 137) is a KILL, most often because memory ran out: "
         "dmesg -T on {host}; signal 11 (139) is a segmentation fault.",
         r"BAD TERMINATION OF ONE OF YOUR[^\r\n]*\s+=\s+(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)\s+=\s+"
         r"(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P<code>\d+)(?: \((?P<why>[^)\r\n]+)\))?",
@@ -44,8 +44,8 @@ HYDRA = (
     Signature(
         "intelmpi-no-pmi",
         ("PMI server not found",),
-        "Intel MPI's ranks do not know each other: the program was started without mpiexec, or by an srun whose PMI library "
-        "it was not told.",
+        "Intel MPI's ranks do not know each other: the program was started without mpiexec, or by an srun without "
+        "the path of its PMI library.",
         "Start it with mpiexec.hydra; or under srun --mpi=pmi2: export I_MPI_PMI_LIBRARY= the path of Slurm's libpmi2.so.",
         r"PMI server not found",
         kind=FailureText.FALLBACK,

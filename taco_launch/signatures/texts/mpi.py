@@ -35,7 +35,7 @@ MPI = (
         "mpi-libfabric",
         ("OFI Libfabric library call",),
         "Open MPI on {host} cannot use libfabric: {what} failed[[why? ({why})]].",
-        "--mca mtl ^ofi --mca btl ^ofi goes on without. fi_info on {host} shows which providers it has; one of another driver than the "
+        "--mca mtl ^ofi --mca btl ^ofi continues without. fi_info on {host} shows which providers it has; one of another driver than the "
         "loaded one fails so.",
         r"OFI Libfabric library call \((?P<what>\w+)\)(?:[\s\S]{0,300}?Local host: +(?P<host>\S+))?(?:[\s\S]{0,300}?Error: +(?P<why>[^\r\n]*"
         r"[^\s.]))?",
@@ -143,7 +143,7 @@ MPI = (
     Signature(
         "slurm-pmix",
         ("pmixp_",),
-        "Slurm's step daemons (PMIx) do not reach each other from {host}[[why?: {why}]], or one of the hosts came late.",
+        "Slurm's step daemons (PMIx) do not reach each other from {host}[[why?: {why}]], or one of the hosts arrived late.",
         "Ports have to be open between compute nodes (SrunPortRange in slurm.conf, firewall). Else: export "
         "SLURM_PMIX_DIRECT_CONN=false, and SLURM_PMIX_TIMEOUT=600.",
         r"mpi/pmix\w*: [^\r\n]*pmixp_[^\r\n]*?(?P<why>collective timeout|Cannot establish the connection|Unable to connect"

@@ -79,8 +79,8 @@ LAUNCHER = (
             "All nodes which are allocated for this job are already filled",
             "larger than total available slots",
         ),
-        "There are fewer slots than ranks[[asked? (asked for: {asked})]].",
-        "Ask for fewer ranks (-np), or give the hosts more slots: -H gpu1:8,gpu2:8 (a bare name is one slot), slots=8 in "
+        "There are fewer slots than ranks[[asked? (requested: {asked})]].",
+        "Request fewer ranks (-np), or give the hosts more slots: -H gpu1:8,gpu2:8 (a bare name is one slot), slots=8 in "
         "the hostfile. More ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE).",
         r"not enough slots available in the system to satisfy the (?P<asked>\d+)|already filled"
         r"|Process number should not be larger than total available slots",
@@ -88,7 +88,7 @@ LAUNCHER = (
     Signature(
         "executable-not-found",
         ("as it could not", "access an executable", "unable to find the specified executable"),
-        "mpirun cannot run {what} on {host}: it is not there, or not executable.",
+        "mpirun cannot run {what} on {host}: it does not exist or is not executable.",
         "Check where the ranks run (in a container: inside it): command -v {what}; ls -l {what}. A script needs chmod +x and a #! "
         "line, or python3 before it.",
         r"(?:could not(?: access|\s+access)|unable to find the specified executable)"
@@ -115,7 +115,7 @@ LAUNCHER = (
     Signature(
         "refused-root",
         ("has detected an attempt to run as root",),
-        "mpirun does not run as root unless told.",
+        "mpirun does not run as root unless allowed.",
         "Add --allow-run-as-root, or set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.",
     ),
     Signature(
@@ -161,7 +161,7 @@ LAUNCHER = (
         r"mutually-exclusive MCA variables(?:[\s\S]{0,300}?1st MCA variable: (?P<one>\S+)[\s\S]{0,120}?"
         r"2nd MCA variable: (?P<other>\S+))?",
         lines=8,
-        # On one host the job goes on well.
+        # On one host the job keeps running well.
         only_with=("mpi-unreachable", "mpi-tcp-connect", "mpi-init-failed"),
     ),
     Signature(
@@ -203,7 +203,7 @@ LAUNCHER = (
         "See what it has: ip -br addr. Names may differ between hosts: give the subnet instead, such as 10.0.0.0/24.",
         r"invalid value was given for btl_tcp_if_[\s\S]{0,120}?Local host: +(?P<host>\S+)\s+Value: +(?P<value>\S+)",
         lines=7,
-        # Where the ranks reach each other without it, the job goes on well.
+        # Where the ranks reach each other without it, the job keeps running well.
         only_with=("mpi-unreachable", "mpi-tcp-connect", "mpi-init-failed"),
     ),
     Signature(
@@ -220,7 +220,7 @@ LAUNCHER = (
         "no-network",
         ("No network interfaces were found for out-of-band",),
         "None of this machine's networks is one that mpirun may use to start daemons.",
-        "See what it has: ip -br addr; correct oob_tcp_if_include (5.0: prte_if_include) or leave it out.",
+        "See what it has: ip -br addr; correct oob_tcp_if_include (5.0: prte_if_include) or omit it.",
         unless=("interface-missing",),
     ),
     Signature(
@@ -300,7 +300,7 @@ RANKS = (
     Signature(
         "rank-killed",
         ("noticed that process rank ", "Root Cause (first observed failure)"),
-        "Rank {rank} on {host} was killed (signal 9): by the kernel for want of memory, or by somebody.",
+        "Rank {rank} on {host} was killed (signal 9): by the kernel because memory ran out, or by somebody.",
         "On {host}: dmesg -T | grep -i 'killed process'. If it was memory: smaller batches, fewer data loader workers; "
         "in a container with --memory, more of it.",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal 9\b" + _OR_BOX + r"9\b",

@@ -9,16 +9,16 @@ NCCL = (
         "nccl-ib-no-answer",
         ("Got completion ",),
         "An RDMA message of {host}[[peer? to {peer}]] got no answer (status 12, retries exceeded): wrong GID index or no route if "
-        "it came at once; a link, cable or lossless-Ethernet (PFC) fault if it came late; or the other rank is gone.",
+        "it arrived at once; a link, cable or lossless-Ethernet (PFC) fault if it arrived late; or the other rank is gone.",
         "show_gids on both hosts, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address (from NCCL 2.21 on "
-        "leave it out). Test the pair: ib_write_bw -d mlx5_0 -x INDEX. Late only: -x NCCL_IB_TIMEOUT=22.",
+        "omit it). Test the pair: ib_write_bw -d mlx5_0 -x INDEX. Late only: -x NCCL_IB_TIMEOUT=22.",
         _COMPLETION + r"12\b",
     ),
     Signature(
         "nccl-ib-flushed",
         ("Got completion ",),
         "An RDMA queue of {host} was emptied (status 5, flushed), which follows another error.",
-        "Look for what came before it, on any host.",
+        "Look for what happened before it, on any host.",
         _COMPLETION + r"5\b",
         kind=FailureText.ECHO,
     ),
@@ -38,7 +38,7 @@ NCCL = (
         "{host} could not set up an RDMA connection ({why}): the GID index does not fit, or the hosts' networks are not "
         "connected.",
         "show_gids on every host, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address, often 3. From NCCL "
-        "2.21 on leave it out, or where hosts differ: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24. On rail networks: -x "
+        "2.21 on omit it, or where hosts differ: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24. On rail networks: -x "
         "NCCL_CROSS_NIC=0.",
         r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? ?(?P<why>[^\r\n,]*)",
     ),
@@ -79,7 +79,7 @@ NCCL = (
         ("no socket interface found", "No socket interface found", "No interface found", "is neither AF_INET"),
         "{host} has no network interface that NCCL_SOCKET_IFNAME allows.",
         "See what it has: ip -br addr. The name has to exist on every host: -x NCCL_SOCKET_IFNAME==bond0 (the second = "
-        "asks for exactly that name).",
+        "requests exactly that name).",
         r"(?i:NCCL.*no (?:socket )?interface found)|connecting to address .*(?!family 1 )family \d+ is neither AF_INET",
     ),
     Signature(
@@ -87,7 +87,7 @@ NCCL = (
         ("onnect to ", "socketPollConnect"),
         "{host} cannot connect to [[peer?{peer}||another rank]] for NCCL's start[[why? ({why})]]: an address of a network that "
         "the hosts do not share, a firewall, or a rank that never started[[dropped? or is called by more than it accepts]].",
-        "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} tells which way it "
+        "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} shows which way it "
         "goes, and ]]all ports from 1024 on have to be open between the hosts (NCCL takes any free one).[[dropped? With hundreds "
         "of ranks: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog.]]",
         r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?"
@@ -97,7 +97,7 @@ NCCL = (
     Signature(
         "nccl-network-unknown",
         ("Error: network ",),
-        "NCCL has no network {name}, which NCCL_NET asks for.",
+        "NCCL has no network {name}, which NCCL_NET requests.",
         "NCCL_NET is IB, Socket or the name of a plugin that is in the image. IB is not to be had without libibverbs and "
         "/dev/infiniband where the ranks run (docker run --device /dev/infiniband).",
         r"Error: network (?P<name>\S+) not found",
@@ -256,7 +256,7 @@ NCCL = (
             ),
         ),
         "NCCL failed, and nothing that is known in this log says why.",
-        "The reason stands in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
+        "The reason is in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=FailureText.FALLBACK,
         unless=("nccl-warned", "nccl-start-failed", "nccl-invalid-argument", "nccl-not-ready"),
     ),
@@ -282,7 +282,7 @@ NCCL = (
         ("NET/IB : No device found",),
         "NCCL found no RDMA device on {host}, so it uses TCP.",
         "For RDMA: ls /sys/class/infiniband on the host, and /dev/infiniband where the ranks run (docker run --device "
-        "/dev/infiniband); NCCL_IB_HCA may name one that is not there.",
+        "/dev/infiniband); NCCL_IB_HCA may name one that does not exist.",
         kind=FailureText.NOTE,
     ),
     Signature(

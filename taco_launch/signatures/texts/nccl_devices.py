@@ -34,8 +34,8 @@ NCCL_DEVICES = (
         "nccl-ib-fatal",
         ("async fatal event",),
         "The RDMA device[[device? {device}]] of {host} reported a fatal error: {why}.",
-        "On {host}: dmesg -T | grep -i mlx5; ibstat. A reset or an old firmware stands there. Leave {host} out with -H until it "
-        "is mended.",
+        "On {host}: dmesg -T | grep -i mlx5; ibstat. Look for a reset or an old firmware. Leave {host} out with -H until it "
+        "is fixed.",
         r"NET/IB : (?P<device>[\w.-]+:\d+)? ?async fatal event(?: on \w+)?[^\r\n:]*(?::|\()?\s*(?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
@@ -51,7 +51,7 @@ NCCL_DEVICES = (
         ("UDS: ",),
         "Two ranks of {host} cannot hand GPU memory to each other: NCCL's Unix socket failed ({why}). They run in containers "
         "with networks of their own, or one of them has ended.",
-        "Run all ranks of a host in one container, or each with --network host. -x NCCL_CUMEM_ENABLE=0 goes on without such "
+        "Run all ranks of a host in one container, or each with --network host. -x NCCL_CUMEM_ENABLE=0 continues without such "
         "sockets.",
         r"UDS: (?P<why>(?:Sending data over|Receiving data over|Binding to|Socket creation|Cannot (?:bind|connect))[^\r\n]*\S)",
     ),
@@ -60,7 +60,7 @@ NCCL_DEVICES = (
         ("Failed to bind NVLink SHARP (NVLS)", "nvls.cc:"),
         "NVLink SHARP (NVLS) cannot be set up on {host}: {why}. The fabric manager or an NVSwitch is not in order.",
         "systemctl status nvidia-fabricmanager on {host}: its version is exactly the driver's; restart it when no job runs. -x "
-        "NCCL_NVLS_ENABLE=0 goes on without.",
+        "NCCL_NVLS_ENABLE=0 continues without.",
         r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d+ ?: (?P<why>CUDA error (?!2 )\d+ '[^'\r\n]*')"
         r"|nvls\.cc:\d+ NCCL WARN (?P<why2>Cuda failure [^\r\n]*\S)",
         unless=("nccl-nvls-full", "cuda-not-started", "cuda-out-of-memory", "cuda-driver-old"),
@@ -77,7 +77,7 @@ NCCL_DEVICES = (
         ("failed to peer with device", "failed to open CUDA IPC handle"),
         "Two GPUs of {host} cannot reach each other's memory: {why}.",
         "nvidia-smi topo -p2p r shows which can. In a virtual machine, or with an IOMMU and ACS on, they cannot; nor can ranks in "
-        "containers of their own without --ipc=host. -x NCCL_P2P_DISABLE=1 goes on over shared memory.",
+        "containers of their own without --ipc=host. -x NCCL_P2P_DISABLE=1 continues over shared memory.",
         r"(?P<why>failed to (?:peer with device|open CUDA IPC handle) [^\r\n]*\S)",
     ),
     Signature(

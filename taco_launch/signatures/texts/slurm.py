@@ -7,7 +7,7 @@ SLURM = (
         "slurm-out-of-memory",
         ("oom-kill event", "oom_kill event"),
         "Slurm killed a process of this job[[host? on {host}]]: it used more memory than the job has.",
-        "Ask for more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
+        "Request more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
         "workers.",
         r"slurmstepd\S*: error: (?:Detected \d+ oom.kill event|[^\r\n]{0,80}oom.kill event)",
     ),
@@ -15,7 +15,7 @@ SLURM = (
         "slurm-task-out-of-memory",
         (": Out Of Memory",),
         "Slurm says that task {task} on {host} was killed because it used more memory than the job has.",
-        "Ask for more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
+        "Request more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
         "workers.",
         r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Out Of Memory",
         unless=("slurm-out-of-memory",),
@@ -24,15 +24,15 @@ SLURM = (
         "slurm-time-limit",
         ("DUE TO TIME LIMIT",),
         "Slurm ended {what} because its time was up.",
-        "Ask for more: sbatch --time=HH:MM:SS, up to what the partition allows (sinfo -o '%P %l'); and save checkpoints, "
-        "so that the next job goes on from there.",
+        "Request more: sbatch --time=HH:MM:SS, up to what the partition allows (sinfo -o '%P %l'); and save checkpoints, "
+        "so that the next job continues from there.",
         r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO TIME LIMIT",
     ),
     Signature(
         "slurm-preempted",
         ("DUE TO PREEMPTION",),
         "Slurm ended {what} to give its place to a job of higher priority.",
-        "Start it again (sbatch --requeue lets Slurm do that) and go on from a checkpoint; or use a partition or QOS that "
+        "Start it again (sbatch --requeue lets Slurm do that) and continue from a checkpoint; or use a partition or QOS that "
         "is not preempted.",
         r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO PREEMPTION",
     ),
@@ -65,7 +65,7 @@ SLURM = (
         "slurm-refused",
         ("srun: error: Unable to create step for job", "Batch job submission failed:", "Unable to allocate resources:"),
         "Slurm refused [[job?a step of job {job}||the job]]: {why}.",
-        "Compare what is asked for (nodes, tasks, CPUs, GPUs, memory, time, account) with what there is: scontrol show "
+        "Compare what is requested (nodes, tasks, CPUs, GPUs, memory, time, account) with what there is: scontrol show "
         "partition, sinfo -o '%P %l %c %m %G'; for a step: scontrol show job JOBID.",
         r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
         r"|(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources): (?P<why2>[^\r\n]*[^\s.])",

@@ -86,7 +86,7 @@ SSH = (
     Signature(
         "ssh-key-missing",
         ("Warning: Identity file ",),
-        "The private key {file} that ssh was told to use does not exist.",
+        "The private key {file} that ssh is configured to use does not exist.",
         "Correct identity_file in the inventory (or -i in plm_rsh_args), or make the key: ssh-keygen -t ed25519 "
         "-f {file}, and add its .pub to authorized_keys on every host.",
         r"Identity file (?P<file>.+?) not accessible",

@@ -64,7 +64,7 @@ SYSTEM = (
         ("NVRM: Xid",),
         "GPU {gpu} of {host} reports Xid {xid}, an error of its NVLinks[[follows?; Xid {follows} follows from it]].",
         "Leave {host} out with -H. There: nvidia-smi nvlink -e, dmesg -T | grep Xid; reset all GPUs that NVLinks join "
-        "(nvidia-smi -r), or reboot. If it comes back, have GPU, NVSwitch and board checked.",
+        "(nvidia-smi -r), or reboot. If it recurs, have GPU, NVSwitch and board checked.",
         _XID + rf"(?:(?P<xid>{_NVLINK})\b|(?P<follows>\d+)\b[^\r\n]*caused by previous Xid (?P<xid2>{_NVLINK})\b)",
     ),
     Signature(
@@ -79,7 +79,7 @@ SYSTEM = (
         "gpu-gsp",
         ("_kgspIsHeartbeatTimedOut", "_kgspLogRpcTimeout"),
         "The processor (GSP) of GPU[[gpu? {gpu}]] of {host} no longer answers the driver.",
-        "Leave {host} out with -H; reset the GPU or reboot, and dcgmi diag -r 3 before it is used again. If it comes back: another driver "
+        "Leave {host} out with -H; reset the GPU or reboot, and dcgmi diag -r 3 before it is used again. If it recurs: another driver "
         "version, then the GPU itself.",
         r"NVRM: (?:GPU(?P<gpu>\d+) )?_kgsp(?:IsHeartbeatTimedOut|LogRpcTimeout)",
         unless=("gpu-xid-fatal",),
@@ -96,28 +96,28 @@ SYSTEM = (
         "gpu-xid-cleanup",
         ("NVRM: Xid",),
         "GPU {gpu} of {host} reports Xid 45: the driver cleans up after a program that has ended, or after another error.",
-        "Look for what came before it: another Xid (dmesg -T | grep Xid), or the rank that ended first.",
+        "Look for what happened before it: another Xid (dmesg -T | grep Xid), or the rank that ended first.",
         _XID + r"45\b(?![^\r\n]*caused by previous Xid)",
         kind=FailureText.ECHO,
     ),
     Signature(
         "gpu-xid",
         ("NVRM: Xid",),
-        "GPU {gpu} of {host} reports Xid {xid} (13, 31 and 43 come of the program most often).",
-        "Run the job again; if it comes back on the same GPU only, have that checked: dcgmi diag -r 3.",
+        "GPU {gpu} of {host} reports Xid {xid} (13, 31 and 43 are caused by the program most often).",
+        "Run the job again; if it recurs on the same GPU only, have that checked: dcgmi diag -r 3.",
         _XID + rf"(?P<xid>(?!(?:{_NVLINK}|{_HARDWARE}|45|94)\b)\d+)",
     ),
     Signature(
         "out-of-memory",
         ("ut of memory: Kill", "oom-kill:"),
-        "The kernel of {host} killed [[what?{what}||a process]] for want of memory.",
+        "The kernel of {host} killed [[what?{what}||a process]] because memory ran out.",
         "Smaller batches, fewer data loader workers; free -g shows what there is. In a container with --memory: more of it.",
         r"ut of memory: Kill(?:ed)? process \d+,? \((?P<what>[^)]+)\)|oom-kill:.*task=(?P<what2>[^,\s]+)",
     ),
     Signature(
         "out-of-memory-asked",
         ("invoked oom-killer",),
-        "The kernel of {host} had no more memory[[group? in the limit of that container or job]] when {what} asked for some, and killed a "
+        "The kernel of {host} had no more memory[[group? in the limit of that container or job]] when {what} requested some, and killed a "
         "process for it.",
         "Smaller batches, fewer data loader workers; [[group?a higher limit: docker run --memory, Slurm's --mem, the pod's "
         "limits||free -g shows what there is]].",
@@ -128,7 +128,7 @@ SYSTEM = (
     Signature(
         "memory-refused",
         ("MemoryError", "std::bad_alloc", "DefaultCPUAllocator", "OOM when allocating tensor"),
-        "A process on {host} asked for more memory than it may have.",
+        "A process on {host} requested more memory than it may have.",
         "free -g and ulimit -v where the ranks run; smaller batches, fewer data loader workers, less data loaded at "
         "once. In a container with --memory: more of it.",
         r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|std::bad_alloc|DefaultCPUAllocator: (?:can't|not enough)"
@@ -242,7 +242,7 @@ SYSTEM = (
         "sysv-memory-full",
         ("shmget(",),
         "System V shared memory of {host} is used up: by segments that ended jobs have left, or by the kernel's limits.",
-        "ipcs -m lists them, ipcrm -m ID removes one; sysctl kernel.shmmni kernel.shmall. UCX goes on without: -x "
+        "ipcs -m lists them, ipcrm -m ID removes one; sysctl kernel.shmmni kernel.shmall. UCX continues without: -x "
         "UCX_TLS=^sysv.",
         r"shmget\([^\r\n]*No space left on device",
     ),
@@ -281,7 +281,7 @@ SYSTEM = (
         "segfault",
         ("]: segfault at ",),
         "The kernel of {host} saw {what} crash.",
-        "Its rank's log tells more with -x PYTHONFAULTHANDLER=1.",
+        "Its rank's log shows more with -x PYTHONFAULTHANDLER=1.",
         r"(?P<what>\S+)\[\d+\]: segfault at ",
         kind=FailureText.OUTCOME,
     ),

@@ -22,8 +22,8 @@ TORCH = (
     Signature(
         "torch-store-port-in-use",
         ("failed to listen on any local network address",),
-        "The port of rank 0's store (MASTER_PORT) is taken on {host}, at all of its addresses: by another job, or by a rank that was "
-        "told that it is rank 0, too.",
+        "The port of rank 0's store (MASTER_PORT) is taken on {host}, at all of its addresses: by another job, or by another "
+        "process with RANK=0.",
         "See by what: ss -ltnp on {host}. A job of before may still run there; else give another MASTER_PORT. Under torchrun, "
         "leave --rank, --local_rank and RANK to it.",
         unless=("port-in-use",),
@@ -58,7 +58,7 @@ TORCH = (
     Signature(
         "torch-rendezvous-closed",
         ("RendezvousClosedError",),
-        "The rendezvous was closed before a host of the job came to it: another host's torchrun has ended, because its ranks failed or were "
+        "The rendezvous was closed before a host of the job reached it: another host's torchrun has ended, because its ranks failed or were "
         "done.",
         "Look for the first failure on the other hosts. A job that is started again needs a new --rdzv_id.",
         kind=FailureText.ECHO,
@@ -67,7 +67,7 @@ TORCH = (
         "torch-collective-timeout",
         ("Watchdog caught collective operation timeout",),
         "A collective of torch did not end in time on {host}: {what}. Another rank was missing, or the network is stuck.",
-        "Compare the ranks' last lines: the one without this line did not come. -x TORCH_FR_BUFFER_SIZE=2000 -x "
+        "Compare the ranks' last lines: the one without this line did not arrive. -x TORCH_FR_BUFFER_SIZE=2000 -x "
         "TORCH_NCCL_DUMP_ON_TIMEOUT=1 keeps each rank's last collectives (an older PyTorch reads TORCH_NCCL_TRACE_BUFFER_SIZE), "
         "and torchfrtrace compares them.",
         r"collective operation timeout: (?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
@@ -132,7 +132,7 @@ TORCH = (
             "Ninja is required to load C++ extensions",
         ),
         "A part in C++ is built on {host} when it is first used (an extension of torch or DeepSpeed), and "
-        "[[what?{what} is not there||ninja is not there]].",
+        "[[what?{what} does not exist||ninja does not exist]].",
         "Put it into the image: g++ and ninja-build are Debian's packages. Or build the "
         "extension when the image is built (DeepSpeed: DS_BUILD_OPS=1).",
         r"\b(?P<what>(?:c\+\+|g\+\+|gcc)): (?:command )?not found|Ninja is required to load C\+\+ extensions",
@@ -140,7 +140,7 @@ TORCH = (
     Signature(
         "torchrun-rank-killed",
         ("failed (exitcode: -9)",),
-        "Local rank {rank} of torchrun on {host} was killed (signal 9), most often for want of memory.",
+        "Local rank {rank} of torchrun on {host} was killed (signal 9), most often because memory ran out.",
         "dmesg -T | grep -i kill on {host}, and the container's memory limit; fewer data loader workers, smaller batches.",
         r"failed \(exitcode: -9\) local_rank: (?P<rank>\d+)",
         unless=("rank-killed",),
@@ -220,10 +220,10 @@ TORCH = (
         "torch-thread-at-exit",
         ("terminate called without an active exception",),
         "A thread of C++ was still at work on {host} when its program ended. Most often it is one of torch's gloo (as of "
-        "2.13), which lets go of a tensor after the last collective while Python ends. If nothing else is told here, the "
+        "2.13), which lets go of a tensor after the last collective while Python ends. If nothing else is reported here, the "
         "rank's work was done; names and addresses of hosts have no part in it.",
         "End the script with torch.distributed.destroy_process_group(), which waits for gloo's threads. "
-        "DistributedDataParallel keeps them even so: save and flush all, then os._exit(0). Where the rank has not come "
+        "DistributedDataParallel keeps them even so: save and flush all, then os._exit(0). If the rank has not reached "
         "to its end, see where it was: -x PYTHONFAULTHANDLER=1.",
         kind=FailureText.OUTCOME,
     ),

@@ -19,7 +19,7 @@ TORCH_RANKS = (
     Signature(
         "torch-ranks-too-many",
         ("in store based barrier on rank",),
-        "More processes came to the rendezvous of torch.distributed than WORLD_SIZE says: {came} of {all}. The job was started twice "
+        "More processes reached the rendezvous of torch.distributed than WORLD_SIZE says: {came} of {all}. The job was started twice "
         "(srun starts it on each task, and each starts ranks besides), or an older job's store or MASTER_PORT is in use.",
         "Start it by one launcher only, with WORLD_SIZE the number of all processes; a new MASTER_PORT, and no file of an older "
         "job for init_method=file://.",
@@ -29,7 +29,7 @@ TORCH_RANKS = (
     Signature(
         "torch-first-rank-missing",
         ("] is setting up NCCL communicator and retrieving ncclUniqueId from [",),
-        "Rank {rank} waited in its first collective for rank {other}, which did not come to it. The rendezvous itself worked.",
+        "Rank {rank} waited in its first collective for rank {other}, which did not reach it. The rendezvous itself worked.",
         "Look at rank {other}: it ended, hangs, or still prepares data. Longer work before the first collective: "
         "init_process_group(timeout=...).",
         r"\[(?P<rank>\d+)\] is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<other>\d+)\]",
@@ -72,7 +72,7 @@ TORCH_RANKS = (
         "gloo-loopback",
         ("Using the loopback address as fallback",),
         "The name of {host} itself does not mean one of its addresses, so Gloo took the loopback, which no other host reaches.",
-        "Mend /etc/hosts of {host}, or name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0.",
+        "Fix /etc/hosts of {host}, or name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0.",
         r"Unable to resolve hostname to a \(local\) address",
         only_with=("gloo-connect", "peer-gone", "torch-rank-missing", "gloo-waited"),
     ),
@@ -88,7 +88,7 @@ TORCH_RANKS = (
         "gloo-connect",
         ("connectFullMesh failed", "timed out connecting: ", "gloo/transport/tcp/"),
         "Gloo on {host} cannot connect to another rank[[peer? at {peer}]][[why? ({why})]].",
-        "[[loop?Its host's name means 127.0.x.x there: mend /etc/hosts, or name the network: -x GLOO_SOCKET_IFNAME=bond0.||Name the "
+        "[[loop?Its host's name means 127.0.x.x there: fix /etc/hosts, or name the network: -x GLOO_SOCKET_IFNAME=bond0.||Name the "
         "network that the hosts share: -x GLOO_SOCKET_IFNAME=bond0. All ports from 1024 on have to be open between them; or that "
         "rank never started.]]",
         r"(?:connectFullMesh failed|timed out connecting|connect(?:ion)? (?:to )?\S* ?(?:failed|timed out)"

@@ -6,16 +6,16 @@ TRAINING = (
     Signature(
         "horovod-stall-shutdown",
         ('marked by "!") is stalled for longer than',),
-        "Ranks waited for others until Horovod gave up: the ranks marked by ! in the lines before did not come.",
+        "Ranks waited for others until Horovod gave up: the ranks marked by ! in the lines before did not arrive.",
         "See where those ranks are: their logs, or py-spy dump --pid PID. Every rank has to do the same steps.",
     ),
     Signature(
         "horovod-stalled",
         ("submitted to be reduced, gathered or broadcasted by subset of ranks",),
-        "[[rank?Rank {rank} has not come to the collective {tensor}, in which others wait; the lines below this one name "
+        "[[rank?Rank {rank} has not reached the collective {tensor}, in which others wait; the lines below this one name "
         "all that are missing]][[ready?Of all ranks only {ready} "
-        "came to the collective {tensor}, and wait for the others]]"
-        "[[tensor?||Some ranks have not come to a collective in which the others wait]].",
+        "reached the collective {tensor}, and wait for the others]]"
+        "[[tensor?||Some ranks have not reached a collective in which the others wait]].",
         "See what the rank that is missing does[[ready? (one that is not in that list)]]: its log, or py-spy dump --pid PID. "
         "A rank that has failed, waits for data or does other steps than the rest holds them all up.",
         r"by subset of ranks(?:[\s\S]{0,500}?(?:Missing ranks:\s+(?P<rank>\d+)!?: \[(?P<tensor>[^\],\s]+)"
@@ -30,8 +30,8 @@ TRAINING = (
     Signature(
         "horovod-stalled-list",
         (" [ready ranks: ", " [missing ranks: "),
-        "Ranks of Horovod wait for others in the collective {tensor}: [[rank?rank {rank} has not come]][[ready?only the ranks {ready} "
-        "have come]].",
+        "Ranks of Horovod wait for others in the collective {tensor}: [[rank?rank {rank} has not arrived]][[ready?only the ranks {ready} "
+        "have arrived]].",
         "See what the others do: their logs, or py-spy dump --pid PID. A rank that has failed, waits for data or does other steps "
         "than the rest holds them all up.",
         r"(?:\bops:)?(?P<tensor>(?!ops:)\S+) \[(?:missing ranks: (?P<rank>\d+(?:, \d+)*)|ready ranks: (?P<ready>\d+(?:, \d+)*))\]",
@@ -41,7 +41,7 @@ TRAINING = (
     Signature(
         "gloo-rank-missing",
         ("Wait timeout for key(s)",),
-        "Rank [[rank?{rank}||another]] never came to the rendezvous of Horovod's Gloo (its HTTP store).",
+        "Rank [[rank?{rank}||another]] never reached the rendezvous of Horovod's Gloo (its HTTP store).",
         "See whether that rank has started: its log, and its host. Every host has to reach the one that horovodrun runs on. "
         "Where ranks start late: HOROVOD_GLOO_TIMEOUT_SECONDS=300.",
         r"http_store\.cc:\d+\] Wait timeout for key\(s\): *(?P<rank>\d+)?",
@@ -104,17 +104,17 @@ TRAINING = (
         "A GPU of {host} ran out of memory.",
         "Smaller batches. See whether the GPU was free: nvidia-smi on {host}; a rank of an older job may hold memory, or "
         "all ranks of a host use GPU 0.",
-        # TensorFlow warns when a part of the memory that it would like to have is not free, and goes on.
+        # TensorFlow warns when a part of the memory that it would like to have is not free, and continues.
         r"^(?!.*failed to allocate .* from device: |.*OOM when allocating tensor.*device:CPU)",
     ),
     Signature(
         "cuda-memory-asked",
         ("failed to allocate ",),
-        "A GPU of {host} has less free memory than TensorFlow asked for: most often a second rank, or an older job, is on it.",
+        "A GPU of {host} has less free memory than TensorFlow requested: most often a second rank, or an older job, is on it.",
         "nvidia-smi on {host} names who has memory. One rank per GPU (tf.config.set_visible_devices by hvd.local_rank()), and "
         "TF_FORCE_GPU_ALLOW_GROWTH=true.",
         r"failed to allocate [^\r\n]* from device: CUDA_ERROR_OUT_OF_MEMORY",
-        at_end=r"failed to allocate |(?i:killed|terminat|abort)",  # TensorFlow may go on with less
+        at_end=r"failed to allocate |(?i:killed|terminat|abort)",  # TensorFlow may continue with less
     ),
     Signature(
         "cuda-library-start",
@@ -128,7 +128,7 @@ TRAINING = (
     Signature(
         "cuda-device-number",
         ("invalid device ordinal",),
-        "A rank on {host} asked for a GPU number that is not there: more ranks than GPUs, or rank used for local rank.",
+        "A rank on {host} requested a GPU number that does not exist: more ranks than GPUs, or rank used for local rank.",
         "torch.cuda.set_device(local_rank); slots per host no more than nvidia-smi -L shows where the ranks run.",
     ),
     Signature(
@@ -198,7 +198,7 @@ TRAINING = (
         "A rank on {host} sees no GPU.",
         "nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all), and "
         "CUDA_VISIBLE_DEVICES must not be empty.",
-        # What torch only warns of, and TensorFlow's own, are said by programs that go on without a GPU.
+        # What torch only warns of, and TensorFlow's own, are said by programs that continue without a GPU.
         r"^(?!.*(?:CUDA initialization: |failed call to cuInit))",
     ),
     Signature(
@@ -214,9 +214,9 @@ TRAINING = (
     Signature(
         "command-missing",
         ("taco-launch: cannot run ",),
-        "On {host} no program is found under the name {what}[[hint?||, or the interpreter that its first line names is not there]].",
+        "On {host} no program is found under the name {what}[[hint?||, or the interpreter that its first line names does not exist]].",
         "[[hint?{hint}]][[file?Check where the ranks run: ls -l {file}. A relative name counts from the folder that the job "
-        "starts in.]][[name?Check where the ranks run: command -v {name}. Give the full path, install it, or hand on the PATH "
+        "starts in.]][[name?Check where the ranks run: command -v {name}. Give the full path, install it, or pass the PATH "
         "that has it: -x PATH.]]",
         r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): No such file or directory \((?P<hint>[^\r\n]+)\)"
         r"|cannot run (?=(?:'[^'/]*'|\"[^\"/]*\"):)(?P<name>(?P<what2>[^\r\n]+)): No such file or directory"
@@ -254,7 +254,7 @@ TRAINING = (
         "[[file?There is no {file} where a rank on {host} looks for it, or the interpreter that its first line names is not "
         "there||The program {what} is not on the PATH of a rank on {host}]].",
         "[[file?Check where the ranks run: ls -l {file}. A relative name counts from the folder that the job starts in||"
-        "Install it (in a container: in the image), name it by its full path, or hand on the PATH: -x PATH]].",
+        "Install it (in a container: in the image), name it by its full path, or pass the PATH: -x PATH]].",
         r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): not found"
         r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
         r"|\b(?:ba|z)sh: (?P<what2>(?!\S*(?:orted|prted))\S+): command not found",
@@ -317,8 +317,8 @@ TRAINING = (
     Signature(
         "input-asked",
         ("EOFError: EOF when reading a line",),
-        "The program on {host} asks for input, and ranks have none: their standard input is empty.",
-        "Give it what it asks for as an argument, a file or a variable (-x NAME=VALUE).",
+        "The program on {host} requests input, and ranks have none: their standard input is empty.",
+        "Give it what it requests as an argument, a file or a variable (-x NAME=VALUE).",
     ),
     Signature(
         "python-exception",
@@ -353,7 +353,7 @@ TRAINING = (
         "python-crashed",
         ("Fatal Python error: ",),
         "Python itself crashed in a rank on {host}: {why}.",
-        "The stack below that line tells where. Most often a library is at fault that was built for another CUDA, NCCL, "
+        "The stack below that line shows where. Most often a library is at fault that was built for another CUDA, NCCL, "
         "Python or CPU: compare versions with a host on which it works.",
         r"Fatal Python error: (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.OUTCOME,
@@ -371,7 +371,7 @@ TRAINING = (
         "deepspeed-rank-crashed",
         ("exits with return code = -",),
         "DeepSpeed's launcher on {host} says that a rank crashed (signal {signal}).",
-        "Signal 11 is a segmentation fault, 7 a bus error (/dev/shm full), 6 an abort, whose reason stands above, 4 a library built for "
+        "Signal 11 is a segmentation fault, 7 a bus error (/dev/shm full), 6 an abort, whose reason is above, 4 a library built for "
         "another CPU. For a stack in Python: PYTHONFAULTHANDLER=1. A library built for another CUDA, NCCL or torch does this.",
         r"exits with return code = -(?P<signal>(?!9\b)\d{1,2})\b",
         kind=FailureText.OUTCOME,

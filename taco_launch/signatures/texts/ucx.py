@@ -68,7 +68,7 @@ UCX = (
         "ucx-connect",
         ("dest_addr=",),
         "UCX on {host} cannot connect to {peer} ({why}): a firewall, or an address of a network that the hosts do not share.",
-        "ip route get {peer} on {host} tells which way it goes. Name the network: -x UCX_NET_DEVICES=mlx5_0:1 (or eth0); "
+        "ip route get {peer} on {host} shows which way it goes. Name the network: -x UCX_NET_DEVICES=mlx5_0:1 (or eth0); "
         "without UCX: --mca pml ob1 --mca btl tcp,self,vader (5.0: sm for vader).",
         r"UCX +ERROR +connect\([^)\r\n]*dest_addr=(?P<peer>[^\s:)]+)[^)\r\n]*\) failed: (?P<why>[^\r\n]*\S)",
         unless=("ucx-docker-bridge",),
@@ -88,7 +88,7 @@ UCX = (
         "The HCA {device} of {host} may not reach the memory that UCX named ({what}): most often GPU memory, whose way over "
         "PCIe to the HCA is blocked.",
         "On {host}: lsmod | grep peermem; PCI ACS and the IOMMU have to be off (lspci -vvv | grep ACSCtl). -x "
-        "UCX_IB_GPU_DIRECT_RDMA=n goes on without GPUDirect RDMA.",
+        "UCX_IB_GPU_DIRECT_RDMA=n continues without GPUDirect RDMA.",
         r"ib_mlx5_log\.c:\d+ +(?:UCX +\w+ +)?(?P<what>Local protection|Local access|Remote access)[\w ]* on (?P<device>\w+)",
     ),
     Signature(
@@ -104,7 +104,7 @@ UCX = (
         ("reg_mr(address=",),
         "UCX on {host} could not register memory with the HCA ({why}): GPU memory, and no peer-memory module is loaded or UCX "
         "has no CUDA.",
-        "On {host}: lsmod | grep peermem; ucx_info -d | grep cuda. -x UCX_IB_GPU_DIRECT_RDMA=n goes on without GPUDirect RDMA.",
+        "On {host}: lsmod | grep peermem; ucx_info -d | grep cuda. -x UCX_IB_GPU_DIRECT_RDMA=n continues without GPUDirect RDMA.",
         r"UCX +ERROR +ibv_(?:exp_)?reg_mr\([^)]*\)\s+failed: (?P<why>Bad address|Invalid argument)",
         lines=2,
         unless=("ucx-no-cuda",),

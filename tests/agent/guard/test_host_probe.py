@@ -1,4 +1,4 @@
-"""The probe of a host beside a guard's other work: its `ip` waits until the test lets it go on."""
+"""The probe of a host beside a guard's other work: its `ip` waits until the test lets it continue."""
 
 import os
 import socket

@@ -107,7 +107,7 @@ def test_a_guard_that_starts_still_is_waited_for(kept: JobFolder) -> None:
 
 def test_a_guard_that_never_came_is_started_anew(kept: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "_GUARD_SECONDS", 0.05)
-    kept.debug.write_text("its last words")
+    kept.debug.write_text("its last output")
     assert relay._prepare(kept, "ours", "/agent.pyz") is None
     assert not kept.debug.exists()
 

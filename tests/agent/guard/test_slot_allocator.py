@@ -205,7 +205,7 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
 
 
 def test_jobs_of_whole_hosts_do_not_ask(cluster: Cluster, smi: Smi) -> None:
-    """What was asked for an earlier job they have, too."""
+    """What was requested an earlier job they have, too."""
     whole, some = cluster.gang("a", 8, hosts=EIGHT[:1]), cluster.gang("b", 2, hosts=EIGHT[:1])
     placement, known = whole.allocate(JobFacts(root=True), ignore)
     assert gpus(placement) == {"n1": "01234567"}

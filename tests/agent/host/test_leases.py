@@ -376,7 +376,7 @@ def test_who_cannot_see_marks_takes_later_processes_for_them(family: Family, sha
         (shared / name).unlink()
     assert ours.take(FOUR[:1], 1, holder("ours", since=time.time() - 1), None)
     ours.release(gone=False)
-    family.start(("sleep", "60"))  # root's, and begun later
+    family.start(("sleep", "60"))  # root's, and started later
     theirs, refused, _process = nobody(family, shared, 1)
     assert theirs == "slot-1"
     assert refused.startswith("left by job job of root, which is not proven gone: ")

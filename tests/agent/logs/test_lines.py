@@ -1,4 +1,4 @@
-"""Lines as they become whole, each with the time at which it began."""
+"""Lines as they become whole, each with the time at which it started."""
 
 import re
 from pathlib import Path
@@ -90,7 +90,7 @@ def test_without_the_rest_of_a_line(steps: list[tuple[int, bytes] | None], offse
             if place > offset:
                 expected.append((line, at))
             place += len(line)
-        # Where it begins between a carriage return and its newline, what follows is taken for the rest of a line.
+        # Where it starts between a carriage return and its newline, what follows is taken for the rest of a line.
         assert seen(pieces) == expected
 
 

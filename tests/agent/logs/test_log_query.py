@@ -213,7 +213,7 @@ def test_who_reads_slower_than_rotation_drops(jobs: Jobs) -> None:
         told.append((excerpt.skipped, re.sub(rb"\S+Z ", b"", data)))
         excerpt.skipped = 0
     assert seen == [b"2023-11-14T22:13:20.010Z line 00\n"]
-    # It had that segment open; the rest of the line was dropped, and the beginning of the one behind.
+    # It had that segment open; the rest of the line was dropped, and the start of the one behind.
     assert told[0] == (0, b"half\n")
     assert [number > 0 for number, _data in told] == [False, True, *[False] * (len(told) - 2)]
     assert b"".join(data for _number, data in told[1:]) == b"line 18\nline 19\n"

@@ -156,7 +156,7 @@ def test_a_line_over_the_bound_is_not_mixed_with_another_stream(
     streams.step()
     streams.write(0, b"a" * 5 + b"\n")
     streams.finish()
-    # However it is cut: what stands on a line behind a label is of that label's stream.
+    # However it is cut: what is on a line behind a label is of that label's stream.
     for line in streams.merged.decode().splitlines():
         label, _bar, text = line.partition(" | ")
         assert set(text) == {"<0>": {"a"}, "<1>": {"b"}}[label]

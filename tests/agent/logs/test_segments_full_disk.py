@@ -55,7 +55,7 @@ def test_a_segment_that_cannot_be_begun(tmp_path: Path) -> None:
 limit("FSIZE", 990)
 writer.write(b"a" * 995)
 limit("FSIZE", None)
-limit("NOFILE", 3)  # the note would go on in a new segment: nothing can be opened, so it comes later and whole
+limit("NOFILE", 3)  # the note would continue in a new segment: nothing can be opened, so it comes later and whole
 writer.write(b"b")
 limit("NOFILE", 50)
 writer.write(b"c")

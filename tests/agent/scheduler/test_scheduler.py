@@ -213,7 +213,7 @@ def test_a_supervisor_that_ends_without_a_word_is_started_again_but_not_for_ever
     queue.until(lambda: queue.record("a").state.is_terminal, 1)
     record = queue.record("a")
     assert (record.state, record.exit_code, queue.runs("a")) == (JobState.LOST, 125, 3)
-    assert record.reason.startswith("its supervisor ended 3 times without a word: KeyError: what; see ")
+    assert record.reason.startswith("its supervisor ended 3 times without a message: KeyError: what; see ")
     queue.until(lambda: queue.step() is None)
     assert queue.jobs.pending() == []
 

@@ -1,4 +1,4 @@
-"""Watches of hosts: what they tell, that they end and are begun again, that none is left."""
+"""Watches of hosts: what they tell, that they end and are started again, that none is left."""
 
 import json
 import os

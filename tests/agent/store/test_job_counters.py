@@ -1,4 +1,4 @@
-"""Counts of jobs never fall: what was removed goes on being counted, once, whatever goes wrong on the way."""
+"""Counts of jobs never fall: what was removed continues being counted, once, whatever goes wrong on the way."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ CANCELLED = (state.ENDED, {"state": "CANCELLED", "exit_code": 143})
 
 
 def told() -> tuple[int, int, int, int, int]:
-    """Return how many jobs there ever were, were successful, failed, were cancelled, and have begun."""
+    """Return how many jobs there ever were, were successful, failed, were cancelled, and have started."""
     (frame,) = [frame for frame in call("metrics").frames if "rows" in frame]
     tally = from_json(JobCounts, frame["removed"])
     for row in map(decoded, frame["rows"]):

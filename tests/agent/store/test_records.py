@@ -129,7 +129,7 @@ def test_a_line_that_was_cut_short_is_passed_over(missing: int) -> None:
         torn = folder.events.read_bytes()
         folder.events.write_bytes(torn[: max(len(torn) - missing, len(whole))])
         assert kinds(folder) == [state.SUBMITTED]
-        # Who goes on after a crash does not write into the torn line.
+        # Who continues after a crash does not write into the torn line.
         Events(folder).add(state.ENDED, state="LOST", exit_code=1)
         assert kinds(folder) == [state.SUBMITTED, state.ENDED]
         assert records.record(folder).state is JobState.LOST

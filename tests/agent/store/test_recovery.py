@@ -112,7 +112,7 @@ def test_a_job_that_waits_is_suspended_by_whoever_looks(folder: JobFolder, waiti
     records.write_json(folder.suspend, {"by": "somebody"})
     found = recovery.current_record(folder)
     assert (found.state, found.reason) == (JobState.SUSPENDED, "suspended by somebody")
-    assert folder.caller.exists()  # it goes on some day
+    assert folder.caller.exists()  # it continues some day
     assert not folder.suspend.exists()
     assert recovery.current_record(folder) == found
 
@@ -202,7 +202,7 @@ def test_the_last_words_are_told(folder: JobFolder, events: records.Events) -> N
     assert events is not None
     folder.debug.write_bytes(b"Traceback\nKeyError: 'umask' \xff\n")
     reason = recovery.current_record(folder).reason
-    assert reason.startswith("its supervisor was killed (its last words: KeyError: 'umask'")
+    assert reason.startswith("its supervisor was killed (its last output: KeyError: 'umask'")
     assert str(folder.debug) in reason
 
 

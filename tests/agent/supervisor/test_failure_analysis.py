@@ -1,4 +1,4 @@
-"""Why a job failed: from the beginning and the end of the log of the rank to blame, and of mpirun's own."""
+"""Why a job failed: from the start and the end of the log of the rank to blame, and of mpirun's own."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -232,4 +232,4 @@ def test_a_signal_is_told_where_no_launcher_does(
 def test_a_ruler_is_no_last_word(folder: JobFolder) -> None:
     write(folder.rank(4), b"the end\n-----\n *** \n\n")
     end = RankEnd(4, "gpu1", 1)
-    assert explained(folder, "failed", end, 1, "gpu1", ended_itself=True)[0] == "failed; its last words: the end"
+    assert explained(folder, "failed", end, 1, "gpu1", ended_itself=True)[0] == "failed; its last output: the end"

@@ -253,7 +253,7 @@ def test_jobs_of_one_host_have_ports_of_their_own(cluster: Cluster) -> None:
     hosts = (Host("n1", "10.0.0.1", slots=1, has=2), Host("n2", "10.0.0.2", slots=1, has=2))
     network = Network(port_range=(40000, 40031))
     found: list[int] = []
-    for name in "ac":  # they begin to look at the same port
+    for name in "ac":  # they start to look at the same port
         _placement, known = cluster.gang(name, 2, hosts=hosts, network=network).allocate(JobFacts(root=True), ignore)
         assert len(known.daemon_ports) == 2
         found += known.daemon_ports

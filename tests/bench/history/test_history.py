@@ -1,4 +1,4 @@
-"""The history: what is added is there again; which nights are baselines; which ladder goes on."""
+"""The history: what is added is there again; which nightly runs are baselines; which ladder continues."""
 
 import itertools
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 
 def fill(history: History, nights: dict[int, tuple[float, ...]], **more: Any) -> None:
-    """Add an accepted night for each number, with a run for each value."""
+    """Add an accepted nightly run for each number, with a run for each value."""
     for number, values in nights.items():
         night = ladder(number, accepted=True, **more)
         history.merge(night, [(place, run(value)) for place, value in enumerate(values)])
@@ -90,7 +90,7 @@ def test_the_baseline_is_of_accepted_nights_of_the_key(history: History) -> None
     fill(history, {3: (3.0, 3.5), 1: (1.0,), 2: (2.0,)})
     history.begin(ladder(4))  # not accepted
     history.add(ladder(4).id, 0, run(4.0))
-    fill(history, {5: (5.0,)}, kind=LadderKind.LADDER)  # no night
+    fill(history, {5: (5.0,)}, kind=LadderKind.LADDER)  # no nightly run
     fill(history, {6: (6.0,)}, cluster="other")
     elsewhere = Reading(Metric("busbw 8 B", "GB/s"), 70.0)
     not_counted = [
@@ -129,7 +129,7 @@ def test_verdicts_are_kept_and_replaced(history: History) -> None:
     history.begin(ladder(1))
     found = (
         Verdict(KEY, VerdictKind.REGRESSION, Interval(-0.31, -0.33, -0.28), 0.0001, "31 % slower"),
-        Verdict(replace(KEY, variant="rdma"), VerdictKind.NO_VERDICT_YET, None, None, "3 of 10 nights"),
+        Verdict(replace(KEY, variant="rdma"), VerdictKind.NO_VERDICT_YET, None, None, "3 of 10 nightly runs"),
         Verdict(replace(KEY, ranks=1), VerdictKind.OK, Interval(0.01, None, None), 0.5, "no change"),
     )
     history.keep_verdicts(ladder(1).id, found[:1])

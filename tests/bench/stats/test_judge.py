@@ -1,4 +1,4 @@
-"""The judge of a night: what it says of nights made up by hand, numbers worked out apart, what it refuses."""
+"""The judge of a nightly run: what it says of nightly runs made up by hand, numbers worked out apart, what it refuses."""
 
 import math
 import random
@@ -11,13 +11,13 @@ from taco_launch.bench.runs import MetricKey
 from taco_launch.bench.stats import judge
 from taco_launch.bench.stats.judge import JudgeRules, Series, Verdict, VerdictKind, suspects, verdicts
 
-# per cent, around 0: of the runs of a night, and of nights
+# per cent, around 0: of the runs of a nightly run, and of nightly runs
 RUNS = (-0.9, 0.3, 1.4, -0.2, 0.5)
 NIGHTS = (0.3, -0.4, 0.1, 0.5, -0.2, 0.0, -0.5, 0.2, 0.4, -0.3, 0.1, -0.1)
 Night = tuple[float, ...]
-AGAINST = "[?, ?] against 20 nights"
+AGAINST = "[?, ?] against 20 nightly runs"
 AGAIN = "measured again 10 times"
-NEW = "a step that none of the accepted nights shows"
+NEW = "a step that none of the accepted nightly runs shows"
 LESS = "less than the 3 % that matter"
 
 
@@ -26,7 +26,7 @@ def key(variant: str = "rdma") -> MetricKey:
 
 
 def night(level: float, turn: int = 0, count: int = 5) -> Night:
-    """Return so many runs around a level, the noise of which begins at another run each time."""
+    """Return so many runs around a level, the noise of which starts at another run each time."""
     return tuple(level * (1 + RUNS[(turn + run) % 5] * (1 + 0.3 * (turn % 3)) / 100) for run in range(count))
 
 
@@ -45,10 +45,16 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
 @pytest.mark.parametrize(
     ("nights", "tonight", "fresh", "kind", "why"),
     [
-        (FLAT, 1002, None, "ok", "+0.3 % [?, ?] against 20 nights"),
-        (FLAT[:2], 900, None, "no verdict yet", "10 numbers of 2 accepted nights: a verdict needs 10 of 3"),
-        (FLAT[:3], 1002, None, "ok", "+0.3 % [?, ?] against 3 nights"),
-        (((1000.0,),) * 9, 900, None, "no verdict yet", "9 numbers of 9 accepted nights: a verdict needs 10 of 3"),
+        (FLAT, 1002, None, "ok", "+0.3 % [?, ?] against 20 nightly runs"),
+        (FLAT[:2], 900, None, "no verdict yet", "10 numbers of 2 accepted nightly runs: a verdict needs 10 of 3"),
+        (FLAT[:3], 1002, None, "ok", "+0.3 % [?, ?] against 3 nightly runs"),
+        (
+            ((1000.0,),) * 9,
+            900,
+            None,
+            "no verdict yet",
+            "9 numbers of 9 accepted nightly runs: a verdict needs 10 of 3",
+        ),
         (FLAT, None, None, "no sample", "no run of tonight gave a number"),
         ((), None, None, "no sample", "no run of tonight gave a number"),
         (
@@ -56,7 +62,7 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             950,
             None,
             "no sample",
-            "worse: -4.9 % [?, ?] against 20 nights, but measuring it again gave no number",
+            "worse: -4.9 % [?, ?] against 20 nightly runs, but measuring it again gave no number",
         ),
         (
             FLAT,
@@ -77,10 +83,10 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             960,
             999,
             "ok",
-            "worse: -3.9 % [?, ?] against 20 nights, but -0.1 % [?, ?] when measured again 10 times",
+            "worse: -3.9 % [?, ?] against 20 nightly runs, but -0.1 % [?, ?] when measured again 10 times",
         ),
         (FLAT, 960, 1050, "ok", None),  # the other side was not suspected
-        (FLAT, 980, None, "ok", "-1.9 % [?, ?] against 20 nights: less than the 3 % that matter"),
+        (FLAT, 980, None, "ok", "-1.9 % [?, ?] against 20 nightly runs: less than the 3 % that matter"),
         (
             FLAT,
             970,
@@ -93,43 +99,49 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             920,
             None,
             "ok",
-            "-7.7 % [?, ?] against 10 nights: the nights differ too much to be sure",
+            "-7.7 % [?, ?] against 10 nightly runs: the nightly runs differ too much to be sure",
         ),
         (
             baseline(*[1000] * 19, 945),
             945,
             945,
             "regression",
-            f"worse: -5.2 % {AGAINST}, {AGAIN}: a step that the last accepted night shows too",
+            f"worse: -5.2 % {AGAINST}, {AGAIN}: a step that the last accepted nightly run shows too",
         ),
         (
             SLOW,
             1000 * 0.997**20,
             None,
             "drift",
-            "worse: -5.6 % in 20 nights, little by little, by no step",
+            "worse: -5.6 % in 20 nightly runs, little by little, by no step",
         ),
         (
             SLOW,
             890,
             890,
             "regression",
-            "worse: -5.5 % [?, ?] against the drift of 20 nights, measured again 10 times: a step besides the drift",
+            "worse: -5.5 % [?, ?] against the drift of 20 nightly runs, measured again 10 times: a step besides the drift",
         ),
         (
             baseline(*[1000 * 1.003**at for at in range(20)]),
             1000 * 1.003**20,
             None,
             "drift",
-            "better: +5.8 % in 20 nights, little by little, by no step",
+            "better: +5.8 % in 20 nightly runs, little by little, by no step",
         ),
-        # a step among the accepted nights is no drift
+        # a step among the accepted nightly runs is no drift
         (baseline(*[1000] * 10, *[960] * 10), 962, None, "ok", None),
         # as much by night, but too little in all
         (baseline(*[1000 * 0.9985**at for at in range(20)]), 972, None, "ok", None),
         # numbers that never varied
-        (((819.0,) * 5,) * 10, 819.0, None, "ok", "+0.0 % [?, ?] against 10 nights"),
-        (((819.1,) * 5,) * 12, 819.0, None, "ok", "+0.0 % [?, ?] against 12 nights: less than the 3 % that matter"),
+        (((819.0,) * 5,) * 10, 819.0, None, "ok", "+0.0 % [?, ?] against 10 nightly runs"),
+        (
+            ((819.1,) * 5,) * 12,
+            819.0,
+            None,
+            "ok",
+            "+0.0 % [?, ?] against 12 nightly runs: less than the 3 % that matter",
+        ),
     ],
 )
 def test_what_is_said(
@@ -159,7 +171,7 @@ def single(*logs: float) -> tuple[Night, ...]:
 
 
 def test_the_screen_is_students_of_nights() -> None:
-    """Of ten nights with a variance of 0.001 / 9 one more differs by 0.03: t = 2.7136 with 9 degrees of freedom."""
+    """Of ten nightly runs with a variance of 0.001 / 9 one more differs by 0.03: t = 2.7136 with 9 degrees of freedom."""
     series = Series(key(), True, single(*[0.01, -0.01] * 5), (math.exp(-0.03),))
     found = verdicts([series], JudgeRules())[0]
     assert found.p == pytest.approx(0.0238564, rel=1e-5)
@@ -177,13 +189,13 @@ def test_the_screen_is_students_of_nights() -> None:
 
 
 def test_what_a_night_does_to_all_its_runs_is_no_proof() -> None:
-    """Runs that agree within a night say nothing new of it: given the screen's find, the fresh ones were to be expected."""
+    """Runs that agree within a nightly run say nothing new of it: given the screen's find, the fresh ones were to be expected."""
     nights = tuple((math.exp(log),) * 5 for log in [0.03, -0.03] * 5)
     found = one(nights, (math.exp(-0.10),) * 5, (math.exp(-0.10),) * 10)
     # the screen's own p is 2 P(t > 3.015) = 0.0146, so that given the screen, at 0.05, a p of 0.0146 / 0.05 is due
     assert found.p == pytest.approx(0.0146 / 0.05, rel=0.02)
     assert found.kind is VerdictKind.UNSURE
-    # where nights do not differ, ten fresh runs are a proof of their own
+    # where nightly runs do not differ, ten fresh runs are a proof of their own
     steady = baseline(*[1000] * 10)
     again = one(steady, night(950, 2), night(950, 1, 10)).p
     assert again is not None
@@ -191,7 +203,7 @@ def test_what_a_night_does_to_all_its_runs_is_no_proof() -> None:
 
 
 def test_fresh_values_are_judged_given_what_the_screen_found() -> None:
-    """By hand: nights have a variance of 0.001 / 9, of which runs make 6 e-5 (of winsorized ones: 4 e-4 / (3 * 2)).
+    """By hand: nightly runs have a variance of 0.001 / 9, of which runs make 6 e-5 (of winsorized ones: 4 e-4 / (3 * 2)).
 
     With 9 degrees of freedom the fresh t is 0.04 / sqrt(8 e-4 / 9) = 4.2426, its correlation with the screen's
     5 / sqrt(88) = 0.5330; both above 4.2426 and 2.2622, by integrating the density: 6.3346 e-4 of 0.025.
@@ -227,7 +239,7 @@ def test_the_last_nights_count() -> None:
     series = Series(key(), True, (*baseline(*[2000] * 30), *FLAT), night(1000, 3))
     found = verdicts([series], JudgeRules())[0]
     assert found == verdicts([replace(series, baseline=FLAT)], JudgeRules())[0]
-    assert verdicts([series], JudgeRules(nights=10))[0].why.endswith("against 10 nights")
+    assert verdicts([series], JudgeRules(nights=10))[0].why.endswith("against 10 nightly runs")
 
 
 def test_units_and_the_order_of_runs_do_not_count() -> None:
@@ -281,5 +293,5 @@ def test_what_cannot_be_is_refused() -> None:
     for rules in [*wrong, {"least_nights": 2}, {"least": 0}, {"fresh": 0}]:
         with pytest.raises(ValueError, match=f"^{next(iter(rules))} of "):
             JudgeRules(**rules)
-    with pytest.raises(ValueError, match="no more than 2 nights"):
+    with pytest.raises(ValueError, match="no more than 2 nightly runs"):
         JudgeRules(nights=2)

@@ -30,7 +30,7 @@ def _on(driver: str) -> RunEnvironment:
 
 @pytest.fixture
 def db(tmp_path: Path) -> str:
-    """Return a history of two nights, in the second of which one cell is slower, with another driver."""
+    """Return a history of two nightly runs, in the second of which one cell is slower, with another driver."""
     path = tmp_path / "history.db"
     with open_history(path) as history:
         for number, driver, rates in ((1, "535.1", (99.0, 100.0, 101.0)), (2, "550.2", (69.0, 70.0, 71.0))):
@@ -133,14 +133,14 @@ def test_diff_of_cells_and_of_runs(db: str) -> None:
     ("verb", "args", "said", "hint"),
     [
         ("show", ("nobody",), "nobody: no such ladder in ", "taco-launch bench history names them"),
-        ("show", ("taco",), "taco: 2 ladders begin so: taco-000002, taco-000001", "give more of the id"),
+        ("show", ("taco",), "taco: 2 ladders start so: taco-000002, taco-000001", "give more of the id"),
         ("show", ("",), ": no such ladder in ", "taco-launch bench history names them"),
         ("diff", ("last:9", "last"), "last:9: ladder taco-000002 has no such run or cell", "taco-000002 has horovod/rdma/16, horovod/tcp/16"),
         ("diff", ("last:0", "last"), "last:0: ladder taco-000002 has no such run or cell", "taco-000002 has"),
         ("diff", ("last:horovod/tcp/8", "last"), "last:horovod/tcp/8: ladder", "taco-000002 has"),
-        ("import", ("--name", "x", "f.csv"), "--name is for logs", "--workload horovod|tf_cnn|nccl-tests|MATRIX:NAME says what they are of"),
-        ("import", ("--workload", "horovod", "f.log"), "--workload needs --variant", "--variant NAME"),
-        ("import", ("--workload", "horovod", "--variant", "t", "--hosts", "gpu[2-1]", "/dev/null"), "--hosts gpu[2-1]: ", None),
+        ("import", ("--name", "x", "f.csv"), "--name needs --workload", "name the workload of the logs: --workload horovod|tf_cnn|nccl-tests|MATRIX:NAME"),
+        ("import", ("--workload", "horovod", "f.log"), "--workload needs --variant", "name what was measured: --variant NAME"),
+        ("import", ("--workload", "horovod", "--variant", "t", "-H", "gpu[2-1]", "/dev/null"), "--host gpu[2-1]: ", None),
     ],
 )  # fmt: skip
 def test_what_is_refused(verb: str, args: tuple[str, ...], said: str, hint: str | None, db: str) -> None:
@@ -155,7 +155,7 @@ def test_a_reader_makes_no_history(verb: str, args: tuple[str, ...], tmp_path: P
     result = call("bench", verb, *args, env={"TACO_LAUNCH_STATE": str(tmp_path / "state")})
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        f"error: {tmp_path}/state/history.db: there is no history yet\nhint: taco-launch bench"
+        f"error: {tmp_path}/state/history.db: there is no history yet\nhint: measure first: taco-launch bench"
     )
     assert not (tmp_path / "state").exists()
 
@@ -163,12 +163,12 @@ def test_a_reader_makes_no_history(verb: str, args: tuple[str, ...], tmp_path: P
 @pytest.mark.parametrize("ending", ["json", "csv"])
 def test_an_export_is_imported_once(ending: str, db: str, tmp_path: Path) -> None:
     file, other = str(tmp_path / f"x.{ending}"), str(tmp_path / "new" / "other.db")
-    assert bench("export", db, "-o", file).stderr == f"2 ladders written to {file}\n"
+    assert bench("export", db, "--to", file).stderr == f"2 ladders written to {file}\n"
     added = "14 runs added, 0 were here already: taco-000001, taco-000002\n"
     assert bench("import", other, "--baseline", file).stderr == added
     assert bench("import", other, file).stderr == "0 runs added, 14 were here already: taco-000001, taco-000002\n"
-    assert bench("export", other, "--format", ending).stdout == Path(file).read_text()
-    strange = str(tmp_path / "strange.db")  # nights of other machines, perhaps: they count in no baseline
+    assert bench("export", other, "-o", ending).stdout == Path(file).read_text()
+    strange = str(tmp_path / "strange.db")  # nightly runs of other machines, perhaps: they count in no baseline
     assert bench("import", strange, file).stderr == added
     found = json.loads(bench("export", strange).stdout)["ladders"]
     assert [ladder["accepted"] for ladder in found] == [False, False]
@@ -181,7 +181,7 @@ def test_an_export_is_imported_once(ending: str, db: str, tmp_path: Path) -> Non
 
 def test_an_export_of_nothing_is_refused(db: str, tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
-    refused = bench("export", db, "--matrix", "nope", "-o", str(file))
+    refused = bench("export", db, "--matrix", "nope", "--to", str(file))
     assert (refused.exit_code, file.exists()) == (2, False)
     assert refused.stderr.startswith("error: nothing to export: no ladder is of matrix nope\n")
 
@@ -189,12 +189,12 @@ def test_an_export_of_nothing_is_refused(db: str, tmp_path: Path) -> None:
 def test_an_export_takes_nobodys_place(db: str, tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text("mine")
-    result = bench("export", db, "-o", str(file))
+    result = bench("export", db, "--to", str(file))
     assert (result.exit_code, file.read_text()) == (2, "mine")
-    assert result.stderr == f"error: {file}: is there already\nhint: another name, or --force\n"
-    assert bench("export", db, "-o", str(file), "--force").exit_code == 0
+    assert result.stderr == f"error: {file} exists\nhint: choose another name, or replace it: --force\n"
+    assert bench("export", db, "--to", str(file), "--force").exit_code == 0
     assert file.read_text().startswith('"ladder",')
-    nowhere = bench("export", db, "-o", str(tmp_path / "no" / "x.csv"))
+    nowhere = bench("export", db, "--to", str(tmp_path / "no" / "x.csv"))
     assert (nowhere.exit_code, nowhere.stderr) == (1, f"error: {tmp_path}/no/x.csv: No such file or directory\n")
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".x")] == []
 
@@ -202,10 +202,10 @@ def test_an_export_takes_nobodys_place(db: str, tmp_path: Path) -> None:
 def test_a_file_that_comes_up_meanwhile_stays(db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "x.json"
     monkeypatch.setattr("taco_launch.bench.history.exchange.write_json", lambda *_args: file.write_text("theirs"))
-    result = bench("export", db, "-o", str(file))
+    result = bench("export", db, "--to", str(file))
     assert (result.exit_code, result.stderr) == (1, f"error: {file}: File exists\n")
     assert file.read_text() == "theirs"
-    assert bench("export", db, "-o", str(file), "--force").exit_code == 0
+    assert bench("export", db, "--to", str(file), "--force").exit_code == 0
     assert file.read_text() == ""
 
 
@@ -218,7 +218,7 @@ def test_a_failed_export_leaves_the_file_that_was_there(
     file = tmp_path / "x.json"
     file.write_text("mine")
     monkeypatch.setattr("taco_launch.bench.history.exchange.write_json", full)
-    result = bench("export", db, "-o", str(file), "--force")
+    result = bench("export", db, "--to", str(file), "--force")
     assert (result.exit_code, result.stderr) == (1, f"error: {file}: No space left on device\n")
     assert file.read_text() == "mine"
     assert sorted(one.name for one in tmp_path.iterdir() if "x" in one.name) == ["x.json"]
@@ -230,7 +230,7 @@ LOG = "Number of GPUs: 2\nIter #0: 150.0 img/sec per GPU\nImg/sec per GPU: 150.0
 def test_logs_of_somebody_are_imported(tmp_path: Path) -> None:
     db, log = str(tmp_path / "history.db"), tmp_path / "a.log"
     log.write_text(LOG)
-    args = ("--workload", "horovod", "--name", "resnet", "--variant", "theirs", "--hosts", "gpu[1-2],head", str(log))
+    args = ("--workload", "horovod", "--name", "resnet", "--variant", "theirs", "-H", "gpu[1-2],head", str(log))
     added = bench("import", db, *args)
     assert added.exit_code == 0
     assert added.stderr.startswith("1 run added, 0 were here already: import-")

@@ -73,9 +73,9 @@ def test_odd_files_beside_captures_are_named_and_passed_over(captures: Path) -> 
     assert told["topology"]["gpus"] == ["GPU0", "GPU1"]
     assert {entry["where"]: entry["reason"] for entry in told["unknown"]} == {
         "gone": "No such file or directory",
-        "pipe": "is no regular file",
+        "pipe": "is not a regular file",
     }
-    assert "warning: pipe: is no regular file" in done.stderr
+    assert "warning: pipe: is not a regular file" in done.stderr
 
 
 def test_only_what_is_asked_for_of_captures(captures: Path) -> None:
@@ -86,7 +86,7 @@ def test_only_what_is_asked_for_of_captures(captures: Path) -> None:
 @pytest.mark.parametrize("words", [("gpu1",), ("--container", "train"), ("-i", "lab")])
 def test_captures_or_hosts(captures: Path, words: tuple[str, ...]) -> None:
     done = call("facts", "--from", str(captures), *words)
-    assert (done.exit_code, "--from: captured outputs are read, or hosts are asked" in done.stderr) == (2, True)
+    assert (done.exit_code, "--from: captured outputs are read, or hosts are contacted" in done.stderr) == (2, True)
 
 
 def test_a_file_that_is_not_there() -> None:
@@ -96,7 +96,7 @@ def test_a_file_that_is_not_there() -> None:
 
 def test_a_subject_that_is_none() -> None:
     done = call("facts", "--only", "gpus")
-    assert (done.exit_code, "they are system, network, docker, gpu" in done.stderr) == (2, True)
+    assert (done.exit_code, "subjects: system, network, docker, gpu" in done.stderr) == (2, True)
 
 
 def test_this_machine_without_a_terminal_or_standard_input(taco: Taco) -> None:
@@ -112,7 +112,10 @@ def test_an_inventory_of_the_environment_is_nothing_to_captures(captures: Path) 
     env = {"TACO_LAUNCH_INVENTORY": "/no/such/inventory"}
     assert call("facts", "--from", str(captures), env=env).exit_code == 0
     refused = call("-i", "lab", "facts", "--from", str(captures), env=env)
-    assert (refused.exit_code, "-i and --from: captured outputs are read, or hosts are asked" in refused.stderr) == (
+    assert (
+        refused.exit_code,
+        "-i and --from: captured outputs are read, or hosts are contacted" in refused.stderr,
+    ) == (
         2,
         True,
     )
@@ -340,7 +343,7 @@ def test_a_job_goes_by_tcp_where_a_host_has_no_rdma(played: Callable[..., Result
     assert "NCCL_IB_HCA" in played(play).stdout
     down = 2
     shown = played(play).stdout
-    assert "  transport  TCP    RDMA is not there on every host: gpu2: mlx5_" in shown
+    assert "  transport  TCP    RDMA is not available on every host: gpu2: mlx5_" in shown
     assert "NCCL_IB_" not in shown
 
 

@@ -122,7 +122,7 @@ def test_help_names_every_metric_and_the_mpi_operators() -> None:
 
 
 class _Slow(FakeBackend):
-    """A backend whose look at its hosts goes on until somebody says so."""
+    """A backend whose look at its hosts continues until somebody says so."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, self.looks = threading.Event(), 0

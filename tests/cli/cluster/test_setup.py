@@ -96,7 +96,7 @@ class World:
                 return
             file = FileTarget(str(path), f"{stage}\n".encode(), secret=stage == "ssh_mesh")
             script = self.scripts.get((host.name, stage), "")
-            yield Op(stage, f"put {stage}", "it is not there", script, files=(file,), expect=_with(file))
+            yield Op(stage, f"put {stage}", "it does not exist", script, files=(file,), expect=_with(file))
 
         return plan
 
@@ -155,8 +155,8 @@ def test_the_plan_is_folded_over_equal_hosts(world: World) -> None:
     done = setup(world, "--dry-run")
     assert code(done) == 0
     assert done.stdout.splitlines() == [
-        "gpu[1,3]: + docker: put docker (it is not there)",
-        *(f"gpu[1-3]: + {stage}: put {stage} (it is not there)" for stage in STAGES[1:]),
+        "gpu[1,3]: + docker: put docker (it does not exist)",
+        *(f"gpu[1-3]: + {stage}: put {stage} (it does not exist)" for stage in STAGES[1:]),
     ]
     assert not (world.of("gpu1") / "docker").exists()
 
@@ -188,7 +188,7 @@ def test_only_what_may_have_changed_is_looked_at_again(world: World) -> None:
 def test_without_a_terminal_nobody_is_asked(world: World) -> None:
     done = setup(world)
     assert code(done) == 2
-    assert str(done.exception) == f"{3 * len(STAGES)} operations on 3 hosts to do, and nobody to ask"
+    assert str(done.exception) == f"{3 * len(STAGES)} operations on 3 hosts to do, and stdin is not a terminal"
     assert not list(world.of("gpu1").iterdir())
 
 
@@ -220,7 +220,7 @@ def test_hosts_that_are_to_be_told_of_a_new_one(world: World, monkeypatch: pytes
     assert "error: gpu[1-2] does not know all hosts as they are now: only gpu3 was set up\nhint: " in done.stderr
     assert f"taco-launch -i {world.folder.parent}/cluster.yaml setup --only ssh_mesh\n" in done.stderr
     assert code(setup(world, "--yes")) == 0, "none is left out"
-    assert code(setup(world, "--yes", "--hosts", "gpu3", "--only", "agent")) == 0, "the mesh was not asked for"
+    assert code(setup(world, "--yes", "--hosts", "gpu3", "--only", "agent")) == 0, "the mesh was not requested"
 
 
 def test_disrupting_a_host_is_explained() -> None:
@@ -245,7 +245,7 @@ def test_a_host_that_fails_keeps_no_other_from_it(world: World) -> None:
     assert "2 of 3 hosts ready after " in done.stderr
     assert not (world.of("gpu2") / "container").exists()
     log = next((world.folder.parent / "state" / "setup" / "c").glob("*/gpu2.log")).read_text()
-    assert "image: put image (it is not there): exit code 1\npulling\nerror: registry: no route to host\n" in log
+    assert "image: put image (it does not exist): exit code 1\npulling\nerror: registry: no route to host\n" in log
 
 
 def test_a_host_that_does_not_answer(world: World) -> None:
@@ -312,7 +312,7 @@ def test_json(world: World) -> None:
         "sign": "+",
         "stage": "docker",
         "what": "put docker",
-        "why": "it is not there",
+        "why": "it does not exist",
         "disrupts": "nothing",
     }
     assert told["problems"] == [{"host": "gpu2", "stage": "image", "message": "no room", "hint": "make some"}]
@@ -338,10 +338,10 @@ def test_secrets_are_nowhere(world: World) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--check", "--dry-run"), "--check and --dry-run: both only look"),
+        (("--check", "--dry-run"), "--check and --dry-run cannot be combined"),
         (
             ("--only", "dokcer"),
-            "no such stage: 'dokcer'; they are docker, toolkit, peermem, image, container, ssh_mesh, agent",
+            "unknown stage 'dokcer'; stages: docker, toolkit, peermem, image, container, ssh_mesh, agent",
         ),
         (("--hosts", "gpu9"), "gpu9"),
         (("--disrupt", "everything"), "everything"),

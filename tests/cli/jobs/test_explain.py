@@ -49,10 +49,10 @@ def test_standard_input(output: str) -> None:
     ("text", "told"),
     [
         ("", "no known failure in {}: 0 lines read\n"),
-        ("one\n", "no known failure in {}: 1 line read; its last words: one\n"),
-        ("one\ntwo three\n\n\n", "no known failure in {}: 4 lines read; its last words: two three\n"),
-        ("one\nsix\x1b[5mseven", "no known failure in {}: 2 lines read; its last words: sixseven\n"),
-        ("one\x07", "no known failure in {}: 1 line read; its last words: one\\x07\n"),
+        ("one\n", "no known failure in {}: 1 line read; its last output: one\n"),
+        ("one\ntwo three\n\n\n", "no known failure in {}: 4 lines read; its last output: two three\n"),
+        ("one\nsix\x1b[5mseven", "no known failure in {}: 2 lines read; its last output: sixseven\n"),
+        ("one\x07", "no known failure in {}: 1 line read; its last output: one\\x07\n"),
     ],
 )
 def test_a_log_without_a_known_failure_says_so(tmp_path: Path, text: str, told: str) -> None:
@@ -102,7 +102,7 @@ def test_a_log_that_begins_with_nulls_is_text(tmp_path: Path) -> None:
     """As one that was cut while a program had it open."""
     log = tmp_path / "log"
     log.write_bytes(bytes(1 << 20) + b"line\n" * 1000)
-    assert call("explain", str(log)).stderr.endswith("; its last words: line\n")
+    assert call("explain", str(log)).stderr.endswith("; its last output: line\n")
 
 
 def test_notes_alone_are_no_failure() -> None:

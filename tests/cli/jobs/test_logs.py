@@ -1,4 +1,4 @@
-"""logs: what is asked for on the command line, and what a terminal shows."""
+"""logs: what is requested on the command line, and what a terminal shows."""
 
 import io
 import sys
@@ -26,7 +26,7 @@ JOB = JobView(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1",
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[LogQuery]:
-    """What the head is asked for."""
+    """What the head is requested."""
     found: list[LogQuery] = []
 
     def follow(_backend: object, what: LogQuery, *_more: Any, **_named: Any) -> JobView:
@@ -94,18 +94,18 @@ def test_what_is_no_time(asked: list[LogQuery], text: str) -> None:
 
 def test_whose_output_is_said_once(asked: list[LogQuery]) -> None:
     result = call("--rank", "0", "--host", "n1", "j")
-    assert str(result.exception) == "--rank and --host: each says whose output is meant"
+    assert str(result.exception) == "--rank and --host cannot be combined"
     assert asked == []
 
 
 @pytest.mark.parametrize(
     ("record", "told"),
     [
-        ({"state": JobState.QUEUED}, "its hosts have not told of their slots yet"),
+        ({"state": JobState.QUEUED}, "its hosts have not reported their slots yet"),
         ({"state": JobState.QUEUED, "waiting": (("n1", "0 of 2 free"),)}, "n1: 0 of 2 free"),
         (
             {"state": JobState.SUSPENDED, "reason": "suspended by bob"},
-            "suspended by bob; taco-launch resume j lets it go on",
+            "suspended by bob; taco-launch resume j lets it continue",
         ),
     ],
 )
@@ -125,7 +125,7 @@ def test_of_many_hosts_the_first_are_told(hosts: int, more: str, capsys: pytest.
 
 
 def test_what_is_to_be_typed_has_the_inventory(capsys: pytest.CaptureFixture[str]) -> None:
-    render.waits(Settings(inventory="c.yaml"), "j", (("", "suspended by bob; taco-launch resume j lets it go on"),))
+    render.waits(Settings(inventory="c.yaml"), "j", (("", "suspended by bob; taco-launch resume j lets it continue"),))
     assert "; taco-launch -i c.yaml resume j lets" in capsys.readouterr().err
 
 

@@ -86,9 +86,9 @@ def test_ones_own_job_is_taken_without_a_word(what: str, name: str, verb: Verb) 
 def test_anothers_job_is_left_where_nobody_can_be_asked(what: str, verb: Verb) -> None:
     result, done = verb(what, "bobs", "mine", "alices")
     assert result.exit_code == 2
-    assert "job bobs is bob's, and nobody to ask" in result.stderr
+    assert "job bobs is bob's, and stdin is not a terminal" in result.stderr
     assert f"hint: ask bob, or add --yes to {what} it all the same" in result.stderr
-    assert "job alices is alice's, and nobody to ask" in result.stderr
+    assert "job alices is alice's, and stdin is not a terminal" in result.stderr
     assert {name for _op, name in done} == {"mine"}
 
 
@@ -114,7 +114,7 @@ def test_the_question(what: str, answer: str, taken: bool, verb: Verb, monkeypat
 def test_what_cannot_be_done_is_no_question(what: str, verb: Verb) -> None:
     result, _done = verb(what, "bobs", states={"bobs": JobState.FAILED})
     assert "nobody to ask" not in result.stderr
-    assert "FAILED" in result.stderr or "CANCELLED" in result.stderr  # as the head says how it stands
+    assert "FAILED" in result.stderr or "CANCELLED" in result.stderr  # as the head says its state
 
 
 def test_stop_of_a_job_that_has_ended_and_of_one_that_ends_at_once(verb: Verb) -> None:
@@ -149,7 +149,7 @@ def test_exec_asks_as_well(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AgentBackend, "execute", execute)
     refused, _done = verb("exec", "bobs", "--", "true")
     assert refused.exit_code == 2
-    assert "job bobs is bob's, and nobody to ask" in refused.stderr
+    assert "job bobs is bob's, and stdin is not a terminal" in refused.stderr
     assert beside == []
     assert verb("exec", "bobs", "true", states={"bobs": JobState.RESTARTING})[0].exit_code == 3  # the head refuses that
     assert beside.pop() == "bobs"

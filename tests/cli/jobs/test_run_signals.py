@@ -44,4 +44,4 @@ def test_a_signal_is_obeyed_while_the_main_thread_reads(before: tuple[signal.Sig
             follower.kill()
         err = follower.stderr.read()
     assert follower.returncode == 128 + last
-    assert (b"leaving job j" if last != signal.SIGHUP else b"job j goes on: taco-launch logs -f j") in err
+    assert (b"leaving job j" if last != signal.SIGHUP else b"job j keeps running: taco-launch logs -f j") in err

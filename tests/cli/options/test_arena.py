@@ -33,9 +33,9 @@ TYPED = (
     (
         ("submit", "pytorch", "--working-dir=/root", "--sync-mode=git", "--epochs=3", "python x.py"),
         (
-            "python x.py\n  left out: --working-dir: cd there before you type the line; in containers let the command begin "
+            "python x.py\n  left out: --working-dir: cd there before you type the line; in containers let the command start "
             "with: env -C DIR\n  left out: --sync-mode: nothing fetches the code: copy it yourself to where the ranks run, or "
-            "put it into the image\n  left out: --epochs is no option here; one of your program stands behind --\n"
+            "put it into the image\n  left out: --epochs is no option here; one of your program goes after --\n"
         ),
     ),
     (
@@ -49,12 +49,12 @@ TYPED = (
             "--node_rank=$RANK x.py'\n"
         ),
     ),
-    (("run", "--env=A=1", "--", "true"), "No such option: --env: a variable is given by -x NAME=VALUE\n"),
+    (("run", "--env=A=1", "--", "true"), "No such option: --env: set a variable with -x NAME=VALUE\n"),
     (
         ("run", "--image", "i:1", "--data=d:/d", "--logdir", "/d", "--", "true"),
         (
-            "No such option: --image: the image stands in the inventory (container: {image: ...}), and setup makes the "
-            "containers from it\n  --data: folders of the hosts stand in the inventory (container: {mounts: [HOST_PATH:PATH]}), "
+            "No such option: --image: the image is in the inventory (container: {image: ...}), and setup makes the "
+            "containers from it\n  --data: folders of the hosts are in the inventory (container: {mounts: [HOST_PATH:PATH]}), "
             "and setup mounts them\n  --logdir: start TensorBoard yourself"
         ),
     ),

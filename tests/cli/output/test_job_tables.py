@@ -110,7 +110,7 @@ Total Allocated GPUs of Training Job:
 3
 
 Total Requested GPUs of Training Job:
-7"""
+4"""
     )
 
 
@@ -272,12 +272,12 @@ def test_get_says_when_it_is_tried_again() -> None:
     shown = text(job_tables.one_job(found, NOW, wide=False))
     assert shown.endswith(
         "\nREASON: rank 0 on gpu1 exited with code 1\nATTEMPT: 1 of 4 failed\n\n"
-        f"WAITING:\n  attempt 2 begins in 20s, at {at}"
+        f"WAITING:\n  attempt 2 starts in 20s, at {at}"
     )
     assert shown.splitlines()[6].split()[-2:] == ["N/A", "N/A"]  # not the hosts of the attempt before
     assert "gpu2" not in text(job_tables.one_job(found, NOW, wide=True))
     for late in (20, 21):
-        assert job_tables.one_job(found, NOW + late, wide=False).endswith("WAITING:\n  attempt 2 begins now")
+        assert job_tables.one_job(found, NOW + late, wide=False).endswith("WAITING:\n  attempt 2 starts now")
     queued = replace(found, record=replace(record, state=JobState.QUEUED, waiting=(("gpu1", "full"),)))
     assert text(job_tables.one_job(queued, NOW + 21, wide=False)).endswith(
         "ATTEMPT: 1 of 4 failed\nEARLIER FAILURE: attempt 1: rank 0 on gpu1 failed\n\nWAITING:\n  gpu1: full"
@@ -299,7 +299,7 @@ def test_get_of_a_job_that_was_suspended() -> None:
     """Its training lasts from its first start on, whatever came in between; an attempt is counted where one may fail."""
     found = job("a", 1, JobState.SUSPENDED, 60, attempt=1, transitions=SUSPENDED, reason="suspended by ann")
     assert text(job_tables.one_job(found, NOW, wide=False)).endswith(
-        "REASON: suspended by ann\n\nWAITING:\n  suspended by ann; taco-launch resume a lets it go on"
+        "REASON: suspended by ann\n\nWAITING:\n  suspended by ann; taco-launch resume a lets it continue"
     )
     again = replace(found.record, state=JobState.RUNNING, attempt=2, started=NOW - 5)
     shown = text(job_tables.one_job(replace(found, record=again), NOW, wide=False))

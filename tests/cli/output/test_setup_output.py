@@ -69,10 +69,10 @@ def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.Ca
         return code, capsys.readouterr().err.splitlines()[-1]
 
     flaw = ProofFailure(("gpu1",), "cannot reach gpu2", "timed out")
-    goes_on = "; once that is mended, the same command goes on"
+    goes_on = "; once that is fixed, rerun the command: completed steps are skipped"
     assert said() == (0, "2 of 2 hosts ready after 3 s")
     assert said(flaw) == (5, f"1 of 2 hosts ready after 3 s, and 1 fault was found{goes_on}")
-    mended = "; a fault of hardware that it cannot mend: gpu2, see above"
+    mended = "; a fault of hardware that it cannot fix: gpu2, see above"
     failed = HealthVerdict("fabric manager", "fault", "is failed", "NVIDIA")
     broken = setup_output.Findings(((failed, ("gpu2",)),), ())
     done = SetupResult((HostResult("gpu1", 1), HostResult("gpu2", 0)), (), "")
@@ -104,8 +104,10 @@ def test_teardown_of_nothing_and_its_interruption(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(flow.Teardown, "apply", stop)
     stopped = CliRunner().invoke(cli, (*words, "--images", "--hosts", "gpu1"))
     assert stopped.exit_code == 130
-    again = f"taco-launch -i {file} teardown --hosts gpu1 --images\n"
-    assert stopped.stderr.endswith(f"interrupted: a step that has begun is finished by its host; to go on: {again}")
+    again = f"taco-launch -i {file} teardown -H gpu1 --images\n"
+    assert stopped.stderr.endswith(
+        f"interrupted: a step that has started is finished by its host; to continue: {again}"
+    )
 
 
 @pytest.mark.parametrize("verb", ["setup", "teardown"])
@@ -138,5 +140,5 @@ def test_setup_goes_on_with_what_was_chosen(tmp_path: Path, monkeypatch: pytest.
     stopped = CliRunner().invoke(cli, ("-i", str(file), "setup", *words))
     assert stopped.exit_code == 130
     assert stopped.stderr.endswith(
-        f"to go on: taco-launch -i {file} setup --only docker,image --disrupt docker --pull\n"
+        f"to continue: taco-launch -i {file} setup --only docker,image --disrupt docker --pull\n"
     )

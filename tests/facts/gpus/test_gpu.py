@@ -233,7 +233,7 @@ def test_what_verdicts_are_made_of(reasons: str) -> None:
 @pytest.mark.parametrize(
     ("said", "found"),
     [
-        (("Option is not recognized\n", 2, ""), Absent("this driver does not tell")),
+        (("Option is not recognized\n", 2, ""), Absent("this driver does not report")),
         (("", 124, ""), Unknown("gpu.remapped: no answer in time")),
         (REMAPPED.replace("No", "Perhaps"), Unknown("not asked: --query-remapped-rows does not say")),
     ],

@@ -77,7 +77,7 @@ def test_indices_that_differ_are_left_to_a_new_nccl_within_a_range() -> None:
 
 
 def test_where_a_range_would_mislead_nccl_each_host_is_told() -> None:
-    """NCCL begins at slot 0 without a look at the range, and stays at a slot of RoCE v2 over IPv4."""
+    """NCCL starts at slot 0 without a look at the range, and stays at a slot of RoCE v2 over IPv4."""
     first = with_hcas("gpu1", roce("mlx5_bond_0", "bond0", "10.0.0.1"))
     slots = (Gid(0, mapped("172.16.0.9"), "RoCE v2", "eth9"), Gid(1, mapped("10.0.0.2"), "RoCE v2", "bond0"))
     found = fabric([first, with_hcas("gpu2", roce("mlx5_bond_0", "bond0", "10.0.0.2", gids=slots))], "2.22.3")

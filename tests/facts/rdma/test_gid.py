@@ -72,7 +72,7 @@ def test_nccl_by_itself(slots: tuple[tuple[int, str, str], ...], asked: dict[str
             "mlx5_0:1: NCCL would take GID index 2, and that is RoCE v1, which is not routed: the port has 10.",
         ),
         (USUAL, {"address_range": "10.1.0.0/16"}, "mlx5_0:1: NCCL would take GID index 0, and that is link-local"),
-        # NCCL does not look whether where it begins is in the range
+        # NCCL does not look whether where it starts is in the range
         (
             ((0, ip("10.0.0.1"), V2), (1, ip("10.9.0.1"), V2)),
             {"address_range": "10.9.0.0/16"},

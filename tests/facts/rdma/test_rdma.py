@@ -305,7 +305,7 @@ def test_a_module_that_did_not_load_at_this_boot_is_not_told_to_come_back() -> N
     peer = replace(facts.rdma.peer_memory, exists=("nvidia_peermem",), comes_back="/etc/modules-load.d/a.conf")
     for loaded, words in (
         (Absent("none"), "not loaded (nvidia_peermem there): not loaded now, though /etc/modules-load.d/a.conf names it: it failed, or was unloaded"),
-        ("nvidia_peermem", "nvidia_peermem loaded, comes back by /etc/modules-load.d/a.conf"),
+        ("nvidia_peermem", "nvidia_peermem loaded, returns by /etc/modules-load.d/a.conf"),
     ):  # fmt: skip
         found = rows(replace(facts, rdma=replace(facts.rdma, peer_memory=replace(peer, loaded=loaded))))
         assert [row.text for row in found if row.name == "peer memory"] == [words]
@@ -317,7 +317,7 @@ DEVICE = "hca_id:\tmlx5_{0}\n\tfw_ver:\t\t28.42.1000\n\tphys_port_cnt:\t\t1\n\t\
 @pytest.mark.parametrize(
     ("begin", "end", "said"),
     [
-        (len("hca_id:\tmlx5_0\n"), None, "not named: its beginning is cut off"),
+        (len("hca_id:\tmlx5_0\n"), None, "not named: its start is cut off"),
         (0, -len("\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n\n"), "'mlx5_1' ends in the middle"),
         (
             0,

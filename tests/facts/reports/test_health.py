@@ -1,4 +1,4 @@
-"""Verdicts on hardware: each rule at its edge, nothing said of what nobody asked for, equal ones folded."""
+"""Verdicts on hardware: each rule at its edge, nothing said of what nobody requested, equal ones folded."""
 
 from dataclasses import replace
 from typing import Any

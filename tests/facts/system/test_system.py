@@ -19,7 +19,7 @@ def clock(began: str, ended: str = "") -> Clock:
 
 
 def test_two_times_leave_only_the_way_there_and_back() -> None:
-    # sent 0.0, began 0.1, ended 0.8, received 1.0 on one clock: 0.3 s of the second were under way
+    # sent 0.0, started 0.1, ended 0.8, received 1.0 on one clock: 0.3 s of the second were under way
     offset, error = clock("1790000000.100000000", "1790000000.800000000")
     assert offset == pytest.approx(-0.05, abs=1e-5)
     assert error == pytest.approx(0.15, abs=1e-5)
@@ -50,7 +50,7 @@ def test_a_clock_that_was_set() -> None:
 
 
 def test_no_time_at_all() -> None:
-    assert parse_clock({}, SEEN, SEEN + 1) == (Unknown("the probe did not tell the host's time"),) * 2
+    assert parse_clock({}, SEEN, SEEN + 1) == (Unknown("the probe did not report the host's time"),) * 2
 
 
 @given(

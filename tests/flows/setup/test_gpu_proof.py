@@ -65,7 +65,7 @@ def proved(
         ({"inside": ((LOST,), 255)}, "gives its container no GPUs", f"{LOST}. The container on gpu1 has lost its GPUs"),
         ({"inside": ((), 126)}, "gives its container no GPUs", "nvidia-smi ended with exit code 126"),
         ({"outside": (("No devices were found",), 6)}, "cannot list its GPUs", "No devices were found"),
-        ({"error": HostError("gpu1: cut off", hint="look")}, "cannot be asked for its GPUs", "cut off"),
+        ({"error": HostError("gpu1: cut off", hint="look")}, "cannot list its GPUs", "cut off"),
     ],
 )
 def test_what_is_wrong(host_1: dict[str, Any], what: str, evidence: str) -> None:

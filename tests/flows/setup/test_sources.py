@@ -104,7 +104,7 @@ def test_the_registry_is_asked_by_a_host_s_engine_and_no_argument_holds_the_pass
 def test_why_the_registry_cannot_be_asked(answer: Any, said: str) -> None:
     with pytest.raises(HostError) as caught:
         sources.latest(Asked(*answer), parse_reference("t:1"), None, None)
-    assert caught.value.message == f"gpu1: the registry cannot be asked what t:1 is now: {said}"
+    assert caught.value.message == f"gpu1: the registry does not answer what t:1 is now: {said}"
     assert "Without --pull the image that is there stays" in str(caught.value.hint)
 
 

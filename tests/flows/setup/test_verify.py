@@ -188,7 +188,7 @@ def test_each_reason_is_told() -> None:
         "gpu1 cannot reach gpu2 at 10.0.0.2:40002: no route to host",
         "gpu2 cannot log in to the container of gpu1 (10.0.0.1:12222): Host key verification failed.",
     ]
-    assert flaws[0].hint == "on gpu2: docker logs taco-launch-hcc tells why no sshd listens there"
+    assert flaws[0].hint == "on gpu2: docker logs taco-launch-hcc shows why no sshd listens there"
     assert flaws[2].hint == "try it there: docker exec taco-launch-hcc ssh -v gpu1 true"
     assert not any("mpirun" in command.argv for command in cluster.hosts["gpu1"].seen)
 
@@ -197,7 +197,7 @@ def test_a_container_that_cannot_be_looked_into() -> None:
     cluster = Cluster(3)
     cluster.hosts["gpu2"].looks = (1, "Error: No such object: taco-launch-hcc\n")
     assert cluster.said() == [
-        "gpu2 cannot be asked: cannot look into container taco-launch-hcc: Error: No such object: taco-launch-hcc"
+        "gpu2 cannot be queried: cannot look into container taco-launch-hcc: Error: No such object: taco-launch-hcc"
     ]
 
 
@@ -206,7 +206,7 @@ def test_a_connection_that_breaks_off() -> None:
 
     cluster.hosts["gpu2"].error = HostError("gpu2: the answer of docker broke off", "is the host up?")
     (flaw,) = cluster.flaws()
-    assert (str(flaw), flaw.hint) == ("gpu2 cannot be asked: the answer of docker broke off", "is the host up?")
+    assert (str(flaw), flaw.hint) == ("gpu2 cannot be queried: the answer of docker broke off", "is the host up?")
 
 
 def test_another_image() -> None:
@@ -263,7 +263,7 @@ def test_a_head_that_is_lost_is_a_finding(lost_at: str, monkeypatch: pytest.Monk
         return answer(argv)
 
     monkeypatch.setattr(head, "_answer", answered)
-    assert cluster.flaws() == (ProofFailure(("gpu1",), "cannot be asked", f"lost at {lost_at}", "is it up?"),)
+    assert cluster.flaws() == (ProofFailure(("gpu1",), "cannot be queried", f"lost at {lost_at}", "is it up?"),)
     assert done[-1] == "rm"
 
 
@@ -272,7 +272,7 @@ def test_a_network_that_is_asked_for_and_not_there_is_a_finding() -> None:
     cluster.facts = {name: replace(each, rdma=Absent("no HCA")) for name, each in cluster.facts.items()}
     (flaw,) = cluster.flaws()
     assert flaw.hosts == ("gpu1", "gpu2")
-    assert "cannot run jobs as the inventory has them: RDMA is asked for (network.rdma: on)" in str(flaw)
+    assert "cannot run jobs as the inventory has them: RDMA is requested (network.rdma: on)" in str(flaw)
     assert "network: {rdma: auto}" in flaw.hint
 
 

@@ -40,7 +40,7 @@ def known(tmp_path: Path, text: str) -> KnownHosts:
         (line("*", ED), "known"),
         (line("gpu1", OTHER), "changed"),
         (line("gpu1", OTHER) + line("gpu1", ED), "known"),
-        (line("gpu1", RSA), "changed"),  # it was asked for the known kind first
+        (line("gpu1", RSA), "changed"),  # it was requested the known kind first
         (line("gpu1", ED) + line("*", ED, "@revoked "), "revoked"),
         (line("*", OTHER, "@revoked "), "new"),
         (line("*", ED, "@cert-authority "), "new"),

@@ -144,7 +144,7 @@ def test_an_engine_that_never_starts(settings: Settings) -> None:
     code, last = settings.run(old=None)
     assert (code, settings.config.exists()) == (1, False)
     assert last.startswith("error: the engine starts neither with the new daemon.json nor with the old one")
-    assert "restart" in settings.left  # the next set-up goes on
+    assert "restart" in settings.left  # the next set-up continues
 
 
 def test_a_container_that_was_started_meanwhile_is_not_stopped(settings: Settings) -> None:

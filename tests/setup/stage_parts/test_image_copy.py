@@ -20,7 +20,7 @@ SIZE = 100
 
 
 def seated(seats: dict[str, TransferNode]) -> dict[str, TransferNode]:
-    """Seat all that are not yet, as a copy begins."""
+    """Seat all that are not yet, as a copy starts."""
     for name in order(seats):
         if seats[name].source is None and seats[name].has < SIZE:
             seats[name] = replace(seats[name], source=source(name, seats, SIZE))

@@ -180,7 +180,7 @@ def test_gpus_take_the_toolkit() -> None:
     assert "--gpus=all" not in options(none)
 
 
-# --- devices that cannot be read, or are not there now
+# --- devices that cannot be read, or do not exist now
 
 
 def with_gpus(gpus: Any, facts: HostFacts | None = None) -> HostFacts:

@@ -199,7 +199,7 @@ def test_what_cannot_be_installed(of: DockerEngine, system: dict[str, Any], mess
         (facts(engine(userns=True)), "the Docker Engine remaps users (userns-remap)"),
         (facts(engine(version="18.09.9")), "Docker Engine 18.09.9 is too old: docker run --gpus takes 19.03"),
         (facts(engine(version="1.13.1")), "Docker Engine 1.13.1 is too old"),
-        (facts(engine(version=Unknown("permission denied"))), "the Docker Engine cannot be asked: permission denied"),
+        (facts(engine(version=Unknown("permission denied"))), "the Docker Engine cannot be queried: permission denied"),
         (facts(engine_unit=Absent()), "Docker Engine 26.1.4 runs here, but not by docker.service"),
         (facts(engine_unit="masked"), "docker.service is masked"),
         (facts(daemon_json='{"userns-remap": "default"}'), f"{CONFIG}: userns-remap is set"),

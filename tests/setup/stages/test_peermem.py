@@ -185,7 +185,7 @@ def test_what_holds_for_every_host(of: dict[str, Any]) -> None:
     assert all(op.why for op in ops), "nothing is done without a reason"
     assert all(each.message and each.hint for each in problems), "nor refused without what to do"
     if problems:
-        assert len(found) == 1, "what is refused is not begun"
+        assert len(found) == 1, "what is refused is not started"
         return
     facts = facts_of(**of)
     left = after(facts, found)

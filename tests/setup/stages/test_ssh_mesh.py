@@ -143,7 +143,7 @@ def test_the_head_is_not_set_up() -> None:
     (problem,) = without_head(world, "gpu2")
     assert problem.message == "the cluster's key is made on the head, gpu1, which is not set up"
     assert problem.hint.startswith("set the head up first: taco-launch -i ")
-    assert problem.hint.endswith(" setup --hosts gpu1")
+    assert problem.hint.endswith(" setup -H gpu1")
     world.converge()
     assert without_head(world, "gpu2") == []
 

@@ -1,0 +1,44 @@
+"""Exit codes of run and wait: the job's own, or 125 if the launcher failed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from taco_launch.cli.options.common import Settings
+from taco_launch.cli.output import render
+from taco_launch.errors import CANNOT_PLACE, FAILED, HOST_FAILED, NO_JOB, TacoLaunchError
+
+if TYPE_CHECKING:
+    from taco_launch.model.job_view import JobView
+
+# A program may exit with these codes too. Usage (2) stays: nothing was started, and the caller can fix it.
+_LAUNCHER = (FAILED, CANNOT_PLACE, HOST_FAILED)
+
+
+@contextmanager
+def launcher_errors() -> Iterator[None]:
+    """Set the exit code of launcher errors to 125, as docker-run(1) does; 126 and 127 of a program stay.
+
+    Raises:
+        TacoLaunchError: the one that was raised in the block.
+    """
+    try:
+        yield
+    except TacoLaunchError as error:
+        if error.exit_code in _LAUNCHER:
+            error.exit_code = NO_JOB
+        raise
+
+
+def code_of(job: "JobView") -> int:
+    """Return the exit code of an ended job; 125 if it ended before a rank ran."""
+    code = job.record.exit_code or 0
+    return NO_JOB if job.record.started is None and code in _LAUNCHER else code
+
+
+def print_job_data(settings: Settings, job: "JobView") -> None:
+    """Print an ended job as `get` does, where JSON or YAML is requested."""
+    if settings.output in ("json", "yaml"):
+        from taco_launch.cli.output import job_tables
+
+        render.data(job_tables.job_data(job), settings.output)

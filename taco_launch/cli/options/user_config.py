@@ -1,0 +1,77 @@
+"""The user's configuration file: defaults of options that stand before every verb."""
+
+import os
+import stat
+from pathlib import Path
+
+from taco_launch.cli.options.common import FORMATS
+from taco_launch.errors import Fault, SpecError
+from taco_launch.frozen import dataclass
+
+_KEYS = ("inventory", "output")
+
+
+@dataclass(frozen=True)
+class UserConfig:
+    """What the file sets, and its path; None for what it does not set."""
+
+    path: Path
+    inventory: str | None = None
+    output: str | None = None
+
+
+def read(path: Path, uid: int) -> UserConfig:
+    """Read the file; without one nothing is set.
+
+    Raises:
+        SpecError: it cannot be read, others may write to it, or something in it is wrong: all faults.
+    """
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return UserConfig(path)
+    if status.st_uid not in (0, uid) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        # an inventory names programs that ssh starts (ProxyCommand)
+        problem = "other users can write to it"
+        raise SpecError(str(path), (Fault("", "", problem),), hint=f"chmod go-w {path}, or chown it to yourself")
+    # Needed only where there is a file.
+    from taco_launch.inventory.load import read_file
+
+    return _parsed(read_file(str(path), "the configuration file"), path)
+
+
+def _parsed(data: bytes, path: Path) -> UserConfig:
+    """Check the text of the file.
+
+    Raises:
+        SpecError: something in it is wrong: all faults.
+    """
+    from taco_launch.inventory.schema import document
+    from taco_launch.inventory.schema.faults import Faults
+    from taco_launch.inventory.schema.text import decode
+
+    faults = Faults(str(path), hint="taco-launch help environment", whole="configuration file")
+    values = document.read(decode(data, faults), faults)
+    if values is None:  # comments only
+        values = {}
+    if not isinstance(values, dict):
+        faults.add((), f"must be a mapping with the keys {', '.join(_KEYS)}")
+        raise faults.error()
+    for key, value in values.items():
+        if key not in _KEYS:
+            faults.add_unknown((key,), str(key), _KEYS, f"unknown key; known keys: {', '.join(_KEYS)}")
+        elif not isinstance(value, str) or not value:
+            faults.add((key,), "must be a string")
+        elif key == "output" and value not in FORMATS:
+            faults.add_unknown((key,), value, FORMATS, f"must be one of {', '.join(FORMATS)}")
+        elif key == "inventory" and not _is_absolute(value):
+            faults.add((key,), "must be lab, lab:NAME, or a path that starts with / or ~/")
+    faults.raise_any()
+    inventory = values.get("inventory")
+    expanded = os.path.expanduser(inventory) if inventory else None  # noqa: PTH111 - lab:NAME is no path
+    return UserConfig(path, expanded, values.get("output"))
+
+
+def _is_absolute(inventory: str) -> bool:
+    """Return whether an inventory's name means the same in every folder."""
+    return inventory.startswith(("/", "~/")) or inventory.partition(":")[0] == "lab"

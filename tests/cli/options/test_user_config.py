@@ -1,0 +1,154 @@
+"""Where the value of an option is from: the command line, the environment, the user's configuration file, in that order."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import call
+
+HOSTS = "cluster: {}\nhosts: {{localhost: {{connection: local, slots: 2}}}}\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CONFIG_HOME", "TACO_LAUNCH_INVENTORY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("typed", "variable", "file"):
+        (tmp_path / f"{name}.yaml").write_text(HOSTS.format(name), "utf-8")
+    return tmp_path
+
+
+def configure(home: Path, text: str, mode: int = 0o644) -> Path:
+    path = home / ".config" / "taco-launch" / "config.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    path.chmod(mode)
+    return path
+
+
+def cluster(*words: str, **env: str) -> str:
+    result = call(*words, "inventory", "--json", env=env)
+    assert result.exit_code == 0, result.output
+    return str(json.loads(result.stdout)["cluster"])
+
+
+def test_the_inventory_is_that_of_the_command_line_else_of_the_environment_else_of_the_file(home: Path) -> None:
+    configure(home, "inventory: ~/file.yaml\n")
+    assert cluster() == "file"
+    assert cluster(TACO_LAUNCH_INVENTORY=str(home / "variable.yaml")) == "variable"
+    assert cluster("-i", str(home / "typed.yaml"), TACO_LAUNCH_INVENTORY=str(home / "variable.yaml")) == "typed"
+    assert cluster(TACO_LAUNCH_INVENTORY="") == "local"  # this machine, in spite of the file
+
+
+def test_the_output_is_that_of_the_command_line_else_of_the_environment_else_of_the_file(home: Path) -> None:
+    configure(home, "output: json\n")
+    assert call("knobs", "NCCL_IB_HCA").stdout.startswith("{")
+    assert call("knobs", "NCCL_IB_HCA", env={"TACO_LAUNCH_OUTPUT": "table"}).stdout.startswith("Name:")
+    assert call("knobs", "NCCL_IB_HCA", "-o", "table").stdout.startswith("Name:")
+    assert call("-o", "table", "knobs", "NCCL_IB_HCA").stdout.startswith("Name:")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            "inventry: lab\n",
+            "inventry (line 1): 'lab': unknown key; known keys: inventory, output (did you mean 'inventory'?)",
+        ),
+        ("output: jsn\n", "output (line 1): 'jsn': must be one of table, wide, json, yaml (did you mean 'json'?)"),
+        ("output: 3\n", "output (line 1): 3: must be a string"),
+        ("inventory: hosts.yaml\n", "must be lab, lab:NAME, or a path that starts with / or ~/"),
+        ("- inventory\n", "must be a mapping with the keys inventory, output"),
+        ("inventory: [\n", "no YAML"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_an_error_with_its_place(home: Path, text: str, fault: str) -> None:
+    path = configure(home, text)
+    result = call("list")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"error: {path}: 1 error\n" in result.stderr
+    assert fault in result.stderr
+    assert call("--help").exit_code == 0
+    broken = call("doctor")
+    assert f"error  configuration file: {path}: 1 error" in broken.stdout
+    assert broken.exit_code == 1
+
+
+def test_a_file_that_others_can_write_is_refused(home: Path) -> None:
+    path = configure(home, "output: json\n", mode=0o666)
+    result = call("list")
+    assert result.exit_code == 2
+    assert f"error: {path}: 1 error\n  other users can write to it\nhint: chmod go-w {path}" in result.stderr
+
+
+def test_an_empty_file_sets_nothing(home: Path) -> None:
+    configure(home, "# nothing yet\n")
+    assert cluster() == "local"
+
+
+def test_options_can_be_set_by_variables() -> None:
+    env = {"TACO_LAUNCH_RUN_NP": "3", "TACO_LAUNCH_RUN_DRY_RUN": "1", "TACO_LAUNCH_RUN_KNOB": "NCCL_DEBUG=INFO"}
+    planned = call("run", "-H", "localhost:4", "--", "true", env=env)
+    assert planned.exit_code == 0, planned.output
+    assert "-np 3 " in planned.stdout
+    assert "-x NCCL_DEBUG=INFO" in planned.stdout
+    typed = call("run", "-H", "localhost:4", "--np", "2", "--", "true", env=env)
+    assert "-np 2 " in typed.stdout
+    wrong = call("run", "--", "true", env={"TACO_LAUNCH_RUN_NP": "many"})
+    assert wrong.exit_code == 2
+    assert "--np" in wrong.stderr
+
+
+def test_variables_do_not_set_what_acts_at_once() -> None:
+    env = {"TACO_LAUNCH_VERSION": "1", "TACO_LAUNCH_HELP": "1", "TACO_LAUNCH_RUN_HELP_ALL": "1"}
+    assert "Usage:" not in call("run", "--dry-run", "--", "true", env=env).stdout
+
+
+def test_doctor_shows_where_each_value_is_from(home: Path) -> None:
+    path = configure(home, "inventory: ~/file.yaml\noutput: table\n")
+    env = {"TACO_LAUNCH_RUN_NP": "2"}
+    env["TACO_LAUNCH_SUDO_PASSWORD"] = "hunter2"
+    shown = call("doctor", env=env).stdout
+    assert f"inventory: {home}/file.yaml (from {path}): cluster file" in shown
+    assert f"configuration file: {path}: inventory, output" in shown
+    assert "TACO_LAUNCH_RUN_NP: 2 (option --np of run)" in shown
+    assert "hunter2" not in shown
+    env["TACO_LAUNCH_INVENTORY"] = str(home / "variable.yaml")
+    assert (
+        f"inventory: {home}/variable.yaml (from TACO_LAUNCH_INVENTORY): cluster variable"
+        in call("doctor", env=env).stdout
+    )
+    typed = call("-i", str(home / "typed.yaml"), "doctor", env=env).stdout
+    assert f"inventory: {home}/typed.yaml (from -i): cluster typed" in typed
+    unknown = call("doctor", env={**env, "TACO_LAUNCH_RUN_NPP": "2"}).stdout
+    assert "note   TACO_LAUNCH_RUN_NPP: 2 (no option of this name)" in unknown
+
+
+@pytest.mark.parametrize(
+    ("words", "old", "new"),
+    [
+        (("run", "--dry-run", "--out", "OUT", "--", "true"), "--out", "--to"),
+        (("setup", "--dry-run", "--hosts", "nosuch"), "--hosts", "-H/--host"),
+        (("teardown", "--dry-run", "--hosts", "nosuch"), "--hosts", "-H/--host"),
+        (("bench", "export", "--format", "csv"), "--format", "-o/--output"),
+        (("bench", "import", "--hosts", "gpu1", "x.csv"), "--hosts", "-H/--host"),
+    ],
+)
+def test_an_old_spelling_works_with_a_warning(tmp_path: Path, words: tuple[str, ...], old: str, new: str) -> None:
+    state = {"TACO_LAUNCH_STATE": str(tmp_path / "state")}
+    result = call(*(str(tmp_path / "out") if word == "OUT" else word for word in words), env=state)
+    assert f"warning: {old} is now {new}; the old name works in this version only\n" in result.stderr
+    assert "No such option" not in result.stderr
+    if "nosuch" in words:
+        assert "nosuch" in result.stderr.replace(" ".join(words), "")
+
+
+def test_a_file_named_by_the_format_option_is_still_written(tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    result = call("bench", "export", "-o", str(file), env={"TACO_LAUNCH_STATE": str(tmp_path / "state")})
+    assert f"warning: -o is now the format; write to a file with --to {file}" in result.stderr
+    wrong = call("bench", "export", "-o", "cvs")
+    assert wrong.exit_code == 2
+    assert "hint: formats: json, csv, parquet; a file is --to FILE" in wrong.stderr

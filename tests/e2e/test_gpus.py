@@ -136,7 +136,7 @@ def test_what_is_asked_for_and_not_there_is_told_by_host(taco: Taco) -> None:
     assert refused.returncode == 125
     assert "localhost: 1 slot (of its GPUs 0 may be taken)" in refused.stderr
     other = taco("run", "--np", "2", "--gpu-model", "H100", "--", "true")
-    assert other.returncode == 4
+    assert other.returncode == 125
     assert "localhost: 0 slots (GPU 0,1,2,3,4,5,6,7: Tesla V100-SXM2-16GB, not H100)" in other.stderr
     wrong = taco("run", "--np", "2", "--gpu-ids", "x", "--", "true")
     assert wrong.returncode == 2

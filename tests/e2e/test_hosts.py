@@ -279,7 +279,7 @@ def test_a_host_that_cannot_be_reached(cluster: Cluster, name: str) -> None:
     refused = cluster.submit(cluster.spec("refused", "true", np=6))
     assert (refused["state"], refused["exit_code"]) == ("FAILED", 5)
     assert refused["reason"].startswith("n2 cannot be used: ssh: connect to host 10.77.0.2 port 22: ")
-    assert refused["hint"] == "taco-launch setup --check shows what is wrong there; or omit it with -H"
+    assert refused["hint"] == "taco-launch setup --check shows what is wrong there; or leave it out with -H"
     assert cluster.sh(f"ls {STATE}/jobs") == ""
     # The others do where they are enough.
     job = cluster.run(cluster.spec(name, "true", np=4))

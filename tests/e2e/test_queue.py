@@ -140,7 +140,7 @@ def test_no_wait(taco: Taco) -> None:
 def test_the_queue_deadline(taco: Taco) -> None:
     hold(taco)
     submit(taco, "late", "--np", "1", "--queue-timeout", "2", "--", "true")
-    assert taco("wait", "late").returncode == 4
+    assert taco("wait", "late").returncode == 125
     job = taco.job("late")
     assert (job["state"], job["exit_code"], job["started"]) == ("FAILED", 4, None)
     assert job["reason"].startswith("no place within the 2 s that it was to wait\n  localhost: 0 of 2 free")

@@ -133,7 +133,7 @@ def test_more_ranks_than_slots(taco: Taco, tmp_path: Path) -> None:
         "cluster: c\nhosts: {me: {address: 127.0.0.1, connection: local, slots: 3}}\n", encoding="ascii"
     )
     run = taco("run", "-i", str(tmp_path / "i.yaml"), "--np", "4", "--", "true")
-    assert run.returncode == 4
+    assert run.returncode == 125
     assert "4 ranks do not fit: there are 3 slots" in run.stderr
     assert "-H me:4" in run.stderr
     assert len(taco("list").stdout.splitlines()) == 1  # nothing is kept of what never started

@@ -68,7 +68,7 @@ def test_what_is_said_of_a_night() -> None:
     assert "(journalctl --user -u taco-launch-nightly-n)" in by_systemd[3]
     assert "lingering is switched on" in by_systemd[4]
     assert "no cron runs here" in told(replace(HERE, cron_runs=False), "cron")[3]
-    assert "it does not exist here: what the nightly run prints is lost" in told(replace(HERE, mails=False), "cron")[3]
+    assert "which is not installed: what the nightly run prints is lost" in told(replace(HERE, mails=False), "cron")[3]
 
 
 def test_what_a_night_brings_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

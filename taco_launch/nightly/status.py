@@ -57,12 +57,12 @@ def _night(
     if last is not None and last.ended is None and record.runs(folder, last):
         return NightlyStatus(kept, folder, last, RUNNING, "", coming or None)
     if due is not None:
-        why = _joined(f"it should have begun at {due:%Y-%m-%d %H:%M}, and there is no trace of it", kept.problem)
+        why = _joined(f"it should have started at {due:%Y-%m-%d %H:%M}, and it left no trace", kept.problem)
         return NightlyStatus(kept, folder, last, MISSED, why, coming or None, due)
     if last is None:
         return NightlyStatus(kept, folder, None, NEVER, kept.problem, coming or None)
     if last.ended is None:
-        why = _joined("it began, and nobody wrote how it ended: killed, or the machine went down", kept.problem)
+        why = _joined("it started and left no record of its end: it was killed, or the machine went down", kept.problem)
         return NightlyStatus(kept, folder, last, BROKEN, why, coming or None)
     return NightlyStatus(kept, folder, last, last.outcome, _joined(last.line, kept.problem), coming or None)
 

@@ -19,7 +19,6 @@ from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
-    from taco_launch.model.host.hosts import Container, Inventory
     from taco_launch.model.job_view import JobView, WaitReasons
     from taco_launch.model.jobs import JobRecord
     from taco_launch.remote.terminal import SafeStream
@@ -165,40 +164,6 @@ def age(seconds: float) -> str:
         if span >= size:
             return f"{span // size}{unit}"
     return f"{span}s"
-
-
-def inventory(found: "Inventory", output: str) -> None:
-    """Print an inventory; YAML of it can be used as one."""
-    if output == "yaml":
-        from taco_launch.inventory.written import document
-
-        data(document(found), output)
-        return
-    if output == "json":
-        data(to_json(found), output)
-        return
-    click.echo(f"Cluster: {found.cluster}")
-    click.echo(f"Source:  {printable(found.source)}")
-    click.echo(f"Image:   {_image(found.container) if found.container else 'none: jobs run on the hosts themselves'}")
-    versions = ", ".join(f"{name} {version}" for name, version in found.versions)
-    click.echo(f"mpirun:  {found.mpirun}{f' ({versions})' if versions else ''}\n")
-    rows = []
-    for host in found.hosts:
-        groups = ",".join(name for name, members in found.groups if host.name in members)
-        labels = ",".join(f"{key}={value}" for key, value in host.labels)
-        name = host.name + (" (head)" if host.name == found.head else "")
-        port = str(host.port) if host.connection == "ssh" else ""
-        slots = "auto" if host.slots is None else str(host.slots)
-        slots += f" (max {host.max_slots})" if host.max_slots is not None else ""
-        rows.append([name, host.address, host.connection, host.user, port, slots, labels, groups])
-    table(
-        ["HOST", "ADDRESS", "CONNECTION", "USER", "PORT", "SLOTS", "LABELS", "GROUPS"], rows, numbers=("SLOTS", "PORT")
-    )
-
-
-def _image(container: "Container") -> str:
-    elsewhere = container.source != "registry"
-    return printable(f"{container.image} (from {container.source})" if elsewhere else container.image)
 
 
 def warning(settings: Settings, message: str) -> None:

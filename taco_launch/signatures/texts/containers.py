@@ -72,7 +72,7 @@ DOCKER = (
         "image-missing",
         ("pull access denied for ", "manifest unknown", "No such image: ", "repository does not exist"),
         "The image[[image? {image}]] is not to be had.",
-        "Check the name and tag, and docker login for a private registry; see what is there: docker image ls.",
+        "Check the name and tag, and docker login for a private registry; see what exists: docker image ls.",
         r"pull access denied for (?P<image>[^\s,]+)|manifest (?:for (?P<image2>\S+) not found: )?manifest unknown"
         r"|No such image: (?P<image3>\S+)|repository does not exist",
     ),

@@ -172,14 +172,14 @@ NCCL_DEVICES = (
         "nccl-local-sockets",
         ("with family 1 is neither",),
         "Two ranks of {host} have no way to each other: P2P and shared memory are both turned off there.",
-        "Leave NCCL_P2P_DISABLE or NCCL_SHM_DISABLE out. 2.29 fails so; other versions go on by the network.",
+        "Leave NCCL_P2P_DISABLE or NCCL_SHM_DISABLE out. 2.29 fails so; other versions continue by the network.",
         r"connecting to address\s+with family 1 is neither",
     ),
     Signature(
         "nccl-libfabric",
         ("NET/OFI Couldn't ",),
         "NCCL's plugin for libfabric (EFA) cannot use a device of {host}: {what}.",
-        "On {host}: fi_info -p efa, ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none goes on over TCP.",
+        "On {host}: fi_info -p efa, ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none continues over TCP.",
         r"NET/OFI (?P<what>Couldn't (?:create|allocate|bind|enable|open|get|register) [^\r\n]*[^\s.])",
     ),
     Signature(
@@ -204,7 +204,7 @@ NCCL_DEVICES = (
         "nccl-memory-not-registered",
         ("ibv_reg_mr",),
         "An RDMA device of {host} cannot register GPU memory ({why}): GPUDirect RDMA does not work there.",
-        "On {host}: lsmod | grep peermem (modprobe nvidia-peermem), and dmesg -T | tail. -x NCCL_NET_GDR_LEVEL=LOC goes on without "
+        "On {host}: lsmod | grep peermem (modprobe nvidia-peermem), and dmesg -T | tail. -x NCCL_NET_GDR_LEVEL=LOC continues without "
         "GPUDirect.",
         r"ibv_reg_mr\w* failed(?: with error)?:? ?(?P<why>Bad address|Invalid argument)",
     ),
@@ -220,7 +220,7 @@ NCCL_DEVICES = (
         "nccl-too-many-peers",
         ("peer mapping resources exhausted", "CUDA_ERROR_TOO_MANY_PEERS"),
         "A GPU of {host} would have to reach more GPUs directly than CUDA lets it: more than 8 others.",
-        "-x NCCL_P2P_LEVEL=PXB keeps to GPUs that are near each other; -x NCCL_P2P_DISABLE=1 goes on over shared memory.",
+        "-x NCCL_P2P_LEVEL=PXB keeps to GPUs that are near each other; -x NCCL_P2P_DISABLE=1 continues over shared memory.",
     ),
     Signature(
         "nccl-retries",

@@ -115,7 +115,7 @@ SLURM = (
         "slurm-controller-silent",
         ("Unable to contact slurm controller", "Unable to contact slurmctld"),
         "Slurm's controller does not answer[[why? ({why})]].",
-        "scontrol ping says which one is down; on it systemctl status slurmctld. Try again when it is back: jobs that run go on.",
+        "scontrol ping says which one is down; on it systemctl status slurmctld. Try again when it is back: jobs that run continue.",
         r"Unable to contact (?:slurm controller|slurmctld) ?\(?(?P<why>[^)\r\n]*[^\s.)])?",
         unless=("slurm-no-configuration",),
     ),

@@ -274,7 +274,7 @@ TORCH = (
         ("INTERNAL ASSERT FAILED at",),
         "torch itself came into a state that it holds for impossible ({file}:{line}).",
         "[[trace?It is its report of ranks that are out of step that fails, so ranks were: leave TORCH_NCCL_DESYNC_DEBUG (NCCL_DESYNC_DEBUG) out and "
-        "look for the rank that is behind||A newer torch may have it mended: search for that file and line among its issues]].",
+        "look for the rank that is behind||A newer torch may have fixed it: search for that file and line among its issues]].",
         r"INTERNAL ASSERT FAILED at \\?\"(?P<file>[^\"\\\r\n]*?(?P<trace>TraceUtils\.h)?)\\?\":(?P<line>\d+)",
         kind=FailureText.OUTCOME,
         survived=True,

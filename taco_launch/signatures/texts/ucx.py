@@ -26,7 +26,7 @@ UCX = (
         "Ranks of {host} do not share their memory: UCX cannot open what another one offers. They run in containers of their own, "
         "or that rank has ended.",
         "Run all ranks of a host in one container, or each with docker run --ipc=host --pid=host. -x UCX_POSIX_USE_PROC_LINK=n "
-        "goes on by /dev/shm.",
+        "continues by /dev/shm.",
         r"mm_posix\.c:\d+ +UCX +ERROR|UCX +ERROR[^\r\n]*open in attach",
     ),
     Signature(

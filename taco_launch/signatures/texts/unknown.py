@@ -8,7 +8,7 @@ UNKNOWN = (
         (" UCX  ERROR ", " UCX ERROR "),
         "UCX failed on {host}: {why}.",
         "-x UCX_LOG_LEVEL=info says which devices it takes (ucx_info -d lists them). Whether it is UCX: --mca pml ob1 --mca btl tcp,self,vader (5.0: "
-        "sm for vader) goes on without.",
+        "sm for vader) continues without.",
         r"UCX +ERROR +(?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
         at_end=r"UCX +ERROR|MPI_ERRORS_ARE_FATAL|potentially your MPI job|terminated|Abort",

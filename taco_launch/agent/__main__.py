@@ -25,10 +25,10 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for ea
         from taco_launch.agent.rank import orted_wrapper
 
         return orted_wrapper.main(JobFolder(Path(rest[0])), rest[2:], is_proxy=op == "proxy")
-    if op == "visit":
-        from taco_launch.agent.rank import exec_session
+    if op == "enter":
+        from taco_launch.agent.rank import visitor
 
-        return exec_session.main(JobFolder(Path(rest[0])), int(rest[1]), rest[3:])
+        return visitor.main(JobFolder(Path(rest[0])), int(rest[1]), rest[2], rest[4:])
     os.umask(0o077)  # a rank keeps its caller's
     if op == "guard":
         from taco_launch.agent.guard import guard

@@ -4,7 +4,7 @@ The agent on the head is one backend (agent.py). A flow knows nothing of how job
 folder here that has `connect`, and its row in model/engines.py.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from taco_launch.model.rows import JobRow
     from taco_launch.model.slots import Occupancy
     from taco_launch.remote.credentials import Credentials
+    from taco_launch.protocol.calls.caller_input import CallerInput
+    from taco_launch.protocol.calls.exec_command import Terminal
 
 # Takes a piece of a job's log.
 Output = Callable[[bytes], None]
@@ -162,8 +164,21 @@ class Backend(Protocol):
     def counters(self) -> Counters:
         """Return what metrics count."""
 
-    def execute(self, name: str, rank: int, command: tuple[str, ...], out: Output, err: Output) -> int:
-        """Run a command beside a rank; return its exit code. Whatever ends this call ends the command."""
+    def execute(
+        self,
+        name: str,
+        rank: int,
+        command: tuple[str, ...],
+        out: Output,
+        err: Output,
+        given: "Iterable[CallerInput]" = (),
+        terminal: "Terminal | None" = None,
+    ) -> int:
+        """Run a command beside a rank; return its exit code. Whatever ends this call ends the command.
+
+        A thread reads its input from `given`. With a `terminal` it has one of its own, of that kind and size; all that it
+        writes goes to `out` then.
+        """
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""

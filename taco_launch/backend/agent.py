@@ -4,12 +4,12 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from taco_launch.backend import Counters, FollowListener, HeadFacts, LogQuery, Node, Output
 from taco_launch.backend.spec_for_head import spec_for_head
-from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.errors import HostError, UsageError
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.protocol.calls import Notice, Reply, Request
@@ -26,12 +26,14 @@ from taco_launch.protocol.calls.jobs import (
 )
 from taco_launch.remote import agent_location
 from taco_launch.remote.answers import understood
-from taco_launch.remote.head import AgentError, Head
+from taco_launch.remote.head import Head
 
 if TYPE_CHECKING:
     from taco_launch.model.host.hosts import Host, Inventory
     from taco_launch.model.rows import JobRow
     from taco_launch.remote.credentials import Credentials
+    from taco_launch.protocol.calls.caller_input import CallerInput
+    from taco_launch.protocol.calls.exec_command import Terminal
 
 # How long `run` tries to find its head again before it leaves the job to itself.
 _RUN_PATIENCE_SECONDS = 300.0
@@ -183,29 +185,22 @@ class AgentBackend:
         with understood(self.name, "metrics"):
             return Counters(found.jobs(), found.removed, _warnings(replies))
 
-    def execute(self, name: str, rank: int, command: tuple[str, ...], out: Output, err: Output) -> int:
+    def execute(
+        self,
+        name: str,
+        rank: int,
+        command: tuple[str, ...],
+        out: Output,
+        err: Output,
+        given: "Iterable[CallerInput]" = (),
+        terminal: "Terminal | None" = None,
+    ) -> int:
         """Run a command beside a rank; return its exit code."""
-        import secrets  # noqa: PLC0415 - no other call needs it
+        from taco_launch.backend.beside_rank import converse  # noqa: PLC0415 - no other call needs it
+        from taco_launch.protocol.calls.exec_command import Exec  # noqa: PLC0415
 
-        from taco_launch.protocol.calls import exec_command  # noqa: PLC0415 - see above
-
-        token, code = secrets.token_hex(8), None
-        try:
-            request = exec_command.Exec(name=name, rank=rank, command=list(command), token=token)
-            with self._head.stream(request) as replies:
-                for reply in replies:
-                    if isinstance(reply, exec_command.Output):
-                        (out if reply.stream == "out" else err)(reply.data)
-                    elif isinstance(reply, exec_command.Exited):
-                        code = reply.code
-        except BaseException as error:
-            if not isinstance(error, AgentError):
-                with contextlib.suppress(TacoLaunchError):  # the agent in a container outlives the connection to it
-                    self._head.call(exec_command.ExecEnd(name=name, token=token))
-            raise
-        if code is None:
-            raise HostError(f"{self.name}: exec: its answer has no exit code")
-        return code
+        request = Exec(name=name, rank=rank, command=list(command), terminal=terminal)
+        return converse(self._head, request, given, out, err)
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""

@@ -1,0 +1,73 @@
+"""Into a job of several hosts from a controller, by SSH to the head: a terminal, pipes, files and ports of another host."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.conftest import eventually
+from tests.e2e.cluster import Cluster
+from tests.e2e.controller import Controller
+from tests.e2e.typist import asked, typist
+from tests.patience import patience
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def controller(cluster: Cluster) -> Controller:
+    return Controller(cluster)
+
+
+@pytest.fixture
+def job(cluster: Cluster, name: str) -> str:
+    """A job of two ranks on each host, that runs."""
+    cluster.submit(cluster.spec(name, "sleep", "600"))
+    eventually(lambda: cluster.job(name)["state"] == "RUNNING")
+    return name
+
+
+def test_a_pipe_through_a_command_beside_a_rank(controller: Controller, job: str) -> None:
+    script = 'md5sum; echo "$(hostname) $RANK $LOCAL_RANK $TACO_LAUNCH_JOB"; exit 5'
+    argv = controller.argv("exec", job, "-i", "--rank", "3", "--", "sh", "-c", script)
+    data = os.urandom(3_000_000)
+    done = subprocess.run(argv, env=controller.env, input=data, capture_output=True, check=False, timeout=patience(60))
+    digest = subprocess.run(["md5sum"], input=data, capture_output=True, check=True).stdout
+    assert (done.returncode, done.stdout) == (5, digest + f"n2 3 1 {job}\n".encode()), done.stderr
+
+
+def test_a_shell(cluster: Cluster, controller: Controller, job: str) -> None:
+    with typist(controller.argv("shell", job, "--rank", "2"), controller.env) as shell:
+        shell.type("stty size; hostname; sleep 4322.5; echo code-$?\r")
+        shell.sees(r"24 80\r\nn2\r\n")
+        eventually(lambda: [on for on, _pid in cluster.alive("^sleep 4322.5")] == [1])
+        shell.type("\x03")
+        shell.resize(40, 100)
+        eventually(lambda: "40 100" in asked(shell, "stty size"))
+        shell.type("exit 6\r")
+        assert shell.leaves() == 6
+
+
+@pytest.mark.parametrize("how", ["cut", "killed"])
+def test_a_connection_that_is_lost(cluster: Cluster, controller: Controller, job: str, how: str) -> None:
+    """The terminal is given back, and nothing is left on the rank's host; the job goes on."""
+    with typist(controller.argv("exec", "-it", job, "--rank", "2", "--", "sleep", "4323.5"), controller.env) as found:
+        eventually(lambda: [on for on, _pid in cluster.alive("^sleep 4323.5")] == [1])
+        if how == "cut":
+            controller.cut()
+            assert found.leaves() == 5
+        else:
+            os.kill(found.process.pid, signal.SIGKILL)
+        eventually(lambda: not cluster.alive("^sleep 4323.5"))
+    assert cluster.job(job)["state"] == "RUNNING"
+
+
+def test_it_ends_with_the_job(cluster: Cluster, controller: Controller, job: str) -> None:
+    argv = controller.argv("exec", job, "--rank", "5", "--", "sleep", "4321.5")
+    with subprocess.Popen(argv, env=controller.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        eventually(lambda: [on for on, _pid in cluster.alive("^sleep 4321.5")] == [2])
+        cluster.call("stop", name=job, by="the test", signal=15, grace=0)
+        cluster.ended(job)
+        assert process.wait(patience(20)) in (137, 143)
+    assert cluster.alive("^sleep 4321.5") == []

@@ -50,6 +50,8 @@ class LogQuery:
     timestamps: bool = False
     # The agent log instead.
     agent: bool = False
+    # Only lines that match this regular expression; `tail` counts these.
+    grep: str | None = None
 
 
 def _ignore(_what: object = None) -> None:

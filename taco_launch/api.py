@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -293,6 +294,35 @@ class Job:
         """Return its log to `output` until it ends; return its exit code. `query` as in `logs`."""
         self._found = self._backend.follow(LogQuery(self.name, **query), output)
         return self.exit_code or 0
+
+    def execute(
+        self,
+        command: Sequence[str],
+        output: Output = lambda _data: None,
+        *,
+        rank: int = 0,
+        given: bytes = b"",
+        errors: Output | None = None,
+    ) -> int:
+        """Run a command beside a rank, with `given` as its input; return its exit code.
+
+        `output` is given what it writes, and `errors` what it writes on stderr; without `errors`, `output` is given both.
+        """
+        from taco_launch.protocol.calls.caller_input import pieces  # noqa: PLC0415 - no other call needs it
+
+        return self._backend.execute(self.name, rank, tuple(command), output, errors or output, pieces(given))
+
+    def fetch(self, path: str, local: "str | os.PathLike[str]", *, rank: int = 0) -> Path:
+        """Copy a file or folder of a rank's host here, whole or not at all; return where it is. See flows/copy.py."""
+        from taco_launch.flows import copy  # noqa: PLC0415 - no other call needs it
+
+        return copy.fetch(self._backend, self.name, rank, path, Path(local))[0]
+
+    def send(self, local: "str | os.PathLike[str]", path: str, *, rank: int = 0) -> None:
+        """Copy a file or folder of this machine to a path on a rank's host, whole or not at all."""
+        from taco_launch.flows import copy  # noqa: PLC0415 - no other call needs it
+
+        copy.send(self._backend, self.name, rank, Path(local), path)
 
     def stop(self, grace: float | None = None) -> int:
         """Stop it: TERM, then KILL after its grace time or `grace` seconds if that is less. Return its exit code."""

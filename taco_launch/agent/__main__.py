@@ -28,7 +28,15 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for ea
     if op == "enter":
         from taco_launch.agent.rank import visitor
 
-        return visitor.main(JobFolder(Path(rest[0])), int(rest[1]), rest[2], rest[4:])
+        return visitor.main(JobFolder(Path(rest[0])), int(rest[1]), rest[2], agent, rest[4:])
+    if op == "pack":
+        from taco_launch.agent.rank import tree_pack
+
+        return tree_pack.main(int(rest[0]), rest[1])
+    if op == "unpack":
+        from taco_launch.agent.rank import tree_unpack
+
+        return tree_unpack.main(int(rest[0]), rest[1])
     os.umask(0o077)  # a rank keeps its caller's
     if op == "guard":
         from taco_launch.agent.guard import guard

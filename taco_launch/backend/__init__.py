@@ -182,6 +182,20 @@ class Backend(Protocol):
         writes goes to `out` then.
         """
 
+    def read_files(self, name: str, rank: int, path: str, most: int, out: Output, err: Output) -> int:
+        """Write a file or a folder of a rank's host to `out`, as an archive (agent/rank/tree_pack.py) of at most `most` bytes.
+
+        The path is absolute, or from the rank's folder on. Returns 0 where the archive is whole; `err` gets messages.
+        """
+
+    def write_files(
+        self, name: str, rank: int, path: str, most: int, given: "Iterable[CallerInput]", err: Output
+    ) -> int:
+        """Write a file or a folder of a rank's host out of such an archive, which a thread reads from `given`.
+
+        Returns 0 where it is there, whole; otherwise nothing of it is.
+        """
+
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""
 

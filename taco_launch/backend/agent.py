@@ -202,6 +202,22 @@ class AgentBackend:
         request = Exec(name=name, rank=rank, command=list(command), terminal=terminal)
         return converse(self._head, request, given, out, err)
 
+    def read_files(self, name: str, rank: int, path: str, most: int, out: Output, err: Output) -> int:
+        """Write a file or a folder of a rank's host to `out` as an archive; return 0 where it is whole."""
+        from taco_launch.backend.beside_rank import converse  # noqa: PLC0415 - no other call needs it
+        from taco_launch.protocol.calls.copy_files import ReadFiles  # noqa: PLC0415
+
+        return converse(self._head, ReadFiles(name=name, rank=rank, path=path, most=most), (), out, err)
+
+    def write_files(
+        self, name: str, rank: int, path: str, most: int, given: "Iterable[CallerInput]", err: Output
+    ) -> int:
+        """Write a file or a folder of a rank's host out of the archive in `given`; return 0 where it is whole."""
+        from taco_launch.backend.beside_rank import converse  # noqa: PLC0415 - no other call needs it
+        from taco_launch.protocol.calls.copy_files import WriteFiles  # noqa: PLC0415
+
+        return converse(self._head, WriteFiles(name=name, rank=rank, path=path, most=most), given, err, err)
+
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""
         from taco_launch.protocol.calls.facts import FactsReply, GetFacts  # noqa: PLC0415 - see above

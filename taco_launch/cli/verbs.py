@@ -15,6 +15,7 @@ _VERBS = {
     "wait": ("Jobs", "jobs.wait_stop_delete", "Wait for a job to end and exit with its code."),
     "exec": ("Jobs", "jobs.execute", "Run a command next to a rank of a running job."),
     "shell": ("Jobs", "jobs.execute", "Open a shell next to a rank of a running job."),
+    "cp": ("Jobs", "jobs.copy", "Copy files between this machine and a running job."),
     "top": ("Jobs", "jobs.list_get_top", "Show GPU or slot usage by host or by job."),
     "stop": ("Jobs", "jobs.wait_stop_delete", "Stop jobs: TERM, then KILL after the grace time."),
     "suspend": ("Jobs", "jobs.suspend", "Stop jobs and free their slots until they are resumed."),

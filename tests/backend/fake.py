@@ -54,6 +54,12 @@ class FakeBackend:
     def execute(self, name: str, *_more: Any) -> int:
         raise AssertionError(f"execute {name}")
 
+    def read_files(self, name: str, *_more: Any) -> int:
+        raise AssertionError(f"read_files {name}")
+
+    def write_files(self, name: str, *_more: Any) -> int:
+        raise AssertionError(f"write_files {name}")
+
     def facts(self, **_what: Any) -> HeadFacts:
         raise AssertionError("facts")
 

@@ -43,7 +43,7 @@ class Controller:
 
     @property
     def env(self) -> dict[str, str]:
-        return {**environ({}), "HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state")}
+        return {**environ({}), "HOME": str(self.home), "TACO_LAUNCH_STATE": str(self.home / "state")}
 
     def __call__(self, *words: str, **more: Any) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +72,34 @@ def test_it_ends_with_the_job(cluster: Cluster, controller: Controller, job: str
         cluster.ended(job)
         assert process.wait(patience(20)) in (137, 143)
     assert cluster.alive("^sleep 4321.5") == []
+
+
+def test_files_of_another_host(cluster: Cluster, controller: Controller, job: str, tmp_path: Path) -> None:
+    cluster.sh("mkdir -p /run/results/sub && head -c 3000000 /dev/urandom >/run/results/sub/data", on=1)
+    done = controller("cp", "--rank", "3", f"{job}:/run/results", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    there = cluster.path("/run/results/sub/data", 1)
+    assert (tmp_path / "results/sub/data").read_bytes() == there.read_bytes()
+    done = controller("cp", "--rank", "3", str(tmp_path / "results"), f"{job}:/run/back")
+    assert done.returncode == 0, done.stderr
+    assert cluster.path("/run/back/sub/data", 1).read_bytes() == there.read_bytes()
+
+
+@pytest.mark.parametrize("way", ["here", "there"])
+def test_a_copy_that_is_cut_off_leaves_nothing(
+    cluster: Cluster, controller: Controller, job: str, tmp_path: Path, way: str
+) -> None:
+    cluster.sh("rm -rf /run/part; mkdir /run/part; head -c 400000000 /dev/zero >/run/big", on=1)
+    there, words = cluster.path("/run/part", 1), (f"{job}:/run/big", str(tmp_path / "x"))
+    if way == "there":
+        (tmp_path / "big").write_bytes(bytes(400_000_000))
+        words = (str(tmp_path / "big"), f"{job}:/run/part/x")
+    folder = tmp_path if way == "here" else there
+    argv = controller.argv("cp", "--rank", "3", *words)
+    with subprocess.Popen(argv, env=controller.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        eventually(lambda: list(folder.glob(".x.*.part")))
+        controller.cut()
+        assert process.wait(patience(30)) == 5
+    eventually(lambda: not list(folder.glob(".*")))
+    assert not (folder / "x").exists()
+    cluster.sh("rm -rf /run/part /run/big", on=1)

@@ -144,3 +144,30 @@ def test_what_is_refused(taco: Taco, job: str) -> None:
     done = taco("exec", "--instance", "j-worker-7", job, "true")
     assert "its instances are j-master-0, j-worker-0" in done.stderr
     assert taco("exec", "--instance", "j-worker-0", job, "--", "sh", "-c", "echo $RANK").stdout == "1\n"
+
+
+def test_files_there_and_back(taco: Taco, job: str, tmp_path: Path) -> None:
+    (tmp_path / "out/run").mkdir(parents=True)
+    (tmp_path / "out/run/data").write_bytes(os.urandom(1_000_000))
+    (tmp_path / "mine").mkdir()
+    done = taco("cp", f"{job}:out", str(tmp_path / "mine"))
+    assert (done.returncode, done.stderr) == (0, f"{tmp_path}/mine/out: 1 file, 976.6 KiB\n")
+    done = taco("cp", "--rank", "1", str(tmp_path / "mine/out/run"), f"{job}:again")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again/data").read_bytes() == (tmp_path / "out/run/data").read_bytes()
+    done = taco("cp", f"{job}:nosuch", ".")
+    assert (done.returncode, done.stderr) == (2, f"error: {job}: rank 0: nosuch: No such file or directory\n")
+    done = taco("cp", "--max", "100k", f"{job}:out", str(tmp_path / "x"))
+    assert "error: j: rank 0: out: is larger than 102400 bytes\nhint: copy a part, or raise --max\n" in done.stderr
+    assert not (tmp_path / "x").exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_lines_that_match(taco: Taco) -> None:
+    script = 'for i in 1 2 3 4; do echo "step $i"; echo "other $i"; done'
+    assert taco("run", "--launcher", "env", "--np", "2", "--name", "g", "--", "sh", "-c", script).returncode == 0
+    assert sorted(taco("logs", "--grep", "^step [34]$", "g").stdout.splitlines()) == [
+        f"localhost/{rank} | step {step}" for rank in (0, 1) for step in (3, 4)
+    ]
+    assert taco("logs", "--grep", "step", "-t", "2", "--rank", "1", "-f", "g").stdout == "step 3\nstep 4\n"
+    assert "is no regular expression" in taco("logs", "--grep", "(", "g").stderr

@@ -18,6 +18,7 @@ from taco_launch.errors import SIGNAL_BASE, UsageError
 from taco_launch.model.jobs import JobState
 from taco_launch.protocol.calls import Reply, Request
 from taco_launch.protocol.calls.caller_input import WINDOW
+from taco_launch.protocol.calls.copy_files import ReadFiles, WriteFiles
 from taco_launch.protocol.calls.exec_command import Exec, Exited, Output
 
 _CHUNK = 1 << 16
@@ -30,6 +31,16 @@ def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Itera
     if terminal is not None:
         how = f"{visitor.TERMINAL}:{terminal.kind}:{terminal.rows}:{terminal.columns}"
     return _enter(_argv(jobs.get(request.name), request.rank, how, request.command), caller)
+
+
+def _read_files(jobs: Jobs, _agent: str, request: ReadFiles, caller: CallerStream) -> Iterator[Reply]:
+    how = f"{visitor.PACK}:{request.most}"
+    return _enter(_argv(jobs.get(request.name), request.rank, how, [request.path]), caller)
+
+
+def _write_files(jobs: Jobs, _agent: str, request: WriteFiles, caller: CallerStream) -> Iterator[Reply]:
+    how = f"{visitor.UNPACK}:{request.most}"
+    return _enter(_argv(jobs.get(request.name), request.rank, how, [request.path]), caller)
 
 
 def _enter(argv: Sequence[str], caller: CallerStream) -> Iterator[Reply]:
@@ -125,4 +136,8 @@ def _argv(folder: JobFolder, rank: int, how: str, words: Sequence[str]) -> Tuple
     return program.argv(str(folder.agent), *line)
 
 
-OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {Exec: _exec}
+OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
+    Exec: _exec,
+    ReadFiles: _read_files,
+    WriteFiles: _write_files,
+}

@@ -28,7 +28,8 @@ def compiled(pattern: str) -> "Pattern[str]":
         return re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise UsageError(
-            f"--grep: {pattern!r} is no regular expression: {error}", hint="put a backslash before what is meant as it is"
+            f"--grep: {pattern!r} is no regular expression: {error}",
+            hint="put a backslash before what is meant as it is",
         ) from None
 
 

@@ -70,9 +70,9 @@ class Excerpt:
         self._grep: Optional[Grep] = None
         self._last: Optional[List[bytes]] = None
         if request.grep is not None:
-            from taco_launch.agent.logs.grep import Grep  # noqa: PLC0415 - few who read a log look for something
+            from taco_launch.agent.logs import grep  # noqa: PLC0415 - few who read a log look for something
 
-            self._grep = Grep(request.grep, labelled=stream.stem == folder.merged)
+            self._grep = grep.Grep(request.grep, labelled=stream.stem == folder.merged)
             self._last, self._most = ([], request.tail) if request.tail else (None, 0)
         if self._stamped or self._since is not None or self._parted or stream.label is not None or self._grep:
             self._lines = LineReader(stream.stem, offset, beheaded=False, headless=headless)

@@ -12,6 +12,7 @@ import sys
 import time
 from typing import Dict, NamedTuple, Optional, Sequence
 
+from taco_launch.agent import program
 from taco_launch.agent.host import processes
 from taco_launch.agent.rank.caller_stream import CallerStream
 from taco_launch.agent.rank.visitor_command import VisitorCommand
@@ -29,7 +30,8 @@ _TICK_MS = 5000
 # With these an MPI program would take the rank's own place at mpirun's daemon, which ends the job.
 _OF_THE_RANK_ALONE = "PMIX_"
 # How a command is run: on pipes, or on a terminal of its own: `terminal:KIND:ROWS:COLUMNS`.
-PIPES, TERMINAL = "pipes", "terminal"
+# Or what of ours is run there instead, `pack:BYTES` and `unpack:BYTES`, with a path.
+PIPES, TERMINAL, PACK, UNPACK = "pipes", "terminal", "pack", "unpack"
 
 
 class RankPlace(NamedTuple):
@@ -40,10 +42,10 @@ class RankPlace(NamedTuple):
     umask: int
 
 
-def main(folder: JobFolder, rank: int, how: str, words: Sequence[str]) -> int:
+def main(folder: JobFolder, rank: int, how: str, agent: str, words: Sequence[str]) -> int:
     """Be the parent of what is run beside a rank, and give its exit code: as env(1) where it cannot be started.
 
-    `how` is one of the words above with its settings.
+    `how` is one of the words above with its settings; `agent` is the file that this process runs from.
     """
     own = processes.identify(os.getpid())
     try:
@@ -58,6 +60,8 @@ def main(folder: JobFolder, rank: int, how: str, words: Sequence[str]) -> int:
     processes.become_subreaper()
     try:
         place = _place(answer.roots[0][0], answer)
+        if kind in (PACK, UNPACK):
+            words = program.argv(agent, kind, *settings, *words)
         os.umask(place.umask)
         command = VisitorCommand(words, place.environment, place.folder, settings if kind == TERMINAL else ())
     except OSError as error:

@@ -1,6 +1,6 @@
 """What a caller sends while its call goes on, behind the request: frames of their own family, and how they are read."""
 
-from typing import Any, ClassVar, Dict, Mapping, Type
+from typing import Any, ClassVar, Dict, Iterator, Mapping, Type
 
 from taco_launch.protocol.message import Message
 
@@ -55,6 +55,12 @@ class Hangup(CallerInput):
     """The caller leaves: what runs for it is to be ended."""
 
     op = "hangup"
+
+
+def pieces(data: bytes) -> Iterator[CallerInput]:
+    """Yield data as frames."""
+    for begin in range(0, len(data), WINDOW):
+        yield InputData(data=data[begin : begin + WINDOW])
 
 
 def check_size(rows: int, columns: int) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from taco_launch.remote.credentials import Credentials
     from taco_launch.protocol.calls.caller_input import CallerInput
     from taco_launch.protocol.calls.exec_command import Terminal
+    from taco_launch.remote.dialogue import Dialogue
 
 # Takes a piece of a job's log.
 Output = Callable[[bytes], None]
@@ -195,6 +196,9 @@ class Backend(Protocol):
 
         Returns 0 where it is there, whole; otherwise nothing of it is.
         """
+
+    def forward(self, name: str, rank: int, port: int) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams (protocol/calls/forwarding.py) are connections to a port of a rank's host."""
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""

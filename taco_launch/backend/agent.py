@@ -5,6 +5,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from taco_launch.backend import Counters, FollowListener, HeadFacts, LogQuery, Node, Output
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from taco_launch.remote.credentials import Credentials
     from taco_launch.protocol.calls.caller_input import CallerInput
     from taco_launch.protocol.calls.exec_command import Terminal
+    from taco_launch.remote.dialogue import Dialogue
 
 # How long `run` tries to find its head again before it leaves the job to itself.
 _RUN_PATIENCE_SECONDS = 300.0
@@ -217,6 +219,13 @@ class AgentBackend:
         from taco_launch.protocol.calls.copy_files import WriteFiles  # noqa: PLC0415
 
         return converse(self._head, WriteFiles(name=name, rank=rank, path=path, most=most), given, err, err)
+
+    def forward(self, name: str, rank: int, port: int) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams are connections to a port of a rank's host."""
+        from taco_launch.protocol.calls import exec_command  # noqa: F401, PLC0415 - its replies have Exited
+        from taco_launch.protocol.calls.forwarding import Forward  # noqa: PLC0415 - no other call needs it
+
+        return self._head.converse(Forward(name=name, rank=rank, port=port))
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""

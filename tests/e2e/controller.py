@@ -38,8 +38,12 @@ class Controller:
 
     def argv(self, *words: str) -> list[str]:
         """Return the command line: with this machine's files, in the third host's network."""
-        network = ("nsenter", "-t", str(self._cluster.made.inits[ON]), "-n", "--")
-        return [*network, sys.executable, "-m", "taco_launch", "-i", str(self.inventory), *words]
+        return [*self.network, sys.executable, "-m", "taco_launch", "-i", str(self.inventory), *words]
+
+    @property
+    def network(self) -> tuple[str, ...]:
+        """What goes before a command that is to run in the third host's network."""
+        return ("nsenter", "-t", str(self._cluster.made.inits[ON]), "-n", "--")
 
     @property
     def env(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,35 @@ def test_a_copy_that_is_cut_off_leaves_nothing(
     eventually(lambda: not list(folder.glob(".*")))
     assert not (folder / "x").exists()
     cluster.sh("rm -rf /run/part /run/big", on=1)
+
+
+def test_a_port_of_another_host(cluster: Cluster, controller: Controller, job: str) -> None:
+    """On its loopback, by way of the head; again after the connection to that was lost; until the job ends."""
+    cluster.sh("mkdir -p /run/www && head -c 2000000 /dev/urandom >/run/www/data", on=1)
+    server = f"cd /run/www && exec {cluster.python} -m http.server 8123 --bind 127.0.0.1"
+    cluster.sh(f"({server}) >/dev/null 2>&1 &", on=1)
+    argv = controller.argv("forward", job, "8123:9123", "--rank", "2")
+    with subprocess.Popen(argv, env=controller.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"127.0.0.1:9123 -> n2:8123\n"
+
+        def fetched() -> bytes:
+            script = "import urllib.request as u; import sys; sys.stdout.buffer.write(u.urlopen(sys.argv[1]).read())"
+            url = "http://127.0.0.1:9123/data"
+            return subprocess.run(
+                [*controller.network, cluster.python, "-c", script, url], capture_output=True, check=False, timeout=60
+            ).stdout
+
+        data = cluster.path("/run/www/data", 1).read_bytes()
+        assert fetched() == data
+        with ThreadPoolExecutor(5) as pool:
+            assert all(found == data for found in pool.map(lambda _each: fetched(), range(5)))
+        again = controller("forward", job, "8123:9123", "--rank", "2")
+        assert (again.returncode, again.stderr.splitlines()[0]) == (2, "error: port 9123 of this machine is in use")
+        controller.cut()
+        eventually(lambda: fetched() == data)
+        cluster.call("stop", name=job, by="the test", signal=15, grace=0)
+        assert process.wait(patience(30)) == 0
+        assert f"job {job}: CANCELLED after " in process.stderr.read().decode()
+    assert not cluster.alive("pyz enter")

@@ -14,12 +14,14 @@ from taco_launch.agent.rank import visitor
 from taco_launch.agent.rank.caller_stream import CallerStream
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.errors import SIGNAL_BASE, UsageError
+from taco_launch.errors import SIGNAL_BASE, HostError, UsageError
 from taco_launch.model.jobs import JobState
-from taco_launch.protocol.calls import Reply, Request
+from taco_launch.protocol.calls import Reply, Request, reply_of
 from taco_launch.protocol.calls.caller_input import WINDOW
 from taco_launch.protocol.calls.copy_files import ReadFiles, WriteFiles
 from taco_launch.protocol.calls.exec_command import Exec, Exited, Output
+from taco_launch.protocol.calls.forwarding import STREAM_CHUNK, Forward, StreamReply
+from taco_launch.protocol.frames import FrameReader
 
 _CHUNK = 1 << 16
 _TICK_MS = 5000
@@ -41,6 +43,35 @@ def _read_files(jobs: Jobs, _agent: str, request: ReadFiles, caller: CallerStrea
 def _write_files(jobs: Jobs, _agent: str, request: WriteFiles, caller: CallerStream) -> Iterator[Reply]:
     how = f"{visitor.UNPACK}:{request.most}"
     return _enter(_argv(jobs.get(request.name), request.rank, how, [request.path]), caller)
+
+
+def _forward(jobs: Jobs, _agent: str, request: Forward, caller: CallerStream) -> Iterator[Reply]:
+    """Connect streams to a port; yield what comes of them, why it ended, and an exit code."""
+    with started(_argv(jobs.get(request.name), request.rank, f"{visitor.TUNNEL}:{request.port}", ())) as process:
+        yield from streams(process, caller)
+
+
+def streams(process: "subprocess.Popen[bytes]", caller: CallerStream) -> Iterator[Reply]:
+    """Yield what a tunnel says, which another host may do, and its exit code.
+
+    Raises:
+        HostError: it says what no tunnel does.
+    """
+    reader = FrameReader(reply_of, STREAM_CHUNK)
+    for stream, data in converse(process, caller):
+        if stream == "err":
+            yield Output(stream=stream, data=data)
+            continue
+        try:
+            found = reader.feed(data)
+        except UsageError as error:
+            raise HostError(f"the rank's host: {error.message}") from None
+        for reply in found:
+            if not isinstance(reply, StreamReply):
+                raise HostError(f"the rank's host: not a message of taco-launch: {reply.op}")
+            yield reply
+    code = process.wait()
+    yield Exited(code=SIGNAL_BASE - code if code < 0 else code)
 
 
 def _enter(argv: Sequence[str], caller: CallerStream) -> Iterator[Reply]:
@@ -140,4 +171,5 @@ OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
     Exec: _exec,
     ReadFiles: _read_files,
     WriteFiles: _write_files,
+    Forward: _forward,
 }

@@ -30,8 +30,9 @@ _TICK_MS = 5000
 # With these an MPI program would take the rank's own place at mpirun's daemon, which ends the job.
 _OF_THE_RANK_ALONE = "PMIX_"
 # How a command is run: on pipes, or on a terminal of its own: `terminal:KIND:ROWS:COLUMNS`.
-# Or what of ours is run there instead, `pack:BYTES` and `unpack:BYTES`, with a path.
-PIPES, TERMINAL, PACK, UNPACK = "pipes", "terminal", "pack", "unpack"
+# Or what of ours is run there instead, `pack:BYTES` and `unpack:BYTES`, with a path, and `tunnel:PORT`.
+PIPES, TERMINAL, PACK, UNPACK, TUNNEL = "pipes", "terminal", "pack", "unpack", "tunnel"
+_KINDS = frozenset((PIPES, TERMINAL, PACK, UNPACK, TUNNEL))
 
 
 class RankPlace(NamedTuple):
@@ -47,6 +48,9 @@ def main(folder: JobFolder, rank: int, how: str, agent: str, words: Sequence[str
 
     `how` is one of the words above with its settings; `agent` is the file that this process runs from.
     """
+    kind, *settings = how.split(":")
+    if kind not in _KINDS:  # the head's agent is newer
+        return _refuse(NO_JOB, f"the job was started by a version of taco-launch that does not know {kind!r}")
     own = processes.identify(os.getpid())
     try:
         guard = JsonConnection(folder.connect())
@@ -56,7 +60,10 @@ def main(folder: JobFolder, rank: int, how: str, agent: str, words: Sequence[str
     answer = _answer(guard)
     if answer is None or not answer.roots:
         return _refuse(NO_JOB, f"rank {rank} does not run any more")
-    kind, *settings = how.split(":")
+    if kind == TUNNEL:
+        from taco_launch.agent.rank import tunnel  # noqa: PLC0415 - few visitors are one
+
+        return tunnel.serve(CallerStream(sys.stdin.buffer), guard, int(settings[0]))
     processes.become_subreaper()
     try:
         place = _place(answer.roots[0][0], answer)

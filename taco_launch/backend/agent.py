@@ -132,7 +132,9 @@ class AgentBackend:
             UsageError: it has ended already.
         """
         job = self._job(Suspend(name=name, by=by))
-        pause, deadline = _POLL_SECONDS[0], time.monotonic() + job.spec.policy.grace + _SUSPEND_SECONDS
+        policy = job.spec.policy
+        own = policy.grace + (0.0 if policy.signal is None else policy.signal.seconds)
+        pause, deadline = _POLL_SECONDS[0], time.monotonic() + own + _SUSPEND_SECONDS
         while job.record.state is not JobState.SUSPENDED and not job.record.state.is_terminal:
             if time.monotonic() > deadline:
                 raise HostError(

@@ -130,7 +130,7 @@ class Forwarder:
         return job
 
     def _tell(self, reply: "Reply") -> None:
-        """Say why the far side refuses connections, once."""
+        """Report why the far side refuses connections, once."""
         if isinstance(reply, StreamClosed) and reply.why and reply.why != self._told:
             self._told = reply.why
             self._say(f"the port: {reply.why}")

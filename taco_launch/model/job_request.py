@@ -83,6 +83,8 @@ class JobRequest:
     backoff: Optional[float] = None
     ttl: Optional[float] = None
     agent_log: bool = False
+    # A signal that the ranks get some time before they are ended: USR1, USR1@120, USR1@2m.
+    signal: Optional[str] = None
 
     # The image that the containers have to be made of.
     image: Optional[str] = None

@@ -7,11 +7,19 @@ from typing import IO, List
 
 from taco_launch.errors import UsageError
 from taco_launch.protocol.calls.caller_input import MOST_DATA, SILENT_SECONDS, CallerInput, Hangup, input_of
+from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.frames import FrameReader
+from taco_launch.protocol.rank_messages import AllowExit, Terminate
 
 _CHUNK = 1 << 16
 # POLLRDHUP: the other end of a socket writes no more, for which a pipe has POLLHUP.
 _ENDED = select.POLLHUP | select.POLLERR | select.POLLRDHUP
+
+
+def told_to_end(guard: JsonConnection) -> bool:
+    """Return whether the guard, which has said something, has told a visitor to end, or is gone."""
+    messages = guard.receive()
+    return messages is None or any(isinstance(message, (Terminate, AllowExit)) for message in messages)
 
 
 class CallerStream:

@@ -7,7 +7,7 @@ import select
 import socket
 from typing import Dict, Optional
 
-from taco_launch.agent.rank.caller_stream import CallerStream
+from taco_launch.agent.rank.caller_stream import CallerStream, told_to_end
 from taco_launch.errors import NO_JOB
 from taco_launch.protocol.calls import Reply
 from taco_launch.protocol.calls.caller_input import WINDOW, CallerInput
@@ -34,7 +34,7 @@ _ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
 def serve(caller: CallerStream, guard: Optional[JsonConnection], port: int, out: int = 1) -> int:
-    """Serve the streams of a caller until it leaves, or the guard says anything; its replies go to `out`."""
+    """Serve the streams of a caller until it leaves, or the guard has it end; its replies go to `out`."""
     os.set_blocking(out, False)
     tunnel = _Tunnel(port, out)
     tunnel.reply(ForwardReady(host=socket.gethostname()))
@@ -48,7 +48,7 @@ def serve(caller: CallerStream, guard: Optional[JsonConnection], port: int, out:
             poll.register(guard.fileno(), select.POLLIN)
         tunnel.listen(poll)
         events = dict(poll.poll(_TICK_MS))
-        if guard is not None and guard.fileno() in events:
+        if guard is not None and guard.fileno() in events and told_to_end(guard):
             return NO_JOB
         tunnel.act(events)
         messages = caller.receive(events.get(caller.fileno(), 0), wanted=True)

@@ -14,7 +14,7 @@ from typing import Dict, NamedTuple, Optional, Sequence
 
 from taco_launch.agent import program
 from taco_launch.agent.host import processes
-from taco_launch.agent.rank.caller_stream import CallerStream
+from taco_launch.agent.rank.caller_stream import CallerStream, told_to_end
 from taco_launch.agent.rank.visitor_command import VisitorCommand
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import NO_JOB, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE
@@ -101,8 +101,7 @@ def _serve(command: VisitorCommand, guard: JsonConnection, caller: CallerStream)
             _reap(command.pid)
         command.act(events)
         messages = caller.receive(events.get(caller.fileno(), 0), wanted=wanted)
-        # Whatever the guard says, it says to all that has to end; where it is gone, so is the job.
-        if caller.gone or command.unread or guard.fileno() in events:
+        if caller.gone or command.unread or (guard.fileno() in events and told_to_end(guard)):
             return _end(command)
 
 

@@ -33,7 +33,7 @@ _SAME = {
         for name in ("profile", "transport", "interface", "gdr", "light", "queue", "priority", "queue_timeout")
     },
     **{name: name for name in ("grace", "timeout", "stall_timeout", "host_loss_timeout", "log_max_bytes", "ttl")},
-    **{name: name for name in ("backoff_limit", "backoff")},
+    **{name: name for name in ("backoff_limit", "backoff", "signal")},
     "hosts": "host_count",
     "gpu_topology": "gputopology",
 }

@@ -30,6 +30,12 @@ _LIMITS = (
         "after 10m.",
     ),
     option(
+        "--signal",
+        metavar="NAME[@TIME]",
+        help="Send the ranks a signal this long before --timeout, stop and suspend end them, so that they save a checkpoint: "
+        "USR1@120, USR1@2m. Only processes that catch it get it. Default time: 60s.",
+    ),
+    option(
         "--grace",
         type=Seconds(),
         metavar="TIME",

@@ -65,6 +65,7 @@ _POLICY = {
     "gracePeriodSeconds": "grace",
     "stallTimeoutSeconds": "stall_timeout",
     "hostLossTimeoutSeconds": "host_loss_timeout",
+    "signal": "signal",
 }
 _SCHEDULING = {"queue": "queue", "priority": "priority", "scheduleTimeoutSeconds": "queue_timeout"}
 # The operator's words for ours.

@@ -20,6 +20,7 @@ from taco_launch.request.documents.job_values import (
     QueueName,
     Ranks,
     Retries,
+    SignalTime,
     SlotCount,
     Time,
     Variable,
@@ -74,6 +75,11 @@ class RunPolicy(SchemaSection):
     suspend: bool | None = Field(default=None, description="true: the job waits until it is resumed.")
     gracePeriodSeconds: Time | None = Field(  # noqa: N815
         default=None, description="Time between TERM and KILL when the job is ended; 10 without it."
+    )
+    signal: SignalTime | None = Field(
+        default=None,
+        description="A signal for the ranks some time before the deadline, a stop or a suspension, so that they save their "
+        "state: USR1@120 is 120 s before.",
     )
     stallTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
         default=None,

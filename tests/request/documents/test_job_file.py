@@ -31,7 +31,7 @@ TOP |= {
 }
 POLICY = {"cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "restartPolicy", "backoffLimit"}
 POLICY |= {"backoffSeconds", "suspend", "gracePeriodSeconds", "hostLossTimeoutSeconds", "schedulingPolicy"}
-POLICY |= {"stallTimeoutSeconds"}
+POLICY |= {"stallTimeoutSeconds", "signal"}
 TOP |= {"workers", "gpus", "procsPerGpu", "mps"}
 TOP |= {"gpuIds", "gpuModel", "exclude", "selector", "exclusive", "gpuTopology"}
 SCHEDULING = {"queue", "priority", "scheduleTimeoutSeconds"}

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from taco_launch.model.jobs import JobSpec
     from taco_launch.model.rows import JobRow
     from taco_launch.model.slots import Occupancy
-    from taco_launch.remote.credentials import Credentials
     from taco_launch.protocol.calls.caller_input import CallerInput
     from taco_launch.protocol.calls.exec_command import Terminal
+    from taco_launch.remote.credentials import Credentials
     from taco_launch.remote.dialogue import Dialogue
 
 # Takes a piece of a job's log.

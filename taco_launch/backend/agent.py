@@ -32,9 +32,9 @@ from taco_launch.remote.head import Head
 if TYPE_CHECKING:
     from taco_launch.model.host.hosts import Host, Inventory
     from taco_launch.model.rows import JobRow
-    from taco_launch.remote.credentials import Credentials
     from taco_launch.protocol.calls.caller_input import CallerInput
     from taco_launch.protocol.calls.exec_command import Terminal
+    from taco_launch.remote.credentials import Credentials
     from taco_launch.remote.dialogue import Dialogue
 
 # How long `run` tries to find its head again before it leaves the job to itself.

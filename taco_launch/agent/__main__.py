@@ -29,14 +29,8 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for ea
         from taco_launch.agent.rank import visitor
 
         return visitor.main(JobFolder(Path(rest[0])), int(rest[1]), rest[2], agent, rest[4:])
-    if op == "pack":
-        from taco_launch.agent.rank import tree_pack
-
-        return tree_pack.main(int(rest[0]), rest[1])
-    if op == "unpack":
-        from taco_launch.agent.rank import tree_unpack
-
-        return tree_unpack.main(int(rest[0]), rest[1])
+    if op in ("pack", "unpack", "tunnel", "tensorboard"):
+        return _of_a_user(op, rest)
     os.umask(0o077)  # a rank keeps its caller's
     if op == "guard":
         from taco_launch.agent.guard import guard
@@ -66,3 +60,23 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for ea
     from taco_launch.agent.api import serve
 
     return serve.serve(op, agent, sys.stdin.buffer, sys.stdout.buffer)
+
+
+def _of_a_user(op: str, rest: List[str]) -> int:
+    """Run what somebody wants beside a job: its files, its TensorBoard."""
+    if op == "pack":
+        from taco_launch.agent.rank import tree_pack
+
+        return tree_pack.main(int(rest[0]), rest[1])
+    if op == "unpack":
+        from taco_launch.agent.rank import tree_unpack
+
+        return tree_unpack.main(int(rest[0]), rest[1])
+    os.umask(0o077)
+    if op == "tunnel":
+        from taco_launch.agent.board import tunnel
+
+        return tunnel.main(JobFolder(Path(rest[0])), int(rest[1]))
+    from taco_launch.agent.board import keeper
+
+    return keeper.main(JobFolder(Path(rest[0])))

@@ -200,6 +200,9 @@ class Backend(Protocol):
     def forward(self, name: str, rank: int, port: int) -> "AbstractContextManager[Dialogue]":
         """Return a call whose streams (protocol/calls/forwarding.py) are connections to a port of a rank's host."""
 
+    def forward_board(self, name: str) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams are connections to a job's TensorBoard."""
+
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""
 

@@ -229,6 +229,13 @@ class AgentBackend:
 
         return self._head.converse(Forward(name=name, rank=rank, port=port))
 
+    def forward_board(self, name: str) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams are connections to a job's TensorBoard."""
+        from taco_launch.protocol.calls import exec_command  # noqa: F401, PLC0415 - its replies have Exited
+        from taco_launch.protocol.calls.forwarding import ForwardBoard  # noqa: PLC0415 - no other call needs it
+
+        return self._head.converse(ForwardBoard(name=name))
+
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""
         from taco_launch.protocol.calls.facts import FactsReply, GetFacts  # noqa: PLC0415 - see above

@@ -17,6 +17,7 @@ _VERBS = {
     "shell": ("Jobs", "jobs.execute", "Open a shell next to a rank of a running job."),
     "cp": ("Jobs", "jobs.copy", "Copy files between this machine and a running job."),
     "forward": ("Jobs", "jobs.forward", "Forward a port of a rank's host to this machine."),
+    "tensorboard": ("Jobs", "jobs.tensorboard", "Open a job's TensorBoard on this machine."),
     "top": ("Jobs", "jobs.list_get_top", "Show GPU or slot usage by host or by job."),
     "stop": ("Jobs", "jobs.wait_stop_delete", "Stop jobs: TERM, then KILL after the grace time."),
     "suspend": ("Jobs", "jobs.suspend", "Stop jobs and free their slots until they are resumed."),

@@ -68,8 +68,9 @@ class Forwarder:
         job: Callable[[], JobView],
         say: Callable[[str], None],
         ready: Callable[[str], None],
+        is_over: Callable[[JobView], bool] = lambda job: job.record.state.is_terminal,
     ) -> None:
-        """Take connections to `server`; `call` makes the call, `job` asks for the job.
+        """Take connections to `server`; `call` makes the call, `job` asks for the job, of which `is_over` tells the end.
 
         `ready` is called with the name of the port's host when connections can be made for the first time.
         """
@@ -78,6 +79,7 @@ class Forwarder:
         self._job = job
         self._say = say
         self._ready = ready
+        self._is_over = is_over
         self._was_ready = False
         self._told = ""
         self._lost_at: float | None = None
@@ -100,7 +102,7 @@ class Forwarder:
                     self._say(f"{error.message}\nconnecting again; open connections were closed")
                 self._lost_at = self._lost_at or time.monotonic()
             else:
-                if job.record.state.is_terminal:
+                if self._is_over(job):
                     return job
             pause = _PAUSE_SECONDS[0] if time.monotonic() - begun > _PAUSE_SECONDS[1] else pause
             time.sleep(pause)

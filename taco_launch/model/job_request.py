@@ -86,6 +86,11 @@ class JobRequest:
     # A signal that the ranks get some time before they are ended: USR1, USR1@120, USR1@2m.
     signal: Optional[str] = None
 
+    # A TensorBoard beside the job: the folder that it reads ("runs" of the ranks' folder), and seconds that it outlives the job.
+    tensorboard: bool = False
+    logdir: Optional[str] = None
+    tensorboard_grace: Optional[float] = None
+
     # The image that the containers have to be made of.
     image: Optional[str] = None
 

@@ -76,6 +76,14 @@ class Policy:
 
 
 @dataclass(frozen=True)
+class TensorBoard:
+    """A TensorBoard beside the job: the folder that it reads, from the ranks' folder on, and how long it outlives the job."""
+
+    logdir: str
+    grace: float
+
+
+@dataclass(frozen=True)
 class NetworkOverrides:
     """What the command line says about the network, None where it says nothing and the inventory decides.
 
@@ -154,6 +162,7 @@ class JobSpec:
     policy: Policy = field(default_factory=Policy)
     exclusive: bool = False
     least_hosts: Optional[int] = None
+    tensorboard: Optional[TensorBoard] = None
 
     def is_here(self, host: Host) -> bool:
         """Return whether a host is the one that mpirun runs on."""

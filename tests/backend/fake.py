@@ -63,6 +63,9 @@ class FakeBackend:
     def forward(self, name: str, *_more: Any) -> Any:
         raise AssertionError(f"forward {name}")
 
+    def forward_board(self, name: str) -> Any:
+        raise AssertionError(f"forward_board {name}")
+
     def facts(self, **_what: Any) -> HeadFacts:
         raise AssertionError("facts")
 

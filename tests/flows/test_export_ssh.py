@@ -16,6 +16,7 @@ from taco_launch.errors import HostError, UsageError
 from taco_launch.flows import export_ssh
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.remote.credentials import Credentials
+from taco_launch.remote.ssh.exported import HEADING
 from taco_launch.setup.files import ssh_files
 from taco_launch.setup.files.ssh_files import Member
 
@@ -145,7 +146,7 @@ def test_a_head_that_names_what_it_likes(said: list[Any], tmp_path: Path) -> Non
 
 
 def test_where_it_is_written(tmp_path: Path) -> None:
-    text = export_ssh.HEADING + "Host a\n"
+    text = HEADING + "Host a\n"
     export_ssh.write(text, tmp_path / "mine")
     export_ssh.write(text, tmp_path / "mine")
     assert (tmp_path / "mine").stat().st_mode & 0o777 == 0o600

@@ -50,8 +50,15 @@ def test_a_terminal_in_the_container_of_another_host(cluster: Cluster, job: str)
         assert shell.leaves() == 11
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("rank", ["0", "2"])
+@pytest.mark.parametrize(
+    ("rank", "number"),
+    [
+        ("0", signal.SIGKILL),
+        ("2", signal.SIGINT),
+        pytest.param("0", signal.SIGINT, marks=pytest.mark.nightly),
+        pytest.param("2", signal.SIGKILL, marks=pytest.mark.nightly),
+    ],
+)
 def test_what_was_started_ends_with_the_command(cluster: Cluster, job: str, rank: str, number: signal.Signals) -> None:
     """The process in a container outlives the `docker exec` that a lost connection ends, and is ended all the same."""
     host, seconds = ("gpu1" if rank == "0" else "gpu2"), f"72.{rank}{int(number)}"

@@ -20,7 +20,7 @@ from taco_launch.protocol.calls import Reply, Request, reply_of
 from taco_launch.protocol.calls.caller_input import WINDOW
 from taco_launch.protocol.calls.copy_files import ReadFiles, WriteFiles
 from taco_launch.protocol.calls.exec_command import Exec, Exited, Output
-from taco_launch.protocol.calls.forwarding import STREAM_CHUNK, Forward, StreamReply
+from taco_launch.protocol.calls.forwarding import STREAM_CHUNK, Forward, ForwardBoard, StreamReply
 from taco_launch.protocol.frames import FrameReader
 
 _CHUNK = 1 << 16
@@ -48,6 +48,21 @@ def _write_files(jobs: Jobs, _agent: str, request: WriteFiles, caller: CallerStr
 def _forward(jobs: Jobs, _agent: str, request: Forward, caller: CallerStream) -> Iterator[Reply]:
     """Connect streams to a port; yield what comes of them, why it ended, and an exit code."""
     with started(_argv(jobs.get(request.name), request.rank, f"{visitor.TUNNEL}:{request.port}", ())) as process:
+        yield from streams(process, caller)
+
+
+def _forward_board(jobs: Jobs, agent: str, request: ForwardBoard, caller: CallerStream) -> Iterator[Reply]:
+    """Connect streams to a job's TensorBoard, which runs on this host and is nobody's who is beside a rank."""
+    from taco_launch.agent.board import board  # noqa: PLC0415 - few calls are about one
+
+    folder = jobs.get(request.name)
+    found = board.view(folder)
+    if found is None or found.port is None:
+        why = "it has no TensorBoard" if found is None else found.problem
+        if found is None and records.read_spec(folder).tensorboard is not None:
+            why = "its TensorBoard does not run yet, or has ended"
+        raise UsageError(f"job {folder.name}: {why}", hint="start the job with --tensorboard")
+    with started(program.argv(agent, "tunnel", str(folder.path), str(found.port))) as process:
         yield from streams(process, caller)
 
 
@@ -172,4 +187,5 @@ OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
     ReadFiles: _read_files,
     WriteFiles: _write_files,
     Forward: _forward,
+    ForwardBoard: _forward_board,
 }

@@ -114,5 +114,5 @@ _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("stop", "suspend", "resume", "delete"): ("api.job_control",),
     ("logs",): ("api.log_stream",),
     ("list", "get", "metrics", "top", "prune"): ("api.queries",),
-    ("exec", "read-files", "write-files", "forward"): ("api.beside_rank",),
+    ("exec", "read-files", "write-files", "forward", "forward-board"): ("api.beside_rank",),
 }

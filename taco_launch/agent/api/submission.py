@@ -56,6 +56,10 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
     if request.caller.inherit:  # the caller is elsewhere: the job has what this process was started with
         environment = {**os.environ, **environment}
         spec = replace(spec, cwd=spec.cwd or str(Path.cwd()))
+    if spec.tensorboard is not None:
+        from taco_launch.agent.board import board  # noqa: PLC0415 - few jobs have one
+
+        board.require(environment, in_container=spec.container is not None)
     with jobs.create(spec.name) as draft:
         draft.agent.symlink_to(agent)
         records.write_spec(draft, spec)

@@ -5,7 +5,7 @@ import errno
 import os
 import select
 import socket
-from typing import Dict, Optional
+from typing import Callable, Dict, Optional
 
 from taco_launch.agent.rank.caller_stream import CallerStream, told_to_end
 from taco_launch.errors import NO_JOB
@@ -33,8 +33,17 @@ _TICK_MS = 5000
 _ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
-def serve(caller: CallerStream, guard: Optional[JsonConnection], port: int, out: int = 1) -> int:
-    """Serve the streams of a caller until it leaves, or the guard has it end; its replies go to `out`."""
+def serve(
+    caller: CallerStream,
+    guard: Optional[JsonConnection],
+    port: int,
+    out: int = 1,
+    lives: Callable[[], bool] = lambda: True,
+) -> int:
+    """Serve the streams of a caller until it leaves, or the guard has it end; its replies go to `out`.
+
+    Without a guard, `lives` tells every few seconds whether there is still anything behind the port.
+    """
     os.set_blocking(out, False)
     tunnel = _Tunnel(port, out)
     tunnel.reply(ForwardReady(host=socket.gethostname()))
@@ -49,6 +58,8 @@ def serve(caller: CallerStream, guard: Optional[JsonConnection], port: int, out:
         tunnel.listen(poll)
         events = dict(poll.poll(_TICK_MS))
         if guard is not None and guard.fileno() in events and told_to_end(guard):
+            return NO_JOB
+        if not lives():
             return NO_JOB
         tunnel.act(events)
         messages = caller.receive(events.get(caller.fileno(), 0), wanted=True)

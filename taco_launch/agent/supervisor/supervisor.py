@@ -187,6 +187,10 @@ class _Supervisor:
         self._ranks.place(placement, self._gang.here, self._attempt, launcher_of(spec), suspended)
         attempt = start.Attempt(spec, self._folder, self._id, self._attempt, placement, launch, self._gang.port)
         start.prepare(attempt, self._gang, self._ranks, caller.umask, self._limits.stall_after)
+        if spec.tensorboard is not None:
+            from taco_launch.agent.board import board  # noqa: PLC0415 - few jobs have one
+
+            board.start(self._folder, self._agent)
         self._orphans.launcher_starts()
         self._launcher, told, roots = start.start(attempt, self._gang, self._ranks, caller)
         self._events.add(state.LAUNCHED, told, boot=self._gang.here.boot, roots=roots, agent=self._agent)

@@ -19,7 +19,7 @@ from taco_launch.cli.options.common import (
 
 @click.group()
 def export() -> None:
-    """Write what other programs need to know of a cluster.
+    """Write what other programs need, such as an ssh configuration.
 
     \b
     Example:

@@ -55,7 +55,7 @@ def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool,
 
     One of SOURCE and TARGET is NAME:PATH: a path on the host of a rank (--rank, by default 0), from the folder of the rank
     on. Folders are copied with all below them. A copy appears whole, or not at all; a file takes the place of a file, a
-    folder of nothing. Links that lead out of what is copied are left out. A local path with a colon begins with ./ or /.
+    folder of nothing. Links that lead out of what is copied are left out. Start a local path that has a colon with ./ or /.
 
     \b
     Examples:

@@ -13,7 +13,6 @@ _TYPES = _TORCHS | frozenset(("et", "etjob", "horovod", "horovodjob", "mpi", "mp
 _EXAMPLE = "python3", "train.py"
 _ENV = "--env"
 _CODE = "nothing fetches the code: copy it yourself to where the ranks run, or put it into the image"
-_BOARD = "start TensorBoard yourself, with the folder that your program writes to"
 # What is done here in the place of Arena's other options.
 _OTHERS = {
     _ENV: "set a variable with -x NAME=VALUE",
@@ -22,10 +21,7 @@ _OTHERS = {
     "--working-dir": "cd there before you type the line; in containers let the command start with: env -C DIR",
     "--sync-mode": _CODE,
     "--sync-source": _CODE,
-    "--tensorboard": _BOARD,
-    "--logdir": _BOARD,
 }
-_FLAGS = frozenset(("--tensorboard",))
 _PROGRAMS = "is no option here; one of your program goes after --"
 
 
@@ -58,7 +54,7 @@ def _read(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
         if not option.startswith("-"):
             rest.append(f"{option}{is_set}{value}")
             continue
-        if not is_set and option in _OTHERS and option not in _FLAGS and left:
+        if not is_set and option in _OTHERS and left:
             value = left.pop(0)
         given.append((option, value))
     return given, rest

@@ -65,6 +65,26 @@ _LOGS = (
         help="Keep the decisions and messages of the job's supervisor and guards for `logs --agent`.",
     ),
 )
+_BOARD = (
+    option(
+        "--tensorboard",
+        is_flag=True,
+        help="Start a TensorBoard beside the job, on the head; `taco-launch tensorboard NAME` opens it from here.",
+    ),
+    option(
+        "--logdir",
+        metavar="DIR",
+        advanced=True,
+        help="Folder that TensorBoard reads, on the head, from the ranks' folder on. Default: runs.",
+    ),
+    option(
+        "--tensorboard-grace",
+        type=Seconds(),
+        metavar="TIME",
+        advanced=True,
+        help="How long TensorBoard outlives the job. Default: 10m.",
+    ),
+)
 _QUEUE = (
     option("--queue", metavar="NAME", advanced=True, help="Queue to count the job in. Default: default."),
     option(
@@ -129,5 +149,6 @@ def ending_options(function: F) -> F:
 def queue_options(function: F) -> F:
     """Add what orders the jobs that wait, and what happens to one that has ended."""
     function = options_of_group(OptionGroup.LOGS, _RECORDS, function)
+    function = options_of_group(OptionGroup.LOGS, _BOARD, function)
     function = options_of_group(OptionGroup.LIMITS, _AFTER, function)
     return options_of_group(OptionGroup.QUEUE, _QUEUE, function)

@@ -28,6 +28,14 @@ class Forward(Request):
             raise ValueError(f"port is {self.port}")
 
 
+class ForwardBoard(Request):
+    """Connect streams to the TensorBoard of a job, on the head. Replies as of Forward, for as long as that runs."""
+
+    op = "forward-board"
+    takes_input = True
+    name: str
+
+
 # --- from the caller
 
 

@@ -54,6 +54,9 @@ _TOP = {
     "gdr": "gdr",
     "light": "light",
     "logMaxBytes": "log_max_bytes",
+    "tensorboard": "tensorboard",
+    "logdir": "logdir",
+    "tensorboardGraceSeconds": "tensorboard_grace",
     "agentLog": "agent_log",
 }
 _POLICY = {

@@ -164,6 +164,17 @@ class JobDocument(SchemaSection):
         default={}, description="Knobs of NCCL, Horovod, LightCC, UCX or Open MPI, as `taco-launch knobs` shows them."
     )
     mca: dict[str, Knob] = Field(default={}, description="MCA parameters of Open MPI.")
+    tensorboard: bool | None = Field(
+        default=None,
+        description="true: a TensorBoard beside the job, on the head; `taco-launch tensorboard NAME` opens it.",
+    )
+    logdir: str | None = Field(
+        default=None,
+        description="Folder that TensorBoard reads, on the head, from the ranks' folder on; runs without it.",
+    )
+    tensorboardGraceSeconds: Time | None = Field(  # noqa: N815
+        default=None, description="How long TensorBoard outlives the job; 10m without it."
+    )
     allowUnknownKnobs: bool | None = Field(  # noqa: N815
         default=None, description="true: names of NCCL_*, HOROVOD_* and LIGHT_* pass that no table has."
     )

@@ -25,10 +25,7 @@ TYPED = (
     (("run", "--np", "2", "tf", "--", "python3", "a b.py"), "Type: taco-launch run --np 2 -- python3 'a b.py'\n"),
     (
         ("submit", "tf", *ARENAS, "python x.py"),
-        (
-            "Type: taco-launch submit --workers 2 --gpus 4 --gdr --mca a b -H h1 -x A=1 -- python x.py\n"
-            "  left out: --tensorboard: start TensorBoard yourself, with"
-        ),
+        ("Type: taco-launch submit --workers 2 --gpus 4 --gdr --mca a b -H h1 --tensorboard -x A=1 -- python x.py\n"),
     ),
     (
         ("submit", "pytorch", "--working-dir=/root", "--sync-mode=git", "--epochs=3", "python x.py"),
@@ -51,11 +48,11 @@ TYPED = (
     ),
     (("run", "--env=A=1", "--", "true"), "No such option: --env: set a variable with -x NAME=VALUE\n"),
     (
-        ("run", "--image", "i:1", "--data=d:/d", "--logdir", "/d", "--", "true"),
+        ("run", "--image", "i:1", "--data=d:/d", "--", "true"),
         (
             "No such option: --image: the image is in the inventory (container: {image: ...}), and setup makes the "
             "containers from it\n  --data: folders of the hosts are in the inventory (container: {mounts: [HOST_PATH:PATH]}), "
-            "and setup mounts them\n  --logdir: start TensorBoard yourself"
+            "and setup mounts them"
         ),
     ),
     (("run", "horovod", "--name", "b"), "Type: taco-launch run --name b -- python3 train.py\n"),

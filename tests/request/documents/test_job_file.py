@@ -32,6 +32,7 @@ TOP |= {
 POLICY = {"cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "restartPolicy", "backoffLimit"}
 POLICY |= {"backoffSeconds", "suspend", "gracePeriodSeconds", "hostLossTimeoutSeconds", "schedulingPolicy"}
 POLICY |= {"stallTimeoutSeconds", "signal"}
+TOP |= {"tensorboard", "logdir", "tensorboardGraceSeconds"}
 TOP |= {"workers", "gpus", "procsPerGpu", "mps"}
 TOP |= {"gpuIds", "gpuModel", "exclude", "selector", "exclusive", "gpuTopology"}
 SCHEDULING = {"queue", "priority", "scheduleTimeoutSeconds"}

@@ -62,7 +62,7 @@ def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool,
       taco-launch cp vgg16:checkpoints/last.pt .
       taco-launch cp vgg16:runs ./runs-of-vgg16
       taco-launch cp --rank 8 vgg16:/tmp/core.1234 /tmp
-      taco-launch cp config.yaml vgg16:config.yaml
+      taco-launch cp weights.pt vgg16:weights.pt
     """
     from taco_launch.flows import copy
     from taco_launch.model.jobs import JobState

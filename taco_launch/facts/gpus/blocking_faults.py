@@ -88,7 +88,7 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
         untold = (
             ""
             if isinstance(installed, Absent)
-            else f" (what is on the disk cannot be told: {_value_or_reason(installed)})"
+            else f" (what is on the disk cannot be determined: {_value_or_reason(installed)})"
         )
         yield BlockingFault(
             DRIVER,

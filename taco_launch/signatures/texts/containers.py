@@ -63,7 +63,7 @@ DOCKER = (
     Signature(
         "nvidia-container-root",
         ("change root failed: ",),
-        "The NVIDIA container runtime of {host} looks for the driver in a folder that is not there.",
+        "The NVIDIA container runtime of {host} looks for the driver in a folder that does not exist.",
         "root = ... in /etc/nvidia-container-runtime/config.toml: take it out where the driver is the host's own, or start the "
         "container that brings the driver.",
         r"nvidia-container-cli(?:\.real)?: [^\r\n]*change root failed: no such file",
@@ -101,8 +101,8 @@ DOCKER = (
     Signature(
         "engine-not-privileged",
         ("error setting rlimit", "unable to apply caps"),
-        "The Docker engine itself lacks the rights that the container asks for: it runs in a container, or with limits.",
-        "Ask for less: no --privileged, a memlock no higher than the engine's own (ulimit -Hl).",
+        "The Docker engine itself lacks the rights that the container requests: it runs in a container, or with limits.",
+        "Request less: no --privileged, a memlock no higher than the engine's own (ulimit -Hl).",
     ),
     Signature(
         "docker-refused",

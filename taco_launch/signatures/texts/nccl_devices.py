@@ -172,7 +172,7 @@ NCCL_DEVICES = (
         "nccl-local-sockets",
         ("with family 1 is neither",),
         "Two ranks of {host} have no way to each other: P2P and shared memory are both turned off there.",
-        "Leave NCCL_P2P_DISABLE or NCCL_SHM_DISABLE out. 2.29 fails so; other versions continue by the network.",
+        "Leave NCCL_P2P_DISABLE or NCCL_SHM_DISABLE out. 2.29 fails so; other versions use the network.",
         r"connecting to address\s+with family 1 is neither",
     ),
     Signature(
@@ -212,7 +212,7 @@ NCCL_DEVICES = (
         "nccl-device-event",
         ("async event",),
         "An RDMA queue or device of {host}[[device? ({device})]] reported: {why}. What other hosts say of completions follows from it.",
-        "An access violation comes of memory that was freed or never registered: the same NCCL and driver on all hosts, and -x "
+        "An access violation is caused by memory that was freed or never registered: the same NCCL and driver on all hosts, and -x "
         "NCCL_NET_GDR_LEVEL=LOC to see whether GPUDirect is at fault. dmesg -T | grep -i mlx5 on {host}.",
         rf"NET/IB ?: (?:(?P<device>[\w.-]+:\d+) )?Got (?:non-fatal )?async event ?: (?P<why>{_EVENTS})",
     ),

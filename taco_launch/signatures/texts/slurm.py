@@ -89,7 +89,7 @@ SLURM = (
         "slurm-task-signal",
         ("srun: error: ",),
         "Task {task} on {host} was ended by a signal: {why}.",
-        "Killed: most often for want of memory (dmesg -T on {host}). Bus error: /dev/shm is full. Of a crash the lines before it tell: "
+        "Killed: most often because memory ran out (dmesg -T on {host}). Bus error: /dev/shm is full. Of a crash the lines before it tell: "
         "PYTHONFAULTHANDLER=1. Terminated follows another task's end.",
         r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): (?P<why>Killed|Aborted|Terminated|Segmentation fault|Bus error"
         r"|Illegal instruction|Floating point exception)",
@@ -131,7 +131,7 @@ SLURM = (
         "slurm-script-refused",
         ("Batch script contains DOS line breaks", "This does not look like a batch script"),
         "sbatch refuses the script: [[dos?it has Windows line ends||its first line is no #! line]].",
-        "[[dos?sed -i 's/\\r$//' SCRIPT||Begin it with #!/bin/bash]].",
+        "[[dos?sed -i 's/\\r$//' SCRIPT||Make #!/bin/bash its first line]].",
         r"contains (?P<dos>DOS) line breaks|This does not look like a batch script",
     ),
 )

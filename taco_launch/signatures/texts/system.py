@@ -343,7 +343,7 @@ SYSTEM = (
     Signature(
         "kernel-stuck",
         ("soft lockup - CPU#", "blocked for more than "),
-        "The kernel of {host} saw [[task?{task} wait for something that did not come ({seconds} s)||a CPU that did not come to an end]].",
+        "The kernel of {host} saw [[task?{task} wait for something that did not arrive ({seconds} s)||a CPU that was stuck]].",
         "See the call trace below that line: nvidia_ is the driver, nfs_ and ll_ a file server, mlx5_ the HCA. A host that stays so has to be "
         "rebooted.",
         r"INFO: task (?P<task>\S+?):\d+ blocked for more than (?P<seconds>\d+) seconds|soft lockup - CPU#\d+ stuck",
@@ -353,7 +353,7 @@ SYSTEM = (
         "gpu-reset-required",
         ("NV_ERR_RESET_REQUIRED", "NV_ERR_GPU_IS_LOST", "NV_ERR_NVLINK_FABRIC_FAILURE"),
         "The driver of {host} can do nothing more with a GPU ({why}).",
-        "Leave {host} out with -H; nvidia-smi -r when nothing uses its GPUs, or reboot. dmesg -T | grep Xid tells what came before.",
+        "Leave {host} out with -H; nvidia-smi -r when nothing uses its GPUs, or reboot. dmesg -T | grep Xid shows what came before.",
         r"NVRM: [^\r\n]*\[?(?P<why>NV_ERR_(?:RESET_REQUIRED|GPU_IS_LOST|NVLINK_FABRIC_FAILURE))",
         unless=("gpu-xid-fatal", "gpu-xid-nvlink", "gpu-lost"),
     ),

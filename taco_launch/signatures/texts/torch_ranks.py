@@ -100,7 +100,7 @@ TORCH_RANKS = (
     Signature(
         "gloo-waited",
         ("Timed out waiting ", "Application timeout caused pair closure"),
-        "A rank of {host} waited for another one in Gloo until its time was up: that rank was not there, or is far behind.",
+        "A rank of {host} waited for another one in Gloo until its time was up: that rank was missing, or is far behind.",
         "Look for the rank that ended first, or does something else. Longer work on one rank alone: init_process_group(timeout=...).",
         r"Timed out waiting \d+ms for (?:recv|send) operation|Application timeout caused pair closure",
         kind=FailureText.ECHO,
@@ -137,5 +137,13 @@ TORCH_RANKS = (
         r"The first process to do so was:\s+Process name: (?P<name>(?:(?P<host>[^\s\[]+)\[)?\d*\]?)\s+Exit code: (?P<code>(?P<killed>137|-9)?-?\d*)",
         kind=FailureText.OUTCOME,
         lines=3,
+    ),
+    Signature(
+        "torch-rank-number",
+        ("rank < size. ",),
+        "Rank {rank} joins a process group of {size} ranks only: WORLD_SIZE, or what the program takes in its place, is too small.",
+        "Lightning: num_nodes= the number of hosts, devices= the ranks of each. Else see what the program passes as world_size: WORLD_SIZE counts the ranks "
+        "of all hosts.",
+        r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
     ),
 )

@@ -82,7 +82,7 @@ UNKNOWN = (
         "cpp-exception",
         ("terminate called after throwing an instance of ",),
         "A rank of {host} ended by an error of a library in C++ ({kind})[[why?: {why}]].",
-        "The lines before it tell what it was at. For the place in Python: -x PYTHONFAULTHANDLER=1.",
+        "The lines before it show what it was at. For the place in Python: -x PYTHONFAULTHANDLER=1.",
         r"throwing an instance of '(?P<kind>[^'\r\n]+)'(?:\s+what\(\): +(?P<why>[^\r\n]*[^\s.]))?",
         kind=FailureText.FALLBACK,
         lines=3,

@@ -237,7 +237,7 @@ class Cluster:
 
 
 class Job:
-    """A job that a cluster keeps, as it was when it was last requested."""
+    """A job that a cluster keeps, as of the last query."""
 
     def __init__(self, backend: Backend, found: "JobAnswer") -> None:
         """Keep what the backend answered."""

@@ -6,6 +6,7 @@ from itertools import groupby
 
 from reference_pages.markdown import code, prose, table
 from taco_launch.launch.knobs import TABLE, Knob
+from taco_launch.launch.knobs.knob import LIBRARIES
 
 _INTRODUCTION = """\
 # Knobs: tuning variables
@@ -14,23 +15,14 @@ This page is generated from `taco_launch/launch/knobs` by `scripts/generate_docs
 known of one. Set one with `--knob NAME=VALUE`, under `knobs:` in a job file, or as it is with `-x NAME=VALUE` (environment
 variables) or `--mca NAME VALUE` (MCA parameters). taco-launch refuses a value that the library would silently misread.
 """
-_TITLES = {
-    "nccl": "NCCL",
-    "nccl-tests": "nccl-tests",
-    "pytorch": "PyTorch",
-    "horovod": "Horovod",
-    "lightcc": "LightCC",
-    "ucx": "UCX",
-    "openmpi": "Open MPI",
-}
 
 
 def page() -> str:
     """Return the page."""
     lines = [_INTRODUCTION]
-    rows = sorted(TABLE, key=lambda knob: (list(_TITLES).index(knob.library), knob.name))
+    rows = sorted(TABLE, key=lambda knob: (list(LIBRARIES).index(knob.library), knob.name))
     for library, knobs in groupby(rows, key=lambda knob: knob.library):
-        lines.append(f"## {_TITLES[library]}\n")
+        lines.append(f"## {LIBRARIES[library]}\n")
         lines += table(("Name", "Values", "Default", "Purpose", "Source"), map(_row, knobs))
     return "\n".join(lines)
 

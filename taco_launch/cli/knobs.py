@@ -21,15 +21,6 @@ _WIDEST_DEFAULT = 14
 _NARROWEST_WHY = 10
 # Spaces between two columns of a table on a terminal.
 _BETWEEN = 3
-_TITLES = {
-    "nccl": "NCCL",
-    "nccl-tests": "nccl-tests",
-    "pytorch": "PyTorch",
-    "horovod": "Horovod",
-    "lightcc": "LightCC",
-    "openmpi": "Open MPI",
-    "ucx": "UCX",
-}
 _CLAUSE_END = re.compile(r"[.:;](?: |$)|, (?:and|which|so|also) ")
 
 
@@ -136,10 +127,12 @@ def _print_table(found: "tuple[Knob, ...]", *, wide: bool) -> None:
 
 def _grouped(found: "Sequence[Knob]", lines: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a table with a title above those of each library, if there are several."""
+    from taco_launch.launch.knobs.knob import LIBRARIES
+
     libraries = dict.fromkeys(knob.library for knob in found)
     for library in libraries:
         if len(libraries) > 1:
-            yield f"\n{click.style(_TITLES[library], bold=True)}:"
+            yield f"\n{click.style(LIBRARIES[library], bold=True)}:"
         yield from (line for knob, line in zip(found, lines, strict=True) if knob.library == library)
 
 

@@ -1,4 +1,4 @@
-"""What a ladder is measured on: the facts of its hosts, requested while it continues, and of each run its circumstances."""
+"""What a ladder is measured on: the facts of its hosts, collected while it runs, and the circumstances of each run."""
 
 import subprocess
 from collections.abc import Callable, Sequence

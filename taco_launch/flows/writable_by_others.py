@@ -14,7 +14,7 @@ _MOST_LINKS = 40
 def writable_by_others(paths: Iterable[Path], uid: int) -> tuple[str, ...]:
     """Return a line for each file or folder by which others may change one of `paths`, each once.
 
-    A path that does not exist is followed as far as it is.
+    A path that does not exist is followed as far as it exists.
     """
     found: dict[str, None] = {}
     for path in paths:

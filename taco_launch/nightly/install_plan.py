@@ -27,7 +27,7 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ControllerState:
-    """The controller, and what there is to keep nightly runs: `no_systemd` says why systemd cannot, empty where it can."""
+    """The controller, and which scheduler it has: `no_systemd` says why it is not systemd, empty where it is."""
 
     uid: int
     user: str

@@ -43,7 +43,8 @@ def simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "simulated"
     (folder / "inside").mkdir(parents=True)
     for name in ("python3", "sh", "id", "tr"):
-        there = shutil.which(name)
+        # a version manager's python3 is a script, which needs more than there is
+        there = sys.executable if name == "python3" else shutil.which(name)
         assert there is not None
         (folder / "inside" / name).symlink_to(there)
     docker = folder / "bin" / "docker"

@@ -14,9 +14,10 @@ import pytest
 import yaml
 from click.shell_completion import ShellComplete
 
-from taco_launch.cli.knobs import _TITLES, _clause, knobs
+from taco_launch.cli.knobs import _clause, knobs
 from taco_launch.cli.main import cli
 from taco_launch.launch.knobs import TABLE
+from taco_launch.launch.knobs import knob as knob_rows
 from tests.cli.test_cli import call
 
 LIBRARIES = tuple(dict.fromkeys(knob.library for knob in TABLE))
@@ -28,7 +29,7 @@ def test_the_table_has_them_all() -> None:
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["NAME", "DEFAULT", "WHY"]
     titles = [line for line in lines if line.endswith(":") and " " not in line.replace("Open MPI", "")]
-    assert titles == [f"{_TITLES[library]}:" for library in LIBRARIES]
+    assert titles == [f"{knob_rows.LIBRARIES[library]}:" for library in LIBRARIES]
     by_library = {library: [knob.name for knob in TABLE if knob.library == library] for library in LIBRARIES}
     shown = [line.split()[0] for line in lines[1:] if line and line not in titles]
     assert shown == [name for names in by_library.values() for name in names]

@@ -6,10 +6,8 @@ The attacker is a real second user (65534), in the folder as set-up makes it; ro
 import errno
 import json
 import os
-import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,12 +32,12 @@ from taco_launch.errors import HostError, TacoLaunchError
 from tests.agent.conftest import Family
 from tests.agent.slots_here import slots_here
 from tests.conftest import eventually
+from tests.security.attacker import ATTACKER, attacker
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="cannot: only root can be attacked by a second user"),
     pytest.mark.timeout(60),
 ]
-ATTACKER = 65534
 SLOTS = ("slot-0", "slot-1")
 
 
@@ -53,15 +51,6 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     subprocess.run(("rm", "-rf", str(folder), str(jobs(folder))), check=True)
 
 
-@pytest.fixture
-def family() -> Iterator[Family]:
-    made = Family(f"victim-{os.getpid()}")
-    yield made
-    for process in made.started:
-        process.kill()
-        process.wait()
-
-
 def jobs(folder: Path) -> Path:
     """Return the folder of root's jobs, where only root may write."""
     return folder.with_name(f"{folder.name}-jobs")
@@ -69,14 +58,8 @@ def jobs(folder: Path) -> Path:
 
 def attack(folder: Path, script: str, *words: str) -> None:
     """Run a Python script as the attacker, in the folder of the leases."""
-    done = subprocess.run(_attacker(script, *words), cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(attacker(script, *words), cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def _attacker(script: str, *words: str) -> tuple[str, ...]:
-    # Another user may not read root's Python: it becomes that user when it has started.
-    become = f"os.setgroups([]); os.setgid({ATTACKER}); os.setuid({ATTACKER})"
-    return (sys.executable, "-I", "-c", f"import ctypes, fcntl, json, os, sys, time\n{become}\n{script}", *words)
 
 
 def record(**more: object) -> dict[str, object]:
@@ -168,7 +151,7 @@ def test_no_time_crashes_what_looks_at_it(shared: Path, since: object) -> None:
     assert taken == ("slot-0",)
     held.release(gone=True)
     lock = "file = open('slot-0'); fcntl.flock(file, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
-    with subprocess.Popen(_attacker(lock), cwd=shared, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(attacker(lock), cwd=shared, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             process.stdout.readline()
@@ -337,46 +320,6 @@ def test_the_lease_folder_is_as_set_up_makes_it() -> None:
     assert leases._FOR_ALL == 0o1777  # only the owner of a name may replace it
 
 
-# A process may say that its environment is any range of its memory: of nothing but zeros, which costs nothing (prctl(2)).
-_ENDLESS = """
-libc = ctypes.CDLL(None, use_errno=True)
-libc.sbrk.restype = libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-size = int(sys.argv[1]) << 20
-at = libc.mmap(None, size, 3, 0x4022, -1, 0)
-stat = open("/proc/self/stat").read().rpartition(")")[2].split()
-code, data, brk, stack = (int(stat[n]) for n in (23, 42, 44, 25))
-words = [code, int(stat[24]), data, int(stat[43]), brk, libc.sbrk(0), stack, at, at, at, at + size, 0]
-told = (ctypes.c_uint64 * 13)(*words, 0xFFFFFFFF << 32)
-assert libc.prctl(35, 14, ctypes.byref(told), ctypes.sizeof(told), 0) == 0, ctypes.get_errno()
-print(flush=True)
-time.sleep(60)
-"""
-
-
-def test_an_endless_environment_costs_nothing(family: Family) -> None:
-    """A host's end of a job looks at the environment of every process."""
-    ours = family.start(("sleep", "60"), marked=True)
-    with subprocess.Popen(_attacker(_ENDLESS, "4096"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as attacker:
-        try:
-            assert attacker.stdout is not None
-            assert attacker.stdout.readline() == b"\n", attacker.stderr and attacker.stderr.read()
-            with open(f"/proc/{attacker.pid}/environ", "rb") as file:
-                assert len(file.read(1 << 24)) == 1 << 24
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            assert [entry.pid for entry in processes.scan(family.job_id).found] == [ours.pid]
-            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
-        finally:
-            attacker.kill()
-
-
-def test_a_strangers_process_is_not_ours_by_its_mark(family: Family) -> None:
-    """It would keep the job from being proven gone: the mark is in the public record of each slot."""
-    ours = family.start(("sleep", "60"), marked=True)
-    family.start(("sleep", "60"), marked=True, user=ATTACKER)
-    assert [entry.pid for entry in processes.scan(family.job_id).found] == [ours.pid]
-
-
 def test_links_join_no_slots(shared: Path) -> None:
     """A lock of one name would lock all: one job would have the host. Root takes such a name away."""
     attack(shared, "open('slot-0', 'w'); os.link('slot-0', 'slot-1')")
@@ -406,7 +349,7 @@ except PermissionError:
     print("refused")
 """
     assert Path("/proc/sys/fs/protected_hardlinks").read_text("ascii").strip() == "1"
-    told = subprocess.run(_attacker(script), cwd=shared, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(attacker(script), cwd=shared, capture_output=True, text=True, check=True).stdout
     assert told == "refused\n"
     held.release(gone=True)
 

@@ -6,6 +6,7 @@ replaced by those of a container; nothing else is.
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -52,6 +53,9 @@ def dump(pid: int) -> Any:
         return None
     text = done.stdout.replace(str(HERE / "programs"), "/train").replace(sys.prefix, "/opt/venv")
     text = text.replace(sys.base_prefix, "/usr/local")
+    # what was compiled elsewhere names the folders of its build
+    text = re.sub(r'"/[^"]*/(lib/python3\.\d+/site-packages/)', r'"/opt/venv/\1', text)
+    text = re.sub(r'"/[^"]*/(horovod/(?:common|torch)/[^"/]+\.cc")', r'"/build/\1', text)
     return [short(thread) for thread in json.loads(text)]
 
 

@@ -62,7 +62,7 @@ class HostLauncher:
             self._selector.unregister(file)  # type: ignore[arg-type]
 
     def ended(self) -> Optional[int]:
-        """Return its exit code, -n for signal n, once: when it has ended since it was last requested."""
+        """Return its exit code, -n for signal n, once: if it has ended since the last call."""
         if self._told or self._log is None:
             return None
         code = NOT_FOUND if self._process is None else self._process.poll()

@@ -103,7 +103,7 @@ class TimestampReader:
     def of(self, begin: int, end: int) -> List[Stamp]:
         """Cut the bytes from `begin` to `end` where their time changes: where each piece starts, `begin` first.
 
-        They are behind those that were requested before.
+        They are behind those of the call before.
         """
         try:
             return self._of(begin, end)

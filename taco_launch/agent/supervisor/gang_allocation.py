@@ -1,4 +1,4 @@
-"""A place for a job: its hosts reached, requested facts, their slots and ports taken; all or nothing."""
+"""Allocate hosts for a job: connect to them, gather their facts, take their slots and ports; all or nothing."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Which of a job's hosts have to be requested their slots, and why the job cannot have a place on them: decisions alone."""
+"""Decide which of a job's hosts are asked for their slots, and say why the job cannot be placed on them."""
 
 from dataclasses import replace
 from typing import Callable, FrozenSet, List, Mapping, Optional, Sequence, Tuple

@@ -76,7 +76,7 @@ def end_here(
     """
     known = set() if told is not None else {(int(pid), int(start)) for pid, start in roots}
     answer, looked = told or Ended(), told is not None
-    deadline = time.monotonic() + GUARD_SECONDS  # what cannot be ended may continue to leave more
+    deadline = time.monotonic() + GUARD_SECONDS  # what cannot be ended may leave more
     while True:
         late = {(int(pid), int(start)) for pid, start in adopted() if processes.lives(int(pid), int(start))} - known
         late = {each for each in late if each[0] not in answer.left}

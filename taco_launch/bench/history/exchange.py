@@ -98,7 +98,7 @@ def write_parquet(entries: Iterable[HistoryEntry], file: IO[bytes]) -> None:
     """Write ladders as Parquet.
 
     Raises:
-        TacoLaunchError: pyarrow does not exist.
+        TacoLaunchError: pyarrow is not installed.
     """
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra

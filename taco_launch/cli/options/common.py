@@ -324,7 +324,7 @@ def access_options(function: F) -> F:
 
 
 def access_of(options: Mapping[str, Any]) -> "Credentials":
-    """Return what connections may need of the person who types, requested what `access_options` say."""
+    """Return the credentials that connections may need; ask for them on the terminal where `access_options` say so."""
     from taco_launch.remote.credentials import Credentials
 
     password = settings_of(click.get_current_context()).sudo_password

@@ -125,7 +125,7 @@ def _width(text: str) -> int:
 
 
 def watch(draw: Callable[[], str], seconds: float = 2.0) -> NoReturn:
-    """Show on a terminal what `draw` gives, requested anew all the time, in its place; elsewhere one after the other."""
+    """Show what `draw` returns, refreshed in place on a terminal; elsewhere one after the other."""
     if not sys.stdout.isatty():
         while True:
             click.echo(draw() + "\n")
@@ -274,7 +274,7 @@ def progress(settings: Settings, doing: str, total: int) -> Iterator[Callable[[]
 
 @contextmanager
 def host_lines(settings: Settings, lines: Callable[[], Sequence[str]]) -> Iterator[bool]:
-    """Show `lines` on a terminal for as long as the block lasts, requested anew all the time; False: there is none."""
+    """Show `lines` on a terminal while the block runs, refreshed all the time; yield False where there is no terminal."""
     if settings.quiet or not sys.stderr.isatty():
         yield False
         return

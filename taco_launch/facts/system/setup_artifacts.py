@@ -135,8 +135,8 @@ def _key(keys: Files, name: str) -> Found[str]:
 def _units(text: Found[str], at_boot: Found[str]) -> Tuple[Found[_Unit], Found[_Unit]]:
     """Read `systemctl show` of our unit and of docker.service: `KEY=VALUE` lines, an empty line between the two.
 
-    `at_boot` has lines `UNIT STATE` of `systemctl is-enabled`, which looks at the files: systemd itself continues telling the
-    UnitFileState that it knew before somebody changed them.
+    `at_boot` has lines `UNIT STATE` of `systemctl is-enabled`, which looks at the files: systemd itself keeps reporting
+    the UnitFileState from before somebody changed them.
     """
     if not isinstance(text, str):
         return text, text

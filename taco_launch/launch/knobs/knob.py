@@ -5,6 +5,16 @@ from typing import Optional, Tuple
 
 from taco_launch.frozen import dataclass
 
+# The libraries as people call them, in the order of tables.
+LIBRARIES = {
+    "nccl": "NCCL",
+    "nccl-tests": "nccl-tests",
+    "pytorch": "PyTorch",
+    "horovod": "Horovod",
+    "lightcc": "LightCC",
+    "openmpi": "Open MPI",
+    "ucx": "UCX",
+}
 _LIBRARIES = (
     ("NCCL_TESTS_", "nccl-tests"),
     ("NCCL_ASYNC_ERROR_HANDLING", "pytorch"),

@@ -8,18 +8,9 @@ from typing import Callable, Dict
 
 from taco_launch.launch.knobs import find
 from taco_launch.launch.knobs import lists as knob_lists
-from taco_launch.launch.knobs.knob import Knob
+from taco_launch.launch.knobs.knob import LIBRARIES, Knob
 from taco_launch.launch.knobs.lists import FINE, Fault
 
-_WHO = {
-    "nccl": "NCCL",
-    "nccl-tests": "nccl-tests",
-    "pytorch": "PyTorch",
-    "horovod": "Horovod",
-    "lightcc": "LightCC",
-    "openmpi": "Open MPI",
-    "ucx": "UCX",
-}
 _ON = frozenset(("1", "true", "t", "yes", "y", "on", "enable", "enabled"))
 _OFF = frozenset(("0", "false", "f", "no", "n", "off", "disable", "disabled"))
 # torch/csrc/distributed/c10d/Utils.hpp, getCvarBool
@@ -61,7 +52,7 @@ def verbatim(name: str, value: str) -> None:
     if knob is None:
         return
     if knob.instead:
-        raise ValueError(f"{_WHO[knob.library]} reads it no more since {knob.until}", f"use {knob.instead}")
+        raise ValueError(f"{LIBRARIES[knob.library]} reads it no more since {knob.until}", f"use {knob.instead}")
     problem, hint = _fault(knob, value)
     if problem:
         fixed = _converted(knob, value)
@@ -91,7 +82,7 @@ def _fault(knob: Knob, value: str) -> Fault:
         return (
             FINE
             if knob.name.startswith("NCCL_")
-            else (f"is empty, which {_WHO[knob.library]} does not take for unset", "")
+            else (f"is empty, which {LIBRARIES[knob.library]} does not take for unset", "")
         )
     if knob.kind in _NUMERIC and len(value) > _LONGEST_NUMBER:
         return f"has {len(value)} characters, and no number is as long", ""
@@ -145,7 +136,7 @@ def _range(knob: Knob, number: float, bits: int) -> Fault:
     high = math.inf if knob.high is None else knob.high
     if not low <= number <= high or (knob.positive and number <= 0):
         return f"must be {knob.allowed}", ""
-    return FINE if abs(number) < 1 << bits else (f"is too large: {_WHO[knob.library]} has {bits} bits for it", "")
+    return FINE if abs(number) < 1 << bits else (f"is too large: {LIBRARIES[knob.library]} has {bits} bits for it", "")
 
 
 def _no_number(knob: Knob, value: str) -> Fault:
@@ -162,7 +153,10 @@ def _no_number(knob: Knob, value: str) -> Fault:
         meaning = ", which is on" if on else ", which is off"
     reader = {"nccl": "with strtoll", "horovod": f"with strto{'f' if knob.kind == 'number' else 'l'}"}
     how = reader.get(knob.library, "as C does")
-    return f"{_WHO[knob.library]} reads this number {how}: {value!r} is {number}{meaning}", f"must be {knob.allowed}"
+    return (
+        f"{LIBRARIES[knob.library]} reads this number {how}: {value!r} is {number}{meaning}",
+        f"must be {knob.allowed}",
+    )
 
 
 def _word(knob: Knob, value: str) -> Fault:
@@ -199,7 +193,7 @@ def _level(knob: Knob, value: str) -> Fault:
 
 def _path(knob: Knob, value: str) -> Fault:
     if value.startswith("~"):
-        return f"{_WHO[knob.library]} does not know ~: it looks for a folder of that name", "write the whole path"
+        return f"{LIBRARIES[knob.library]} does not know ~: it looks for a folder of that name", "write the whole path"
     return FINE
 
 

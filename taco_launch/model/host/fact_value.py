@@ -30,7 +30,7 @@ NOT_ASKED = Unknown("not asked")
 
 
 def not_told(why: str) -> Unknown:
-    """Return what an output does not hold, because what made it was not requested that; `why` says so."""
+    """Return an Unknown for a value that the output cannot hold, since the tool was not asked for it; `why` says so."""
     return Unknown(f"{NOT_ASKED.reason}: {why}")
 
 

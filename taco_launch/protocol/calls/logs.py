@@ -39,7 +39,7 @@ class Logs(Request):
 
 
 class LogPosition(Reply):
-    """Where the log continues: at its begin, and where another attempt starts, with the line that says so."""
+    """Where the log continues: at its beginning, and where another attempt starts, with the line that says so."""
 
     op = "place"
     offset: int

@@ -23,13 +23,19 @@ from taco_launch.command import BARE
 from taco_launch.model.job_request import JobRequest
 
 if TYPE_CHECKING:
+    from taco_launch.backend import VariantUse
+    from taco_launch.backend.agent import AgentBackend
+    from taco_launch.flows.job_code import JobCode
     from taco_launch.flows.plan import Planned
+    from taco_launch.flows.setup.apply import SetupEvent
+    from taco_launch.flows.variants.prepare import Listener
     from taco_launch.model.host.facts import HostFacts
-    from taco_launch.model.host.hosts import Inventory
+    from taco_launch.model.host.hosts import Container, Inventory
     from taco_launch.model.job_view import JobView as JobAnswer
     from taco_launch.model.jobs import JobRecord, JobSpec, JobState
     from taco_launch.model.rows import JobRow
     from taco_launch.remote.credentials import Credentials
+    from taco_launch.setup.host_plan import HostPlan
 
 _LAB = "lab"
 
@@ -65,7 +71,9 @@ class Cluster:
         self._typed = typed
         self.say = say
         self._kept_by = backend
+        self.git_secrets: Mapping[str, str] = {}  # what git alone is given of the environment
         self._open = ExitStack()
+        self._code: JobCode | None = None
 
     def __enter__(self) -> "Cluster":  # noqa: PYI034 - typing.Self is of Python 3.11
         """Return it; `close` at the end of the block."""
@@ -112,8 +120,32 @@ class Cluster:
             return self._kept_by
         if self._source is None:
             return self._open.enter_context(connect(None, None, self._environ, self._typed))
-        found = connect(self.inventory, self._need_access(), self._environ, self._typed)
-        return self._open.enter_context(found)
+        found = self._open.enter_context(connect(self.inventory, self._need_access(), self._environ, self._typed))
+        agent = _agent(found)
+        if agent is not None:
+            agent.prepare = self._prepared
+        return found
+
+    def _prepared(self, spec: "JobSpec") -> "JobSpec":
+        """Return a job whose container is there on its hosts."""
+        if spec.container is None or not spec.container.variant:
+            return spec
+        from taco_launch.flows.variants.prepare import prepare  # noqa: PLC0415 - few jobs have one
+
+        agent = _agent(self.backend)
+        if agent is None:
+            return spec
+        return prepare(spec, self.inventory, self._need_access(), agent.find_variant, self._listener(), agent.variants)
+
+    def _listener(self) -> "Listener":
+        from taco_launch.flows.variants.prepare import Listener  # noqa: PLC0415 - see above
+
+        return Listener(self._told, self.say, self.say)
+
+    def _told(self, step: "SetupEvent") -> None:
+        if step.kind != "begins":
+            what = "another set-up works there" if step.kind == "waits" else step.what
+            self.say(f"{step.host}: {step.stage}: {what}: {step.kind}")
 
     @property
     def _source(self) -> str | None:
@@ -143,19 +175,31 @@ class Cluster:
 
         return resolve(request, self.inventory, here(self._environ))
 
+    def with_code(self, spec: "JobSpec", request: JobRequest, *, same: bool = False) -> "JobSpec":
+        """Return a job with the code of its request: as its files are now, or the `same` as an earlier job's."""
+        if request.sync is None and not request.config_files:
+            return spec
+        from taco_launch.flows.job_code import JobCode  # noqa: PLC0415 - few jobs have code of their own
+
+        if self._code is None or not same:
+            self._code = JobCode({**self._environ, **self.git_secrets}, self.say, self.backend.provide_code)
+        return self._code.attach(spec, request)
+
     def submit(self, request: JobRequest) -> "Job":
         """Start a job and return; it continues by itself.
 
         Raises:
             UsageError: its name is taken, or as `resolve`.
         """
-        return Job(self.backend, self.backend.submit(self.resolve(request), self._environ))
+        spec = self.with_code(self.resolve(request), request)
+        return Job(self.backend, self.backend.submit(spec, self._environ))
 
     def run(
         self, request: JobRequest, output: Output = lambda _data: None, watch: FollowListener | None = None
     ) -> "Job":
         """Start a job, follow it to its end, and return it; `output` is given its log. Raises as `submit` does."""
-        found = self.backend.run(self.resolve(request), self._environ, output, watch or FollowListener())
+        spec = self.with_code(self.resolve(request), request)
+        found = self.backend.run(spec, self._environ, output, watch or FollowListener())
         return Job(self.backend, found)
 
     def job(self, name: str) -> "Job":
@@ -172,6 +216,11 @@ class Cluster:
         for warning in warnings:
             self.say(f"warning: {warning}")
         return rows
+
+    def variants(self) -> "tuple[VariantUse, ...]":
+        """Return the containers that jobs have beside the cluster's own, and which jobs need them."""
+        agent = _agent(self.backend)
+        return () if agent is None else agent.variants()
 
     def plan(self, request: JobRequest, *, folder: str = "", explain: bool = False) -> "Planned":
         """Plan a job as the head would, were all of its hosts free, and start nothing.
@@ -199,14 +248,29 @@ class Cluster:
             return self.backend.facts(mpirun=spec.mpirun, path=path, count_slots=count_slots, topology=explain)
 
         def ask_hosts(missing: Sequence[str]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
+            # the software of a job's own container is asked in that, where it is there
+            inside = self.inventory if spec.container is None else _container_inventory(self.inventory, spec.container)
             from taco_launch.flows.facts import job_hosts  # noqa: PLC0415 - only where hosts are asked
 
             count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
             self.say(f"asking {count} for: {', '.join(missing)}")
             topology = explain or plan.may_choose(spec)
-            return job_hosts(self.inventory, spec.hosts, self._need_access(), topology=topology)
+            return job_hosts(inside, spec.hosts, self._need_access(), topology=topology)
 
         return plan.dry_run(spec, self._environ, ask, ask_hosts, root=os.geteuid() == 0, folder=folder, explain=explain)
+
+    def planned_container(self, spec: "JobSpec") -> "tuple[JobSpec, tuple[HostPlan, ...]]":
+        """Return a job as it would run, and what would be prepared for its container; nothing is changed.
+
+        Raises:
+            HostError: the head cannot be reached.
+        """
+        from taco_launch.flows.variants.prepare import plan  # noqa: PLC0415 - see above
+
+        agent = _agent(self.backend)
+        if agent is None:
+            return spec, ()
+        return plan(spec, self.inventory, self._need_access(), agent.find_variant, self._listener())
 
     # --- hosts
 
@@ -234,6 +298,24 @@ class Cluster:
                 raise answer.error or AssertionError(host.name)
             found.append(declared(answer.value, host))
         return tuple(found)
+
+
+def _agent(backend: Backend) -> "AgentBackend | None":
+    """Return the agent of a head, where that is what keeps the jobs: with it each image has containers of its own."""
+    from taco_launch.backend.agent import AgentBackend  # noqa: PLC0415 - a plan may need nobody
+
+    return backend if isinstance(backend, AgentBackend) else None
+
+
+def _container_inventory(inventory: "Inventory", container: "Container") -> "Inventory":
+    """Return the inventory as of the cluster whose container a job runs in."""
+    if not container.variant:
+        return inventory
+    from dataclasses import replace  # noqa: PLC0415 - few jobs have a container of their own
+
+    from taco_launch.setup import paths  # noqa: PLC0415 - see above
+
+    return replace(inventory, cluster=paths.variant(inventory.cluster, container.variant), container=container)
 
 
 class Job:

@@ -9,7 +9,7 @@ program itself.
 
 import re
 import shlex
-from typing import Optional, Sequence, Tuple
+from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.errors import UsageError
 from taco_launch.frozen import dataclass
@@ -26,6 +26,8 @@ for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 done
 kill -s KILL -- "-$1"
 """
+# Variables that the controller's git alone is given, neither an agent nor a job.
+GIT_SECRETS = ("GIT_SYNC_PASSWORD", "GIT_SYNC_PASSWORD_FILE")
 # Where a message names a verb that asks hosts, the inventory belongs to what is typed.
 BARE = "taco-launch"
 _TYPED = re.compile(
@@ -35,6 +37,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # bash, where it is /bin/sh, lets nobody set the first six, and sets `_` itself for every program.
 _SHELLS_OWN = frozenset(("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "_"))
 _PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b"\\'%")
+
+
+def without_git_secrets(environ: Mapping[str, str]) -> Dict[str, str]:
+    """Return an environment without what the controller's git alone is given."""
+    return {name: value for name, value in environ.items() if name not in GIT_SECRETS}
 
 
 @dataclass(frozen=True)

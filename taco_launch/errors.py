@@ -6,7 +6,8 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 ├── PlacementError (4)      the job does not fit the hosts: a reason per host
 ├── HostError (5)           a host, or the agent on it, failed
 │   └── UnusableError (5)   a job is refused: hosts that it needs cannot be used, or lack what it asks for
-└── NoJobError (1)          the job was not found
+├── NoJobError (1)          the job was not found
+└── NoCodeError (1)         the head does not have the code of a job that is submitted: the controller sends it
 """
 
 from typing import NamedTuple, Optional, Sequence, Tuple
@@ -135,7 +136,22 @@ class NoJobError(TacoLaunchError):
     kind = "job-not-found"
 
 
+class NoCodeError(TacoLaunchError):
+    """The head does not have the code of a job."""
+
+    kind = "code-missing"
+
+
 KINDS = frozenset(
     error.kind
-    for error in (TacoLaunchError, UsageError, SpecError, PlacementError, HostError, UnusableError, NoJobError)
+    for error in (
+        TacoLaunchError,
+        UsageError,
+        SpecError,
+        PlacementError,
+        HostError,
+        UnusableError,
+        NoJobError,
+        NoCodeError,
+    )
 )

@@ -24,6 +24,7 @@ WAITING = "waiting"  # data: hosts: why it has no place, (host, why)
 SUSPENDED = "suspended"
 RESUMED = "resumed"
 PLACED = "placed"  # data: np, hosts, line, warnings, mark, attempt, shares
+COPIED = "copied"  # data: bytes, seconds, notes: the job's code is on its hosts
 LAUNCHED = "launched"  # data: boot, roots: mpirun has started
 RUNNING = "running"  # data: boot, roots: every rank has started; it may be that one has ended already
 RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not end with 0
@@ -120,6 +121,11 @@ def _placed(record: JobRecord, event: Event) -> JobRecord:
     )
 
 
+def _copied(record: JobRecord, event: Event) -> JobRecord:
+    notes = tuple(str(note) for note in event.data.get("notes", ()))
+    return replace(record, warnings=(*record.warnings, *notes)) if notes else record
+
+
 def _running(record: JobRecord, event: Event) -> JobRecord:
     if record.state is JobState.STOPPING:
         return record
@@ -179,6 +185,7 @@ _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
     SUSPENDED: _suspended,
     RESUMED: _resumed,
     PLACED: _placed,
+    COPIED: _copied,
     RUNNING: _running,
     STALLED: _stalled,
     STIRRED: _stirred,

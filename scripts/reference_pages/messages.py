@@ -34,6 +34,8 @@ _SECTIONS = (
     ("calls.exec_command", "Calls about commands beside a rank"),
     ("calls.facts", "Calls about the facts of the head"),
     ("calls.hosts", "Calls about the slots of hosts"),
+    ("calls.variants", "Calls about containers that jobs bring"),
+    ("calls.snapshots", "Calls about copies of code"),
     ("job_host_facts", "Parts of messages"),
 )
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", bytes: "bytes behind the line", Any: "any"}

@@ -9,7 +9,7 @@ from taco_launch import agent as package
 from taco_launch.agent.store.folders import JobFolder
 
 
-def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for each kind of process
+def main(agent: str, arguments: List[str]) -> int:  # noqa: C901, PLR0911 - one for each kind of process
     """Run one agent process; `agent` is the file it runs from. Imports follow the work, since every rank starts one."""
     package.process_main = main
     op, *rest = arguments
@@ -38,6 +38,8 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for ea
         from taco_launch.agent.guard import relay
 
         return relay.main(op, agent, rest)
+    if op in ("code", "snapshot-serve", "snapshot-prune") and rest:  # without words the last one is the controller's
+        return _of_snapshots(op, rest)
     if op in ("slots", "watch"):
         from taco_launch.agent.host import occupancy
 
@@ -46,6 +48,14 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for ea
         from taco_launch.agent.scheduler import scheduler
 
         return scheduler.main(agent, rest)
+    if op == "begin":
+        from taco_launch.agent.scheduler import elsewhere
+
+        return elsewhere.main(agent, JobFolder(Path(rest[0])))
+    if op == "wake":
+        from taco_launch.agent import scheduler_wakeup
+
+        return scheduler_wakeup.main(agent)
     if op == "run":
         from taco_launch.agent import program
 
@@ -58,3 +68,14 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for ea
     from taco_launch.agent.api import serve
 
     return serve.serve(op, agent, sys.stdin.buffer, sys.stdout.buffer)
+
+
+def _of_snapshots(op: str, rest: List[str]) -> int:
+    """Run a process that deals with copies of code, of which few jobs have any."""
+    from taco_launch.agent.snapshots import eviction, fetch, serve
+
+    if op == "code":
+        return fetch.main(JobFolder(Path(rest[0])), int(rest[1]))
+    if op == "snapshot-serve":
+        return serve.main(Path(rest[0]), rest[1])
+    return eviction.main(Path(rest[0]), float(rest[1]), dry_run="--dry-run" in rest[2:])

@@ -12,8 +12,8 @@ from typing import Callable, Dict, Optional
 from taco_launch import queue
 from taco_launch.agent import program, untrusted
 from taco_launch.agent.store import records
-from taco_launch.agent.store.folders import JobFolder, Jobs, make_private
-from taco_launch.errors import TacoLaunchError
+from taco_launch.agent.store.folders import VARIANT_VARIABLE, JobFolder, Jobs, make_private, state_folder
+from taco_launch.errors import OK, TacoLaunchError
 from taco_launch.launch.env import JOB_ID, JOB_NAME, SERVICE
 from taco_launch.model.jobs import JobRecord, JobState
 
@@ -62,8 +62,18 @@ def wake(jobs: Jobs, agent: str) -> None:
         start(jobs, agent, lock)
 
 
+def main(agent: str) -> int:
+    """Have a scheduler look at once, or start one: for who is in another container."""
+    wake(Jobs(state_folder(os.environ, os.geteuid())), agent)
+    return OK
+
+
 def start(jobs: Jobs, agent: str, lock: int) -> None:
-    """Start a scheduler, and hand its lock over to it."""
+    """Start a scheduler, and hand its lock over to it; from a variant, have the cluster's own container start it."""
+    if os.environ.get(VARIANT_VARIABLE):
+        os.close(lock)
+        _start_in_own_container(agent)
+        return
     try:
         path = jobs.queue / _LOG
         long = path.exists() and path.stat().st_size > _LOG_BYTES
@@ -80,6 +90,21 @@ def start(jobs: Jobs, agent: str, lock: int) -> None:
             )
     finally:
         os.close(lock)
+
+
+def _start_in_own_container(agent: str) -> None:
+    from taco_launch.agent import containers  # noqa: PLC0415 - most agents are not in a variant
+
+    with contextlib.suppress(OSError, TacoLaunchError):  # main.sh looks once a minute
+        subprocess.Popen(
+            containers.argv("", agent, "wake"),
+            cwd="/",
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
 
 def ensure(jobs: Jobs, agent: str) -> None:

@@ -34,14 +34,17 @@ _MOST_ERRORS = 1 << 20
 _NO_AGENT = ("can't open file", "SyntaxError")
 
 
-def argv(host: str, agent: str, *words: str, options: Sequence[str] = ()) -> Tuple[str, ...]:
-    """Return the command that runs an operation of the agent on a host."""
-    return ("ssh", *_OPTIONS, *options, host, shell(("/bin/sh", "-c", _RUN, "agent", agent, _brought(agent), *words)))
+def argv(
+    host: str, agent: str, *words: str, options: Sequence[str] = (), state: Optional[Path] = None
+) -> Tuple[str, ...]:
+    """Return the command that runs an operation of the agent on a host; `state` is the state folder, by default this process's."""
+    run = ("/bin/sh", "-c", _RUN, "agent", agent, _brought(agent, state), *words)
+    return ("ssh", *_OPTIONS, *options, host, shell(run))
 
 
-def _brought(agent: str) -> str:
+def _brought(agent: str, state: Optional[Path] = None) -> str:
     """Return where another host has an agent that was brought there: beside its jobs, by the same name."""
-    return str(Jobs(state_folder(os.environ, os.geteuid())).path / ".agents" / Path(agent).name)
+    return str(Jobs(state or state_folder(os.environ, os.geteuid())).path / ".agents" / Path(agent).name)
 
 
 def ask(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from taco_launch.model.rows import JobRow
     from taco_launch.model.slots import Occupancy
     from taco_launch.remote.credentials import Credentials
+    from taco_launch.sync.snapshot import Snapshot
 
 # Takes a piece of a job's log.
 Output = Callable[[bytes], None]
@@ -83,6 +84,15 @@ class Node:
 
 
 @dataclass(frozen=True)
+class CopiesRemoved:
+    """How many copies of code were removed from a host, or would be, and the bytes that this frees."""
+
+    host: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Counters:
     """The jobs of a cluster as metrics count them: those that are kept, and the sum of those that were removed."""
 
@@ -102,6 +112,20 @@ class HeadFacts:
     topology: "Topology | None" = None
 
 
+@dataclass(frozen=True)
+class VariantUse:
+    """A container that jobs have beside the cluster's own, by its key.
+
+    `record` is what set-up has kept of it (setup/variants.py); `used` when it was last needed, seconds since the epoch; `jobs`
+    are those that have not ended.
+    """
+
+    key: str
+    record: str
+    used: float | None
+    jobs: tuple[str, ...]
+
+
 class Backend(Protocol):
     """Keeps jobs and runs them.
 
@@ -116,6 +140,12 @@ class Backend(Protocol):
     @property
     def typed(self) -> str:
         """How taco-launch is called for it, for hints."""
+
+    def provide_code(self, snapshot: "Snapshot", say: Callable[[str], None]) -> None:
+        """Keep a snapshot for the jobs that name it: it is sent with the first that the backend lacks it for.
+
+        `say` is told how far that is.
+        """
 
     def submit(self, spec: "JobSpec", environ: Mapping[str, str]) -> "JobView":
         """Start a job, which continues whatever happens to the caller.
@@ -155,6 +185,11 @@ class Backend(Protocol):
 
         With `dry_run` they stay.
         """
+
+    def prune_code(
+        self, since: float, inventory: "Inventory", *, dry_run: bool
+    ) -> "tuple[tuple[CopiesRemoved, ...], tuple[str, ...]]":
+        """Remove the copies of code that no job needs and that were last used so many seconds ago; return warnings besides."""
 
     def nodes(self, inventory: "Inventory") -> tuple[Node, ...]:
         """Return who has which slots of each host; one that does not answer says why."""

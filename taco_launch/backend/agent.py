@@ -4,12 +4,13 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from taco_launch.backend import Counters, FollowListener, HeadFacts, LogQuery, Node, Output
+from taco_launch.backend import CopiesRemoved, Counters, FollowListener, HeadFacts, LogQuery, Node, Output, VariantUse
 from taco_launch.backend.spec_for_head import spec_for_head
-from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.command import without_git_secrets
+from taco_launch.errors import HostError, NoCodeError, TacoLaunchError, UsageError
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.protocol.calls import Notice, Reply, Request
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from taco_launch.model.host.hosts import Host, Inventory
     from taco_launch.model.rows import JobRow
     from taco_launch.remote.credentials import Credentials
+    from taco_launch.sync.snapshot import Snapshot
 
 # How long `run` tries to find its head again before it leaves the job to itself.
 _RUN_PATIENCE_SECONDS = 300.0
@@ -66,6 +68,9 @@ class AgentBackend:
     def __init__(self, head: Head) -> None:
         """Keep the head; nothing is asked."""
         self._head = head
+        # Is given each job before it is submitted, and sees that its container is there.
+        self.prepare: Callable[[JobSpec], JobSpec] = lambda spec: spec
+        self._code: dict[str, tuple[Snapshot, Callable[[str], None]]] = {}
 
     @property
     def name(self) -> str:
@@ -77,15 +82,40 @@ class AgentBackend:
         """How taco-launch is called for it."""
         return self._head.typed
 
+    def provide_code(self, snapshot: "Snapshot", say: "Callable[[str], None]") -> None:
+        """Keep a snapshot for the jobs that name it."""
+        self._code[snapshot.id] = snapshot, say
+
     def submit(self, spec: JobSpec, environ: Mapping[str, str]) -> JobView:
         """Start a job."""
-        return self._job(self._request(spec, environ))
+        request = self._request(self.prepare(spec), environ)
+        try:
+            return self._job(request)
+        except AgentError as error:
+            self._send_code(spec, error)
+        return self._job(request)
 
     def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: FollowListener) -> JobView:
         """Start a job and follow it to its end; a connection that is lost is made again for a few minutes."""
-        from taco_launch.backend.log_follower import LogFollower  # noqa: PLC0415 - a plan asks for facts alone
+        request = self._request(self.prepare(spec), environ).but(follow=True, seconds=self._head.seat.turn)
+        try:
+            return self._run(request, output, watch)
+        except AgentError as error:  # before there is a job
+            self._send_code(spec, error)
+        return self._run(request, output, watch)
 
-        request = self._request(spec, environ).but(follow=True, seconds=self._head.seat.turn)
+    def _send_code(self, spec: JobSpec, error: AgentError) -> None:
+        """Bring a job's code to the head, where it was refused for the want of that; else raise the error."""
+        if error.kind != NoCodeError.kind or spec.code is None or spec.code.id not in self._code:
+            raise error
+        from taco_launch.backend import code_upload  # noqa: PLC0415 - few jobs have code that the head lacks
+
+        code_upload.send(self._head, *self._code[spec.code.id])
+
+    def _run(self, request: Submit, output: Output, watch: FollowListener) -> JobView:
+        from taco_launch.backend.log_follower import LogFollower  # noqa: PLC0415 - see above
+
+        spec = request.spec
         follower = LogFollower(self._head, LogQuery(spec.name), output, watch, patience=_RUN_PATIENCE_SECONDS)
         with self._head.stream(request) as replies:
             try:
@@ -158,6 +188,18 @@ class AgentBackend:
 
         return self._rows(Prune(since=since, owner=owner, dry_run=dry_run))
 
+    def prune_code(
+        self, since: float, inventory: "Inventory", *, dry_run: bool
+    ) -> tuple[tuple[CopiesRemoved, ...], tuple[str, ...]]:
+        """Remove the copies of code that no job needs, from the head and from the hosts that jobs run on."""
+        from taco_launch.protocol.calls.snapshots import SnapshotPrune, SnapshotsRemoved  # noqa: PLC0415 - see above
+
+        others = [host.name for host in inventory.hosts if self._head.seat.container and host.name != inventory.head]
+        request = SnapshotPrune(since=since, dry_run=dry_run, here=inventory.head, hosts=others)
+        replies = self._head.call(request)
+        found = (reply for reply in replies if isinstance(reply, SnapshotsRemoved))
+        return tuple(CopiesRemoved(reply.host, reply.snapshots, reply.freed) for reply in found), _warnings(replies)
+
     def nodes(self, inventory: "Inventory") -> tuple[Node, ...]:
         """Return who has which slots of each host."""
         from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top  # noqa: PLC0415 - see above
@@ -171,6 +213,19 @@ class AgentBackend:
             answer = answers.get(host.name) or SlotsReply(host=host.name, problem=_UNUSED)
             found.append(Node(host, host.name == inventory.head, answer.occupancy, answer.problem, host in used))
         return tuple(found)
+
+    def find_variant(self, key: str) -> str:
+        """Return what is kept of a variant, and note that it is used."""
+        from taco_launch.protocol.calls.variants import FindVariant, VariantReply  # noqa: PLC0415 - see above
+
+        return self._head.expect(FindVariant(key=key), VariantReply).record
+
+    def variants(self) -> tuple[VariantUse, ...]:
+        """Return all variants, and who needs them."""
+        from taco_launch.protocol.calls.variants import GetVariants, VariantReply  # noqa: PLC0415 - see above
+
+        found = [reply for reply in self._head.call(GetVariants()) if isinstance(reply, VariantReply)]
+        return tuple(VariantUse(reply.key, reply.record, reply.used, tuple(reply.jobs)) for reply in found)
 
     def counters(self) -> Counters:
         """Return what metrics count."""
@@ -228,7 +283,8 @@ class AgentBackend:
             named = (name for name, value in spec.env if value is None)
             environ = {name: environ[name] for name in named if name in environ}
             spec = spec_for_head(spec)
-        return Submit(spec=spec, caller=CallerEnvironment(environment=dict(environ), umask=_umask(), inherit=inherit))
+        environ = without_git_secrets(environ)
+        return Submit(spec=spec, caller=CallerEnvironment(environment=environ, umask=_umask(), inherit=inherit))
 
     def _check_hosts(self, spec: JobSpec) -> None:
         if self._head.seat.container:

@@ -196,6 +196,23 @@ def _image(job: MeasuredJob) -> Iterator[tuple[str, str, str]]:
         yield "", "", job.spec.container.image
 
 
+def _code(job: MeasuredJob) -> str:
+    """Return which copy of its code a job had, and of which commit that is."""
+    code = job.spec.code
+    if code is None:
+        return ""
+    commit = f"commit {code.commit[:12]}" if code.commit else "no commit"
+    return f"{code.id[:12]} ({commit}{f', changed: {code.dirty}' if code.dirty else ''})"
+
+
+def _commit(job: MeasuredJob) -> str:
+    """Return the commit of a job's code, or of the folder that its command was typed in."""
+    code = job.spec.code
+    if code is None or not code.commit:
+        return "" if code is not None and code.source else job.commit
+    return f"{code.commit[:12]}{'-dirty' if code.dirty else ''}"
+
+
 def _gpus_used(job: MeasuredJob) -> Iterator[tuple[str, str, str]]:
     for share in job.record.shares:
         gpus = [slot for slot in share.slots if not slot.startswith("slot-")]
@@ -254,7 +271,8 @@ def _line(line: str, spec: JobSpec) -> tuple[list[str], dict[str, str]]:
 # 7. What seldom shows: OFED, firmware, mpirun, kernel, and last which of a host's GPUs a job happened to have.
 CAUSES = (
     Cause("command", _of_job(lambda job: shell(job.spec.command))),
-    Cause("commit", _of_job(lambda job: job.commit)),
+    Cause("code", _of_job(_code)),
+    Cause("commit", _of_job(_commit)),
     Cause("image", _image),
     Cause("GPU model", _gpu(lambda of: counted([gpu.name for gpu in _gpus(of)]), "none")),
     Cause("driver", _gpu(lambda of: _known(of.driver.loaded))),

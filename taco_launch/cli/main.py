@@ -22,7 +22,7 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
-from taco_launch.command import as_typed
+from taco_launch.command import GIT_SECRETS, as_typed
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
 
 # click reads it: how a shell asks for completions.
@@ -217,6 +217,7 @@ def _guarded() -> int:
     settings = Settings(
         sudo_password=os.environ.pop("TACO_LAUNCH_SUDO_PASSWORD", None),
         registry_password=os.environ.pop("TACO_LAUNCH_REGISTRY_PASSWORD", None),
+        git_secrets={name: os.environ.pop(name) for name in GIT_SECRETS if name in os.environ},
     )
     if _COMPLETE in os.environ:
         from taco_launch.cli.options import shell_scripts

@@ -26,6 +26,8 @@ _VERBS = {
     "facts": ("Hosts", "cluster.facts", "Show the hardware and software of hosts."),
     "setup": ("Hosts", "cluster.setup", "Set up hosts for training, stage by stage, and verify it."),
     "teardown": ("Hosts", "cluster.teardown", "Remove what setup installed on hosts."),
+    "image": ("Hosts", "cluster.image", "Build images for jobs, and list the containers of them."),
+    "data": ("Hosts", "cluster.data", "List the data sets that jobs may name."),
     "bench": ("Benchmarks and nightly runs", "bench.bench", "Run benchmarks, compare variants, query the history."),
     "nightly": ("Benchmarks and nightly runs", "nightly.nightly", "Detect performance regressions with nightly runs."),
     "lab": ("Lab", "cluster.lab", "Run a rehearsal cluster of containers on this machine."),

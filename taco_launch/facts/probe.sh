@@ -680,8 +680,17 @@ rdma_comes_back() { # FILE:LINE of what names the module at boot, and whether th
 # --- made: what set-up left here, and what it builds on ----------------------------------------------------------------
 
 look_at_made() {
-  unit=taco-launch-${taco_launch_cluster-}
-  cluster=/var/lib/taco-launch/clusters/${taco_launch_cluster-}
+  name=${taco_launch_cluster-}
+  unit=taco-launch-$name
+  firewall=taco-launch_${name}_firewall
+  cluster=/var/lib/taco-launch/clusters/$name
+  case $name in
+    *@*) # CLUSTER@VARIANT, as setup/paths.py has it
+      unit=taco-launch.${name#*@}.${name%%@*}
+      firewall=taco-launch.firewall.${name#*@}.${name%%@*}
+      cluster=/var/lib/taco-launch/clusters/${name%%@*}/variants/${name#*@}
+      ;;
+  esac
   section made.files made_files
   section made.keys root grep -aH '' "$cluster/ssh/host_key.pub" "$cluster/ssh/key.pub"
   section_here made.devices made_devices
@@ -698,18 +707,19 @@ look_at_made() {
 made_files() { # MODE|KIND|PATH of each, the target of links, the SHA256 of files; of other clusters their folder
   state=/var/lib/taco-launch
   etc=/etc/taco-launch
-  name=${taco_launch_cluster-}
+  above=${cluster%/variants/*}
   set --
   # the last but one: where a version before had the unit of its firewall
   for place in "$state" "$etc" "/etc/systemd/system/$unit.service" \
-    "/etc/systemd/system/taco-launch_${name}_firewall.service" "/etc/systemd/system/$unit-firewall.service" \
+    "/etc/systemd/system/$firewall.service" "/etc/systemd/system/$unit-firewall.service" \
+    "/etc/systemd/system/taco-launch."*".$name.service" \
     /etc/systemd/system/docker.service.d /etc/modules-load.d/taco-launch-peermem.conf \
     /etc/modprobe.d/taco-launch-peermem.conf; do
     [ ! -e "$place" ] || set -- "$@" "$place"
   done
   [ $# -gt 0 ] || return 0
   # shellcheck disable=SC2016 # the inner shell's
-  root find "$@" \( -path "$state/clusters/*/*" ! -path "$cluster/*" -o -path "$etc/*/*" ! -path "$etc/$name/*" -o \
+  root find "$@" \( -path "$state/clusters/*/*" ! -path "$cluster" ! -path "$cluster/*" ! -path "$above/variants" -o -path "$etc/*/*" ! -path "$etc/$name/*" ! -path "$etc/$name@*/*" -o \
     -path "$state/*" ! -path "$state/clusters*" ! -path "$state/agent*" ! -path "$state/docker*" \) -prune -o -exec stat -c '%a|%F|%n' {} + -type l -exec \
     /bin/sh -c 'for link; do echo "$link -> $(readlink "$link")"; done' sh {} + -o -type f -exec sha256sum {} +
 }

@@ -9,6 +9,7 @@ from taco_launch.inventory.schema.faults import Faults, Loc
 from taco_launch.inventory.schema.schema import Group, HostDefaults, HostEntry, InventoryFile
 from taco_launch.model.host.hosts import (
     Container,
+    DataSet,
     DockerEngine,
     GpuConstraints,
     Host,
@@ -75,6 +76,10 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         toolkit=toolkit,
         peermem=Peermem(file.peermem.use, file.peermem.package, file.peermem.packages),
         engine=file.engine,
+        data=tuple(
+            DataSet(name, entry.path, entry.description or "", entry.mode, entry.owner or "")
+            for name, entry in file.data.items()
+        ),
     )
 
 
@@ -249,6 +254,7 @@ def _container(file: InventoryFile, faults: Faults) -> Container | None:
         env=tuple(written.env.items()),
         registry=None if registry is None else Registry(registry.user, registry.password_file),
         source=source,
+        variant_ports=written.variant_ports,
     )
 
 

@@ -34,6 +34,7 @@ def document(found: Inventory) -> dict[str, Any]:
         "peermem": _changed(found.peermem),
         **_changed(found, _TOP),
         "versions": dict(found.versions),
+        "data": {one.name: {"path": one.path, **_changed(one, ("description", "mode", "owner"))} for one in found.data},
         "defaults": shared,
     }
     groups = {name: list(members) for name, members in found.groups}
@@ -73,7 +74,10 @@ def _shared(hosts: Iterable[dict[str, Any]]) -> dict[str, Any]:
 def _container(container: Container) -> dict[str, Any]:
     image = container.image if container.source == "registry" else {"name": container.image, "from": container.source}
     found = {**_changed(container), "image": image}
-    found.pop("source", None)
+    for name in ("source", "variant", "data"):  # of a job's own container
+        found.pop(name, None)
+    if container.variant_ports is not None:
+        found["variant_ports"] = "-".join(map(str, container.variant_ports))
     if container.ulimits:
         found["ulimits"] = dict(container.ulimits)
     if container.mounts:

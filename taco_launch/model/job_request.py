@@ -6,6 +6,9 @@ from typing import Mapping, Optional, Tuple, Union
 from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import CleanUp, Restart
 
+# The fields by which a job gets a container of its own.
+OF_CONTAINER = ("image", "worker_image", "image_from", "data", "shm_size")
+
 
 @dataclass(frozen=True)
 class JobRequest:
@@ -84,8 +87,26 @@ class JobRequest:
     ttl: Optional[float] = None
     agent_log: bool = False
 
-    # The image that the containers have to be made of.
+    # The code that its hosts get before its ranks start: a folder, or git+URL[@REF]; at most so many bytes of it.
+    sync: Optional[str] = None
+    sync_max: Optional[int] = None
+    # The folder below `workdir` where the code is put, as Arena has it: code/NAME.
+    code_at: Optional[str] = None
+    # Single files that its hosts get, SRC:DST, and files of lines NAME=VALUE that `env` goes before.
+    config_files: Tuple[str, ...] = ()
+    env_files: Tuple[str, ...] = ()
+
+    # The image that the job runs in, that of its workers (the same), and where it comes from: registry, controller, or a
+    # tar file of the controller.
     image: Optional[str] = None
+    worker_image: Optional[str] = None
+    image_from: Optional[str] = None
+    # Folders of the hosts in the container: HOST_PATH:PATH[:ro], or NAME:PATH[:ro] of a data set of the inventory.
+    data: Tuple[str, ...] = ()
+    # Size of /dev/shm, as 32g.
+    shm_size: Optional[str] = None
+    # The folder that the ranks start in, a whole path.
+    workdir: Optional[str] = None
 
     # Where it was written: the file's name, "" for a command line or Python; and how a field is called there, by the field.
     source: str = ""

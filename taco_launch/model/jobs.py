@@ -101,6 +101,25 @@ class Profile:
 
 
 @dataclass(frozen=True)
+class CodeSnapshot:
+    """The code of a job, and its config files, as they were when it was submitted; `id` is the SHA-256 of the manifest.
+
+    `source` is a folder of the controller or git+URL, "" where there are config files alone; `ref` and `commit` are git's, and
+    `dirty` is a hash of what differs from the commit, "" where nothing does. `at` is an absolute path where a link to the
+    code is put, "" for none.
+    """
+
+    id: str
+    source: str = ""
+    ref: str = ""
+    commit: str = ""
+    dirty: str = ""
+    files: int = 0
+    bytes: int = 0
+    at: str = ""
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """All that the head needs to run a job: no file of the controller is named, nothing is left to look up there.
 
@@ -112,9 +131,11 @@ class JobSpec:
     `procs_per_gpu` processes share each slot, and with `mps` CUDA's Multi-Process Service, both only with env.
     `env` holds the `-x` and environment knobs of the command line: (name, value), the value None where the caller's is
     taken; `mca` holds its MCA parameters. `launcher` is a key of LAUNCHERS; with `per_host`, only with env, one process
-    is started on each host for all of the job's slots there. `cwd` is the folder the ranks start in. `mpirun` is a path, or a bare name
+    is started on each host for all of the job's slots there. `cwd` is the folder the ranks start in, `workdir`
+    the one that was asked for, if any. `mpirun` is a path, or a bare name
     looked up on the caller's PATH. `network`, `container` and `versions` (of openmpi, nccl, horovod) are the
-    inventory's; `asked` goes before them. `exclusive`: no other job is to have a slot of the hosts that this one is on.
+    inventory's; `asked` goes before them. `code` is what the hosts get before the ranks start, which start in it, or in `workdir`: that
+    is absolute, or a folder of the code. `exclusive`: no other job is to have a slot of the hosts that this one is on.
     """
 
     name: str
@@ -144,6 +165,8 @@ class JobSpec:
     policy: Policy = field(default_factory=Policy)
     exclusive: bool = False
     least_hosts: Optional[int] = None
+    code: Optional[CodeSnapshot] = None
+    workdir: str = ""
 
     def is_here(self, host: Host) -> bool:
         """Return whether a host is the one that mpirun runs on."""

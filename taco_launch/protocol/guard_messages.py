@@ -86,6 +86,25 @@ class Reach(Message):
     port: int
 
 
+class FetchCode(Message):
+    """Have the job's code on the host, and write it into the job's folder.
+
+    It comes from the first of the hosts `sources` that has it, the last of which is the head. `snapshot` is "" where only `workdir` is to be looked at, which counts from the code, or else from `cwd`.
+    """
+
+    op = "fetch"
+    snapshot: str
+    sources: Sequence[str]
+    # the agent's path on the head
+    agent: str
+    # whether the snapshot is a tree, or config files alone
+    tree: bool
+    # the absolute path where a link to the code is to be, "" for none
+    at: str
+    workdir: str
+    cwd: str
+
+
 class Prepare(Message):
     """Pass `welcome` to the ranks; report a stall when they do nothing for `stall_after` seconds."""
 
@@ -217,6 +236,22 @@ class Reached(Message):
 
     op = "reached"
     why: str
+
+
+class CodeFetched(Message):
+    """The code is there: in `tree`, with the ranks to start in `folder`; each is "" where there is none. `error` says why not.
+
+    `received` bytes came from other hosts; `notes` is what went wrong on the way and was put right.
+    """
+
+    op = "fetched"
+    folder: str = ""
+    tree: str = ""
+    received: int = 0
+    seconds: float = 0.0
+    notes: Sequence[str] = ()
+    error: str = ""
+    hint: str = ""
 
 
 class Probed(Message):

@@ -20,6 +20,8 @@ class JobHostFacts(Message):
     cpus: Optional[int] = None
     cores: Optional[int] = None
     models: Sequence[str] = ()
+    # by what the engine knows the image of the container: id and digests; none where that is not known
+    image: Sequence[str] = ()
 
     def check(self) -> None:
         """Check that a job can be on a host of these sizes."""

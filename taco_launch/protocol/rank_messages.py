@@ -96,6 +96,8 @@ class Welcome(Message):
     processes: int = 1
     # which attempt's folder the log is in
     attempt: int = 1
+    # where it starts, "" for where its launcher has started the wrapper
+    folder: str = ""
 
 
 class Visited(Message):

@@ -16,6 +16,7 @@ _CONTENTS = (
     "command.py",
     "diagnose.py",
     "facts",
+    "manifest.py",
     "placement",
     "progress",
     "protocol",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from taco_launch.agent.store.folders import make_private, private
-from taco_launch.command import Command, Result, kill, start_line
+from taco_launch.command import Command, Result, kill, start_line, without_git_secrets
 from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, HostError
 from taco_launch.remote import session, transport
 from taco_launch.remote.credentials import Credentials
@@ -223,7 +223,7 @@ def _started(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], *, stderr:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
-        env={**os.environ, **dict(env)},
+        env={**without_git_secrets(os.environ), **dict(env)},
         start_new_session=True,
     )
 

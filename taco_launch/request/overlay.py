@@ -17,6 +17,8 @@ _EITHER = (
 )
 _PAIR = frozenset(("np", "slots_per_host"))
 _PUT_TOGETHER = ("env", "knobs", "mca")
+# All of both are asked for, those of `below` first: a later file goes before an earlier one.
+_ONE_BEHIND_THE_OTHER = ("config_files", "env_files")
 
 
 def over(below: JobRequest, above: JobRequest) -> JobRequest:
@@ -38,13 +40,15 @@ def over(below: JobRequest, above: JobRequest) -> JobRequest:
     named = {_known_as(name) for key in _PUT_TOGETHER for name, _value in getattr(above, key)}
     for key in _PUT_TOGETHER:
         values[key] = (*_others(getattr(below, key), named), *getattr(above, key))
+    for key in _ONE_BEHIND_THE_OTHER:
+        values[key] = (*getattr(below, key), *getattr(above, key))
     written = {name: place for name, place in below.written.items() if name not in told}
     return replace(above, **values, source=below.source, written={**written, **above.written})
 
 
 def _given_fields(request: JobRequest) -> set[str]:
     """Return the fields that say something."""
-    of_itself = {"source", "written", *_PUT_TOGETHER}
+    of_itself = {"source", "written", *_PUT_TOGETHER, *_ONE_BEHIND_THE_OTHER}
     return {
         each.name
         for each in fields(request)

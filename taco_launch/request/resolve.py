@@ -8,8 +8,8 @@ from taco_launch.errors import Fault, SpecError, TacoLaunchError, UsageError, qu
 from taco_launch.inventory import names, profile, select
 from taco_launch.inventory.load import SHIPPED
 from taco_launch.launch.nested_launcher import clashes, inner
-from taco_launch.model.host.hosts import Host, Inventory
-from taco_launch.model.job_request import JobRequest
+from taco_launch.model.host.hosts import Container, Host, Inventory
+from taco_launch.model.job_request import OF_CONTAINER, JobRequest
 from taco_launch.model.jobs import JobSpec, NetworkOverrides, Policy, Profile
 from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.request import job_names, policy, sizes
@@ -61,7 +61,8 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     asked = each(lambda: _asked(request), NetworkOverrides())
     options = each(lambda: profile_of(inventory, request.profile, caller.environ), Profile())
     rules = each(lambda: policy.policy(request, inventory.host_loss_timeout), Policy())
-    each(lambda: _check_image(request, inventory), None)
+    inside = each(lambda: _container(request, inventory), None)
+    workdir = each(lambda: _workdir(request), "")
     if problems:
         raise _one(problems, request)
     spec = JobSpec(
@@ -76,9 +77,13 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
         asked=asked,
         profile=options,
         network=inventory.network,
-        container=inventory.container,
-        versions=inventory.versions,
-        cwd=caller.folder,
+        container=inside,
+        # the inventory says versions of its own image's software
+        versions=inventory.versions
+        if inside is None or inventory.container is None or inside.image == inventory.container.image
+        else (),
+        cwd=workdir if workdir.startswith("/") else caller.folder,
+        workdir=workdir,
         mpirun=inventory.mpirun,
         cluster=inventory.cluster,
         owner=caller.user,
@@ -159,12 +164,28 @@ def _asked(request: JobRequest) -> NetworkOverrides:
 
 def _variables(request: JobRequest, environ: Mapping[str, str]) -> _Variables:
     """Return the variables and MCA parameters; the table of knobs is loaded only for some."""
-    if not (request.env or request.knobs or request.mca):
+    if not (request.env or request.knobs or request.mca or request.env_files):
         return (), ()
     from taco_launch.request import variables  # noqa: PLC0415 - the table of knobs is large
 
-    found = variables.check(request.env, request.knobs, request.mca, environ, allow_unknown=request.allow_unknown_knobs)
+    lax, env = request.allow_unknown_knobs, request.env
+    if request.env_files:
+        from taco_launch.request import env_files  # noqa: PLC0415 - few jobs have any
+
+        own = dict(env)
+        of_files = env_files.read(request.env_files, environ, allow_unknown=lax)
+        env = (*(pair for pair in of_files if pair[0] not in own), *env)
+    found = variables.check(env, request.knobs, request.mca, environ, allow_unknown=lax)
     return found.env, found.mca
+
+
+def _workdir(request: JobRequest) -> str:
+    """Return where the ranks start; what a request says of code is only looked at where there is some."""
+    if (request.sync, request.workdir, request.sync_max, request.code_at) == (None, None, None, None):
+        return ""
+    from taco_launch.request import code_options  # noqa: PLC0415 - few jobs have code of their own
+
+    return code_options.check(request)
 
 
 def _hosts(request: JobRequest, inventory: Inventory, caller: Caller) -> tuple[Host, ...]:
@@ -197,13 +218,10 @@ def _head(inventory: Inventory, hosts: tuple[Host, ...]) -> str:
     return next((host.name for host in hosts if host.connection == "local"), inventory.head)
 
 
-def _check_image(request: JobRequest, inventory: Inventory) -> None:
-    """Refuse a job whose containers are of another image than it asks for, or that has none."""
-    container = inventory.container
-    if not request.image or (container is not None and container.image == request.image):
-        return
-    have = f"has training containers of {container.image}" if container is not None else "has no training container"
-    raise UsageError(
-        f"{request.called('image')}: {request.image}: the inventory {have}",
-        hint="name the image in the inventory (container: {image: ...}), then: taco-launch -i FILE setup",
-    )
+def _container(request: JobRequest, inventory: Inventory) -> Container | None:
+    """Return the container that a job runs in; what says which is loaded where one is asked for."""
+    if all(getattr(request, name) in (None, ()) for name in OF_CONTAINER):
+        return inventory.container
+    from taco_launch.request.container import container_of  # noqa: PLC0415 - see above
+
+    return container_of(request, inventory)

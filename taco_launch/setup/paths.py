@@ -4,6 +4,11 @@ What the host's root runs or follows lies in /etc/taco-launch, of which no conta
 name it, so wherever there may be a unit there may be this; /usr is read-only on image-based distributions (rpm-ostree,
 Flatcar), /usr/local with it on some. Of the state folder a container gets a state folder of its own to write to (agent/store/folders.py), and the agent and its own
 cluster's folder to read only. Leases are shared by all containers of a host, and theirs to write.
+
+A variant is a second container of a cluster on a host, of another image or with other data (setup/variants.py). Set-up makes
+it as it makes a cluster's: under the name `CLUSTER@VARIANT`, which no cluster has. What it is called, and where its own
+files lie, is what no cluster's name leads to: `taco-launch.` begins no name of a cluster's container or unit. It has the
+state folder of its cluster, and its folder is within the cluster's.
 """
 
 STATE = "/var/lib/taco-launch"
@@ -34,21 +39,39 @@ DEFINITION_LABEL = "taco-launch.definition"
 IMAGE_LABEL = "taco-launch.image"
 # The variable that tells what runs in the container whose it is.
 CLUSTER_VARIABLE = "TACO_LAUNCH_CLUSTER"
+# The variable that tells which variant of its cluster a container is.
+VARIANT_VARIABLE = "TACO_LAUNCH_VARIANT"
+# Which ports are the sshds' of variants: a file for each, which holds the variant's name.
+PORTS = f"{STATE}/ports"
+_SIGN = "@"
+
+
+def variant(cluster: str, key: str) -> str:
+    """Return the name under which set-up makes a variant."""
+    return f"{cluster}{_SIGN}{key}"
+
+
+def split(cluster: str) -> tuple[str, str]:
+    """Return the cluster, and which variant of it a name stands for, "" where it stands for the cluster's own container."""
+    name, _sign, key = cluster.partition(_SIGN)
+    return name, key
 
 
 def container(cluster: str) -> str:
     """Name the training container."""
-    return f"taco-launch-{cluster}"
+    name, key = split(cluster)
+    return f"taco-launch.{key}.{name}" if key else f"taco-launch-{name}"
 
 
 def unfinished(cluster: str) -> str:
     """Name the training container while it is made (create.sh does): no cluster's container can have this name."""
-    return f"taco-launch_{cluster}"
+    name, key = split(cluster)
+    return f"taco-launch.new.{key}.{name}" if key else f"taco-launch_{name}"
 
 
 def unit(cluster: str) -> str:
     """Name the systemd unit that runs the container."""
-    return f"taco-launch-{cluster}.service"
+    return f"{container(cluster)}.service"
 
 
 def unit_file(cluster: str) -> str:
@@ -58,7 +81,8 @@ def unit_file(cluster: str) -> str:
 
 def firewall_unit(cluster: str) -> str:
     """Name the systemd unit that opens the firewall: no cluster's container has a unit of this name."""
-    return f"taco-launch_{cluster}_firewall.service"
+    name, key = split(cluster)
+    return f"taco-launch.firewall.{key}.{name}.service" if key else f"taco-launch_{name}_firewall.service"
 
 
 def firewall_unit_file(cluster: str) -> str:
@@ -78,12 +102,13 @@ def secrets_file(cluster: str) -> str:
 
 def folder(cluster: str) -> str:
     """Place what the cluster's container reads."""
-    return f"{CLUSTERS}/{cluster}"
+    name, key = split(cluster)
+    return f"{CLUSTERS}/{name}/variants/{key}" if key else f"{CLUSTERS}/{name}"
 
 
 def state(cluster: str) -> str:
     """Place the state folder of the container: its jobs, of which no other cluster's container gets anything."""
-    return f"{CONTAINERS}/{cluster}"
+    return f"{CONTAINERS}/{split(cluster)[0]}"
 
 
 def main_script(cluster: str) -> str:
@@ -134,3 +159,13 @@ def ssh_config(cluster: str) -> str:
 def sshd_config(cluster: str) -> str:
     """Place the settings of the container's sshd."""
     return f"{ssh(cluster)}/sshd_config"
+
+
+def image_file(cluster: str) -> str:
+    """Place what tells the container which image it is made from: its id and its digests, which create.sh writes."""
+    return f"{folder(cluster)}/image"
+
+
+def variant_record(cluster: str) -> str:
+    """Place what is known of a variant on the head: see setup/variants.py."""
+    return f"{folder(cluster)}/variant.json"

@@ -9,6 +9,7 @@ from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupFile, SetupState
 from taco_launch.setup import STAGES, paths
 from taco_launch.setup.ops import Op, Problem, Removal, Stage, StageRules
+from taco_launch.setup.variants import keys_of
 
 
 def plan(
@@ -33,7 +34,9 @@ def plan(
         )
         return
     own = (paths.folder(cluster), paths.host_folder(cluster))
-    is_last = not any(_is_cluster(path, file) and path not in own for path, file in files.items())
+    variants = paths.host_folder(paths.variant(cluster, ""))
+    others = (path for path, file in files.items() if _is_cluster(path, file) and not path.startswith(variants))
+    is_last = all(path in own for path in others)
     removal = Removal(facts, files, cluster, has_cluster, is_last, image, added)
     for stage in reversed(STAGES):
         yield from rules[stage].take_back(removal)
@@ -50,7 +53,8 @@ def _has_cluster(facts: HostFacts, files: Mapping[str, SetupFile], cluster: str)
         paths.firewall_unit_file(cluster),
     )
     names = (paths.container(cluster), paths.unfinished(cluster))
-    return any(path in files for path in made) or any(one.name in names for one in ours)
+    there = any(path in files for path in made) or any(one.name in names for one in ours)
+    return there or bool(keys_of(facts, cluster))
 
 
 def _silent(docker: DockerFacts | Absent | Unknown, *, images: bool) -> str | None:

@@ -1,19 +1,23 @@
 """A backend for tests, of which each test says what it answers; what nobody expects is a failure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from taco_launch.backend import Counters, FollowListener, HeadFacts, LogQuery, Node, Output
+from taco_launch.backend import CopiesRemoved, Counters, FollowListener, HeadFacts, LogQuery, Node, Output
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.rows import JobRow
+from taco_launch.sync.snapshot import Snapshot
 
 
 class FakeBackend:
     """Refuses every call: a test overrides those that it expects."""
 
     name, typed = "gpu1", "taco-launch"
+
+    def provide_code(self, snapshot: Snapshot, _say: Callable[[str], None]) -> None:
+        raise AssertionError(f"provide_code {snapshot.id}")
 
     def submit(self, spec: JobSpec, _environ: Mapping[str, str]) -> JobView:
         raise AssertionError(f"submit {spec.name}")
@@ -44,6 +48,11 @@ class FakeBackend:
 
     def prune(self, since: float, owner: str | None, *, dry_run: bool) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
         raise AssertionError(f"prune {since} {owner} {dry_run}")
+
+    def prune_code(
+        self, since: float, _inventory: Inventory, *, dry_run: bool
+    ) -> tuple[tuple[CopiesRemoved, ...], tuple[str, ...]]:
+        raise AssertionError(f"prune_code {since} {dry_run}")
 
     def nodes(self, _inventory: Inventory) -> tuple[Node, ...]:
         raise AssertionError("nodes")

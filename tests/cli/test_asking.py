@@ -244,7 +244,7 @@ def test_a_profile_lies_beside_its_file(submit: Submit, tmp_path: Path, monkeypa
 
 def test_an_mpijob(submit: Submit) -> None:
     guide = Path(__file__).parents[1] / "request" / "jobs" / "good_mpijob_of_the_guide.yaml"
-    spec, result = submit("-f", str(guide))
+    spec, result = submit("-f", str(guide), "--image", "registry/taco:1")
     assert spec.command[:2] == ("python", "scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py")
     assert (spec.name, spec.host_count, spec.slots_per_host) == ("tensorflow-benchmarks", 1, 2)
     assert re.search(r"good_mpijob_of_the_guide\.yaml: not used here:\n  mpirun's -bind-to none\n", result.stderr)
@@ -253,13 +253,15 @@ def test_an_mpijob(submit: Submit) -> None:
 def test_the_image_that_a_file_wants(submit: Submit, cluster: Path) -> None:
     submit("-f", "-", stdin="command: x\nimage: registry/taco:1\n")
     other = cluster.with_name("other.yaml")
-    other.write_text("command: x\nimage: registry/taco:2\n")
+    other.write_text("command: x\nimage: registry/taco:2\nworkerImage: registry/taco:3\n")
     wrong = call("-i", str(cluster), "submit", "-f", str(other))
     assert wrong.exit_code == 2
-    assert "registry/taco:2: the inventory has training containers of registry/taco:1" in wrong.stderr
-    none = call("run", "-f", str(other))
+    assert (
+        "--worker-image: registry/taco:3: all ranks of a job run in one image, which is registry/taco:2" in wrong.stderr
+    )
+    none = call("run", "-f", str(other), "--worker-image", "registry/taco:2")
     assert none.exit_code == 2
-    assert "registry/taco:2: the inventory has no training container" in none.stderr
+    assert "without a container jobs run on the host itself" in none.stderr
 
 
 def test_a_suspended_job_is_not_followed(cluster: Path) -> None:

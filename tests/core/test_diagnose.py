@@ -284,9 +284,9 @@ def test_no_text_takes_long() -> None:
     near = [f"{key} " for entry in TABLE for key in entry.keys]
 
     def seconds(text: str) -> float:
-        begin = time.perf_counter()
+        begin = time.process_time()
         explain(text.split("\n"))
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
     once = "".join(near)
     text = "\n".join([*near, once * 20, *(key * 200 for key in near)])

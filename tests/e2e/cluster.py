@@ -51,14 +51,14 @@ class Cluster:
         stdin = f"{json.dumps({'protocol': 1})}\n{json.dumps(request)}\n"
         argv = [self.python, "-I", "-S", self.agent, op]
         done = self.made.run(*argv, on=head, env=self.env, stdin=stdin, timeout=patience(100))
-        _header, newline, rest = done.stdout.partition("\n")
+        _header, newline, rest = done.stdout.encode().partition(b"\n")
         assert newline, done.stderr
         frames: list[Any] = []
         while rest:
-            line, _newline, rest = rest.partition("\n")
+            line, _newline, rest = rest.partition(b"\n")
             frames.append(json.loads(line))
             count = frames[-1].get("bytes", 0)
-            frames += [rest[:count]] if count else []
+            frames += [rest[:count].decode("utf-8", "replace")] if count else []
             rest = rest[count:]
         return frames
 

@@ -316,7 +316,7 @@ def test_a_bug_in_the_supervisor_is_told_and_leaves_nothing(taco: Taco) -> None:
     assert "debug.log" in job["reason"]
 
 
-@pytest.mark.parametrize("name", ["TACO_LAUNCH_SUDO_PASSWORD", "TACO_LAUNCH_REGISTRY_PASSWORD"])
+@pytest.mark.parametrize("name", ["TACO_LAUNCH_SUDO_PASSWORD", "TACO_LAUNCH_REGISTRY_PASSWORD", "GIT_SYNC_PASSWORD"])
 def test_no_rank_inherits_a_password_of_taco_launch(taco: Taco, name: str) -> None:
     env = {**taco.env, name: "hunter2"}
     taco = Taco(taco.state, env)

@@ -19,7 +19,7 @@ TOP = {
     "defaults",
     "hosts",
 }
-TOP |= {"groups", "host_loss_timeout", "toolkit", "peermem"}
+TOP |= {"groups", "host_loss_timeout", "toolkit", "peermem", "data"}
 VERSIONS = {"openmpi", "nccl", "horovod"}
 SSH = {"user", "identity_file", "host_keys", "known_hosts", "connect_timeout"}
 NETWORK = {"interface", "rdma", "gid_index", "gdr", "port_range", "firewall"}
@@ -35,7 +35,9 @@ CONTAINER = {
     "mounts",
     "env",
     "registry",
+    "variant_ports",
 }
+DATA = {"path", "description", "mode", "owner"}
 IMAGE = {"name", "from"}
 REGISTRY = {"user", "password_file"}
 DOCKER = {
@@ -65,7 +67,9 @@ def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_every_key_is_described_and_nothing_else_is_taken() -> None:
     schema = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    known = TOP | SSH | NETWORK | CONTAINER | IMAGE | REGISTRY | DOCKER | TOOLKIT | PEERMEM | PROXY | VERSIONS | HOST
+    known = (
+        TOP | SSH | NETWORK | CONTAINER | IMAGE | REGISTRY | DOCKER | TOOLKIT | PEERMEM | PROXY | VERSIONS | HOST | DATA
+    )
     assert {name for name, _ in properties(schema)} == known
     assert [name for name, part in properties(schema) if not part.get("description")] == []
     assert all(part["additionalProperties"] is False for part in (schema, *schema["$defs"].values()))

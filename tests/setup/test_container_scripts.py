@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.host.processes import identify
+from taco_launch.inventory import mounts
 from taco_launch.setup import scripts
 from tests.conftest import eventually
 from tests.setup.fakes import SHELLS, Fakes
@@ -261,6 +262,8 @@ def test_without_a_folder_for_leases_nothing_starts(fakes: Fakes) -> None:
 
 # --- create.sh
 
+LOOKS = ("docker container inspect", "docker image inspect", "docker container ls")
+
 
 @pytest.mark.parametrize("busy", [0, 1, 2])
 def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_path: Path, busy: int) -> None:
@@ -277,6 +280,7 @@ def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_
     variables.write_text("TOKEN=geheim\n")
     args = (
         "taco-launch-hcc",
+        "taco-launch_hcc",
         "taco-launch-hcc.service",
         "hcc",
         str(tmp_path),
@@ -291,7 +295,9 @@ def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_
     done = subprocess.run((*fakes.sh, "-euc", text, "setup", *args), env=fakes.env(), timeout=20, check=False)
     assert done.returncode == (1 if busy else 0)
     assert not variables.exists()
-    changes = [each for each in fakes.calls if not each.startswith(("docker container inspect", "mkdir", "grep"))]
+    changes = [
+        each for each in fakes.calls if each.split()[0] in ("docker", "systemctl") and not each.startswith(LOOKS)
+    ]
     made = ["docker create --name taco-launch_hcc --user=0 t:1"]
     assert (
         changes
@@ -323,7 +329,7 @@ def test_jobs_that_all_containers_could_write_to_are_put_aside(fakes: Fakes, tmp
     (tmp_path / "jobs/planted").mkdir(parents=True)
     text = "idle() { :; }\nlook() { :; }\nmake_leases() { :; }\n" + scripts.text("create.sh")
     places = (f"{tmp_path}/clusters/hcc", f"{tmp_path}/containers/hcc", f"{tmp_path}/env")
-    args = ("taco-launch-hcc", "c.service", "hcc", *places, "t:1", "mpirun", "0", "t:1")
+    args = ("taco-launch-hcc", "taco-launch_hcc", "c.service", "hcc", *places, "t:1", "mpirun", "0", "t:1")
     argv = (*fakes.sh, "-euc", text.replace("/var/lib/taco-launch", str(tmp_path)), "setup", *args)
     subprocess.run(argv, env=fakes.env(), timeout=20, check=True)
     assert (tmp_path / "jobs").exists() != shared
@@ -339,7 +345,7 @@ def test_nothing_is_shared_by_way_of_a_link(fakes: Fakes, tmp_path: Path, link: 
     fakes.make("docker", "exit 1")
     text = "look() { :; }\n" + scripts.text("create.sh").replace("/var/lib/taco-launch", str(tmp_path))
     places = (f"{tmp_path}/clusters/hcc", f"{tmp_path}/containers/hcc", f"{tmp_path}/env")
-    args = ("c", "c.service", "hcc", *places, "t:1", "mpirun", "0", "t:1")
+    args = ("c", "new", "c.service", "hcc", *places, "t:1", "mpirun", "0", "t:1")
     argv = (*fakes.sh, "-euc", text, "setup", *args)
     done = subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 1
@@ -351,7 +357,7 @@ def test_nothing_is_shared_by_way_of_a_link(fakes: Fakes, tmp_path: Path, link: 
 def test_a_path_to_be_mounted_that_is_not_there_is_named_before_anything_is_done(fakes: Fakes, tmp_path: Path) -> None:
     fakes.make("docker", "exit 1")
     (tmp_path / "a b").mkdir()
-    front = ("c", "c.service", "hcc", str(tmp_path), f"{tmp_path}/jobs", f"{tmp_path}/env", "t:1", "mpirun")
+    front = ("c", "new", "c.service", "hcc", str(tmp_path), f"{tmp_path}/jobs", f"{tmp_path}/env", "t:1", "mpirun")
     text = "look() { echo looked; exit 3; }\n" + scripts.text("create.sh")
 
     def told(*sources: str) -> tuple[int, str]:
@@ -365,3 +371,42 @@ def test_a_path_to_be_mounted_that_is_not_there_is_named_before_anything_is_done
         f"{error}\n{hint}, or take it out of container.mounts in the inventory\n",
     )
     assert told(f"{tmp_path}/a b") == (3, "looked\n")
+
+
+@pytest.mark.parametrize("fakes", ["dash"], indirect=True)
+@pytest.mark.parametrize(
+    "path", ["/", "/var", "/etc", "/etc/ssh", "/var/lib/docker", "/proc/1/root", "/usr/local", "/dev/shm"]
+)
+def test_data_of_a_job_is_nothing_that_is_the_hosts_own(fakes: Fakes, tmp_path: Path, path: str) -> None:
+    fakes.make("docker", "exit 1")
+    fakes.make("readlink", "echo " + path)  # of where this test runs, not all are there
+    assert mounts.belongs_to_the_host(path)
+    front = ("c", "new", "c.service", "hcc@1", str(tmp_path), f"{tmp_path}/jobs", f"{tmp_path}/env", "t:1", "mpirun")
+    text = "look() { echo looked; exit 3; }\n" + scripts.text("create.sh").replace(
+        "[ ! -e", "[ -e /no/such/file ] && [ ! -e"
+    )
+    argv = (*fakes.sh, "-euc", text, "setup", *front, "1", f"={path}", "--user=0", "t:1")
+    done = subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1, done.stdout
+    assert f"error: {path}, which --data names, belongs to the host" in done.stderr
+
+
+@pytest.mark.parametrize("fakes", ["dash"], indirect=True)
+def test_data_of_a_job_is_no_link_and_what_an_inventory_mounts_may_be(fakes: Fakes, tmp_path: Path) -> None:
+    fakes.make("docker", "exit 1")
+    fakes.make("readlink", 'exec /bin/readlink "$@"')
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to("/etc")
+    front = ("c", "new", "c.service", "hcc@1", str(tmp_path), f"{tmp_path}/jobs", f"{tmp_path}/env", "t:1", "mpirun")
+    text = "look() { echo looked; exit 3; }\n" + scripts.text("create.sh")
+
+    def told(source: str) -> tuple[int, str]:
+        argv = (*fakes.sh, "-euc", text, "setup", *front, "1", source, "--user=0", "t:1")
+        done = subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=20, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    assert told(f"={tmp_path}/data") == (3, "looked\n")
+    assert told(f"{tmp_path}/link") == (3, "looked\n")
+    code, said = told(f"={tmp_path}/link")
+    assert code == 1
+    assert "is a symbolic link, or behind one: it is /etc" in said

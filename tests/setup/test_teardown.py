@@ -10,7 +10,7 @@ import pytest
 from taco_launch.cli.cluster.teardown import _ORDER
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Image, SetupFile, SetupState
-from taco_launch.setup import STAGES, paths, scripts, teardown
+from taco_launch.setup import STAGES, paths, teardown
 from taco_launch.setup.ops import Op, Problem, Removal, StageRules
 from taco_launch.setup.stage_parts import firewall
 from taco_launch.setup.stage_parts.docker_removal import ADDED as ADDED_FILE
@@ -129,7 +129,6 @@ def test_a_container_that_was_not_finished_is_taken_back() -> None:
     (op,) = plan(replace(there, docker=replace(there.docker, containers=(half,))), "c", None, "")
     assert isinstance(op, Op)
     assert paths.unfinished("c") in op.args
-    assert f"new={paths.unfinished('$cluster')} " in scripts.text("create.sh")
 
 
 @pytest.mark.parametrize("why", [Unknown("the engine gives no answer"), Absent("Cannot connect to the Docker daemon")])

@@ -10,6 +10,8 @@ from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.calls import EndOfReplies, Failure, Reply, Request, request_of
 
+# What may stand behind a request's line.
+_MOST_DATA = 1 << 26
 Operation = Callable[[Jobs, str, Request], Iterator[Reply]]
 
 
@@ -75,9 +77,16 @@ def _unknown(_jobs: Jobs, agent: str, _request: Request) -> Iterator[Reply]:
 def _request(op: str, stdin: IO[bytes]) -> Request:
     line = protocol.read(stdin) or {}
     try:
-        return request_of(op, line)
+        request = request_of(op, line)
     except ValueError as error:
         raise UsageError(f"not a request of taco-launch: {error}", hint="upgrade taco-launch on this host") from None
+    count = line.get("bytes", 0)
+    if type(count) is not int or not 0 <= count <= _MOST_DATA or (count and "data" not in vars(request)):
+        raise UsageError(f"not a request of taco-launch: bytes: {str(count)[:40]}")
+    data = stdin.read(count) if count else b""
+    if len(data) < count:
+        raise UsageError("the request broke off")
+    return request.but(data=data) if count else request
 
 
 def _ensure(jobs: Jobs, agent: str) -> None:
@@ -102,5 +111,7 @@ _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("facts",): ("api.head_facts",),
     ("stop", "suspend", "resume", "delete"): ("api.job_control",),
     ("logs",): ("api.log_stream",),
+    ("variant", "variants"): ("api.variants",),
+    ("snapshot-offer", "snapshot-put", "snapshot-prune"): ("api.snapshot_upload",),
     ("list", "get", "metrics", "top", "prune", "exec", "exec-end"): ("api.queries",),
 }

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Type
 
 from taco_launch import state
-from taco_launch.agent import scheduler_wakeup
+from taco_launch.agent import containers, scheduler_wakeup
 from taco_launch.agent.api import log_stream
 from taco_launch.agent.host.launcher_process import wake_on_child
 from taco_launch.agent.scheduler import scheduler
 from taco_launch.agent.store import job_counters, records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.errors import NoCodeError, TacoLaunchError, UsageError
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import row_of
@@ -35,7 +35,9 @@ def submit(jobs: Jobs, agent: str, request: Submit) -> Iterator[Reply]:
 
     Raises:
         UsageError: its name is taken.
+        NoCodeError: its code is not here; the controller sends it, and submits again.
     """
+    _require_code(jobs, request)
     folder = _make(jobs, agent, request)
     scheduler.admit(jobs, agent)
     yield Accepted(name=folder.name)
@@ -51,15 +53,30 @@ def submit(jobs: Jobs, agent: str, request: Submit) -> Iterator[Reply]:
         yield from log_stream.logs(jobs, agent, logs, _until_a_child_ends())
 
 
+def _require_code(jobs: Jobs, request: Submit) -> None:
+    """Note that the job's code is used, if it has any.
+
+    Raises:
+        NoCodeError: it is not here.
+    """
+    code = request.spec.code
+    if code is not None:
+        from taco_launch.agent.snapshots.store import SnapshotStore  # noqa: PLC0415 - few jobs have code of their own
+
+        if not SnapshotStore(jobs.path.parent).use(code.id):
+            raise NoCodeError(f"the code of job {request.spec.name} is not on the head")
+
+
 def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
-    spec, environment = request.spec, request.caller.environment
-    if request.caller.inherit:  # the caller is elsewhere: the job has what this process was started with
-        environment = {**os.environ, **environment}
+    spec, caller = request.spec, request.caller
+    # the caller is elsewhere: the job has what this process was started with; in another container its supervisor adds that
+    if caller.inherit and containers.of(spec) == containers.here():
+        caller = caller.but(environment={**os.environ, **caller.environment}, inherit=False)
         spec = replace(spec, cwd=spec.cwd or str(Path.cwd()))
     with jobs.create(spec.name) as draft:
         draft.agent.symlink_to(agent)
         records.write_spec(draft, spec)
-        records.write_caller(draft, request.caller.but(environment=environment, inherit=False))
+        records.write_caller(draft, caller)
         suspend: Dict[str, Any] = {"suspend": True} if spec.policy.suspend else {}
         why = "submitted to wait until it is resumed" if suspend else state.FOR_SLOTS
         records.Events(draft).add(state.SUBMITTED, why, id=os.urandom(16).hex(), **suspend)

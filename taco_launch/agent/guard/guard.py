@@ -16,8 +16,9 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Type
 
+from taco_launch.agent.guard.code_fetch import CodeFetch
 from taco_launch.agent.guard.host_launcher import HostLauncher
-from taco_launch.agent.guard.host_probe import Probe
+from taco_launch.agent.guard.host_probe import ProbeOnce
 from taco_launch.agent.guard.slot_allocator import JobSlots
 from taco_launch.agent.guard.stall_monitor import StallMonitor
 from taco_launch.agent.host import ports, process_registry, processes
@@ -38,8 +39,6 @@ _LAST_WORDS_SECONDS = 2.0
 # When it takes longer to listen again it was us who were away (a look at the host, a disk that hangs, a suspended
 # machine): the supervisor was not silent.
 _STALL_SECONDS = 2 * _TICK
-# Nothing is known, as where a tool is missing; the line's remarks say what that means.
-_NOT_PROBED = ""
 
 
 def main(folder: JobFolder, job_id: str) -> int:
@@ -71,7 +70,8 @@ class _Guard:
         self._trace = GuardTrace(folder, elsewhere=self._elsewhere)
         self._slots = JobSlots(folder)
         self._launcher = HostLauncher(folder, self._selector)
-        self._probe: Optional[Probe] = None
+        self._probe = ProbeOnce(self._selector, self._tell)
+        self._code = CodeFetch(folder, self._selector, self._tell)
         self._terminating = False
         self._released = False
         self._done = False
@@ -80,8 +80,9 @@ class _Guard:
             guard_messages.Heartbeat: self._answer_beat,
             guard_messages.Lease: self._lease,
             guard_messages.ReleaseSlots: self._unlease,
-            guard_messages.ProbeHost: self._begin_probe,
+            guard_messages.ProbeHost: self._probe.start,
             guard_messages.Reach: self._reach,
+            guard_messages.FetchCode: self._code.start,
             guard_messages.Prepare: self._prepare,
             guard_messages.Launch: self._launch,
             guard_messages.Launched: lambda message: self._remember(message.root),
@@ -103,18 +104,18 @@ class _Guard:
             for key, _mask in self._selector.select(self._pause()):
                 if isinstance(key.data, JsonConnection):
                     self._hear(key.data)
-                elif isinstance(key.data, HostLauncher):
+                elif isinstance(key.data, (HostLauncher, CodeFetch)):
                     key.data.read(key.fileobj)
                 elif key.data is None:
                     self._accept(key.fileobj)  # type: ignore[arg-type]
-            self._follow_probe()
+            self._probe.follow()
             self._look_at_launcher()
             self._pulse.check(looked, self._ranks.values(), self._answer)
             silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
                 self._on_supervisor_lost(silent=silent)
-        if self._probe is not None:
-            self._probe.close()
+        self._probe.close()
+        self._code.close()
         if self._supervisor is not None:
             self._supervisor.finish(_LAST_WORDS_SECONDS)
 
@@ -177,25 +178,6 @@ class _Guard:
         if self._elsewhere and self._supervisor is not None:
             self._supervisor.post(guard_messages.Heartbeat())
 
-    def _begin_probe(self, message: guard_messages.ProbeHost) -> None:
-        """Have the host looked at, once; what was found is told at the end of it."""
-        if self._probe is not None or self._has_told(guard_messages.Probed):
-            return
-        try:
-            self._probe = Probe(message.subjects, message.address)
-        except OSError:
-            self._tell(guard_messages.Probed(text=_NOT_PROBED))
-        else:
-            self._selector.register(self._probe, selectors.EVENT_READ, self._probe)
-
-    def _follow_probe(self) -> None:
-        text = None if self._probe is None else self._probe.read()
-        if self._probe is not None and text is not None:
-            self._selector.unregister(self._probe)
-            self._probe.close()
-            self._probe = None
-            self._tell(guard_messages.Probed(text=text))
-
     def _unlease(self, message: guard_messages.ReleaseSlots) -> None:
         """Let the slots go; say who has which, if that is asked."""
         self._slots.release(gone=True)
@@ -206,7 +188,7 @@ class _Guard:
 
     def _prepare(self, message: guard_messages.Prepare) -> None:
         first = self._welcome is None
-        self._welcome = message.welcome
+        self._welcome = self._code.welcomed(message.welcome)
         self._pulse.begin(self._folder.of_attempt(self._welcome.attempt), message.stall_after)
         if first:  # the connection broke just before, and the launcher was faster than the next
             for line in self._ranks:
@@ -214,7 +196,7 @@ class _Guard:
 
     def _launch(self, message: guard_messages.Launch) -> None:
         """Start what starts the ranks of this host, where that is not mpirun's to do."""
-        self._remember(*self._launcher.start(message))
+        self._remember(*self._launcher.start(self._code.launched(message)))
         if self._elsewhere:
             self._sender.add(LAUNCHER)
 
@@ -358,8 +340,10 @@ class _Guard:
         for line in self._lines():  # what the ranks have said already comes before the end
             self._hear(line)
         left = processes.ProcessScan(()) if message.leave else processes.end(self._job_id, self._roots)
-        self._slots.release(gone=not (message.leave or left.found or left.unknown))
+        gone = not (message.leave or left.found or left.unknown)
+        self._slots.release(gone=gone)
         self._launcher.close()
+        self._code.close(gone=gone)
         sizes = self._sender.sizes()
         listener = self._slots.listener() if message.listener else ""
         found = [entry.pid for entry in left.found]

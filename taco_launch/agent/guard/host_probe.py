@@ -3,12 +3,54 @@
 import contextlib
 import os
 import pkgutil
+import selectors
 import socket
 import subprocess
 import time
-from typing import List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
+
+from taco_launch.protocol.guard_messages import Probed, ProbeHost
+from taco_launch.protocol.message import Message
 
 _SECONDS = 60.0
+# Nothing is known, as where a tool is missing; the line's remarks say what that means.
+_NOT_PROBED = ""
+
+
+class ProbeOnce:
+    """The probe of a guard's host: it runs once, and what was found is told at the end of it."""
+
+    def __init__(self, selector: selectors.BaseSelector, tell: Callable[[Message], None]) -> None:
+        """Start nothing yet; what it says will wake the selector."""
+        self._selector, self._tell = selector, tell
+        self._begun = False
+        self._probe: Optional[Probe] = None
+
+    def start(self, order: ProbeHost) -> None:
+        """Have the host looked at, the first time that this is ordered."""
+        if self._begun:
+            return
+        self._begun = True
+        try:
+            self._probe = Probe(order.subjects, order.address)
+        except OSError:
+            self._tell(Probed(text=_NOT_PROBED))
+        else:
+            self._selector.register(self._probe, selectors.EVENT_READ, self._probe)
+
+    def follow(self) -> None:
+        """Read what it says; tell it where that is all."""
+        text = None if self._probe is None else self._probe.read()
+        if self._probe is not None and text is not None:
+            self._selector.unregister(self._probe)
+            self._probe.close()
+            self._probe = None
+            self._tell(Probed(text=text))
+
+    def close(self) -> None:
+        """End it, unless it has ended."""
+        if self._probe is not None:
+            self._probe.close()
 
 
 class Probe:

@@ -17,6 +17,7 @@ from typing import Iterator, List, Optional
 from taco_launch import state
 from taco_launch.agent import program, untrusted
 from taco_launch.agent.host import facts, process_registry, processes
+from taco_launch.agent.snapshots.placed_links import PlacedLinks
 from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder, make_private, require_local_disk
 from taco_launch.errors import FAILED, OK, TacoLaunchError
 from taco_launch.protocol.framing import dump
@@ -114,6 +115,7 @@ def _cleared(folder: JobFolder, job_id: str) -> Cleared:
         if entry is not None and entry.start == start:
             os.kill(pid, signal.SIGKILL)
     left = process_registry.end(folder, job_id)
+    PlacedLinks(folder).remove()
     return Cleared(left=[entry.pid for entry in left.found], unknown=left.unknown)
 
 

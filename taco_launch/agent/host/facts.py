@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Mapping, Optional, Sequence, Set
 
+from taco_launch.agent import containers
 from taco_launch.agent.host import gpus
 from taco_launch.errors import HostError
 from taco_launch.placement.default_slots import slots_of
@@ -34,14 +35,18 @@ def host_with(uuids: Optional[Sequence[str]]) -> JobHostFacts:
 
 
 def cpus() -> JobHostFacts:
-    """Return how many CPUs this process may run on, and how many cores these are; neither where the kernel does not say."""
+    """Return how many CPUs this process may run on, how many cores these are, and the container's image.
+
+    Neither of the first two where the kernel does not say.
+    """
+    image = containers.image()
     usable = sorted(os.sched_getaffinity(0))
     try:
         siblings = Path(f"/sys/devices/system/cpu/cpu{usable[0]}/topology/thread_siblings_list").read_text("ascii")
     except OSError:
-        return JobHostFacts()
+        return JobHostFacts(image=image)
     threads = len(cpu_list(siblings).intersection(usable))
-    return JobHostFacts(cpus=len(usable), cores=max(1, len(usable) // max(1, threads)))
+    return JobHostFacts(cpus=len(usable), cores=max(1, len(usable) // max(1, threads)), image=image)
 
 
 def cpu_list(text: str) -> Set[int]:

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
-from taco_launch.agent import program, ssh
+from taco_launch.agent import containers, program, ssh
 from taco_launch.agent.host import processes
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
@@ -106,7 +106,11 @@ def _argv(folder: JobFolder, record: JobRecord, rank: int, command: Sequence[str
     if rank >= len(hosts):
         raise UsageError(f"job {folder.name}: it has no rank {rank}", hint=f"its ranks are 0 to {len(hosts) - 1}")
     words = ("visit", str(folder.path), str(rank), "--", *command)
-    if hosts[rank] in recovery.elsewhere(records.read_spec(folder), record):
+    spec = records.read_spec(folder)
+    variant = containers.of(spec)
+    if variant != containers.here():
+        return ssh.argv(hosts[rank], str(folder.agent), *words, options=containers.ssh_options(variant))
+    if hosts[rank] in recovery.elsewhere(spec, record):
         return ssh.argv(hosts[rank], str(folder.agent), *words)
     return program.argv(str(folder.agent), *words)
 

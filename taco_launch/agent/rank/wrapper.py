@@ -55,6 +55,12 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
         return _refuse(f"rank {rank}: the guard in {folder.path} is gone")
     environment = {**os.environ, **rank_env(rank, local_rank, welcome.environment, welcome.processes)}
     os.umask(welcome.umask)  # on other hosts it is that of their sshd
+    if welcome.folder:
+        try:
+            os.chdir(welcome.folder)
+        except OSError as error:
+            return _refuse(f"rank {rank}: cannot start in {welcome.folder}: {error.strerror}")
+        environment["PWD"] = welcome.folder
     stem = folder.of_attempt(welcome.attempt).rank(rank)
     with contextlib.suppress(OSError):  # as for the log itself: the rank continues without it
         stem.parent.mkdir(mode=0o700, exist_ok=True)

@@ -2,10 +2,22 @@
 
 import os
 from dataclasses import replace
-from typing import AbstractSet, Any, Dict, FrozenSet, Iterable, Mapping, NamedTuple, Optional, Tuple
+from typing import (
+    TYPE_CHECKING,
+    AbstractSet,
+    Any,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Union,
+)
 
 from taco_launch import queue
-from taco_launch.agent import program, scheduler_wakeup
+from taco_launch.agent import containers, program, scheduler_wakeup
 from taco_launch.agent.scheduler.slot_watch import HERE, SlotQuery
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
@@ -14,6 +26,9 @@ from taco_launch.model.host.hosts import GpuConstraints
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState, Policy
 from taco_launch.model.plans import SlotRequest, wanted_of
 from taco_launch.queue import WaitingJob, WaitLimit
+
+if TYPE_CHECKING:
+    from taco_launch.agent.scheduler.elsewhere import ElsewhereStart
 
 # Size and time of change of its events, and the time at which a file came into its folder or went; ns.
 Stamp = Tuple[int, int, int]
@@ -24,7 +39,7 @@ class ResourceRequest(NamedTuple):
     """What a job's spec asks for; it never changes.
 
     `hosts` are (name in the job's words, what to watch there, the most slots that the job takes there, None for all);
-    `terms` and `leaves` are those of Waiting.
+    `terms` and `leaves` are those of Waiting, `variant` is which container of the cluster it runs in.
     """
 
     policy: Policy
@@ -33,6 +48,7 @@ class ResourceRequest(NamedTuple):
     owner: str
     terms: Tuple[Tuple[str, GpuConstraints], ...] = ()
     leaves: Tuple[Tuple[str, str], ...] = ()
+    variant: str = ""
 
 
 class PendingJob:
@@ -76,7 +92,8 @@ class PendingJob:
         self.recorded: Words = ()  # why it waits, as its events say
         self.told_at = 0.0
         self.tried = False
-        self.process: Optional[program.Process] = None  # its supervisor, where this process has started it
+        # its supervisor, where this process has started it
+        self.process: Union[program.Process, ElsewhereStart, None] = None
         self.foreign = False  # somebody else has its lock
         self.begun: Optional[Stamp] = None  # the stamp when that was started
         self.seen = False  # whether its slots were known then
@@ -210,7 +227,10 @@ class PendingJobs:
             (name, host.terms) for name, host in watched if replace(host.terms, topology=True) != GpuConstraints()
         )
         leaves = tuple((name, host.leaf) for name, host in watched if host.leaf is not None)
-        return ResourceRequest(*map(self._one, (spec.policy, wanted_of(spec), hosts, spec.owner, terms, leaves)))
+        variant = containers.of(spec)
+        return ResourceRequest(
+            *map(self._one, (spec.policy, wanted_of(spec), hosts, spec.owner, terms, leaves, variant))
+        )
 
     def _one(self, value: Any) -> Any:
         """Return an equal value that is kept already: of a thousand jobs that ask for the same it is there once."""

@@ -11,21 +11,20 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from taco_launch import queue, state
-from taco_launch.agent import program, scheduler_wakeup, untrusted
+from taco_launch.agent import scheduler_wakeup, untrusted
 from taco_launch.agent.host import occupancy
+from taco_launch.agent.scheduler import supervisor_start
 from taco_launch.agent.scheduler.pending import PendingJob, PendingJobs, Words, slots_to_watch
-from taco_launch.agent.scheduler.slot_watch import SlotQuery, SlotWatchers
+from taco_launch.agent.scheduler.slot_watch import SlotWatchers, capacities
 from taco_launch.agent.store import records, recovery, removal
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.agent.supervisor.placement_errors import held_up
 from taco_launch.errors import NO_JOB, OK, TacoLaunchError
 from taco_launch.model.host.hosts import GpuConstraints, Host
 from taco_launch.model.jobs import JobState
-from taco_launch.model.slots import Occupancy
-from taco_launch.placement.gpu_constraints import models_of
 
 # How often the folders are looked at when nobody says a word, and whether jobs that run have their supervisors.
 _SCAN_SECONDS, _SUPERVISED_SECONDS = 2.0, 10.0
@@ -83,6 +82,7 @@ def admit(jobs: Jobs, agent: str) -> None:
     if scheduler.step(time.time()) is not None:
         scheduler_wakeup.start(jobs, agent, lock)
         return
+    scheduler.await_elsewhere()
     os.close(lock)
     scheduler_wakeup.ensure(jobs, agent)
 
@@ -96,11 +96,16 @@ class Scheduler:
         self._agent = agent
         self._watchers = watchers
         self._shelf = PendingJobs(jobs)
-        self._children: List[program.Process] = []
+        self._children: List[supervisor_start.Process] = []
         self._aside: Dict[str, threading.Thread] = {}
         self._supervised_at = 0.0
         self._blind_at = 0.0
         self._order: Tuple[PendingJob, ...] = ()
+
+    def await_elsewhere(self) -> None:
+        """Wait until a job that another container has been told of has its supervisor there, or has failed to get one."""
+        for entry in self._entries():
+            supervisor_start.await_lock(entry, self._shelf.folder(entry))
 
     def descriptors(self) -> List[int]:
         """Return what can be read when there is something new."""
@@ -205,7 +210,7 @@ class Scheduler:
         """Start the supervisors of those who may begin, and name them."""
         ready = {entry.name: entry for entry in self._entries() if self._is_ready(entry, now)}
         told = {} if self._watchers is None else self._watchers.occupancies()
-        rooms = _rooms(told)
+        rooms = capacities(told)
         down = frozenset(() if self._watchers is None else self._watchers.down().keys() - rooms.keys())
         blind = bool(down) and now > self._blind_at
         if blind:
@@ -228,20 +233,12 @@ class Scheduler:
         if lock is None:
             entry.foreign = self._shelf.is_tried(entry)
             return False
-        folder = self._shelf.folder(entry)
         try:
-            agent = os.path.realpath(folder.agent)  # a job keeps the agent that it was submitted with
-            with open(folder.debug, "ab", opener=untrusted.opener) as debug:
-                words = ("run", str(folder.path), str(lock))
-                entry.process = program.start(
-                    agent, *words, stderr=debug, environment=scheduler_wakeup.environment(), keep=(lock,)
-                )
-        except OSError as error:
+            entry.process = supervisor_start.start(entry, self._shelf.folder(entry), lock)
+        except (OSError, TacoLaunchError) as error:
             sys.stderr.write(f"job {entry.name}: its supervisor cannot be started: {error}\n")
             entry.rests_until = time.time() + _REST_SECONDS[1]
             return False
-        finally:
-            os.close(lock)
         entry.begun = entry.stamp
         entry.seen = entry.asked is not None and all(wish.host in rooms for _name, wish, _most in entry.asked.hosts)
         self._children.append(entry.process)
@@ -249,8 +246,14 @@ class Scheduler:
 
     def _note_end(self, entry: PendingJob, now: float) -> None:
         """See what came of a job whose supervisor has ended."""
-        entry.process = None
-        if not entry.is_waiting:
+        elsewhere, entry.process = entry.process, None
+        words = supervisor_start.unreachable(elsewhere)
+        if words and entry.is_waiting:
+            self._rest(entry, now)
+            if words != entry.recorded:
+                entry.told_at, entry.recorded = now, words
+                self._under_lock(entry, lambda: self._events(entry).add(state.WAITING, state.FOR_SLOTS, hosts=words))
+        elif not entry.is_waiting:
             entry.failures, entry.rest = 0, 0.0
         elif entry.begun is not None and entry.stamp is not None and entry.begun[:2] == entry.stamp[:2]:
             entry.failures += 1
@@ -259,8 +262,14 @@ class Scheduler:
                 self._under_lock(entry, lambda: self._give_up(entry))
         elif entry.seen:
             entry.failures = 0
-            entry.rest = min(max(2 * entry.rest, _REST_SECONDS[0]), _REST_SECONDS[1])
-            entry.rests_until = now + entry.rest
+            self._rest(entry, now)
+
+    def _rest(self, entry: PendingJob, now: float) -> None:
+        entry.rest = min(max(2 * entry.rest, _REST_SECONDS[0]), _REST_SECONDS[1])
+        entry.rests_until = now + entry.rest
+
+    def _events(self, entry: PendingJob) -> records.Events:
+        return records.Events(self._shelf.folder(entry))
 
     # -- who waits
 
@@ -321,7 +330,7 @@ class Scheduler:
                 entry.told_at = now
 
                 def tell(entry: PendingJob = entry, words: Words = words) -> None:
-                    events = records.Events(self._shelf.folder(entry))
+                    events = self._events(entry)
                     events.add(state.WAITING, state.FOR_SLOTS, hosts=words)
 
                 self._under_lock(entry, tell)
@@ -363,24 +372,6 @@ class Scheduler:
             if other.needs(hosts):
                 found = other
         return found
-
-
-def _rooms(told: Mapping[SlotQuery, Occupancy]) -> Dict[str, queue.HostCapacity]:
-    """Return the slots of hosts; where jobs are not of one mind how many a host has, the most."""
-    rooms: Dict[str, queue.HostCapacity] = {}
-    for wish, found in told.items():
-        if wish.host not in rooms or len(found.slots) >= len(rooms[wish.host].holders):
-            rooms[wish.host] = _room(found)
-    return rooms
-
-
-def _room(found: Occupancy) -> queue.HostCapacity:
-    """Return the holder of each slot; whoever is not ours may go at any time, and is one for each slot."""
-    holders = tuple(
-        slot.holder.id or f"?{number}" if slot.holder is not None else f"?{number}" if slot.foreign else ""
-        for number, slot in enumerate(found.slots)
-    )
-    return queue.HostCapacity(holders, models_of(found))
 
 
 def _quietly(name: str, act: Callable[[], object]) -> None:

@@ -4,11 +4,13 @@ import contextlib
 import os
 import subprocess
 import time
-from typing import AbstractSet, Dict, Iterable, List, NamedTuple, Optional
+from typing import AbstractSet, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
+from taco_launch import queue
 from taco_launch.agent import program, scheduler_wakeup, ssh
 from taco_launch.agent.host import occupancy
 from taco_launch.model.slots import Occupancy
+from taco_launch.placement.gpu_constraints import models_of
 from taco_launch.protocol.calls.hosts import SlotsReply
 from taco_launch.protocol.framing import LINE_BYTES
 
@@ -70,6 +72,24 @@ class SlotWatchers:
     def close(self) -> None:
         """Watch nothing any more."""
         self.want(frozenset(), 0.0)
+
+
+def capacities(told: Mapping[SlotQuery, Occupancy]) -> Dict[str, queue.HostCapacity]:
+    """Return the slots of hosts; where jobs are not of one mind how many a host has, the most."""
+    rooms: Dict[str, queue.HostCapacity] = {}
+    for wish, found in told.items():
+        if wish.host not in rooms or len(found.slots) >= len(rooms[wish.host].holders):
+            rooms[wish.host] = _room(found)
+    return rooms
+
+
+def _room(found: Occupancy) -> queue.HostCapacity:
+    """Return the holder of each slot; whoever is not ours may go at any time, and is one for each slot."""
+    holders = tuple(
+        slot.holder.id or f"?{number}" if slot.holder is not None else f"?{number}" if slot.foreign else ""
+        for number, slot in enumerate(found.slots)
+    )
+    return queue.HostCapacity(holders, models_of(found))
 
 
 class _Watch:

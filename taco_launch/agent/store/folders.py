@@ -16,6 +16,7 @@ CLUSTER_VARIABLE = "TACO_LAUNCH_CLUSTER"
 LEASES_VARIABLE = "TACO_LAUNCH_LEASES"
 # Of all jobs of a host, whatever their cluster and user; setup makes it at every boot.
 LEASES_FOR_ALL = "/run/taco-launch/leases"
+VARIANT_VARIABLE = "TACO_LAUNCH_VARIANT"
 # A lock, a Unix socket and an append are not what they seem on these: the state folder has to be on a local disk.
 _NOT_LOCAL = frozenset(("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "glusterfs", "beegfs", "afs"))
 
@@ -121,6 +122,8 @@ class JobFolder:
         self.debug = path / "debug.log"
         self.reserve = path / "reserve"
         self.roots = path / "roots.json"
+        # The code as the ranks of one attempt have it.
+        self.code = path / "code"
         self.logs = path / "logs"
         self.merged = self.logs / "merged"
         self.agent_log = self.logs / "agent"

@@ -34,6 +34,10 @@ def remove(jobs: Jobs, agent: str, folder: JobFolder) -> Iterator[str]:
         ):
             if isinstance(answer, str):
                 yield f"host {host}: what it keeps of job {folder.name} is still there: {answer}"
+    if spec.code is not None:
+        from taco_launch.agent.snapshots.placed_links import PlacedLinks  # noqa: PLC0415 - few jobs have code of their own
+
+        PlacedLinks(folder).remove()
     job_counters.removed(jobs, folder)
 
 

@@ -15,7 +15,14 @@ from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
 from taco_launch.agent.supervisor import probe_results
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
-from taco_launch.agent.supervisor.placement_errors import crowded, hosts_to_reach, no_own_port, no_ports, refusal
+from taco_launch.agent.supervisor.placement_errors import (
+    check_images,
+    crowded,
+    hosts_to_reach,
+    no_own_port,
+    no_ports,
+    refusal,
+)
 from taco_launch.errors import HostError, PlacementError, TacoLaunchError
 from taco_launch.launch.line.decisions import daemon_ports
 from taco_launch.launch.missing_facts import missing_facts, needs_probe
@@ -69,7 +76,7 @@ class GangAllocation(GuardPool):
         own = GuardConnection(here or Host(spec.head, spec.head, connection="local"), folder)
         agent_log.start(folder, wanted=spec.policy.agent_log)
         super().__init__(folder, own, spec.policy.host_loss_timeout, guard_lives, meanwhile)
-        self._agent, self._spec, self._job_id = agent, spec, job_id
+        self.agent, self._spec, self._job_id = agent, spec, job_id
         self._wanted = wanted_of(spec, left_out)
         self._free: Dict[str, FreeSlots] = {}
         self._found: Dict[str, Occupancy] = {}
@@ -112,6 +119,8 @@ class GangAllocation(GuardPool):
         placement = replace(placement, shares=shares)
         placed = {share.host for share in placement.shares}
         self.dismiss([link for link in self.remote if link.name not in placed], note, remove=True)
+        told = ((link.name, link.answers.facts) for link in self.links)
+        check_images({name: facts.host.image for name, facts in told if facts is not None})
         return placement, self._known(known, [host for host in self._spec.hosts if host.name in placed], note)
 
     def _first(self) -> List[Host]:
@@ -163,7 +172,7 @@ class GangAllocation(GuardPool):
         new: List[GuardConnection] = []
         for host in hosts:
             options = shared_ssh.for_guard(self._folder, host.name) if shares else ()
-            new.append(RemoteGuardConnection(host, self._folder, self._agent, start, self._beat, options))
+            new.append(RemoteGuardConnection(host, self._folder, self.agent, start, self._beat, options))
         self.links += new
         names = {host.name for host in self._spec.hosts}
         asked = new if self.here.answers.facts is not None else [self.here, *new]

@@ -17,6 +17,7 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.protocol.connection import JsonConnection, StrayLine
 from taco_launch.protocol.guard_messages import (
     Attached,
+    CodeFetched,
     Ended,
     HostReport,
     LauncherEnded,
@@ -57,12 +58,13 @@ class Answers:
         self.unleased: Optional[SlotsReleased] = None
         self.reached: Optional[Reached] = None
         self.probed: Optional[Probed] = None
+        self.fetched: Optional[CodeFetched] = None
         self.done: Optional[LauncherEnded] = None
         self.ended: Optional[Ended] = None
 
     def note(self, message: Message) -> None:
         """Keep an answer."""
-        if isinstance(message, (HostReport, Leased, SlotsReleased, Reached, Probed, LauncherEnded, Ended)):
+        if isinstance(message, (HostReport, Leased, SlotsReleased, Reached, Probed, CodeFetched, LauncherEnded, Ended)):
             setattr(self, message.op, message)
 
 

@@ -1,15 +1,16 @@
 """Decide which of a job's hosts are asked for their slots, and say why the job cannot be placed on them."""
 
 from dataclasses import replace
-from typing import Callable, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
-from taco_launch.errors import PlacementError, TacoLaunchError, UnusableError
+from taco_launch.errors import HostError, PlacementError, TacoLaunchError, UnusableError
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.plans import FreeSlots, SlotRequest
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.gpu_constraints import SEVERAL_MODELS, host_slots, place_alike
 from taco_launch.placement.hosts import place, reason
 
+_SHORT_ID = len("sha256:") + 12
 _LIST = "choose other hosts with -H, or see who runs what: taco-launch list"
 
 
@@ -159,3 +160,35 @@ def _placed_on(wanted: SlotRequest, found: Sequence[FreeSlots]) -> FrozenSet[str
 
 def _is_every(wanted: SlotRequest) -> bool:
     return wanted.np is None and wanted.hosts is None
+
+
+def check_images(images: Mapping[str, Sequence[str]]) -> None:
+    """Compare what hosts know their container's image by: its id, and its digests at a registry.
+
+    Engines of different kinds call an image by different ids; then they share a digest. A host that tells nothing, as its
+    container is of a version before, is passed over.
+
+    Raises:
+        HostError: there are several images; with the hosts of each.
+    """
+    found: List[Set[str]] = []
+    hosts: List[List[str]] = []
+    shown: List[str] = []
+    for host, names in images.items():
+        if not names:
+            continue
+        same = next((number for number, known in enumerate(found) if known & set(names)), None)
+        if same is None:
+            found.append(set(names))
+            hosts.append([host])
+            shown.append(names[0][:_SHORT_ID])
+        else:
+            found[same] |= set(names)
+            hosts[same].append(host)
+    if len(found) > 1:
+        told: Dict[str, str] = {image: ", ".join(names) for image, names in zip(shown, hosts)}
+        raise HostError(
+            "the containers of its hosts are not of one image: "
+            + "; ".join(f"{image} on {names}" for image, names in told.items()),
+            "make them of one: taco-launch setup",
+        )

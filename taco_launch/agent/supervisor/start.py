@@ -1,14 +1,16 @@
 """How the supervisor starts a placed job: mpirun on its own host, or what stands for it on each."""
 
 import subprocess
-from typing import List, NamedTuple, Optional, Tuple, Union
+from typing import Callable, List, NamedTuple, Optional, Tuple, Union
 
 from taco_launch.agent import program, shared_ssh
 from taco_launch.agent.host import processes
 from taco_launch.agent.host.launcher_process import spawn
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.store.records import Events
+from taco_launch.agent.supervisor.gang_allocation import GangAllocation
 from taco_launch.agent.supervisor.guard_connection import RemoteGuardConnection
-from taco_launch.agent.supervisor.guard_pool import GuardPool
+from taco_launch.agent.supervisor.guard_pool import GuardPool, Note
 from taco_launch.agent.supervisor.per_host_launch import Failure, HostCommands
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.launch.env import OF_MPI, attempt_env, launch_agent, local_env, mark, proxy_agent
@@ -18,6 +20,7 @@ from taco_launch.model.plans import LaunchPlan, Placement
 from taco_launch.protocol.calls.jobs import CallerEnvironment
 from taco_launch.protocol.guard_messages import Launched, Prepare
 from taco_launch.protocol.rank_messages import Welcome
+from taco_launch.state import JobOutcome
 
 Launcher = Union["subprocess.Popen[bytes]", HostCommands]
 
@@ -32,6 +35,21 @@ class Attempt(NamedTuple):
     placement: Placement
     launch: LaunchPlan
     port: int
+
+
+def deliver_code(
+    gang: GangAllocation, spec: JobSpec, placement: Placement, events: Events, note: Note, meanwhile: Callable[[], None]
+) -> Tuple[Optional[JobOutcome], str]:
+    """Have the job's code on its hosts, and its ranks able to start there; or return how the job ends, and the host to blame.
+
+    `meanwhile` is called while it goes on. Raises what that does.
+    """
+    if spec.code is None and not spec.workdir:
+        return None, ""
+    from taco_launch.agent.supervisor import code_delivery  # noqa: PLC0415 - few jobs have code of their own
+
+    hosts = [share.host for share in placement.shares]
+    return code_delivery.deliver(gang, spec, gang.agent, hosts, events, note, meanwhile)
 
 
 def prepare(attempt: Attempt, gang: GuardPool, ranks: Ranks, umask: int, stall_after: float) -> None:

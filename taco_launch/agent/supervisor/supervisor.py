@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import List, Optional, Sequence, Union
 
 from taco_launch import state
-from taco_launch.agent import program, scheduler_wakeup
+from taco_launch.agent import containers, program, scheduler_wakeup
 from taco_launch.agent.host import facts, processes
 from taco_launch.agent.host.launcher_process import IGNORED, drain, wake_on_child
 from taco_launch.agent.logs import segments
@@ -25,7 +25,6 @@ from taco_launch.agent.supervisor.deadlines import Limits
 from taco_launch.agent.supervisor.gang_allocation import GangAllocation
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS
-from taco_launch.agent.supervisor.orphans import Orphans
 from taco_launch.agent.supervisor.ranks import WRAPPER_KILLED, Ranks
 from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
 from taco_launch.launch import plan
@@ -81,8 +80,9 @@ class _Supervisor:
         self._launcher_log = segments.Writer(self._folder.launcher, limit)
         self._guard_process = guard_process
         left_out = self._record.left_out
-        self._gang = GangAllocation(folder, agent, self._spec, self._id, self._guard_lives, self._hear_early, left_out)
-        self._orphans = Orphans(guard_process, self._gang)
+        lives = lambda: guard_process.poll() is None  # noqa: E731
+        self._gang = GangAllocation(folder, agent, self._spec, self._id, lives, self._hear_early, left_out)
+        self._orphans = teardown.Orphans(guard_process, self._gang)
         self._launcher: Optional[start.Launcher] = None
         self._no_place: Optional[Union[PlacementError, UnusableError]] = None
         self._cut_short: Optional[JobOutcome] = None
@@ -93,9 +93,6 @@ class _Supervisor:
         self._term = False
         self._over_at = 0.0
         self._lingered = False
-
-    def _guard_lives(self) -> bool:
-        return self._guard_process.poll() is None
 
     @property
     def is_over(self) -> bool:
@@ -159,9 +156,8 @@ class _Supervisor:
             raise TacoLaunchError(self._cut_short.reason)  # which ends the start
 
     def _launch(self) -> None:
-        spec = self._spec
-        caller = records.read_caller(self._folder)
-        environment = caller.environment
+        caller, self._spec = containers.inherited(records.read_caller(self._folder), self._spec)
+        spec, environment = self._spec, caller.environment
         asked = (bool(missing_facts(spec)) or spec.container is not None) and launcher_of(spec).is_open_mpi
         known = JobFacts(
             root=os.geteuid() == 0,
@@ -186,6 +182,9 @@ class _Supervisor:
             attempt=self._attempt,
             shares=to_json(tuple(HostRanks(s.host, s.ranks, s.slots, s.choice) for s in placement.shares)),
         )
+        undelivered = start.deliver_code(self._gang, spec, placement, self._events, self._note, self._hear_early)
+        self._cut_short, self._lost_host = undelivered
+        self._hear_early()
         suspended = state.suspension(self._record, self._attempt)
         self._ranks.place(placement, self._gang.here, self._attempt, launcher_of(spec), suspended)
         attempt = start.Attempt(spec, self._folder, self._id, self._attempt, placement, launch, self._gang.port)

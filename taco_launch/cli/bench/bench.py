@@ -105,12 +105,15 @@ def run(
     from taco_launch.request import job_names
 
     settings = settings_of(ctx)
-    spec = spec_of(settings, request_of(settings, command, options), sized=False)
+    request = request_of(settings, command, options)
+    spec = spec_of(settings, request, sized=False)
     if repeats > 1:
         require()
     name = job_names.stem(command) if options["name"] is None else spec.name
-    specs = {Cell(name, _VARIANT, np): replace(spec, np=np) for np in sizes}
     access = access_of(options)
+    cluster = settings.cluster(access)
+    spec = cluster.with_code(spec, request)
+    specs = {Cell(name, _VARIANT, np): replace(spec, np=np) for np in sizes}
     around = EnvironmentProbe(settings.load(), spec.hosts, access, str(Path.cwd()), settings.talk)
     seed = ladder_output.new_seed() if repeats > 1 else 0
     one = ladder_output.new_ladder(name, LadderKind.RUN, "", seed, settings.load().cluster)
@@ -118,7 +121,7 @@ def run(
         history.begin(one)
         steps = order(tuple(specs), repeats, 0, seed)
         plan = flow.LadderPlan(one, steps, specs, _read_rate, ladder_output.ladders_folder() / one.id)
-        return ladder_output.measure(settings, plan, history, around, settings.backend(access), "", _show)
+        return ladder_output.measure(settings, plan, history, around, cluster.backend, "", _show)
 
 
 def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":

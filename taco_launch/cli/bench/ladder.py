@@ -124,7 +124,7 @@ def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str
         plan = flow.LadderPlan(one, steps, specs, matrix_jobs.reader(matrix), logs, matrix.time_budget)
         again = shell(("bench", "ladder", name, *_typed(options)))
         return ladder_output.measure(
-            settings, plan, history, made.around, settings.backend(access), f"{settings.typed} {again}"
+            settings, plan, history, made.around, made.cluster.backend, f"{settings.typed} {again}"
         )
 
 

@@ -11,6 +11,7 @@ from taco_launch.errors import UsageError
 from taco_launch.frozen import dataclass
 
 if TYPE_CHECKING:
+    from taco_launch.api import Cluster
     from taco_launch.bench.matrix import Matrix
     from taco_launch.bench.runs import Cell
     from taco_launch.flows.ladder import Reader
@@ -24,8 +25,12 @@ _Way = tuple[str, str]
 
 @dataclass(frozen=True)
 class Prepared:
-    """The job of each cell of a matrix, without a name, what is known of their hosts, and which sizes they are too few for."""
+    """The job of each cell of a matrix, without a name, what is known of their hosts, and which sizes they are too few for.
 
+    `cluster` has the code of these jobs.
+    """
+
+    cluster: "Cluster"
     specs: "dict[Cell, JobSpec]"
     around: "EnvironmentProbe"
     lacking: str
@@ -36,7 +41,8 @@ def prepared(
 ) -> Prepared:
     """Make the jobs of a matrix; `hosts` are the words of -H.
 
-    Hosts are looked at in full; without `look` only where the inventory does not say how many slots they have.
+    Hosts are looked at in full; without `look` only where the inventory does not say how many slots they have, and no code
+    is read.
 
     Raises:
         UsageError: a job cannot be as it is requested, or nothing tells a host's slots.
@@ -46,7 +52,8 @@ def prepared(
     from taco_launch.flows.ladder import slots
     from taco_launch.flows.run_environment import EnvironmentProbe
 
-    jobs = _jobs(settings, matrix, hosts)
+    cluster = settings.cluster(access)
+    jobs = _jobs(settings, matrix, hosts, cluster if look else None)
     every = tuple({host.name: host for spec in jobs.values() for host in spec.hosts}.values())
     around = EnvironmentProbe(settings.load(), every, access, str(Path.cwd()), settings.talk)
     if look or any(host.slots is None or host.terms.models for host in every):
@@ -59,22 +66,26 @@ def prepared(
         lacking = f"left out, for want of slots: {sizes} ranks"
         render.warning(settings, lacking)
     specs = {cell: replace(jobs[cell.workload, cell.variant], name="", np=cell.ranks) for cell in found.cells}
-    return Prepared(specs, around, lacking)
+    return Prepared(cluster, specs, around, lacking)
 
 
-def _jobs(settings: Settings, matrix: "Matrix", hosts: tuple[str, ...]) -> "dict[_Way, JobSpec]":
-    """Return the job of each workload in each variant, whatever its size."""
+def _jobs(
+    settings: Settings, matrix: "Matrix", hosts: tuple[str, ...], cluster: "Cluster | None"
+) -> "dict[_Way, JobSpec]":
+    """Return the job of each workload in each variant, whatever its size; with its code where there is a cluster to have it."""
     from taco_launch.model.job_request import JobRequest
     from taco_launch.request.documents.matrix_file import request_of
     from taco_launch.request.overlay import over
 
     line = JobRequest(host=",".join(hosts) or None, written={"host": "-H"})
-    found = {}
+    found: dict[_Way, JobSpec] = {}
     for workload in matrix.workloads:
         for variant in matrix.variants:
             request = replace(over(request_of(matrix, workload.name, variant.name), line), source="")
             try:
                 spec = spec_of(settings, request, sized=False)
+                if cluster is not None:
+                    spec = cluster.with_code(spec, request, same=bool(found))
             except UsageError as error:
                 where = f"{matrix.source}: {workload.name} in variant {variant.name}"
                 raise UsageError(f"{where}: {error.message}", error.hint) from None

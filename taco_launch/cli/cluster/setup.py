@@ -108,6 +108,8 @@ def setup(
     found a fault (of --check: do the containers have their GPUs), or others are to be told of a new host, 130 after Ctrl-C.
     """
     from taco_launch.flows.setup.setup import Setup, SetupRequest
+    from taco_launch.flows.variants import upkeep
+    from taco_launch.flows.variants.prepare import Listener
     from taco_launch.inventory.select import named
     from taco_launch.remote.fanout import connect
     from taco_launch.request.resolve import profile_of
@@ -135,6 +137,10 @@ def setup(
         if work.moved:
             settings.talk(work.moved)
         flaws = work.proved(plans) if check else ()
+        besides = upkeep.Variants(
+            inventory, chosen, fanout, stages, Listener(progress.step, progress.proof, settings.talk)
+        )
+        plans = (*plans, *besides.look(plans))
         errors = {plan.host: "\n".join(problem.message for problem in plan.problems) for plan in plans}
         found = setup_output.findings(work.facts, inventory, errors)
         code = _show(settings, work, plans, inventory, found, flaws, show_diff=show_diff, looking=check or dry_run)
@@ -148,11 +154,15 @@ def setup(
         try:
             with progress.live([host.name for host in chosen]):
                 done = work.apply()
+                wrong = besides.apply(done)
         except KeyboardInterrupt:
             ctx.exit(setup_output.interrupted(settings, inventory))
     seconds = time.monotonic() - begun
     found = setup_output.findings(work.facts, inventory, {host: error.message for host, error in work.failed.items()})
-    ctx.exit(setup_output.show_done(settings, done, inventory, seconds, ("ready", "failed"), found))
+    code = setup_output.show_done(settings, done, inventory, seconds, ("ready", "failed"), found)
+    for error in wrong:
+        render.error(error.message, error.hint)
+    ctx.exit(HOST_FAILED if wrong else code)
 
 
 def _show(

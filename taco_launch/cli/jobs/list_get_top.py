@@ -150,14 +150,14 @@ def top() -> None:
 def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     """Show hosts with their GPUs, and how many of these jobs hold.
 
-    If no host has a GPU, slots are counted. -o wide shows who holds each. A host that does not answer is `notready`, with
-    the reason on stderr.
+    If no host has a GPU, slots are counted. -o wide shows who holds each, and which containers hosts have besides the
+    cluster's own. A host that does not answer is `notready`, with the reason on stderr.
 
     \b
     Example:
       taco-launch -i hosts.yaml top node -w
     """
-    from taco_launch.cli.output import job_tables
+    from taco_launch.cli.output import job_tables, variant_tables
 
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
@@ -168,10 +168,21 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 
     def data(nodes: "Sequence[Node]") -> Any:
         found = [job_tables.node_data(node) for node in nodes]
-        return {"nodes": found, **{key: sum(node[key] for node in found) for key in ("allocated", "total")}}
+        containers = variant_tables.rows(settings, access_of(access))
+        return {
+            "nodes": found,
+            "containers": containers,
+            **{key: sum(node[key] for node in found) for key in ("allocated", "total")},
+        }
 
     wide = settings.output == "wide"
-    _show(settings, query, lambda nodes: job_tables.top_nodes(nodes, wide=wide), data, watch=watch)
+
+    def table(nodes: "Sequence[Node]") -> str:
+        text = job_tables.top_nodes(nodes, wide=wide)
+        others = variant_tables.rows(settings, access_of(access)) if wide else []
+        return "\n\n".join((text, variant_tables.table(others))) if others else text
+
+    _show(settings, query, table, data, watch=watch)
 
 
 @top.command()
@@ -225,30 +236,54 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     help="Delete jobs that ended longer ago: 90s, 15m, 3h, 2d. Arena calls it --since.",
 )
 @add_option("--all", "everybody", is_flag=True, help="Delete other users' jobs too.")
-@add_option("--dry-run", is_flag=True, help="Only list the jobs.")
+@add_option(
+    "--unused",
+    type=Seconds(),
+    default=86400.0,
+    show_default="1d",
+    metavar="TIME",
+    help="Remove containers of other images or data than the inventory's that no job has needed for so long.",
+)
+@add_option("--dry-run", is_flag=True, help="Only list the jobs and containers.")
 @click.pass_context
-def prune(ctx: click.Context, /, *, older_than: float, everybody: bool, dry_run: bool, **access: Any) -> None:
+def prune(
+    ctx: click.Context, /, *, older_than: float, everybody: bool, unused: float, dry_run: bool, **access: Any
+) -> None:
     """Delete the records and logs of your old jobs.
+
+    Also removes containers that jobs brought (--image, --data) and that no waiting or running job needs, with their images.
+    Copies of code that no job has used for as long go as well.
 
     \b
     Examples:
+      taco-launch prune --older-than 30d --unused 1h
       taco-launch prune --older-than 3h --dry-run
       taco-launch prune --older-than 30d
     """
-    from taco_launch.cli.output import job_tables
+    from taco_launch.cli.output import job_tables, variant_tables
     from taco_launch.model.codec import to_json
 
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
     rows, warnings = backend.prune(older_than, None if everybody else person(), dry_run=dry_run)
-    for warning in warnings:
+    containers = variant_tables.prune(settings, access_of(access), unused, dry_run=dry_run)
+    copies, more = backend.prune_code(older_than, settings.load(), dry_run=dry_run)
+    for warning in (*warnings, *more):
         render.warning(settings, warning)
     if settings.output in ("json", "yaml"):
-        render.data({"jobs": to_json(rows)}, settings.output)
+        render.data({"jobs": to_json(rows), "containers": containers, "code": to_json(copies)}, settings.output)
     elif rows:
         click.echo(job_tables.job_list(rows, time.time(), wide=settings.output == "wide"))
+    for each in containers:
+        settings.talk(f"container {each['key']} ({each['told']}): {'would be removed' if dry_run else 'removed'}")
     count = "1 job" if len(rows) == 1 else f"{len(rows)} jobs"
-    settings.talk(f"{count} would be removed" if dry_run else f"{count} removed")
+    gone = "would be removed" if dry_run else "removed"
+    settings.talk(f"{count} {gone}")
+    if any(each.count or each.bytes for each in copies):
+        from taco_launch.cli.output.job_tables import size_text
+
+        hosts = "1 host" if len(copies) == 1 else f"{len(copies)} hosts"
+        settings.talk(f"{size_text(sum(each.bytes for each in copies))} of copied code on {hosts} {gone}")
 
 
 T = TypeVar("T")

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +29,7 @@ from taco_launch.errors import SIGNAL_BASE, TacoLaunchError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from taco_launch.api import Cluster
     from taco_launch.backend import Backend
     from taco_launch.model.job_view import JobView
     from taco_launch.model.jobs import JobSpec
@@ -102,18 +104,24 @@ def run(
         raise UsageError(
             f"{'--explain' if explain else '--to'} needs --dry-run", hint="add --dry-run: it starts nothing"
         )
-    spec = spec_of(settings, request_of(settings, command, options))
+    request = request_of(settings, command, options)
+    spec = spec_of(settings, request)
     if spec.policy.suspend and not dry_run:
         raise UsageError("a suspended job has no output to follow", hint="start it with submit instead of run")
     if dry_run:
         if spec.policy.suspend:
             settings.talk(f"note: job {spec.name} would stay suspended until `taco-launch resume`")
+        if request.sync is not None:
+            settings.talk(
+                f"note: {request.sync} is copied to each host when the job starts, and the ranks start in the copy"
+            )
         _print_plan(settings, spec, access_of(options), out or "", explain=explain)
         return 0
     from taco_launch.cli.jobs.exit_code import code_of, launcher_errors
 
     with launcher_errors():
-        return code_of(_run(settings, settings.backend(access_of(options)), spec))
+        cluster = settings.cluster(access_of(options))
+        return code_of(_run(settings, cluster.backend, cluster.with_code(spec, request)))
 
 
 @click.command(cls=JobCommand)
@@ -147,8 +155,9 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
         return 0
     from taco_launch.queue import pending_reasons
 
-    spec = spec_of(settings, request_of(settings, command, options))
-    job = settings.backend(access_of(options)).submit(spec, os.environ)
+    request = request_of(settings, command, options)
+    cluster = settings.cluster(access_of(options))
+    job = cluster.backend.submit(cluster.with_code(spec_of(settings, request), request), os.environ)
     _require_started(job)
     render.waits(settings, job.spec.name, pending_reasons(job.record, job.spec.name))
     for warning in job.record.warnings:
@@ -176,7 +185,10 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out:
     from taco_launch.cli.output import plan_tables
     from taco_launch.flows import plan
 
-    found = settings.cluster(access).plan_of(spec, folder=out, explain=explain)
+    cluster = settings.cluster(access)
+    if spec.container is not None and spec.container.variant:
+        spec = _planned_container(settings, cluster, spec)
+    found = cluster.plan_of(spec, folder=out, explain=explain)
     launch = found.plan
     for warning in launch.warnings:
         render.warning(settings, warning)
@@ -190,6 +202,26 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out:
     plan_tables.show(
         launch, spec.launcher, settings.output, explain=explain, choices=found.choices, nearest=found.nearest
     )
+
+
+def _planned_container(settings: Settings, cluster: "Cluster", spec: "JobSpec") -> "JobSpec":
+    """Tell which container a job would get, and what would be prepared for it; return the job with that container."""
+    from taco_launch.cli.output import setup_output
+
+    spec, plans = cluster.planned_container(spec)
+    assert spec.container is not None
+    key, image = spec.container.variant, spec.container.image
+    todo = any(plan.ops or plan.problems for plan in plans)
+    settings.talk(f"container {key} of {image}: {'would be prepared first' if todo else 'is there'}")
+    for line in setup_output.plan_lines(setup_output.folded(plans)):
+        settings.talk(line)
+    for plan in plans:
+        for problem in plan.problems:
+            render.error(f"{plan.host}: {problem.message}", problem.hint or None)
+    if todo:  # nobody can look into it yet
+        settings.talk("note: versions of software are those of the inventory's image until then")
+        spec = replace(spec, container=replace(spec.container, variant=""))
+    return spec
 
 
 def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":

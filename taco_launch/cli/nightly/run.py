@@ -135,8 +135,7 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
         if cleared:
             settings.talk(f"logs of {cleared} nightly runs were removed")
         try:
-            backend = settings.backend(access)
-            return run.run(backend, inventory, plan, asked, history, around, os.environ, teller)
+            return run.run(made.cluster.backend, inventory, plan, asked, history, around, os.environ, teller)
         except HostError as error:
             return run.unfit(plan, asked, error.message)
 

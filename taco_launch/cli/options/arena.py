@@ -1,27 +1,25 @@
 """What people type who come from Arena, and how it is said here."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from taco_launch.cli.options import nested_launcher
 from taco_launch.command import shell
 from taco_launch.launch.nested_launcher import inner
+
+if TYPE_CHECKING:
+    from taco_launch.model.job_request import JobRequest
 
 # Arena's types of jobs, and their short names.
 _TORCHS = frozenset(("pytorch", "pytorchjob"))
 _TYPES = _TORCHS | frozenset(("et", "etjob", "horovod", "horovodjob", "mpi", "mpijob", "tf", "tfjob"))
 _EXAMPLE = "python3", "train.py"
 _ENV = "--env"
-_CODE = "nothing fetches the code: copy it yourself to where the ranks run, or put it into the image"
 _BOARD = "start TensorBoard yourself, with the folder that your program writes to"
 # What is done here in the place of Arena's other options.
 _OTHERS = {
     _ENV: "set a variable with -x NAME=VALUE",
-    "--image": "the image is in the inventory (container: {image: ...}), and setup makes the containers from it",
-    "--data": "folders of the hosts are in the inventory (container: {mounts: [HOST_PATH:PATH]}), and setup mounts them",
-    "--working-dir": "cd there before you type the line; in containers let the command start with: env -C DIR",
-    "--sync-mode": _CODE,
-    "--sync-source": _CODE,
     "--tensorboard": _BOARD,
     "--logdir": _BOARD,
 }
@@ -85,3 +83,22 @@ def _typed(verb: str, options: Sequence[str], command: Sequence[str], *, torch: 
     # Each worker starts the line once; a shell puts $RANK in, where the line has it.
     once = ("bash", "-c", command[0]) if len(command) == 1 and "$" in command[0] else runs
     return f"{verb} {shell(('--launcher', 'env', '--per-host', *options, '--', *once))}"
+
+
+def with_arena_source(request: "JobRequest", options: Mapping[str, Any]) -> "JobRequest":
+    """Return a request with the code that Arena's options name, if they do.
+
+    Raises:
+        UsageError: --sync names some as well, or one of them lacks the other.
+    """
+    mode, source = options.get("sync_mode"), options.get("sync_source")
+    if mode is None and source is None:
+        return request
+    from taco_launch.errors import UsageError
+    from taco_launch.request import code_options as asked
+
+    if mode is None:
+        raise UsageError("--sync-source: goes with --sync-mode", hint="add --sync-mode git or --sync-mode rsync")
+    if request.sync is not None:
+        raise UsageError("--sync and --sync-source: each says where the code comes from", hint="leave one of them out")
+    return asked.from_arena(request, mode, source or "")

@@ -163,6 +163,7 @@ class Settings:
     quiet: bool = False
     sudo_password: str | None = field(default=None, repr=False)
     registry_password: str | None = field(default=None, repr=False)
+    git_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def load(self) -> "Inventory":
         """Return the inventory that was named, or the default; it is read once."""
@@ -206,11 +207,12 @@ class Settings:
         """Return the cluster: the inventory's, else this machine. What is opened is closed at the command's end."""
         if self.source is None:
             cluster = this_machine()
-            cluster.say = self.talk
+            cluster.say, cluster.git_secrets = self.talk, self.git_secrets
             return cluster
         from taco_launch.api import Cluster
 
         cluster = Cluster(self.load(), access=access, typed=self.typed, say=self.talk)
+        cluster.git_secrets = self.git_secrets
         click.get_current_context().call_on_close(cluster.close)
         return cluster
 

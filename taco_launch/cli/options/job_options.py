@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli.options.common import Settings, add_option, complete_file
+from taco_launch.cli.options.container_options import code_options, container_options
 from taco_launch.cli.options.gpu_options import gpu_options
 from taco_launch.cli.options.option_groups import GroupedCommand, OptionGroup, option, options_of_group
 from taco_launch.cli.options.policy_options import ending_options
@@ -34,8 +35,10 @@ _SAME = {
     },
     **{name: name for name in ("grace", "timeout", "stall_timeout", "host_loss_timeout", "log_max_bytes", "ttl")},
     **{name: name for name in ("backoff_limit", "backoff")},
+    **{name: name for name in ("image", "worker_image", "image_from", "shm_size", "workdir")},
     "hosts": "host_count",
     "gpu_topology": "gputopology",
+    **{name: name for name in ("sync", "sync_max")},
 }
 # ... and those that are on or not said.
 _FLAGS = ("mps", "per_host", "exclusive", "allow_unknown_knobs", "no_wait", "suspend", "agent_log")
@@ -47,7 +50,9 @@ _OTHER_OPTIONS = {
     "selectors": "--selector",
     "env": "-x",
     "knobs": "--knob",
-    "image": "image",
+    "data": "--data",
+    "config_files": "--config-file",
+    "env_files": "--env-file",
 }
 _WRITTEN = {
     **{name: f"--{name.replace('_', '-')}" for name in (*_SAME, *_FLAGS, "exclude", "mca", "clean_up", "restart")},
@@ -186,8 +191,12 @@ _TUNING = (
         type=click.Choice(["auto", "tcp", "rdma"]),
         help="How hosts exchange data. Default: network.rdma in the inventory.",
     ),
-    option("--interface", metavar="NAME", help="Network interface between hosts. Default: the inventory's."),
-    option("--gdr/--no-gdr", default=None, help="GPUDirect RDMA. Default: network.gdr in the inventory."),
+    option(
+        "--interface", metavar="NAME", advanced=True, help="Network interface between hosts. Default: the inventory's."
+    ),
+    option(
+        "--gdr/--no-gdr", default=None, advanced=True, help="GPUDirect RDMA. Default: network.gdr in the inventory."
+    ),
     option(
         "--light/--no-light", default=None, advanced=True, help="LightCC's 2D all-reduce and top-k compression (lossy)."
     ),
@@ -227,7 +236,7 @@ def job_options(function: F) -> F:
         shell_complete=complete_file,
         metavar="-- COMMAND...",
     )(function)
-    function = gpu_options(ending_options(function))
+    function = container_options(code_options(gpu_options(ending_options(function))))
     for group, options in ((OptionGroup.TUNING, _TUNING), (OptionGroup.LAUNCHER, _LAUNCHER), (OptionGroup.JOB, _JOB)):
         function = options_of_group(group, options, function)
     return function
@@ -253,14 +262,21 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
         host=",".join(options["hosts"]) if options["hosts"] else None,
         gpu_models=tuple(options.get("gpu_models") or ()),
         exclude=tuple(options.get("exclude") or ()),
+        data=tuple(options.get("data") or ()),
         selectors=_selectors(selectors or ()),
         env=_pairs(options["env"]),
         knobs=_pairs(options["knobs"]),
         mca=tuple(options["mca"]),
         clean_up=None if clean_up is None else CleanUp(clean_up),
         restart=None if restart is None else Restart(restart),
+        config_files=tuple(options.get("config_files") or ()),
+        env_files=tuple(options.get("env_files") or ()),
         written=_WRITTEN,
     )
+    if options.get("sync_mode") is not None or options.get("sync_source") is not None:
+        from taco_launch.cli.options.arena import with_arena_source
+
+        request = with_arena_source(request, options)
     if options.get("file") is not None:
         request = _over_file(settings, options["file"], request)
     if not request.command:
@@ -295,6 +311,8 @@ def _over_file(settings: Settings, path: str, request: "JobRequest") -> "JobRequ
     else:
         data = b"" if sys.stdin is None else sys.stdin.buffer.read(load.MAX_BYTES + 1)
         file = job_file.parse(data, "standard input", os.environ, allow_unknown=lax)
+    if file.is_manifest and settings.load().container is None:
+        file = job_file.without_container(file)
     if file.notes:
         settings.talk("\n  ".join((f"{file.request.source}: not used here:", *file.notes)))
     return over(file.request, request)

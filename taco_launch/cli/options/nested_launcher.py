@@ -7,6 +7,8 @@ from taco_launch.command import BARE, shell
 
 _LAUNCHER = "--launcher"
 _PER_HOST = "--per-host"
+# Whose programs find each other by what torchrun sets.
+_AS_TORCHRUN = ("torch", "deepspeed", "accelerate")
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus"))
 
 
@@ -24,8 +26,9 @@ def line(
     found = inner(command)
     if found is None:
         return f"{verb} {shell((*own, '--', *command))}"
-    if _PER_HOST in own or (found.kind == "torch" and launcher == "mpirun"):
-        own, launcher = _without_launcher(own), "torchrun" if found.kind == "torch" else "mpirun"
+    by_torch = found.kind in _AS_TORCHRUN
+    if _PER_HOST in own or (by_torch and launcher == "mpirun"):
+        own, launcher = _without_launcher(own), "torchrun" if by_torch else "mpirun"
         own = own if launcher == "mpirun" else (_LAUNCHER, launcher, *own)
     try:
         pasted = read(command, found)

@@ -17,8 +17,10 @@ class OptionGroup(enum.Enum):
     """The titles of the groups, in their order."""
 
     JOB = "Job"
+    CODE = "Code and files"
     SIZE = "Size"
     HOSTS = "Hosts and GPUs"
+    CONTAINER = "Image and data"
     LAUNCHER = "Launcher"
     TUNING = "Network and tuning"
     QUEUE = "Queue"

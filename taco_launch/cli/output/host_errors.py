@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
+from taco_launch.errors import HostError, TacoLaunchError
 
 if TYPE_CHECKING:
     from taco_launch.remote.fanout import Answer
@@ -52,3 +54,15 @@ def _joined(parts: Sequence[str], own: Sequence[Sequence[str]]) -> str:
 
     between = [next(iter(set(values))) if len(set(values)) == 1 else fold(values) for values in zip(*own, strict=True)]
     return "".join(part for pair in zip(parts, [*between, ""], strict=True) for part in pair)
+
+
+def failed_host(error: TacoLaunchError, settings: Settings) -> str | None:
+    """Return the one host that failed, by its name in the inventory; None without one, or with several."""
+    hosts = {host for host, _why in getattr(error, "reasons", ())}
+    name, colon, _rest = error.message.partition(": ")
+    if not hosts and colon and isinstance(error, HostError):
+        try:
+            hosts = {host.name for host in settings.load().hosts if host.name == name}
+        except TacoLaunchError:  # what is wrong with the inventory may be this very error
+            return None
+    return hosts.pop() if len(hosts) == 1 else None

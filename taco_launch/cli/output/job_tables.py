@@ -182,6 +182,7 @@ def _why(job: "JobView") -> list[tuple[str, str]]:
         ("REASON", "\nhint: ".join(filter(None, (record.reason, record.hint)))),
         *findings,
         *code,
+        ("CODE", _code(job)),
         ("ATTEMPT", _attempt(job)),
         ("EARLIER FAILURE", _earlier_failure(job)),
     ]
@@ -199,9 +200,29 @@ def _more(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
         ("RANKS", str(record.np or row.requested or "")),
         ("SLOTS", "; ".join(slots)),
         ("COMMAND", shell(spec.command)),
+        ("WORKDIR", spec.workdir),
         ("LINE", record.line),
         ("FOLDER", job.folder),
     ]
+
+
+def _code(job: "JobView") -> str:
+    """Return what code a job has: where it is from, its commit, how much it is, and the id of the copy."""
+    found = job.spec.code
+    if found is None:
+        return ""
+    commit = f"commit {found.commit[:12]}{f' ({found.ref})' if found.ref else ''}" if found.commit else ""
+    dirty = f"changed since then ({found.dirty})" if found.dirty else ""
+    size = f"{'1 file' if found.files == 1 else f'{found.files} files'}, {size_text(found.bytes)}"
+    return ", ".join(filter(None, (found.source or "config files", commit, dirty, size, f"snapshot {found.id[:12]}")))
+
+
+def size_text(count: int) -> str:
+    """Return a size in bytes as people write it."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"
 
 
 def _choices(job: "JobView") -> str:

@@ -15,7 +15,7 @@ import click
 
 from taco_launch.cli.options.common import Settings, colour_wanted, settings_of
 from taco_launch.command import as_typed
-from taco_launch.errors import HostError, TacoLaunchError
+from taco_launch.errors import TacoLaunchError
 from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
@@ -52,21 +52,11 @@ def error(message: str, hint: str | None) -> None:
 
 def error_data(error: TacoLaunchError, settings: Settings) -> None:
     """Print an error for programs: its kind, message, hint and host, and (host, reason) where hosts are its reason."""
+    from taco_launch.cli.output.host_errors import failed_host
+
     reasons = [{"host": host, "reason": why} for host, why in getattr(error, "reasons", ())]
-    about = {"kind": error.kind, "message": error.message, "hint": error.hint, "host": _host_of(error, settings)}
+    about = {"kind": error.kind, "message": error.message, "hint": error.hint, "host": failed_host(error, settings)}
     data({"error": {**about, "exit_code": error.exit_code, "reasons": reasons}}, settings.output)
-
-
-def _host_of(error: TacoLaunchError, settings: Settings) -> str | None:
-    """Return the one host that failed, by its name in the inventory; None without one, or with several."""
-    hosts = {host for host, _why in getattr(error, "reasons", ())}
-    name, colon, _rest = error.message.partition(": ")
-    if not hosts and colon and isinstance(error, HostError):
-        try:
-            hosts = {host.name for host in settings.load().hosts if host.name == name}
-        except TacoLaunchError:  # what is wrong with the inventory may be this very error
-            return None
-    return hosts.pop() if len(hosts) == 1 else None
 
 
 def typed(text: str) -> str:

@@ -76,11 +76,17 @@ def folded(plans: "Sequence[HostPlan]", stages: Sequence[Stage] = STAGES, sign: 
 
 def show_plan(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print what is to be done, a line for each operation: `gpu[1-2]: + docker: install docker.io (distribution)`."""
+    for line in plan_lines(rows):
+        click.echo(line)
+
+
+def plan_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield these lines."""
     for row in rows:
         name = row["what"].removeprefix(f"{row['stage']}: ")
         why = f" ({row['why']})" if row["why"] else ""
         stops = f"; {_STOPS[row['disrupts']]}" if _STOPS[row["disrupts"]] else ""
-        click.echo(render.printable(f"{names(row['hosts'])}: {row['sign']} {row['stage']}: {name}{why}{stops}"))
+        yield render.printable(f"{names(row['hosts'])}: {row['sign']} {row['stage']}: {name}{why}{stops}")
 
 
 def show_errors(

@@ -148,7 +148,7 @@ def _units(text: Found[str], at_boot: Found[str]) -> Tuple[Found[_Unit], Found[_
         elif not line and blocks[-1]:
             blocks.append({})
     ids = [block.get("Id", "") for block in blocks]
-    if len(ids) != 2 or not ids[0].startswith("taco-launch-") or ids[1] != "docker.service":
+    if len(ids) != 2 or not ids[0].startswith(("taco-launch-", "taco-launch.")) or ids[1] != "docker.service":
         wrong = Unknown(f"systemctl show: {shown(text)} is not understood")
         return wrong, wrong
     for line in at_boot.split("\n") if isinstance(at_boot, str) else ():

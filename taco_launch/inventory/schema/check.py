@@ -22,11 +22,11 @@ from taco_launch.inventory.schema.schema import (
     Peermem,
     Proxy,
     Registry,
-    SchemaSection,
     Ssh,
     Toolkit,
     Versions,
 )
+from taco_launch.inventory.schema.section import SchemaSection
 
 _Section = TypeVar("_Section", bound=SchemaSection)
 _FILLER = "x"

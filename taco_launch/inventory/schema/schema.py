@@ -5,12 +5,15 @@ A key without a value (YAML's null) counts as not written.
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
+from taco_launch.inventory.schema.section import SchemaSection
 from taco_launch.inventory.schema.values import (
     AutoOrOff,
     ClusterName,
     ConnectTimeout,
+    DataName,
+    DataPath,
     EnvName,
     EnvValue,
     Feature,
@@ -55,17 +58,6 @@ if TYPE_CHECKING:
     EngineName = str
 else:
     EngineName = Literal[tuple(ENGINES)]
-
-
-class SchemaSection(BaseModel):
-    """A part of the file: no unknown key, no value bent into another type."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nothing(cls, data: Any) -> Any:
-        return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
 class Ssh(SchemaSection):
@@ -180,6 +172,20 @@ class Container(SchemaSection):
     registry: Registry | None = Field(
         default=None, description="Login at the image's registry; without it pulling takes none."
     )
+    variant_ports: PortRange | None = Field(
+        default=None,
+        description="First and last port for the sshds of containers that jobs bring (--image, --data), such as 12400-12499; "
+        "100 ports from ssh_port + 100 on without it.",
+    )
+
+
+class DataEntry(SchemaSection):
+    """A folder of the hosts that jobs name: --data NAME:PATH."""
+
+    path: DataPath = Field(description="Where it lies on every host, such as /mnt/nas/imagenet: a whole path.")
+    description: str | None = Field(default=None, description="What it is, for `taco-launch data list`.")
+    mode: Literal["rw", "ro"] = Field(default="rw", description="ro: jobs read it only, whatever they ask for.")
+    owner: str | None = Field(default=None, description="Whose it is, for `taco-launch data list`.")
 
 
 class Proxy(SchemaSection):
@@ -374,6 +380,9 @@ class InventoryFile(SchemaSection):
     )
     host_loss_timeout: HostLossTimeout | None = Field(
         default=None, description="Seconds that a host of a job may be silent before the job ends; 60 without it."
+    )
+    data: dict[DataName, DataEntry] = Field(
+        default={}, description="Data sets by name: folders of the hosts that jobs name (--data NAME:PATH)."
     )
     defaults: HostDefaults = Field(default_factory=HostDefaults, description="Host keys for all hosts.")
     hosts: dict[str, HostEntry | None] = Field(

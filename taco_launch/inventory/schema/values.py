@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, WithJsonSchema
 
 from taco_launch.errors import SpecError
-from taco_launch.inventory import names
+from taco_launch.inventory import mounts, names
 from taco_launch.inventory.schema.document import OddValue, kind_of
 
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
@@ -22,11 +22,7 @@ _PROGRAM = re.compile(r"/?[A-Za-z0-9_][A-Za-z0-9._+-]*(?:/[A-Za-z0-9._+-]+)*")
 # A file of the controller, from where the inventory lies: harmless in every shell.
 _PROFILE_FILE = re.compile(r"(?:~/|[A-Za-z0-9_./])[A-Za-z0-9_./+@=,:-]{0,1023}")
 _VERSION = re.compile(r"[0-9]{1,5}(?:\.[0-9]{1,5}){1,2}")
-_SIZE = re.compile(r"([1-9][0-9]{0,14})([bkmgt]?)", re.IGNORECASE)
 _PORTS = re.compile(r"([0-9]{1,5})-([0-9]{1,5})")
-# Of a host, or of the container: nothing that docker reads as more than a path.
-_PART = r"[^/:,\s\x00-\x1f\x7f][^/:,\x00-\x1f\x7f]{0,254}"
-_PATH = re.compile(rf"/(?:{_PART}(?:/{_PART})*/?)?")
 _URL = re.compile(r"https?://[A-Za-z0-9\[][^\s\x00-\x1f\x7f\"'`\\<>]{0,1023}")
 _REGISTRY = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:\[\]-]{0,253}(?:/[0-9]{1,3})?")
 _LOGIN = re.compile(r"[^\s:\x00-\x1f\x7f]{1,255}")
@@ -35,8 +31,6 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 _NO_PROXY = re.compile(r"[A-Za-z0-9.*_:,/\[\] -]{1,1024}")
 _SETTING = re.compile(r"[a-z][a-z0-9-]{0,62}")
-# What of the container is ours: docker's own files and set-up's.
-_OWN_PLACES = ("/var/lib/taco-launch", "/run/taco-launch", "/etc/hosts", "/etc/ssh/ssh_config")
 # What of daemon.json has a key of its own in the inventory.
 _OWN_SETTINGS = {
     "registry-mirrors": "docker.mirrors",
@@ -45,7 +39,6 @@ _OWN_SETTINGS = {
     "proxies": "docker.proxy",
 }
 _NO_VERSION = """is not a version: two or three numbers joined by '.', in quotes, such as "4.1.4\""""
-_UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def _ruled(rule: Callable[[str], str]) -> AfterValidator:
@@ -122,13 +115,7 @@ def _ports(value: Any) -> tuple[int, int]:
 
 def _size(value: Any) -> int:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    found = _SIZE.fullmatch(text) if isinstance(text, str) else None
-    if not found:
-        raise ValueError("must be a size: a whole number and b, k, m, g or t, such as 32g", "")
-    size = int(found[1]) << _UNITS[found[2].lower()]
-    if size >= 1 << 50:
-        raise ValueError("must be a size under 1024t", "")
-    return size
+    return mounts.parse_size(text if isinstance(text, str) else "")
 
 
 def _image_from(text: str) -> str:
@@ -156,17 +143,7 @@ def _version(value: Any) -> Any:
 
 
 def _mount(value: Any) -> tuple[str, str, str]:
-    parts = value.split(":") if isinstance(value, str) and value.isprintable() else []
-    if len(parts) not in (2, 3) or not all(map(_PATH.fullmatch, parts[:2])) or parts[2:] not in ([], ["rw"], ["ro"]):
-        raise ValueError("must be HOST_PATH:PATH or HOST_PATH:PATH:ro, both whole paths, such as /data:/data:ro", "")
-    source, inside = (part.rstrip("/") or "/" for part in parts[:2])
-    if ".." in [*source.split("/"), *inside.split("/")]:
-        raise ValueError("a path here holds no '..'", "")
-    if inside == "/":
-        raise ValueError("the container's / is the image's", "mount it on a folder of its own, such as /:/host:ro")
-    if any(f"{place}/".startswith(f"{inside}/") or f"{inside}/".startswith(f"{place}/") for place in _OWN_PLACES):
-        raise ValueError("set-up mounts its own there", f"its own: {', '.join(_OWN_PLACES)}")
-    return source, inside, parts[2] if len(parts) == 3 else "rw"
+    return mounts.parse_mount(value if isinstance(value, str) else "")
 
 
 def _variable(name: str) -> str:
@@ -215,6 +192,8 @@ def named(what: str) -> AfterValidator:
 
 
 ClusterName = Annotated[str, named("a cluster name")]
+DataName = Annotated[str, named("a data set's name")]
+DataPath = Annotated[str, AfterValidator(lambda text: mounts.mount(text, "/x")[0])]
 GroupName = Annotated[str, named("a group name")]
 Profile = Annotated[str, _ruled(_profile)]
 Feature = Annotated[str, named("a feature name")]
@@ -248,7 +227,7 @@ Mount = Annotated[
 ]
 EnvName = Annotated[str, _ruled(_variable)]
 EnvValue = Annotated[str, AfterValidator(_value)]
-HostPath = Annotated[str, _matching(_PATH, "is not a whole path: from /, without ':', ',' or control characters")]
+HostPath = Annotated[str, _matching(mounts.PATH, "is not a whole path: from /, without ':', ',' or control characters")]
 Url = Annotated[str, _matching(_URL, "is not a URL: http://... or https://..., without spaces or quotes")]
 UrlOrOwnFile = Annotated[
     str,

@@ -20,7 +20,11 @@ _COPIED = tuple(
     f"scripts/{name}" for name in ("pytorch_synthetic_benchmark.py", "benchmark_run.py", "benchmark_models.py")
 )
 _FILES = (_DOCKERFILE, *_COPIED, "setup.cfg", wheels.BUILD)
-_PACKAGES = ("openmpi-bin", "openssh-server", "python3", "iproute2", "procps", "ca-certificates")
+# pip and a compiler are for what people add: packages that are built where they are installed, kernels that are at run time.
+_PACKAGES = (
+    *("openmpi-bin", "openssh-server", "python3", "iproute2", "procps", "ca-certificates"),
+    *("python3-pip", "python3-dev", "g++"),
+)
 # Host keys are set-up's to make, for each host its own.
 _HOOKS = ('rm -f "$1"/etc/ssh/ssh_host_*',)
 _CHECKOUT = Path(__file__).resolve().parents[3]

@@ -99,7 +99,10 @@ class Container:
     RDMA needs. `sys_ptrace` gives it the capability SYS_PTRACE; `pid` is `host` where it sees the host's processes, else
     `own`. `mounts` are (path on the host, path inside, `rw` or `ro`); `env` is (name, value). `registry` is None
     where pulling takes no login. `source` is where set-up takes the image from: `registry`, `controller` (the engine of
-    the machine that taco-launch runs on), or the path of a tar file there, as `docker save` writes it.
+    the machine that taco-launch runs on), or the path of a tar file there, as `docker save` writes it. `variant_ports`
+    are the first and the last port for the sshds of variants (setup/variants.py), None for those behind `ssh_port`.
+    Of a variant, `variant` is the key, "" of the inventory's own container, and `data` holds the mounts that whoever asked
+    for the job named by their paths.
     """
 
     image: str
@@ -114,6 +117,20 @@ class Container:
     env: Tuple[Tuple[str, str], ...] = ()
     registry: Optional[Registry] = None
     source: str = "registry"
+    variant_ports: Optional[Tuple[int, int]] = None
+    variant: str = ""
+    data: Tuple[Tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A folder of the hosts that jobs name: `path` is where it lies on each; `mode` is `ro` where nobody may write to it."""
+
+    name: str
+    path: str
+    description: str = ""
+    mode: str = "rw"
+    owner: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,7 +200,7 @@ class Inventory:
     `host_keys` is `strict` (unknown host keys are refused) or `accept-new` (they are taken and kept; changed ones are
     refused still). `known_hosts` is a file of host keys that come with the inventory, None for none. `connect_timeout`
     is how long (seconds) to wait for a host's sshd, None where the ssh configuration or the default says it. `docker` is
-    how set-up brings docker, `engine` what keeps and runs the jobs, a key of ENGINES. `host_loss_timeout` is for how long (seconds) a host of a job may be silent, None for the
+    how set-up brings docker, `engine` what keeps and runs the jobs, a key of ENGINES. `data` holds the data sets that jobs may name. `host_loss_timeout` is for how long (seconds) a host of a job may be silent, None for the
     default.
     """
 
@@ -205,3 +222,4 @@ class Inventory:
     toolkit: Toolkit = field(default_factory=Toolkit)
     peermem: Peermem = field(default_factory=Peermem)
     engine: str = "agent"
+    data: Tuple[DataSet, ...] = ()

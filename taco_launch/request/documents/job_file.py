@@ -12,14 +12,15 @@ from taco_launch.inventory import names
 from taco_launch.inventory.load import check_size
 from taco_launch.inventory.schema import check, document
 from taco_launch.inventory.schema.faults import Faults, Loc
-from taco_launch.inventory.schema.schema import SchemaSection
+from taco_launch.inventory.schema.section import SchemaSection
 from taco_launch.inventory.schema.text import decode
 from taco_launch.inventory.variable_names import LET_THROUGH
 from taco_launch.model.job_request import JobRequest
 from taco_launch.model.jobs import CleanUp, Restart
-from taco_launch.request import variables
+from taco_launch.request import code_options, variables
 from taco_launch.request.documents import mpi_job
 from taco_launch.request.documents.job_schema import JobDocument, RunPolicy, SchedulingPolicy
+from taco_launch.request.documents.job_values import NO_WHOLE_PATH
 
 OPTION = "-f"
 _HINT = "`taco-launch submit --schema` describes every key"
@@ -49,6 +50,11 @@ _TOP = {
     "allowUnknownKnobs": "allow_unknown_knobs",
     "profile": "profile",
     "image": "image",
+    "workerImage": "worker_image",
+    "imageFrom": "image_from",
+    "data": "data",
+    "workingDir": "workdir",
+    "syncMax": "sync_max",
     "transport": "transport",
     "interface": "interface",
     "gdr": "gdr",
@@ -71,14 +77,28 @@ _SCHEDULING = {"queue": "queue", "priority": "priority", "scheduleTimeoutSeconds
 _CLEAN_UP = {"Running": CleanUp.RUNNING, "All": CleanUp.ALL, "None": CleanUp.NONE}
 _RESTART = {"Never": Restart.NEVER, "OnFailure": Restart.ON_FAILURE, "ExitCode": Restart.EXIT_CODE}
 _VARIABLES = {"-x": "env", "--knob": "knobs", "--mca": "mca"}
-_WRITTEN = {**_TOP, **_POLICY, **_SCHEDULING, "cleanPodPolicy": "clean_up", "restartPolicy": "restart"}
+_WRITTEN = {
+    **_TOP,
+    **_POLICY,
+    **_SCHEDULING,
+    "shmSize": "shm_size",
+    "cleanPodPolicy": "clean_up",
+    "restartPolicy": "restart",
+    "sync": "sync",
+    "configFiles": "config_files",
+    "envFiles": "env_files",
+}
 
 
 class JobFile(NamedTuple):
-    """What a file asks for, and in `notes` what of a manifest is not used."""
+    """What a file asks for, and in `notes` what of a manifest is not used.
+
+    Without a container the image of a manifest is not used either: see `without_container`.
+    """
 
     request: JobRequest
     notes: tuple[str, ...]
+    is_manifest: bool = False
 
 
 class _Lax(NamedTuple):
@@ -107,7 +127,16 @@ def parse(data: bytes, source: str, environ: Mapping[str, str], *, allow_unknown
     else:  # which has no key for that
         job = check_job(manifest.document, faults, environ, manifest.place, _Lax(allow_unknown, LET_THROUGH))
     faults.raise_any()
-    return JobFile(request_of(job, source), () if manifest is None else manifest.notes)
+    return JobFile(request_of(job, source), () if manifest is None else manifest.notes, manifest is not None)
+
+
+def without_container(file: JobFile) -> JobFile:
+    """Return a manifest for hosts without a container: its image is told as not used, and so are folders that stay where they are."""
+    if not file.is_manifest or file.request.image is None:
+        return file
+    kept = tuple(text for text in file.request.data if len(set(text.split(":")[:2])) > 1)
+    note = f"image {file.request.image}: without a container the job runs on the host itself"
+    return file._replace(request=replace(file.request, image=None, data=kept), notes=(*file.notes, note))
 
 
 def hide_values(faults: Faults, under: Loc) -> None:
@@ -147,8 +176,12 @@ def request_of(job: JobDocument, source: str) -> JobRequest:
         for key, field in keys.items()
         if (value := getattr(section, key)) is not None
     }
+    if job.shmSize is not None:
+        found["shm_size"] = f"{job.shmSize}b"
     if job.profile is not None and names.is_profile_path(job.profile):
         found["profile"] = str(Path(source).parent / Path(job.profile).expanduser())
+    if job.sync is not None:
+        found["sync"] = job.sync if job.sync.startswith(code_options.GIT) else _beside(source, job.sync)
     policy = job.runPolicy
     return JobRequest(
         command=tuple(job.command or ()),
@@ -157,11 +190,18 @@ def request_of(job: JobDocument, source: str) -> JobRequest:
         env=tuple(job.env.items()),
         knobs=tuple(job.knobs.items()),
         mca=tuple(job.mca.items()),
+        config_files=tuple(_beside(source, word) for word in job.configFiles or ()),
+        env_files=tuple(_beside(source, path) for path in job.envFiles or ()),
         clean_up=None if policy.cleanPodPolicy is None else _CLEAN_UP[policy.cleanPodPolicy],
         restart=None if policy.restartPolicy is None else _RESTART[policy.restartPolicy],
         source=source,
         written={field: key for key, field in _WRITTEN.items()},
     )
+
+
+def _beside(source: str, path: str) -> str:
+    """Return a path that counts from where a file lies."""
+    return str(Path(source).parent / Path(path).expanduser())
 
 
 class _Check:
@@ -178,6 +218,8 @@ class _Check:
         self._sizes(job)
         self._policy(job.runPolicy)
         self._variables(job)
+        if job.workingDir is not None and job.sync is None and not job.workingDir.startswith("/"):
+            self._add(("workingDir",), NO_WHOLE_PATH)
         return job
 
     def _add(self, loc: Loc, problem: str, hint: str = "", value: str = "") -> None:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from taco_launch.inventory.schema.schema import SchemaSection
-from taco_launch.inventory.schema.values import Image, Interface, Label, Profile
+from taco_launch.inventory.schema.section import SchemaSection
+from taco_launch.inventory.schema.values import Image, ImageFrom, Interface, Label, Profile, Size
 from taco_launch.model.launchers import LAUNCHERS, what_starts_ranks
 from taco_launch.request.documents.job_values import (
     Command,
@@ -16,6 +16,7 @@ from taco_launch.request.documents.job_values import (
     Knob,
     LeastSecond,
     LogBytes,
+    NonEmpty,
     Priority,
     QueueName,
     Ranks,
@@ -24,6 +25,7 @@ from taco_launch.request.documents.job_values import (
     Time,
     Variable,
     Workers,
+    WorkingDir,
 )
 
 if TYPE_CHECKING:
@@ -166,9 +168,49 @@ class JobDocument(SchemaSection):
         description="Options of the mpirun line: a profile's name, or the path of a profile file, from where this file "
         "lies; the inventory's without it.",
     )
+    sync: NonEmpty | None = Field(
+        default=None,
+        description="Code that every host gets before the ranks start, which start in it: a folder, from where this file lies, "
+        "or git+URL[@REF].",
+    )
+    syncMax: Size | None = Field(  # noqa: N815
+        default=None, description="Most that sync copies, such as 500m; 1g without it."
+    )
+    configFiles: tuple[NonEmpty, ...] | None = Field(  # noqa: N815
+        default=None,
+        description="Single files that every host gets, SRC:DST: SRC from where this file lies, DST an absolute path or one in "
+        "the code.",
+    )
+    envFiles: tuple[NonEmpty, ...] | None = Field(  # noqa: N815
+        default=None,
+        description="Files of environment variables, NAME=VALUE or NAME a line, from where this file lies; env goes before them.",
+    )
     image: Image | None = Field(
         default=None,
-        description="Image that the containers of the inventory have to be made of, else the job is refused.",
+        description="Image that the job runs in: containers of it are prepared before the job is queued, where it is not the "
+        "inventory's.",
+    )
+    workerImage: Image | None = Field(  # noqa: N815
+        default=None, description="Image of the workers, which has to be the same: all ranks run in one image."
+    )
+    imageFrom: ImageFrom | None = Field(  # noqa: N815
+        default=None,
+        description="Where hosts get the image from: registry, controller (the Docker Engine of the machine that the job is "
+        "submitted from), or a tar file there. Without it from there if `image build` has made it there, else as the "
+        "inventory's.",
+    )
+    data: tuple[str, ...] | None = Field(
+        default=None,
+        description="Folders of the hosts that the ranks see: HOST_PATH:PATH or NAME:PATH, NAME a data set of the inventory; "
+        "with :ro to read only.",
+    )
+    shmSize: Size | None = Field(  # noqa: N815
+        default=None, description="Size of /dev/shm, such as 64g; the inventory's container.shm_size without it."
+    )
+    workingDir: WorkingDir | None = Field(  # noqa: N815
+        default=None,
+        description="Folder that the ranks start in: a whole path, or with sync a folder of the code; without it the code's own, "
+        "or the image's.",
     )
     transport: Literal["auto", "tcp", "rdma"] | None = Field(
         default=None, description="How hosts exchange data; the inventory's network.rdma without it."

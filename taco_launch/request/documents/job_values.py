@@ -105,6 +105,12 @@ def _host_count(value: Any) -> int | tuple[int, int]:
     return int(value)
 
 
+def _non_empty(text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise ValueError("is empty, or holds a NUL byte", "")
+    return text
+
+
 def _time(least: int) -> PlainValidator:
     def check(value: Any) -> float:
         whole_number = isinstance(value, int) and not isinstance(value, bool)
@@ -157,6 +163,7 @@ SlotCount = Annotated[int, whole(1, names.MAX_SLOTS), whole_schema(1, names.MAX_
 Priority = Annotated[int, whole(-MOST_PRIORITY, MOST_PRIORITY), whole_schema(-MOST_PRIORITY, MOST_PRIORITY)]
 Retries = Annotated[int, whole(0, MOST_RETRIES), whole_schema(0, MOST_RETRIES)]
 LogBytes = Annotated[int, whole(4096, 1 << 50), whole_schema(4096, 1 << 50)]
+NonEmpty = Annotated[str, AfterValidator(_non_empty), WithJsonSchema({"type": "string", "minLength": 1})]
 Variable = Annotated[str, BeforeValidator(_plain_number), _TEXT_OR_NUMBER]
 Knob = Annotated[
     str,
@@ -166,3 +173,15 @@ Knob = Annotated[
 ]
 Time = Annotated[float, _time(0), _time_schema(0)]
 LeastSecond = Annotated[float, _time(1), _time_schema(1)]
+
+
+NO_WHOLE_PATH = "is not a whole path: from /, such as /workspace"
+
+
+def _working_dir(text: str) -> str:
+    if not text or "\0" in text or len(text) >= names.PATH_MAX:
+        raise ValueError(NO_WHOLE_PATH, "")
+    return text
+
+
+WorkingDir = Annotated[str, AfterValidator(_working_dir)]

@@ -9,7 +9,7 @@ from taco_launch.bench.logs import patterns
 from taco_launch.bench.matrix import ALL
 from taco_launch.inventory import names
 from taco_launch.inventory.schema.document import OddValue, kind_of
-from taco_launch.inventory.schema.schema import SchemaSection
+from taco_launch.inventory.schema.section import SchemaSection
 from taco_launch.inventory.schema.values import named, whole, whole_schema
 from taco_launch.request.documents.job_schema import JobDocument
 from taco_launch.request.documents.job_values import Arguments, Command, LeastSecond

@@ -14,6 +14,7 @@ from taco_launch.command import shell
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.schema.document import kind_of
 from taco_launch.inventory.schema.faults import Faults, Loc, path_of
+from taco_launch.request.documents import mpi_pod
 from taco_launch.request.lines import hydra_line, mpirun_line, shell_line
 from taco_launch.request.lines.mpirun_line import MpirunLine, UnclearError
 
@@ -70,38 +71,38 @@ class _Manifest:
 
     def __init__(self, value: dict[str, Any], faults: Faults) -> None:
         self._value = value
-        self._faults = faults
+        self.faults = faults
         self._taken: set[Loc] = set()
-        self._notes: list[str] = []
+        self.notes: list[str] = []
         self._document: dict[str, Any] = {}
-        self._origin: dict[Loc, Loc] = {}
+        self.origin: dict[Loc, Loc] = {}
 
     def converted(self) -> ConvertedManifest:
         if self._value["kind"] != "MPIJob":
-            self._faults.add(("kind",), "of Kubernetes' objects an MPIJob can be read, and no other", self._torchs())
+            self.faults.add(("kind",), "of Kubernetes' objects an MPIJob can be read, and no other", self._torchs())
             return ConvertedManifest({}, {}, ())
-        version = self._at(("apiVersion",))
-        old = self._at(("spec", "template")) is not None and self._at(("spec", "mpiReplicaSpecs")) is None
+        version = self.at(("apiVersion",))
+        old = self.at(("spec", "template")) is not None and self.at(("spec", "mpiReplicaSpecs")) is None
         if old or (version is not None and version not in _VERSIONS):
             rewrite = "spec.slotsPerWorker, spec.mpiReplicaSpecs.Launcher and spec.mpiReplicaSpecs.Worker"
             old = old or version == _OLD
             why = f"spec.gpus and spec.template are the old form, {_OLD}, which is not read" if old else "is not known"
-            self._faults.add(("apiVersion",), why, f"write it as {_V2} has it: {rewrite}")
+            self.faults.add(("apiVersion",), why, f"write it as {_V2} has it: {rewrite}")
             return ConvertedManifest({}, {}, ())
-        if "status" in self._value and self._at((*_LAUNCHER, "template")) is None:
+        if "status" in self._value and self.at((*_LAUNCHER, "template")) is None:
             problem = "this is how a job stood, as `taco-launch get -o yaml` tells it, and no job file"
-            self._faults.add(("status",), problem, f"to run it again: {self._again()}")
+            self.faults.add(("status",), problem, f"to run it again: {self._again()}")
             return ConvertedManifest({}, {}, ())
-        implementation = self._take(("spec", "mpiImplementation"))
+        implementation = self.take(("spec", "mpiImplementation"))
         if implementation in _HYDRAS:
-            self._put(("launcher",), "hydra", ("spec", "mpiImplementation"))
+            self.put(("launcher",), "hydra", ("spec", "mpiImplementation"))
         elif implementation not in (None, "OpenMPI"):
-            self._faults.add(("spec", "mpiImplementation"), f"must be OpenMPI, {' or '.join(_HYDRAS)}")
+            self.faults.add(("spec", "mpiImplementation"), f"must be OpenMPI, {' or '.join(_HYDRAS)}")
         for key in _POLICY_KEYS:  # the forms before v2beta1 have them in spec, too
             self._keep(("runPolicy", key), ("spec", key))
             self._keep(("runPolicy", key), (*_POLICY, key))
-        if self._take((*_POLICY, "managedBy")) not in (None, *_MANAGERS):
-            self._faults.add((*_POLICY, "managedBy"), f"must be {' or '.join(_MANAGERS)}")
+        if self.take((*_POLICY, "managedBy")) not in (None, *_MANAGERS):
+            self.faults.add((*_POLICY, "managedBy"), f"must be {' or '.join(_MANAGERS)}")
         for key in _SCHEDULING_KEYS:
             self._keep(("runPolicy", "schedulingPolicy", key), (*_SCHEDULING, key))
         self._restart()
@@ -114,17 +115,19 @@ class _Manifest:
             self._workers_program(workers)
             if version != _V2:
                 self._workers_variables(workers)
+        slots = self._document["slotsPerHost"]
+        mpi_pod.take(self, container, workers, slots if isinstance(slots, int) else None)
         unused = [self._shown(loc) for loc in self._left(self._value, ())]
-        return ConvertedManifest(self._document, self._origin, (*self._notes, *unused))
+        return ConvertedManifest(self._document, self.origin, (*self.notes, *unused))
 
     def _torchs(self) -> str:
         """Return the line of a job as a PyTorchJob has it, one process on each of its workers; "" for another object."""
         if self._value["kind"] != "PyTorchJob":
             return ""
         replicas: Loc = ("spec", "pytorchReplicaSpecs")
-        counts = [self._at((*replicas, role, "replicas")) or 1 for role in self._at(replicas) or ()]
+        counts = [self.at((*replicas, role, "replicas")) or 1 for role in self.at(replicas) or ()]
         container: Loc = (*replicas, "Master", "template", "spec", "containers", 0)
-        gpus = self._at((*container, "resources", "limits", "nvidia.com/gpu")) or 1
+        gpus = self.at((*container, "resources", "limits", "nvidia.com/gpu")) or 1
         if not all(isinstance(count, int) for count in (*counts, gpus)):
             return ""
         each = ("--per-host",) if gpus > 1 else ()  # else every GPU would have a process of its own
@@ -136,40 +139,40 @@ class _Manifest:
         """Return the line that submits a job again of which `get` told: its size and its command, as far as they are there."""
         words = ["taco-launch", "submit", "--name", "NEW"]
         for option, key in (("--np", "np"), ("--hosts", "host_count"), ("--slots-per-host", "slots_per_host")):
-            number = self._at(("spec", key))
+            number = self.at(("spec", key))
             words += [option, str(number)] if isinstance(number, int) else []
         return shell((*words, "--", *(tuple(self._words(("spec", "command"))) or ("COMMAND",))))
 
     def _name(self) -> None:
         """Take the job's name, of which the operator makes those of its workers."""
         loc: Loc = ("metadata", "name")
-        name, workers = self._take(loc), self._document.get("hosts", 1)
-        if name is None and self._at(("metadata", "generateName")) is not None:
+        name, workers = self.take(loc), self._document.get("hosts", 1)
+        if name is None and self.at(("metadata", "generateName")) is not None:
             return
         if name is None:
-            self._faults.add(loc, "the job needs a name", value="missing")
+            self.faults.add(loc, "the job needs a name", value="missing")
             return
         last = f"{name}-worker-{workers - 1 if isinstance(workers, int) else 0}"
         if not isinstance(name, str) or not _LABEL.fullmatch(name):
             problem = "is not a name of Kubernetes: a-z, 0-9 and '-', a letter first, a letter or digit last"
-            self._faults.add(loc, problem)
+            self.faults.add(loc, problem)
         elif len(last) > _LABEL_CHARACTERS:
-            self._faults.add(
+            self.faults.add(
                 loc, f"is too long: its last worker would be {last}, of {len(last)} characters (63 at most)"
             )
         else:
-            self._put(("name",), name, loc)
+            self.put(("name",), name, loc)
 
     def _restart(self) -> None:
         """Take the launcher's restartPolicy; the operator's Never leaves the tries to backoffLimit."""
         for replica in (_LAUNCHER, _WORKER):
             loc = (*replica, "restartPolicy")
-            policy = self._take(loc)
-            if policy in (None, *_RESTARTS) or (policy == "ExitCode" and self._at(("apiVersion",)) != _V2):
+            policy = self.take(loc)
+            if policy in (None, *_RESTARTS) or (policy == "ExitCode" and self.at(("apiVersion",)) != _V2):
                 if replica is _LAUNCHER and policy != "Never":
                     self._keep(("runPolicy", "restartPolicy"), loc)
             else:
-                self._faults.add(loc, f"must be {' or '.join(_RESTARTS)}")
+                self.faults.add(loc, f"must be {' or '.join(_RESTARTS)}")
 
     def _size(self) -> None:
         self._keep(("hosts",), (*_WORKER, "replicas"))
@@ -179,35 +182,33 @@ class _Manifest:
         if hosts is None or (isinstance(hosts, int) and hosts < 1):
             self._document.pop("hosts", None)
             value = "missing" if hosts is None else ""
-            self._faults.add((*_WORKER, "replicas"), "is how many hosts the job has: at least 1", value=value)
-        if self._take((*_LAUNCHER, "replicas")) not in (None, 1):
-            self._faults.add((*_LAUNCHER, "replicas"), "a job has one launcher")
+            self.faults.add((*_WORKER, "replicas"), "is how many hosts the job has: at least 1", value=value)
+        if self.take((*_LAUNCHER, "replicas")) not in (None, 1):
+            self.faults.add((*_LAUNCHER, "replicas"), "a job has one launcher")
         for key in ("runLauncherAsWorker", "runLauncherAsNode"):
-            if self._take(("spec", key)) is True:
-                self._faults.add(("spec", key), "the launcher has no ranks of its own here", "count it to the workers")
+            if self.take(("spec", key)) is True:
+                self.faults.add(("spec", key), "the launcher has no ranks of its own here", "count it to the workers")
 
     def _container(self, replica: Loc) -> Loc | None:
         """Return the place of the one container of a replica; none where there is another number of them."""
         loc = (*replica, "template", "spec", "containers")
-        containers = self._at(loc)
+        containers = self.at(loc)
         before = (*loc[:-1], "initContainers")
-        if self._take(before):
+        if self.take(before):
             problem = "run before the ranks, and here nothing would"
-            self._faults.add(before, problem, "prepare the hosts, or the image, and leave them out")
+            self.faults.add(before, problem, "prepare the hosts, or the image, and leave them out")
         if isinstance(containers, tuple) and len(containers) == 1 and isinstance(containers[0], dict):
             self._taken.add((*loc, 0, "name"))
             hook = (*loc, 0, "lifecycle", "postStart")
-            if self._take(hook):
-                self._faults.add(
-                    hook, "runs beside the ranks, and here nothing would", "do it in the job's own program"
-                )
+            if self.take(hook):
+                self.faults.add(hook, "runs beside the ranks, and here nothing would", "do it in the job's own program")
             return (*loc, 0)
-        self._faults.add(loc, "one container is needed", value="" if containers is not None else "missing")
+        self.faults.add(loc, "one container is needed", value="" if containers is not None else "missing")
         return None
 
     def _workers_program(self, container: Loc) -> None:
         """Refuse workers that are to run something else than an sshd, which mpirun's daemons come by."""
-        places = [(*container, key) for key in ("command", "args") if self._at((*container, key)) is not None]
+        places = [(*container, key) for key in ("command", "args") if self.at((*container, key)) is not None]
         words = [word for place in places for word in self._words(place)]
         try:
             inner = shell_line.read(words) if words else None
@@ -215,24 +216,21 @@ class _Manifest:
             inner = None
         if words and (words if inner is None else inner[0])[0].rpartition("/")[2] != "sshd":
             problem = "is what the workers would run before any rank, and here nothing would"
-            self._faults.add(places[0], problem, "prepare the hosts, or the image, and omit it")
+            self.faults.add(places[0], problem, "prepare the hosts, or the image, and omit it")
 
     def _command(self, container: Loc) -> None:
         """Take the launcher's line apart."""
-        if self._take((*container, "workingDir")):
-            problem = "is where the program would start, and a job's line does not say that"
-            self._faults.add((*container, "workingDir"), problem, "omit it, and name files by their whole path")
         places = [
             ((*container, key, index), word)
             for key in ("command", "args")
             for index, word in enumerate(self._words((*container, key)))
         ]
         if not places:
-            self._faults.add((*container, "command"), "the line of mpirun has to stand here", value="missing")
+            self.faults.add((*container, "command"), "the line of mpirun has to stand here", value="missing")
             return
         expanded = next((place for place, word in places if _EXPANDED.search(word)), None)
         if expanded is not None:
-            self._faults.add(expanded, "Kubernetes would put a variable's value in here", "write the value")
+            self.faults.add(expanded, "Kubernetes would put a variable's value in here", "write the value")
             return
         variables = self._variables(container)
         try:
@@ -240,20 +238,20 @@ class _Manifest:
             reader = hydra_line if "launcher" in self._document else mpirun_line
             line = reader.read([word for _place, word in places], {**variables, **assigned})
         except UnclearError as error:
-            self._faults.add(places[error.index][0], error.problem, error.hint)
+            self.faults.add(places[error.index][0], error.problem, error.hint)
             return
         self._use(line, places)
         self._launchers_variables(container, line, variables)
 
     def _use(self, line: MpirunLine, places: Sequence[tuple[Loc, str]]) -> None:
         """Take what a line says; `places` holds the place of each of its words."""
-        self._put(("command",), tuple(word for _place, word in places[line.program :]), places[line.program][0][:-1])
+        self.put(("command",), tuple(word for _place, word in places[line.program :]), places[line.program][0][:-1])
         for index, (place, _word) in enumerate(places[line.program :]):
-            self._origin["command", index] = place
+            self.origin["command", index] = place
         for key, values in (("env", line.env), ("mca", line.mca)):
             for name, value, index in values:
-                self._put((key, name), value, places[index][0])
-        self._notes += [f"mpirun's {option}" for option in line.unused]
+                self.put((key, name), value, places[index][0])
+        self.notes += [f"mpirun's {option}" for option in line.unused]
         if line.per_host is not None:
             self._each(line.per_host[0], places[line.per_host[1]][0])
         if line.np is not None:
@@ -265,14 +263,14 @@ class _Manifest:
         for index, entry in enumerate(self._entries(container)):
             name, at = entry.get("name"), (*container, "env", index)
             if name in line.bare and name not in known:
-                self._faults.add(at, "the ranks would have its value, which does not stand here", "write the value")
+                self.faults.add(at, "the ranks would have its value, which does not stand here", "write the value")
             elif not isinstance(name, str) or name not in known or name in told:
                 continue
             elif name.startswith(_MCA):
                 if name.removeprefix(_MCA) not in told:  # the line goes before
-                    self._put(("mca", name.removeprefix(_MCA)), known[name], at)
+                    self.put(("mca", name.removeprefix(_MCA)), known[name], at)
             else:
-                self._notes.append(f"{path_of(at)}: {name}, which mpirun does not pass on without -x")
+                self.notes.append(f"{path_of(at)}: {name}, which mpirun does not pass on without -x")
 
     def _workers_variables(self, container: Loc) -> None:
         """Take the workers' variables: before v2beta1 `kubectl exec` starts the ranks, which have those of their container.
@@ -289,15 +287,15 @@ class _Manifest:
             parameter = mpirun_line.parameter(name)
             key, known = ("mca", parameter) if parameter else ("env", name)
             if known not in document.get(key, {}):  # mpirun's line goes before
-                self._put((key, known), value, at)
+                self.put((key, known), value, at)
 
     def _each(self, ranks: int, place: Loc) -> None:
         """Take how many ranks the line has on each host."""
         slots = self._document["slotsPerHost"]
         if isinstance(slots, int) and ranks > slots:
-            self._faults.add(place, f"more ranks on each host than slotsPerWorker, which is {slots}")
+            self.faults.add(place, f"more ranks on each host than slotsPerWorker, which is {slots}")
             return
-        self._put(("slotsPerHost",), ranks, place)
+        self.put(("slotsPerHost",), ranks, place)
 
     def _ranks(self, np: int, place: Loc) -> None:
         """See that the line has as many ranks as there are slots; with fewer, no worker has more than its slots."""
@@ -305,10 +303,10 @@ class _Manifest:
         if not isinstance(hosts, int) or not isinstance(slots, int) or np == hosts * slots:
             return
         if np > hosts * slots:
-            self._faults.add(place, f"more ranks than Worker.replicas x slotsPerWorker, which are {hosts * slots}")
+            self.faults.add(place, f"more ranks than Worker.replicas x slotsPerWorker, which are {hosts * slots}")
             return
         del self._document["hosts"]
-        self._put(("np",), np, place)
+        self.put(("np",), np, place)
 
     def _variables(self, container: Loc) -> dict[str, str]:
         """Return the container's variables whose values stand there."""
@@ -323,35 +321,38 @@ class _Manifest:
 
     def _entries(self, container: Loc) -> list[dict[str, Any]]:
         """Return the container's variables as they stand there, an empty one for what is none."""
-        entries = self._at((*container, "env"))
+        entries = self.at((*container, "env"))
         return [entry if isinstance(entry, dict) else {} for entry in (entries if isinstance(entries, tuple) else ())]
 
     def _words(self, loc: Loc) -> Iterator[str]:
-        value = self._take(loc)
+        value = self.take(loc)
         if value is not None and not isinstance(value, tuple):
-            self._faults.add(loc, f"must be a list, and this is {kind_of(value)}")
+            self.faults.add(loc, f"must be a list, and this is {kind_of(value)}")
             return
         for index, word in enumerate(value or ()):
             number = isinstance(word, int) and not isinstance(word, bool)
             if not isinstance(word, str) and not number:
-                self._faults.add((*loc, index), f"must be text, and this is {kind_of(word)}")
+                self.faults.add((*loc, index), f"must be text, and this is {kind_of(word)}")
             yield str(word)
 
     def _keep(self, loc: Loc, at: Loc) -> None:
-        value = self._take(at)
+        value = self.take(at)
         if value is not None:
-            self._put(loc, value, at)
+            self.put(loc, value, at)
 
-    def _put(self, loc: Loc, value: Any, at: Loc) -> None:
+    def put(self, loc: Loc, value: Any, at: Loc) -> None:
+        """Put a value into the job file that stands `at` a place of the manifest."""
         *folders, last = map(str, loc)
         functools.reduce(lambda section, step: section.setdefault(step, {}), folders, self._document)[last] = value
-        self._origin[loc] = at
+        self.origin[loc] = at
 
-    def _take(self, loc: Loc) -> Any:
+    def take(self, loc: Loc) -> Any:
+        """Return a value, which is used."""
         self._taken.add(loc)
-        return self._at(loc)
+        return self.at(loc)
 
-    def _at(self, loc: Loc) -> Any:
+    def at(self, loc: Loc) -> Any:
+        """Return a value, None where there is none."""
         value: Any = self._value
         for step in loc:
             if isinstance(value, dict):
@@ -364,7 +365,7 @@ class _Manifest:
 
     def _shown(self, loc: Loc) -> str:
         """Return the path of what is not used, of a variable with its name."""
-        name = self._at((*loc, "name")) if loc[-2:-1] == ("env",) else None
+        name = self.at((*loc, "name")) if loc[-2:-1] == ("env",) else None
         return f"{path_of(loc)}: {name}" if isinstance(name, str) else path_of(loc)
 
     def _left(self, value: Any, loc: Loc) -> Iterator[Loc]:

@@ -1,4 +1,4 @@
-"""A line of mpirun, horovodrun or torch's launchers -> what of it is said in options here, and its program."""
+"""A line of mpirun, horovodrun, torch's launchers or their like -> what of it is said in options here, and its program."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,22 @@ _HOSTFILES = ("hostfile", "machinefile", "default-hostfile")
 # horovodrun(1), without what tunes Horovod; and torch/distributed/run.py, with - for _: the options without a value.
 _HOROVODS = {**dict.fromkeys(("gloo", "mpi", "verbose", "disable-cache"), 1)}
 _HOROVODS |= dict.fromkeys(("np", "n", "num-proc", "p", "ssh-port", "i", "ssh-identity-file", *_HOSTS, *_HOSTFILES), 2)
+_HOROVODS |= dict.fromkeys(("network-interface", "network-interfaces", "start-timeout", "timeline-filename"), 2)
+# Launchers of which only the options that count ranks and hosts are read, and those that say how they meet: how many words each is.
+_COUNTED = {
+    "srun": {
+        **dict.fromkeys(("n", "ntasks", "N", "nodes", "ntasks-per-node", "mpi", "cpu-bind"), 2),
+        "l": 1,
+        "label": 1,
+    },
+    "deepspeed": dict.fromkeys(
+        ("num-gpus", "num-nodes", *_HOSTFILES, "H", "master-addr", "master-port", "node-rank"), 2
+    ),
+    "accelerate": {
+        **dict.fromkeys(("num-processes", "num-machines", "machine-rank", "main-process-ip", "main-process-port"), 2),
+        **dict.fromkeys(("multi-gpu", "cpu"), 1),
+    },
+}
 _TORCHS_FLAGS = ("standalone", "no-python", "run-path", "use-env", "m", "module")
 _COUNT = re.compile(r"[1-9][0-9]{0,5}")
 
@@ -40,7 +56,8 @@ def read(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
     Raises:
         UnclearError: where its program starts, or what an option asks for, is not known beyond doubt.
     """
-    return {"mpirun": _mpirun, "horovodrun": _horovodrun, "torch": _torch}[inner.kind](words, inner)
+    kinds = {"mpirun": _mpirun, "horovodrun": _horovodrun, "torch": _torch}
+    return kinds.get(inner.kind, _counted)(words, inner)
 
 
 def _mpirun(words: Sequence[str], _inner: NestedLauncher) -> LauncherLine:
@@ -74,6 +91,35 @@ def _horovodrun(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
     count_text = _first(told, ("np", "n", "num-proc"))
     size = ("--np", count_text) if _COUNT.fullmatch(count_text) else ()
     return LauncherLine(size, tuple(words[at:]), _hosts(told, words), _first(told, _HOSTFILES))
+
+
+def _counted(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
+    told: dict[str, str] = {}
+    at = inner.words
+    while words[at].startswith("-"):
+        option, is_set, value = words[at].lstrip("-").replace("_", "-").partition("=")
+        count = _COUNTED[inner.kind].get(option)
+        if count is None:
+            raise UnclearError(at, f"is an option of {inner.name} that has no counterpart in a job")
+        at += 1 if is_set else count
+        if at >= len(words):
+            raise UnclearError(len(words) - 1, "is the last word, and no program comes after it")
+        told[option] = value if is_set else words[at - 1]
+    python = () if inner.kind == "srun" or not words[at].endswith(".py") else ("python3",)
+    hostfile = _first(told, ("H", *_HOSTFILES)) if inner.kind == "deepspeed" else ""
+    return LauncherLine(tuple(_size(told)), (*python, *words[at:]), hostfile=hostfile)
+
+
+def _size(told: dict[str, str]) -> Iterator[str]:
+    ranks, hosts = (
+        _first(told, ("n", "ntasks", "num-processes")),
+        _first(told, ("N", "nodes", "num-nodes", "num-machines")),
+    )
+    each = _first(told, ("ntasks-per-node", "num-gpus"))
+    if _COUNT.fullmatch(ranks):
+        yield from ("--np", ranks)
+    elif _COUNT.fullmatch(each) and _COUNT.fullmatch(hosts or "1"):
+        yield from ("--hosts", hosts, "--slots-per-host", each) if hosts else ("--np", each)
 
 
 def _torch(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:

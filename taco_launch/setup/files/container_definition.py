@@ -121,13 +121,13 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
         "--entrypoint=/bin/sh",
         "--user=0",  # whatever user the image names: sshd and what sessions do to it are root's
         "--network=host",
-        *(("--pid=host",) if container.pid == "host" else ()),
+        *_pid(inventory.cluster, container),
         f"--shm-size={container.shm_size}",
         *limits,
         *gpu_options,
         *privileges,
         *_mounts(inventory.cluster, container),
-        f"{_ENV}{paths.CLUSTER_VARIABLE}={inventory.cluster}",
+        *_names(inventory.cluster),
         "--log-driver=local",  # bounded, unlike docker's default
     )
     return Definition(
@@ -322,17 +322,38 @@ def _hard_limits(facts: HostFacts) -> Iterator[tuple[str, int]]:
         yield "memlock", facts.made.memlock
 
 
+def _pid(cluster: str, container: Container) -> tuple[str, ...]:
+    """Return whose processes the container sees: the host's, or its own; those of a cluster's containers see each other.
+
+    So whichever of them looks after a job finds, ends and counts what belongs to it. They are one trust already: they
+    have one state folder, and log in to each other.
+    """
+    name, key = paths.split(cluster)
+    if container.pid == "host":
+        return ("--pid=host",)
+    return (f"--pid=container:{paths.container(name)}",) if key else ()
+
+
+def _names(cluster: str) -> Iterator[str]:
+    name, key = paths.split(cluster)
+    yield f"{_ENV}{paths.CLUSTER_VARIABLE}={name}"
+    if key:
+        yield f"{_ENV}{paths.VARIANT_VARIABLE}={key}"
+
+
 def _mounts(cluster: str, container: Container) -> tuple[str, ...]:
+    # that of its cluster, within which a variant's own is: each reaches the other ones by their files of SSH
+    folder = paths.folder(paths.split(cluster)[0])
     own = (
         (paths.state(cluster), paths.state(cluster), "rw"),
         (paths.AGENT, paths.AGENT, "ro"),
-        (paths.folder(cluster), paths.folder(cluster), "ro"),
+        (folder, folder, "ro"),
         (paths.LEASES, paths.LEASES, "rw"),
         (paths.hosts(cluster), "/etc/hosts", "ro"),
         (paths.ssh_config(cluster), "/etc/ssh/ssh_config", "ro"),
     )
     memory = f"--tmpfs={paths.RUN}:mode=0700,size={_RUN_BYTES}"
-    return memory, *(f"--mount={_mount(*mount)}" for mount in (*own, *container.mounts))
+    return memory, *(f"--mount={_mount(*mount)}" for mount in (*own, *container.mounts, *container.data))
 
 
 def _mount(source: str, target: str, mode: str) -> str:

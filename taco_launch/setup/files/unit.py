@@ -18,9 +18,9 @@ DEVICE_SECONDS = 300
 # paths of devices hold nothing such.
 _UNIT = """# Written by taco-launch setup: changes here are lost.
 [Unit]
-Description=Training container of the cluster {cluster}
+Description=Training container of the cluster {cluster}{what}
 Wants=docker.service
-After=docker.service openibd.service nvidia-persistenced.service nv_peer_mem.service rc-local.service remote-fs.target
+After=docker.service {after}openibd.service nvidia-persistenced.service nv_peer_mem.service rc-local.service remote-fs.target
 
 [Service]
 ExecStartPre=/bin/sh {wait} {seconds} {state}{devices}
@@ -46,8 +46,12 @@ def changed_file(cluster: str) -> str:
 
 def unit(definition: Definition) -> str:
     """Return the unit's text."""
+    name, key = paths.split(definition.cluster)
     return _UNIT.format(
-        cluster=definition.cluster,
+        cluster=name,
+        what=f", of the image {definition.name}" if key else "",
+        # it sees the processes of the cluster's own container, and cannot start without that
+        after=f"{paths.unit(name)} " if key else "",
         container=paths.container(definition.cluster),
         wait=wait_script(definition.cluster),
         seconds=DEVICE_SECONDS,

@@ -1,14 +1,17 @@
 #!/bin/sh
 # Makes the training container anew; look.sh, idle.sh and leases.sh are prepended to this script.
 #
-# usage: create.sh CONTAINER UNIT CLUSTER FOLDER STATE VARIABLES IMAGE MPIRUN NUMBER SOURCE... OPTION...
+# usage: create.sh CONTAINER UNFINISHED UNIT CLUSTER FOLDER STATE VARIABLES IMAGE MPIRUN NUMBER SOURCE... OPTION...
 #
-# SOURCE... are NUMBER paths of the user's that are mounted, and have to be there. OPTION... are the arguments of `docker create`, without a name. VARIABLES, where they name it, is a file that holds
+# UNFINISHED is the container's name while it is made. CLUSTER is what its label says, CLUSTER@VARIANT for a variant.
+# SOURCE... are NUMBER paths that are mounted, and have to be there; one behind a = was named for a job, by no inventory. OPTION... are the arguments of `docker create`, without a name. VARIABLES, where they name it, is a file that holds
 # secrets, and goes. What was there of the cluster goes only once the new one is made, and not while a job runs in it. What
 # is not ours is never removed.
 
 set -eu
 container=$1
+new=$2
+shift
 unit=$2
 cluster=$3
 folder=$4
@@ -23,18 +26,47 @@ trap 'rm -f "$variables"' EXIT
 trap 'exit 143' TERM INT HUP # else dash ends without the one above
 
 shared=/var/lib/taco-launch
-new=taco-launch_$cluster # no cluster's container can have this name
 
 ours() { # ours CONTAINER: it is there, and of this cluster
   label=$(docker container inspect --format '{{index .Config.Labels "taco-launch.cluster"}}' "$1" 2>/dev/null) &&
     [ "$label" = "$cluster" ]
 }
 
+data() { # data PATH: refused where who has the container could become the host's root by it
+  # as PATH is given: a link could lead elsewhere by the time that the container starts
+  real=$(readlink -f "$1")
+  if [ "$real" != "$1" ]; then
+    echo "error: $1, which --data names, is a symbolic link, or behind one: it is $real" >&2
+    echo "hint: --data $real:..., or name it as a data set in the inventory (data:)" >&2
+    return 1
+  fi
+  case ${real%/}/ in
+    / | /bin/* | /boot/* | /dev/* | /etc/* | /lib/* | /lib32/* | /lib64/* | /libx32/* | /proc/* | /root/* | /run/* | /sbin/* | \
+      /sys/* | /usr/* | /var/ | /var/lib/ | /var/lib/containerd/* | /var/lib/docker/* | /var/lib/taco-launch/* | /var/run/* | \
+      /var/spool/*)
+      echo "error: $1, which --data names, belongs to the host: who runs a rank could become its root" >&2
+      echo "hint: keep data elsewhere; who looks after the inventory may mount it: container: {mounts: [...]}" >&2
+      return 1
+      ;;
+  esac
+}
+
 while [ "$sources" -gt 0 ]; do
-  if [ ! -e "$1" ]; then
-    echo "error: $1, which container.mounts names, is not on this host" >&2
-    echo "hint: mkdir -p $1 there, or take it out of container.mounts in the inventory" >&2
+  path=${1#=}
+  if [ "$path" != "$1" ]; then
+    named=--data
+    next="name another folder"
+  else
+    named=container.mounts
+    next="take it out of container.mounts in the inventory"
+  fi
+  if [ ! -e "$path" ]; then
+    echo "error: $path, which $named names, is not on this host" >&2
+    echo "hint: mkdir -p $path there, or $next" >&2
     exit 1
+  fi
+  if [ "$path" != "$1" ]; then
+    data "$path"
   fi
   shift
   sources=$((sources - 1))
@@ -45,7 +77,7 @@ fi
 look "$image" "$mpirun"
 umask 077
 # mounted files and folders have to be there, and themselves: an earlier version let containers write here
-for each in "${state%/*}" "$state" "$shared/agent" "$shared/clusters" "$folder" "$folder/ssh" "$folder/hosts" "$folder/ssh/ssh_config"; do
+for each in "${state%/*}" "$state" "$shared/agent" "$shared/clusters" "${folder%/variants/*}" "${folder%/*}" "$folder" "$folder/ssh" "$folder/hosts" "$folder/ssh/ssh_config"; do
   if [ -L "$each" ]; then
     echo "error: $each is a symbolic link, and what it leads to would be shared: look who made it, and remove it" >&2
     exit 1
@@ -64,6 +96,11 @@ if ours "$new"; then # of a run that was cut
   docker rm --force --volumes "$new" >/dev/null
 fi
 docker create --name "$new" "$@" >/dev/null
+# which image that is, for the agent inside, which compares it with those of the job's other hosts
+id=$(docker container inspect --format '{{.Image}}' "$new")
+digests=$(docker image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$id" | sed -n 's/.*@//p')
+printf '%s\n' "$id" "$digests" >"$folder/image.new"
+chmod 0644 "$folder/image.new"
 if ours "$container"; then
   if ! idle "$container"; then # a job has begun meanwhile
     docker rm --force --volumes "$new" >/dev/null
@@ -77,4 +114,11 @@ if ours "$container"; then
   fi
   docker rm --force --volumes "$container" >/dev/null
 fi
+# the variants see the processes of the container that is gone, and cannot start again: set-up makes them anew
+docker container ls --all --format '{{.Names}} {{.Label "taco-launch.cluster"}}' | while read -r name label; do
+  case $label in
+    "$cluster@"*) docker rm --force --volumes "$name" >/dev/null ;;
+  esac
+done
 docker rename "$new" "$container"
+mv -f "$folder/image.new" "$folder/image"

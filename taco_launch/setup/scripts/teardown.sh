@@ -18,6 +18,17 @@ host_folder=$7
 secrets=$8
 state=$9
 
+free_ports() { # free_ports PATTERN: those that variants of such a name have leased
+  for port in /var/lib/taco-launch/ports/*; do
+    [ -f "$port" ] || continue
+    # shellcheck disable=SC2254 # it is a pattern
+    case $(cat "$port") in
+      $1) rm -f "$port" ;;
+    esac
+  done
+  rmdir /var/lib/taco-launch/ports 2>/dev/null || : # others have some
+}
+
 idle "$container"
 if [ -e "$unit_file" ]; then
   systemctl --quiet disable --no-reload --now "$unit"
@@ -33,8 +44,16 @@ for name in "$container" "$unfinished"; do
 done
 rm -rf "$folder" "$host_folder"
 rm -f "$secrets"
+case $cluster in
+  *@*) # a variant: its port, and nothing of its cluster's jobs
+    free_ports "$cluster"
+    rmdir "${folder%/*}" 2>/dev/null || : # other variants
+    exit 0
+    ;;
+esac
+free_ports "$cluster@*"
 # what the head's container copied here, who had which slot, and which jobs waited; records of jobs stay
 if [ ! -L "$state/jobs" ]; then # ranks write there
-  rm -rf "$state/jobs/.agents" "$state/jobs/.slots" "$state/jobs/.queue"
+  rm -rf "$state/jobs/.agents" "$state/jobs/.slots" "$state/jobs/.queue" "$state/jobs/.variants"
 fi
 rmdir "$state/jobs" "$state" "${state%/*}" "${host_folder%/*}" 2>/dev/null || : # jobs, other clusters

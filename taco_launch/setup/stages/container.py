@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from taco_launch.command import shell
 from taco_launch.facts import MADE
 from taco_launch.facts.gpus.blocking_faults import GONE_HINT
 from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState
 from taco_launch.model.host.hardware import Board, Gpus
-from taco_launch.model.host.hosts import Container, Host
+from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.files import unit
 from taco_launch.setup.files.container_definition import Definition, cannot, changes, define, fewer, lost, unread
@@ -15,6 +16,7 @@ from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Removal,
 from taco_launch.setup.setup_files import differing, files_of, with_files, without
 from taco_launch.setup.stage_parts import firewall, gpus
 from taco_launch.setup.stages.ssh_mesh import taken_by_another
+from taco_launch.setup.variants import keys_of
 
 _CREATE_SECONDS = 300
 _START_SECONDS = unit.DEVICE_SECONDS + 120
@@ -73,6 +75,23 @@ def _refuse(container: Container, facts: HostFacts, cluster: PlanContext) -> Pro
             f"a container {name} is there that taco-launch did not make (image {there.image}, {there.state})",
             f"give it another name (docker rename {name} NEW), or the cluster (`cluster:` in the inventory)",
         )
+    return _without_main(facts, cluster.inventory) or _impossible(name, container, facts)
+
+
+def _without_main(facts: HostFacts, inventory: Inventory) -> Problem | None:
+    """Return why a variant cannot run: it sees the processes of the cluster's own container, which has to be there."""
+    own, key = paths.split(inventory.cluster)
+    main = _find(facts, paths.container(own))
+    if not key or (main is not None and main.state == "running"):
+        return None
+    why = "is not there" if main is None else f"does not run: it is {main.state}"
+    typed = shell(("taco-launch", "-i", inventory.source, "setup"))
+    told = f"{paths.container(own)}, beside which {paths.container(inventory.cluster)} is to run, {why}"
+    return Problem("container", told, f"set it up: {typed}")
+
+
+def _impossible(name: str, container: Container, facts: HostFacts) -> Problem | None:
+    """Return why the host can have no such container."""
     lacking = cannot(container, facts)
     if lacking:
         return Problem("container", f"{name}: {lacking}", "leave container.privileged out of the inventory")
@@ -112,7 +131,8 @@ def _find(facts: HostFacts, name: str) -> ContainerState | None:
 
 
 def _create(definition: Definition, there: ContainerState | None, why: str, mpirun: str, container: Container) -> Op:
-    sources = tuple(source for source, _, _ in container.mounts)
+    # those that no inventory names are looked at more closely: see create.sh
+    sources = (*(source for source, _, _ in container.mounts), *(f"={source}" for source, _, _ in container.data))
     name = paths.container(definition.cluster)
     return Op(
         "container",
@@ -121,6 +141,7 @@ def _create(definition: Definition, there: ContainerState | None, why: str, mpir
         "".join(map(scripts.text, ("look.sh", "idle.sh", "leases.sh", "create.sh"))),
         (
             name,
+            paths.unfinished(definition.cluster),
             paths.unit(definition.cluster),
             definition.cluster,
             paths.folder(definition.cluster),
@@ -218,12 +239,19 @@ def take_back(removal: Removal) -> Iterator[Op]:
     """Plan to remove the container, its unit, its firewall's rules and all folders of the cluster."""
     if not removal.has_cluster:
         return
-    cluster = removal.cluster
+    own = removal.cluster
+    for cluster in (*(paths.variant(own, key) for key in keys_of(removal.facts, own)), own):
+        name = paths.container(cluster)
+        for op in firewall.taken_back(removal.facts, cluster, "the cluster is taken back"):
+            idle = scripts.text("idle.sh") + 'idle "$1"\nshift\n'
+            yield replace(op, stage="container", script=idle + op.script, args=(name, *op.args), disrupts="container")
+        yield _removed(cluster)
+
+
+def _removed(cluster: str) -> Op:
+    """Remove a container, its unit and its files."""
     name = paths.container(cluster)
-    for op in firewall.taken_back(removal.facts, cluster, "the cluster is taken back"):
-        idle = scripts.text("idle.sh") + 'idle "$1"\nshift\n'
-        yield replace(op, stage="container", script=idle + op.script, args=(name, *op.args), disrupts="container")
-    yield Op(
+    return Op(
         "container",
         f"remove {name}, its unit and {paths.folder(cluster)}",
         "",
@@ -242,6 +270,30 @@ def take_back(removal: Removal) -> Iterator[Op]:
         disrupts="container",
         seconds=_STOP_SECONDS,
     )
+
+
+def variant_removal(cluster: str, image: str, seconds: int) -> Op:
+    """Plan to remove a variant that no job needs, its firewall's rules, and its image where nobody else has that.
+
+    It stays where something runs in it, or it was asked for within `seconds`. `image` is "" for one that is to stay.
+    """
+    name, key = paths.split(cluster)
+    of_firewall, of_container = scripts.text("firewall.sh"), scripts.text("teardown.sh")
+    script = (
+        scripts.text("reload.sh")
+        + scripts.text("variant_removal.sh")
+        + f'(\nset -- remove "$7" "$firewall_unit"\n{of_firewall})\n(\n{of_container})\n'
+        + '[ -z "$image" ] || docker rmi "$image" >/dev/null 2>&1 || : # another container has it\n'
+    )
+    removed = _removed(cluster)
+    args = (
+        f"{paths.state(name)}/jobs/.variants/{key}",
+        str(seconds),
+        image,
+        paths.firewall_unit(cluster),
+        *removed.args,
+    )
+    return replace(removed, script=script, args=args, disrupts="nothing")
 
 
 STAGE = StageRules(plan, ("network", "docker", MADE), gives_gpus=True, take_back=take_back)

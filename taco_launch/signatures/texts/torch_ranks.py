@@ -138,4 +138,12 @@ TORCH_RANKS = (
         kind=FailureText.OUTCOME,
         lines=3,
     ),
+    Signature(
+        "torch-rank-number",
+        ("rank < size. ",),
+        "Rank {rank} joins a process group of {size} ranks only: WORLD_SIZE, or what the program takes in its place, is too small.",
+        "Lightning: num_nodes= the number of hosts, devices= the ranks of each. Else see what the program passes as world_size: WORLD_SIZE counts the ranks "
+        "of all hosts.",
+        r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
+    ),
 )

@@ -261,7 +261,7 @@ def test_facts() -> None:
     (frame,) = call("facts", mpirun="/no/such/mpirun", path="/bin", count_slots=True).frames
     assert frame == {
         "op": "known",
-        "known": {**facts.host(count_slots=True).to_wire(), "models": []},
+        "known": {**facts.host(count_slots=True).to_wire(), "models": [], "image": []},
         "openmpi": None,
         "problem": f"/no/such/mpirun: not found on {socket.gethostname()}",
         "topology": None,

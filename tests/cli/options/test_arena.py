@@ -20,7 +20,7 @@ TYPED = (
     ),
     (
         ("submit", "mpijob", "--name=b", "--gpus=1", "--workers=3", "--image=i:1", "python x.py"),
-        "Type: taco-launch submit --workers 3 --gpus 1 --name b -- python x.py\n",
+        "Type: taco-launch submit --workers 3 --gpus 1 --name b --image i:1 -- python x.py\n",
     ),
     (("run", "--np", "2", "tf", "--", "python3", "a b.py"), "Type: taco-launch run --np 2 -- python3 'a b.py'\n"),
     (
@@ -33,9 +33,7 @@ TYPED = (
     (
         ("submit", "pytorch", "--working-dir=/root", "--sync-mode=git", "--epochs=3", "python x.py"),
         (
-            "python x.py\n  left out: --working-dir: cd there before you type the line; in containers let the command start "
-            "with: env -C DIR\n  left out: --sync-mode: nothing fetches the code: copy it yourself to where the ranks run, or "
-            "put it into the image\n  left out: --epochs is no option here; one of your program goes after --\n"
+            "--workdir /root --sync-mode git -- python x.py\n  left out: --epochs is no option here; one of your program goes after --\n"
         ),
     ),
     (
@@ -52,11 +50,7 @@ TYPED = (
     (("run", "--env=A=1", "--", "true"), "No such option: --env: set a variable with -x NAME=VALUE\n"),
     (
         ("run", "--image", "i:1", "--data=d:/d", "--logdir", "/d", "--", "true"),
-        (
-            "No such option: --image: the image is in the inventory (container: {image: ...}), and setup makes the "
-            "containers from it\n  --data: folders of the hosts are in the inventory (container: {mounts: [HOST_PATH:PATH]}), "
-            "and setup mounts them\n  --logdir: start TensorBoard yourself"
-        ),
+        "No such option: --logdir: start TensorBoard yourself",
     ),
     (("run", "horovod", "--name", "b"), "Type: taco-launch run --name b -- python3 train.py\n"),
     (("run", "pytorch", "python 'x.py"), "Type: taco-launch run --launcher env -- python3 train.py\n"),

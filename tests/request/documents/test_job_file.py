@@ -20,6 +20,10 @@ TOP = {"name", "command", "np", "hosts", "slotsPerHost", "host", "env", "knobs",
 TOP |= {
     "launcher",
     "perHost",
+    "sync",
+    "syncMax",
+    "configFiles",
+    "envFiles",
     "image",
     "transport",
     "interface",
@@ -33,6 +37,7 @@ POLICY = {"cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", 
 POLICY |= {"backoffSeconds", "suspend", "gracePeriodSeconds", "hostLossTimeoutSeconds", "schedulingPolicy"}
 POLICY |= {"stallTimeoutSeconds"}
 TOP |= {"workers", "gpus", "procsPerGpu", "mps"}
+TOP |= {"workerImage", "imageFrom", "data", "shmSize", "workingDir"}
 TOP |= {"gpuIds", "gpuModel", "exclude", "selector", "exclusive", "gpuTopology"}
 SCHEDULING = {"queue", "priority", "scheduleTimeoutSeconds"}
 MANIFEST = yaml.safe_load((Path(__file__).parents[1] / "jobs" / "good_mpijob.yaml").read_text())

@@ -1,5 +1,6 @@
 """A launcher's line, whatever stands in it: it is read, or said to be unclear, and its program is not changed."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -7,7 +8,10 @@ from taco_launch.launch.nested_launcher import inner
 from taco_launch.request.lines.launcher_line import read
 from taco_launch.request.lines.mpirun_line import UnclearError
 
-LAUNCHERS = (("mpirun",), ("horovodrun",), ("torchrun",), ("python3", "-m", "torch.distributed.launch"))
+LAUNCHERS = (
+    *(("mpirun",), ("horovodrun",), ("torchrun",), ("python3", "-m", "torch.distributed.launch")),
+    *(("deepspeed",), ("srun",), ("accelerate", "launch")),
+)
 WORDS = (
     "-np 2 -H h:1 --hostfile -x A=1 PATH --mca pml --nnodes=2 --nproc_per_node -m --no_python - -- : = --gloo a.py ''"
 )
@@ -28,6 +32,47 @@ def test_any_line(launcher: tuple[str, ...], rest: list[str]) -> None:
     except UnclearError:
         return
     program = line.program[line.program[:2].count("-m") + 1 :] if found.kind == "torch" else line.program
+    if found.kind in ("deepspeed", "accelerate") and program[:1] == ("python3",):
+        program = program[1:]
     assert line.program
     assert words[len(words) - len(program) :] == program
     assert not line.hosts.startswith("-")
+
+
+@pytest.mark.parametrize(
+    ("line", "size", "program", "hostfile"),
+    [
+        (
+            "deepspeed --num_gpus 2 --num_nodes 2 --hostfile h t.py --zero 3",
+            "--hosts 2 --slots-per-host 2",
+            "python3 t.py --zero 3",
+            "h",
+        ),
+        ("deepspeed --num_gpus=4 t.py", "--np 4", "python3 t.py", ""),
+        (
+            "srun -N 2 --ntasks-per-node=8 --mpi=pmix all_reduce_perf -g 1",
+            "--hosts 2 --slots-per-host 8",
+            "all_reduce_perf -g 1",
+            "",
+        ),
+        ("accelerate launch --num_processes 16 --num_machines 2 t.py", "--np 16", "python3 t.py", ""),
+        ("horovodrun -np 2 --network-interface eth0 python t.py", "--np 2", "python t.py", ""),
+    ],
+)
+def test_launchers_that_count(line: str, size: str, program: str, hostfile: str) -> None:
+    words = tuple(line.split())
+    found = inner(words)
+    assert found is not None
+    said = read(words, found)
+    assert (" ".join(said.size), " ".join(said.program), said.hostfile) == (size, program, hostfile)
+
+
+@pytest.mark.parametrize(
+    "line", ["srun --gres gpu:8 a.out", "deepspeed --include h:0 t.py", "accelerate launch --config_file c t.py"]
+)
+def test_what_has_no_counterpart_is_not_dropped(line: str) -> None:
+    words = tuple(line.split())
+    found = inner(words)
+    assert found is not None
+    with pytest.raises(UnclearError, match="no counterpart"):
+        read(words, found)

@@ -228,11 +228,11 @@ def test_what_nobody_asked_for_is_no_problem() -> None:
 def test_a_bare_host_gets_it_and_then_there_is_nothing_to_do() -> None:
     create, start = ops(ready())
     assert (create.name, create.disrupts) == (f"create {NAME} from train:1", "nothing")
-    assert create.args[:4] == (NAME, f"{NAME}.service", "hcc", paths.folder("hcc"))
-    assert create.args[4:6] == (paths.state("hcc"), paths.secrets_file("hcc"))
-    assert create.args[6:] == ("train:1", "mpirun", "0", *defined(ready()).argv)
+    assert create.args[:5] == (NAME, "taco-launch_hcc", f"{NAME}.service", "hcc", paths.folder("hcc"))
+    assert create.args[5:7] == (paths.state("hcc"), paths.secrets_file("hcc"))
+    assert create.args[7:] == ("train:1", "mpirun", "0", *defined(ready()).argv)
     mounted = ops(ready(), mounts=(("/a b", "/x", "ro"), ("/c", "/c", "rw")))[0].args
-    assert mounted[8:12] == ("2", "/a b", "/c", mounted[11])
+    assert mounted[9:12] == ("2", "/a b", "/c")
     assert start.name == f"start {NAME}.service"
     assert [file.path for file in start.files] == [
         "/var/lib/taco-launch/clusters/hcc/main.sh",

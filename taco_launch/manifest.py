@@ -1,0 +1,261 @@
+"""What a snapshot of code holds, as text that has a hash: files by their chunks, links, empty folders, config files.
+
+The text is made on the controller and read by every host, which takes it from others: all of it is checked.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+SCHEMA = 1
+# A file is cut into pieces of this size; the last one is shorter.
+CHUNK_BYTES = 1 << 22
+MOST_BYTES = 1 << 26  # of the text
+MOST_ENTRIES = 200_000
+MOST_CHUNKS = 250_000
+MOST_CONFIG_BYTES, MOST_CONFIG_FILES = 1 << 20, 100
+# Below the folder of a job, which takes some of the 4096 bytes that a path may have (PATH_MAX).
+_PATH_BYTES, _NAME_BYTES, _TARGET_BYTES = 3000, 255, 4000
+# As the kernel: path_resolution(7).
+_MOST_LINKS_FOLLOWED = 40
+_MOST_STEPS = 5_000_000
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+class FileEntry(NamedTuple):
+    """A file: its path, whether it can be executed, its size in bytes, the SHA-256 of each of its chunks."""
+
+    path: str
+    executable: bool
+    size: int
+    chunks: tuple[str, ...]
+
+
+class Manifest(NamedTuple):
+    """A tree: its files, its symbolic links (path, target), its empty folders; and config files, by absolute paths.
+
+    Bytes of a name that are no UTF-8 are lone surrogates, as os.fsdecode has them.
+    """
+
+    files: tuple[FileEntry, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    folders: tuple[str, ...] = ()
+    config: tuple[FileEntry, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files."""
+        return sum(file.size for file in (*self.files, *self.config))
+
+
+def is_hash(text: str) -> bool:
+    """Return whether a text may be a SHA-256, and so a part of a path."""
+    return _HASH.fullmatch(text) is not None
+
+
+def chunk_count(size: int) -> int:
+    """Return how many chunks a file of `size` bytes has."""
+    return -(-size // CHUNK_BYTES)
+
+
+def chunk_size(file: FileEntry, number: int) -> int:
+    """Return the bytes of a chunk of a file."""
+    return min(CHUNK_BYTES, file.size - number * CHUNK_BYTES)
+
+
+def sizes(manifest: Manifest) -> dict[str, int]:
+    """Return the size of each chunk, by its hash, in the order in which a tree is written."""
+    found: dict[str, int] = {}
+    for file in (*manifest.files, *manifest.config):
+        for number, chunk in enumerate(file.chunks):
+            found.setdefault(chunk, chunk_size(file, number))
+    return found
+
+
+def written(manifest: Manifest) -> bytes:
+    """Return the text of a manifest: the same for the same tree."""
+    document = {
+        "schema": SCHEMA,
+        "files": [[*file[:3], list(file.chunks)] for file in sorted(manifest.files)],
+        "links": sorted(manifest.links),
+        "folders": sorted(manifest.folders),
+        "config": [[*file[:3], list(file.chunks)] for file in sorted(manifest.config)],
+    }
+    return json.dumps(document, separators=(",", ":")).encode("ascii")
+
+
+def parsed(data: bytes) -> Manifest:
+    """Return the manifest of a text that anybody may have written.
+
+    Raises:
+        ValueError: it is none: too large, a path that leads out of the tree, a file below a link, sizes that do not fit.
+    """
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"a manifest of more than {MOST_BYTES >> 20} MiB")
+    try:
+        document = json.loads(data)
+    except RecursionError:
+        raise ValueError("no manifest: nested too deeply") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise ValueError("no manifest of this version")
+    manifest = Manifest(
+        tuple(_file(each) for each in _rows(document, "files")),
+        tuple(_link(each) for each in _rows(document, "links")),
+        tuple(_text(each) for each in _rows(document, "folders")),
+        tuple(_file(each) for each in _rows(document, "config")),
+    )
+    check(manifest)
+    return manifest
+
+
+def leads_out(links: Mapping[bytes, bytes], path: bytes, steps: list[int]) -> bool:
+    """Return whether a symbolic link of a tree leads out of it, by way of the tree's other links (path: target).
+
+    `steps` holds how many steps may still be taken for all of a tree's links.
+
+    Raises:
+        ValueError: there are no more.
+    """
+    stack = path.split(b"/")[:-1]
+    ahead = links[path].split(b"/")[::-1]
+    if links[path].startswith(b"/"):
+        return True
+    followed = 0
+    while ahead:
+        steps[0] -= 1
+        if steps[0] < 0:
+            raise ValueError("its links lead through too many others")
+        part = ahead.pop()
+        if part == b"..":
+            if not stack:
+                return True
+            stack.pop()
+        elif part not in (b"", b"."):
+            stack.append(part)
+            target = links.get(b"/".join(stack))
+            if target is not None:
+                followed += 1
+                if target.startswith(b"/"):
+                    return True
+                if followed > _MOST_LINKS_FOLLOWED:
+                    return False  # a loop leads nowhere
+                stack.pop()
+                ahead += target.split(b"/")[::-1]
+    return False
+
+
+def links_out(links: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the paths of the links that lead out of their tree.
+
+    Raises:
+        ValueError: they lead through too many others.
+    """
+    by_path = {in_bytes(path): in_bytes(target) for path, target in links}
+    steps = [_MOST_STEPS]
+    return [path for path, _target in links if leads_out(by_path, in_bytes(path), steps)]
+
+
+def in_bytes(text: str) -> bytes:
+    """Return a name as the file system has it.
+
+    Raises:
+        ValueError: no file can have such a name.
+    """
+    return text.encode("utf-8", "surrogateescape")
+
+
+def check_path(path: str) -> bytes:
+    """Return a path below a tree's root in bytes.
+
+    Raises:
+        ValueError: it is empty, absolute, too long, or leads elsewhere.
+    """
+    name = in_bytes(path)
+    parts = name.split(b"/")
+    if len(name) > _PATH_BYTES or b"\0" in name or any(part in (b"", b".", b"..") for part in parts):
+        raise ValueError(f"a path that no file of a tree has: {path[:100]!r}")
+    if max(map(len, parts)) > _NAME_BYTES:
+        raise ValueError(f"a name of more than {_NAME_BYTES} bytes: {path[:100]!r}")
+    return name
+
+
+def _rows(document: Mapping[str, Any], key: str) -> list[Any]:
+    found = document.get(key)
+    if not isinstance(found, list) or len(found) > MOST_ENTRIES:
+        raise ValueError(f"no manifest: {key} is no list, or has more than {MOST_ENTRIES} entries")
+    return found
+
+
+def _file(row: Any) -> FileEntry:
+    if not (isinstance(row, list) and len(row) == 4 and type(row[1]) is bool and type(row[2]) is int):
+        raise ValueError("no manifest: a file that is none")
+    path, executable, size, chunks = row
+    if size < 0 or not isinstance(chunks, list) or len(chunks) != chunk_count(size):
+        raise ValueError("no manifest: a file whose size does not fit its chunks")
+    if not all(isinstance(chunk, str) and is_hash(chunk) for chunk in chunks):
+        raise ValueError("no manifest: a hash that is none")
+    return FileEntry(_text(path), executable, size, tuple(chunks))
+
+
+def _link(row: Any) -> tuple[str, str]:
+    if not (isinstance(row, list) and len(row) == 2):
+        raise ValueError("no manifest: a link that is none")
+    return _text(row[0]), _text(row[1])
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("no manifest: a name that is no text")  # noqa: TRY004 - as of any other wrong value
+    return value
+
+
+def check(manifest: Manifest) -> None:
+    """Check that a tree can be written as a manifest says, and that nothing of it comes to lie elsewhere.
+
+    Raises:
+        ValueError: it cannot; says which entry is why.
+    """
+    files, links = manifest.files, manifest.links
+    if len(files) + len(links) + len(manifest.folders) > MOST_ENTRIES:
+        raise ValueError(f"more than {MOST_ENTRIES} entries")
+    if sum(len(file.chunks) for file in (*files, *manifest.config)) > MOST_CHUNKS:
+        raise ValueError(f"more than {MOST_CHUNKS} chunks of {CHUNK_BYTES >> 20} MiB")
+    ends: set[bytes] = set()
+    for path in (*(file.path for file in files), *(path for path, _target in links)):
+        _add(ends, check_path(path), path)
+    every = set(ends)
+    for path in manifest.folders:
+        _add(every, check_path(path), path)
+    above: set[bytes] = set()
+    for name in every:
+        parent = name.rpartition(b"/")[0]
+        while parent and parent not in above:
+            above.add(parent)
+            parent = parent.rpartition(b"/")[0]
+    for name in above & ends:  # nothing is ever written by way of a link
+        raise ValueError(f"something below what is no folder: {name[:100]!r}")
+    for path, target in links:
+        if not target or "\0" in target or len(in_bytes(target)) > _TARGET_BYTES:
+            raise ValueError(f"a link to nowhere: {path[:100]!r}")
+    for path in links_out(links):
+        raise ValueError(f"a link that leads out of the tree: {path[:100]!r}")
+    _check_config(manifest.config)
+
+
+def _add(seen: set[bytes], name: bytes, path: str) -> None:
+    if name in seen:
+        raise ValueError(f"twice: {path[:100]!r}")
+    seen.add(name)
+
+
+def _check_config(config: Sequence[FileEntry]) -> None:
+    if len(config) > MOST_CONFIG_FILES:
+        raise ValueError(f"more than {MOST_CONFIG_FILES} config files")
+    seen: set[bytes] = set()
+    for file in config:
+        if not file.path.startswith("/"):
+            raise ValueError(f"a config file without an absolute path: {file.path[:100]!r}")
+        _add(seen, check_path(file.path[1:]), file.path)
+        if file.size > MOST_CONFIG_BYTES:
+            raise ValueError(f"a config file of more than {MOST_CONFIG_BYTES >> 20} MiB: {file.path[:100]!r}")

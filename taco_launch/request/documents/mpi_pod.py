@@ -1,0 +1,140 @@
+"""What a manifest says of its pods beside their program: image, folders, where it starts, GPUs -> keys of a job file."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from taco_launch.inventory.schema.faults import Faults, Loc, path_of
+
+_QUANTITY = re.compile(r"([0-9]{1,12})([kMGT]i?)?")
+_SHM = "/dev/shm"  # noqa: S108 - where POSIX has it
+_ONE_IMAGE = "all of a job runs in one image here, and its workers have"
+_GPUS = "nvidia.com/gpu"
+
+
+class Manifest(Protocol):
+    """Values of a manifest, and what becomes of them: see mpi_job.py."""
+
+    faults: Faults
+    notes: list[str]
+    origin: dict[Loc, Loc]
+
+    def take(self, loc: Loc) -> Any:
+        """Return a value, which is used."""
+
+    def at(self, loc: Loc) -> Any:
+        """Return a value."""
+
+    def put(self, loc: Loc, value: Any, at: Loc) -> None:
+        """Put a value into the job file."""
+
+
+def take(manifest: Manifest, launcher: Loc | None, worker: Loc | None, slots: int | None) -> None:
+    """Take the pods' parts; `launcher` and `worker` are the places of their containers, `slots` the ranks of a worker."""
+    _image(manifest, launcher, worker)
+    found: dict[str, Loc] = {}
+    for container in filter(None, (worker, launcher)):
+        for text, at in _mounts(manifest, container):
+            found.setdefault(text, at)
+    if found:
+        manifest.put(("data",), tuple(found), next(iter(found.values())))
+        for number, at in enumerate(found.values()):
+            manifest.origin["data", number] = at
+    for container in filter(None, (launcher,)):
+        folder = manifest.take((*container, "workingDir"))
+        if folder is not None:
+            manifest.put(("workingDir",), folder, (*container, "workingDir"))
+    if worker is not None:
+        _gpus(manifest, worker, slots)
+
+
+def _image(manifest: Manifest, launcher: Loc | None, worker: Loc | None) -> None:
+    places = [(*place, "image") for place in (worker, launcher) if place is not None]
+    found = [(place, value) for place in places if (value := manifest.take(place)) is not None]
+    if not found:
+        return
+    (first, image), *others = found
+    manifest.put(("image",), image, first)
+    for place, other in others:
+        if other != image:
+            manifest.faults.add(place, f"{_ONE_IMAGE} {image}", "use that of the workers, which has mpirun as well")
+
+
+def _gpus(manifest: Manifest, worker: Loc, slots: int | None) -> None:
+    counts = [manifest.take((*worker, "resources", kind, _GPUS)) for kind in ("limits", "requests")]
+    told = next((count for count in counts if count is not None), None)
+    count = int(told) if isinstance(told, (int, str)) and str(told).isdigit() else None
+    if count is not None and slots is not None and count != slots:
+        place = path_of((*worker, "resources", "limits", _GPUS))
+        manifest.notes.append(f"{place}: {count} for a worker of {slots} ranks: here each rank has a GPU of its own")
+
+
+def _mounts(manifest: Manifest, container: Loc) -> Iterator[tuple[str, Loc]]:
+    """Yield each folder of the hosts as --data takes it, with its place."""
+    pod = container[:-2]
+    listed = manifest.at((*pod, "volumes"))
+    volumes = {
+        each["name"]: (each, (*pod, "volumes", number))
+        for number, each in enumerate(listed if isinstance(listed, tuple) else ())
+        if isinstance(each, dict) and isinstance(each.get("name"), str)
+    }
+    mounts = manifest.at((*container, "volumeMounts"))
+    if not volumes:
+        manifest.take((*pod, "volumes"))
+    used: set[str] = set()
+    for number, mount in enumerate(mounts if isinstance(mounts, tuple) else ()):
+        at: Loc = (*container, "volumeMounts", number)
+        manifest.take(at)
+        if (
+            not isinstance(mount, dict)
+            or mount.get("name") not in volumes
+            or not isinstance(mount.get("mountPath"), str)
+        ):
+            manifest.faults.add(at, "is no mount: name, of one of the pod's volumes, and mountPath are needed")
+            continue
+        volume, place = volumes[mount["name"]]
+        manifest.take(place)
+        used.add(mount["name"])
+        text = _mount(manifest, mount, volume, place)
+        if text:
+            yield text, at
+    for name, (_volume, place) in volumes.items():
+        if name not in used and manifest.at(place) is not None:
+            manifest.take(place)  # nobody mounts it, so nothing is left out
+
+
+def _mount(manifest: Manifest, mount: dict[str, Any], volume: dict[str, Any], place: Loc) -> str:
+    inside, sub = mount["mountPath"], mount.get("subPath")
+    mode = ":ro" if mount.get("readOnly") is True else ""
+    path = _of(volume, "hostPath", "path")
+    claim = _of(volume, "persistentVolumeClaim", "claimName")
+    if path is not None:
+        return f"{path.rstrip('/')}{f'/{sub}' if sub else ''}:{inside}{mode}"
+    if claim is not None and not sub:
+        return f"{claim}:{inside}{mode}"
+    empty = volume.get("emptyDir")
+    if empty is not None and inside.rstrip("/") == _SHM:
+        size = _bytes(empty.get("sizeLimit") if isinstance(empty, dict) else None)
+        if size is not None:
+            manifest.put(("shmSize",), f"{size}b", (*place, "emptyDir", "sizeLimit"))
+        return ""
+    kinds = ", ".join(key for key in volume if key != "name") or "nothing"
+    problem = f"{kinds}: only folders of the hosts (hostPath) and data sets of the inventory (persistentVolumeClaim, without subPath) are mounted here"
+    manifest.faults.add(place, problem, f"put it on the hosts, and write hostPath: {{path: ...}} for {inside}")
+    return ""
+
+
+def _of(volume: dict[str, Any], kind: str, key: str) -> str | None:
+    found = volume.get(kind)
+    value = found.get(key) if isinstance(found, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _bytes(quantity: Any) -> int | None:
+    """Read a quantity of Kubernetes in bytes, None where it is none."""
+    found = _QUANTITY.fullmatch(str(quantity)) if quantity is not None else None
+    if found is None:
+        return None
+    unit = found[2] or ""
+    base = 1024 if unit.endswith("i") else 1000
+    return int(found[1]) * base ** (" kMGT".index(unit[0]) if unit else 0) or None

@@ -1,0 +1,1 @@
+"""Code on the controller: a tree or a git repository -> a snapshot, known by its hash."""

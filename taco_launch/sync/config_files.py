@@ -1,0 +1,75 @@
+"""Single files of the controller that a job has at a path of its own: SRC:DST."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Sequence
+
+from taco_launch.errors import UsageError
+from taco_launch.frozen import dataclass
+from taco_launch.manifest import MOST_CONFIG_BYTES, MOST_CONFIG_FILES, check_path
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A file `source` of `size` bytes whose content has the SHA-256 `chunk`; `target` is absolute, or below the tree."""
+
+    source: str
+    target: str
+    size: int
+    chunk: str
+
+
+def read(words: Sequence[str], called: str, *, has_tree: bool) -> tuple[ConfigFile, ...]:
+    """Return the config files that words of the form SRC:DST name; `called` is how the option is called.
+
+    Raises:
+        UsageError: a word has another form, a file cannot be read or is too large, or a relative DST has no tree.
+    """
+    if len(words) > MOST_CONFIG_FILES:
+        raise UsageError(f"{called}: {len(words)} files, and {MOST_CONFIG_FILES} are the most")
+    found: dict[str, ConfigFile] = {}
+    for word in words:
+        file = _read(word, called, has_tree=has_tree)
+        if file.target in found:
+            raise UsageError(f"{called}: two files for {file.target}", hint="leave one of them out")
+        found[file.target] = file
+    return tuple(found.values())
+
+
+def split(word: str, called: str) -> tuple[str, str]:
+    """Return SRC and DST of a word.
+
+    Raises:
+        UsageError: it has another form, or DST is no path of a file.
+    """
+    source, colon, target = word.rpartition(":")
+    if not (source and colon and target):
+        raise UsageError(f"{called} {word!r}: write SRC:DST", hint=f"for example {called} nccl.conf:/etc/nccl.conf")
+    try:
+        check_path(target.removeprefix("/"))
+    except ValueError as error:
+        raise UsageError(f"{called} {word!r}: {error}") from None
+    return source, target
+
+
+def _read(word: str, called: str, *, has_tree: bool) -> ConfigFile:
+    source, target = split(word, called)
+    if not target.startswith("/") and not has_tree:
+        raise UsageError(
+            f"{called} {word!r}: a relative path counts from the code, and the job has none",
+            hint="write an absolute path, or add --sync DIR",
+        )
+    path = os.path.abspath(os.path.expanduser(source))  # noqa: PTH100, PTH111 - as its other users have it
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{called}: {path}: not a file")
+            data = file.read(MOST_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{called}: {path}: cannot be read: {error.strerror}") from None
+    if len(data) > MOST_CONFIG_BYTES:
+        raise UsageError(
+            f"{called}: {path}: larger than {MOST_CONFIG_BYTES >> 20} MiB", hint="--sync carries folders of any size"
+        )
+    return ConfigFile(path, target, len(data), hashlib.sha256(data).hexdigest())

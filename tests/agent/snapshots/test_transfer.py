@@ -1,0 +1,309 @@
+"""Snapshots from host to host, over an ssh that is a shell here: by whatever way a copy is cut or damaged, it is not taken."""
+
+import hashlib
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from taco_launch import manifest
+from taco_launch.agent.snapshots import serve, transfer
+from taco_launch.agent.snapshots.store import SnapshotStore
+from taco_launch.agent.snapshots.transfer import TransferError
+from taco_launch.manifest import CHUNK_BYTES, FileEntry, Manifest
+from taco_launch.protocol.connection import JsonConnection
+from taco_launch.protocol.guard_messages import CodeFetched, FetchCode
+from tests.conftest import eventually
+
+PIECES = [os.urandom(CHUNK_BYTES), os.urandom(1000), b"small"]
+HASHES = [hashlib.sha256(piece).hexdigest() for piece in PIECES]
+TREE = Manifest(
+    (
+        FileEntry("large", False, CHUNK_BYTES + 1000, (HASHES[0], HASHES[1])),
+        FileEntry("src/small", True, 5, (HASHES[2],)),
+    )
+)
+TEXT = manifest.written(TREE)
+ID = hashlib.sha256(TEXT).hexdigest()
+# A host is a folder beside ours; what is between us, a host's file `way` says.
+SSH = """#!/bin/sh
+while case $1 in -*) true ;; *) false ;; esac; do shift 2; done
+host=$1
+cd {root}
+echo "a message of the day"
+[ -d "$host" ] || {{ echo "ssh: no route to $host" >&2; exit 255; }}
+command=$(printf %s "$2" | sed "s#{root}/here#{root}/$host#g")
+exec sh -c "$(cat "$host/way" 2>/dev/null || echo 'sh -c "$1"')" way "$command"
+"""
+# The connection ends behind so many bytes; or what comes behind them is changed.
+FILTER = """
+import os, sys
+left, changes = int(sys.argv[1]), len(sys.argv) > 2
+while left or changes:
+    data = os.read(0, min(left, 65536) or 65536)
+    if not data:
+        break
+    os.write(1, data if left else bytes(byte ^ 1 for byte in data))
+    left -= len(data) if left else 0
+"""
+
+
+def cut(count: int, more: str = "") -> str:
+    program = f"{sys.executable} -c {shlex.quote(FILTER)} {count} {more}"
+    return f'{{ sh -c "$1" <&3 & }} 3<&0 | {program}'
+
+
+class Site:
+    """Hosts as folders, and the store of ours."""
+
+    def __init__(self, root: Path, agent: Path) -> None:
+        self.root = root
+        self.agent = str(agent)
+        self.store = SnapshotStore(root / "here")
+
+    def host(self, name: str, *, whole: bool = True, way: str = "") -> SnapshotStore:
+        store = SnapshotStore(self.root / name)
+        store.begin(ID, TEXT)
+        for chunk, piece in zip(HASHES, PIECES, strict=True) if whole else ():
+            store.put(chunk, piece)
+        if whole:
+            store.finish(ID)
+        if way:
+            (self.root / name / "way").write_text(way)
+        return store
+
+    def fetch(self, host: str) -> int:
+        return transfer.fetch(self.store, ID, host, self.agent)
+
+    def start(self, *sources: str, **more: object) -> "tuple[subprocess.Popen[bytes], JsonConnection]":
+        """Start what a guard starts, and give it its order."""
+        folder = self.root / "here" / "jobs" / "job"
+        folder.mkdir(parents=True, exist_ok=True)
+        ours, theirs = socket.socketpair()
+        number = theirs.fileno()
+        argv = [sys.executable, "-I", "-S", self.agent, "code", str(folder), str(number)]
+        child = subprocess.Popen(argv, pass_fds=[number])
+        theirs.close()
+        line = JsonConnection(ours)
+        fields = {"agent": self.agent, "tree": True, "at": "", "workdir": "", "cwd": "/", **more}
+        line.send(FetchCode(snapshot=ID, sources=list(sources), **fields))  # type: ignore[arg-type]
+        return child, line
+
+    def order(self, *sources: str, **more: object) -> CodeFetched:
+        """Have a child do what it is ordered; return its answer."""
+        child, line = self.start(*sources, **more)
+        answers: list[CodeFetched] = []
+
+        def answered() -> bool:
+            answers.extend(each for each in line.receive() or () if isinstance(each, CodeFetched))
+            return bool(answers)
+
+        eventually(answered, 30)
+        line.close()
+        assert child.wait(20) in (0, 1)
+        return answers[0]
+
+    @property
+    def tree(self) -> Path:
+        return self.root / "here" / "jobs" / "job" / "code"
+
+
+@pytest.fixture
+def site(tmp_path: Path, agent: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "ssh").write_text(SSH.format(root=tmp_path))
+    (programs / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}")
+    return Site(tmp_path, agent)
+
+
+def test_a_snapshot_comes_over_whole(site: Site) -> None:
+    site.host("head")
+    assert site.fetch("head") == CHUNK_BYTES + 1005
+    assert site.store.use(ID)
+    assert [site.store.get(chunk, len(piece)) for chunk, piece in zip(HASHES, PIECES, strict=True)] == PIECES
+    site.store.chunk(HASHES[1]).unlink()
+    assert site.fetch("head") == 1000
+
+
+def test_it_comes_as_it_arrives_there(site: Site) -> None:
+    """The other host has nothing yet but somebody who brings it."""
+    other = site.host("neighbour", whole=False)
+    got: list[int] = []
+    with other.arriving(ID):
+        thread = threading.Thread(target=lambda: got.append(site.fetch("neighbour")))
+        thread.start()
+        for chunk, piece in zip(HASHES, PIECES, strict=True):
+            time.sleep(0.05)
+            assert not got
+            other.put(chunk, piece)
+            path = site.store.chunk(chunk)
+            eventually(path.exists, 20, "the chunk to be here before the next is there")
+    thread.join()
+    assert got == [CHUNK_BYTES + 1005]
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        (cut(300), "its answer broke off"),
+        (cut(2_000_000), "its answer broke off"),
+        (cut(5000, "changes"), "it sent a damaged copy of large"),
+        ("yes", "not an answer of taco-launch"),
+        ("head -c 9999999 /dev/zero", "not an answer of taco-launch"),
+        ("exit 3", "exit"),
+        ("echo no python here >&2; exit 1", "no python here"),
+        (
+            f"echo taco-launch snapshot {ID}; printf '\\377\\377\\377\\377'",
+            "not an answer of taco-launch: 4294967295 bytes at once",
+        ),
+        (f"echo taco-launch snapshot {ID}; printf '\\0\\0\\0\\2{{}}'", "the manifest of snapshot"),
+        (f"echo taco-launch snapshot {ID}; printf '\\0\\0\\0\\0why not\\n'", "why not"),
+        (f"echo taco-launch snapshot {ID}; printf '\\0\\0\\0\\0\\033[31m\\n'", "it has no more"),
+    ],
+)
+def test_what_is_cut_or_wrong_is_not_taken(site: Site, way: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "_SILENT_SECONDS", 20.0)
+    site.host("other", way=way)
+    with pytest.raises(TransferError) as error:
+        site.fetch("other")
+    assert words in str(error.value) or words == "exit"
+    assert not site.store.use(ID)
+
+
+def test_a_host_that_is_silent_is_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "_SILENT_SECONDS", 0.2)
+    site.host("other", way="exec sleep 100")
+    with pytest.raises(TransferError, match=r"nothing came for 0\.2 s"):
+        site.fetch("other")
+
+
+def test_a_host_that_does_not_have_it_says_so(site: Site) -> None:
+    (site.root / "other").mkdir()
+    # without anybody who brings it there it waits for no longer than a beginning takes
+    (site.root / "other" / "way").write_text('printf %s "$1" >command; exit 1')
+    with pytest.raises(TransferError):
+        site.fetch("other")
+    assert "snapshot-serve" in (site.root / "command").read_text()
+
+
+def test_the_tree_is_written_from_a_neighbour(site: Site) -> None:
+    site.host("n2")
+    answer = site.order("n2", "head")
+    assert (answer.error, answer.notes, answer.received) == ("", [], CHUNK_BYTES + 1005)
+    assert (answer.folder, answer.tree) == (str(site.tree), str(site.tree))
+    assert (site.tree / "large").read_bytes() == PIECES[0] + PIECES[1]
+    assert os.access(site.tree / "src" / "small", os.X_OK)
+    again = site.order("n2", "head")
+    assert (again.error, again.received) == ("", 0)
+
+
+def test_a_neighbour_that_fails_is_passed_over(site: Site) -> None:
+    site.host("head")
+    site.host("n2", way=cut(3_000_000))
+    answer = site.order("n2", "head")
+    assert answer.error == ""
+    assert answer.notes == ["the code was not to be had from n2: its answer broke off"]
+    assert site.order("nowhere", "head").error == ""
+    shutil.rmtree(site.root / "here" / "snapshots")
+    answer = site.order("nowhere", "n2")
+    assert answer.error.startswith(
+        "the job's code was not to be had from nowhere: ssh: no route to nowhere; n2: its answer"
+    )
+
+
+def test_a_neighbour_whose_copy_is_damaged_is_not_believed(site: Site) -> None:
+    site.host("head")
+    site.host("n2").chunk(HASHES[2]).write_bytes(b"other")
+    answer = site.order("n2", "head")
+    assert answer.error == ""
+    (note,) = answer.notes
+    assert note.startswith("the code was not to be had from n2: its own copy is damaged: chunk ")
+    assert (site.tree / "src" / "small").read_bytes() == b"small"
+    # it has forgotten it, so that it is brought there again
+    assert not SnapshotStore(site.root / "n2").use(ID)
+
+
+def test_a_copy_that_is_damaged_on_its_way_is_not_believed(site: Site) -> None:
+    site.host("head")
+    site.host("n2", way=cut(5000, "changes"))
+    answer = site.order("n2", "head")
+    assert answer.error == ""
+    assert answer.notes == ["the code was not to be had from n2: it sent a damaged copy of large"]
+    assert (site.tree / "large").read_bytes() == PIECES[0] + PIECES[1]
+
+
+def test_a_copy_of_ours_that_is_damaged_is_fetched_again_once(site: Site) -> None:
+    site.host("head")
+    assert site.order("head").error == ""
+    for chunk in HASHES[:2]:
+        site.store.chunk(chunk).write_bytes(b"tampered with")
+    answer = site.order("head")
+    assert answer.error == ""
+    assert answer.notes == ["large: its copy here was damaged, and was fetched again from head"]
+    assert (site.tree / "large").read_bytes() == PIECES[0] + PIECES[1]
+    # and where the head's is damaged too, nothing starts
+    for store in (site.store, SnapshotStore(site.root / "head")):
+        store.chunk(HASHES[1]).write_bytes(b"tampered with")
+    answer = site.order("head")
+    assert answer.error.startswith("large: its copy here is damaged, and was not to be had again from head: ")
+
+
+def test_the_head_has_nobody_to_ask(site: Site) -> None:
+    site.host("here").chunk(HASHES[2]).write_bytes(b"other")
+    answer = site.order()
+    assert answer.error == "src/small: its copy here is damaged, and was removed"
+    assert "submit the job again" in answer.hint
+    assert not site.store.use(ID)  # so that the next submit brings it
+    assert site.order().error == "the job's code is not here any more"
+
+
+@pytest.mark.parametrize(
+    ("workdir", "error"), [("src", ""), ("no", "--workdir no: there is no such folder in the code"), ("large", "x")]
+)
+def test_the_folder_that_ranks_start_in(site: Site, workdir: str, error: str) -> None:
+    site.host("here")
+    answer = site.order(workdir=workdir)
+    assert bool(answer.error) == bool(error)
+    if not error:
+        assert answer.folder == f"{site.tree}/src"
+
+
+def test_an_absolute_one_has_to_be_there(site: Site) -> None:
+    site.host("here")
+    assert site.order(workdir="/nowhere").error == "--workdir /nowhere: there is no such folder there"
+    assert site.order(workdir=str(site.root)).folder == str(site.root)
+
+
+def test_each_attempt_has_a_clean_copy(site: Site) -> None:
+    site.host("here")
+    site.order()
+    (site.tree / "large").write_bytes(b"written over by a rank")
+    (site.tree / "output").write_bytes(b"left by a rank")
+    (site.tree / "link").symlink_to("/etc")
+    site.order()
+    assert {path.name for path in site.tree.iterdir()} == {"large", "src"}
+    assert (site.tree / "large").read_bytes() == PIECES[0] + PIECES[1]
+    assert Path("/etc/passwd").exists()
+
+
+def test_bits_name_chunks() -> None:
+    every = [str(number) for number in range(19)]
+    found = serve.bits(every, ["0", "8", "18"])
+    assert [each for number, each in enumerate(every) if found[number // 8] >> (number % 8) & 1] == ["0", "8", "18"]
+
+
+def test_a_guard_that_is_gone_ends_its_child(site: Site) -> None:
+    site.host("head", way="exec sleep 100")
+    child, line = site.start("head")
+    eventually(site.store.manifests.exists, 20)
+    line.close()
+    assert child.wait(20) == 1

@@ -1,0 +1,285 @@
+"""Code on several hosts: brought to the head once, from there from host to host, checked on each before a rank starts."""
+
+import io
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from taco_launch.backend import code_upload
+from taco_launch.command import Command, Result
+from taco_launch.model.codec import to_json
+from taco_launch.model.jobs import CodeSnapshot, Policy, Restart
+from taco_launch.remote.agent_location import AgentLocation
+from taco_launch.remote.head import Head
+from taco_launch.sync import config_files, snapshot
+from taco_launch.sync.snapshot import Snapshot
+from taco_launch.sync.tree_walk import walk
+from tests.conftest import eventually
+from tests.e2e.cluster import NAMES, STATE, Cluster
+
+pytestmark = pytest.mark.e2e
+
+_SEAT = 'echo ready; exec "$1" -I -S "$2" "$3"'
+
+
+class InsideHost:
+    """The first host, as a transport: counts what it is sent."""
+
+    name = "n1"
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.sent: list[int] = []
+
+    @contextmanager
+    def tail(self, command: Command) -> Iterator[IO[bytes]]:
+        made = self._cluster.made
+        argv = [
+            *made.inside(0),
+            "env",
+            *(f"{name}={value}" for name, value in self._cluster.env.items()),
+            *command.argv,
+        ]
+        self.sent.append(len(command.stdin))
+        done = subprocess.run(argv, input=command.stdin, capture_output=True, check=False, timeout=100)
+        assert done.stdout, done.stderr
+        yield io.BytesIO(done.stdout)
+
+    def run(self, command: Command) -> Result:
+        raise AssertionError(command)
+
+    def put(self, _data: bytes, path: str, _mode: int = 0o600, *, sudo: bool = False) -> None:
+        raise AssertionError((path, sudo))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Sender:
+    """Brings trees to the head."""
+
+    def __init__(self, cluster: Cluster, cache: Path) -> None:
+        self.transport = InsideHost(cluster)
+        self._cache = cache
+        seat = AgentLocation(_SEAT, (cluster.python,), f"{STATE}/agent/", container="host")
+        self.head = Head(self.transport, seat)
+
+    def code(self, tree: Path | None, config: Sequence[str] = (), at: str = "") -> tuple[Snapshot, CodeSnapshot]:
+        files = config_files.read(config, "--config-file", has_tree=tree is not None)
+        taken = snapshot.take(None if tree is None else walk(str(tree), print), files, self._cache)
+        found = CodeSnapshot(taken.id, "" if tree is None else str(tree), bytes=taken.manifest.bytes, at=at)
+        return taken, found
+
+    def send(self, tree: Path | None, config: Sequence[str] = (), at: str = "") -> CodeSnapshot:
+        taken, found = self.code(tree, config, at)
+        code_upload.send(self.head, taken, print)
+        return found
+
+    def bytes(self) -> int:
+        found = sum(self.transport.sent)
+        self.transport.sent.clear()
+        return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _mesh(cluster: Cluster) -> None:
+    """Have every host reach the others by ssh, as set-up has it."""
+    for on in range(len(NAMES)):
+        cluster.sh(f"mkdir -p ~/.ssh && cp {cluster.made.ssh_config} ~/.ssh/config", on=on)
+
+
+@pytest.fixture
+def sender(cluster: Cluster, tmp_path: Path) -> Sender:
+    return Sender(cluster, tmp_path / "cache")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    (root / "src").mkdir(parents=True)
+    (root / "train.sh").write_text('#!/bin/sh\necho "$RANK $(pwd) $(cat src/data) $(cat link)"\n')
+    (root / "train.sh").chmod(0o755)
+    (root / "src" / "data").write_text("some data")
+    (root / "link").symlink_to("src/data")
+    (root / "large").write_bytes(os.urandom(9 << 20))
+    return root
+
+
+def test_ranks_start_in_their_code(cluster: Cluster, name: str, sender: Sender, tree: Path) -> None:
+    job = cluster.run(cluster.spec(name, "./train.sh", code=sender.send(tree)))
+    assert (job["state"], job["exit_code"]) == ("SUCCEEDED", 0), job
+    folder = f"{STATE}/jobs/{name}/code"
+    assert sorted(cluster.log(name)) == [
+        f"n{rank // 2 + 1}/{rank} | {rank} {folder} some data some data" for rank in range(6)
+    ]
+
+
+def test_an_unchanged_tree_costs_nothing_and_one_changed_file_little(
+    cluster: Cluster, name: str, sender: Sender, tmp_path: Path
+) -> None:
+    root = tmp_path / "tree"
+    for number in range(200):
+        path = root / f"part{number % 20}" / f"file{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(1 << 20))
+    sender.send(root)
+    assert sender.bytes() > 200 << 20
+    (root / "part3" / "file3").write_bytes(os.urandom(700_000))
+    code = sender.send(root)
+    assert 700_000 < sender.bytes() < 1_000_000
+    job = cluster.run(cluster.spec(name, "sha256sum", "part3/file3", code=code))
+    assert job["state"] == "SUCCEEDED", job
+    assert len({line.split(" | ")[1] for line in cluster.log(name)}) == 1
+    before = [len(list(cluster.path(f"{STATE}/snapshots/chunks", on).rglob("*"))) for on in range(len(NAMES))]
+    again = f"{name[:40]}-again"
+    assert cluster.run(cluster.spec(again, "true", code=code))["state"] == "SUCCEEDED"
+    events = [event for event in cluster.call("get", name=again)[0]["job"]["events"] if event["kind"] == "copied"]
+    assert [event["data"]["bytes"] for event in events] == [0]
+    assert before == [len(list(cluster.path(f"{STATE}/snapshots/chunks", on).rglob("*"))) for on in range(len(NAMES))]
+    cluster.call("delete", name=again)
+
+
+@pytest.mark.parametrize("on", [1, 2])
+def test_a_damaged_chunk_of_a_host_is_fetched_again(
+    cluster: Cluster, name: str, sender: Sender, tree: Path, on: int
+) -> None:
+    taken, code = sender.code(tree)
+    code_upload.send(sender.head, taken, print)
+    assert cluster.run(cluster.spec(name, "true", code=code))["state"] == "SUCCEEDED"
+    cluster.call("delete", name=name)
+    cluster.sh(f"rm -rf {STATE}/snapshots/tree", on=on)  # else its files are right, and nothing is copied
+    chunk = next(file.chunks[1] for file in taken.manifest.files if file.path == "large")
+    cluster.path(f"{STATE}/snapshots/chunks/{chunk[:2]}/{chunk}", on).write_bytes(b"damaged" * 1000)
+    job = cluster.run(cluster.spec(name, "sha256sum", "large", code=code))
+    assert job["state"] == "SUCCEEDED", job
+    assert f"{NAMES[on]}: large: its copy here was damaged, and was fetched again from n1" in job["warnings"]
+    assert len({line.split(" | ")[1] for line in cluster.log(name)}) == 1
+
+
+def test_a_damaged_chunk_of_the_head_is_named_and_sent_again(
+    cluster: Cluster, name: str, sender: Sender, tree: Path
+) -> None:
+    taken, code = sender.code(tree)
+    code_upload.send(sender.head, taken, print)
+    cluster.sh(f"rm -rf {STATE}/snapshots/tree")
+    chunk = next(file.chunks[0] for file in taken.manifest.files if file.path == "src/data")
+    cluster.path(f"{STATE}/snapshots/chunks/{chunk[:2]}/{chunk}").write_bytes(b"other data")
+    job = cluster.run(cluster.spec(name, "true", code=code))
+    assert (job["state"], job["exit_code"]) == ("FAILED", 5), job
+    assert "src/data" in job["reason"]
+    assert "damaged" in job["reason"]
+    cluster.call("delete", name=name)
+    failure = cluster.call("submit", follow=False, **_request(cluster, name, code))[-1]
+    assert failure["kind"] == "code-missing"
+    code_upload.send(sender.head, taken, print)
+    assert cluster.run(cluster.spec(name, "true", code=code))["state"] == "SUCCEEDED"
+
+
+def test_a_host_whose_copies_are_all_damaged_passes_none_on(
+    cluster: Cluster, name: str, sender: Sender, tree: Path
+) -> None:
+    taken, code = sender.code(tree)
+    code_upload.send(sender.head, taken, print)
+    two = [host for host in cluster.spec(name, "true").hosts if host.name != "n3"]
+    assert cluster.run(cluster.spec(name, "true", code=code, hosts=tuple(two)))["state"] == "SUCCEEDED"
+    cluster.call("delete", name=name)
+    cluster.sh(f"rm -rf {STATE}/snapshots", on=2)
+    cluster.sh(f"rm -rf {STATE}/snapshots/tree", on=1)
+    for file in taken.manifest.files:
+        for chunk in file.chunks:
+            path = cluster.path(f"{STATE}/snapshots/chunks/{chunk[:2]}/{chunk}", 1)
+            path.write_bytes(bytes(path.stat().st_size))
+    job = cluster.run(cluster.spec(name, "./train.sh", code=code))
+    assert job["state"] == "SUCCEEDED", job
+    assert any(words.startswith("n2: ") and words.endswith("was fetched again from n1") for words in job["warnings"])
+    assert len(cluster.log(name)) == 6
+    assert {line.split(" | ")[1].split()[2] for line in cluster.log(name)} == {"some"}
+
+
+def test_each_attempt_starts_in_a_clean_copy(cluster: Cluster, name: str, sender: Sender, tree: Path) -> None:
+    script = 'test ! -e left-$RANK || exit 9; touch left-$RANK; [ "$TACO_LAUNCH_ATTEMPT" = 2 ]'
+    policy = Policy(grace=1.0, restart=Restart.ON_FAILURE, backoff_limit=1, backoff=0.1)
+    job = cluster.run(
+        cluster.spec(name, "sh", "-c", script, code=sender.send(tree), policy=policy, np=3, slots_per_host=None)
+    )
+    assert (job["state"], job["attempt"]) == ("SUCCEEDED", 2), job
+    # what ranks wrote stays until the job is deleted; the code itself has gone to the next job
+    left = {path.name for on in range(len(NAMES)) for path in cluster.path(f"{STATE}/jobs/{name}/code", on).glob("*")}
+    assert left == {"left-0", "left-1", "left-2"}
+
+
+def test_config_files_and_a_place_for_the_code(
+    cluster: Cluster, name: str, sender: Sender, tree: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "nccl.conf"
+    config.write_text("NCCL_DEBUG=WARN\n")
+    words = [f"{config}:/run/config/{name}.conf", f"{config}:src/own.conf"]
+    code = sender.send(tree, words, at=f"/run/work/code/{name}")
+    script = f"pwd; cat /run/config/{name}.conf /run/work/code/{name}/src/own.conf"
+    for on in range(len(NAMES)):
+        cluster.sh("mkdir -p /run/work", on=on)
+    job = cluster.run(cluster.spec(name, "sh", "-c", script, code=code, workdir="/run/work"))
+    assert job["state"] == "SUCCEEDED", job
+    assert {line.split(" | ")[1] for line in cluster.log(name)} == {"/run/work", "NCCL_DEBUG=WARN"}
+    for on in range(len(NAMES)):
+        assert not cluster.path("/run/config", on).exists() or not os.listdir(cluster.path("/run/config", on))
+    cluster.call("delete", name=name)
+    # what is there stays what it is
+    cluster.sh(f"echo ours >/run/config/{name}.conf", on=1)
+    job = cluster.run(cluster.spec(name, "true", code=code, workdir="/run/work"))
+    assert (job["state"], job["exit_code"]) == ("FAILED", 5)
+    assert job["reason"] == f"n2: /run/config/{name}.conf: it is there already, and nothing is ever replaced"
+    assert cluster.path(f"/run/config/{name}.conf", 1).read_text() == "ours\n"
+
+
+def test_a_folder_that_is_not_there(cluster: Cluster, name: str) -> None:
+    job = cluster.run(cluster.spec(name, "pwd", workdir="/run/nowhere"))
+    assert (job["state"], job["exit_code"]) == ("FAILED", 5)
+    assert "--workdir /run/nowhere: there is no such folder there" in job["reason"]
+
+
+def test_a_host_that_fails_while_it_copies(cluster: Cluster, name: str, sender: Sender, tmp_path: Path) -> None:
+    """The host is lost, which is an attempt's end like any other; nothing is left of what was on its way."""
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "large").write_bytes(os.urandom(64 << 20))
+    code = sender.send(root)
+    cluster.sh("tc qdisc add dev eth0 root tbf rate 40mbit burst 64k latency 50ms")
+    try:
+        policy = Policy(grace=1.0, host_loss_timeout=4.0)
+        cluster.submit(cluster.spec(name, "true", code=code, policy=policy))
+        eventually(lambda: cluster.alive("snapshot-serve"), 20)
+        cluster.link(1, "down")
+        job = cluster.ended(name)
+    finally:
+        cluster.sh("tc qdisc del dev eth0 root")
+        cluster.link(1, "up")
+    assert (job["state"], job["reason"].split(":")[0]) == ("LOST", "host n2 lost"), job
+    eventually(lambda: not cluster.alive("pyz code /") and not cluster.alive("snapshot-serve"), 30)
+
+
+def test_a_job_is_stopped_while_it_copies(cluster: Cluster, name: str, sender: Sender, tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "large").write_bytes(os.urandom(64 << 20))
+    code = sender.send(root)
+    cluster.sh("tc qdisc add dev eth0 root tbf rate 20mbit burst 64k latency 50ms")
+    try:
+        cluster.submit(cluster.spec(name, "true", code=code))
+        eventually(lambda: cluster.alive("snapshot-serve"), 20)
+        cluster.call("stop", name=name, by="the test", signal=15, grace=None)
+        job = cluster.ended(name, 15)
+    finally:
+        cluster.sh("tc qdisc del dev eth0 root")
+    assert (job["state"], job["reason"]) == ("CANCELLED", "stopped by the test"), job
+    eventually(lambda: not cluster.alive("pyz code /") and not cluster.alive("snapshot-serve"), 30)
+
+
+def _request(cluster: Cluster, name: str, code: CodeSnapshot) -> dict[str, Any]:
+    caller = {"environment": {}, "umask": 0o022, "inherit": True}
+    return {"spec": to_json(cluster.spec(name, "true", code=code)), "caller": caller}

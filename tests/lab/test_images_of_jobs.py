@@ -1,0 +1,105 @@
+"""Jobs of two images side by side, with data of their own, on hosts that `setup` made ready for one image."""
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import eventually
+from tests.lab.rig import Cluster, docker
+
+pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(600)]
+IMAGE = "taco-test-second:1"
+DATA = "/srv/set:/data:ro"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a package that no index has, and requirements that name it."""
+    folder = tmp_path_factory.mktemp("package")
+    (folder / "wheels").mkdir()
+    files = {
+        "tacotest.py": 'VALUE = "from the wheel"\n',
+        "tacotest-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: tacotest\nVersion: 1\n",
+        "tacotest-1.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},,\n" for name in (*files, "tacotest-1.dist-info/RECORD"))
+    with zipfile.ZipFile(folder / "wheels" / "tacotest-1-py3-none-any.whl", "w") as written:
+        for name, text in (*files.items(), ("tacotest-1.dist-info/RECORD", record)):
+            written.writestr(name, text)
+    (folder / "requirements.txt").write_text("tacotest==1\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def second(cluster: Cluster, wheel: Path) -> Iterator[Cluster]:
+    """The cluster; on the controller there is a second image, made by `image build`, and hosts have data."""
+    base = docker(
+        "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", "reference=taco-launch-lab:train-*"
+    ).split()[0]
+    words = ("--requirements", str(wheel / "requirements.txt"), "--wheels", str(wheel / "wheels"))
+    cluster.ok("image", "build", "--from", base, *words, "--tag", IMAGE, seconds=200)
+    for host in ("gpu1", "gpu2"):
+        cluster.lab.sh(host, "mkdir -p /srv/set && echo hello >/srv/set/file")
+    yield cluster
+    cluster("prune", "--older-than", "365d", "--unused", "0s")
+    docker("image", "rm", "--force", IMAGE)
+
+
+def test_two_images_side_by_side_and_data_that_is_read_only(second: Cluster) -> None:
+    look = "import tacotest; print(tacotest.VALUE, open('/data/file').read().strip())"
+    done = second.ok("run", "--image", IMAGE, "--data", DATA, "--np", "4", "--", "python3", "-c", look, seconds=300)
+    assert done.count("from the wheel hello") == 4
+    own = ("submit", "--np", "1", "-H", "gpu1", "--name")
+    second.ok(*own, "one", "--", "sleep", "300")
+    second.ok(*own, "two", "--image", IMAGE, "--data", DATA, "--", "sh", "-c", "touch /data/x; sleep 300")
+    second.runs("one")
+    second.runs("two")
+    assert "Read-only file system" in second.ok("logs", "two")
+    assert second.ok("exec", "two", "--", "cat", "/data/file") == "hello\n"
+    assert second("exec", "one", "--", "cat", "/data/file").returncode != 0
+    held = second.ok("top", "node", "-o", "wide")
+    assert "job one" in held
+    assert "job two" in held
+    second.ok("prune", "--older-than", "365d", "--unused", "0s")  # it is needed
+    assert "two" in second.ok("image", "list")
+    second.ok("stop", "two")
+    second.ok("stop", "one")
+
+
+def test_hosts_whose_images_differ_start_no_rank(second: Cluster) -> None:
+    (line,) = [line for line in second.ok("image", "list").splitlines() if "/data" in line]
+    file = f"/var/lib/taco-launch/clusters/*/variants/{line.split()[0]}/image"
+    second.lab.sh(
+        "gpu2", f"cp {file} /root/image; echo sha256:{'0' * 64} >/root/other; cat /root/other | tee {file} >/dev/null"
+    )
+    try:
+        done = second("run", "--image", IMAGE, "--data", DATA, "--np", "4", "--", "hostname")
+    finally:
+        second.lab.sh("gpu2", f"cat /root/image | tee {file} >/dev/null")
+    assert done.returncode != 0
+    assert "not of one image" in done.stderr
+    assert "gpu2" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_supervisor_that_is_killed_leaves_nothing_on_any_host(second: Cluster) -> None:
+    second.ok("submit", "--name", "killed", "--image", IMAGE, "--data", DATA, "--np", "4", "--", "sleep", "777")
+    second.runs("killed")
+    kill = 'for p in /proc/[0-9]*; do case $(tr "\\0" " " <$p/cmdline) in *" run "*/killed*) kill -9 ${p#/proc/} ;; esac; done'
+    second.lab.sh("gpu1", f"docker exec taco-launch-{second.lab.name}-jobs sh -c '{kill}' 2>/dev/null || :")
+    eventually(lambda: second.job("killed")["record"]["state"] == "LOST", 40, "the job to be lost")
+    for host in ("gpu1", "gpu2"):
+        assert second.lab.sh(host, "pgrep -fc '^sleep 777' || :").strip() == "0"
+
+
+def test_prune_removes_what_nobody_needs(second: Cluster) -> None:
+    second.ok("prune", "--older-than", "365d", "--unused", "0s")
+    assert IMAGE not in second.ok("image", "list")
+    for host in ("gpu1", "gpu2"):
+        left = second.lab.sh(
+            host, f"docker ps -a --format '{{{{.Names}}}}' | grep -c '[.]{second.lab.name}-jobs$' || :"
+        )
+        assert left.strip() == "0"
+        assert second.lab.sh(host, f"ls -d /etc/taco-launch/{second.lab.name}-jobs@* 2>/dev/null || :") == ""

@@ -1,0 +1,124 @@
+"""What a request says of code: addresses, folders, Arena's spelling."""
+
+from dataclasses import replace
+
+import pytest
+
+from taco_launch.errors import UsageError
+from taco_launch.model.job_request import JobRequest
+from taco_launch.request import code_options
+
+
+@pytest.mark.parametrize(
+    ("sync", "url", "ref"),
+    [
+        ("git+https://host/a/b.git", "https://host/a/b.git", ""),
+        ("git+https://host/a/b.git@main", "https://host/a/b.git", "main"),
+        ("git+https://host:8443/a/b.git@feature/x-1", "https://host:8443/a/b.git", "feature/x-1"),
+        ("git+https://me@host/a/b.git@v1.0", "https://me@host/a/b.git", "v1.0"),
+        ("git+ssh://git@host/a/b.git", "ssh://git@host/a/b.git", ""),
+        ("git+ssh://git@host:22/a/b.git@0123abc", "ssh://git@host:22/a/b.git", "0123abc"),
+        ("git+file:///srv/a.git@main", "file:///srv/a.git", "main"),
+        ("git+file:///srv/a", "file:///srv/a", ""),
+    ],
+)
+def test_addresses(sync: str, url: str, ref: str) -> None:
+    assert code_options.git_address(sync) == (url, ref)
+
+
+@pytest.mark.parametrize(
+    ("sync", "words"),
+    [
+        ("git+host/a", "write git+https://"),
+        ("git+ext::sh -c id", "write git+https://"),
+        ("git+ftp://host/a", "write git+https://"),
+        ("git+https:///a", "write git+https://"),
+        ("git+https://host", "write git+https://"),
+        ("git+https://me:secret@host/a", "a password in the address would be"),
+        ("git+https://host/a b", "no address of a repository"),
+        ("git+ssh://-oProxyCommand=id/a", "no address of a repository"),
+        ("git+https://host/a@-x", "'-x' is no branch, tag or commit"),
+        ("git+https://host/a@a..b", "'a..b' is no branch, tag or commit"),
+        ("git+https://host/a@a b", "no branch, tag or commit"),
+        ("git+https://host/a@", "'' is no branch, tag or commit"),
+        ("git+https://[host/a", "write git+https://"),
+    ],
+)
+def test_what_is_no_address(sync: str, words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        code_options.git_address(sync)
+    assert words in error.value.message or "Invalid IPv6 URL" in error.value.message
+    assert "secret" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("request_", "folder"),
+    [
+        (JobRequest(sync="."), ""),
+        (JobRequest(sync=".", workdir="."), ""),
+        (JobRequest(sync=".", workdir="src/"), "src"),
+        (JobRequest(sync=".", workdir="./a//b"), "a/b"),
+        (JobRequest(workdir="/root"), "/root"),
+        (JobRequest(sync=".", workdir="/"), "/"),
+    ],
+)
+def test_the_folder_that_ranks_start_in(request_: JobRequest, folder: str) -> None:
+    assert code_options.check(request_) == folder
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (JobRequest(workdir="src"), "workdir src: a relative path counts from the code, and the job has none"),
+        (JobRequest(sync=".", workdir="../x"), "a path that no file of a tree has"),
+        (JobRequest(sync=".", workdir="a/../../x"), "a path that no file of a tree has"),
+        (JobRequest(workdir="/a/../b"), "a path that no file of a tree has"),
+        (JobRequest(workdir="/a\0b"), "a path that no file of a tree has"),
+        (JobRequest(sync_max=5), "sync_max: goes with sync"),
+        (JobRequest(sync="git+nothing"), "write git+https://"),
+    ],
+)
+def test_what_cannot_be(request_: JobRequest, words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        code_options.check(request_)
+    assert words in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("mode", "source", "sync", "at"),
+    [
+        (
+            "git",
+            "https://host/370272561/mnist-pytorch.git",
+            "git+https://host/370272561/mnist-pytorch.git",
+            "mnist-pytorch",
+        ),
+        ("git", "git@host:group/name.git", "git+ssh://git@host/group/name.git", "name"),
+        ("git", "ssh://git@host/group/name", "git+ssh://git@host/group/name", "name"),
+        ("git", "git+https://host/name.git/", "git+https://host/name.git/", "name"),
+        ("rsync", "/home/me/name", "/home/me/name", "name"),
+        ("rsync", "name/", "name/", "name"),
+    ],
+)
+def test_arenas_spelling(mode: str, source: str, sync: str, at: str) -> None:
+    found = code_options.from_arena(JobRequest(command=("true",)), mode, source)
+    assert (found.sync, found.code_at) == (sync, f"code/{at}")
+    assert found == replace(found, command=("true",))
+    assert code_options.check(found) == ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "source", "words"),
+    [
+        ("svn", "https://host/a", "one of git, rsync is needed"),
+        ("git", "", "goes with --sync-source"),
+        ("rsync", "10.0.0.1::backup/code", "with rsync a folder of this machine is copied"),
+        ("rsync", "host:code", "with rsync a folder of this machine is copied"),
+        ("rsync", "rsync://host/code", "with rsync a folder of this machine is copied"),
+        ("rsync", "..", "it has no name"),
+    ],
+)
+def test_what_arenas_options_cannot_say(mode: str, source: str, words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        code_options.from_arena(JobRequest(), mode, source)
+    assert words in error.value.message

@@ -3,7 +3,7 @@
 __version__ = "0.1.0.dev1"
 
 # What Python programs use, by the module that has it; __init__.pyi tells type checkers.
-_MODULES = {"Cluster": "taco_launch.api", "Job": "taco_launch.api", "JobRequest": "taco_launch.model.job_request"}
+_MODULES = {"Cluster": "taco_launch.api", "Job": "taco_launch.job", "JobRequest": "taco_launch.model.job_request"}
 
 
 def __getattr__(name: str) -> object:

@@ -10,15 +10,14 @@ Every call raises a TacoLaunchError (taco_launch.errors) with a message and a hi
 """
 
 import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from taco_launch import trace
-from taco_launch.backend import Backend, FollowListener, HeadFacts, LogQuery, Output, connect
+from taco_launch.backend import Backend, FollowListener, HeadFacts, Output, connect
 from taco_launch.command import BARE
 from taco_launch.model.job_request import JobRequest
 
@@ -29,10 +28,11 @@ if TYPE_CHECKING:
     from taco_launch.flows.plan import Planned
     from taco_launch.flows.setup.apply import SetupEvent
     from taco_launch.flows.variants.prepare import Listener
+    from taco_launch.job import Job
     from taco_launch.model.host.facts import HostFacts
     from taco_launch.model.host.hosts import Container, Inventory
-    from taco_launch.model.job_view import JobView as JobAnswer
-    from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+    from taco_launch.model.job_view import JobView
+    from taco_launch.model.jobs import JobSpec
     from taco_launch.model.rows import JobRow
     from taco_launch.remote.credentials import Credentials
     from taco_launch.setup.host_plan import HostPlan
@@ -192,7 +192,7 @@ class Cluster:
             UsageError: its name is taken, or as `resolve`.
         """
         spec = self.with_code(self.resolve(request), request)
-        return Job(self.backend, self.backend.submit(spec, self._environ))
+        return self._job(self.backend.submit(spec, self._environ))
 
     def run(
         self, request: JobRequest, output: Output = lambda _data: None, watch: FollowListener | None = None
@@ -200,7 +200,7 @@ class Cluster:
         """Start a job, follow it to its end, and return it; `output` is given its log. Raises as `submit` does."""
         spec = self.with_code(self.resolve(request), request)
         found = self.backend.run(spec, self._environ, output, watch or FollowListener())
-        return Job(self.backend, found)
+        return self._job(found)
 
     def job(self, name: str) -> "Job":
         """Return a job by its name.
@@ -208,7 +208,12 @@ class Cluster:
         Raises:
             NoJobError: there is none.
         """
-        return Job(self.backend, self.backend.get(name))
+        return self._job(self.backend.get(name))
+
+    def _job(self, found: "JobView") -> "Job":
+        from taco_launch.job import Job  # noqa: PLC0415 - the command line has its own view of a job
+
+        return Job(self.backend, found)
 
     def jobs(self) -> "tuple[JobRow, ...]":
         """Return a row of every job, the newest first."""
@@ -316,85 +321,3 @@ def _container_inventory(inventory: "Inventory", container: "Container") -> "Inv
     from taco_launch.setup import paths  # noqa: PLC0415 - see above
 
     return replace(inventory, cluster=paths.variant(inventory.cluster, container.variant), container=container)
-
-
-class Job:
-    """A job that a cluster keeps, as of the last query."""
-
-    def __init__(self, backend: Backend, found: "JobAnswer") -> None:
-        """Keep what the backend answered."""
-        self._backend = backend
-        self._found = found
-
-    def __repr__(self) -> str:
-        """Return its name and state."""
-        return f"<Job {self.name}: {self.state.value}>"
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self._found.spec.name
-
-    @property
-    def spec(self) -> "JobSpec":
-        """What it is."""
-        return self._found.spec
-
-    @property
-    def record(self) -> "JobRecord":
-        """What has become of it."""
-        return self._found.record
-
-    @property
-    def state(self) -> "JobState":
-        """Its state."""
-        return self.record.state
-
-    @property
-    def exit_code(self) -> int | None:
-        """Its exit code; None until it has ended."""
-        return self.record.exit_code
-
-    def refresh(self) -> "Job":
-        """Ask for it anew; return it."""
-        self._found = self._backend.get(self.name)
-        return self
-
-    def wait(self, watch: FollowListener | None = None) -> int:
-        """Wait for its end; return its exit code."""
-        self._found = self._backend.follow(LogQuery(self.name, tail=0), lambda _data: None, watch or FollowListener())
-        return self.exit_code or 0
-
-    def logs(self, **query: Any) -> bytes:
-        """Return its log as far as there is one; `query` says which part, as LogQuery does: `rank=0`, `tail=20`."""
-        pieces: list[bytes] = []
-        self._found = self._backend.follow(LogQuery(self.name, follow=False, **query), pieces.append)
-        return b"".join(pieces)
-
-    def follow(self, output: Output, **query: Any) -> int:
-        """Return its log to `output` until it ends; return its exit code. `query` as in `logs`."""
-        self._found = self._backend.follow(LogQuery(self.name, **query), output)
-        return self.exit_code or 0
-
-    def stop(self, grace: float | None = None) -> int:
-        """Stop it: TERM, then KILL after its grace time or `grace` seconds if that is less. Return its exit code."""
-        from taco_launch.request.caller import person  # noqa: PLC0415
-
-        self._found = self._backend.stop(self.name, f"taco-launch stop of {person()}", signal.SIGTERM, grace)
-        return self.exit_code or 0 if self.state.is_terminal else self.wait()
-
-    def suspend(self) -> None:
-        """Have its ranks ended, and the job wait for `resume`."""
-        from taco_launch.request.caller import person  # noqa: PLC0415
-
-        self._found = self._backend.suspend(self.name, person())
-
-    def resume(self) -> None:
-        """Have it wait for its slots again."""
-        from taco_launch.request.caller import person  # noqa: PLC0415
-
-        self._found = self._backend.resume(self.name, person())
-
-    def delete(self) -> tuple[str, ...]:
-        """Remove its record and logs, once it has ended; return warnings about hosts that keep something of it."""
-        return self._backend.delete(self.name)

@@ -5,8 +5,7 @@ The text is made on the controller and read by every host, which takes it from o
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 SCHEMA = 1
 # A file is cut into pieces of this size; the last one is shorter.
@@ -29,7 +28,7 @@ class FileEntry(NamedTuple):
     path: str
     executable: bool
     size: int
-    chunks: tuple[str, ...]
+    chunks: Tuple[str, ...]
 
 
 class Manifest(NamedTuple):
@@ -38,10 +37,10 @@ class Manifest(NamedTuple):
     Bytes of a name that are no UTF-8 are lone surrogates, as os.fsdecode has them.
     """
 
-    files: tuple[FileEntry, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
-    folders: tuple[str, ...] = ()
-    config: tuple[FileEntry, ...] = ()
+    files: Tuple[FileEntry, ...] = ()
+    links: Tuple[Tuple[str, str], ...] = ()
+    folders: Tuple[str, ...] = ()
+    config: Tuple[FileEntry, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -64,9 +63,9 @@ def chunk_size(file: FileEntry, number: int) -> int:
     return min(CHUNK_BYTES, file.size - number * CHUNK_BYTES)
 
 
-def sizes(manifest: Manifest) -> dict[str, int]:
+def sizes(manifest: Manifest) -> Dict[str, int]:
     """Return the size of each chunk, by its hash, in the order in which a tree is written."""
-    found: dict[str, int] = {}
+    found: Dict[str, int] = {}
     for file in (*manifest.files, *manifest.config):
         for number, chunk in enumerate(file.chunks):
             found.setdefault(chunk, chunk_size(file, number))
@@ -109,7 +108,7 @@ def parsed(data: bytes) -> Manifest:
     return manifest
 
 
-def leads_out(links: Mapping[bytes, bytes], path: bytes, steps: list[int]) -> bool:
+def leads_out(links: Mapping[bytes, bytes], path: bytes, steps: List[int]) -> bool:
     """Return whether a symbolic link of a tree leads out of it, by way of the tree's other links (path: target).
 
     `steps` holds how many steps may still be taken for all of a tree's links.
@@ -145,7 +144,7 @@ def leads_out(links: Mapping[bytes, bytes], path: bytes, steps: list[int]) -> bo
     return False
 
 
-def links_out(links: Sequence[tuple[str, str]]) -> list[str]:
+def links_out(links: Sequence[Tuple[str, str]]) -> List[str]:
     """Return the paths of the links that lead out of their tree.
 
     Raises:
@@ -180,7 +179,7 @@ def check_path(path: str) -> bytes:
     return name
 
 
-def _rows(document: Mapping[str, Any], key: str) -> list[Any]:
+def _rows(document: Mapping[str, Any], key: str) -> List[Any]:
     found = document.get(key)
     if not isinstance(found, list) or len(found) > MOST_ENTRIES:
         raise ValueError(f"no manifest: {key} is no list, or has more than {MOST_ENTRIES} entries")
@@ -198,7 +197,7 @@ def _file(row: Any) -> FileEntry:
     return FileEntry(_text(path), executable, size, tuple(chunks))
 
 
-def _link(row: Any) -> tuple[str, str]:
+def _link(row: Any) -> Tuple[str, str]:
     if not (isinstance(row, list) and len(row) == 2):
         raise ValueError("no manifest: a link that is none")
     return _text(row[0]), _text(row[1])
@@ -221,13 +220,13 @@ def check(manifest: Manifest) -> None:
         raise ValueError(f"more than {MOST_ENTRIES} entries")
     if sum(len(file.chunks) for file in (*files, *manifest.config)) > MOST_CHUNKS:
         raise ValueError(f"more than {MOST_CHUNKS} chunks of {CHUNK_BYTES >> 20} MiB")
-    ends: set[bytes] = set()
+    ends: Set[bytes] = set()
     for path in (*(file.path for file in files), *(path for path, _target in links)):
         _add(ends, check_path(path), path)
     every = set(ends)
     for path in manifest.folders:
         _add(every, check_path(path), path)
-    above: set[bytes] = set()
+    above: Set[bytes] = set()
     for name in every:
         parent = name.rpartition(b"/")[0]
         while parent and parent not in above:
@@ -243,7 +242,7 @@ def check(manifest: Manifest) -> None:
     _check_config(manifest.config)
 
 
-def _add(seen: set[bytes], name: bytes, path: str) -> None:
+def _add(seen: Set[bytes], name: bytes, path: str) -> None:
     if name in seen:
         raise ValueError(f"twice: {path[:100]!r}")
     seen.add(name)
@@ -252,7 +251,7 @@ def _add(seen: set[bytes], name: bytes, path: str) -> None:
 def _check_config(config: Sequence[FileEntry]) -> None:
     if len(config) > MOST_CONFIG_FILES:
         raise ValueError(f"more than {MOST_CONFIG_FILES} config files")
-    seen: set[bytes] = set()
+    seen: Set[bytes] = set()
     for file in config:
         if not file.path.startswith("/"):
             raise ValueError(f"a config file without an absolute path: {file.path[:100]!r}")

@@ -30,6 +30,8 @@ RUNNING = "running"  # data: boot, roots: every rank has started; it may be that
 RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not end with 0
 STALLED = "stalled"  # data: since, ranks: no rank does anything
 STIRRED = "stirred"  # it continues after that
+SIGNALLED = "signalled"  # data: signal, stops: whether the ranks are ended after it
+NOT_CAUGHT = "signal-not-caught"  # data: ranks
 STOPPING = "stopping"
 RESTARTING = (
     "restarting"  # an attempt failed; data: delay (seconds), left_out, lost, exit_code; rank, host as of `ended`
@@ -142,6 +144,11 @@ def _stirred(record: JobRecord, event: Event) -> JobRecord:
     return record if record.stalled is None else replace(record, stalled=None, reason=event.reason)
 
 
+def _signalled(record: JobRecord, event: Event) -> JobRecord:
+    to = JobState.STOPPING if event.data.get("stops") else record.state
+    return replace(record, state=to, reason=event.reason)
+
+
 def _stopping(record: JobRecord, event: Event) -> JobRecord:
     return replace(record, state=JobState.STOPPING, reason=event.reason)
 
@@ -189,6 +196,7 @@ _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
     RUNNING: _running,
     STALLED: _stalled,
     STIRRED: _stirred,
+    SIGNALLED: _signalled,
     STOPPING: _stopping,
     RESTARTING: _restarting,
     ENDED: _ended,

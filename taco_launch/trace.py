@@ -24,7 +24,22 @@ _RECORDS_WITH_VARIABLES = ("JobSpec", "JobView")
 # How a line starts that was taken for no message: it may be one that is damaged, with all that it holds.
 _DAMAGED = ("b'{", 'b"{')
 # Messages that come all the time, and those that carry the trace itself.
-_LEFT_OUT = frozenset(("beat", "ack", "log", "piece", "trace"))
+_LEFT_OUT = frozenset(
+    (
+        "beat",
+        "ack",
+        "log",
+        "piece",
+        "trace",
+        "alive",
+        "input",
+        "output",
+        "send",
+        "stream",
+        "send-credit",
+        "stream-credit",
+    )
+)
 
 
 def start(at: int, write: Write) -> None:

@@ -9,7 +9,7 @@ from taco_launch import agent as package
 from taco_launch.agent.store.folders import JobFolder
 
 
-def main(agent: str, arguments: List[str]) -> int:  # noqa: C901, PLR0911 - one for each kind of process
+def main(agent: str, arguments: List[str]) -> int:  # noqa: C901, PLR0911, PLR0912 - one for each kind of process
     """Run one agent process; `agent` is the file it runs from. Imports follow the work, since every rank starts one."""
     package.process_main = main
     op, *rest = arguments
@@ -25,11 +25,15 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: C901, PLR0911 - one 
         from taco_launch.agent.rank import orted_wrapper
 
         return orted_wrapper.main(JobFolder(Path(rest[0])), rest[2:], is_proxy=op == "proxy")
-    if op == "visit":
-        from taco_launch.agent.rank import exec_session
+    if op == "enter":
+        from taco_launch.agent.rank import visitor
 
-        return exec_session.main(JobFolder(Path(rest[0])), int(rest[1]), rest[3:])
+        return visitor.main(JobFolder(Path(rest[0])), int(rest[1]), rest[2], agent, rest[4:])
+    if op in ("pack", "unpack"):
+        return _of_files(op, rest)
     os.umask(0o077)  # a rank keeps its caller's
+    if op in ("tunnel", "tensorboard"):
+        return _of_a_board(op, rest)
     if op == "guard":
         from taco_launch.agent.guard import guard
 
@@ -79,3 +83,25 @@ def _of_snapshots(op: str, rest: List[str]) -> int:
     if op == "snapshot-serve":
         return serve.main(Path(rest[0]), rest[1])
     return eviction.main(Path(rest[0]), float(rest[1]), dry_run="--dry-run" in rest[2:])
+
+
+def _of_files(op: str, rest: List[str]) -> int:
+    """Run a process that copies a rank's files."""
+    if op == "pack":
+        from taco_launch.agent.rank import tree_pack
+
+        return tree_pack.main(int(rest[0]), rest[1])
+    from taco_launch.agent.rank import tree_unpack
+
+    return tree_unpack.main(int(rest[0]), rest[1])
+
+
+def _of_a_board(op: str, rest: List[str]) -> int:
+    """Run a process of a job's TensorBoard."""
+    if op == "tunnel":
+        from taco_launch.agent.board import tunnel
+
+        return tunnel.main(JobFolder(Path(rest[0])), int(rest[1]))
+    from taco_launch.agent.board import keeper
+
+    return keeper.main(JobFolder(Path(rest[0])))

@@ -4,7 +4,7 @@ The agent on the head is one backend (agent.py). A flow knows nothing of how job
 folder here that has `connect`, and its row in model/engines.py.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from taco_launch.model.jobs import JobSpec
     from taco_launch.model.rows import JobRow
     from taco_launch.model.slots import Occupancy
+    from taco_launch.protocol.calls.caller_input import CallerInput
+    from taco_launch.protocol.calls.exec_command import Terminal
     from taco_launch.remote.credentials import Credentials
+    from taco_launch.remote.dialogue import Dialogue
     from taco_launch.sync.snapshot import Snapshot
 
 # Takes a piece of a job's log.
@@ -49,6 +52,8 @@ class LogQuery:
     timestamps: bool = False
     # The agent log instead.
     agent: bool = False
+    # Only lines that match this regular expression; `tail` counts these.
+    grep: str | None = None
 
 
 def _ignore(_what: object = None) -> None:
@@ -197,8 +202,41 @@ class Backend(Protocol):
     def counters(self) -> Counters:
         """Return what metrics count."""
 
-    def execute(self, name: str, rank: int, command: tuple[str, ...], out: Output, err: Output) -> int:
-        """Run a command beside a rank; return its exit code. Whatever ends this call ends the command."""
+    def execute(
+        self,
+        name: str,
+        rank: int,
+        command: tuple[str, ...],
+        out: Output,
+        err: Output,
+        given: "Iterable[CallerInput]" = (),
+        terminal: "Terminal | None" = None,
+    ) -> int:
+        """Run a command beside a rank; return its exit code. Whatever ends this call ends the command.
+
+        A thread reads its input from `given`. With a `terminal` it has one of its own, of that kind and size; all that it
+        writes goes to `out` then.
+        """
+
+    def read_files(self, name: str, rank: int, path: str, most: int, out: Output, err: Output) -> int:
+        """Write a file or a folder of a rank's host to `out`, as an archive (agent/rank/tree_pack.py) of at most `most` bytes.
+
+        The path is absolute, or from the rank's folder on. Returns 0 where the archive is whole; `err` gets messages.
+        """
+
+    def write_files(
+        self, name: str, rank: int, path: str, most: int, given: "Iterable[CallerInput]", err: Output
+    ) -> int:
+        """Write a file or a folder of a rank's host out of such an archive, which a thread reads from `given`.
+
+        Returns 0 where it is there, whole; otherwise nothing of it is.
+        """
+
+    def forward(self, name: str, rank: int, port: int) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams (protocol/calls/forwarding.py) are connections to a port of a rank's host."""
+
+    def forward_board(self, name: str) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams are connections to a job's TensorBoard."""
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""

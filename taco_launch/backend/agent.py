@@ -4,13 +4,14 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from taco_launch.backend import CopiesRemoved, Counters, FollowListener, HeadFacts, LogQuery, Node, Output, VariantUse
 from taco_launch.backend.spec_for_head import spec_for_head
 from taco_launch.command import without_git_secrets
-from taco_launch.errors import HostError, NoCodeError, TacoLaunchError, UsageError
+from taco_launch.errors import HostError, NoCodeError, UsageError
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.protocol.calls import Notice, Reply, Request
@@ -32,7 +33,10 @@ from taco_launch.remote.head import AgentError, Head
 if TYPE_CHECKING:
     from taco_launch.model.host.hosts import Host, Inventory
     from taco_launch.model.rows import JobRow
+    from taco_launch.protocol.calls.caller_input import CallerInput
+    from taco_launch.protocol.calls.exec_command import Terminal
     from taco_launch.remote.credentials import Credentials
+    from taco_launch.remote.dialogue import Dialogue
     from taco_launch.sync.snapshot import Snapshot
 
 # How long `run` tries to find its head again before it leaves the job to itself.
@@ -158,7 +162,9 @@ class AgentBackend:
             UsageError: it has ended already.
         """
         job = self._job(Suspend(name=name, by=by))
-        pause, deadline = _POLL_SECONDS[0], time.monotonic() + job.spec.policy.grace + _SUSPEND_SECONDS
+        policy = job.spec.policy
+        own = policy.grace + (0.0 if policy.signal is None else policy.signal.seconds)
+        pause, deadline = _POLL_SECONDS[0], time.monotonic() + own + _SUSPEND_SECONDS
         while job.record.state is not JobState.SUSPENDED and not job.record.state.is_terminal:
             if time.monotonic() > deadline:
                 raise HostError(
@@ -238,29 +244,52 @@ class AgentBackend:
         with understood(self.name, "metrics"):
             return Counters(found.jobs(), found.removed, _warnings(replies))
 
-    def execute(self, name: str, rank: int, command: tuple[str, ...], out: Output, err: Output) -> int:
+    def execute(
+        self,
+        name: str,
+        rank: int,
+        command: tuple[str, ...],
+        out: Output,
+        err: Output,
+        given: "Iterable[CallerInput]" = (),
+        terminal: "Terminal | None" = None,
+    ) -> int:
         """Run a command beside a rank; return its exit code."""
-        import secrets  # noqa: PLC0415 - no other call needs it
+        from taco_launch.backend.beside_rank import converse  # noqa: PLC0415 - no other call needs it
+        from taco_launch.protocol.calls.exec_command import Exec  # noqa: PLC0415
 
-        from taco_launch.protocol.calls import exec_command  # noqa: PLC0415 - see above
+        request = Exec(name=name, rank=rank, command=list(command), terminal=terminal)
+        return converse(self._head, request, given, out, err)
 
-        token, code = secrets.token_hex(8), None
-        try:
-            request = exec_command.Exec(name=name, rank=rank, command=list(command), token=token)
-            with self._head.stream(request) as replies:
-                for reply in replies:
-                    if isinstance(reply, exec_command.Output):
-                        (out if reply.stream == "out" else err)(reply.data)
-                    elif isinstance(reply, exec_command.Exited):
-                        code = reply.code
-        except BaseException as error:
-            if not isinstance(error, AgentError):
-                with contextlib.suppress(TacoLaunchError):  # the agent in a container outlives the connection to it
-                    self._head.call(exec_command.ExecEnd(name=name, token=token))
-            raise
-        if code is None:
-            raise HostError(f"{self.name}: exec: its answer has no exit code")
-        return code
+    def read_files(self, name: str, rank: int, path: str, most: int, out: Output, err: Output) -> int:
+        """Write a file or a folder of a rank's host to `out` as an archive; return 0 where it is whole."""
+        from taco_launch.backend.beside_rank import converse  # noqa: PLC0415 - no other call needs it
+        from taco_launch.protocol.calls.copy_files import ReadFiles  # noqa: PLC0415
+
+        return converse(self._head, ReadFiles(name=name, rank=rank, path=path, most=most), (), out, err)
+
+    def write_files(
+        self, name: str, rank: int, path: str, most: int, given: "Iterable[CallerInput]", err: Output
+    ) -> int:
+        """Write a file or a folder of a rank's host out of the archive in `given`; return 0 where it is whole."""
+        from taco_launch.backend.beside_rank import converse  # noqa: PLC0415 - no other call needs it
+        from taco_launch.protocol.calls.copy_files import WriteFiles  # noqa: PLC0415
+
+        return converse(self._head, WriteFiles(name=name, rank=rank, path=path, most=most), given, err, err)
+
+    def forward(self, name: str, rank: int, port: int) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams are connections to a port of a rank's host."""
+        from taco_launch.protocol.calls import exec_command  # noqa: F401, PLC0415 - its replies have Exited
+        from taco_launch.protocol.calls.forwarding import Forward  # noqa: PLC0415 - no other call needs it
+
+        return self._head.converse(Forward(name=name, rank=rank, port=port))
+
+    def forward_board(self, name: str) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams are connections to a job's TensorBoard."""
+        from taco_launch.protocol.calls import exec_command  # noqa: F401, PLC0415 - its replies have Exited
+        from taco_launch.protocol.calls.forwarding import ForwardBoard  # noqa: PLC0415 - no other call needs it
+
+        return self._head.converse(ForwardBoard(name=name))
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""

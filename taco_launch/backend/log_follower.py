@@ -95,6 +95,7 @@ class LogFollower:
             ago=what.ago if self._since is None else None,
             timestamps=what.timestamps,
             agent=what.agent,
+            grep=what.grep,
             seconds=self._head.seat.turn,
         )
 

@@ -14,6 +14,10 @@ _VERBS = {
     "logs": ("Jobs", "jobs.logs", "Print the output of a job."),
     "wait": ("Jobs", "jobs.wait_stop_delete", "Wait for a job to end and exit with its code."),
     "exec": ("Jobs", "jobs.execute", "Run a command next to a rank of a running job."),
+    "shell": ("Jobs", "jobs.execute", "Open a shell next to a rank of a running job."),
+    "cp": ("Jobs", "jobs.copy", "Copy files between this machine and a running job."),
+    "forward": ("Jobs", "jobs.forward", "Forward a port of a rank's host to this machine."),
+    "tensorboard": ("Jobs", "jobs.tensorboard", "Open a job's TensorBoard on this machine."),
     "top": ("Jobs", "jobs.list_get_top", "Show GPU or slot usage by host or by job."),
     "stop": ("Jobs", "jobs.wait_stop_delete", "Stop jobs: TERM, then KILL after the grace time."),
     "suspend": ("Jobs", "jobs.suspend", "Stop jobs and free their slots until they are resumed."),
@@ -37,6 +41,7 @@ _VERBS = {
     "doctor": ("Tools", "doctor", "Check this machine: Python, ssh, Docker, mpirun, inventory."),
     "help": ("Tools", "help_topics", "Explain a topic, such as exit-codes, or a command."),
     "version": ("Tools", "doctor", "Show the versions of taco-launch, its agent and libraries."),
+    "export": ("Tools", "cluster.export", "Write what other programs need, such as an ssh configuration."),
     "metrics": ("Tools", "cluster.metrics", "Export jobs, queues and slots as Prometheus metrics."),
 }
 

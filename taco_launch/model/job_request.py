@@ -86,6 +86,13 @@ class JobRequest:
     backoff: Optional[float] = None
     ttl: Optional[float] = None
     agent_log: bool = False
+    # A signal that the ranks get some time before they are ended: USR1, USR1@120, USR1@2m.
+    signal: Optional[str] = None
+
+    # A TensorBoard beside the job: the folder that it reads ("runs" of the ranks' folder), and seconds that it outlives the job.
+    tensorboard: bool = False
+    logdir: Optional[str] = None
+    tensorboard_grace: Optional[float] = None
 
     # The code that its hosts get before its ranks start: a folder, or git+URL[@REF]; at most so many bytes of it.
     sync: Optional[str] = None

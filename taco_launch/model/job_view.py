@@ -1,7 +1,7 @@
 """A job as callers see it: its spec, its record, its events."""
 
 import re
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 from taco_launch.frozen import dataclass
 from taco_launch.model.codec import to_json
@@ -15,6 +15,15 @@ WaitReasons = Tuple[Tuple[str, str], ...]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MOST_RANKS = 1 << 20
 _MOST = 1 << 63
+_MOST_PORT = 65535
+
+
+@dataclass(frozen=True)
+class BoardView:
+    """A job's TensorBoard: the port of the head's loopback where it answers, or why it does not."""
+
+    port: Optional[int] = None
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,8 @@ class JobView:
     folder: str
     # only where they were requested
     events: Tuple[Event, ...] = ()
+    # None where it has none, or that has ended
+    tensorboard: Optional[BoardView] = None
 
 
 def check_job(job: JobView) -> None:
@@ -43,6 +54,9 @@ def check_job(job: JobView) -> None:
         raise ValueError("it is no job that anybody could submit")
     if min(record.np, *ranks, 0) < 0 or max(record.np, sum(ranks)) > _MOST_RANKS:
         raise ValueError(f"fewer than 0 or more than {_MOST_RANKS} ranks")
+    board = job.tensorboard
+    if board is not None and not (board.port is None or 0 < board.port <= _MOST_PORT):
+        raise ValueError(f"port {board.port}")
     _check_numbers(to_json(job))
 
 

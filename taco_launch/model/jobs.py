@@ -34,6 +34,14 @@ class Restart(enum.Enum):
 
 
 @dataclass(frozen=True)
+class EarlySignal:
+    """By which ranks are told to save their state: a signal's name without SIG, and how many seconds before TERM it is sent."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Policy:
     """When a job may begin, how it is ended, what it may use, and what happens then; times are seconds.
 
@@ -63,6 +71,16 @@ class Policy:
     ttl: Optional[float] = None
     # Whether the supervisor and the guards keep a log of what they decide and say.
     agent_log: bool = False
+    # By which the ranks are told to save their state before the deadline, a stop or a suspension.
+    signal: Optional[EarlySignal] = None
+
+
+@dataclass(frozen=True)
+class TensorBoard:
+    """A TensorBoard beside the job: the folder that it reads, from the ranks' folder on, and how long it outlives the job."""
+
+    logdir: str
+    grace: float
 
 
 @dataclass(frozen=True)
@@ -167,6 +185,7 @@ class JobSpec:
     least_hosts: Optional[int] = None
     code: Optional[CodeSnapshot] = None
     workdir: str = ""
+    tensorboard: Optional[TensorBoard] = None
 
     def is_here(self, host: Host) -> bool:
         """Return whether a host is the one that mpirun runs on."""

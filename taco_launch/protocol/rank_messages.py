@@ -71,6 +71,14 @@ class Visit(Message):
         check_roots([self.root])
 
 
+class Signalled(Message):
+    """Report to how many processes of a rank the signal has gone. A guard passes it on to the supervisor."""
+
+    op = "signalled"
+    rank: int
+    caught: int
+
+
 class Daemon(Message):
     """Report that the launcher's daemon has started; `root` is the process above it that stays."""
 
@@ -108,6 +116,13 @@ class Visited(Message):
     environment: Mapping[str, str] = {}
     umask: int = 0
     processes: int = 1
+
+
+class SignalRanks(Message):
+    """Send a signal to the processes of the ranks that catch it, once. To a guard, which passes it on to its ranks."""
+
+    op = "signal"
+    number: int
 
 
 class Terminate(Message):

@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -17,10 +17,11 @@ from taco_launch.remote import agent_location, bundle
 from taco_launch.remote.agent_location import AgentLocation
 from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.local import LocalTransport
-from taco_launch.remote.transport import Transport
+from taco_launch.remote.transport import Conversation, NoInput, Transport
 
 if TYPE_CHECKING:
     from taco_launch.model.job_view import JobView
+    from taco_launch.remote.dialogue import Dialogue
 
 # What a host may answer, since it may be anybody's by now. Logs are followed in frames, and only one is kept at a time.
 _ANSWER_BYTES = 1 << 25
@@ -116,40 +117,67 @@ class Head:
             yield (reply for reply, _length, _values in replies)
 
     @contextmanager
+    def converse(self, request: Request) -> "Iterator[Dialogue]":
+        """Return the replies as they come, as `stream` does, and what takes the frames that follow the request.
+
+        Raises as `call` does.
+        """
+        from taco_launch.remote.dialogue import Dialogue  # noqa: PLC0415 - few calls go on like this
+
+        with self._timed(request), self._answering(request, None, self._remote.converse) as found:
+            replies = (reply for reply, _length, _values in self._replies(request.op, found.stdout))
+            with Dialogue(replies, found.stdin, self.name) as talk:
+                yield talk
+
+    @contextmanager
     def _stream(self, request: Request, timeout: float | None) -> Iterator[Iterator[tuple[Reply, int, int]]]:
+        with self._timed(request), self._answering(request, timeout, self._followed) as found:
+            yield self._replies(request.op, found.stdout)
+
+    @contextmanager
+    def _timed(self, request: Request) -> Iterator[None]:
         op = request.op
+        trace.decision("%s: %s: the agent is called", self.name, op)
+        trace.message("sent", request, self.name)
+        begun, how = time.monotonic(), "failed"
+        try:
+            yield
+            how = "answered"
+        finally:
+            trace.decision("%s: %s: %s after %.2f s", self.name, op, how, time.monotonic() - begun)
+
+    @contextmanager
+    def _followed(self, command: Command) -> Iterator[Conversation]:
+        with self._remote.tail(command) as stdout:
+            yield Conversation(stdout, NoInput())
+
+    @contextmanager
+    def _answering(
+        self,
+        request: Request,
+        timeout: float | None,
+        start: Callable[[Command], AbstractContextManager[Conversation]],
+    ) -> Iterator[Conversation]:
+        """Start a call and give its replies, behind their header; where the agent is not there yet it is put there."""
+        op, missing = request.op, self.seat.missing(self._agent()) or None
         command = Command(
             self.seat.argv(self._agent(), op),
             protocol.dump(protocol.header(op, "")) + request.encode(),
             sudo=self.seat.sudo,
             timeout=timeout,
         )
-        trace.decision("%s: %s: the agent is called", self.name, op)
-        trace.message("sent", request, self.name)
-        begun, how = time.monotonic(), "failed"
-        try:
-            with self._answering(op, command) as stdout:
-                yield self._replies(op, stdout)
-            how = "answered"
-        finally:
-            trace.decision("%s: %s: %s after %.2f s", self.name, op, how, time.monotonic() - begun)
-
-    @contextmanager
-    def _answering(self, op: str, command: Command) -> Iterator[IO[bytes]]:
-        """Start a call and give its replies, behind their header; where the agent does not exist yet it is put there."""
-        missing = self.seat.missing(self._agent()) or None
         if missing is None:
-            with self._remote.tail(command) as stdout:
-                missing = self._begin(op, stdout)
+            with start(command) as found:
+                missing = self._begin(op, found.stdout)
                 if missing is None:
-                    yield stdout
+                    yield found
                     return
         trace.decision("%s: %s does not exist: installing the agent", self.name, missing)
         self._remote.put(bundle.build(self._contents), missing, sudo=self.seat.sudo)
-        with self._remote.tail(command) as stdout:
-            if self._begin(op, stdout) is not None:
+        with start(command) as found:
+            if self._begin(op, found.stdout) is not None:
                 raise HostError(f"{self.name}: {missing}: written, and not there", hint="who removes files there?")
-            yield stdout
+            yield found
 
     def prestart(self, op: str) -> None:
         """Start the agent of this machine for a call that is still being made up, which continues with it then."""

@@ -81,11 +81,21 @@ class LocalTransport:
     @contextlib.contextmanager
     def tail(self, command: Command) -> Iterator[IO[bytes]]:
         """Execute a command and give its stdout while it runs: see `Transport.tail`."""
+        with self._followed(command, open_input=False) as talk:
+            yield talk.stdout
+
+    def converse(self, command: Command) -> contextlib.AbstractContextManager[transport.Conversation]:
+        """Execute a command whose input stays open: see `Transport.converse`."""
+        return self._followed(command, open_input=True)
+
+    @contextlib.contextmanager
+    def _followed(self, command: Command, *, open_input: bool) -> Iterator[transport.Conversation]:
         if _needs_sudo(command):
-            with self._under_sudo(command, whole=False) as (pipe, what, started):
+            with self._under_sudo(command, whole=False, open_input=open_input) as (pipe, what, started):
                 from taco_launch.remote.terminal import HostErrors  # noqa: PLC0415 - few commands are followed
 
-                yield session.reader(pipe, what, started, HostErrors(sys.stderr.buffer))
+                out = session.reader(pipe, what, started, HostErrors(sys.stderr.buffer))
+                yield transport.Conversation(out, pipe)
             return
         with contextlib.ExitStack() as stack:
             start_line(command, whole=False)
@@ -94,9 +104,14 @@ class LocalTransport:
             except OSError as error:
                 raise HostError(f"{self.name}: cannot run {command.argv[0]}: {error.strerror}") from None
             assert process.stdout is not None
-            _send(process, command.stdin, last=True)
+            stdin = _Input(process)
+            if open_input:
+                with contextlib.suppress(OSError):  # it ended without reading: what it says tells why
+                    stdin.write(command.stdin)
+            else:
+                _send(process, command.stdin, last=True)
             stack.enter_context(self._within(process, command))
-            yield process.stdout
+            yield transport.Conversation(process.stdout, stdin)
 
     def prestart(self, command: Command) -> None:
         """Start a process now that `tail` of the same argv will use; it waits for its input until then."""
@@ -135,18 +150,15 @@ class LocalTransport:
 
     @contextlib.contextmanager
     def _under_sudo(
-        self, command: Command, *, whole: bool
+        self, command: Command, *, whole: bool, open_input: bool = False
     ) -> Iterator[tuple["_Pipe", session.CommandSession, session.StartedProgram]]:
         what = session.plan(self.name, command)
         with self._popen(("/bin/sh", "-c", what.line), stderr=subprocess.PIPE, whole=whole) as process:
             pipe = _Pipe(process)
             try:
-                started = session.start(pipe, what, self._access, whole=whole)
+                started = session.start(pipe, what, self._access, whole=whole, open_input=open_input)
             except session.TtyRequiredError as error:
-                raise HostError(
-                    f"{self.name}: sudo wants a terminal: {error}",
-                    hint="take requiretty out of sudo's settings (visudo), or run taco-launch as root",
-                ) from None
+                raise session.no_terminal(self.name, error) from None
             ended = False
             try:
                 yield pipe, what, started
@@ -177,13 +189,34 @@ class LocalTransport:
                 _end(process)
 
 
-class _Pipe:
+class _Input:
+    """The stdin of a process: see `transport.CommandInput`."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def write(self, data: bytes) -> None:
+        """Send input, and wait until the pipe has taken it."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(data)
+            stdin.flush()
+        except ValueError:  # closed meanwhile
+            raise BrokenPipeError from None
+
+    def close(self) -> None:
+        """End the input."""
+        _send(self._process, b"", last=True)
+
+
+class _Pipe(_Input):
     """A process of this machine, as a session sees it."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(process)
         assert process.stdout is not None
         assert process.stderr is not None
-        self._process = process
         self._out = process.stdout.fileno()
         self._open = selectors.DefaultSelector()
         self._open.register(self._out, selectors.EVENT_READ)

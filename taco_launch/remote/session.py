@@ -32,6 +32,9 @@ class ProcessStreams(Protocol):
     def send(self, data: bytes, *, last: bool = False) -> None:
         """Send input, without waiting for it to be read; nothing follows after the `last`."""
 
+    def write(self, data: bytes) -> None:
+        """Send input, and wait until it is taken: see `transport.CommandInput`."""
+
     def ending(self) -> str:
         """Return how the process ended (`exit code 1`), empty where that is not known."""
 
@@ -83,8 +86,10 @@ class StartedProgram:
     stderr: bytes
 
 
-def start(pipe: ProcessStreams, what: CommandSession, access: Credentials, *, whole: bool) -> StartedProgram:
-    """Bring a command to its start and send it its input.
+def start(
+    pipe: ProcessStreams, what: CommandSession, access: Credentials, *, whole: bool, open_input: bool = False
+) -> StartedProgram:
+    """Bring a command to its start and send it its input, behind which more may follow with `open_input`.
 
     Raises:
         HostError: the login shell or sudo does not let it start, or takes too long.
@@ -102,7 +107,13 @@ def start(pipe: ProcessStreams, what: CommandSession, access: Credentials, *, wh
             pipe.send(answer)
         if time.monotonic() >= deadline and begin.started() is None:
             raise begin.late(limit)
-    pipe.send(line + what.command.stdin, last=not what.tty)
+    if open_input:
+        try:
+            pipe.write(line + what.command.stdin)
+        except OSError:
+            raise begin.refused(pipe.ending()) from None
+    else:
+        pipe.send(line + what.command.stdin, last=not what.tty)
     return started
 
 
@@ -259,6 +270,14 @@ def finish(pipe: ProcessStreams, what: CommandSession, started: StartedProgram, 
     except ValueError as error:
         raise HostError(f"{what.host}: the answer of {program} ends in no exit code: {error}") from None
     return Result(what.host, what.command, code, out.content(), err.content(), seconds)
+
+
+def no_terminal(host: str, said: Exception) -> HostError:
+    """Return the error of a sudo that wants a terminal where there can be none."""
+    return HostError(
+        f"{host}: sudo wants a terminal: {said}",
+        hint="take requiretty out of sudo's settings (visudo), or log in as root",
+    )
 
 
 def too_much(host: str, command: Command, hint: str = "") -> HostError:

@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager
 from pathlib import PurePosixPath
-from typing import IO, NoReturn, Protocol
+from typing import IO, NamedTuple, NoReturn, Protocol
 
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
@@ -22,6 +22,38 @@ mv -f "$part" "$1"
 
 _PUT_SECONDS = 120.0
 _SLOWEST = 1e5  # bytes a second
+
+
+class CommandInput(Protocol):
+    """The stdin of a command that runs; any thread may write to it, one at a time."""
+
+    def write(self, data: bytes) -> None:
+        """Send data, and wait as long as the command does not take it.
+
+        Raises:
+            OSError: nobody reads it any more: the command has ended, or the connection was lost.
+        """
+
+    def close(self) -> None:
+        """End the input; nothing is raised where it has ended already."""
+
+
+class NoInput:
+    """The stdin of a command that has had all of its input."""
+
+    def write(self, _data: bytes) -> None:
+        """Refuse: see `CommandInput.write`."""
+        raise BrokenPipeError
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Conversation(NamedTuple):
+    """A command that runs: what it says, and its input, which is open."""
+
+    stdout: IO[bytes]
+    stdin: CommandInput
 
 
 class Transport(Protocol):
@@ -57,6 +89,13 @@ class Transport(Protocol):
             HostError: there is no connection, or sudo refuses.
         """
 
+    def converse(self, command: Command) -> AbstractContextManager[Conversation]:
+        """Do as `tail`, and keep the command's input open behind its `stdin`.
+
+        Raises:
+            HostError: as `tail`, or sudo insists on a terminal, whose input has no end.
+        """
+
     def close(self) -> None:
         """End the connection, from any thread; a command that runs gets no more of it."""
 
@@ -90,6 +129,10 @@ class Unreachable:
 
     def tail(self, _command: Command) -> NoReturn:
         """Return why: see `Transport.tail`."""
+        self.fail()
+
+    def converse(self, _command: Command) -> NoReturn:
+        """Return why: see `Transport.converse`."""
         self.fail()
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from taco_launch.errors import UsageError
 from taco_launch.inventory import names
 from taco_launch.model.job_request import JobRequest
-from taco_launch.model.jobs import Policy, Restart
+from taco_launch.model.jobs import EarlySignal, Policy, Restart
 
 # Kubernetes' Job, spec.backoffLimit.
 RETRIES = 6
@@ -43,7 +43,26 @@ def policy(request: JobRequest, host_loss_timeout: float | None) -> Policy:
         _refuse_waiting(request)
         same["queue_timeout"] = 0.0
     restart, limit = _restart(request)
+    if request.signal is not None:
+        same["signal"] = _signal(request, request.signal)
     return Policy(**same, suspend=request.suspend, restart=restart, backoff_limit=limit)
+
+
+def _signal(request: JobRequest, text: str) -> EarlySignal:
+    """Return the signal before the end, which has to come behind the beginning."""
+    from taco_launch.request.early_signal import parse_early_signal  # noqa: PLC0415 - few jobs have one
+
+    called = request.called("signal")
+    try:
+        found = parse_early_signal(text)
+    except ValueError as error:
+        raise UsageError(f"{called}: {text!r}: {error}", hint=f"write it as {called} USR1@120: 120 s before") from None
+    if request.timeout is not None and found.seconds >= request.timeout:
+        raise UsageError(
+            f"{called}: {found.seconds:g} s before the end of a job that may run for {request.timeout:g} s",
+            hint=f"leave the job some time before it: a longer {request.called('timeout')}, or a smaller number",
+        )
+    return found
 
 
 def _refuse_waiting(request: JobRequest) -> None:

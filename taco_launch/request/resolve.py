@@ -10,13 +10,15 @@ from taco_launch.inventory.load import SHIPPED
 from taco_launch.launch.nested_launcher import clashes, inner
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.model.job_request import OF_CONTAINER, JobRequest
-from taco_launch.model.jobs import JobSpec, NetworkOverrides, Policy, Profile
+from taco_launch.model.jobs import JobSpec, NetworkOverrides, Policy, Profile, TensorBoard
 from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.request import job_names, policy, sizes
 from taco_launch.request.caller import Caller
 
 # Of a line in quotes, no more letters than these.
 _MOST_SHOWN = 60
+# What torch.utils.tensorboard writes to where nobody says anything else; how long a TensorBoard outlives its job.
+_LOGDIR, _BOARD_GRACE_SECONDS = "runs", 600.0
 T = TypeVar("T")
 # (name, value) of environment variables, and of MCA parameters.
 _Variables = tuple[tuple[tuple[str, str | None], ...], tuple[tuple[str, str], ...]]
@@ -63,6 +65,7 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     rules = each(lambda: policy.policy(request, inventory.host_loss_timeout), Policy())
     inside = each(lambda: _container(request, inventory), None)
     workdir = each(lambda: _workdir(request), "")
+    board = each(lambda: _board(request), None)
     if problems:
         raise _one(problems, request)
     spec = JobSpec(
@@ -89,10 +92,25 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
         owner=caller.user,
         policy=rules,
         exclusive=request.exclusive,
+        tensorboard=board,
         **size,
     )
     _refuse_a_launcher(spec)
     return spec
+
+
+def _board(request: JobRequest) -> TensorBoard | None:
+    """Return the TensorBoard beside the job; what belongs to one is refused where there is none."""
+    called = request.called("tensorboard")
+    for name in ("logdir", "tensorboard_grace"):
+        if getattr(request, name) is not None and not request.tensorboard:
+            raise UsageError(f"{request.called(name)} goes with {called}", hint=f"add {called}")
+    if not request.tensorboard:
+        return None
+    if request.logdir is not None and ("\0" in request.logdir or "://" in request.logdir):
+        raise UsageError(f"{request.called('logdir')}: {request.logdir!r} is no folder of the head")
+    grace = request.tensorboard_grace
+    return TensorBoard(request.logdir or _LOGDIR, _BOARD_GRACE_SECONDS if grace is None else grace)
 
 
 def _one(problems: Sequence[TacoLaunchError], request: JobRequest) -> TacoLaunchError:

@@ -1,6 +1,7 @@
 """Looking at a cluster and running beside its ranks, with a head that answers by heart."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -13,10 +14,21 @@ from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.rows import encoded, row_of
 from taco_launch.model.slots import Occupancy, SlotState
 from taco_launch.protocol.calls import Notice, Reply, Request
-from taco_launch.protocol.calls.exec_command import Exec, ExecEnd, Exited, Output
+from taco_launch.protocol.calls.caller_input import (
+    MOST_DATA,
+    CallerInput,
+    EndOfInput,
+    Hangup,
+    InputData,
+    WindowSize,
+    input_of,
+)
+from taco_launch.protocol.calls.exec_command import Exec, Exited, Output, Terminal
 from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
 from taco_launch.protocol.calls.job_list import Counted, Rows
+from taco_launch.protocol.frames import FrameReader
 from taco_launch.remote.agent_location import AgentLocation
+from taco_launch.remote.dialogue import Dialogue
 from taco_launch.remote.head import AgentError, Head
 
 HOSTS = (Host("gpu1", "10.0.0.1", slots=2), Host("gpu2", "10.0.0.2", gpus="none"))
@@ -30,15 +42,24 @@ class FakeHead:
     def __init__(self, container: str = "", **answers: Any) -> None:
         self.seat, self.name = AgentLocation("", container=container), "gpu1"
         self.answers, self.asked = answers, list[Request]()
+        self.frames, self.closed = list[CallerInput](), threading.Event()
+        self._reader = FrameReader(input_of, MOST_DATA)
 
     def call(self, request: Request) -> list[Reply]:
         self.asked.append(request)
         return list(self.answers.get(request.op, []))
 
     @contextmanager
-    def stream(self, request: Request) -> Iterator[Iterator[Reply]]:
+    def converse(self, request: Request) -> Iterator[Dialogue]:
         self.asked.append(request)
-        yield self.answers[request.op]()
+        with Dialogue(self.answers[request.op](), self, self.name) as talk:
+            yield talk
+
+    def write(self, data: bytes) -> None:
+        self.frames += cast("list[CallerInput]", self._reader.feed(data))
+
+    def close(self) -> None:
+        self.closed.set()
 
     @property
     def backend(self) -> AgentBackend:
@@ -79,17 +100,18 @@ def test_without_a_container_only_the_head_is_asked() -> None:
     assert second.problem.startswith("without a container jobs run on the head alone")
 
 
-def said(frames: Any) -> tuple[FakeHead, list[tuple[str, bytes]], Any]:
+def said(frames: Any, *given: CallerInput, terminal: Terminal | None = None) -> tuple[FakeHead, list[Any], Any]:
     """Run a command, and give what it said and its exit code or what ended it."""
     head, heard = FakeHead(exec=frames), list[tuple[str, bytes]]()
+
+    def out(data: bytes) -> None:
+        heard.append(("out", data))
+
+    def err(data: bytes) -> None:
+        heard.append(("err", data))
+
     try:
-        code: Any = head.backend.execute(
-            "a",
-            1,
-            ("x",),
-            lambda data: heard.append(("out", data)),
-            lambda data: heard.append(("err", data)),
-        )
+        code: Any = head.backend.execute("a", 1, ("x",), out, err, given, terminal)
     except BaseException as error:  # noqa: BLE001 - Ctrl-C too
         code = error
     return head, heard, code
@@ -101,11 +123,30 @@ def test_what_a_command_says() -> None:
         Output(stream="out", data=b"o"),
         Exited(code=3),
     ]
-    head, heard, code = said(lambda: iter(frames))
+    head, heard, code = said(lambda: iter(frames), terminal=Terminal(kind="xterm", rows=2, columns=3))
     assert (heard, code) == ([("err", b"e"), ("out", b"o")], 3)
-    (request,) = head.asked
-    assert isinstance(request, Exec)
-    assert (request.name, request.rank, request.command) == ("a", 1, ["x"])
+    assert head.asked == [Exec(name="a", rank=1, command=["x"], terminal=Terminal(kind="xterm", rows=2, columns=3))]
+    assert head.closed.is_set()
+    assert Hangup() not in head.frames
+
+
+def test_what_is_given_goes_there_while_it_answers() -> None:
+    given = (InputData(data=b"in"), WindowSize(rows=5, columns=7))
+    begun = threading.Event()
+
+    def replies() -> Iterator[Reply]:
+        yield Output(stream="out", data=b"o")
+        assert begun.wait(20)
+        yield Exited(code=0)
+
+    def typed() -> Iterable[CallerInput]:
+        yield from given
+        begun.set()
+
+    head = FakeHead(exec=replies)
+    assert head.backend.execute("a", 1, ("x",), lambda _data: None, lambda _data: None, typed()) == 0
+    assert head.frames[:2] == list(given)
+    assert head.frames[2:] in ([], [EndOfInput()])
 
 
 def test_ctrl_c_ends_the_command() -> None:
@@ -115,9 +156,8 @@ def test_ctrl_c_ends_the_command() -> None:
 
     head, _heard, code = said(interrupted)
     assert isinstance(code, KeyboardInterrupt)
-    begun, end = head.asked
-    assert isinstance(begun, Exec)
-    assert end == ExecEnd(name="a", token=begun.token)
+    assert head.frames[-1] == Hangup()
+    assert head.closed.is_set()
 
 
 @pytest.mark.parametrize("frames", [0, 1])
@@ -129,6 +169,11 @@ def test_a_refusal_is_passed_on(frames: int) -> None:
     head, _heard, code = said(refused)
     assert isinstance(code, AgentError)
     assert [request.op for request in head.asked] == ["exec"]
+
+
+def test_an_answer_without_a_code() -> None:
+    _head, _heard, code = said(lambda: iter([Output(stream="out", data=b"o")]))
+    assert str(code) == "gpu1: exec: its answer has no exit code"
 
 
 def test_a_job_whose_removal_was_cut_off_is_counted_once() -> None:

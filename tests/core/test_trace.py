@@ -82,7 +82,7 @@ def test_no_value_of_a_variable_and_no_command_line_is_shown(lines: list[str]) -
     )
     trace.message("sent", launch)
     trace.message("sent", launch.but(caller=None))
-    trace.message("sent", Exec(name="j", rank=0, command=["curl", SECRET], token="a"))
+    trace.message("sent", Exec(name="j", rank=0, command=["curl", SECRET]))
     trace.message("received", StrayLine(text=repr(launch.encode())))
     trace.message("sent", Submit(spec=SPEC, caller=CallerEnvironment(environment=environment, umask=18)))
     assert SECRET not in "\n".join(lines)
@@ -91,7 +91,7 @@ def test_no_value_of_a_variable_and_no_command_line_is_shown(lines: list[str]) -
         == "sent welcome: environment=(1 not shown), log_max_bytes=1, umask=18, processes=1, attempt=1, folder=''"
     )
     assert "caller=None" in lines[3]
-    assert lines[4] == "sent exec: name='j', rank=0, command=(2 not shown), token=(1 not shown)"
+    assert lines[4] == "sent exec: name='j', rank=0, command=(2 not shown), terminal=None"
     assert lines[5].startswith("received noise: text=(")
     assert lines[6].startswith("sent submit: spec=JobSpec, caller=(environment=(1 not shown)")
 

@@ -46,7 +46,9 @@ def test_every_yaml_block_is_valid(page: str, tmp_path: Path) -> None:
         if "workloads" in document:
             parse(block.text.encode(), page, {})
             continue
-        if "cluster" in document:
+        if "data" in document:  # what is added to an inventory
+            file.write_text((folder / "hosts.yaml").read_text("utf-8") + block.text, "utf-8")
+        if "cluster" in document or "data" in document:
             done = taco_launch(folder, "-i", str(file), "inventory")
         elif "options" in document:
             done = taco_launch(folder, "-i", "hosts.yaml", "run", "--dry-run", "--profile", str(file), "--", "true")

@@ -94,7 +94,7 @@ def why_not() -> str:
         [*_UNSHARE, "sh", "-c", script],
         capture_output=True,
         text=True,
-        env=_environ({}),
+        env=environ({}),
         timeout=patience(30),
         check=False,
     )
@@ -128,7 +128,7 @@ class Hosts:
             input=stdin,
             capture_output=True,
             text=True,
-            env=_environ(env),
+            env=environ(env),
             timeout=patience(timeout),
             check=False,
         )
@@ -197,7 +197,7 @@ def _held(argv: Sequence[str], folder: Path) -> Iterator[tuple[int, IO[bytes]]]:
     """Run a command as the first process of new namespaces, which end with the block: its id, and its stdin."""
     with (folder / "log").open("ab") as log:
         holder = subprocess.Popen(
-            [*_UNSHARE, *argv], stdin=subprocess.PIPE, stdout=log, stderr=log, env=_environ({}), start_new_session=True
+            [*_UNSHARE, *argv], stdin=subprocess.PIPE, stdout=log, stderr=log, env=environ({}), start_new_session=True
         )
     try:
         deadline = time.monotonic() + patience(10)
@@ -221,14 +221,14 @@ def _ip(init: int, *lines: str) -> None:
         input="\n".join(lines),
         capture_output=True,
         text=True,
-        env=_environ({}),
+        env=environ({}),
         timeout=patience(60),
         check=False,
     )
     assert run.returncode == 0, run.stderr
 
 
-def _environ(more: Mapping[str, str]) -> dict[str, str]:
+def environ(more: Mapping[str, str]) -> dict[str, str]:
     """Return the caller's environment without what it says to Open MPI, with the folders of system commands."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))}
     return {**own, "PATH": _PATH, **more}

@@ -4,7 +4,7 @@ import io
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +16,7 @@ from taco_launch.model.codec import to_json
 from taco_launch.model.jobs import CodeSnapshot, Policy, Restart
 from taco_launch.remote.agent_location import AgentLocation
 from taco_launch.remote.head import Head
+from taco_launch.remote.transport import Conversation
 from taco_launch.sync import config_files, snapshot
 from taco_launch.sync.snapshot import Snapshot
 from taco_launch.sync.tree_walk import walk
@@ -49,6 +50,9 @@ class InsideHost:
         done = subprocess.run(argv, input=command.stdin, capture_output=True, check=False, timeout=100)
         assert done.stdout, done.stderr
         yield io.BytesIO(done.stdout)
+
+    def converse(self, command: Command) -> AbstractContextManager[Conversation]:
+        raise AssertionError(command)
 
     def run(self, command: Command) -> Result:
         raise AssertionError(command)

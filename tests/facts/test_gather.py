@@ -21,6 +21,7 @@ class Played:
 
     put: Any
     tail: Any
+    converse: Any
 
     def __init__(self, name: str, *said: str, broken: bool = False) -> None:
         self.name = name
@@ -44,6 +45,9 @@ class Played:
         return None if self._broken else (b"", b"")
 
     def send(self, data: bytes, *, last: bool = False) -> None:
+        raise NotImplementedError
+
+    def write(self, data: bytes) -> None:
         raise NotImplementedError
 
     def ending(self) -> str:

@@ -55,7 +55,7 @@ def test_the_training_image_is_the_hash_of_what_it_is_made_of(tmp_path: Path) ->
     found = training.recipe(checkout)
     assert training.recipe(copy).tag == found.tag
     assert re.fullmatch(r"train-cpu:[0-9a-f]{12}", found.name)
-    assert found.pins == wheels.Pins("2.13.0", "0.28.1", "numpy>=1.26,<3")
+    assert found.pins == wheels.Pins("2.13.0", "0.28.1", "numpy>=1.26,<3", "tensorboard>=2.17,<3")
     (copy / "scripts/benchmark_run.py").write_text("other")
     assert (training.recipe(copy).tag == found.tag, training.recipe(copy).base == found.base) == (False, True)
     (copy / "docker/train-cpu/Dockerfile").unlink()

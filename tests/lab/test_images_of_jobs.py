@@ -89,7 +89,7 @@ def test_a_supervisor_that_is_killed_leaves_nothing_on_any_host(second: Cluster)
     second.runs("killed")
     kill = 'for p in /proc/[0-9]*; do case $(tr "\\0" " " <$p/cmdline) in *" run "*/killed*) kill -9 ${p#/proc/} ;; esac; done'
     second.lab.sh("gpu1", f"docker exec taco-launch-{second.lab.name}-jobs sh -c '{kill}' 2>/dev/null || :")
-    eventually(lambda: second.job("killed")["record"]["state"] == "LOST", 40, "the job to be lost")
+    eventually(lambda: second.job("killed")["state"] == "LOST", 40, "the job to be lost")
     for host in ("gpu1", "gpu2"):
         assert second.lab.sh(host, "pgrep -fc '^sleep 777' || :").strip() == "0"
 

@@ -23,7 +23,7 @@ from taco_launch.remote.fanout import POOL, Answer, Fanout, connect
 from taco_launch.remote.local import LocalTransport
 from taco_launch.remote.ssh.connection import SshTransport
 from taco_launch.remote.ssh.connection_factory import ConnectionFactory
-from taco_launch.remote.transport import Transport
+from taco_launch.remote.transport import Conversation, Transport
 from tests.patience import patience
 
 
@@ -43,6 +43,10 @@ class Fake:
 
     @contextlib.contextmanager
     def tail(self, command: Command) -> Iterator[IO[bytes]]:
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def converse(self, command: Command) -> Iterator[Conversation]:
         raise NotImplementedError
 
     def close(self) -> None:

@@ -33,6 +33,9 @@ class Played:
     def send(self, data: bytes, *, last: bool = False) -> None:
         self.sent.append((data, last))
 
+    def write(self, data: bytes) -> None:
+        self.sent.append((data, False))
+
     def ending(self) -> str:
         return self._ending
 

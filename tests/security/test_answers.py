@@ -28,6 +28,7 @@ from taco_launch.model.slots import Occupancy, SlotState
 from taco_launch.protocol import framing as protocol
 from taco_launch.remote.agent_location import on_host
 from taco_launch.remote.head import Head
+from taco_launch.remote.transport import Conversation, NoInput
 
 SPEC = JobSpec("vgg16", ("python3", "train.py"), (Host("n1", "10.0.0.1", slots=2),), np=2)
 RECORD = JobRecord(
@@ -84,6 +85,10 @@ class Spoken:
     @contextmanager
     def tail(self, _command: object) -> Iterator[io.BytesIO]:
         yield io.BytesIO(self.said)
+
+    @contextmanager
+    def converse(self, _command: object) -> Iterator[Conversation]:
+        yield Conversation(io.BytesIO(self.said), NoInput())
 
 
 def answered(words: tuple[str, ...], frames: list[Any]) -> Result:

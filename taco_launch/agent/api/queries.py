@@ -1,4 +1,4 @@
-"""Calls about what exists: list, get, metrics, top, prune, and a command beside a rank."""
+"""Calls about what exists: list, get, metrics, top, prune."""
 
 import subprocess
 import time
@@ -7,13 +7,11 @@ from typing import Callable, Dict, Iterator, Sequence, Type, Union
 from taco_launch.agent import program, ssh
 from taco_launch.agent.api.view import current_view
 from taco_launch.agent.host import occupancy
-from taco_launch.agent.rank import exec_session
 from taco_launch.agent.store import job_counters, job_index, removal
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.rows import decoded, encoded
 from taco_launch.protocol.calls import Notice, Reply, Request
-from taco_launch.protocol.calls.exec_command import Exec, ExecEnd
 from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
 from taco_launch.protocol.calls.job_list import Counted, List, Metrics, Prune, Rows
 from taco_launch.protocol.calls.jobs import Get, JobReply
@@ -105,6 +103,4 @@ OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
     Metrics: _metrics,
     Top: _top,
     Prune: _prune,
-    Exec: exec_session.run,
-    ExecEnd: exec_session.end,
 }

@@ -3,7 +3,7 @@
 import importlib
 import os
 import time
-from typing import IO, Callable, Iterator, Mapping, Optional, Tuple, Type
+from typing import IO, Any, Callable, Iterator, Mapping, Optional, Tuple, Type
 
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
@@ -12,7 +12,8 @@ from taco_launch.protocol.calls import EndOfReplies, Failure, Reply, Request, re
 
 # What may stand behind a request's line.
 _MOST_DATA = 1 << 26
-Operation = Callable[[Jobs, str, Request], Iterator[Reply]]
+# What the caller goes on to send follows the request, where that takes it (agent/rank/caller_stream.py).
+Operation = Callable[..., Iterator[Reply]]
 
 
 def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
@@ -31,7 +32,9 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
         jobs = Jobs(state_folder(os.environ, os.geteuid()))
         jobs.sweep(time.time())
         _ensure(jobs, agent)
-        for reply in operation(jobs, agent, request):
+        if request.takes_input:  # the caller says nothing more before it is answered
+            stdout.flush()
+        for reply in operation(jobs, agent, request, *_caller(request, stdin)):
             stdout.write(reply.encode())
             stdout.flush()
         stdout.write(EndOfReplies().encode())
@@ -89,6 +92,14 @@ def _request(op: str, stdin: IO[bytes]) -> Request:
     return request.but(data=data) if count else request
 
 
+def _caller(request: Request, stdin: IO[bytes]) -> Tuple[Any, ...]:
+    if not request.takes_input:
+        return ()
+    from taco_launch.agent.rank.caller_stream import CallerStream  # noqa: PLC0415 - few calls have one
+
+    return (CallerStream(stdin),)
+
+
 def _ensure(jobs: Jobs, agent: str) -> None:
     """Start a scheduler where a job needs one; what tells that is only loaded where there are jobs that may."""
     if jobs.pending():
@@ -113,5 +124,6 @@ _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("logs",): ("api.log_stream",),
     ("variant", "variants"): ("api.variants",),
     ("snapshot-offer", "snapshot-put", "snapshot-prune"): ("api.snapshot_upload",),
-    ("list", "get", "metrics", "top", "prune", "exec", "exec-end"): ("api.queries",),
+    ("list", "get", "metrics", "top", "prune"): ("api.queries",),
+    ("exec", "read-files", "write-files", "forward", "forward-board"): ("api.beside_rank",),
 }

@@ -73,6 +73,10 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
     if caller.inherit and containers.of(spec) == containers.here():
         caller = caller.but(environment={**os.environ, **caller.environment}, inherit=False)
         spec = replace(spec, cwd=spec.cwd or str(Path.cwd()))
+    if spec.tensorboard is not None and not caller.inherit:  # in another container its keeper looks for it
+        from taco_launch.agent.board import board  # noqa: PLC0415 - few jobs have one
+
+        board.require(caller.environment, in_container=spec.container is not None)
     with jobs.create(spec.name) as draft:
         draft.agent.symlink_to(agent)
         records.write_spec(draft, spec)

@@ -88,6 +88,7 @@ class _Guard:
             guard_messages.Launched: lambda message: self._remember(message.root),
             guard_messages.StreamLogs: lambda message: self._sender.go_on(message.offsets),
             guard_messages.Ack: lambda message: self._sender.acknowledge(message.rank, message.offset),
+            rank_messages.SignalRanks: self._pass_on,
             rank_messages.Terminate: self._terminate,
             rank_messages.AllowExit: self._release,
             guard_messages.EndJob: self._end,
@@ -135,8 +136,7 @@ class _Guard:
 
     def _accept(self, server: socket.socket) -> None:
         connection, _address = server.accept()
-        line = JsonConnection(connection)
-        self._selector.register(connection, selectors.EVENT_READ, line)
+        self._selector.register(connection, selectors.EVENT_READ, JsonConnection(connection))
 
     def _hear(self, line: JsonConnection) -> None:
         if line.fileno() < 0:  # lost a moment ago, on another's account
@@ -157,6 +157,8 @@ class _Guard:
             self._register(line, message)
         elif isinstance(message, rank_messages.Visit):
             self._receive_visitor(line, message)
+        elif isinstance(message, rank_messages.Signalled):
+            self._tell(message)
         elif isinstance(message, rank_messages.Exit):
             self._ranks.pop(line, None)
             self._tell_exit(message)

@@ -78,6 +78,17 @@ def children(pid: int) -> List[Process]:
     return [entry for entry in map(identify, _pids()) if entry is not None and entry.parent == pid]
 
 
+def descendants(pid: int) -> List[Process]:
+    """Return the living processes below one; of a subreaper, those whose own parents have ended too."""
+    present = [entry for entry in map(identify, _pids()) if entry is not None]
+    found, level = [], {pid}
+    while level:
+        below = [entry for entry in present if entry.parent in level]
+        found += [entry for entry in below if not _gone(entry)]
+        level = {entry.pid for entry in below}
+    return found
+
+
 def scan(job_id: str, roots: Iterable[Tuple[int, int]] = (), user: Optional[int] = None) -> ProcessScan:
     """Find what belongs to a job; `roots` are the (pid, start) of registered processes, alive or not.
 

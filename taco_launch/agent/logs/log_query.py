@@ -7,11 +7,11 @@ import functools
 import re
 import time
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Pattern, Tuple
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Pattern, Tuple
 
 from taco_launch import state
 from taco_launch.agent.logs import segments
-from taco_launch.agent.logs.lines import LineReader, behind
+from taco_launch.agent.logs.lines import LineReader, Piece, behind
 from taco_launch.agent.logs.merge import BEGINNING
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
@@ -20,9 +20,14 @@ from taco_launch.model.instances import Instance, instances
 from taco_launch.model.jobs import Event
 from taco_launch.protocol.calls.logs import Logs
 
+if TYPE_CHECKING:
+    from taco_launch.agent.logs.grep import Grep
+
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 # Bytes that a line may have with which an attempt starts.
 _LONGEST = 64
+# Of the last lines that match.
+_MOST_KEPT = 1 << 24
 # As wide as a time.
 _UNKNOWN = b"-                        "
 
@@ -62,7 +67,14 @@ class Excerpt:
         offset, headless = self._begin(stream, request)
         self._reader = segments.SegmentReader(stream.stem, offset)
         self._lines: Optional[LineReader] = None
-        if self._stamped or self._since is not None or self._parted or stream.label is not None:
+        self._grep: Optional[Grep] = None
+        self._last: Optional[List[bytes]] = None
+        if request.grep is not None:
+            from taco_launch.agent.logs import grep  # noqa: PLC0415 - few who read a log look for something
+
+            self._grep = grep.Grep(request.grep, labelled=stream.stem == folder.merged)
+            self._last, self._most = ([], request.tail) if request.tail else (None, 0)
+        if self._stamped or self._since is not None or self._parted or stream.label is not None or self._grep:
             self._lines = LineReader(stream.stem, offset, beheaded=False, headless=headless)
 
     @property
@@ -77,13 +89,33 @@ class Excerpt:
         """
         if self._lines is None:
             return self._raw()
+        data = self._next(final=final)
+        while self._last is not None:  # the last lines that match are wanted, of all that there are by now
+            if data is None:
+                data, self._last = b"".join(self._last[len(self._last) - self._most :]), None
+                return data or None
+            self._keep(data)
+            data = self._next(final=final)
+        return data
+
+    def _keep(self, data: bytes) -> None:
+        assert self._last is not None
+        self._last += _LINE.findall(data)
+        del self._last[: max(0, len(self._last) - self._most)]
+        while sum(map(len, self._last)) > _MOST_KEPT and len(self._last) > 1:
+            del self._last[: len(self._last) // 2]
+        self.skipped = 0
+
+    def _next(self, *, final: bool) -> Optional[bytes]:
+        assert self._lines is not None
         self._lines.finished = final
         skipped = self._lines.skipped
         if not skipped:
             pieces = [] if self._over else self._lines.read()
             skipped = self._lines.skipped
             if pieces:
-                shown = b"".join(self._shown(text, at) for text, at in pieces)
+                wanted = [(self._wanted(text, at), at) for text, at in pieces]
+                shown = b"".join(self._shown(text, at) for text, at in self._found(wanted))
                 if skipped and shown and not shown.endswith((b"\n", b"\r")):
                     self._in_line = False
                     shown += b"\n"  # the rest of this line was dropped
@@ -100,7 +132,8 @@ class Excerpt:
             return data[data.find(b"\n") + 1 :]  # what was dropped ended in the middle of a line
         return data or None
 
-    def _shown(self, text: bytes, at: int) -> bytes:
+    def _wanted(self, text: bytes, at: int) -> bytes:
+        """Return the lines of a piece that are asked for, whatever they say."""
         if self._over:
             return b""
         if self._parted:
@@ -109,6 +142,17 @@ class Excerpt:
             return b""
         if self._label is not None:
             text = b"".join(line for line in _LINE.findall(text) if self._label.match(line))
+        return text
+
+    def _found(self, pieces: List[Piece]) -> List[Piece]:
+        """Return of each piece the lines that match the pattern; all where there is none."""
+        if self._grep is None:
+            return pieces
+        lines = [(line, at) for text, at in pieces for line in _LINE.findall(text)]
+        matching = self._grep.matching([line for line, _at in lines])
+        return [piece for piece, matches in zip(lines, matching) if matches]
+
+    def _shown(self, text: bytes, at: int) -> bytes:
         if self._stamped and text:
             in_line, self._in_line = self._in_line, not text.endswith((b"\n", b"\r"))
             text = behind(_time(at), text, in_line=in_line)
@@ -127,7 +171,7 @@ class Excerpt:
     def _begin(self, stream: _Stream, request: Logs) -> Tuple[int, bool]:
         """Return the place to start at, and whether the rest of a line stands there."""
         offset = max(request.offset, stream.begin)
-        if request.tail is not None:
+        if request.tail is not None and not (request.grep is not None and request.tail):
             offset = max(offset, segments.tail(stream.stem, request.tail, stream.end, stream.label))
         if self._since is None:
             return offset, False

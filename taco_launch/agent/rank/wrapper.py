@@ -25,7 +25,16 @@ from taco_launch.launch.env import PMI_FD, RANK_VARIABLES, rank_env, rank_of
 from taco_launch.launch.separator import unescape
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import REASON_CHARACTERS, AllowExit, Exit, Register, Terminate, Welcome
+from taco_launch.protocol.rank_messages import (
+    REASON_CHARACTERS,
+    AllowExit,
+    Exit,
+    Register,
+    Signalled,
+    SignalRanks,
+    Terminate,
+    Welcome,
+)
 
 _GUARD_SECONDS = 30.0
 _F_SETPIPE_SZ = 1031  # fcntl(2); in Python's fcntl only from 3.10 on
@@ -138,6 +147,7 @@ class _Rank:
         self._pid = 0
         self._status: Optional[int] = None
         self._terminating = terminating
+        self._signalled = False
 
     def run(self, command: List[str], environment: Mapping[str, str]) -> int:
         """Start the command, serve it to its end, report."""
@@ -213,9 +223,21 @@ class _Rank:
         if messages is None:
             poll.unregister(self._guard.fileno())  # the supervisor sees it too, and ends the job
             return
+        for message in messages:
+            if isinstance(message, SignalRanks):
+                self._signal(message.number)
         if any(isinstance(message, Terminate) for message in messages):
             self._terminating = True
             os.killpg(os.getpgrp(), signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        """Send the command a signal, once; a connection that was made again has brought it a second time."""
+        if self._signalled:
+            return
+        self._signalled = True
+        from taco_launch.agent.rank import early_signal  # noqa: PLC0415 - few jobs have one
+
+        self._guard.send(Signalled(rank=self._rank, caught=early_signal.deliver(self._pid, number)))
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number == signal.SIGCHLD or self._status is not None:
@@ -256,7 +278,7 @@ class _Rank:
         lost = self._log.lost_in_all
         told = reason[:REASON_CHARACTERS]  # it holds the name of a program
         self._guard.send(Exit(rank=self._rank, exit_code=exit_code, reason=told, lost=lost))
-        if self._terminating:
+        if self._terminating or self._signalled:
             # mpirun kills the other ranks one second after it sees one end: held back, each has the whole grace time.
             _wait_for(self._guard, AllowExit)
         return exit_code

@@ -120,6 +120,10 @@ class JobFolder:
         self.stop = path / "stop.json"
         self.suspend = path / "suspend.json"
         self.debug = path / "debug.log"
+        # TensorBoard: where it answers, what it says, and the lock of who keeps it.
+        self.board = path / "tensorboard.json"
+        self.board_log = path / "tensorboard.log"
+        self.board_lock = path / "tensorboard.lock"
         self.reserve = path / "reserve"
         self.roots = path / "roots.json"
         # The code as the ranks of one attempt have it.

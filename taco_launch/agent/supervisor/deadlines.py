@@ -1,20 +1,28 @@
-"""What ends a job that runs, by its policy: its time is over, or it hangs, the ranks of all hosts doing nothing at once."""
+"""What ends a job that runs, by its policy: its time is over, or it hangs, the ranks of all hosts doing nothing at once.
 
+Before it is ended its ranks may be told to save their state (--signal).
+"""
+
+import signal
 import time
 from dataclasses import replace
 from typing import Dict, List, NamedTuple, Optional
 
 from taco_launch import state
 from taco_launch.agent.store import records
+from taco_launch.agent.supervisor.guard_pool import GuardPool
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.codec import to_json
 from taco_launch.model.jobs import Policy
 from taco_launch.model.stalls import LOOK_SECONDS, RankLook, reason, stall_report_delay, telling
 from taco_launch.protocol.guard_messages import StallReport
 from taco_launch.protocol.message import Message
+from taco_launch.protocol.rank_messages import Signalled, SignalRanks
 
 # What a guard said that has not been heard since may be true no more.
 _FRESH_SECONDS = 3 * LOOK_SECONDS
+# Ranks that have not told by then whether they have caught the signal are told of with the others.
+_ANSWER_SECONDS = 5.0
 
 
 class _Word(NamedTuple):
@@ -68,3 +76,82 @@ class Limits:
             return ""
         self.hung = True
         return f"hung for the {self._limit:g} s that it was given: {reason(silent, len(looks), found)}"
+
+
+class EarlySignal:
+    """The signal of one attempt, which is sent once."""
+
+    def __init__(self, policy: Policy, gang: GuardPool, ranks: Ranks, events: records.Events) -> None:
+        """Send nothing yet."""
+        self._what = policy.signal
+        self._timeout = policy.timeout
+        self._gang, self._ranks, self._events = gang, ranks, events
+        self._sent_at: Optional[float] = None
+        self._caught: Dict[int, int] = {}
+        self._told = False
+        # When TERM follows, where the ranks are to be ended; None otherwise.
+        self.term_at: Optional[float] = None
+        self.why = ""
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether it was sent: ranks that end are held back until all have, or TERM comes."""
+        return self._sent_at is not None
+
+    def before_end(self, why: str, grace: Optional[float]) -> bool:
+        """Have the ranks saved before they are ended; return whether that has to wait, at most `grace` seconds."""
+        if self._what is None or not self._ranks.started or self._ranks.all_ended:
+            return False
+        most = self._what.seconds if grace is None else min(grace, self._what.seconds)
+        if self._sent_at is None and most > 0:
+            self._send(f"{why}; {self._what.name} to its ranks, which have {most:g} s before TERM", stops=True)
+        left = most if self._sent_at is None else self._sent_at + most - time.monotonic()
+        self.term_at, self.why = time.monotonic() + left, why
+        return left > 0
+
+    def hurry(self, grace: Optional[float]) -> None:
+        """Wait no longer than `grace` seconds from now on, where that is said."""
+        if grace is not None and self.term_at is not None:
+            self.term_at = min(self.term_at, time.monotonic() + grace)
+
+    def step(self, seconds: float) -> None:
+        """Send it before the deadline of a job that has run for `seconds`; tell which ranks have not caught it."""
+        if self._what is None:
+            return
+        if self._sent_at is None:
+            due = self._timeout is not None and seconds > self._timeout - self._what.seconds
+            if due and len(self._ranks.started) == self._ranks.np:
+                left = max(0.0, (self._timeout or 0.0) - seconds)
+                self._send(f"{self._what.name} to its ranks, {left:.0f} s before the end of the time that it was given")
+        elif not self._told:
+            self._tell(self._what.name, self._sent_at)
+
+    def note(self, message: Message) -> None:
+        """Take what a rank's wrapper says, if it is about this."""
+        if isinstance(message, Signalled):
+            self._caught[message.rank] = message.caught
+
+    def is_over(self, now: float) -> bool:
+        """Return whether the ranks have been waited for: all have ended, or their time is over."""
+        return self.term_at is not None and (now > self.term_at or all(map(self._has_ended, self._ranks.started)))
+
+    def _has_ended(self, rank: int) -> bool:
+        return rank in self._ranks.ended
+
+    def _send(self, words: str, *, stops: bool = False) -> None:
+        assert self._what is not None
+        self._sent_at = time.monotonic()
+        self._events.add(state.SIGNALLED, words, signal=self._what.name, stops=stops)
+        self._gang.order(SignalRanks(number=int(getattr(signal, f"SIG{self._what.name}"))))
+
+    def _tell(self, name: str, sent_at: float) -> None:
+        running = [rank for rank in self._ranks.started if not self._has_ended(rank)]
+        late = time.monotonic() - sent_at > _ANSWER_SECONDS
+        if late or all(rank in self._caught for rank in running):
+            self._told = True
+            deaf = [rank for rank in sorted(self._ranks.started) if not self._caught.get(rank)]
+            deaf = [rank for rank in deaf if rank in self._caught or rank in running]
+            if deaf:
+                shown = ", ".join(map(str, deaf[:8])) + (f" and {len(deaf) - 8} more" if deaf[8:] else "")
+                whose = f"rank {shown} has" if len(deaf) == 1 else f"ranks {shown} have"
+                self._events.add(state.NOT_CAUGHT, f"{whose} no process that catches {name}", ranks=deaf[:64])

@@ -13,8 +13,9 @@ from taco_launch.agent.supervisor.guard_connection import RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GuardPool, Note
 from taco_launch.agent.supervisor.per_host_launch import Failure, HostCommands
 from taco_launch.agent.supervisor.ranks import Ranks
+from taco_launch.errors import PlacementError, UnusableError
 from taco_launch.launch.env import OF_MPI, attempt_env, launch_agent, local_env, mark, proxy_agent
-from taco_launch.model.jobs import JobSpec
+from taco_launch.model.jobs import JobSpec, Policy
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import LaunchPlan, Placement
 from taco_launch.protocol.calls.jobs import CallerEnvironment
@@ -106,6 +107,15 @@ def start(
     for root in roots:
         gang.here.order(Launched(root=root))
     return mpirun, f"{spec.launcher} is process {mpirun.pid}", roots
+
+
+def waits_after(error: Union[PlacementError, UnusableError], policy: Policy, *, is_new: bool) -> bool:
+    """Return whether a job without a place goes on waiting: not one that may not, or asks for what there never is."""
+    if policy.queue_timeout == 0:
+        return False
+    if isinstance(error, UnusableError):  # hosts that failed may come back; what they lack, they will lack
+        return bool(error.reasons) and not is_new
+    return not (is_new and error.never)
 
 
 def failed_on(launcher: Optional[Launcher]) -> str:

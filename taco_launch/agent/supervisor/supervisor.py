@@ -21,7 +21,7 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.supervisor import finish, start, teardown
-from taco_launch.agent.supervisor.deadlines import Limits
+from taco_launch.agent.supervisor.deadlines import EarlySignal, Limits
 from taco_launch.agent.supervisor.gang_allocation import GangAllocation
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS
@@ -83,11 +83,13 @@ class _Supervisor:
         lives = lambda: guard_process.poll() is None  # noqa: E731
         self._gang = GangAllocation(folder, agent, self._spec, self._id, lives, self._hear_early, left_out)
         self._orphans = teardown.Orphans(guard_process, self._gang)
+        self._early = EarlySignal(self._spec.policy, self._gang, self._ranks, self._events)
         self._launcher: Optional[start.Launcher] = None
         self._no_place: Optional[Union[PlacementError, UnusableError]] = None
         self._cut_short: Optional[JobOutcome] = None
         self._lost_host = ""
         self._kill_at: Optional[float] = None
+        self._grace = self._spec.policy.grace
         self._released = False
         self._look_at = 0.0
         self._term = False
@@ -105,7 +107,7 @@ class _Supervisor:
             self._launch()
             self._follow()
         except (PlacementError, UnusableError) as error:
-            if self._waits_after(error):
+            if start.waits_after(error, self._spec.policy, is_new=self._is_new):
                 self._no_place = error
             else:
                 self._cut_short = JobOutcome(JobState.FAILED, error.exit_code, error.message, error.hint or "")
@@ -113,25 +115,19 @@ class _Supervisor:
             self._cut_short = self._cut_short or JobOutcome(JobState.FAILED, NO_JOB, error.message, error.hint or "")
         self._finish()
 
-    def _waits_after(self, error: Union[PlacementError, UnusableError]) -> bool:
-        """Return whether a job without a place continues waiting: not one that may not, or asks for what there never is."""
-        if self._spec.policy.queue_timeout == 0:
-            return False
-        if isinstance(error, UnusableError):  # hosts that failed may come back; what they lack, they will lack
-            return bool(error.reasons) and not self._is_new
-        return not (self._is_new and error.never)
-
     def on_term(self, _number: int, _frame: object) -> None:
         """Note a TERM, which may have come in the middle of anything."""
         self._term = True
 
     def _stop(self, by: str, number: int, grace: Optional[float] = None) -> None:
         """End the job before its time: TERM now, KILL after the grace time. A second call can only shorten it."""
+        self._grace = self._grace if grace is None else min(self._grace, grace)
         if self._cut_short is None or self._cut_short.state is JobState.SUSPENDED:
             begins = self._cut_short is None
             self._cut_short = JobOutcome(JobState.CANCELLED, SIGNAL_BASE + number, f"stopped by {by}")
-            if begins:
+            if begins and not self._early.before_end(f"stopped by {by}", grace):
                 self._terminate(f"stopped by {by}")
+        self._early.hurry(grace)
         if grace is not None and self._kill_at is not None:
             self._kill_at = min(self._kill_at, time.monotonic() + grace)
 
@@ -146,7 +142,8 @@ class _Supervisor:
         if suspend is not None:
             why = f"suspended by {suspend['by']}"
             self._cut_short = JobOutcome(JobState.SUSPENDED, SIGNAL_BASE + signal.SIGTERM, why)
-            self._terminate(why)
+            if not self._early.before_end(why, None):
+                self._terminate(why)
 
     # -- start
 
@@ -189,6 +186,10 @@ class _Supervisor:
         self._ranks.place(placement, self._gang.here, self._attempt, launcher_of(spec), suspended)
         attempt = start.Attempt(spec, self._folder, self._id, self._attempt, placement, launch, self._gang.port)
         start.prepare(attempt, self._gang, self._ranks, caller.umask, self._limits.stall_after)
+        if spec.tensorboard is not None:
+            from taco_launch.agent.board import board  # noqa: PLC0415 - few jobs have one
+
+            board.start(self._folder, self._agent)
         self._orphans.launcher_starts()
         self._launcher, told, roots = start.start(attempt, self._gang, self._ranks, caller)
         self._events.add(state.LAUNCHED, told, boot=self._gang.here.boot, roots=roots, agent=self._agent)
@@ -241,6 +242,9 @@ class _Supervisor:
         if why:
             self._cut_short = JobOutcome(JobState.FAILED, DEADLINE, why)
             self._terminate(why)
+        self._early.step(now - begin)
+        if self._kill_at is None and self._early.is_over(now):
+            self._terminate(self._early.why)
         if self._kill_at is None and self._cut_short is None:
             why, self._cut_short = start.failure(self._launcher)
             if why:
@@ -251,13 +255,13 @@ class _Supervisor:
         elif now > self._over_at and self._launcher is not None:
             self._lingered = True
             self._launcher.kill()
-        if self._kill_at is not None and self._launcher is not None:
-            over = all(rank in self._ranks.ended for rank in self._ranks.started)
-            if (over or now > self._kill_at) and not self._released:
-                self._released = True
+        killed = self._kill_at is not None and now > self._kill_at
+        if (self._kill_at is not None or self._early.is_sent) and not self._released:
+            self._released = killed or all(rank in self._ranks.ended for rank in self._ranks.started)
+            if self._released:
                 self._gang.order(AllowExit())
-            if now > self._kill_at:
-                self._launcher.kill()
+        if killed and self._launcher is not None:
+            self._launcher.kill()
         self._look_at_folder(now)
 
     def _look_at_folder(self, now: float) -> None:
@@ -271,9 +275,8 @@ class _Supervisor:
     def _terminate(self, why: str) -> None:
         if self._launcher is None:
             return
-        grace = self._spec.policy.grace
-        self._kill_at = time.monotonic() + grace
-        self._events.add(state.STOPPING, f"{why}; ending it by TERM, then KILL after {grace:g} s")
+        self._kill_at = time.monotonic() + self._grace
+        self._events.add(state.STOPPING, f"{why}; ending it by TERM, then KILL after {self._grace:g} s")
         self._gang.order(Terminate())
         if not self._ranks.started:
             self._launcher.terminate()
@@ -287,6 +290,7 @@ class _Supervisor:
             self._cut_short = JobOutcome(JobState.FAILED, FAILED, reason)
         else:
             self._limits.note(link.name, message)
+            self._early.note(message)
             self._ranks.note(link, message, blame=self._cut_short is None)
 
     # -- end
@@ -355,17 +359,12 @@ class _Supervisor:
         left += self._clear([link for link, ended in told if ended is None])
         left += [f"the logs of {name} are not all here" for name in stuck]
         if self._cut_short is None and not self._ranks.all_well:
-            left += [self._listener(link) for link in self._gang.links]
+            left += [teardown.listener(link, self._gang.port) for link in self._gang.links]
         clear = self._ranks.np == 0 or self._spec.policy.clean_up is CleanUp.ALL
         unsaved = [link for link in remote if link in self._gang.remote and not self._ranks.whole(link.name)]
         self._gang.dismiss(unsaved, self._note, remove=False)
         self._gang.dismiss(self._gang.remote, self._note, remove=clear)
         return "; ".join(filter(None, left))
-
-    def _listener(self, link: GuardConnection) -> str:
-        """Return who has the port where the ranks meet, now that none of them is left; "" on other hosts than the first."""
-        who = "" if link.answers.ended is None else link.answers.ended.listener
-        return f"port {self._gang.port} of {link.name}, where its ranks meet, is in use by {who}" if who else ""
 
     def _leaves(self) -> bool:
         """Return whether what the ranks have left running stays: where that is asked, and all of them ended well."""

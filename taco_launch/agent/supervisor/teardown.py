@@ -139,6 +139,12 @@ def clear(links: Sequence[RemoteGuardConnection], agent: str, folder: JobFolder,
     return words + recovery.clear(silent, agent, folder, mark, _SILENT_SECONDS)
 
 
+def listener(link: GuardConnection, port: int) -> str:
+    """Return who has the port where the ranks meet, now that none of them is left; "" on other hosts than the first."""
+    who = "" if link.answers.ended is None else link.answers.ended.listener
+    return f"port {port} of {link.name}, where its ranks meet, is in use by {who}" if who else ""
+
+
 def end_of(link: GuardConnection, here: GuardConnection) -> JobOutcome:
     """Return how a job ends whose guard is gone."""
     if link is here:

@@ -1,66 +1,152 @@
-"""exec: a command beside a rank of a running job."""
+"""exec and shell: a command, or a shell, beside a rank of a running job."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.options.common import (
+    Settings,
     access_of,
     access_options,
     add_option,
     inventory_option,
+    long_inventory_option,
     settings_of,
     talk_options,
 )
 from taco_launch.cli.options.completion import complete_job
-from taco_launch.errors import SIGNAL_BASE
+from taco_launch.errors import SIGNAL_BASE, NoJobError, TacoLaunchError, UsageError
 from taco_launch.remote.terminal import SafeStream
+
+if TYPE_CHECKING:
+    from taco_launch.backend import Backend
+
+# What the image has; a login shell would set the rank's environment anew.
+_SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec /bin/sh")
 
 
 @click.command("exec")
-@inventory_option
+@long_inventory_option
 @talk_options
 @access_options
-@add_option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank beside which.")
+@add_option("-i", "--stdin", is_flag=True, help="Pass standard input on to the command.")
+@add_option("-t", "--tty", is_flag=True, help="Give the command a terminal, of the size of yours.")
+@named_jobs.rank_options
 @named_jobs.yes_option
 @click.argument("name", shell_complete=complete_job)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
-def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, rank: int, yes: bool, **access: Any) -> int:
+def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, stdin: bool, tty: bool, **options: Any) -> int:
     """Run a command next to a rank of a running job.
 
-    It belongs to the job, and is ended with it. It reads nothing from standard input. Ctrl-C ends it, not the job. The
-    exit code is 125 where that rank does not run any more. Beside somebody else's job it asks first; without a terminal
-    that takes --yes.
+    It runs on the rank's host, in its container, folder and environment. It belongs to the job, and is ended with it.
+    Without -i it reads nothing from standard input, and Ctrl-C ends it, not the job. With -it every key goes to it, and
+    `~.` at the beginning of a line leaves it. The exit code is the command's, or 125 where that rank does not run any
+    more. Beside somebody else's job it asks first; without a terminal that takes --yes.
+
+    An inventory is named before the verb: taco-launch -i hosts.yaml exec NAME ...
 
     \b
     Examples:
       taco-launch exec vgg16 -- nvidia-smi
       taco-launch exec vgg16 --rank 8 -- sh -c 'env | grep NCCL; ls -l /dev/infiniband'
+      taco-launch exec -it vgg16 -- python3
+      tar c data | taco-launch exec vgg16 -i -- tar x
     """
+    settings = settings_of(ctx)
+    if stdin and tty and not os.isatty(0):
+        raise UsageError("-t: standard input is no terminal", hint="leave -t out: -i alone passes it on")
+    try:
+        return _run(settings, name, command, options, stdin=stdin, tty=tty)
+    except TacoLaunchError as error:
+        if stdin and error.kind == NoJobError.kind and _is_inventory(name):
+            typed = f"taco-launch -i {name} exec -i {' '.join(command[:1])} -- ..."
+            raise UsageError(
+                f"job {name!r} not found: -i of exec is for standard input",
+                hint=f"name the inventory before the verb: {typed}",
+            ) from None
+        raise
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@named_jobs.rank_options
+@named_jobs.yes_option
+@click.argument("name", shell_complete=complete_job)
+@click.pass_context
+def shell(ctx: click.Context, /, name: str, **options: Any) -> int:
+    """Open a shell next to a rank of a running job.
+
+    bash, or sh, on the rank's host, in its container, folder and environment. Every key goes to it; `~.` at the beginning
+    of a line leaves it where it hangs. It is ended with the job. Without a terminal it reads commands from standard
+    input.
+
+    \b
+    Examples:
+      taco-launch shell vgg16
+      taco-launch shell vgg16 --rank 8
+      taco-launch shell vgg16 --instance vgg16-worker-1
+    """
+    return _run(settings_of(ctx), name, _SHELL, options, stdin=True, tty=os.isatty(0))
+
+
+def _run(
+    settings: Settings, name: str, command: tuple[str, ...], options: dict[str, Any], *, stdin: bool, tty: bool
+) -> int:
     from taco_launch.model.jobs import JobState
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
-    backend = settings_of(ctx).backend(access_of(access))
-    named_jobs.agree(backend, name, "run a command in", "entered", lambda state: state is JobState.RUNNING, yes=yes)
-    return backend.execute(name, rank, command, _to(sys.stdout.buffer), _to(sys.stderr.buffer))
+    backend = settings.backend(access_of(options))
+    named_jobs.agree(
+        backend, name, "run a command in", "entered", lambda state: state is JobState.RUNNING, yes=options["yes"]
+    )
+    rank = named_jobs.rank_of(backend, name, options)
+    if tty:
+        return _on_terminal(backend, name, rank, command, typed=stdin)
+    from taco_launch.cli.jobs.own_terminal import piped
+
+    given = piped(0) if stdin else ()
+    return backend.execute(name, rank, command, _to(sys.stdout.buffer), _to(sys.stderr.buffer), given)
+
+
+def _on_terminal(backend: "Backend", name: str, rank: int, command: tuple[str, ...], *, typed: bool) -> int:
+    from taco_launch.cli.jobs import own_terminal
+
+    out = _write_to(sys.stdout.buffer)
+    with own_terminal.OwnTerminal(typed=typed) as mine:
+        return backend.execute(name, rank, command, out, _to(sys.stderr.buffer), mine.frames(), own_terminal.terminal())
+
+
+def _is_inventory(name: str) -> bool:
+    return name.partition(":")[0] == "lab" or name.endswith((".yaml", ".yml")) or Path(name).exists()
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(SIGNAL_BASE + number)
 
 
-def _to(stream: BinaryIO) -> Callable[[bytes], None]:
-    safe = SafeStream() if stream.isatty() else bytes
-
+def _write_to(stream: BinaryIO) -> Callable[[bytes], None]:
     def write(data: bytes) -> None:
-        stream.write(safe(data))
+        stream.write(data)
         stream.flush()
 
     return write
+
+
+def _to(stream: BinaryIO) -> Callable[[bytes], None]:
+    """Return what writes; safe on a terminal, to which a program that has none says nothing else."""
+    write = _write_to(stream)
+    if not stream.isatty():
+        return write
+    safe = SafeStream()
+    return lambda data: write(safe(data))

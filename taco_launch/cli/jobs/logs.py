@@ -56,6 +56,14 @@ def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> di
         ) from None
 
 
+def _pattern(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
+    if text is not None:
+        from taco_launch.agent.logs.grep import compiled
+
+        compiled(text)
+    return text
+
+
 @click.command()
 @inventory_option
 @talk_options
@@ -74,6 +82,12 @@ def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> di
     callback=_since,
     help="Only lines from then on: 90s, 10m, 3h, 2d ago, or 14:02, 2026-11-21T14:02:00 (...Z: UTC).",
 )
+@add_option(
+    "--grep",
+    metavar="REGEX",
+    callback=_pattern,
+    help="Only lines that match this regular expression (Python's); with -t the last of these.",
+)
 @add_option("--timestamps", is_flag=True, help="Put the time before each line, in UTC.")
 @click.argument("name", shell_complete=complete_job)
 @click.pass_context
@@ -81,6 +95,8 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     """Print the output of a job.
 
     With -f, a connection to the head that is lost is made again, and the output continues where it broke off.
+
+    A pattern is looked for on the head, in each line without its label HOST/RANK, so only what matches is sent.
 
     An instance of one rank, and the launcher, are printed as they are, without labels. Of a job that was tried several
     times --rank and --instance show the last attempt, and with -f those that come.
@@ -93,6 +109,8 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
       taco-launch logs -f vgg16
       taco-launch logs -t 20 --rank 0 vgg16
       taco-launch logs --instance vgg16-worker-1 --since 10m --timestamps vgg16
+      taco-launch logs --grep 'loss=nan|Error' --timestamps vgg16
+      taco-launch logs -f --rank 0 --grep '^Epoch' -t 3 vgg16
       taco-launch logs --agent -t 50 vgg16
     """
     from taco_launch.backend import FollowListener, LogQuery
@@ -104,7 +122,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
         raise UsageError("--agent and --attempt: a job has one agent log, of all attempts", hint="leave --attempt out")
     settings = settings_of(ctx)
     out = render.LogOutput(sys.stdout.buffer, colour=options["rank"] is None and not options["agent"])
-    asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps")}
+    asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps", "grep")}
     query = LogQuery(name, follow=follow, **asked, **when)
 
     def waits(words: "WaitReasons") -> None:

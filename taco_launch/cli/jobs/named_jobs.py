@@ -1,8 +1,8 @@
 """What the verbs share that do something to jobs by their names: each on its own, and another's only after a question."""
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,8 +16,45 @@ if TYPE_CHECKING:
     from taco_launch.backend import Backend
     from taco_launch.model.jobs import JobState
 
+F = TypeVar("F", bound=Callable[..., Any])
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_job)
 yes_option = add_option("--yes", is_flag=True, help="Do not ask, also where the job is another user's.")
+
+
+def rank_options(function: F) -> F:
+    """Add --rank and --instance, of which `rank_of` takes one."""
+    function = add_option(
+        "--instance", metavar="NAME", help="The first rank of an instance, as `get` names them: JOB-worker-0."
+    )(function)
+    return add_option("--rank", type=click.IntRange(min=0), metavar="N", help="The rank beside which. Default: 0.")(
+        function
+    )
+
+
+def rank_of(backend: "Backend", name: str, options: Mapping[str, Any]) -> int:
+    """Return the rank that `rank_options` name.
+
+    Raises:
+        UsageError: both are given, or the job has no such instance.
+        NoJobError: there is no job of that name.
+    """
+    rank, instance = options["rank"], options["instance"]
+    if instance is None:
+        return rank or 0
+    if rank is not None:
+        raise UsageError("--rank and --instance: each names a rank", hint="give one of them")
+    from taco_launch.model.instances import instances
+
+    job = backend.get(name)
+    parts = instances(job.spec, job.record)
+    found = next((part for part in parts if part.name == instance), None)
+    if found is None:
+        names = ", ".join(part.name for part in parts if part.ranks)
+        hint = f"its instances are {names}" if names else "it has no place yet"
+        raise UsageError(f"job {name}: it has no instance {instance}", hint=hint)
+    if not found.ranks:
+        raise UsageError(f"instance {instance}: it has no ranks", hint="name one that has, or a rank: --rank 0")
+    return found.ranks[0]
 
 
 def each(names: tuple[str, ...], act: Callable[[str], None]) -> int:

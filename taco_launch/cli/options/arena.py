@@ -16,14 +16,10 @@ _TORCHS = frozenset(("pytorch", "pytorchjob"))
 _TYPES = _TORCHS | frozenset(("et", "etjob", "horovod", "horovodjob", "mpi", "mpijob", "tf", "tfjob"))
 _EXAMPLE = "python3", "train.py"
 _ENV = "--env"
-_BOARD = "start TensorBoard yourself, with the folder that your program writes to"
 # What is done here in the place of Arena's other options.
 _OTHERS = {
     _ENV: "set a variable with -x NAME=VALUE",
-    "--tensorboard": _BOARD,
-    "--logdir": _BOARD,
 }
-_FLAGS = frozenset(("--tensorboard",))
 _PROGRAMS = "is no option here; one of your program goes after --"
 
 
@@ -56,7 +52,7 @@ def _read(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
         if not option.startswith("-"):
             rest.append(f"{option}{is_set}{value}")
             continue
-        if not is_set and option in _OTHERS and option not in _FLAGS and left:
+        if not is_set and option in _OTHERS and left:
             value = left.pop(0)
         given.append((option, value))
     return given, rest

@@ -274,16 +274,24 @@ def complete_inventory(ctx: click.Context, param: click.Parameter, incomplete: s
 
 def inventory_option(function: F) -> F:
     """Add -i."""
+    return _inventory_option("-i", "--inventory")(function)
+
+
+def long_inventory_option(function: F) -> F:
+    """Add --inventory alone, to a verb that has another -i."""
+    return _inventory_option("--inventory")(function)
+
+
+def _inventory_option(*names: str) -> Callable[[F], F]:
     return add_option(
-        "-i",
-        "--inventory",
+        *names,
         metavar="FILE",
         expose_value=False,
         callback=_keep,
         shell_complete=complete_inventory,
         help="Inventory of hosts (YAML), or a hostfile; `lab` or `lab:NAME` for the lab's hosts. "
         "Default: $TACO_LAUNCH_INVENTORY, else this machine.",
-    )(function)
+    )
 
 
 def output_options(function: F) -> F:

@@ -17,7 +17,12 @@ _OPTIONS = (
         shell_complete=complete_host_list,
         help="Hosts and host groups to use, with slots per host.",
     ),
-    option("--gpu-ids", metavar="LIST", help="Use only these GPUs of each host, by nvidia-smi index: 0,2,4-7."),
+    option(
+        "--gpu-ids",
+        metavar="LIST",
+        advanced=True,
+        help="Use only these GPUs of each host, by nvidia-smi index: 0,2,4-7.",
+    ),
     option(
         "--gpu-model",
         "gpu_models",

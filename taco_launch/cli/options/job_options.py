@@ -34,14 +34,14 @@ _SAME = {
         for name in ("profile", "transport", "interface", "gdr", "light", "queue", "priority", "queue_timeout")
     },
     **{name: name for name in ("grace", "timeout", "stall_timeout", "host_loss_timeout", "log_max_bytes", "ttl")},
-    **{name: name for name in ("backoff_limit", "backoff")},
+    **{name: name for name in ("backoff_limit", "backoff", "signal", "logdir", "tensorboard_grace")},
     **{name: name for name in ("image", "worker_image", "image_from", "shm_size", "workdir")},
     "hosts": "host_count",
     "gpu_topology": "gputopology",
     **{name: name for name in ("sync", "sync_max")},
 }
 # ... and those that are on or not said.
-_FLAGS = ("mps", "per_host", "exclusive", "allow_unknown_knobs", "no_wait", "suspend", "agent_log")
+_FLAGS = ("mps", "per_host", "exclusive", "allow_unknown_knobs", "no_wait", "suspend", "agent_log", "tensorboard")
 _SIZES = ("np", "hosts", "slots_per_host", "workers", "gpus")
 _OTHER_OPTIONS = {
     "host": "-H",

@@ -30,6 +30,13 @@ _LIMITS = (
         "after 10m.",
     ),
     option(
+        "--signal",
+        metavar="NAME[@TIME]",
+        advanced=True,
+        help="Send the ranks a signal this long before --timeout, stop and suspend end them, so that they save a checkpoint: "
+        "USR1@120, USR1@2m. Only processes that catch it get it. Default time: 60s.",
+    ),
+    option(
         "--grace",
         type=Seconds(),
         metavar="TIME",
@@ -57,6 +64,26 @@ _LOGS = (
         is_flag=True,
         advanced=True,
         help="Keep the decisions and messages of the job's supervisor and guards for `logs --agent`.",
+    ),
+)
+_BOARD = (
+    option(
+        "--tensorboard",
+        is_flag=True,
+        help="Start a TensorBoard beside the job, on the head; `taco-launch tensorboard NAME` opens it from here.",
+    ),
+    option(
+        "--logdir",
+        metavar="DIR",
+        advanced=True,
+        help="Folder that TensorBoard reads, on the head, from the ranks' folder on. Default: runs.",
+    ),
+    option(
+        "--tensorboard-grace",
+        type=Seconds(),
+        metavar="TIME",
+        advanced=True,
+        help="How long TensorBoard outlives the job. Default: 10m.",
     ),
 )
 _QUEUE = (
@@ -123,5 +150,6 @@ def ending_options(function: F) -> F:
 def queue_options(function: F) -> F:
     """Add what orders the jobs that wait, and what happens to one that has ended."""
     function = options_of_group(OptionGroup.LOGS, _RECORDS, function)
+    function = options_of_group(OptionGroup.LOGS, _BOARD, function)
     function = options_of_group(OptionGroup.LIMITS, _AFTER, function)
     return options_of_group(OptionGroup.QUEUE, _QUEUE, function)

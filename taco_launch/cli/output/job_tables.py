@@ -141,10 +141,27 @@ def one_job(job: "JobView", now: float, *, wide: bool) -> str:
         _waiting(job, now),
         _hang(job, now),
         _last_lines(job),
+        _board(job),
     ]
     if wide:
         blocks += [_choices(job), _conditions(job), _events(job)]
     return "\n\n".join(block for block in blocks if block)
+
+
+def _board(job: "JobView") -> str:
+    """Return where the job's TensorBoard answers, in Arena's words, and how it is opened here."""
+    board = job.tensorboard
+    if board is None:
+        return ""
+    if board.port is None:
+        return f"TensorBoard: {one_line(board.problem)}"
+    head = job.spec.head or job.spec.hosts[0].name
+    lines = (
+        "Your tensorboard will be available on:",
+        f"http://127.0.0.1:{board.port} on {head}",
+        typed(f"open it here: taco-launch tensorboard {job.spec.name}"),
+    )
+    return "\n".join(printable(line) for line in lines)
 
 
 def job_data(job: "JobView") -> dict[str, Any]:
@@ -152,7 +169,8 @@ def job_data(job: "JobView") -> dict[str, Any]:
     from taco_launch.cli.output.mpi_job import mpi_job
 
     shape = mpi_job(job.spec, job.record)
-    ours = {"name": job.spec.name, **to_json(job.record), "folder": job.folder}
+    board = None if job.tensorboard is None else to_json(job.tensorboard)
+    ours = {"name": job.spec.name, **to_json(job.record), "folder": job.folder, "tensorboard": board}
     values = {**shape, **ours, "spec": {**shape["spec"], **to_json(job.spec)}}
     return {**values, "events": to_json(job.events)} if job.events else values
 

@@ -104,7 +104,7 @@ def check(request: BuildRequest) -> None:
             "-f: a Dockerfile says itself what is installed", hint="leave --requirements, --apt and --wheels out"
         )
     if request.folder and not request.dockerfile:
-        raise UsageError("DIR is what a Dockerfile copies from, and there is none", hint="add -f DOCKERFILE")
+        raise UsageError("DIR is what a Dockerfile copies from, and no Dockerfile is given", hint="add -f DOCKERFILE")
     if request.base and not _IMAGE.fullmatch(request.base):
         raise UsageError(f"--from: {names.shown(request.base)} is no image")
     if request.base and not (request.requirements or request.apt):

@@ -63,7 +63,7 @@ def recipe(checkout: Path = _CHECKOUT) -> Recipe:
     pins = _pins((checkout / "setup.cfg").read_text("utf-8"))
     base = here.digest(*_PACKAGES, *_HOOKS)
     texts = ((checkout / name).read_text("utf-8") for name in (_DOCKERFILE, *_COPIED))
-    tag = here.digest(base, pins.torch, pins.horovod, pins.numpy, *texts)
+    tag = here.digest(base, pins.torch, pins.horovod, pins.numpy, pins.tensorboard, *texts)
     return Recipe(checkout, here, pins, f"{REPOSITORY}:train-base-{base}", f"{REPOSITORY}:{NAME}-{tag}")
 
 
@@ -74,7 +74,7 @@ def _pins(text: str) -> wheels.Pins:
     lines = settings["options.extras_require"]["train"].splitlines()
     named = {line.split()[0]: line.replace(" ", "") for line in lines if line and not line.startswith("#")}
     torch, horovod = (named[name].partition("==")[2] for name in ("torch", "horovod"))
-    return wheels.Pins(torch, horovod, named["numpy"])
+    return wheels.Pins(torch, horovod, named["numpy"], named["tensorboard"])
 
 
 def ensure(what: Recipe, environ: Mapping[str, str], talk: Reporter) -> str:

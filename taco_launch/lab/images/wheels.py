@@ -41,11 +41,12 @@ getconf GNU_LIBC_VERSION
 
 @dataclass(frozen=True)
 class Pins:
-    """The versions that setup.cfg asks for: torch's, Horovod's, and numpy's as pip takes it."""
+    """The versions that setup.cfg names: torch's, Horovod's, and numpy's and TensorBoard's as pip takes them."""
 
     torch: str
     horovod: str
     numpy: str
+    tensorboard: str
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def collect(checkout: Path, base: str, pins: Pins, kept: Path, folder: Path, tal
     torch = f"{pins.torch}+cpu"  # the local version of PyTorch's builds without CUDA, which would bring gigabytes
     talk.show(f"training image: wheels of torch {torch}")
     there = sorted((kept / target.key(torch)).glob(f"horovod-{pins.horovod}-*.whl"))
-    wanted = (f"torch=={torch}", pins.numpy, *_NEEDED, *(() if there else _TO_BUILD))
+    wanted = (f"torch=={torch}", pins.numpy, pins.tensorboard, *_NEEDED, *(() if there else _TO_BUILD))
     _download(("--only-binary", ":all:", "--python-version", target.python, *wanted), folder)
     if not there:
         there = [_build(checkout, base, pins, kept / target.key(torch), folder, talk)]

@@ -10,8 +10,9 @@ from taco_launch.protocol.message import Message
 
 
 class Request(Message):
-    """What the controller requests; `op` is the operation."""
+    """What the controller requests; `op` is the operation. With `takes_input` frames of the caller follow the request."""
 
+    takes_input = False
     by_op: ClassVar[Dict[str, Type[Message]]] = {}
 
 

@@ -1,29 +1,39 @@
-"""Calls about a command that runs beside a rank: exec, and exec-end, which ends it."""
+"""The call about a command that runs beside a rank: exec. The caller's input follows the request (caller_input.py)."""
 
-from typing import Sequence
+import re
+from typing import Optional, Sequence
 
 from taco_launch.protocol.calls import Reply, Request
+from taco_launch.protocol.calls.caller_input import check_size
+from taco_launch.protocol.message import Message
 
 _MOST_EXIT = 255
+_TERMINAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,63}")
+
+
+class Terminal(Message):
+    """The caller's terminal: its kind, as TERM names it, and its size in characters."""
+
+    kind: str
+    rows: int = 0
+    columns: int = 0
+
+    def check(self) -> None:
+        """Check that its kind is a word, and its size one."""
+        if not _TERMINAL.fullmatch(self.kind):
+            raise ValueError(f"kind is {self.kind!r:.80}")
+        check_size(self.rows, self.columns)
 
 
 class Exec(Request):
-    """Run a command beside a rank. Replies: Output as it comes, Exited."""
+    """Run a command beside a rank, on a terminal of its own with `terminal`. Replies: Output as it comes, Exited."""
 
     op = "exec"
+    takes_input = True
     name: str
     rank: int
     command: Sequence[str]
-    # by which `exec-end` names it: hexadecimal digits
-    token: str
-
-
-class ExecEnd(Request):
-    """End that command: the agent in a container outlives the connection to it. No reply."""
-
-    op = "exec-end"
-    name: str
-    token: str
+    terminal: Optional[Terminal] = None
 
 
 class Output(Reply):

@@ -35,6 +35,8 @@ class Logs(Request):
     timestamps: bool = False
     # the agent log instead
     agent: bool = False
+    # only lines that match this regular expression; `tail` counts these
+    grep: Optional[str] = None
     seconds: Optional[float] = None
 
 

@@ -95,6 +95,18 @@ class ChannelPipe:
         else:
             threading.Thread(target=write, daemon=True).start()
 
+    def write(self, data: bytes) -> None:
+        """Send input, and wait until the host's window has taken it: see `transport.CommandInput`."""
+        try:
+            self._channel.sendall(data)
+        except (EOFError, paramiko.SSHException) as error:
+            raise OSError(str(error)) from None
+
+    def close(self) -> None:
+        """End the input: see `transport.CommandInput`."""
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self._channel.shutdown_write()
+
     def ending(self) -> str:
         """Return how the process ended, where the host says so."""
         if self._channel.status_event.wait(1) and self._channel.exit_status >= 0:

@@ -110,10 +110,19 @@ class SshTransport:
     @contextlib.contextmanager
     def tail(self, command: Command) -> Iterator[IO[bytes]]:
         """Execute a command and give its stdout while it runs: see `Transport.tail`."""
-        with self._session(command, whole=False) as (pipe, what, started):
+        with self._followed(command, open_input=False) as found:
+            yield found.stdout
+
+    def converse(self, command: Command) -> contextlib.AbstractContextManager[transport.Conversation]:
+        """Execute a command whose input stays open: see `Transport.converse`."""
+        return self._followed(command, open_input=True)
+
+    @contextlib.contextmanager
+    def _followed(self, command: Command, *, open_input: bool) -> Iterator[transport.Conversation]:
+        with self._session(command, whole=False, open_input=open_input) as streams:
             from taco_launch.remote.terminal import HostErrors  # noqa: PLC0415 - few commands are followed
 
-            yield session.reader(pipe, what, started, HostErrors(sys.stderr.buffer))
+            yield transport.Conversation(session.reader(*streams, HostErrors(sys.stderr.buffer)), streams[0])
 
     def close(self) -> None:
         """End what runs, and the connection: see `Transport.close`."""
@@ -154,7 +163,7 @@ class SshTransport:
 
     @contextlib.contextmanager
     def _session(
-        self, command: Command, *, whole: bool
+        self, command: Command, *, whole: bool, open_input: bool = False
     ) -> Iterator[tuple[ChannelPipe, session.CommandSession, session.StartedProgram]]:
         """Start a command on a channel of its own; what still runs at the end of the block is ended."""
         if self._closed:
@@ -162,8 +171,10 @@ class SshTransport:
         if self.route.user == _ROOT:
             command = replace(command, sudo=False)
         try:
-            opened = self._started(command, whole=whole)
-        except session.TtyRequiredError:
+            opened = self._started(command, whole=whole, open_input=open_input)
+        except session.TtyRequiredError as error:
+            if open_input:
+                raise session.no_terminal(self.name, error) from None
             self._tty = True
             opened = self._started(command, whole=whole)
         channel, pipe, what, started = opened
@@ -180,16 +191,17 @@ class SshTransport:
                 self._end((group,))
 
     def _started(
-        self, command: Command, *, whole: bool
+        self, command: Command, *, whole: bool, open_input: bool = False
     ) -> tuple[paramiko.Channel, ChannelPipe, session.CommandSession, session.StartedProgram]:
-        what = session.plan(self.name, command, tty=self._tty and command.sudo, login=self.route.login)
+        tty = self._tty and command.sudo and not open_input
+        what = session.plan(self.name, command, tty=tty, login=self.route.login)
         channel = self._channel(command.timeout)
         try:
             pipe = ChannelPipe(channel)
             if what.tty:
                 channel.get_pty()
             channel.exec_command(what.line)
-            return channel, pipe, what, session.start(pipe, what, self._access, whole=whole)
+            return channel, pipe, what, session.start(pipe, what, self._access, whole=whole, open_input=open_input)
         except (paramiko.SSHException, EOFError, OSError) as error:
             channel.close()
             raise HostError(
@@ -351,8 +363,7 @@ class SshTransport:
         return HostError(f"{self.name}: the connection was closed")
 
     def _where(self) -> str:
-        at = f"{self.route.address}:{self.route.port}"
-        return f"{self.name}: {at}"
+        return f"{self.name}: {self.route.address}:{self.route.port}"
 
 
 class _Policy(paramiko.MissingHostKeyPolicy):

@@ -60,6 +60,9 @@ _TOP = {
     "gdr": "gdr",
     "light": "light",
     "logMaxBytes": "log_max_bytes",
+    "tensorboard": "tensorboard",
+    "logdir": "logdir",
+    "tensorboardGraceSeconds": "tensorboard_grace",
     "agentLog": "agent_log",
 }
 _POLICY = {
@@ -71,6 +74,7 @@ _POLICY = {
     "gracePeriodSeconds": "grace",
     "stallTimeoutSeconds": "stall_timeout",
     "hostLossTimeoutSeconds": "host_loss_timeout",
+    "signal": "signal",
 }
 _SCHEDULING = {"queue": "queue", "priority": "priority", "scheduleTimeoutSeconds": "queue_timeout"}
 # The operator's words for ours.

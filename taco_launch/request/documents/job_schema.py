@@ -21,6 +21,7 @@ from taco_launch.request.documents.job_values import (
     QueueName,
     Ranks,
     Retries,
+    SignalTime,
     SlotCount,
     Time,
     Variable,
@@ -76,6 +77,11 @@ class RunPolicy(SchemaSection):
     suspend: bool | None = Field(default=None, description="true: the job waits until it is resumed.")
     gracePeriodSeconds: Time | None = Field(  # noqa: N815
         default=None, description="Time between TERM and KILL when the job is ended; 10 without it."
+    )
+    signal: SignalTime | None = Field(
+        default=None,
+        description="A signal for the ranks some time before the deadline, a stop or a suspension, so that they save their "
+        "state: USR1@120 is 120 s before.",
     )
     stallTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
         default=None,
@@ -160,6 +166,17 @@ class JobDocument(SchemaSection):
         default={}, description="Knobs of NCCL, Horovod, LightCC, UCX or Open MPI, as `taco-launch knobs` shows them."
     )
     mca: dict[str, Knob] = Field(default={}, description="MCA parameters of Open MPI.")
+    tensorboard: bool | None = Field(
+        default=None,
+        description="true: a TensorBoard beside the job, on the head; `taco-launch tensorboard NAME` opens it.",
+    )
+    logdir: str | None = Field(
+        default=None,
+        description="Folder that TensorBoard reads, on the head, from the ranks' folder on; runs without it.",
+    )
+    tensorboardGraceSeconds: Time | None = Field(  # noqa: N815
+        default=None, description="How long TensorBoard outlives the job; 10m without it."
+    )
     allowUnknownKnobs: bool | None = Field(  # noqa: N815
         default=None, description="true: names of NCCL_*, HOROVOD_* and LIGHT_* pass that no table has."
     )

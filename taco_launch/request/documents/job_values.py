@@ -14,6 +14,7 @@ from taco_launch.inventory import durations, names, select
 from taco_launch.inventory.schema.document import OddValue, kind_of
 from taco_launch.inventory.schema.values import named, whole, whole_schema
 from taco_launch.request import host_counts, selection
+from taco_launch.request.early_signal import parse_early_signal
 
 MOST_RETRIES = 1_000_000
 # Kubernetes' PriorityClass: what users may give.
@@ -26,6 +27,14 @@ _OPERATORS = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1",
 def _plain_number(value: Any) -> Any:
     """Make text of a whole number, which YAML reads as one where text is meant."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _signal(text: str) -> str:
+    try:
+        parse_early_signal(text)
+    except ValueError as error:
+        raise ValueError(str(error), "write it as USR1@120: 120 s before") from None
+    return text
 
 
 def _switch(value: Any) -> Any:
@@ -142,6 +151,7 @@ Command = Annotated[
 ]
 Arguments = tuple[_Argument, ...]
 JobName = Annotated[str, named("a job name")]
+SignalTime = Annotated[str, AfterValidator(_signal)]
 QueueName = Annotated[str, named("a queue name")]
 Hosts = Annotated[str, AfterValidator(_hosts)]
 Indices = Annotated[str, BeforeValidator(_plain_number), AfterValidator(_indices), _TEXT_OR_NUMBER]

@@ -143,7 +143,8 @@ def sshd_config(cluster: str, address: str, port: int) -> str:
         f"ForceCommand /bin/sh {paths.session_script(cluster)}",
         "Subsystem sftp sftp-server",  # a word that session.sh knows: its path differs between images
         "AllowAgentForwarding no",
-        "AllowTcpForwarding no",
+        # An editor's remote mode needs it. Whoever logs in may run programs that connect anywhere, so it allows nothing new.
+        "AllowTcpForwarding local",
         "X11Forwarding no",
         "PrintMotd no",
         "UseDNS no",

@@ -52,6 +52,7 @@ def call(*args: str) -> Any:
             LogQuery("j", follow=False, instance="j-worker-0", timestamps=True),
         ),
         (("--host", "n1", "--attempt", "2"), LogQuery("j", follow=False, host="n1", attempt=2)),
+        (("--grep", "a|b", "-t", "3", "-f"), LogQuery("j", tail=3, grep="a|b")),
         (("--since", "10m"), LogQuery("j", follow=False, ago=600.0)),
         (("--since", "1.5h"), LogQuery("j", follow=False, ago=5400.0)),
         (("--since", "2026-11-21T14:02:00Z"), LogQuery("j", follow=False, since=1795269720.0)),
@@ -89,6 +90,12 @@ def test_what_is_no_time(asked: list[LogQuery], text: str) -> None:
     result = call("--since", text, "j")
     assert isinstance(result.exception, click.BadParameter)
     assert "14:02" in result.exception.message
+    assert asked == []
+
+
+def test_what_is_no_pattern(asked: list[LogQuery]) -> None:
+    result = call("--grep", "(", "j")
+    assert "'(' is no regular expression" in str(result.exception)
     assert asked == []
 
 

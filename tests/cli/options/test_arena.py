@@ -25,10 +25,7 @@ TYPED = (
     (("run", "--np", "2", "tf", "--", "python3", "a b.py"), "Type: taco-launch run --np 2 -- python3 'a b.py'\n"),
     (
         ("submit", "tf", *ARENAS, "python x.py"),
-        (
-            "Type: taco-launch submit --workers 2 --gpus 4 --gdr --mca a b -H h1 -x A=1 -- python x.py\n"
-            "  left out: --tensorboard: start TensorBoard yourself, with"
-        ),
+        ("Type: taco-launch submit --workers 2 --gpus 4 --gdr --mca a b -H h1 --tensorboard -x A=1 -- python x.py\n"),
     ),
     (
         ("submit", "pytorch", "--working-dir=/root", "--sync-mode=git", "--epochs=3", "python x.py"),
@@ -48,10 +45,6 @@ TYPED = (
         ),
     ),
     (("run", "--env=A=1", "--", "true"), "No such option: --env: set a variable with -x NAME=VALUE\n"),
-    (
-        ("run", "--image", "i:1", "--data=d:/d", "--logdir", "/d", "--", "true"),
-        "No such option: --logdir: start TensorBoard yourself",
-    ),
     (("run", "horovod", "--name", "b"), "Type: taco-launch run --name b -- python3 train.py\n"),
     (("run", "pytorch", "python 'x.py"), "Type: taco-launch run --launcher env -- python3 train.py\n"),
 )

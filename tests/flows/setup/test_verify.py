@@ -88,6 +88,8 @@ class Simulated:
     def tail(self, _command: Command) -> Any:
         raise AssertionError
 
+    converse = tail
+
     def close(self) -> None:
         pass
 

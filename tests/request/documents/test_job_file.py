@@ -35,7 +35,8 @@ TOP |= {
 }
 POLICY = {"cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "restartPolicy", "backoffLimit"}
 POLICY |= {"backoffSeconds", "suspend", "gracePeriodSeconds", "hostLossTimeoutSeconds", "schedulingPolicy"}
-POLICY |= {"stallTimeoutSeconds"}
+POLICY |= {"stallTimeoutSeconds", "signal"}
+TOP |= {"tensorboard", "logdir", "tensorboardGraceSeconds"}
 TOP |= {"workers", "gpus", "procsPerGpu", "mps"}
 TOP |= {"workerImage", "imageFrom", "data", "shmSize", "workingDir"}
 TOP |= {"gpuIds", "gpuModel", "exclude", "selector", "exclusive", "gpuTopology"}

@@ -1,0 +1,195 @@
+"""Calls that run something beside a rank of a running job: its host's `agent enter`, and what goes to and fro.
+
+What was started ends with the caller as well as with the job: it hears nothing more from us then (agent/rank/visitor.py).
+"""
+
+import contextlib
+import os
+import select
+import subprocess
+from typing import Callable, Dict, Iterator, Sequence, Tuple, Type
+
+from taco_launch.agent import containers, program, ssh
+from taco_launch.agent.rank import visitor
+from taco_launch.agent.rank.caller_stream import CallerStream
+from taco_launch.agent.store import records, recovery
+from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.errors import SIGNAL_BASE, HostError, UsageError
+from taco_launch.model.jobs import JobState
+from taco_launch.protocol.calls import Reply, Request, reply_of
+from taco_launch.protocol.calls.caller_input import WINDOW
+from taco_launch.protocol.calls.copy_files import ReadFiles, WriteFiles
+from taco_launch.protocol.calls.exec_command import Exec, Exited, Output
+from taco_launch.protocol.calls.forwarding import STREAM_CHUNK, Forward, ForwardBoard, StreamReply
+from taco_launch.protocol.frames import FrameReader
+
+_CHUNK = 1 << 16
+_TICK_MS = 5000
+
+
+def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Iterator[Reply]:
+    """Run a command; yield what it writes, and its exit code at its end."""
+    how, terminal = visitor.PIPES, request.terminal
+    if terminal is not None:
+        how = f"{visitor.TERMINAL}:{terminal.kind}:{terminal.rows}:{terminal.columns}"
+    return _enter(_argv(jobs.get(request.name), request.rank, how, request.command), caller)
+
+
+def _read_files(jobs: Jobs, _agent: str, request: ReadFiles, caller: CallerStream) -> Iterator[Reply]:
+    how = f"{visitor.PACK}:{request.most}"
+    return _enter(_argv(jobs.get(request.name), request.rank, how, [request.path]), caller)
+
+
+def _write_files(jobs: Jobs, _agent: str, request: WriteFiles, caller: CallerStream) -> Iterator[Reply]:
+    how = f"{visitor.UNPACK}:{request.most}"
+    return _enter(_argv(jobs.get(request.name), request.rank, how, [request.path]), caller)
+
+
+def _forward(jobs: Jobs, _agent: str, request: Forward, caller: CallerStream) -> Iterator[Reply]:
+    """Connect streams to a port; yield what comes of them, why it ended, and an exit code."""
+    with started(_argv(jobs.get(request.name), request.rank, f"{visitor.TUNNEL}:{request.port}", ())) as process:
+        yield from streams(process, caller)
+
+
+def _forward_board(jobs: Jobs, agent: str, request: ForwardBoard, caller: CallerStream) -> Iterator[Reply]:
+    """Connect streams to a job's TensorBoard, which runs on this host and is nobody's who is beside a rank."""
+    from taco_launch.agent.board import board  # noqa: PLC0415 - few calls are about one
+
+    folder = jobs.get(request.name)
+    found = board.view(folder)
+    if found is None or found.port is None:
+        why = "it has no TensorBoard" if found is None else found.problem
+        if found is None and records.read_spec(folder).tensorboard is not None:
+            why = "its TensorBoard does not run yet, or has ended"
+        raise UsageError(f"job {folder.name}: {why}", hint="start the job with --tensorboard")
+    with started(program.argv(agent, "tunnel", str(folder.path), str(found.port))) as process:
+        yield from streams(process, caller)
+
+
+def streams(process: "subprocess.Popen[bytes]", caller: CallerStream) -> Iterator[Reply]:
+    """Yield what a tunnel says, which another host may do, and its exit code.
+
+    Raises:
+        HostError: it says what no tunnel does.
+    """
+    reader = FrameReader(reply_of, STREAM_CHUNK)
+    for stream, data in converse(process, caller):
+        if stream == "err":
+            yield Output(stream=stream, data=data)
+            continue
+        try:
+            found = reader.feed(data)
+        except UsageError as error:
+            raise HostError(f"the rank's host: {error.message}") from None
+        for reply in found:
+            if not isinstance(reply, StreamReply):
+                raise HostError(f"the rank's host: not a message of taco-launch: {reply.op}")
+            yield reply
+    code = process.wait()
+    yield Exited(code=SIGNAL_BASE - code if code < 0 else code)
+
+
+def _enter(argv: Sequence[str], caller: CallerStream) -> Iterator[Reply]:
+    with started(argv) as process:
+        for stream, data in converse(process, caller):
+            yield Output(stream=stream, data=data)
+        code = process.wait()
+        yield Exited(code=SIGNAL_BASE - code if code < 0 else code)
+
+
+@contextlib.contextmanager
+def started(argv: Sequence[str]) -> "Iterator[subprocess.Popen[bytes]]":
+    """Start a visitor; when the block ends it hears nothing more, by which it ends what it has started."""
+    process = subprocess.Popen(
+        list(argv),
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd="/",
+        start_new_session=True,  # it has to live on when this process's group is killed, to end its command
+    )
+    assert process.stdin is not None
+    try:
+        yield process
+    finally:
+        process.stdin.close()
+
+
+def converse(process: "subprocess.Popen[bytes]", caller: CallerStream) -> Iterator[Tuple[str, bytes]]:
+    """Yield what a process says (which stream, data) until both its outputs end; it gets what the caller sends.
+
+    That the caller is gone it learns by the end of its input. More than WINDOW bytes are not taken from the caller ahead.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    streams: Dict[int, str] = {process.stdout.fileno(): "out", process.stderr.fileno(): "err"}
+    os.set_blocking(process.stdin.fileno(), False)
+    waiting, open_input = bytearray(), True
+    messages = caller.receive(0, wanted=True)
+    while streams:
+        for message in messages:
+            waiting += message.encode()
+        poll = select.poll()
+        for descriptor in streams:
+            poll.register(descriptor, select.POLLIN)
+        wanted = len(waiting) < WINDOW
+        if open_input:
+            caller.listen(poll, wanted=wanted)
+            if waiting:
+                poll.register(process.stdin, select.POLLOUT)
+        events = dict(poll.poll(_TICK_MS))
+        for descriptor in [each for each in streams if each in events]:
+            data = os.read(descriptor, _CHUNK)
+            if data:
+                yield streams[descriptor], data
+            else:
+                del streams[descriptor]
+        messages = []
+        if open_input:
+            messages = caller.receive(events.get(caller.fileno(), 0), wanted=wanted)
+            open_input = _sent(process, waiting) and not caller.gone
+            if not open_input:
+                process.stdin.close()
+
+
+def _sent(process: "subprocess.Popen[bytes]", waiting: bytearray) -> bool:
+    """Send on what waits, as far as that goes at once; return whether the process still listens."""
+    assert process.stdin is not None
+    try:
+        while waiting:
+            del waiting[: os.write(process.stdin.fileno(), waiting[:_CHUNK])]
+    except BlockingIOError:
+        pass
+    except OSError:
+        waiting.clear()
+        return False
+    return True
+
+
+def _argv(folder: JobFolder, rank: int, how: str, words: Sequence[str]) -> Tuple[str, ...]:
+    """Return what runs something beside a rank, on its host: the agent there that the job was started with."""
+    record = recovery.current_record(folder)
+    if record.state is not JobState.RUNNING:
+        raise UsageError(f"job {folder.name}: it is {record.state.value}: nothing can run beside its ranks")
+    hosts = [share.host for share in record.shares for _rank in range(share.ranks)]
+    if rank >= len(hosts):
+        raise UsageError(f"job {folder.name}: it has no rank {rank}", hint=f"its ranks are 0 to {len(hosts) - 1}")
+    line = ("enter", str(folder.path), str(rank), how, "--", *words)
+    spec = records.read_spec(folder)
+    variant = containers.of(spec)
+    if variant != containers.here():
+        return ssh.argv(hosts[rank], str(folder.agent), *line, options=containers.ssh_options(variant))
+    if hosts[rank] in recovery.elsewhere(spec, record):
+        return ssh.argv(hosts[rank], str(folder.agent), *line)
+    return program.argv(str(folder.agent), *line)
+
+
+OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
+    Exec: _exec,
+    ReadFiles: _read_files,
+    WriteFiles: _write_files,
+    Forward: _forward,
+    ForwardBoard: _forward_board,
+}

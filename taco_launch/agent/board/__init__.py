@@ -1,0 +1,1 @@
+"""TensorBoard beside a job, on its head."""

@@ -1,0 +1,68 @@
+"""export: what other programs read of a cluster."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taco_launch.cli.options.common import (
+    access_of,
+    access_options,
+    add_option,
+    complete_file,
+    inventory_option,
+    settings_of,
+    talk_options,
+)
+
+
+@click.group()
+def export() -> None:
+    """Write what other programs need, such as an ssh configuration.
+
+    \b
+    Example:
+      taco-launch -i hosts.yaml export ssh-config --to hcc.ssh
+    """
+
+
+@export.command("ssh-config")
+@inventory_option
+@talk_options
+@access_options
+@add_option(
+    "--to",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Write it to FILE (mode 0600).",
+)
+@click.pass_context
+def ssh_config(ctx: click.Context, /, *, to: str | None, **access: Any) -> None:
+    """Print an ssh configuration of the training containers.
+
+    Each container has an entry CLUSTER-HOST that leads there through the head: for ssh -F FILE, scp, rsync and the remote
+    mode of editors. ~/.ssh is not changed. The cluster's key, which opens all of its containers, and their host keys are
+    written to taco-launch's state folder, readable for you alone.
+
+    \b
+    Examples:
+      taco-launch -i hosts.yaml export ssh-config --to hcc.ssh
+      ssh -F hcc.ssh hcc-gpu2
+      scp -F hcc.ssh hcc-gpu1:/root/run.log .
+      rsync -e 'ssh -F hcc.ssh' -a src/ hcc-gpu1:/root/src/
+    """
+    from taco_launch.flows import export_ssh
+
+    settings = settings_of(ctx)
+    inventory = settings.load()
+    found, left_out = export_ssh.ssh_config(inventory, access_of(access), os.environ)
+    for words in left_out:
+        settings.talk(f"left out: {words}")
+    if to is None:
+        click.echo(found, nl=False)
+        return
+    export_ssh.write(found, Path(to))
+    host = next((line.split()[1] for line in reversed(found.splitlines()) if line.startswith("Host ")), "")
+    settings.talk(f"wrote {to}; try it: ssh -F {to} {host}")

@@ -1,0 +1,97 @@
+"""cp: files and folders between this machine and a rank's host."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taco_launch.cli.jobs import named_jobs
+from taco_launch.cli.options.common import (
+    access_of,
+    access_options,
+    add_option,
+    complete_file,
+    inventory_option,
+    settings_of,
+    talk_options,
+)
+from taco_launch.errors import UsageError
+
+_REMOTE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62}):(.*)", re.DOTALL)
+_SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it took none
+    """A size in bytes, written as 500m, 10g or 2t (powers of 1024)."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read a size; a number is one already."""
+        if isinstance(value, int):
+            return value
+        found = _SIZE.fullmatch(value)
+        if not found or not int(found[1]):
+            self.fail(f"{value!r} is no size: write it as 500m, 10g or 2t", param, ctx)
+        return int(found[1]) << _UNITS[found[2].lower()]
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@named_jobs.rank_options
+@add_option(
+    "--max", "most", type=Size(), default="10g", show_default=True, metavar="SIZE", help="Copy no more than this."
+)
+@named_jobs.yes_option
+@click.argument("source", shell_complete=complete_file)
+@click.argument("target", shell_complete=complete_file)
+@click.pass_context
+def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool, **options: Any) -> None:
+    """Copy files between this machine and a running job.
+
+    One of SOURCE and TARGET is NAME:PATH: a path on the host of a rank (--rank, by default 0), from the folder of the rank
+    on. Folders are copied with all below them. A copy appears whole, or not at all; a file takes the place of a file, a
+    folder of nothing. Links that lead out of what is copied are left out. Start a local path that has a colon with ./ or /.
+
+    \b
+    Examples:
+      taco-launch cp vgg16:checkpoints/last.pt .
+      taco-launch cp vgg16:runs ./runs-of-vgg16
+      taco-launch cp --rank 8 vgg16:/tmp/core.1234 /tmp
+      taco-launch cp weights.pt vgg16:weights.pt
+    """
+    from taco_launch.flows import copy
+    from taco_launch.model.jobs import JobState
+
+    there, here = _REMOTE.fullmatch(source), _REMOTE.fullmatch(target)
+    if (there is None) == (here is None):
+        raise UsageError(
+            f"{source} and {target}: {'both are' if there else 'neither is'} NAME:PATH",
+            hint="one of them is a path of a job: taco-launch cp vgg16:results .",
+        )
+    settings = settings_of(ctx)
+    found = there or here
+    assert found is not None
+    name, path = found[1], found[2] or "."
+    backend = settings.backend(access_of(options))
+    named_jobs.agree(backend, name, "copy files of", "copied", lambda state: state is JobState.RUNNING, yes=yes)
+    rank = named_jobs.rank_of(backend, name, options)
+    if there:
+        place, copied = copy.fetch(backend, name, rank, path, Path(target), most, settings.talk)
+        settings.talk(f"{place}: {_told(copied.files, copied.size)}")
+    else:
+        copied = copy.send(backend, name, rank, Path(source), path, most, settings.talk)
+        settings.talk(f"{name}:{path}: {_told(copied.files, copied.size)}")
+
+
+def _told(files: int, size: int) -> str:
+    unit, shown = "bytes", float(size)
+    for more in ("KiB", "MiB", "GiB", "TiB"):
+        if shown >= 1024:
+            unit, shown = more, shown / 1024
+    text = f"{shown:.1f}" if unit != "bytes" else f"{size}"
+    return f"{files} file{'' if files == 1 else 's'}, {text} {unit}"

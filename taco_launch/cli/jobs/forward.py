@@ -1,0 +1,86 @@
+"""forward: a port of a rank's host on this machine's loopback."""
+
+import re
+import signal
+from types import FrameType
+from typing import Any
+
+import click
+
+from taco_launch.cli.jobs import named_jobs
+from taco_launch.cli.options.common import access_of, access_options, inventory_option, settings_of, talk_options
+from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.output import render
+from taco_launch.errors import SIGNAL_BASE
+
+_PORTS = re.compile(r"([0-9]{1,5})(?::([0-9]{1,5}))?")
+_MOST = 65535
+
+
+class Ports(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it took none
+    """A port, and the port of this machine for it: PORT or PORT:LOCAL."""
+
+    name = "ports"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Read them."""
+        if isinstance(value, tuple):
+            return value[0], value[1]
+        found = _PORTS.fullmatch(value)
+        port, local = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+        if not (0 < port <= _MOST and local <= _MOST):
+            self.fail(f"{value!r} is no port: write PORT or PORT:LOCAL, such as 6006 or 8888:9999", param, ctx)
+        return port, local
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@named_jobs.rank_options
+@named_jobs.yes_option
+@click.argument("name", shell_complete=complete_job)
+@click.argument("ports", type=Ports(), metavar="PORT[:LOCAL]")
+@click.pass_context
+def forward(ctx: click.Context, /, name: str, ports: tuple[int, int], *, yes: bool, **options: Any) -> int:
+    """Forward a port of a rank's host to this machine.
+
+    Connections to 127.0.0.1:LOCAL, by default the same number, lead to PORT on the loopback of the rank's host. PORT:0
+    takes any free port here. The address is printed when connections can be made. Only this machine can connect. A lost
+    connection to the head is made again; Ctrl-C or the end of the job ends the command.
+
+    \b
+    Examples:
+      taco-launch forward vgg16 8888
+      taco-launch forward vgg16 6006:9090 --rank 8
+    """
+    from taco_launch.flows import forward as flow
+    from taco_launch.model.jobs import JobState
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
+    settings = settings_of(ctx)
+    port, local = ports
+    with flow.listen(local) as server:
+        backend = settings.backend(access_of(options))
+        named_jobs.agree(backend, name, "connect to", "entered", lambda state: state is JobState.RUNNING, yes=yes)
+        rank = named_jobs.rank_of(backend, name, options)
+        here = f"{flow.LOOPBACK}:{server.getsockname()[1]}"
+
+        def ready(host: str) -> None:
+            click.echo(render.printable(f"{here} -> {host}:{port}"))
+
+        job = flow.Forwarder(
+            server,
+            lambda: backend.forward(name, rank, port),
+            lambda: backend.get(name),
+            settings.talk,
+            ready,
+        ).run()
+    render.ending(settings, job)
+    return 0
+
+
+def leave(number: int, _frame: FrameType | None) -> None:
+    """End the command by a signal."""
+    raise SystemExit(SIGNAL_BASE + number)

@@ -169,12 +169,54 @@ venv_is_made() {
     "$VENV/bin/python" -c '' 2>/dev/null
 }
 
+# A .venv that was once complete is kept, and a new checkout gets a copy of its files by hard links: 6 s for 90. Nothing writes
+# into a file of it: pip and Python replace files as a whole.
+kept_venv() {
+  local openmpi
+  openmpi=$(mpirun --version | sed -n 1p)
+  echo "${CACHE%/wheels}/venvs/$({
+    printf '%s\n' "$python_home $python_version" "$openmpi" "$extras" "${HOROVOD_GPU_OPERATIONS:-cpu}"
+    cat -- "$ROOT/setup.cfg" "$ROOT/pyproject.toml"
+  } | sha256sum | cut -c 1-16)"
+}
+
+keep_venv() {
+  local kept part
+  kept=$(kept_venv)
+  part=$kept.part-$$
+  mkdir -p -- "${kept%/*}"
+  rm -rf -- "$kept"
+  cp -al -- "$VENV" "$part" 2>/dev/null || { # another file system
+    rm -rf -- "$part"
+    return 0
+  }
+  mv -T -- "$part" "$kept" 2>/dev/null || rm -rf -- "$part" # another checkout was faster
+  find "${kept%/*}" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | sed '1,3d; s/^[^ ]* //' |
+    while read -r kept; do rm -rf -- "$kept"; done
+}
+
+restore_venv() { # from what another checkout has kept, with this one's paths
+  local kept from
+  kept=$(kept_venv)
+  [[ -d $kept ]] && cp -al -- "$kept" "$VENV" 2>/dev/null || return 1
+  : >"$UNFINISHED"
+  touch -- "$kept"
+  from=$(sed -n '2s,$,/.venv,p' "$VENV/.made")
+  grep -lIZ -- "$from" "$VENV/pyvenv.cfg" "$VENV"/bin/* | xargs -0 sed -i -- "s,$from,$VENV,g" || return 1
+  rm -rf -- "$VENV"/{openmpi5,mpich,impi,.made}
+  "$VENV/bin/python" -m pip install --no-deps --no-build-isolation -e "$ROOT" || return 1
+  venv_stamp >"$VENV/.made"
+  rm -- "$UNFINISHED"
+}
+
 make_venv() {
   if [[ -d $VENV && ! -e $UNFINISHED && ! -e $VENV/.made ]]; then
     echo "$VENV is there and was not made by this script"
     echo "next: move it away (mv '$VENV' '$VENV.old'), then run $0 again"
     return 1
   fi
+  rm -rf -- "$VENV"
+  ! restore_venv || return 0
   rm -rf -- "$VENV"
   mkdir -- "$VENV"
   : >"$UNFINISHED"
@@ -260,9 +302,11 @@ install_package() {
   pip_install --no-build-isolation -e "${ROOT}[$extras]"
   echo "trying what was built: import horovod.torch"
   "$VENV/bin/python" -c 'import horovod.torch'
+  rm -f -- "$VENV"/.installed-* # a kept .venv may have the same files
   for extra in ${extras//,/ }; do
     package_stamp >"$VENV/.installed-$extra"
   done
+  keep_venv
 }
 
 # --- other MPIs: `mpi` and `launcher` are those of MPIS ---------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What every test shares: hypothesis without deadlines, and the command line in a state folder of its own."""
+"""What every test shares: limits that grow with a busy machine, and the command line in a state folder of its own."""
 
 import json
 import os
@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import pytest_timeout
-from hypothesis import settings
 
 from taco_launch.remote import bundle
 from tests.patience import patience
@@ -31,12 +30,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_number) == signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else lambda _number, _frame: None)
-
-# A deadline per example fails on a busy machine and says nothing about the code.
-# Every run draws other examples, so few a run are many in a week; `--hypothesis-profile thorough` tries them at once.
-settings.register_profile("project", deadline=None, max_examples=30)
-settings.register_profile("thorough", deadline=None, max_examples=500)
-settings.load_profile("project")
 
 
 @dataclass(frozen=True)

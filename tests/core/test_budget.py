@@ -1,4 +1,4 @@
-"""The gate's time budget: each e2e and lab module has a line, and no section's critical path is over its limit."""
+"""The gate's time budget: each e2e and lab module has a line, each room of fast tests too, and the gate takes ten minutes."""
 
 import re
 from pathlib import Path
@@ -12,42 +12,71 @@ from tests.budget_plugin import COLLECTED
 
 TESTS = Path(budget.__file__).parent
 GROUPS = st.dictionaries(st.sampled_from(["", "a", "b", "c", "d", "e"]), st.floats(0, 1000), max_size=6)
-LATE = (
-    "section e2e takes 35 s on 2 workers, limit 30 s: make a test faster, or move a slow variation to the nightly tier"
-)
 TEXT = """
+[steps]
+fast = 100
+[fast]
+workers = 2
+slow = ["core/test_x.py::test_slow"]
+[fast.modules]
+"core/" = {seconds = 0, extended = 9, covers = ["state.py"]}
+[docs]
+workers = 1
+[docs.modules]
 [e2e]
 workers = 2
-limit = 30
-nightly_limit = 100
 [e2e.modules]
-"e2e/test_a.py" = {seconds = 20, group = "one"}
-"e2e/test_b.py" = {seconds = 15, group = "one"}
-"e2e/test_c.py" = {seconds = 5, nightly = 100}
+"e2e/test_a.py" = {seconds = 20, extended = 5, group = "one", covers = ["agent"], gate = ["test_one", "test_two[a"]}
+"e2e/test_b.py" = {seconds = 400, extended = 0, group = "one", covers = []}
+"e2e/test_c.py" = {seconds = 0, extended = 100, covers = ["cli"]}
 [lab]
 workers = 2
-limit = 10
-nightly_limit = 0
 [lab.modules]
+"lab/test_d.py" = {seconds = 180, extended = 0, covers = ["setup"], gate = ["test_"]}
 """
 
 
-@pytest.mark.parametrize("name", budget.SECTIONS)
-def test_every_module_has_its_line_and_the_section_its_time(name: str, pytestconfig: pytest.Config) -> None:
-    section = budget.load()[name]
-    collected = {path: name in belongs for path, belongs in pytestconfig.stash[COLLECTED].items()}
-    assert budget.faults(section, collected) == []
-    assert [module.path for module in section.modules if not (TESTS / module.path).is_file()] == []
+def test_every_module_and_room_has_its_line_and_the_gate_its_time(pytestconfig: pytest.Config) -> None:
+    own = budget.load()
+    collected = pytestconfig.stash[COLLECTED]
+    assert budget.faults(own, collected) == []
+    assert [path for path in own.units if not (TESTS / path).exists()] == []
 
 
 def test_what_is_wrong_is_named() -> None:
-    found = {"e2e/test_a.py": True, "e2e/test_b.py": False, "e2e/test_new.py": True, "core/test_x.py": False}
-    assert budget.faults(budget.read(TEXT)["e2e"], found) == [
-        "e2e/test_new.py: no line in tests/budget.toml, [e2e.modules]",
-        LATE,
-        "tests/budget.toml: [e2e.modules]: e2e/test_b.py has no e2e test",
+    found = {
+        "e2e/test_a.py": {"test_one", "test_two[b]"},
+        "e2e/test_c.py": set[str](),
+        "e2e/test_new.py": {"test_new"},
+        "core/test_x.py": set[str](),
+        "room/test_y.py": set[str](),
+    }
+    assert budget.faults(budget.read(TEXT), found) == [
+        "e2e/test_new.py: no line in tests/budget.toml",
+        "room/test_y.py: no line in tests/budget.toml",
+        "tests/budget.toml: e2e/test_a.py: no test's name begins with test_two[a",
+        "tests/budget.toml: e2e/test_b.py: covers nothing",
+        "tests/budget.toml: e2e/test_b.py: seconds in the gate and names of its gate tests go together",
+        "tests/budget.toml: e2e/test_c.py has no test of its section",
+        "the gate takes 610 s, limit 600 s: move tests to the extended tier",
     ]
-    assert budget.faults(budget.read(TEXT)["lab"], dict.fromkeys(found, False)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "has_line", "is_in_gate"),
+    [
+        ("e2e/test_a.py", "test_one[x-1]", True, True),
+        ("e2e/test_a.py", "test_two[b]", True, False),
+        ("e2e/test_c.py", "test_one", True, False),
+        ("e2e/test_a.py", "test_fast", False, True),
+        ("core/test_x.py", "test_slow[1]", False, False),
+        ("core/test_x.py", "test_other", False, True),
+    ],
+)
+def test_the_gate_runs_what_is_named_and_fast_tests_that_are_not_slow(
+    path: str, name: str, has_line: bool, is_in_gate: bool
+) -> None:
+    assert budget.read(TEXT).is_in_gate(path, name, has_line=has_line) is is_in_gate
 
 
 @pytest.mark.parametrize(
@@ -55,7 +84,7 @@ def test_what_is_wrong_is_named() -> None:
     [
         ("[lab]\nworkers", "[lab]\nother", "KeyError: 'workers'"),
         ("seconds = 20", "second = 20", "unexpected keyword argument 'second'"),
-        ("workers = 2", "worker = 2", "KeyError: 'workers'"),
+        ("slow =", "other =", "KeyError: 'slow'"),
         ("[lab]", "[lab", "Expected ']'"),
     ],
 )

@@ -1,11 +1,13 @@
 """A TensorBoard beside a job: it shows what rank 0 wrote, outlives the job by its grace time, and nothing else."""
 
+import contextlib
 import importlib.util
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -84,6 +86,16 @@ def test_what_rank_0_wrote_is_seen_from_here(board: Taco, tmp_path: Path) -> Non
         assert board("delete", "j", "--yes").returncode == 0
         eventually(lambda: not processes(tmp_path))
         assert opened.wait(patience(30)) in (0, 1)
+
+
+def test_mpirun_does_not_wait_for_what_listens_where_tensorboard_does(taco: Taco) -> None:
+    """The port is also that of X display :6, which hwloc looks for."""
+    with socket.socket() as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):  # it is in use: as good
+            silent.bind(("127.0.0.1", 6006))
+            silent.listen()
+        assert taco("run", "--np", "1", "-H", "localhost:1", "--", "true", timeout=30).returncode == 0
 
 
 def test_it_outlives_the_job_by_its_grace_time(board: Taco, tmp_path: Path) -> None:

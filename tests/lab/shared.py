@@ -49,4 +49,4 @@ def _group(item: pytest.Item | None) -> str:
 
 @cache
 def _groups() -> dict[Path, str]:
-    return {budget.FILE.parent / module.path: module.group for module in budget.load()["lab"].modules}
+    return {budget.FILE.parent / module.path: module.group for module in budget.load().sections["lab"].modules}

@@ -50,22 +50,6 @@ def is_whole(counted: Sequence[int]) -> bool:
     return list(counted) == list(range(len(counted)))
 
 
-def test_ranks_on_both_hosts_and_the_jobs_own_exit_code(cluster: Cluster) -> None:
-    script = 'echo "$(hostname) $RANK of $WORLD_SIZE in $(pwd)"; [ "$RANK" != 3 ] || { sleep 1; exit 7; }'
-    done = cluster("run", "--name", "both", "--np", "4", "--", "sh", "-c", script)
-    assert done.returncode == 7, done.stderr
-    assert {line.split(" | ")[0].strip() for line in done.stdout.splitlines()} >= {
-        f"gpu{1 + n // 2}/{n}" for n in range(4)
-    }
-    assert "rank 3 on gpu2 exited with code 7" in done.stderr
-    assert f"its log: taco-launch -i {cluster.inventory} logs both" in done.stderr
-    assert cluster("wait", "both").returncode == 7
-    one = cluster("logs", "--rank", "3", "both")
-    assert one.stdout.startswith("gpu2 3 of 4 in ")
-    assert cluster("delete", "both").returncode == 0
-    assert cluster("get", "both").returncode == 1
-
-
 def test_a_job_has_the_containers_environment_and_what_is_named(cluster: Cluster) -> None:
     job = ("run", "--name", "env", "--np", "2", "-H", "gpu1:1,gpu2:1", "-x", "SECRET", "-x", "PLAIN=1", "--")
     env = {"SECRET": "hush-hush", "MINE": "mine"}
@@ -154,18 +138,6 @@ def test_a_short_cut_harms_nobody_and_a_lost_connection_is_made_again(cluster: C
     assert "trying to connect again" in said
     assert "connected again, following job cut" in said
     cluster("delete", "cut")
-
-
-def test_ctrl_c_stops_the_job_on_both_hosts(cluster: Cluster) -> None:
-    job = cluster.start("run", "--name", "stopped", "--np", "4", "--", "sh", "-c", "echo up; exec sleep 987")
-    cluster.runs("stopped")
-    assert processes(cluster, "gpu2", "sleep 987")
-    job.send_signal(signal.SIGINT)
-    _output, said = job.communicate(timeout=patience(60))
-    assert job.returncode == 130, said
-    assert "job stopped: CANCELLED" in said
-    assert [processes(cluster, host, "sleep 987") for host in ("gpu1", "gpu2")] == [[], []]
-    cluster("delete", "stopped")
 
 
 def test_a_closed_terminal_leaves_the_job_and_says_how_to_go_on(cluster: Cluster) -> None:

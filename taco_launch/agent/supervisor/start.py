@@ -25,6 +25,10 @@ from taco_launch.state import JobOutcome
 
 Launcher = Union["subprocess.Popen[bytes]", HostCommands]
 
+# hwloc's plugin "gl" looks for X displays 0 to 9, :6 also on TCP port 6006: where a TensorBoard or a forwarded port answers
+# there, mpirun waits for it without end (seen with hwloc 2.9, Open MPI 4.1.4). hwloc(7), HWLOC_COMPONENTS.
+_HWLOC = {"HWLOC_COMPONENTS": "-gl"}
+
 
 class Attempt(NamedTuple):
     """What is started: the attempt of a job with its mark and number, its place and plan, the port where its ranks meet."""
@@ -95,7 +99,7 @@ def start(
             [],
         )
     inherited = {name: value for name, value in caller.environment.items() if not name.startswith(OF_MPI)}
-    environment = {**inherited, **dict(launch.env)}
+    environment = {**_HWLOC, **inherited, **dict(launch.env)}
     if gang.remote:
         environment.update(launch_agent(program.wrapper(attempt.folder, "daemon")))
         environment.update(proxy_agent(program.wrapper(attempt.folder, "proxy")))

@@ -206,3 +206,14 @@ def test_any_letter_left_out_of_a_long_name_is_a_slip(name: str, data: st.DataOb
 )
 def test_strict(name: str, strict: bool) -> None:
     assert knobs.must_be_known(name) is strict
+
+
+def test_how_a_library_reads_a_knob_is_said() -> None:
+    reads = {
+        name: knobs.matching(name)[0].reads
+        for name in ("HOROVOD_AUTOTUNE", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_PSK")
+    }
+    assert "strtol" in reads["HOROVOD_AUTOTUNE"]
+    assert "strtoll" in reads["NCCL_IB_DISABLE"]
+    assert "^ excludes" in reads["NCCL_IB_HCA"]
+    assert reads["NCCL_PSK"] == ""

@@ -49,17 +49,37 @@ def names(found: HostFacts, image: str | None = None, added: str = "") -> list[s
     return [item.name for item in plan(found, "c", image, added) if isinstance(item, Op)]
 
 
-def test_nothing_is_there() -> None:
-    assert names(facts()) == []
-    assert names(facts(paths.STATE, paths.CLUSTERS, f"{paths.UNITS}/docker.service.d/proxy.conf", config="{}")) == []
+WHOLE = f"remove taco-launch-c, its unit and {paths.folder('c')}"
 
 
-def test_all_of_a_cluster_and_what_clusters_share() -> None:
-    there = facts(paths.folder("c"), paths.main_script("c"), paths.unit_file("c"), paths.AGENT)
-    assert names(there) == [
-        f"remove taco-launch-c, its unit and {paths.folder('c')}",
-        "remove the agent and the leases",
-    ]
+@pytest.mark.parametrize(
+    ("found", "removed"),
+    [
+        (facts(), []),
+        (facts(paths.STATE, paths.CLUSTERS, f"{paths.UNITS}/docker.service.d/proxy.conf", config="{}"), []),
+        (
+            facts(paths.folder("c"), paths.main_script("c"), paths.unit_file("c"), paths.AGENT),
+            [WHOLE, "remove the agent and the leases"],
+        ),
+        # any rest of a cluster is all of it
+        (facts(paths.unit_file("c")), [WHOLE]),
+        (facts(paths.folder("c")), [WHOLE]),
+        (facts(paths.HOST, paths.host_folder("c")), [WHOLE]),
+        (facts(paths.firewall_unit_file("c")), ["firewall: take our rules back", WHOLE]),
+        (facts(labels=((paths.CLUSTER_LABEL, "c"),)), [WHOLE]),
+        # a container of that name that set-up did not make, or made for another cluster
+        (facts(labels=()), []),
+        (facts(labels=((paths.CLUSTER_LABEL, "d"),)), []),
+        # what clusters share stays while there is another one, which a file is not
+        (facts(paths.folder("d"), paths.AGENT, MARKS, paths.ENGINE_PROXY), []),
+        (facts(paths.host_folder("d"), paths.AGENT), []),
+        (facts(paths.folder("c"), paths.folder("d"), paths.AGENT), [WHOLE]),
+        (facts(paths.PEERMEM, paths.PEERMEM_OPTIONS, paths.NV_PEER_MEM, MARKS, paths.host_folder("d")), []),
+        (facts(paths.PEERMEM, f"{paths.HOST}/notes.txt"), [f"remove {paths.PEERMEM}"]),
+    ],
+)
+def test_what_is_removed(found: HostFacts, removed: list[str]) -> None:
+    assert names(found) == removed
 
 
 def test_what_is_loaded_at_boot_for_gpudirect_goes_with_the_last_cluster() -> None:
@@ -79,22 +99,9 @@ def test_what_is_loaded_at_boot_for_gpudirect_goes_with_the_last_cluster() -> No
     assert "the package stays" in second.why
     assert isinstance(last, Op)
     assert last.name == "remove the agent and the leases", "the mark goes no earlier"
-    assert names(facts(paths.PEERMEM, paths.PEERMEM_OPTIONS, paths.NV_PEER_MEM, MARKS, paths.host_folder("d"))) == []
-    assert names(facts(paths.PEERMEM, f"{paths.HOST}/notes.txt")) == [f"remove {paths.PEERMEM}"], "a file is no cluster"
-
-
-def test_any_rest_of_a_cluster_is_taken_back() -> None:
-    whole = [f"remove taco-launch-c, its unit and {paths.folder('c')}"]
-    assert names(facts(paths.unit_file("c"))) == whole
-    assert names(facts(paths.folder("c"))) == whole
-    assert names(facts(labels=((paths.CLUSTER_LABEL, "c"),))) == whole
 
 
 def test_what_the_hosts_root_runs_is_taken_back_too() -> None:
-    whole = [f"remove taco-launch-c, its unit and {paths.folder('c')}"]
-    assert names(facts(paths.HOST, paths.host_folder("c"))) == whole
-    assert names(facts(paths.host_folder("d"), paths.AGENT)) == []
-    assert names(facts(paths.firewall_unit_file("c"))) == ["firewall: take our rules back", *whole]
     for there in (paths.host_folder("c"), paths.folder("c")):
         first, _last = plan(facts(there, f"{there}/firewall", f"{there}/firewall.sh"), "c", None, "")
         assert isinstance(first, Op)
@@ -148,26 +155,10 @@ def test_an_engine_that_does_not_tell(made: str, why: Unknown | Absent) -> None:
     assert isinstance(problem, Problem)
 
 
-def test_a_foreign_container_of_that_name_is_none_of_ours() -> None:
-    assert names(facts(labels=())) == []
-    assert names(facts(labels=((paths.CLUSTER_LABEL, "d"),))) == []
-
-
-def test_another_cluster_keeps_what_it_shares() -> None:
-    assert names(facts(paths.folder("d"), paths.AGENT, MARKS, paths.ENGINE_PROXY)) == []
-    assert names(facts(paths.folder("c"), paths.folder("d"), paths.AGENT)) == [
-        f"remove taco-launch-c, its unit and {paths.folder('c')}"
-    ]
-
-
-def test_an_image_only_where_it_is_asked_for() -> None:
-    assert names(facts(), IMAGE) == [f"remove {IMAGE}"]
-    assert names(facts(), "registry/other:1") == []
-
-
 @pytest.mark.parametrize(
     ("asked", "listed", "digest", "removed"),
     [
+        (IMAGE, IMAGE, None, IMAGE),
         ("docker.io/library/train", "train:latest", None, "train:latest"),
         ("registry.lab/train", "registry.lab/train:latest", None, "registry.lab/train:latest"),
         (f"registry.lab/train:1@{DIGEST}", "registry.lab/train:<none>", DIGEST, f"registry.lab/train@{DIGEST}"),
@@ -180,6 +171,7 @@ def test_an_image_by_any_of_its_names(asked: str, listed: str, digest: str | Non
     (op,) = plan(there, "c", asked, "")
     assert isinstance(op, Op)
     assert (op.name, op.args) == (f"remove {asked}", (removed,))
+    assert names(there, "registry/other:1") == []
 
 
 def test_what_was_put_into_daemon_json_is_taken_out() -> None:

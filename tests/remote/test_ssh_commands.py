@@ -272,7 +272,7 @@ def test_sudo_that_refuses(sshd: Sshd, name: str, password: str | None, message:
 def answering(sshd: Sshd, folder: Path, key: Path, names: tuple[str, ...], question: str, *words: str) -> list[str]:
     """Ask hosts for facts on a terminal, answer the one question that is shown, and return who reads them there."""
     inventory, out = folder / "cluster.yaml", folder / "out"
-    hosts = "".join(f"  {name}{number}: {{user: {name}, address: 127.0.0.1}}\n" for number, name in enumerate(names))
+    hosts = "".join(f"  {name}{at}: {{user: {name}, address: 127.0.0.{at}}}\n" for at, name in enumerate(names, 1))
     inventory.write_text(
         f"cluster: c\nssh: {{identity_file: {key}, host_keys: accept-new}}\n"
         f"defaults: {{port: {sshd.port}}}\nhosts:\n{hosts}"

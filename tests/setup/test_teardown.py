@@ -17,6 +17,9 @@ from taco_launch.setup.stage_parts.docker_removal import ADDED as ADDED_FILE
 from taco_launch.setup.stage_parts.docker_settings import MARKS
 from taco_launch.setup.stage_rules import RULES
 from tests.facts.hosts import host
+from tests.setup.training import having
+from tests.setup.training import op as the_op
+from tests.setup.training import problem as the_problem
 
 IMAGE = "registry/train:1"
 DIGEST = f"sha256:{'1' * 64}"
@@ -83,8 +86,7 @@ def test_what_is_removed(found: HostFacts, removed: list[str]) -> None:
 
 
 def test_what_is_loaded_at_boot_for_gpudirect_goes_with_the_last_cluster() -> None:
-    (op,) = plan(facts(paths.PEERMEM), "c", None, "")
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(paths.PEERMEM), "c", None, ""))
     assert (op.name, op.stage in _ORDER) == (f"remove {paths.PEERMEM}", True), "what is not in that order is not shown"
     both = facts(paths.PEERMEM, paths.PEERMEM_OPTIONS, paths.NV_PEER_MEM, MARKS)
     first, second, last = plan(both, "c", None, "")
@@ -131,10 +133,8 @@ def test_no_two_units_have_one_name(names: tuple[str, str]) -> None:
 
 def test_a_container_that_was_not_finished_is_taken_back() -> None:
     there = facts()
-    assert isinstance(there.docker, DockerFacts)
     half = ContainerState(paths.unfinished("c"), IMAGE, "created", ((paths.CLUSTER_LABEL, "c"),))
-    (op,) = plan(replace(there, docker=replace(there.docker, containers=(half,))), "c", None, "")
-    assert isinstance(op, Op)
+    op = the_op(plan(having(there, containers=(half,)), "c", None, ""))
     assert paths.unfinished("c") in op.args
 
 
@@ -142,17 +142,14 @@ def test_a_container_that_was_not_finished_is_taken_back() -> None:
 @pytest.mark.parametrize("made", [paths.folder("c"), paths.unit_file("c")])
 def test_an_engine_that_does_not_tell(made: str, why: Unknown | Absent) -> None:
     there = facts(made)
-    assert isinstance(there.docker, DockerFacts)
-    down = replace(there, docker=replace(there.docker, version=why, containers=Unknown("later"), images=Unknown("")))
-    for found in (down, replace(there, docker=replace(there.docker, containers=why))):
-        (problem,) = plan(found, "c", None, "")
-        assert isinstance(problem, Problem)
+    down = having(there, version=why, containers=Unknown("later"), images=Unknown(""))
+    for found in (down, having(there, containers=why)):
+        problem = the_problem(plan(found, "c", None, ""))
         assert problem.message.endswith(f"not all can be taken back: {why.reason}")
     assert names(replace(there, docker=Absent("docker: not found")))  # then no container is there
     nothing = replace(facts(), docker=down.docker)
     assert names(nothing) == []
-    (problem,) = plan(nothing, "c", IMAGE, "")
-    assert isinstance(problem, Problem)
+    problem = the_problem(plan(nothing, "c", IMAGE, ""))
 
 
 @pytest.mark.parametrize(
@@ -165,19 +162,15 @@ def test_an_engine_that_does_not_tell(made: str, why: Unknown | Absent) -> None:
     ],
 )
 def test_an_image_by_any_of_its_names(asked: str, listed: str, digest: str | None, removed: str) -> None:
-    there = facts()
-    assert isinstance(there.docker, DockerFacts)
-    there = replace(there, docker=replace(there.docker, images=(Image(listed, "id", digest, 1),)))
-    (op,) = plan(there, "c", asked, "")
-    assert isinstance(op, Op)
+    there = having(facts(), images=(Image(listed, "id", digest, 1),))
+    op = the_op(plan(there, "c", asked, ""))
     assert (op.name, op.args) == (f"remove {asked}", (removed,))
     assert names(there, "registry/other:1") == []
 
 
 def test_what_was_put_into_daemon_json_is_taken_out() -> None:
     config = json.dumps({**MIRRORS, "debug": True})
-    (op,) = plan(facts(MARKS, config=config), "c", None, ADDED)
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(MARKS, config=config), "c", None, ADDED))
     assert json.loads(op.files[0].data) == {"debug": True}
     assert (op.files[0].shown, op.files[0].mode, op.old) == (
         paths.ENGINE_CONFIG,
@@ -189,13 +182,11 @@ def test_what_was_put_into_daemon_json_is_taken_out() -> None:
 
 def test_it_is_put_only_where_it_is_as_it_was_looked_at() -> None:
     config = json.dumps({**MIRRORS, "debug": True})
-    (op,) = plan(facts(MARKS, config=config), "c", None, ADDED)
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(MARKS, config=config), "c", None, ADDED))
     assert op.args[4:] == (op.files[0].path, hashlib.sha256(config.encode()).hexdigest())
     # set-up's own file of that folder may be of a set-up that was interrupted
     assert op.files[0].path != f"{MARKS}/daemon.json"
-    (op,) = plan(facts(MARKS, config='{"debug": true}'), "c", None, ADDED)
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(MARKS, config='{"debug": true}'), "c", None, ADDED))
     assert len(op.args) == 4
 
 
@@ -203,8 +194,7 @@ def test_a_daemon_json_that_cannot_be_read_keeps_the_record_of_it() -> None:
     there = facts(MARKS, ADDED_FILE)
     assert isinstance(there.made, SetupState)
     unknown = replace(there, made=replace(there.made, daemon_json=Unknown("cat: Input/output error")))
-    (problem,) = plan(unknown, "c", None, ADDED)
-    assert isinstance(problem, Problem)
+    problem = the_problem(plan(unknown, "c", None, ADDED))
     assert problem.message.endswith("cannot be taken out: cat: Input/output error")
     (gone,) = plan(there, "c", None, ADDED)
     assert isinstance(gone, Op)
@@ -212,22 +202,19 @@ def test_a_daemon_json_that_cannot_be_read_keeps_the_record_of_it() -> None:
 
 def test_half_a_line_of_the_record() -> None:
     config = json.dumps(MIRRORS)
-    (problem,) = plan(facts(MARKS, config=config), "c", None, ADDED + ADDED[:-9])
-    assert isinstance(problem, Problem)
+    problem = the_problem(plan(facts(MARKS, config=config), "c", None, ADDED + ADDED[:-9]))
     assert problem.message.startswith(
         f"{ADDED_FILE}, which says what set-up put into {paths.ENGINE_CONFIG}, has a line"
     )
 
 
 def test_what_somebody_changed_since_stays() -> None:
-    (op,) = plan(facts(MARKS, config='{"debug": true}'), "c", None, ADDED)
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(MARKS, config='{"debug": true}'), "c", None, ADDED))
     assert (op.files, op.name) == ((), "remove the agent and the leases")
 
 
 def test_the_proxy_goes_with_the_next_start_of_docker() -> None:
-    (op,) = plan(facts(paths.ENGINE_PROXY), "c", None, "")
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(paths.ENGINE_PROXY), "c", None, ""))
     assert op.name == "remove the agent and the leases, the proxy of docker.service"
     assert "until it starts anew" in op.why
     assert op.disrupts == "nothing"
@@ -244,8 +231,7 @@ def test_what_is_there_cannot_be_told() -> None:
     there = facts()
     assert isinstance(there.made, SetupState)
     for found in (replace(there, made=unknown), replace(there, made=replace(there.made, files=unknown))):
-        (problem,) = plan(found, "c", None, "")
-        assert isinstance(problem, Problem)
+        problem = the_problem(plan(found, "c", None, ""))
         assert problem.message.endswith("find: permission denied")
 
 

@@ -154,15 +154,6 @@ def test_from_64_hosts_on_a_hostfile_is_written(tmp_path: Path) -> None:
     assert "-H" in shlex.split(call("-i", str(file), "run", "--dry-run", "--", "true").stdout)
 
 
-def test_what_the_user_gives_takes_the_place_of_ours(two: Path) -> None:
-    given = ("--mca", "pml", "ucx", "--mca", "btl_tcp_if_exclude", "lo,docker0", "-x", "NCCL_SOCKET_IFNAME==ib0")
-    line = shlex.split(planned(*given, "--", "true", file=two)["line"])
-    assert [line[at + 1 : at + 3] for at, word in enumerate(line) if word == "--mca"][:1] == [["pml", "ucx"]]
-    assert "ob1" not in line
-    assert "btl_tcp_if_include" not in line
-    assert [word for word in line if word.startswith("NCCL_SOCKET_IFNAME")] == ["NCCL_SOCKET_IFNAME==ib0"]
-
-
 def test_knobs_are_normalised_and_x_is_taken_at_its_word(two: Path) -> None:
     line = planned(
         "--knob", "HOROVOD_FUSION_THRESHOLD=64MiB", "--knob", "btl_tcp_if_include=eth1", "--", "true", file=two
@@ -240,13 +231,6 @@ def test_the_software_of_a_container_is_asked_in_it(two: Path, there: bool, monk
     assert "asking 2 hosts for: version of /usr/bin/mpirun" in result.stderr
     assert ("--mca oob_tcp_if_include eth0" in result.stdout) == there  # of Open MPI 4
     assert ("n1: No such container: taco-launch-two" in result.stderr) == (not there)
-
-
-def test_ipv6_needs_a_name() -> None:
-    result = call("run", "--dry-run", "-H", "[fd00::1]:2,localhost:1", "--np", "3", "--mca", "x", "1", "--", "true")
-    assert result.exit_code == 2
-    assert "IPv6" in result.stderr
-    assert "address: " in result.stderr
 
 
 @pytest.mark.parametrize("verb", [["run"], ["submit"], ["bench", "run", "--np", "1"]], ids=" ".join)
@@ -332,14 +316,6 @@ def test_a_profile_that_is_wrong(two: Path, tmp_path: Path, text: str, said: str
     assert result.exit_code == 2
     assert said in result.stderr
     assert str(file) in result.stderr
-
-
-def test_light_is_lossy_and_says_so(two: Path) -> None:
-    plan = planned("--light", "--", "true", file=two)
-    assert "LIGHT_TOPK_ALLREDUCE=1" in plan["line"]
-    assert "HOROVOD_CYCLE_TIME" not in plan["line"]
-    assert any("lossy" in warning for warning in plan["warnings"])
-    assert any("LightCC" in warning for warning in plan["warnings"])
 
 
 def test_2d_alone_becomes_horovods_torus(two: Path) -> None:

@@ -78,45 +78,6 @@ def test_example(name: str, example: str) -> None:
     assert knobs.matching(name)[0].example == example
 
 
-@pytest.mark.parametrize(
-    ("name", "library"),
-    [
-        ("NCCL_BLOCKING_WAIT", "pytorch"), ("NCCL_ASYNC_ERROR_HANDLING", "pytorch"), ("NCCL_DESYNC_DEBUG", "pytorch"),
-        ("NCCL_ENABLE_TIMING", "pytorch"), ("NCCL_TESTS_DEVICE", "nccl-tests"), ("NCCL_TESTS_MIN_BW", "nccl-tests"),
-        ("NCCL_DEBUG", "nccl"), ("UCX_TLS", "ucx"), ("OMPI_ALLOW_RUN_AS_ROOT", "openmpi"),
-    ],
-)  # fmt: skip
-def test_who_reads_it(name: str, library: str) -> None:
-    knob = knobs.matching(name)[0]
-    assert knob.library == library
-    assert library not in ("pytorch", "nccl-tests") or knob.reads == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "default", "unit"),
-    [
-        ("LIGHT_2D_ALLREDUCE", "0", ""),
-        ("LIGHT_INTRA_SIZE", "8", ""),
-        ("LIGHT_HIERARCHICAL_THRESHOLD", "1073741824", "bytes"),
-        ("LIGHT_TOPK_ALLREDUCE", "0", ""),
-        ("LIGHT_TOPK_RATIO", "0.01", ""),
-        ("LIGHT_TOPK_THRESHOLD", "1048576", "bytes"),
-        ("LIGHT_TOPK_FP16", "0", ""),
-    ],
-)
-def test_lightcc_has_the_defaults_of_the_guide(name: str, default: str, unit: str) -> None:
-    knob = knobs.find(name)
-    assert knob
-    assert (knob.library, knob.default, knob.unit) == ("lightcc", default, unit)
-
-
-def test_lightcc_has_seven_and_says_which_way_its_thresholds_go() -> None:
-    assert len(knobs.matching("LIGHT_")) == 7
-    assert "(<=)" in knobs.matching("LIGHT_HIERARCHICAL_THRESHOLD")[0].why
-    assert "(>=)" in knobs.matching("LIGHT_TOPK_THRESHOLD")[0].why
-    assert "lossy" in knobs.matching("LIGHT_TOPK_ALLREDUCE")[0].why
-
-
 def test_an_alias_is_the_same_knob() -> None:
     assert knobs.find("prte_keep_fqdn_hostnames") is knobs.find("orte_keep_fqdn_hostnames")
     assert knobs.find("plm_ssh_args") is knobs.find("plm_rsh_args")
@@ -256,17 +217,3 @@ def test_how_a_library_reads_a_knob_is_said() -> None:
     assert "strtoll" in reads["NCCL_IB_DISABLE"]
     assert "^ excludes" in reads["NCCL_IB_HCA"]
     assert reads["NCCL_PSK"] == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "allowed"),
-    [
-        ("NCCL_IB_SL", "a whole number from 0 to 15"),
-        ("HOROVOD_CYCLE_TIME", "a number of milliseconds from 0"),
-        ("NCCL_SOCKET_FAMILY", "AF_INET, AF_INET6"),
-        ("HOROVOD_AUTOTUNE", "0 or 1"),
-        ("NCCL_TOPO_FILE", "path"),
-    ],
-)
-def test_allowed(name: str, allowed: str) -> None:
-    assert knobs.matching(name)[0].allowed == allowed

@@ -189,8 +189,56 @@ def test_what_never_fits_says_how_much_there_is_and_what_would(free: list[FreeSl
     assert place(SlotRequest(np), [FreeSlots(host, int(slots)) for host, slots in entries]).np == np
 
 
-HALF = FreeSlots("gpu1", 2, 8, "6 held by job vgg16 since 14:02")
+HALF, FULL = FreeSlots("gpu1", 2, 8, "6 held by job vgg16 since 14:02"), FreeSlots("gpu2", 0, 8, "8 held by job big")
+BOTH = [HALF, FreeSlots("gpu2", 8)]
 OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "free", "message", "most"),
+    [
+        (SlotRequest(4), [HALF, FULL], "4 ranks do not fit: 2 slots free", "--np 2"),
+        (SlotRequest(), BOTH, "16 ranks do not fit: 10 slots free", "--np 10"),
+        (
+            SlotRequest(8, unit=4),
+            [HALF, FreeSlots("gpu2", 7)],
+            "2 workers with 4 slots each do not fit: each is on one host, and there is room for 1",
+            "--workers 1 or --gpus 3",
+        ),
+        (
+            SlotRequest(hosts=2, slots_per_host=8),
+            BOTH,
+            "2 hosts with 8 slots each do not fit: 1 host has as many free",
+            "--hosts 1 or --slots-per-host 2",
+        ),
+        (
+            SlotRequest(slots_per_host=3),
+            BOTH,
+            "2 hosts with 3 slots each do not fit: 1 host has as many free",
+            "--slots-per-host 2",
+        ),
+        (SlotRequest(hosts=2), BOTH, "2 whole hosts do not fit: 1 host is free of other jobs", "--hosts 1"),
+        (
+            SlotRequest(hosts=4, least=2),
+            BOTH,
+            "at least 2 whole hosts do not fit: 1 host is free of other jobs",
+            "--hosts 1",
+        ),
+    ],
+)
+def test_the_words_where_others_have_the_slots(
+    wanted: SlotRequest, free: list[FreeSlots], message: str, most: str
+) -> None:
+    error = refused(wanted, free)
+    second = free[1]
+    assert error.message.splitlines() == [
+        message,
+        "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02",
+        "  gpu2: 0 of 8 free, 8 held by job big"
+        if second is FULL
+        else f"  gpu2: {second.slots} of {second.slots} free",
+    ]
+    assert error.hint == f"request at most {most}, or {OTHERS}"
 
 
 @pytest.mark.parametrize(
@@ -209,44 +257,8 @@ OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
             "allow more ranks than cores or GPUs with -H gpu1:1",
         ),
         (
-            SlotRequest(4),
-            [HALF, FreeSlots("gpu2", 0, 8, "8 held by job big since 14:03")],
-            (
-                "4 ranks do not fit: 2 slots free\n"
-                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 0 of 8 free, 8 held by job big since 14:03"
-            ),
-            f"request at most --np 2, or {OTHERS}",
-        ),
-        (
-            SlotRequest(),
-            [HALF, FreeSlots("gpu2", 8)],
-            (
-                "16 ranks do not fit: 10 slots free\n"
-                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
-            ),
-            f"request at most --np 10, or {OTHERS}",
-        ),
-        (
-            SlotRequest(8, unit=4),
-            [HALF, FreeSlots("gpu2", 7)],
-            (
-                "2 workers with 4 slots each do not fit: each is on one host, and there is room for 1\n"
-                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 7 of 7 free"
-            ),
-            f"request at most --workers 1 or --gpus 3, or {OTHERS}",
-        ),
-        (
-            SlotRequest(hosts=2, slots_per_host=8),
-            [HALF, FreeSlots("gpu2", 8)],
-            (
-                "2 hosts with 8 slots each do not fit: 1 host has as many free\n"
-                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
-            ),
-            f"request at most --hosts 1 or --slots-per-host 2, or {OTHERS}",
-        ),
-        (
             SlotRequest(hosts=3, slots_per_host=4),
-            [HALF, FreeSlots("gpu2", 8)],
+            BOTH,
             "3 hosts with 4 slots each do not fit: 2 hosts have as many\n  gpu1: 8 slots\n  gpu2: 8 slots",
             "request at most --hosts 2",
         ),
@@ -257,37 +269,10 @@ OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
             "request at most --slots-per-host 8",
         ),
         (
-            SlotRequest(slots_per_host=3),
-            [HALF, FreeSlots("gpu2", 8)],
-            (
-                "2 hosts with 3 slots each do not fit: 1 host has as many free\n"
-                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
-            ),
-            f"request at most --slots-per-host 2, or {OTHERS}",
-        ),
-        (
-            SlotRequest(hosts=2),
-            [HALF, FreeSlots("gpu2", 8)],
-            (
-                "2 whole hosts do not fit: 1 host is free of other jobs\n"
-                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
-            ),
-            f"request at most --hosts 1, or {OTHERS}",
-        ),
-        (
             SlotRequest(hosts=2),
             [HALF],
             "2 whole hosts do not fit: there is 1 host\n  gpu1: 8 slots",
             "request at most --hosts 1",
-        ),
-        (
-            SlotRequest(hosts=4, least=2),
-            [HALF, FreeSlots("gpu2", 8)],
-            (
-                "at least 2 whole hosts do not fit: 1 host is free of other jobs\n"
-                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
-            ),
-            f"request at most --hosts 1, or {OTHERS}",
         ),
         (
             SlotRequest(hosts=1),

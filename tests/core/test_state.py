@@ -226,118 +226,44 @@ def test_terminal_states() -> None:
     assert {entry.value for entry in TERMINAL} == {"SUCCEEDED", "FAILED", "CANCELLED", "LOST"}
 
 
-STOPPED = (JobState.CANCELLED, 143, "stopped by somebody")
+def test_verdict_of_a_success() -> None:
+    expected = state.JobOutcome(JobState.SUCCEEDED, OK, "every rank exited with 0")
+    assert state.verdict(2, 2, None, 0, None) == expected
 
 
 @pytest.mark.parametrize(
-    ("np", "started", "first_failure", "launcher_code", "cut_short", "expected"),
+    ("started", "first_failure", "launcher_code"), [(2, None, 0), (1, RankEnd(0, "a", 143), 1), (0, None, -15)]
+)
+def test_a_stop_is_the_verdict_whatever_else_happened(
+    started: int, first_failure: RankEnd | None, launcher_code: int
+) -> None:
+    stopped = state.JobOutcome(JobState.CANCELLED, 143, "stopped by somebody")
+    assert state.verdict(2, started, first_failure, launcher_code, stopped) == stopped
+
+
+NOT_RUN = "cannot run 'x': No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("started", "first_failure", "launcher_code", "code", "reason"),
     [
-        pytest.param(2, 2, None, 0, None, (JobState.SUCCEEDED, OK, "every rank exited with 0"), id="succeeded"),
-        pytest.param(2, 2, None, 0, STOPPED, STOPPED, id="stopped-wins-over-success"),
-        pytest.param(2, 1, RankEnd(0, "a", 143), 1, STOPPED, STOPPED, id="stopped-wins-over-failure"),
-        pytest.param(2, 0, None, -15, STOPPED, STOPPED, id="stopped-before-any-rank"),
-        pytest.param(
-            2,
-            0,
-            None,
-            7,
-            None,
-            (JobState.FAILED, NO_JOB, "the launcher exited with code 7 before any rank started"),
-            id="no-rank",
-        ),
-        pytest.param(
-            2,
-            0,
-            None,
-            0,
-            None,
-            (JobState.FAILED, NO_JOB, "the launcher exited with code 0 before any rank started"),
-            id="no-rank-and-0",
-        ),
-        pytest.param(
-            2,
-            0,
-            None,
-            -11,
-            None,
-            (JobState.FAILED, NO_JOB, "the launcher was ended by signal 11 (SIGSEGV) before any rank started"),
-            id="no-rank-and-a-signal",
-        ),
-        pytest.param(
-            2,
-            2,
-            RankEnd(1, "gpu2", 3),
-            3,
-            None,
-            (JobState.FAILED, 3, "rank 1 on gpu2 exited with code 3"),
-            id="a-rank-failed",
-        ),
-        pytest.param(
-            2,
-            2,
-            RankEnd(1, "gpu2", 139),
-            139,
-            None,
-            (JobState.FAILED, 139, "rank 1 on gpu2 was ended by signal 11 (SIGSEGV)"),
-            id="a-rank-was-killed",
-        ),
-        pytest.param(
-            2,
-            1,
-            RankEnd(0, "gpu1", 127, "cannot run 'x': No such file or directory"),
-            1,
-            None,
-            (JobState.FAILED, 127, "rank 0 on gpu1 cannot run 'x': No such file or directory"),
-            id="a-rank-with-its-own-reason",
-        ),
-        pytest.param(
-            2,
-            2,
-            RankEnd(0, "gpu1", 9),
-            0,
-            None,
-            (JobState.FAILED, 9, "rank 0 on gpu1 exited with code 9"),
-            id="a-rank-failed-though-the-launcher-did-not",
-        ),
-        pytest.param(
-            2,
-            2,
-            None,
-            1,
-            None,
-            (JobState.FAILED, 1, "the launcher exited with code 1 while its ranks ran"),
-            id="the-launcher-failed",
-        ),
-        pytest.param(
-            2,
-            1,
-            None,
-            -9,
-            None,
-            (JobState.FAILED, 137, "the launcher was ended by signal 9 (SIGKILL) while its ranks ran"),
-            id="the-launcher-was-killed",
-        ),
-        pytest.param(
-            2,
-            1,
-            None,
-            0,
-            None,
-            (JobState.FAILED, FAILED, "only 1 of 2 ranks started, though the launcher exited with 0"),
-            id="too-few-ranks",
-        ),
+        (0, None, 7, NO_JOB, "the launcher exited with code 7 before any rank started"),
+        (0, None, 0, NO_JOB, "the launcher exited with code 0 before any rank started"),
+        (0, None, -11, NO_JOB, "the launcher was ended by signal 11 (SIGSEGV) before any rank started"),
+        (2, RankEnd(1, "gpu2", 3), 3, 3, "rank 1 on gpu2 exited with code 3"),
+        (2, RankEnd(1, "gpu2", 139), 139, 139, "rank 1 on gpu2 was ended by signal 11 (SIGSEGV)"),
+        (1, RankEnd(0, "gpu1", 127, NOT_RUN), 1, 127, f"rank 0 on gpu1 {NOT_RUN}"),
+        (2, RankEnd(0, "gpu1", 9), 0, 9, "rank 0 on gpu1 exited with code 9"),
+        (2, None, 1, 1, "the launcher exited with code 1 while its ranks ran"),
+        (1, None, -9, 137, "the launcher was ended by signal 9 (SIGKILL) while its ranks ran"),
+        (1, None, 0, FAILED, "only 1 of 2 ranks started, though the launcher exited with 0"),
     ],
 )
-def test_verdict(
-    np: int,
-    started: int,
-    first_failure: RankEnd | None,
-    launcher_code: int,
-    cut_short: tuple[JobState, int, str] | None,
-    expected: tuple[JobState, int, str],
+def test_verdict_of_a_failure(
+    started: int, first_failure: RankEnd | None, launcher_code: int, code: int, reason: str
 ) -> None:
-    settled = None if cut_short is None else state.JobOutcome(*cut_short)
-    assert state.verdict(np, started, first_failure, launcher_code, settled) == state.JobOutcome(*expected)
+    found = state.verdict(2, started, first_failure, launcher_code, None)
+    assert found == state.JobOutcome(JobState.FAILED, code, reason)
 
 
 @pytest.mark.parametrize(

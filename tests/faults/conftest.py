@@ -3,12 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
 from tests.faults import witness
-from tests.faults.plugin import SECONDS
 from tests.faults.site import HOSTS, LOSS_SECONDS, SLOTS, Person, Site
 from tests.lab import shared
 from tests.lab.rig import Lab
@@ -20,20 +18,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Offer the shared labs."""
     if not config.pluginmanager.has_plugin(shared.NAME):
         config.pluginmanager.register(shared, shared.NAME)
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run every case as often as `scripts/faults --repeat` says, one round after the other."""
-    rounds = metafunc.config.getoption("--repeat", default=1)
-    if "round_" in metafunc.fixturenames and rounds > 1:
-        metafunc.parametrize("round_", range(1, rounds + 1), indirect=True, scope="module")
-
-
-@pytest.fixture(scope="module")
-def round_(request: pytest.FixtureRequest) -> int:
-    """Which time it is that the cases run, from 1 on."""
-    number: int = getattr(request, "param", 1)
-    return number
 
 
 @pytest.fixture(scope="session")
@@ -71,25 +55,12 @@ class Wave:
     def __init__(self, site: Site, cases: Mapping[str, Case], chosen: Sequence[str]) -> None:
         """Start the chosen ones."""
         self._site = site
-        self._seconds: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(max(1, len(chosen)))
-        self._running: dict[str, Future[None]] = {
-            name: self._pool.submit(self._run, name, cases[name]) for name in chosen
-        }
+        self._running: dict[str, Future[None]] = {name: self._pool.submit(cases[name], site) for name in chosen}
 
-    def _run(self, name: str, case: Case) -> None:
-        begin = monotonic()
-        try:
-            case(self._site)
-        finally:
-            self._seconds[name] = monotonic() - begin
-
-    def result(self, case: str, node: pytest.Item) -> None:
-        """Wait for a case; its own time goes into the report of its test."""
-        try:
-            self._running[case].result()
-        finally:
-            node.user_properties.append((SECONDS, self._seconds[case]))
+    def result(self, case: str) -> None:
+        """Wait for a case."""
+        self._running[case].result()
 
     def end(self) -> None:
         """Wait for all; then nothing may be left on any host, whatever the cases looked at."""
@@ -100,9 +71,8 @@ class Wave:
 
 
 @pytest.fixture(scope="module")
-def wave(site: Site, round_: int, request: pytest.FixtureRequest) -> Iterator[Wave]:
+def wave(site: Site, request: pytest.FixtureRequest) -> Iterator[Wave]:
     """Run the cases of a module (its CASES) that were requested, all at the same time."""
-    del round_  # only to be made anew for each
     cases: Mapping[str, Case] = request.module.CASES
     items = [item for item in request.session.items if item.path == request.path and isinstance(item, pytest.Function)]
     chosen = {item.callspec.params["case"] for item in items}
@@ -112,9 +82,8 @@ def wave(site: Site, round_: int, request: pytest.FixtureRequest) -> Iterator[Wa
 
 
 @pytest.fixture
-def quiet(site: Site, round_: int) -> Iterator[None]:
+def quiet(site: Site) -> Iterator[None]:
     """Leave nothing to the case after, where this one failed; where it did not, there is nothing."""
-    del round_
     yield
     if site.one.jobs() or site.two.jobs():
         site.clear()

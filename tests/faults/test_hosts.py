@@ -60,5 +60,5 @@ CASES = {"reboot": reboot, "cut-5s": cut, "sshd-stopped": sshd}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_host(wave: Wave, case: str, request: pytest.FixtureRequest) -> None:
-    wave.result(case, request.node)
+def test_host(wave: Wave, case: str) -> None:
+    wave.result(case)

@@ -49,5 +49,5 @@ CASES = {"kill-head-guard": guard, "kill-supervisor": supervisor, "kill-mpirun":
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_kill(wave: Wave, case: str, request: pytest.FixtureRequest) -> None:
-    wave.result(case, request.node)
+def test_kill(wave: Wave, case: str) -> None:
+    wave.result(case)

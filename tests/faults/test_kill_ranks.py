@@ -68,5 +68,5 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_kill(wave: Wave, case: str, request: pytest.FixtureRequest) -> None:
-    wave.result(case, request.node)
+def test_kill(wave: Wave, case: str) -> None:
+    wave.result(case)

@@ -57,5 +57,5 @@ CASES = {"power-off": power_off, "pause": pause, "cut-for-good": partition}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_loss(wave: Wave, case: str, request: pytest.FixtureRequest) -> None:
-    wave.result(case, request.node)
+def test_loss(wave: Wave, case: str) -> None:
+    wave.result(case)

@@ -1,18 +1,17 @@
-"""Words of messages, help and docstrings: standard terms, short sentences, docstrings that start with what a function does."""
+"""Words of messages, help, documentation and docstrings: standard terms, short sentences, docstrings that start with a verb."""
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import click
 
 from taco_launch.cli.main import cli
 from taco_launch.cli.verbs import Verb
+from tests.docs.pages import ROOT, prose, text_of, written
 
-ROOT = Path(__file__).resolve().parents[2]
 _SAID = re.compile(r'^\s+"""(?:Give|Say) .*', re.MULTILINE)
-# Invented terms, and what to write instead: docs/glossary.md. The documentation's own list: tests/docs/test_words.py.
+# Invented terms, and what to write instead: docs/glossary.md.
 BANNED = {
     r"\bmend(?:ed|s)?\b": "fix",
     r"\bbegins\b|\bbegun\b|\bbegan\b|\bto begin\b": "start",
@@ -29,6 +28,8 @@ BANNED = {
     r"\bhas it not\b": "lacks it",
     r"\bmachine that you type on\b": "controller",
 }
+# Names in the code too, and so only looked for in the documentation.
+BANNED_IN_PAGES = {**BANNED, r"\bbegins?\b": "start", r"\bproven\b": "verified", r"\byou want \|": "Task |"}
 LONGEST = 40
 # What other programs print, which is matched as they print it.
 _PATTERN = re.compile(r"\\[dSswb]|\(\?P|\(\?:|SELECT |CREATE ")
@@ -69,20 +70,37 @@ def test_docstrings_return_and_yield() -> None:
     assert found == []
 
 
-def test_messages_and_help_have_no_invented_terms() -> None:
-    found = [
-        f"{where}: {text}: write: {instead}"
-        for where, text in (*messages(), *helps(cli))
-        for term, instead in BANNED.items()
-        if re.search(term, text, re.IGNORECASE)
-    ]
-    assert found == []
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield the prose of each English page that people wrote, but of the one that explains the terms."""
+    for page in written():
+        if page != "docs/glossary.md" and not page.startswith("docs/zh/"):
+            yield page, prose(text_of(page))
 
 
-def test_no_sentence_of_the_help_is_too_long() -> None:
-    sentences = [(where, one) for where, text in helps(cli) for one in re.split(r"(?<=[.!?:;])\s+", text)]
-    assert [(where, one) for where, one in sentences if len(one.split()) > LONGEST] == []
+def invented(where: str, text: str, banned: Mapping[str, str] = BANNED) -> list[str]:
+    found = {term: instead for term, instead in banned.items() if re.search(term, text, re.IGNORECASE)}
+    return [f"{where}: {text}: write for {term}: {instead}" for term, instead in found.items()]
+
+
+def long_sentences(where: str, text: str) -> list[tuple[str, str]]:
+    """Return what is too long outside of code, cells of tables and items of lists each by themselves."""
+    parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\.) ?)|\|", text)
+    sentences = (one for part in parts for one in re.split(r"(?<=[.!?:;])\s+", " ".join(part.split())))
+    return [(where, one) for one in sentences if len(one.split()) > LONGEST]
+
+
+def test_nothing_has_invented_terms() -> None:
+    said = [each for where, text in (*messages(), *helps(cli)) for each in invented(where, text)]
+    assert said == []
+    for page, text in pages():
+        assert invented(page, " ".join(text.split()), BANNED_IN_PAGES) == []
+
+
+def test_no_sentence_is_too_long() -> None:
+    glossary = ("docs/glossary.md", prose(text_of("docs/glossary.md")))
+    for where, text in (*helps(cli), *pages(), glossary):
+        assert long_sentences(where, text) == []
 
 
 def test_the_terms_are_looked_for() -> None:
-    assert [term for term in BANNED if re.search(term, "it was told that nights and what is there")] != []
+    assert invented("", "it was told that nights and what is there") != []

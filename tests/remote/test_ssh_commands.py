@@ -1,8 +1,11 @@
 """Commands over a real sshd: bytes arrive as they are whatever the login shell, ends are told as they were, sudo answers."""
 
 import contextlib
+import json
 import os
+import re
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,9 +20,10 @@ from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from taco_launch.remote.transport import Transport
 from tests.conftest import eventually
+from tests.e2e.typist import typist
 from tests.patience import patience
 from tests.remote.conftest import NOBODY, USERS, host, inventory
-from tests.remote.sshd import Sshd
+from tests.remote.sshd import Sshd, keygen
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("home")]
 
@@ -260,6 +264,40 @@ def test_sudo_that_refuses(sshd: Sshd, name: str, password: str | None, message:
         run(sshd, name, Command(("true",), sudo=True), Credentials(password))
     assert caught.value.hint
     assert hint.format(key=sshd.login, port=sshd.port) in caught.value.hint
+
+
+# --- questions on a terminal
+
+
+def answering(sshd: Sshd, folder: Path, key: Path, names: tuple[str, ...], question: str, *words: str) -> list[str]:
+    """Ask hosts for facts on a terminal, answer the one question that is shown, and return who reads them there."""
+    inventory, out = folder / "cluster.yaml", folder / "out"
+    hosts = "".join(f"  {name}{at}: {{user: {name}, address: 127.0.0.{at}}}\n" for at, name in enumerate(names, 1))
+    inventory.write_text(
+        f"cluster: c\nssh: {{identity_file: {key}, host_keys: accept-new}}\n"
+        f"defaults: {{port: {sshd.port}}}\nhosts:\n{hosts}"
+    )
+    argv = [sys.executable, "-m", "taco_launch", "-i", str(inventory), "facts", "--json", "--only", "system", *words]
+    with typist(["sh", "-c", 'exec "$@" >"$0"', str(out), *argv], os.environ) as person:
+        person.sees(re.escape(question))
+        person.type("pässword\n")
+        assert person.leaves(60) == 0, person.shown
+        assert question not in person.shown  # once for all hosts
+        assert "pässword" not in person.shown
+    return [host["system"]["access"] for host in json.loads(out.read_text())["hosts"]]
+
+
+def test_a_sudo_password_is_asked_for_once_on_a_terminal(sshd: Sshd, tmp_path: Path) -> None:
+    names = ("asked", "asked", "terminal")
+    found = answering(sshd, tmp_path, sshd.login, names, "sudo password: ", "--ask-sudo-password")
+    assert found == ["root"] * 3
+
+
+def test_a_passphrase_is_asked_for_once_on_a_terminal(sshd: Sshd, tmp_path: Path) -> None:
+    key = keygen(tmp_path / "key", passphrase="pässword")
+    with (sshd.folder / "authorized").open("a") as file:
+        file.write(key.with_suffix(".pub").read_text())
+    assert answering(sshd, tmp_path, key, ("plain", "plain"), f"passphrase of {key}: ") == ["user"] * 2
 
 
 # --- files

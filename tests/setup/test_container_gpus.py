@@ -11,17 +11,12 @@ from taco_launch.model.host.hardware import Board, Gpus
 from taco_launch.setup.ops import Op
 from taco_launch.setup.stage_parts import gpus
 from tests.setup.stages.test_container import NAME, RDMA, after, ops, plan, with_gpus, with_toolkit
-from tests.setup.training import defined, problem, ready
+from tests.setup.training import defined, having, problem, ready
 
 RUNTIME: dict[str, Any] = {"toolkit": "1.17.8", "toolkit_programs": ("nvidia-ctk",), "runtimes": ("nvidia", "runc")}
 CDI: dict[str, Any] = {**RUNTIME, "cdi_folders": ("/etc/cdi", "/var/run/cdi")}
 DEVICES = ("/dev/nvidia0", "/dev/nvidiactl")
 DESCRIBES = "ExecStartPre=-/bin/sh -c 'exec nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml'"
-
-
-def having(facts: HostFacts, **docker: Any) -> HostFacts:
-    assert isinstance(facts.docker, DockerFacts)
-    return replace(facts, docker=replace(facts.docker, **docker))
 
 
 def unit_of(found: list[Op]) -> str:

@@ -265,34 +265,30 @@ def test_without_a_folder_for_leases_nothing_starts(fakes: Fakes) -> None:
 LOOKS = ("docker container inspect", "docker image inspect", "docker container ls")
 
 
+CLUSTER = ("taco-launch-hcc", "taco-launch_hcc", "taco-launch-hcc.service", "hcc")
+
+
+def create(fakes: Fakes, state: Path, look: str, *rest: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    """Run it below a state folder, with the functions of other scripts that it calls; `rest` follows the image."""
+    text = f"{look}\n{more.get('text', scripts.text('create.sh'))}".replace("/var/lib/taco-launch", str(state))
+    cluster = (*CLUSTER[:3], more.get("container", "hcc"))
+    places = (f"{state}/clusters/hcc", f"{state}/containers/hcc", f"{state}/hcc.env")
+    return fakes.run_text(text, *cluster, *places, "t:1", "mpirun", *rest)
+
+
+LOOKED = "look() { echo looked; exit 3; }"
+
+
 @pytest.mark.parametrize("busy", [0, 1, 2])
 def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_path: Path, busy: int) -> None:
     """`busy` is the look, if any, at which a job is found to run."""
     fakes.make("docker", """case "$*" in *taco-launch_hcc | *create*) exit ;; *inspect*) echo hcc ;; esac""")
     fakes.make("systemctl")
-    (tmp_path / "ssh").mkdir()
-    looks = (
-        f'looks={tmp_path}/looks; idle() {{ echo >>"$looks"; [ "$(wc -l <"$looks")" -ne {busy} ]; }}\nlook() {{ :; }}\n'
-    )
-    text = looks + "make_leases() { :; }\n" + scripts.text("create.sh")
-    text = text.replace("/var/lib/taco-launch", str(tmp_path))
+    looks = f'looks={tmp_path}/looks; idle() {{ echo >>"$looks"; [ "$(wc -l <"$looks")" -ne {busy} ]; }}'
     variables = tmp_path / "hcc.env"
     variables.write_text("TOKEN=geheim\n")
-    args = (
-        "taco-launch-hcc",
-        "taco-launch_hcc",
-        "taco-launch-hcc.service",
-        "hcc",
-        str(tmp_path),
-        f"{tmp_path}/containers/hcc",
-        str(variables),
-        "t:1",
-        "mpirun",
-        "0",
-        "--user=0",
-        "t:1",
-    )
-    done = subprocess.run((*fakes.sh, "-euc", text, "setup", *args), env=fakes.env(), timeout=20, check=False)
+    (tmp_path / "clusters/hcc/ssh").mkdir(parents=True)
+    done = create(fakes, tmp_path, f"{looks}\nlook() {{ :; }}\nmake_leases() {{ :; }}", "0", "--user=0", "t:1")
     assert done.returncode == (1 if busy else 0)
     assert not variables.exists()
     changes = [
@@ -327,11 +323,8 @@ def test_jobs_that_all_containers_could_write_to_are_put_aside(fakes: Fakes, tmp
         fakes.make(name, f'exec /bin/{name} "$@"')
     fakes.make("systemctl")
     (tmp_path / "jobs/planted").mkdir(parents=True)
-    text = "idle() { :; }\nlook() { :; }\nmake_leases() { :; }\n" + scripts.text("create.sh")
-    places = (f"{tmp_path}/clusters/hcc", f"{tmp_path}/containers/hcc", f"{tmp_path}/env")
-    args = ("taco-launch-hcc", "taco-launch_hcc", "c.service", "hcc", *places, "t:1", "mpirun", "0", "t:1")
-    argv = (*fakes.sh, "-euc", text.replace("/var/lib/taco-launch", str(tmp_path)), "setup", *args)
-    subprocess.run(argv, env=fakes.env(), timeout=20, check=True)
+    done = create(fakes, tmp_path, "idle() { :; }\nlook() { :; }\nmake_leases() { :; }", "0", "t:1")
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "jobs").exists() != shared
     assert (tmp_path / "jobs-of-before/planted").exists() == shared
 
@@ -343,11 +336,7 @@ def test_nothing_is_shared_by_way_of_a_link(fakes: Fakes, tmp_path: Path, link: 
     (tmp_path / link).parent.mkdir(exist_ok=True)
     (tmp_path / link).symlink_to("/etc")
     fakes.make("docker", "exit 1")
-    text = "look() { :; }\n" + scripts.text("create.sh").replace("/var/lib/taco-launch", str(tmp_path))
-    places = (f"{tmp_path}/clusters/hcc", f"{tmp_path}/containers/hcc", f"{tmp_path}/env")
-    args = ("c", "new", "c.service", "hcc", *places, "t:1", "mpirun", "0", "t:1")
-    argv = (*fakes.sh, "-euc", text, "setup", *args)
-    done = subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=20, check=False)
+    done = create(fakes, tmp_path, "look() { :; }", "0", "t:1")
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {tmp_path}/{link} is a symbolic link, and what it leads to would be shared")
     assert not [call for call in fakes.calls if call.startswith("docker create")]
@@ -357,20 +346,12 @@ def test_nothing_is_shared_by_way_of_a_link(fakes: Fakes, tmp_path: Path, link: 
 def test_a_path_to_be_mounted_that_is_not_there_is_named_before_anything_is_done(fakes: Fakes, tmp_path: Path) -> None:
     fakes.make("docker", "exit 1")
     (tmp_path / "a b").mkdir()
-    front = ("c", "new", "c.service", "hcc", str(tmp_path), f"{tmp_path}/jobs", f"{tmp_path}/env", "t:1", "mpirun")
-    text = "look() { echo looked; exit 3; }\n" + scripts.text("create.sh")
-
-    def told(*sources: str) -> tuple[int, str]:
-        argv = (*fakes.sh, "-euc", text, "setup", *front, str(len(sources)), *sources, "--user=0", "t:1")
-        done = subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=20, check=False)
-        return done.returncode, done.stdout + done.stderr
-
+    done = create(fakes, tmp_path, LOOKED, "2", f"{tmp_path}/a b", "/no/data", "--user=0", "t:1")
     error, hint = "error: /no/data, which container.mounts names, is not on this host", "hint: mkdir -p /no/data there"
-    assert told(f"{tmp_path}/a b", "/no/data") == (
-        1,
-        f"{error}\n{hint}, or take it out of container.mounts in the inventory\n",
-    )
-    assert told(f"{tmp_path}/a b") == (3, "looked\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"{error}\n{hint}, or take it out of container.mounts in the inventory\n"
+    done = create(fakes, tmp_path, LOOKED, "1", f"{tmp_path}/a b", "--user=0", "t:1")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "looked\n", "")
 
 
 @pytest.mark.parametrize("fakes", ["dash"], indirect=True)
@@ -381,12 +362,8 @@ def test_data_of_a_job_is_nothing_that_is_the_hosts_own(fakes: Fakes, tmp_path: 
     fakes.make("docker", "exit 1")
     fakes.make("readlink", "echo " + path)  # of where this test runs, not all are there
     assert mounts.belongs_to_the_host(path)
-    front = ("c", "new", "c.service", "hcc@1", str(tmp_path), f"{tmp_path}/jobs", f"{tmp_path}/env", "t:1", "mpirun")
-    text = "look() { echo looked; exit 3; }\n" + scripts.text("create.sh").replace(
-        "[ ! -e", "[ -e /no/such/file ] && [ ! -e"
-    )
-    argv = (*fakes.sh, "-euc", text, "setup", *front, "1", f"={path}", "--user=0", "t:1")
-    done = subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=20, check=False)
+    text = scripts.text("create.sh").replace("[ ! -e", "[ -e /no/such/file ] && [ ! -e")
+    done = create(fakes, tmp_path, LOOKED, "1", f"={path}", "--user=0", "t:1", container="hcc@1", text=text)
     assert done.returncode == 1, done.stdout
     assert f"error: {path}, which --data names, belongs to the host" in done.stderr
 
@@ -397,16 +374,11 @@ def test_data_of_a_job_is_no_link_and_what_an_inventory_mounts_may_be(fakes: Fak
     fakes.make("readlink", 'exec /bin/readlink "$@"')
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to("/etc")
-    front = ("c", "new", "c.service", "hcc@1", str(tmp_path), f"{tmp_path}/jobs", f"{tmp_path}/env", "t:1", "mpirun")
-    text = "look() { echo looked; exit 3; }\n" + scripts.text("create.sh")
-
-    def told(source: str) -> tuple[int, str]:
-        argv = (*fakes.sh, "-euc", text, "setup", *front, "1", source, "--user=0", "t:1")
-        done = subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=20, check=False)
-        return done.returncode, done.stdout + done.stderr
-
-    assert told(f"={tmp_path}/data") == (3, "looked\n")
-    assert told(f"{tmp_path}/link") == (3, "looked\n")
-    code, said = told(f"={tmp_path}/link")
-    assert code == 1
-    assert "is a symbolic link, or behind one: it is /etc" in said
+    for source, code, said in (
+        (f"={tmp_path}/data", 3, "looked\n"),
+        (f"{tmp_path}/link", 3, "looked\n"),
+        (f"={tmp_path}/link", 1, "is a symbolic link, or behind one: it is /etc"),
+    ):
+        done = create(fakes, tmp_path / "state", LOOKED, "1", source, "--user=0", "t:1", container="hcc@1")
+        assert done.returncode == code
+        assert said in done.stdout + done.stderr

@@ -17,6 +17,9 @@ from taco_launch.setup.stage_parts.docker_removal import ADDED as ADDED_FILE
 from taco_launch.setup.stage_parts.docker_settings import MARKS
 from taco_launch.setup.stage_rules import RULES
 from tests.facts.hosts import host
+from tests.setup.training import having
+from tests.setup.training import op as the_op
+from tests.setup.training import problem as the_problem
 
 IMAGE = "registry/train:1"
 DIGEST = f"sha256:{'1' * 64}"
@@ -49,22 +52,41 @@ def names(found: HostFacts, image: str | None = None, added: str = "") -> list[s
     return [item.name for item in plan(found, "c", image, added) if isinstance(item, Op)]
 
 
-def test_nothing_is_there() -> None:
-    assert names(facts()) == []
-    assert names(facts(paths.STATE, paths.CLUSTERS, f"{paths.UNITS}/docker.service.d/proxy.conf", config="{}")) == []
+WHOLE = f"remove taco-launch-c, its unit and {paths.folder('c')}"
 
 
-def test_all_of_a_cluster_and_what_clusters_share() -> None:
-    there = facts(paths.folder("c"), paths.main_script("c"), paths.unit_file("c"), paths.AGENT)
-    assert names(there) == [
-        f"remove taco-launch-c, its unit and {paths.folder('c')}",
-        "remove the agent and the leases",
-    ]
+@pytest.mark.parametrize(
+    ("found", "removed"),
+    [
+        (facts(), []),
+        (facts(paths.STATE, paths.CLUSTERS, f"{paths.UNITS}/docker.service.d/proxy.conf", config="{}"), []),
+        (
+            facts(paths.folder("c"), paths.main_script("c"), paths.unit_file("c"), paths.AGENT),
+            [WHOLE, "remove the agent and the leases"],
+        ),
+        # any rest of a cluster is all of it
+        (facts(paths.unit_file("c")), [WHOLE]),
+        (facts(paths.folder("c")), [WHOLE]),
+        (facts(paths.HOST, paths.host_folder("c")), [WHOLE]),
+        (facts(paths.firewall_unit_file("c")), ["firewall: take our rules back", WHOLE]),
+        (facts(labels=((paths.CLUSTER_LABEL, "c"),)), [WHOLE]),
+        # a container of that name that set-up did not make, or made for another cluster
+        (facts(labels=()), []),
+        (facts(labels=((paths.CLUSTER_LABEL, "d"),)), []),
+        # what clusters share stays while there is another one, which a file is not
+        (facts(paths.folder("d"), paths.AGENT, MARKS, paths.ENGINE_PROXY), []),
+        (facts(paths.host_folder("d"), paths.AGENT), []),
+        (facts(paths.folder("c"), paths.folder("d"), paths.AGENT), [WHOLE]),
+        (facts(paths.PEERMEM, paths.PEERMEM_OPTIONS, paths.NV_PEER_MEM, MARKS, paths.host_folder("d")), []),
+        (facts(paths.PEERMEM, f"{paths.HOST}/notes.txt"), [f"remove {paths.PEERMEM}"]),
+    ],
+)
+def test_what_is_removed(found: HostFacts, removed: list[str]) -> None:
+    assert names(found) == removed
 
 
 def test_what_is_loaded_at_boot_for_gpudirect_goes_with_the_last_cluster() -> None:
-    (op,) = plan(facts(paths.PEERMEM), "c", None, "")
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(paths.PEERMEM), "c", None, ""))
     assert (op.name, op.stage in _ORDER) == (f"remove {paths.PEERMEM}", True), "what is not in that order is not shown"
     both = facts(paths.PEERMEM, paths.PEERMEM_OPTIONS, paths.NV_PEER_MEM, MARKS)
     first, second, last = plan(both, "c", None, "")
@@ -79,22 +101,9 @@ def test_what_is_loaded_at_boot_for_gpudirect_goes_with_the_last_cluster() -> No
     assert "the package stays" in second.why
     assert isinstance(last, Op)
     assert last.name == "remove the agent and the leases", "the mark goes no earlier"
-    assert names(facts(paths.PEERMEM, paths.PEERMEM_OPTIONS, paths.NV_PEER_MEM, MARKS, paths.host_folder("d"))) == []
-    assert names(facts(paths.PEERMEM, f"{paths.HOST}/notes.txt")) == [f"remove {paths.PEERMEM}"], "a file is no cluster"
-
-
-def test_any_rest_of_a_cluster_is_taken_back() -> None:
-    whole = [f"remove taco-launch-c, its unit and {paths.folder('c')}"]
-    assert names(facts(paths.unit_file("c"))) == whole
-    assert names(facts(paths.folder("c"))) == whole
-    assert names(facts(labels=((paths.CLUSTER_LABEL, "c"),))) == whole
 
 
 def test_what_the_hosts_root_runs_is_taken_back_too() -> None:
-    whole = [f"remove taco-launch-c, its unit and {paths.folder('c')}"]
-    assert names(facts(paths.HOST, paths.host_folder("c"))) == whole
-    assert names(facts(paths.host_folder("d"), paths.AGENT)) == []
-    assert names(facts(paths.firewall_unit_file("c"))) == ["firewall: take our rules back", *whole]
     for there in (paths.host_folder("c"), paths.folder("c")):
         first, _last = plan(facts(there, f"{there}/firewall", f"{there}/firewall.sh"), "c", None, "")
         assert isinstance(first, Op)
@@ -124,10 +133,8 @@ def test_no_two_units_have_one_name(names: tuple[str, str]) -> None:
 
 def test_a_container_that_was_not_finished_is_taken_back() -> None:
     there = facts()
-    assert isinstance(there.docker, DockerFacts)
     half = ContainerState(paths.unfinished("c"), IMAGE, "created", ((paths.CLUSTER_LABEL, "c"),))
-    (op,) = plan(replace(there, docker=replace(there.docker, containers=(half,))), "c", None, "")
-    assert isinstance(op, Op)
+    op = the_op(plan(having(there, containers=(half,)), "c", None, ""))
     assert paths.unfinished("c") in op.args
 
 
@@ -135,57 +142,35 @@ def test_a_container_that_was_not_finished_is_taken_back() -> None:
 @pytest.mark.parametrize("made", [paths.folder("c"), paths.unit_file("c")])
 def test_an_engine_that_does_not_tell(made: str, why: Unknown | Absent) -> None:
     there = facts(made)
-    assert isinstance(there.docker, DockerFacts)
-    down = replace(there, docker=replace(there.docker, version=why, containers=Unknown("later"), images=Unknown("")))
-    for found in (down, replace(there, docker=replace(there.docker, containers=why))):
-        (problem,) = plan(found, "c", None, "")
-        assert isinstance(problem, Problem)
+    down = having(there, version=why, containers=Unknown("later"), images=Unknown(""))
+    for found in (down, having(there, containers=why)):
+        problem = the_problem(plan(found, "c", None, ""))
         assert problem.message.endswith(f"not all can be taken back: {why.reason}")
     assert names(replace(there, docker=Absent("docker: not found")))  # then no container is there
     nothing = replace(facts(), docker=down.docker)
     assert names(nothing) == []
-    (problem,) = plan(nothing, "c", IMAGE, "")
-    assert isinstance(problem, Problem)
-
-
-def test_a_foreign_container_of_that_name_is_none_of_ours() -> None:
-    assert names(facts(labels=())) == []
-    assert names(facts(labels=((paths.CLUSTER_LABEL, "d"),))) == []
-
-
-def test_another_cluster_keeps_what_it_shares() -> None:
-    assert names(facts(paths.folder("d"), paths.AGENT, MARKS, paths.ENGINE_PROXY)) == []
-    assert names(facts(paths.folder("c"), paths.folder("d"), paths.AGENT)) == [
-        f"remove taco-launch-c, its unit and {paths.folder('c')}"
-    ]
-
-
-def test_an_image_only_where_it_is_asked_for() -> None:
-    assert names(facts(), IMAGE) == [f"remove {IMAGE}"]
-    assert names(facts(), "registry/other:1") == []
+    problem = the_problem(plan(nothing, "c", IMAGE, ""))
 
 
 @pytest.mark.parametrize(
     ("asked", "listed", "digest", "removed"),
     [
+        (IMAGE, IMAGE, None, IMAGE),
         ("docker.io/library/train", "train:latest", None, "train:latest"),
         ("registry.lab/train", "registry.lab/train:latest", None, "registry.lab/train:latest"),
         (f"registry.lab/train:1@{DIGEST}", "registry.lab/train:<none>", DIGEST, f"registry.lab/train@{DIGEST}"),
     ],
 )
 def test_an_image_by_any_of_its_names(asked: str, listed: str, digest: str | None, removed: str) -> None:
-    there = facts()
-    assert isinstance(there.docker, DockerFacts)
-    there = replace(there, docker=replace(there.docker, images=(Image(listed, "id", digest, 1),)))
-    (op,) = plan(there, "c", asked, "")
-    assert isinstance(op, Op)
+    there = having(facts(), images=(Image(listed, "id", digest, 1),))
+    op = the_op(plan(there, "c", asked, ""))
     assert (op.name, op.args) == (f"remove {asked}", (removed,))
+    assert names(there, "registry/other:1") == []
 
 
 def test_what_was_put_into_daemon_json_is_taken_out() -> None:
     config = json.dumps({**MIRRORS, "debug": True})
-    (op,) = plan(facts(MARKS, config=config), "c", None, ADDED)
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(MARKS, config=config), "c", None, ADDED))
     assert json.loads(op.files[0].data) == {"debug": True}
     assert (op.files[0].shown, op.files[0].mode, op.old) == (
         paths.ENGINE_CONFIG,
@@ -197,13 +182,11 @@ def test_what_was_put_into_daemon_json_is_taken_out() -> None:
 
 def test_it_is_put_only_where_it_is_as_it_was_looked_at() -> None:
     config = json.dumps({**MIRRORS, "debug": True})
-    (op,) = plan(facts(MARKS, config=config), "c", None, ADDED)
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(MARKS, config=config), "c", None, ADDED))
     assert op.args[4:] == (op.files[0].path, hashlib.sha256(config.encode()).hexdigest())
     # set-up's own file of that folder may be of a set-up that was interrupted
     assert op.files[0].path != f"{MARKS}/daemon.json"
-    (op,) = plan(facts(MARKS, config='{"debug": true}'), "c", None, ADDED)
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(MARKS, config='{"debug": true}'), "c", None, ADDED))
     assert len(op.args) == 4
 
 
@@ -211,8 +194,7 @@ def test_a_daemon_json_that_cannot_be_read_keeps_the_record_of_it() -> None:
     there = facts(MARKS, ADDED_FILE)
     assert isinstance(there.made, SetupState)
     unknown = replace(there, made=replace(there.made, daemon_json=Unknown("cat: Input/output error")))
-    (problem,) = plan(unknown, "c", None, ADDED)
-    assert isinstance(problem, Problem)
+    problem = the_problem(plan(unknown, "c", None, ADDED))
     assert problem.message.endswith("cannot be taken out: cat: Input/output error")
     (gone,) = plan(there, "c", None, ADDED)
     assert isinstance(gone, Op)
@@ -220,22 +202,19 @@ def test_a_daemon_json_that_cannot_be_read_keeps_the_record_of_it() -> None:
 
 def test_half_a_line_of_the_record() -> None:
     config = json.dumps(MIRRORS)
-    (problem,) = plan(facts(MARKS, config=config), "c", None, ADDED + ADDED[:-9])
-    assert isinstance(problem, Problem)
+    problem = the_problem(plan(facts(MARKS, config=config), "c", None, ADDED + ADDED[:-9]))
     assert problem.message.startswith(
         f"{ADDED_FILE}, which says what set-up put into {paths.ENGINE_CONFIG}, has a line"
     )
 
 
 def test_what_somebody_changed_since_stays() -> None:
-    (op,) = plan(facts(MARKS, config='{"debug": true}'), "c", None, ADDED)
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(MARKS, config='{"debug": true}'), "c", None, ADDED))
     assert (op.files, op.name) == ((), "remove the agent and the leases")
 
 
 def test_the_proxy_goes_with_the_next_start_of_docker() -> None:
-    (op,) = plan(facts(paths.ENGINE_PROXY), "c", None, "")
-    assert isinstance(op, Op)
+    op = the_op(plan(facts(paths.ENGINE_PROXY), "c", None, ""))
     assert op.name == "remove the agent and the leases, the proxy of docker.service"
     assert "until it starts anew" in op.why
     assert op.disrupts == "nothing"
@@ -252,8 +231,7 @@ def test_what_is_there_cannot_be_told() -> None:
     there = facts()
     assert isinstance(there.made, SetupState)
     for found in (replace(there, made=unknown), replace(there, made=replace(there.made, files=unknown))):
-        (problem,) = plan(found, "c", None, "")
-        assert isinstance(problem, Problem)
+        problem = the_problem(plan(found, "c", None, ""))
         assert problem.message.endswith("find: permission denied")
 
 

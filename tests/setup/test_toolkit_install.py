@@ -1,8 +1,6 @@
 """toolkit_install.sh and reload.sh among simulated tools: which toolkit is installed, and when systemd reads its units."""
 
 import hashlib
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -195,10 +193,3 @@ def test_the_training_container_is_stopped_before_unless_a_job_runs(
     assert ("error: job j runs" in done.stderr) == job
     if job:
         assert not [call for call in fakes.calls if "daemon-reload" in call or "enable" in call]
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="cannot: there is no shellcheck")
-@pytest.mark.parametrize("name", ["toolkit_install.sh", "reload.sh"])
-def test_shellcheck(name: str) -> None:
-    done = subprocess.run(("shellcheck", "-"), input=scripts.text(name), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")

@@ -28,6 +28,12 @@ def bare(name: str = "gpu1", *images: Image, containers: Iterable[ContainerState
     return replace(facts, docker=replace(facts.docker, images=images, containers=tuple(containers)))
 
 
+def having(facts: HostFacts, **docker: Any) -> HostFacts:
+    """Return a host of whose engine something else is told."""
+    assert isinstance(facts.docker, DockerFacts)
+    return replace(facts, docker=replace(facts.docker, **docker))
+
+
 def image(reference: str = "train:1", identity: str = ONE, digest: str | None = None, size: int | None = None) -> Image:
     return Image(reference, identity, digest, size)
 

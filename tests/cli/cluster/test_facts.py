@@ -83,20 +83,19 @@ def test_only_what_is_asked_for_of_captures(captures: Path) -> None:
     assert (done.exit_code, json.loads(done.stdout)["topology"]) == (1, None)
 
 
-@pytest.mark.parametrize("words", [("gpu1",), ("--container", "train"), ("-i", "lab")])
-def test_captures_or_hosts(captures: Path, words: tuple[str, ...]) -> None:
-    done = call("facts", "--from", str(captures), *words)
-    assert (done.exit_code, "--from: captured outputs are read, or hosts are contacted" in done.stderr) == (2, True)
-
-
-def test_a_file_that_is_not_there() -> None:
-    done = call("facts", "--from", "/no/such/file")
-    assert (done.exit_code, "/no/such/file" in done.stderr) == (2, True)
-
-
-def test_a_subject_that_is_none() -> None:
-    done = call("facts", "--only", "gpus")
-    assert (done.exit_code, "subjects: system, network, docker, gpu" in done.stderr) == (2, True)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--from {topo} gpu1", "--from: captured outputs are read, or hosts are contacted"),
+        ("--from {topo} --container train", "--from: captured outputs are read, or hosts are contacted"),
+        ("--from {topo} -i lab", "--from: captured outputs are read, or hosts are contacted"),
+        ("--from /no/such/file", "/no/such/file"),
+        ("--only gpus", "subjects: system, network, docker, gpu"),
+    ],
+)
+def test_what_is_refused(captures: Path, words: str, said: str) -> None:
+    done = call("facts", *words.format(topo=captures / "topo.txt").split())
+    assert (done.exit_code, said in done.stderr) == (2, True)
 
 
 def test_this_machine_without_a_terminal_or_standard_input(taco: Taco) -> None:

@@ -19,7 +19,6 @@ from taco_launch.flows.setup import setup as flow
 from taco_launch.flows.setup.proof import ProofFailure
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupFile, SetupState
-from taco_launch.model.host.hardware import Gpus
 from taco_launch.model.host.hosts import Host
 from taco_launch.remote import bundle, fanout
 from taco_launch.remote.fanout import Answer, Fanout
@@ -223,11 +222,6 @@ def test_hosts_that_are_to_be_told_of_a_new_one(world: World, monkeypatch: pytes
     assert code(setup(world, "--yes", "--hosts", "gpu3", "--only", "agent")) == 0, "the mesh was not requested"
 
 
-def test_disrupting_a_host_is_explained() -> None:
-    told = CliRunner().invoke(cli, ["setup", "--help"]).stdout
-    assert "a peer memory module may be changed under containers" in " ".join(told.split())
-
-
 def test_a_host_that_fails_keeps_no_other_from_it(world: World) -> None:
     world.scripts["gpu2", "image"] = (
         "echo pulling; echo 'error: registry: no route to host' >&2; echo \"hint: try: $taco_typed stop j\"; exit 1"
@@ -368,18 +362,3 @@ def test_nothing_runs_on_this_machine_by_mistake() -> None:
     """The simulated hosts must never be root's: what the tests above do is done as whoever runs them."""
     assert Simulated("x").run(Command(("id", "-u"), sudo=True)).stdout.strip() == str(os.geteuid()).encode()
     assert isinstance(facts_of("gpu1").docker, DockerFacts)
-
-
-def test_a_driver_that_is_not_loaded_keeps_a_host_from_every_stage(world: World) -> None:
-    def without(name: str, **more: Any) -> HostFacts:
-        facts = facts_of(name, **more)
-        assert isinstance(facts.gpu, Gpus)
-        return replace(facts, gpu=replace(facts.gpu, driver=replace(facts.gpu.driver, loaded=Absent())))
-
-    world.like["gpu2"] = without
-    done = setup(world, "--yes")
-    assert code(done) == 5
-    assert "gpu2: hardware: the NVIDIA driver 535.104.05 is installed and not loaded" in done.stderr
-    assert rows(done)["gpu2"] == ["failed", "0"]
-    assert not list(world.of("gpu2").iterdir())
-    assert rows(done)["gpu1"][0] == "ready"

@@ -1,7 +1,6 @@
 """Matrices beyond the cases: those that are shipped, how one is found, limits, the schema, and files that are not right."""
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from taco_launch.errors import SpecError
 from taco_launch.request.documents import matrix_file
 from taco_launch.request.documents.job_schema import json_schema as job_schema
 from taco_launch.request.documents.matrix_schema import json_schema
+from tests.request.documents.spoilt import spoilt
 
 MATRIX = yaml.safe_load((Path(__file__).parents[1] / "matrices" / "good_everything.yaml").read_text())
 SHIPPED = ("gputopology", "lab", "taco")
@@ -153,32 +153,8 @@ def _references(value: Any) -> Iterator[dict[str, str]]:
             yield from _references(inner)
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for step, inner in steps:
-        yield (*path, step)
-        yield from places(inner, (*path, step))
-
-
-ODD: st.SearchStrategy[Any] = st.sampled_from(
-    [None, True, -1, 0, 7, 0.5, "", "x", "a b", "3%", "3h", "all", [], ["x"], [1, 1], {}, {"x": 1}, [{}]]
-)
-
-
-@given(data=st.data())
-def test_a_matrix_with_anything_in_it_is_read_or_refused(data: st.DataObject) -> None:
-    """Some values of a right matrix are replaced, and keys added: it is read, or refused by an error that says so."""
-    changed = json.loads(json.dumps(MATRIX))
-    for path in data.draw(st.lists(st.sampled_from(list(places(MATRIX))), min_size=1, max_size=3)):
-        section = changed
-        try:
-            for step in path[:-1]:
-                section = section[step]
-            section[data.draw(st.sampled_from([path[-1], "x"])) if isinstance(section, dict) else path[-1]] = data.draw(
-                ODD
-            )
-        except (KeyError, IndexError, TypeError):
-            continue  # gone by an earlier change
+@given(spoilt(MATRIX))
+def test_a_matrix_with_anything_in_it_is_read_or_refused(changed: Any) -> None:
     with contextlib.suppress(SpecError):
         found = parse(changed)
         assert found.workloads

@@ -279,15 +279,6 @@ def test_dockers_repository_by_rpm(machine: Machine, release: str, macros: str, 
     assert machine.called("yum") == ["yum -y install docker-ce docker-ce-cli containerd.io"]
 
 
-def test_a_page_instead_of_a_key_is_refused(machine: Machine) -> None:
-    fetches(machine, "<html>log in</html>")
-    assert repository(machine, "apt-docker") == (
-        1,
-        "error: https://m/linux/debian/gpg is no PGP key in text form",
-    )
-    assert not (machine.root / "etc/apt/sources.list.d/docker.list").exists()
-
-
 def test_what_cannot_be_fetched_is_tried_five_times(machine: Machine) -> None:
     fetches(machine, "", fails=9)
     code, last = machine.run("docker_install.sh", "script", proxy(machine), "https://x/get", "0" * 64)

@@ -3,13 +3,11 @@
 import hashlib
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from taco_launch.setup.scripts import text
 from tests.setup import docker_machine
 from tests.setup.docker_machine import Machine
 
@@ -257,12 +255,3 @@ def test_why_an_engine_does_not_start(machine: Machine) -> None:
     )
     machine.tool("journalctl", "exit 1")
     assert machine.run("docker_start.sh")[1] == "error: docker does not start: see journalctl -u docker on the host"
-
-
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="cannot: there is no shellcheck")
-@pytest.mark.parametrize(
-    "name", ["docker_install.sh", "docker_settings.sh", "docker_start.sh", "dpkg.sh", "dockerd.sh", "packages.sh"]
-)
-def test_shellcheck(name: str) -> None:
-    done = subprocess.run(("shellcheck", "-"), input=text(name), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")

@@ -13,15 +13,14 @@ from taco_launch.model.host.hardware import Gpus
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import container as stage
-from tests.setup.training import TWO, bare, cluster, defined, image, inventory, problem, ready
+from tests.setup.training import TWO, bare, cluster, defined, having, image, inventory, problem, ready
 
 NAME = "taco-launch-hcc"
 RDMA = ("/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0")
 
 
 def with_toolkit(facts: HostFacts) -> HostFacts:
-    assert isinstance(facts.docker, DockerFacts)
-    return replace(facts, docker=replace(facts.docker, toolkit="1.17.0"))
+    return having(facts, toolkit="1.17.0")
 
 
 def plan(facts: HostFacts, **container: Any) -> list[Op | Problem]:
@@ -158,7 +157,6 @@ def test_gpus_take_the_toolkit() -> None:
     assert "--gpus=all" not in options(facts)
     assert defined(facts).devices == ()
     assert "without its 8 GPUs: docker has no NVIDIA container toolkit" in ops(facts)[0].why
-    assert isinstance(facts.docker, DockerFacts)
     cdi = {"toolkit": "1.17.0", "toolkit_programs": ("nvidia-ctk",), "cdi_folders": ("/etc/cdi",)}
     for way, wanted in (
         ({"toolkit": "1.17.0"}, ["--gpus=all"]),
@@ -171,12 +169,12 @@ def test_gpus_take_the_toolkit() -> None:
         ({**cdi, "toolkit": "1.11.0"}, ["--gpus=all"]),
         ({**cdi, "cdi_folders": ()}, ["--gpus=all"]),
     ):
-        given = replace(facts, docker=replace(facts.docker, **way))
+        given = having(facts, **way)
         found = [option for option in defined(given).options if re.search("gpu|nvidia|NVIDIA", option)]
         assert found == wanted, way
         assert re.search("its 8 GPUs by (CDI|docker's hook|the runtime nvidia)", ops(given)[0].why)
         assert defined(given).devices == ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl")
-    none = replace(facts, gpu=Absent("none"), docker=replace(facts.docker, toolkit="1.17.0"))
+    none = replace(with_toolkit(facts), gpu=Absent("none"))
     assert "--gpus=all" not in options(none)
 
 
@@ -209,13 +207,11 @@ def test_what_cannot_be_read_is_not_taken_for_none(facts: HostFacts, message: st
 
 def test_a_toolkit_that_cannot_be_read_is_told_once_the_engine_is_there() -> None:
     facts = ready()
-    assert isinstance(facts.docker, DockerFacts)
-    unread = replace(facts, docker=replace(facts.docker, toolkit=Unknown("it hangs")))
+    unread = having(facts, toolkit=Unknown("it hangs"))
     assert "container toolkit cannot be read: it hangs" in problem(plan(unread)).message
-    assert isinstance(unread.docker, DockerFacts)
-    assert len(ops(replace(unread, docker=replace(unread.docker, version=Absent("installed first"))))) == 2
+    assert len(ops(having(unread, version=Absent("installed first")))) == 2
     assert len(ops(with_gpus((), unread))) == 2
-    assert "--runtime=nvidia" in options(replace(unread, docker=replace(unread.docker, runtimes=("nvidia",))))
+    assert "--runtime=nvidia" in options(having(unread, runtimes=("nvidia",)))
 
 
 def test_what_nobody_asked_for_is_no_problem() -> None:
@@ -258,9 +254,7 @@ def test_a_bare_host_gets_it_and_then_there_is_nothing_to_do() -> None:
     ],
 )
 def test_another_definition_is_another_container(change: Any, why: str) -> None:
-    facts = after(ready())
-    assert isinstance(facts.docker, DockerFacts)
-    facts = replace(facts, docker=replace(facts.docker, images=(image(), image("train:2", TWO))))
+    facts = having(after(ready()), images=(image(), image("train:2", TWO)))
     create, start = ops(facts, **change)
     assert create.why.split("; ")[0] == why
     assert (create.name.split()[0], create.disrupts) == ("recreate", "container")
@@ -270,9 +264,7 @@ def test_another_definition_is_another_container(change: Any, why: str) -> None:
 
 
 def test_another_image_of_the_same_name_is_another_container() -> None:
-    facts = after(ready())
-    assert isinstance(facts.docker, DockerFacts)
-    moved = replace(facts, docker=replace(facts.docker, images=(image(identity=TWO),)))
+    moved = having(after(ready()), images=(image(identity=TWO),))
     assert ops(moved)[0].why.startswith("its image or its main.sh has changed")
 
 
@@ -335,7 +327,7 @@ def test_a_container_that_does_not_run_is_started() -> None:
     assert isinstance(facts.docker, DockerFacts)
     assert isinstance(facts.docker.containers, tuple)
     stopped = tuple(replace(each, state="exited") for each in facts.docker.containers)
-    facts = replace(facts, docker=replace(facts.docker, containers=stopped))
+    facts = having(facts, containers=stopped)
     assert [each.name for each in ops(facts)] == [f"start {NAME}.service"]
 
 
@@ -357,9 +349,7 @@ def test_without_an_image_there_is_nothing_to_make() -> None:
 @pytest.mark.parametrize("subject", ["docker", "made", "containers"])
 def test_what_is_not_known_is_told(subject: str) -> None:
     facts, why = ready(), Unknown("no such luck")
-    assert isinstance(facts.docker, DockerFacts)
-    docker = replace(facts.docker, containers=why)
-    facts = replace(facts, docker=docker) if subject == "containers" else replace(facts, **{subject: why})  # type: ignore[arg-type]
+    facts = having(facts, containers=why) if subject == "containers" else replace(facts, **{subject: why})  # type: ignore[arg-type]
     assert "no such luck" in problem(plan(facts)).message
 
 

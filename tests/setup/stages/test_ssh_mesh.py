@@ -22,6 +22,7 @@ from taco_launch.setup import paths
 from taco_launch.setup.ops import Op, Problem
 from taco_launch.setup.stages import container, ssh_mesh
 from tests.setup.mesh import NAME, NOTHING, World, bare, inventory, with_listener
+from tests.setup.training import problem as the_problem
 
 
 def files(world: World, name: str) -> dict[str, str]:
@@ -188,8 +189,7 @@ def test_without_a_container_there_is_nothing_to_do() -> None:
 def test_what_is_there_cannot_be_read(made: Found[SetupState]) -> None:
     world = World(inventory())
     world.facts["gpu1"] = replace(world.facts["gpu1"], made=made)
-    (problem,) = world.plan("gpu1")
-    assert isinstance(problem, Problem)
+    problem = the_problem(world.plan("gpu1"))
     assert "cannot be read" in problem.message
 
 
@@ -226,8 +226,7 @@ def test_address(address: str, facts: HostFacts, wanted: str, expected: str | No
 
 def test_a_host_without_the_interface_is_told() -> None:
     world = World(inventory(interface="ib0"))
-    (problem,) = world.plan("gpu1")
-    assert isinstance(problem, Problem)
+    problem = the_problem(world.plan("gpu1"))
     assert "there is no interface ib0: there are lo, bond0" in problem.message
     assert "network: {interface" in problem.hint
 
@@ -260,8 +259,7 @@ def test_a_new_address_is_taken_everywhere_and_only_its_own_sshd_begins_anew() -
 def test_a_port_that_is_taken(listener: Listener) -> None:
     world = World(inventory())
     world.facts["gpu1"] = with_listener(bare("gpu1"), Listener("0.0.0.0", 22, "sshd"), listener)
-    (problem,) = world.plan("gpu1")
-    assert isinstance(problem, Problem)
+    problem = the_problem(world.plan("gpu1"))
     assert f"is taken: {listener.process or 'a process'} listens on {listener.address}:12222" in problem.message
     assert "ssh_port: 12223" in problem.hint
 
@@ -272,8 +270,7 @@ def test_a_port_that_another_cluster_has() -> None:
     taken = with_listener(bare("gpu1"), Listener("10.0.0.1", 12222, "sshd"))
     assert isinstance(taken.docker, DockerFacts)
     world.facts["gpu1"] = replace(taken, docker=replace(taken.docker, containers=(other,)))
-    (problem,) = world.plan("gpu1")
-    assert isinstance(problem, Problem)
+    problem = the_problem(world.plan("gpu1"))
     assert "is taken: the training container of cluster mine (taco-launch-mine) listens on 10.0.0.1" in problem.message
     assert "container: {ssh_port: 12223}" in problem.hint
     of = world.cluster
@@ -282,8 +279,7 @@ def test_a_port_that_another_cluster_has() -> None:
     assert early == replace(problem, stage="container"), "no second container is made"
     stopped = replace(taken.docker, containers=(replace(other, state="exited"),))
     world.facts["gpu1"] = replace(taken, docker=stopped)
-    (problem,) = world.plan("gpu1")
-    assert isinstance(problem, Problem)
+    problem = the_problem(world.plan("gpu1"))
     assert "is taken: sshd listens" in problem.message
 
 
@@ -298,8 +294,7 @@ def test_a_stranger_takes_the_port_later() -> None:
     world = World(inventory())
     world.converge()
     world.facts["gpu1"] = with_listener(world.facts["gpu1"], Listener("0.0.0.0", 12222, "nginx"))
-    (problem,) = world.plan("gpu1")
-    assert isinstance(problem, Problem)
+    assert the_problem(world.plan("gpu1")).hint
 
 
 def test_an_sshd_that_is_gone_is_waited_for() -> None:

@@ -14,7 +14,7 @@ from taco_launch.model.host.hosts import DockerEngine, Host, Inventory, Toolkit
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import toolkit
 from tests.facts.hosts import host
-from tests.setup.stages.test_docker import made
+from tests.setup.stages.test_docker import file, made
 
 URL = "https://nvidia.github.io/libnvidia-container"
 LIST = "/etc/apt/sources.list.d/taco-launch-nvidia-container-toolkit.list"
@@ -72,10 +72,6 @@ def problem(found: HostFacts, of: Toolkit = Toolkit(), **more: Any) -> Problem: 
     assert only.stage == "toolkit"
     assert only.hint
     return only
-
-
-def file(op: Op, path: str) -> str:
-    return next(each.data.decode() for each in op.files if path in (each.path, each.shown))
 
 
 def test_hosts_without_gpus_have_nothing_to_do() -> None:

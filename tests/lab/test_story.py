@@ -156,7 +156,7 @@ def tear_down(cluster: Cluster, _folder: Path) -> None:
     cluster.ok("teardown", "--yes", seconds=200)
     ours = (
         "ls -d /etc/taco-launch /etc/systemd/system/taco* /var/lib/taco-launch/[!c]* /var/lib/taco-launch/clusters "
-        "/run/taco-launch/leases*; pgrep -af 'taco-launch|agent-'"
+        "/run/taco-launch/leases*; pgrep -af '[t]aco-launch|[a]gent-'"
     )
     assert [cluster.lab.inside(host, "sh", "-c", ours).stdout for host in HOSTS] == ["", ""]
     assert cluster.lab.sh("gpu1", "docker ps -a --format '{{.Names}}'") == "foreign"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Taco, eventually
+from tests.patience import HANG
 
 pytestmark = pytest.mark.e2e
 
@@ -101,7 +102,7 @@ def test_a_second_stop_does_not_wait(taco: Taco, tmp_path: Path) -> None:
     with taco.start("stop", "j") as first:
         eventually(lambda: "signalled" in kinds(taco))
         assert taco("stop", "--grace", "0", "j").returncode == 0
-        assert first.wait(40) == 0
+        assert first.wait(HANG) == 0
     assert taco.ended("j")["state"] == "CANCELLED"
 
 

@@ -17,7 +17,7 @@ from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from taco_launch.remote.transport import Transport
 from tests.conftest import eventually
-from tests.patience import patience
+from tests.patience import HANG, patience
 from tests.remote.conftest import NOBODY, USERS, host, inventory
 from tests.remote.sshd import Sshd
 
@@ -111,9 +111,9 @@ def test_much_on_stderr_while_stdout_is_silent(sshd: Sshd) -> None:
 
 
 def test_a_child_that_stays_keeps_nobody_waiting(sshd: Sshd) -> None:
-    result = run(sshd, "plain", Command(("sh", "-c", "sleep 20 & echo started")))
+    result = run(sshd, "plain", Command(("sh", "-c", "sleep 90 & echo started")))
     assert result.stdout == b"started\n"
-    assert result.seconds < 10
+    assert result.seconds < HANG
 
 
 def test_nothing_of_the_users_is_in_the_process_list(sshd: Sshd) -> None:
@@ -209,7 +209,7 @@ def test_ctrl_c_ends_what_runs_on_hosts(sshd: Sshd, name: str, tmp_path: Path) -
             time.sleep(0.02)
         begun = time.monotonic()
         raise KeyboardInterrupt
-    assert time.monotonic() - begun < patience(2)
+    assert time.monotonic() - begun < HANG
     await_end(int(file.read_text()))
     with pytest.raises(HostError, match="the connection was closed"):
         transport.run(command)

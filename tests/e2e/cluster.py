@@ -67,7 +67,7 @@ class Cluster:
         addresses = [f"10.77.0.{number + 1}" for number in range(len(NAMES))]
         all_hosts = tuple(Host(name, at, slots=2) for name, at in zip(NAMES, addresses, strict=True))
         auto = profile.load("auto", "", {})
-        policy = Policy(grace=1.0, host_loss_timeout=8.0)
+        policy = Policy(grace=1.0, host_loss_timeout=30.0)
         spec = JobSpec(name, command, all_hosts, head="n1", profile=auto, network=Network(), policy=policy)
         return replace(spec, **more)
 

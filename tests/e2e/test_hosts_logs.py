@@ -29,7 +29,7 @@ def logs(cluster: Cluster, name: str, **asked: Any) -> list[str]:
 
 
 def test_the_agent_log_has_what_every_guard_did(cluster: Cluster, name: str) -> None:
-    policy = Policy(agent_log=True, grace=1.0, host_loss_timeout=20)
+    policy = Policy(agent_log=True, grace=1.0, host_loss_timeout=30.0)
     job = cluster.run(cluster.spec(name, "sh", "-c", "exit 0", np=6, policy=policy), TOKEN="hunter2")
     assert job["state"] == "SUCCEEDED"
     found = logs(cluster, name, agent=True)
@@ -70,7 +70,7 @@ def test_times_of_a_host_that_was_cut_off_for_a_while(cluster: Cluster, name: st
     cut = time.time()
     time.sleep(patience(1))
     early = time.time()
-    time.sleep(3)
+    time.sleep(patience(3))
     joined = time.time()
     cluster.link(1, "up")
     eventually(

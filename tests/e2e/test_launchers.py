@@ -11,7 +11,7 @@ import pytest
 
 from taco_launch.model.jobs import Policy, Restart
 from tests.e2e.cluster import STATE, Cluster
-from tests.e2e.test_hosts import nothing_left
+from tests.e2e.ends import nothing_left
 
 pytestmark = pytest.mark.e2e
 
@@ -60,7 +60,7 @@ def test_a_script_of_torch_runs_unchanged(
         f"n{rank // 2 + 1}/{rank} | rank {rank} of {np}, here {rank % 2} of {min(2, np - rank // 2 * 2)}: {(np - 1) / 2:g}"
         for rank in range(np)
     ]
-    nothing_left(cluster, 3)
+    nothing_left(cluster)
 
 
 def test_torchrun_hands_arguments_on_unchanged(cluster: Cluster, name: str, path: dict[str, str]) -> None:
@@ -97,7 +97,7 @@ def test_three_processes_share_a_gpu_as_in_cube_studio(cluster: Cluster, name: s
     assert log(cluster, name) == [
         f"n1/{index} | told --lr 0.1 --process_index {index} --process_num 3 | rank 0 of 1" for index in range(3)
     ]
-    nothing_left(cluster, 3)
+    nothing_left(cluster)
 
 
 def test_workers_as_arena_counts_them(cluster: Cluster, name: str) -> None:
@@ -149,4 +149,4 @@ def test_as_many_hosts_as_are_free(cluster: Cluster, name: str) -> None:
     job = cluster.run(cluster.spec(name, "sh", "-c", script, policy=again, **asked))
     assert (job["state"], job["attempt"]) == ("SUCCEEDED", 2), job
     assert sorted(cluster.log(name)[-4:]) == [f"n{(1, 1, 3, 3)[rank]}/{rank} | of 4" for rank in range(4)]
-    nothing_left(cluster, 3)
+    nothing_left(cluster)

@@ -136,9 +136,10 @@ def test_logs_f_resumes_and_tails(taco: Taco, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="cannot: a small file system is mounted by root only")
 def test_a_full_disk_stops_the_log_not_the_job(taco: Taco, tmp_path: Path) -> None:
     filler = taco.state / "filler"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(taco.state)], check=True)
+    room = sum(path.stat().st_size for path in (taco.state / "agent").iterdir()) + (8 << 20)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", str(taco.state)], check=True)
     try:
-        filler.write_bytes(bytes(4 << 20))  # the agent takes about four more
+        filler.write_bytes(bytes(4 << 20))
         hold, go = tmp_path / "filled", tmp_path / "go"
         script = (
             f"import os,time\nfor i in range(8): os.write(1, b'x' * 999999 + b'\\n')\nopen({str(hold)!r}, 'w')\n"

@@ -195,14 +195,6 @@ def test_list_get_delete(taco: Taco) -> None:
     assert not list((taco.state / "jobs").glob("[!.]*"))
 
 
-def test_the_printed_line_can_be_pasted(taco: Taco) -> None:
-    dry = taco("run", "--np", "2", "-x", "GREETING=it's $HOME", "--dry-run", "--", "sh", "-c", 'echo "$GREETING"')
-    assert dry.returncode == 0, dry.stderr
-    assert len(dry.stdout.splitlines()) == 1
-    pasted = subprocess.run(["sh", "-c", dry.stdout], capture_output=True, text=True, check=True)
-    assert pasted.stdout == "it's $HOME\n" * 2
-
-
 def test_secrets_of_the_caller_are_gone_after_the_job(taco: Taco) -> None:
     taco.env["API_TOKEN"] = "t0psecret"
     run = taco("run", "--name", "s", "--np", "1", "-x", "API_TOKEN", "--", "sh", "-c", "test ${#API_TOKEN} = 9")

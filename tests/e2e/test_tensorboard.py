@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Taco, eventually
+from tests.e2e.process_table import running
 from tests.patience import patience
 
 pytestmark = [
@@ -48,15 +49,7 @@ def view(taco: Taco) -> dict[str, Any] | None:
 
 def processes(folder: Path) -> list[int]:
     """Return the processes of a TensorBoard that reads a folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_text("utf-8", "replace")
-        except OSError:
-            continue
-        if "--logdir" in line and str(folder) in line:
-            found.append(int(path.parent.name))
-    return found
+    return [pid for pid in running("--logdir") if pid in running(str(folder))]
 
 
 def read(url: str, path: str) -> Any:

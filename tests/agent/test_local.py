@@ -14,6 +14,7 @@ from taco_launch.command import Command
 from taco_launch.errors import HostError, UsageError
 from taco_launch.remote import local as module
 from taco_launch.remote.local import LocalTransport
+from tests.conftest import eventually
 from tests.patience import HANG
 
 LOCAL = LocalTransport()
@@ -148,10 +149,7 @@ def test_a_timeout_ends_children_that_outlive_their_parent(tmp_path: Path, monke
     script = f"(trap '' TERM; exec sleep 20) & echo $! >{tmp_path}/pid; exec sleep 20"
     with pytest.raises(HostError, match=r"waited 0\.5 s for sh to end"):
         LOCAL.run(Command(("sh", "-c", script), timeout=0.5))
-    deadline = time.monotonic() + HANG
-    while not gone(int((tmp_path / "pid").read_text())):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: gone(int((tmp_path / "pid").read_text())))
 
 
 def test_how_it_ended_is_not_known_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,8 +96,8 @@ class Cluster:
         self.submit(spec, 0, **environment)
         return self.ended(spec.name)
 
-    def log(self, name: str, rank: int | None = None) -> list[str]:
-        frames = self.call("logs", name=name, rank=rank, offset=0, tail=None, follow=False)
+    def log(self, name: str, rank: int | None = None, **asked: Any) -> list[str]:
+        frames = self.call("logs", name=name, rank=rank, offset=0, tail=None, follow=False, **asked)
         text = "".join(frame for frame in frames if isinstance(frame, str))
         return [line for line in text.splitlines() if "setpgid" not in line]  # a race in mpirun's own start of ssh
 

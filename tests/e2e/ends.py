@@ -29,19 +29,19 @@ class Kill(NamedTuple):
     reason: str  # as far as it matters
 
 
+# What mpirun and the launcher env have in common.
+AGENT = (
+    ("pyz run", 0, "LOST", 1, "its supervisor was killed"),
+    ("pyz guard /", 0, "FAILED", 1, "its guard was killed"),
+    ("pyz guard /", 1, "FAILED", 1, "its guard on n2 was killed"),
+    ("pyz rank", 2, "FAILED", 137, "rank [45] on n3 was killed, and its wrapper with it"),
+)
 KILLS = (
-    Kill("mpirun", "pyz run", 0, "LOST", 1, "its supervisor was killed"),
-    Kill("mpirun", "pyz guard /", 0, "FAILED", 1, "its guard was killed"),
-    Kill("mpirun", "pyz guard /", 1, "FAILED", 1, "its guard on n2 was killed"),
+    *(Kill(launcher, *ends) for launcher in ("mpirun", "env") for ends in AGENT),
     Kill("mpirun", "mpirun", 0, "FAILED", 137, "the launcher"),
-    Kill("mpirun", "pyz rank", 2, "FAILED", 137, "rank [45] on n3 was killed, and its wrapper with it"),
     Kill("mpirun", "^orted", 1, "FAILED", None, ""),
-    Kill("env", "pyz run", 0, "LOST", 1, "its supervisor was killed"),
-    Kill("env", "pyz guard /", 0, "FAILED", 1, "its guard was killed"),
-    Kill("env", "pyz guard /", 1, "FAILED", 1, "its guard on n2 was killed"),
     Kill("env", "pyz start", 0, "FAILED", 137, "env on n1 "),
     Kill("env", "pyz start", 2, "FAILED", 137, "env on n3 "),
-    Kill("env", "pyz rank", 2, "FAILED", 137, "rank [45] on n3 was killed, and its wrapper with it"),
     Kill("torchrun", "torch.distributed.run", 1, "FAILED", 137, "torchrun on n2 "),
     Kill("hydra", "pyz run", 0, "FAILED LOST", None, ""),
     Kill("hydra", "mpiexec.hydra", 0, "FAILED LOST", None, ""),

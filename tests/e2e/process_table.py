@@ -1,5 +1,6 @@
-"""What runs on this machine, by /proc alone."""
+"""What runs on this machine, by /proc alone, and what it says."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,3 +17,9 @@ def command_lines() -> Iterator[tuple[int, list[str]]]:
 def running(*words: str) -> list[int]:
     """Return the processes in whose command line these words follow each other; parts of the first and last will do."""
     return [pid for pid, line in command_lines() if "\0".join(words) in "\0".join(line)]
+
+
+def line(process: "subprocess.Popen[bytes]") -> bytes:
+    """Read a line of a process's output."""
+    assert process.stdout is not None
+    return bytes(process.stdout.readline())

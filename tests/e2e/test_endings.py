@@ -12,7 +12,7 @@ import pytest
 
 from taco_launch.launch.env import SERVICE
 from tests.conftest import Taco, eventually
-from tests.e2e.process_table import command_lines
+from tests.e2e.process_table import command_lines, line
 from tests.e2e.shapes import WORST, processes, shapes
 from tests.patience import patience
 
@@ -145,8 +145,7 @@ def test_the_job_outlives_its_controller(taco: Taco, tmp_path: Path, number: int
     go = tmp_path / "go"
     script = f"echo before; while ! [ -e {go} ]; do sleep 0.05; done; echo after"
     controller = taco.start("run", "--name", "orphan", "--np", "1", "--", "sh", "-c", script, start_new_session=True)
-    assert controller.stdout is not None
-    assert controller.stdout.readline() == b"localhost/0 | before\n"
+    assert line(controller) == b"localhost/0 | before\n"
     os.kill(controller.pid, number)
     assert controller.wait(patience(10)) == (-number if number == signal.SIGKILL else 128 + number)
     assert taco.job("orphan")["state"] == "RUNNING"
@@ -161,9 +160,8 @@ def test_the_job_outlives_its_controller(taco: Taco, tmp_path: Path, number: int
 def test_ctrl_c_and_term_stop_the_job(taco: Taco, number: int) -> None:
     script = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     controller = taco.start("run", "--name", "c", "--np", "2", "--", "sh", "-c", script)
-    assert controller.stdout is not None
     for _rank in range(2):
-        assert controller.stdout.readline().endswith(b"ready\n")
+        assert line(controller).endswith(b"ready\n")
     controller.send_signal(number)
     out, err = controller.communicate(timeout=patience(30))
     assert {b"localhost/0 | saved", b"localhost/1 | saved"} <= set(out.splitlines())
@@ -186,8 +184,7 @@ def test_timeout_ends_the_job_and_nohup_goes_on_following(taco: Taco, tmp_path: 
     follows = taco.argv("run", "--name", "n", "--np", "1", "--", "sh", "-c", waits)
     argv = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *follows]
     controller = subprocess.Popen(argv, env=taco.env, stdout=subprocess.PIPE)
-    assert controller.stdout is not None
-    assert controller.stdout.readline() == b"localhost/0 | up\n"
+    assert line(controller) == b"localhost/0 | up\n"
     controller.send_signal(signal.SIGHUP)
     go.touch()
     out, _err = controller.communicate(timeout=patience(30))
@@ -197,8 +194,7 @@ def test_timeout_ends_the_job_and_nohup_goes_on_following(taco: Taco, tmp_path: 
 def test_the_second_ctrl_c_does_not_wait(taco: Taco) -> None:
     script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
     controller = taco.start("run", "--name", "c", "--np", "1", "--grace", "300", "--", "sh", "-c", script)
-    assert controller.stdout is not None
-    assert controller.stdout.readline().endswith(b"ready\n")
+    assert line(controller).endswith(b"ready\n")
     controller.send_signal(signal.SIGINT)
     eventually(lambda: taco.job("c")["state"] == "STOPPING")
     controller.send_signal(signal.SIGINT)

@@ -63,8 +63,10 @@ def test_no_rank_ever_ran(taco: Taco) -> None:
     answer = taco("run", "--name", "none", "--np", "1", "--", "true")
     assert answer.returncode == 125
     assert taco.job("none")["reason"].startswith("no rank started: ")
+    assert answer.stderr.count("no rank started: ") == 1
     assert "cause" not in told(answer.stderr)
     assert "df -h" in told(answer.stderr)["next"]
+    assert "A call to mkdir was unable to create the desired directory" in answer.stdout
 
 
 def test_a_job_that_succeeds_or_is_stopped_is_not_explained(taco: Taco) -> None:
@@ -77,21 +79,8 @@ def test_a_job_that_succeeds_or_is_stopped_is_not_explained(taco: Taco) -> None:
 def test_a_job_that_ran_out_of_its_time_is_explained_by_what_came_before(taco: Taco) -> None:
     stall = "by subset of ranks"
     script = f"echo 'submitted to be reduced, gathered or broadcasted {stall}'; echo 'Missing ranks:'; echo '1: [a]'; sleep 600"
-    answer = taco(
-        "run",
-        "--name",
-        "late",
-        "--np",
-        "1",
-        "--timeout",
-        f"{patience(4):.0f}",
-        "--grace",
-        "0.5",
-        "--",
-        "bash",
-        "-c",
-        script,
-    )
+    words = ("--name", "late", "--np", "1", "--timeout", f"{patience(4):.0f}", "--grace", "0.5")
+    answer = taco("run", *words, "--", "bash", "-c", script)
     assert (answer.returncode, taco.job("late")["state"]) == (124, "FAILED")
     assert told(answer.stderr)["cause"].startswith("Rank 1 has not reached the collective a")
 

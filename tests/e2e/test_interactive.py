@@ -18,9 +18,8 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture
 def job(taco: Taco, tmp_path: Path) -> str:
     """A job of two ranks that run."""
-    done = taco(
-        "submit", "--launcher", "env", "--np", "2", "--name", "j", "--grace", "1", "--", "sleep", "600", cwd=tmp_path
-    )
+    words = ("--launcher", "env", "--np", "2", "--name", "j", "--grace", "1", "--", "sleep", "600")
+    done = taco("submit", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     eventually(lambda: taco.job("j")["state"] == "RUNNING")
     return "j"
@@ -74,21 +73,17 @@ def test_a_terminal(shell: Typist, tmp_path: Path) -> None:
     assert shell.leaves() == 9
 
 
-def test_the_escape(shell: Typist) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, None])
+def test_what_ends_it_ends_its_command(shell: Typist, number: signal.Signals | None) -> None:
+    """A signal, or the escape."""
     shell.type("sleep 62.5\r")
     eventually(lambda: running("sleep", "62.5"))
-    shell.type("\r~.")
-    assert shell.leaves() == 128 + signal.SIGHUP
+    if number is None:
+        shell.type("\r~.")
+    else:
+        os.kill(shell.process.pid, number)
+    assert shell.leaves() == 128 + (number or signal.SIGHUP)
     eventually(lambda: not running("sleep", "62.5"))
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_it(shell: Typist, number: signal.Signals) -> None:
-    shell.type("sleep 63.5\r")
-    eventually(lambda: running("sleep", "63.5"))
-    os.kill(shell.process.pid, number)
-    assert shell.leaves() == 128 + number
-    eventually(lambda: not running("sleep", "63.5"))
 
 
 def test_the_end_of_its_job(taco: Taco, shell: Typist, job: str) -> None:
@@ -150,13 +145,3 @@ def test_files_there_and_back(taco: Taco, job: str, tmp_path: Path) -> None:
     assert "error: j: rank 0: out: is larger than 102400 bytes\nhint: copy a part, or raise --max\n" in done.stderr
     assert not (tmp_path / "x").exists()
     assert not list(tmp_path.glob(".*"))
-
-
-def test_lines_that_match(taco: Taco) -> None:
-    script = 'for i in 1 2 3 4; do echo "step $i"; echo "other $i"; done'
-    assert taco("run", "--launcher", "env", "--np", "2", "--name", "g", "--", "sh", "-c", script).returncode == 0
-    assert sorted(taco("logs", "--grep", "^step [34]$", "g").stdout.splitlines()) == [
-        f"localhost/{rank} | step {step}" for rank in (0, 1) for step in (3, 4)
-    ]
-    assert taco("logs", "--grep", "step", "-t", "2", "--rank", "1", "-f", "g").stdout == "step 3\nstep 4\n"
-    assert "is no regular expression" in taco("logs", "--grep", "(", "g").stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Taco, eventually
+from tests.e2e.process_table import line
 from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
@@ -125,8 +126,7 @@ def test_logs_f_resumes_and_tails(taco: Taco, tmp_path: Path) -> None:
     assert taco("submit", "--name", "t", "--np", "1", "--", "sh", "-c", script).returncode == 0
     eventually(lambda: taco("logs", "t").stdout == "localhost/0 | a\nlocalhost/0 | b\n")
     follower = taco.start("logs", "-f", "-t", "1", "t")
-    assert follower.stdout is not None
-    assert follower.stdout.readline() == b"localhost/0 | b\n"
+    assert line(follower) == b"localhost/0 | b\n"
     go.touch()
     out, _err = follower.communicate(timeout=patience(30))
     assert out == b"localhost/0 | c\n"

@@ -50,14 +50,17 @@ def hold(taco: Taco, name: str = "holder", np: int = 2, *options: str) -> None:
     eventually(lambda: "running" in kinds(taco, name), what=f"{name} to run")
 
 
-def kinds(taco: Taco, name: str) -> list[str]:
+def events(taco: Taco, name: str) -> list[dict[str, Any]]:
     lines = (taco.folder(name) / "events.jsonl").read_text(encoding="ascii").splitlines()
-    return [json.loads(line)["kind"] for line in lines]
+    return [json.loads(line) for line in lines]
+
+
+def kinds(taco: Taco, name: str) -> list[str]:
+    return [event["kind"] for event in events(taco, name)]
 
 
 def began(taco: Taco, name: str) -> float:
-    lines = (taco.folder(name) / "events.jsonl").read_text(encoding="ascii").splitlines()
-    return next(float(event["time"]) for event in map(json.loads, lines) if event["kind"] == "placed")
+    return next(float(event["time"]) for event in events(taco, name) if event["kind"] == "placed")
 
 
 def schedulers(taco: Taco) -> list[int]:
@@ -116,7 +119,6 @@ def test_what_can_never_fit_is_refused_wherever_it_stands(taco: Taco) -> None:
     for name in ("first", "second"):
         refused = taco("run", "--name", name, "--np", "3", "--", "true")
         assert refused.returncode == 125
-        assert "3 ranks do not fit" in refused.stderr
         assert not taco.folder(name).exists()
 
 
@@ -267,8 +269,8 @@ def test_the_head_reboots_between_two_attempts(taco: Taco, tmp_path: Path) -> No
     eventually(lambda: kinds(taco, "again")[-1] == "restarting")
     for pid in schedulers(taco):
         os.kill(pid, signal.SIGKILL)
-    events = taco.folder("again") / "events.jsonl"
-    events.write_text(events.read_text(encoding="ascii").replace(facts.boot_id(), "before"), encoding="ascii")
+    file = taco.folder("again") / "events.jsonl"
+    file.write_text(file.read_text(encoding="ascii").replace(facts.boot_id(), "before"), encoding="ascii")
     time.sleep(backoff)
     assert kinds(taco, "again")[-1] == "restarting"  # nobody was there
     job = taco.ended("again")
@@ -354,11 +356,7 @@ def test_kill_9_of_the_scheduler(taco: Taco) -> None:
     eventually(lambda: not schedulers(taco))
     (taco.folder("holder") / "stop.json").write_text('{"by": "the test", "signal": 15, "grace": 0}', encoding="ascii")
     # and so does the end of a job
-    eventually(lambda: _ended_in_file(taco, "b"), 30)
+    eventually(lambda: "ended" in kinds(taco, "b"), 30)
     assert {taco.job(name)["state"] for name in "ab"} == {"SUCCEEDED"}
     assert began(taco, "a") < began(taco, "b")
     eventually(lambda: not schedulers(taco))
-
-
-def _ended_in_file(taco: Taco, name: str) -> Any:
-    return "ended" in kinds(taco, name)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.conftest import Taco, eventually
-from tests.e2e.process_table import running
+from tests.e2e.process_table import line, running
 from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
@@ -97,8 +97,7 @@ def test_what_exec_runs_ends_with_the_job_and_with_its_caller(taco: Taco) -> Non
         process = taco.start(
             "exec", "e", "--", "sh", "-c", f"trap '' TERM; echo on; sleep {seconds}; true", start_new_session=True
         )
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"on\n"
+        assert line(process) == b"on\n"
         eventually(partial(running, "sleep", seconds))
         if end == "interrupt":
             process.send_signal(signal.SIGINT)
@@ -114,10 +113,9 @@ def test_watch(taco: Taco) -> None:
     start(taco, "w", "true")
     begin = time.monotonic()
     process = taco.start("list", "-w")
-    assert process.stdout is not None
-    shown = [process.stdout.readline()]
+    shown = [line(process)]
     while shown.count(b"\n") < 2:  # what ends a screen
-        shown.append(process.stdout.readline())
+        shown.append(line(process))
         assert shown[-1], shown
     assert time.monotonic() - begin > 2  # from its start: what is read may have been written long before
     process.send_signal(signal.SIGINT)

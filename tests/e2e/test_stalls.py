@@ -81,17 +81,8 @@ def test_a_rank_that_does_something_keeps_the_job(taco: Taco, script: str, mode:
 
 
 def test_a_hang_is_a_failure_that_is_tried_again(taco: Taco, script: str) -> None:
-    again = (
-        "--stall-timeout",
-        f"{patience(1):.0f}",
-        "--restart",
-        "on-failure",
-        "--backoff-limit",
-        "1",
-        "--backoff",
-        "0.1",
-    )
-    told = run(taco, script, "sleep", options=again)
+    words = f"--stall-timeout {patience(1):.0f} --restart on-failure --backoff-limit 1 --backoff 0.1"
+    told = run(taco, script, "sleep", options=tuple(words.split()))
     assert told.returncode == 124, told.stderr
     job = taco.job("job")
     kinds = [event["kind"] for event in job["events"]]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Taco, eventually
-from tests.e2e.process_table import running
+from tests.e2e.process_table import line, running
 from tests.patience import patience
 
 pytestmark = [
@@ -64,8 +64,7 @@ def test_what_rank_0_wrote_is_seen_from_here(board: Taco, tmp_path: Path) -> Non
     assert f"Your tensorboard will be available on:\nhttp://127.0.0.1:{port} on localhost\n" in shown
     assert "open it here: taco-launch tensorboard j" in shown
     with board.start("tensorboard", "j", "--port", "0") as opened:
-        assert opened.stdout is not None
-        url = opened.stdout.readline().decode().strip()
+        url = line(opened).decode().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", url)
         assert url != f"http://127.0.0.1:{port}/"
         eventually(lambda: read(url, "tags"))
@@ -152,8 +151,7 @@ def test_a_browser_shows_it(board: Taco, tmp_path: Path) -> None:
         pytest.skip("cannot: there is no chromium (apt-get install chromium)")
     start(board, tmp_path)
     with board.start("tensorboard", "j", "--port", "0") as opened:
-        assert opened.stdout is not None
-        url = opened.stdout.readline().decode().strip()
+        url = line(opened).decode().strip()
         eventually(lambda: read(url, "tags"))
         words = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1600,1200")
         profile = f"--user-data-dir={tmp_path}/profile"

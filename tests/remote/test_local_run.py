@@ -14,6 +14,7 @@ from taco_launch.errors import HostError
 from taco_launch.remote import local
 from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.local import LocalTransport
+from tests.conftest import eventually
 from tests.patience import HANG
 
 # Asks as sudo does: on stderr, for one line of its stdin.
@@ -99,10 +100,7 @@ def test_tail_and_put_under_sudo(tmp_path: Path) -> None:
     with here.tail(Command(("sh", "-c", "echo $$; cat; exec sleep 60"), b"in\n", sudo=True)) as stdout:
         pid = int(stdout.readline())
         assert stdout.readline() == b"in\n"
-    deadline = time.monotonic() + HANG
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
     target = tmp_path / "a" / "file"
     here.put(b"\0data" * 50_000, str(target), 0o644, sudo=True)
     assert target.read_bytes() == b"\0data" * 50_000

@@ -74,9 +74,8 @@ def test_bytes_arrive_whatever_the_login_shell(sshd: Sshd, name: str) -> None:
         words = transport.run(Command(("printf", r"%s\0", *ODD)))
         assert (words.exit_code, words.stdout, words.stderr) == (0, encoded(ODD), b"")
         names = tuple(f"{key}={value}" for key, value in ENV)
-        assert set(encoded(names).split(b"\0")) <= set(
-            transport.run(Command(("env", "-0"), env=ENV)).stdout.split(b"\0")
-        )
+        told = transport.run(Command(("env", "-0"), env=ENV)).stdout
+        assert set(encoded(names).split(b"\0")) <= set(told.split(b"\0"))
         data = EVERYTHING * 20_000  # larger than a channel's window
         echoed = transport.run(Command(("sh", "-c", "cat; echo aside >&2; exit 3"), stdin=data))
         assert (echoed.exit_code, echoed.stdout == data, echoed.stderr) == (3, True, b"aside\n")
@@ -205,8 +204,7 @@ def test_ctrl_c_ends_what_runs_on_hosts(sshd: Sshd, name: str, tmp_path: Path) -
                 transport.run(command)
 
         threading.Thread(target=work, daemon=True).start()
-        while not file.exists():
-            time.sleep(0.02)
+        eventually(file.exists)
         begun = time.monotonic()
         raise KeyboardInterrupt
     assert time.monotonic() - begun < HANG
@@ -240,18 +238,8 @@ def test_sudo(sshd: Sshd, name: str) -> None:
     ("name", "password", "message", "hint"),
     [
         ("asked", None, "asked: sudo asks for a password", "--ask-sudo-password"),
-        (
-            "asked",
-            "wrong",
-            "asked: sudo refuses the password",
-            "ssh -t -i {key} -p {port} asked@127.0.0.1 sudo -k true",
-        ),
-        (
-            "terminal",
-            "wrong",
-            "terminal: sudo refuses the password",
-            "ssh -t -i {key} -p {port} terminal@127.0.0.1 sudo -k true",
-        ),
+        ("asked", "wrong", "asked: sudo refuses the password", "{ssh} asked@127.0.0.1 sudo -k true"),
+        ("terminal", "wrong", "terminal: sudo refuses the password", "{ssh} terminal@127.0.0.1 sudo -k true"),
         ("stranger", "pässword", "stranger: sudo refuses: stranger is not in the sudoers file", "@127.0.0.1 sudo -l"),
     ],
 )
@@ -259,7 +247,7 @@ def test_sudo_that_refuses(sshd: Sshd, name: str, password: str | None, message:
     with pytest.raises(HostError, match=message) as caught:
         run(sshd, name, Command(("true",), sudo=True), Credentials(password))
     assert caught.value.hint
-    assert hint.format(key=sshd.login, port=sshd.port) in caught.value.hint
+    assert hint.format(ssh=f"ssh -t -i {sshd.login} -p {sshd.port}") in caught.value.hint
 
 
 # --- files

@@ -17,7 +17,7 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from tests.patience import patience
-from tests.remote.conftest import host, inventory
+from tests.remote.conftest import host, inventory, many
 from tests.remote.sshd import Sshd, keygen, why_not
 from tests.remote.sshd import sshd as started
 from tests.remote.test_ssh_logins import WHOAMI, login
@@ -108,9 +108,7 @@ def test_revoked_and_certified_keys(sshd: Sshd, home: Path) -> None:
 
 
 def test_accept_new_keeps_what_is_new(sshd: Sshd, home: Path, own: Path) -> None:
-    hosts = tuple(
-        replace(host(sshd, "plain", address=f"127.0.0.{number}"), name=f"h{number}") for number in range(1, 33)
-    )
+    hosts = many(sshd, 32, str(sshd.login))
     assert login(*hosts) == ["plain"] * 32
     assert sorted(own.read_text().splitlines()) == sorted(f"[{h.address}]:{sshd.port} {sshd.host_key()}" for h in hosts)
     assert own.stat().st_mode & 0o777 == 0o600

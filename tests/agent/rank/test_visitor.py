@@ -18,7 +18,15 @@ import pytest
 from taco_launch.agent.rank import caller_stream
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.protocol import rank_messages  # noqa: F401 - the messages that a guard reads here
-from taco_launch.protocol.calls.caller_input import Alive, CallerInput, EndOfInput, Hangup, InputData, WindowSize
+from taco_launch.protocol.calls.caller_input import (
+    SILENT_SECONDS,
+    Alive,
+    CallerInput,
+    EndOfInput,
+    Hangup,
+    InputData,
+    WindowSize,
+)
 from taco_launch.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, number
 from tests.conftest import eventually
@@ -159,7 +167,7 @@ def test_what_ignores_term_is_killed(visit: Visit) -> None:
 
 def test_a_caller_that_is_silent_for_too_long_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection may have been lost without anybody being told."""
-    clock = itertools.count(step=caller_stream.SILENT_SECONDS / 10)
+    clock = itertools.count(step=SILENT_SECONDS / 10)
     monkeypatch.setattr(caller_stream, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     read, write = os.pipe()
     with os.fdopen(read, "rb") as stdin, os.fdopen(write, "wb", buffering=0) as caller:

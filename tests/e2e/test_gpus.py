@@ -93,18 +93,6 @@ def test_the_guides_jobs_get_the_best_ring_of_what_is_free(taco: Taco) -> None:
 
 
 @pytest.mark.usefixtures("v100")
-def test_the_choice_is_shown_before_anything_is_started(taco: Taco) -> None:
-    told = taco("run", *JOB, "--dry-run", "--explain", "--exclude", "localhost:0", "--", "true")
-    assert told.returncode == 0, told.stderr
-    assert "chosen  4,5,6,7  4-7-6-5    25" in told.stdout
-    assert told.stdout.count("\nlost ") == 2
-    found = json.loads(taco("run", *JOB, "--dry-run", "--explain", "--json", "--", "true").stdout)
-    assert found["choices"]["localhost"]["ring"] == [0, 3, 2, 1]
-    plain = json.loads(taco("run", *JOB, "--dry-run", "--json", "--", "true").stdout)
-    assert plain["line"] == found["line"]
-
-
-@pytest.mark.usefixtures("v100")
 def test_gpus_that_are_sure_are_shown_and_named(taco: Taco) -> None:
     """Where there is no other set: in the line, which can be pasted, with --explain, in `get` and in `top node`."""
     sure = ("--np", "6", "--gpu-ids", "0,2,4-7")

@@ -215,7 +215,6 @@ def test_the_limit_on_open_files() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 500 + len(os.listdir("/proc/self/fd")) - 1
         with pytest.raises(HostError, match="open files are needed") as caught:
             module.allow_files(1 << 40)
-        assert caught.value.hint
-        assert "ulimit" in caught.value.hint
+        assert "ulimit" in (caught.value.hint or "")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -263,7 +263,7 @@ def test_the_time_of_a_job_is_that_of_all_attempts(taco: Taco) -> None:
 
 
 def test_the_head_reboots_between_two_attempts(taco: Taco, tmp_path: Path) -> None:
-    backoff = patience(5)
+    backoff = round(patience(5))
     words = f"--restart on-failure --backoff-limit 1 --backoff {backoff} -x WITNESS={tmp_path}/seen".split()
     submit(taco, "again", "--np", "1", *words, "--", "sh", "-c", AGAIN)
     eventually(lambda: kinds(taco, "again")[-1] == "restarting")

@@ -23,6 +23,7 @@ from taco_launch.launch.env import JOB_ID
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.framing import dump
 from tests.agent.calls import PLACED, submitted
+from tests.patience import HANG
 
 PYTHON = (sys.executable, "-I", "-S")
 
@@ -129,7 +130,7 @@ class Family:
                 if Path(f"/proc/{name}/fd/1").readlink() in pipes:
                     os.kill(int(name), signal.SIGKILL)
         for process in self.started:
-            process.wait(10)
+            process.wait(HANG)
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
@@ -176,7 +177,7 @@ class Mail:
             self.closed = messages is None
             self.box += [message.to_wire() for message in messages or ()]
 
-    def wait(self, op: str, seconds: float = 10) -> dict[str, Any]:
+    def wait(self, op: str, seconds: float = HANG) -> dict[str, Any]:
         """Take the first message of a kind out of the box once it is there."""
         deadline = time.monotonic() + seconds
         while True:
@@ -188,7 +189,7 @@ class Mail:
             assert time.monotonic() < deadline, f"no {op} within {seconds} s, but {self.box}"
             self.receive(0.1)
 
-    def wait_for_end(self, seconds: float = 10) -> None:
+    def wait_for_end(self, seconds: float = HANG) -> None:
         """Wait until the other side is gone."""
         deadline = time.monotonic() + seconds
         while not self.closed:

@@ -11,6 +11,7 @@ import pytest
 from taco_launch.agent import forked
 from tests.agent.conftest import PYTHON
 from tests.conftest import eventually
+from tests.patience import HANG
 
 SCRIPT = """
 import fcntl, json, os, sys, threading
@@ -48,7 +49,7 @@ print(child.poll())
 
 def forks(agent: Path, folder: Path, *words: str) -> str:
     argv = [*PYTHON, "-c", SCRIPT, str(agent), str(folder), *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=HANG, check=False)
     assert done.stderr == ""
     return done.stdout
 

@@ -17,6 +17,7 @@ from taco_launch.model.jobs import JobSpec, Policy
 from tests.agent.calls import HOSTS
 from tests.agent.conftest import PYTHON, write_agent
 from tests.conftest import eventually
+from tests.patience import HANG
 
 # `schedule LOCK`: notes its start, keeps the lock for as long as a file `hold` is there.
 AGENT = """
@@ -125,7 +126,7 @@ def test_one_that_is_there_is_woken(jobs: Jobs, scheduler: Path) -> None:
     with scheduler_wakeup.listen(jobs) as server:
         assert not select.select([server], [], [], 0)[0]
         scheduler_wakeup.wake(jobs, str(scheduler))
-        assert select.select([server], [], [], 5)[0]
+        assert select.select([server], [], [], HANG)[0]
     os.close(lock)
     assert started(scheduler) == 0
     with scheduler_wakeup.listen(jobs):  # in the place of the one before
@@ -138,7 +139,7 @@ def test_a_deep_folder(tmp_path: Path) -> None:
     assert lock is not None
     with scheduler_wakeup.listen(jobs) as server:
         scheduler_wakeup.notify(jobs)
-        assert select.select([server], [], [], 5)[0]
+        assert select.select([server], [], [], HANG)[0]
     os.close(lock)
 
 
@@ -160,7 +161,7 @@ def test_of_many_who_wake_it_one_starts_it(jobs: Jobs, scheduler: Path) -> None:
 def test_the_scheduler_ends_where_nothing_is_pending(jobs: Jobs, agent: Path) -> None:
     job(jobs, "a", PLACED, ENDED)
     job(jobs, "b", (state.SUSPENDED, {}))
-    done = subprocess.run([*PYTHON, str(agent), "schedule"], capture_output=True, timeout=20, check=False)
+    done = subprocess.run([*PYTHON, str(agent), "schedule"], capture_output=True, timeout=HANG, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert jobs.pending() == ["b"]
 
@@ -170,11 +171,11 @@ def test_a_second_scheduler_ends_at_once(jobs: Jobs, agent: Path) -> None:
     first = subprocess.Popen([*PYTHON, str(agent), "schedule"])
     try:
         eventually((jobs.queue / "sock").exists)
-        assert subprocess.run([*PYTHON, str(agent), "schedule"], timeout=20, check=False).returncode == 0
+        assert subprocess.run([*PYTHON, str(agent), "schedule"], timeout=HANG, check=False).returncode == 0
         assert first.poll() is None
         records.Events(jobs.folder("a")).add(state.ENDED, state="CANCELLED", exit_code=143)
         scheduler_wakeup.notify(jobs)
-        assert first.wait(20) == 0
+        assert first.wait(HANG) == 0
     finally:
         first.kill()
         first.wait()

@@ -30,6 +30,7 @@ from taco_launch.protocol.frames import FrameReader
 from taco_launch.remote.agent_location import AgentLocation
 from taco_launch.remote.dialogue import Dialogue
 from taco_launch.remote.head import AgentError, Head
+from tests.patience import HANG
 
 HOSTS = (Host("gpu1", "10.0.0.1", slots=2), Host("gpu2", "10.0.0.2", gpus="none"))
 INVENTORY = Inventory("hcc", "gpu1", HOSTS)
@@ -136,7 +137,7 @@ def test_what_is_given_goes_there_while_it_answers() -> None:
 
     def replies() -> Iterator[Reply]:
         yield Output(stream="out", data=b"o")
-        assert begun.wait(20)
+        assert begun.wait(HANG)
         yield Exited(code=0)
 
     def typed() -> Iterable[CallerInput]:

@@ -181,7 +181,8 @@ def test_after_long_enough_the_job_is_left_to_itself(scripted: Scripted) -> None
     begin = time.monotonic()
     with pytest.raises(HostError, match="job j continues") as caught:
         scripted.follow(LogQuery("j"), patience=0.2)
-    assert 0.2 < time.monotonic() - begin < 5
+    assert time.monotonic() - begin > 0.2
+    assert len(scripted.asked()) < 51
     assert caught.value.hint == "taco-launch -i c.yaml logs -f j"
     assert caught.value.exit_code == 5
 

@@ -48,18 +48,22 @@ def mpirun(*programs: list[str], ranks: int = 2) -> "subprocess.CompletedProcess
     """Run one program on so many ranks, or several on one rank each."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     environ = {name: value for name, value in os.environ.items() if name not in names}
-    environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    environ["MASTER_ADDR"] = "127.0.0.1"
     each = ranks if len(programs) == 1 else 1
     argv = [word for program in programs for word in (":", "-np", str(each), sys.executable, *program)][1:]
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    return subprocess.run(
-        ["mpirun", *root, "--oversubscribe", "--bind-to", "none", *argv],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=patience(100),
-        check=False,
-    )
+    for _try in range(3):  # somebody else may take the port before rank 0 does
+        run = subprocess.run(
+            ["mpirun", *root, "--oversubscribe", "--bind-to", "none", *argv],
+            env={**environ, "MASTER_PORT": str(free_port())},
+            capture_output=True,
+            text=True,
+            timeout=patience(100),
+            check=False,
+        )
+        if "EADDRINUSE" not in run.stderr:
+            break
+    return run
 
 
 def sample(run: "subprocess.CompletedProcess[str]") -> Sample:

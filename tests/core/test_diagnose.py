@@ -290,7 +290,7 @@ def test_no_text_takes_long() -> None:
 
     once = "".join(near)
     text = "\n".join([*near, once * 20, *(key * 200 for key in near)])
-    assert seconds(text * 2) < 4 * seconds(text) + 1
+    assert seconds(text * 2) < max(4 * seconds(text), 10)
 
 
 def test_texts_that_never_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,7 @@ def test_texts_that_never_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(diagnose, "_MOST_IN_VAIN", 1 << 16)  # after a sixteenth of what is really looked through
     scan = LogScan()
     begin = time.process_time()
-    scan.feed("Traceback (most recent call last):\n" * 50_000)
+    scan.feed("Traceback (most recent call last):\n" * 100_000)
     scan.feed("\n" * 100 + REFUSED)
     assert [finding.signature for finding in scan.findings()] == ["ssh-refused"]
-    assert time.process_time() - begin < 1.5
+    assert time.process_time() - begin < 10  # 1.2 on an idle machine, 17 where they are not given up

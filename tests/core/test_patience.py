@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import eventually
-from tests.patience import growth, patience
+from tests.patience import growth, highest, patience
 
 SOME = "some avg10={} avg60=99.00 avg300=99.00 total=1\nfull avg10=99.00 avg60=0.00 avg300=0.00 total=0\n"
 
@@ -22,6 +22,22 @@ SOME = "some avg10={} avg60=99.00 avg300=99.00 total=1\nfull avg10=99.00 avg60=0
 )
 def test_limits_grow_with_the_pressure(pressure: str | None, load: float, factor: float) -> None:
     assert growth(pressure, load) == factor
+
+
+@pytest.mark.parametrize(
+    ("now", "at_start", "environ", "factor"),
+    [
+        (1, 1, {}, 1),
+        (1, 4.5, {}, 4.5),
+        (3, 1, {"CI": "true"}, 3),
+        (1, 1, {"CI": "true"}, 2),
+        (1, 1, {"CI": "false"}, 1),
+    ],
+)
+def test_the_reason_that_asks_for_most_decides(
+    now: float, at_start: float, environ: dict[str, str], factor: float
+) -> None:
+    assert highest(now, at_start, environ) == factor
 
 
 def test_limits_are_never_less_than_on_an_idle_machine() -> None:

@@ -67,7 +67,7 @@ class Cluster:
         addresses = [f"10.77.0.{number + 1}" for number in range(len(NAMES))]
         all_hosts = tuple(Host(name, at, slots=2) for name, at in zip(NAMES, addresses, strict=True))
         auto = profile.load("auto", "", {})
-        policy = Policy(grace=1.0, host_loss_timeout=8.0)
+        policy = Policy(grace=1.0, host_loss_timeout=30.0)
         spec = JobSpec(name, command, all_hosts, head="n1", profile=auto, network=Network(), policy=policy)
         return replace(spec, **more)
 
@@ -96,8 +96,8 @@ class Cluster:
         self.submit(spec, 0, **environment)
         return self.ended(spec.name)
 
-    def log(self, name: str, rank: int | None = None) -> list[str]:
-        frames = self.call("logs", name=name, rank=rank, offset=0, tail=None, follow=False)
+    def log(self, name: str, rank: int | None = None, **asked: Any) -> list[str]:
+        frames = self.call("logs", name=name, rank=rank, offset=0, tail=None, follow=False, **asked)
         text = "".join(frame for frame in frames if isinstance(frame, str))
         return [line for line in text.splitlines() if "setpgid" not in line]  # a race in mpirun's own start of ssh
 

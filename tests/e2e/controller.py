@@ -50,15 +50,8 @@ class Controller:
         return {**environ({}), "HOME": str(self.home), "TACO_LAUNCH_STATE": str(self.home / "state")}
 
     def __call__(self, *words: str, **more: Any) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            self.argv(*words),
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=patience(60),
-            check=False,
-            **more,
-        )
+        own: dict[str, Any] = {"env": self.env, "timeout": patience(60), **more}
+        return subprocess.run(self.argv(*words), capture_output=True, text=True, check=False, **own)
 
     def cut(self) -> None:
         """End all connections of SSH to the head, as a network does that fails for a moment."""

@@ -90,14 +90,7 @@ def why_not() -> str:
         if not shutil.which(command, path=_PATH):
             return f"{command} is not installed (apt-get install {package})"
     script = "mount -t tmpfs tmpfs /run && ip link add br0 type bridge && ip link add eth0 type veth peer name port0"
-    run = subprocess.run(
-        [*_UNSHARE, "sh", "-c", script],
-        capture_output=True,
-        text=True,
-        env=environ({}),
-        timeout=patience(30),
-        check=False,
-    )
+    run = _run([*_UNSHARE, "sh", "-c", script])
     return f"cannot: make a host of namespaces: {run.stderr.strip()}" if run.returncode else ""
 
 
@@ -123,15 +116,7 @@ class Hosts:
         stdin: str = "",
     ) -> "subprocess.CompletedProcess[str]":
         """Run a command on a host, in the folder that all see, with `env` added."""
-        return subprocess.run(
-            [*self.inside(on), *argv],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=environ(env),
-            timeout=patience(timeout),
-            check=False,
-        )
+        return _run([*self.inside(on), *argv], stdin, env, timeout)
 
     def inside(self, on: int = 0) -> list[str]:
         """Return what goes before a command that is to run on a host."""
@@ -216,16 +201,15 @@ def _held(argv: Sequence[str], folder: Path) -> Iterator[tuple[int, IO[bytes]]]:
 def _ip(init: int, *lines: str) -> None:
     """Run commands of ip in the network namespace of a process."""
     argv = ["nsenter", "-t", str(init), "-n", "ip", "-batch", "-"]
-    run = subprocess.run(
-        argv,
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        env=environ({}),
-        timeout=patience(60),
-        check=False,
-    )
+    run = _run(argv, "\n".join(lines))
     assert run.returncode == 0, run.stderr
+
+
+def _run(
+    argv: Sequence[str], stdin: str = "", env: Mapping[str, str] = MappingProxyType({}), timeout: float = 60
+) -> "subprocess.CompletedProcess[str]":
+    own, limit = environ(env), patience(timeout)
+    return subprocess.run(argv, input=stdin, capture_output=True, text=True, env=own, timeout=limit, check=False)
 
 
 def environ(more: Mapping[str, str]) -> dict[str, str]:

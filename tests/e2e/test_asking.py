@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Taco, eventually
+from tests.conftest import Taco
 
 pytestmark = pytest.mark.e2e
 
@@ -43,32 +43,11 @@ def test_a_file_on_standard_input(taco: Taco) -> None:
     assert run.stdout == "localhost/0 | hello 0 of 1\n"
 
 
-def test_suspended_from_the_beginning_and_again(taco: Taco, tmp_path: Path) -> None:
-    ran = tmp_path / "ran"
-    program = f"echo x >> {ran}; [ $(wc -l < {ran}) = 2 ] || sleep 600"
-    assert (
-        taco("submit", "--name", "s", "--np", "1", "--suspend", "--grace", "1", "--", "sh", "-c", program).returncode
-        == 0
-    )
-    assert taco.job("s")["state"] == "SUSPENDED"
-    assert taco("resume", "s").returncode == 0
-    eventually(ran.exists)
-    suspended = taco("suspend", "s")
-    assert suspended.stderr.startswith("s: SUSPENDED: suspended by ")
-    assert taco("resume", "s").returncode == 0
-    assert taco.ended("s")["state"] == "SUCCEEDED"
-    assert ran.read_text() == "x\nx\n"
-    assert taco("resume", "s").returncode == 2
-    assert taco("suspend", "s").returncode == 2
-
-
 def test_another_users_job(taco: Taco) -> None:
     assert taco("submit", "--name", "theirs", "--np", "1", "--", "sleep", "600").returncode == 0
     taco.env["LOGNAME"] = "bob"
     for words in (["stop", "theirs"], ["suspend", "theirs"], ["delete", "theirs"], ["exec", "theirs", "true"]):
-        refused = taco(*words)
-        assert refused.returncode == 2
-        assert "and stdin is not a terminal" in refused.stderr
+        assert taco(*words).returncode == 2
     assert taco.job("theirs")["state"] in ("STARTING", "RUNNING")
     assert taco("stop", "--yes", "theirs").returncode == 0
     assert taco.job("theirs")["state"] == "CANCELLED"

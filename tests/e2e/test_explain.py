@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Taco
+from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
 
@@ -61,12 +62,8 @@ def test_no_rank_ever_ran(taco: Taco) -> None:
     taco.env["OMPI_MCA_orte_tmpdir_base"] = "/proc/nosuch"
     answer = taco("run", "--name", "none", "--np", "1", "--", "true")
     assert answer.returncode == 125
-    job = taco.job("none")
-    assert (
-        job["reason"]
-        == "no rank started: mpirun cannot make its session folder /proc/nosuch (No such file or directory)."
-    )
-    assert answer.stderr.count("cannot make its session folder") == 1
+    assert taco.job("none")["reason"].startswith("no rank started: ")
+    assert answer.stderr.count("no rank started: ") == 1
     assert "cause" not in told(answer.stderr)
     assert "df -h" in told(answer.stderr)["next"]
     assert "A call to mkdir was unable to create the desired directory" in answer.stdout
@@ -82,8 +79,9 @@ def test_a_job_that_succeeds_or_is_stopped_is_not_explained(taco: Taco) -> None:
 def test_a_job_that_ran_out_of_its_time_is_explained_by_what_came_before(taco: Taco) -> None:
     stall = "by subset of ranks"
     script = f"echo 'submitted to be reduced, gathered or broadcasted {stall}'; echo 'Missing ranks:'; echo '1: [a]'; sleep 600"
-    answer = taco("run", "--np", "1", "--timeout", "4", "--grace", "0.5", "--", "bash", "-c", script)
-    assert answer.returncode == 124
+    words = ("--name", "late", "--np", "1", "--timeout", f"{patience(4):.0f}", "--grace", "0.5")
+    answer = taco("run", *words, "--", "bash", "-c", script)
+    assert (answer.returncode, taco.job("late")["state"]) == (124, "FAILED")
     assert told(answer.stderr)["cause"].startswith("Rank 1 has not reached the collective a")
 
 

@@ -93,18 +93,6 @@ def test_the_guides_jobs_get_the_best_ring_of_what_is_free(taco: Taco) -> None:
 
 
 @pytest.mark.usefixtures("v100")
-def test_the_choice_is_shown_before_anything_is_started(taco: Taco) -> None:
-    told = taco("run", *JOB, "--dry-run", "--explain", "--exclude", "localhost:0", "--", "true")
-    assert told.returncode == 0, told.stderr
-    assert "chosen  4,5,6,7  4-7-6-5    25" in told.stdout
-    assert told.stdout.count("\nlost ") == 2
-    found = json.loads(taco("run", *JOB, "--dry-run", "--explain", "--json", "--", "true").stdout)
-    assert found["choices"]["localhost"]["ring"] == [0, 3, 2, 1]
-    plain = json.loads(taco("run", *JOB, "--dry-run", "--json", "--", "true").stdout)
-    assert plain["line"] == found["line"]
-
-
-@pytest.mark.usefixtures("v100")
 def test_gpus_that_are_sure_are_shown_and_named(taco: Taco) -> None:
     """Where there is no other set: in the line, which can be pasted, with --explain, in `get` and in `top node`."""
     sure = ("--np", "6", "--gpu-ids", "0,2,4-7")
@@ -128,16 +116,3 @@ def test_the_order_of_devices_is_nvidia_smis(taco: Taco) -> None:
     show = ("--", "sh", "-c", "echo $CUDA_DEVICE_ORDER")
     assert "| PCI_BUS_ID\n" in taco("run", "--np", "1", *show).stdout
     assert "| FASTEST_FIRST\n" in taco("run", "--np", "1", "-x", "CUDA_DEVICE_ORDER=FASTEST_FIRST", *show).stdout
-
-
-@pytest.mark.usefixtures("v100")
-def test_what_is_asked_for_and_not_there_is_told_by_host(taco: Taco) -> None:
-    refused = taco("run", "--np", "2", "--gpu-ids", "0", "--", "true")
-    assert refused.returncode == 125
-    assert "localhost: 1 slot (of its GPUs 0 may be taken)" in refused.stderr
-    other = taco("run", "--np", "2", "--gpu-model", "H100", "--", "true")
-    assert other.returncode == 125
-    assert "localhost: 0 slots (GPU 0,1,2,3,4,5,6,7: Tesla V100-SXM2-16GB, not H100)" in other.stderr
-    wrong = taco("run", "--np", "2", "--gpu-ids", "x", "--", "true")
-    assert wrong.returncode == 2
-    assert "--gpu-ids: 1 error\n  'x': indices of GPUs are written 0,2,4-7" in wrong.stderr

@@ -1,22 +1,30 @@
 """Jobs over several hosts with the real mpirun and a real sshd: the agent on the head, guards on the others."""
 
-import re
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 import pytest
 
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS
 from taco_launch.model.jobs import Policy
 from tests.conftest import eventually
-from tests.e2e.cluster import NAMES, STATE, VICTIM, Cluster
-from tests.e2e.shapes import WORST, processes, shapes
+from tests.e2e.cluster import NAMES, STATE, Cluster
+from tests.e2e.ends import (
+    NO_WAIT,
+    Kill,
+    kill_leaves_nothing,
+    kills,
+    losing,
+    loss_leaves_nothing,
+    nothing_left,
+    running,
+    stop_leaves_nothing,
+)
+from tests.e2e.shapes import WORST, shapes
 from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
@@ -83,70 +91,26 @@ def test_output_is_followed_while_it_comes(cluster: Cluster, name: str) -> None:
     eventually(lambda: len([line for line in cluster.log(name) if line.endswith("| first")]) == 6)
 
 
-def running(
-    cluster: Cluster, name: str, *shape: str, environment: Mapping[str, str] = MappingProxyType({}), **more: Any
-) -> None:
-    """Have two victims a host run."""
-    folder = "/run/victims"
-    for on in range(len(NAMES)):
-        cluster.sh(f"rm -rf {folder} {folder}.ready; mkdir {folder} {folder}.ready", on=on)
-    cluster.submit(cluster.spec(name, cluster.python, str(VICTIM), folder, *shape, **more), 0, **environment)
-    eventually(lambda: cluster.job(name)["state"] == "RUNNING", 20, f"{name} to run: {cluster.job(name)}")
-
-    def are_ready(on: int, ranks: int) -> bool:
-        return len(list(cluster.path(f"{folder}.ready", on).iterdir())) == ranks * processes(shape)
-
-    for share in cluster.job(name)["shares"]:
-        on = NAMES.index(share["host"])
-        eventually(partial(are_ready, on, share["ranks"]), what=f"the ranks on {share['host']} to be {shape}")
-    assert len(cluster.victims()) >= cluster.job(name)["np"]
-
-
-def nothing_left(cluster: Cluster, seconds: float = 10) -> None:
-    eventually(lambda: not cluster.victims(), seconds, f"all victims to end: {cluster.victims()}")
-    eventually(lambda: not cluster.alive("guard /run/taco") and not cluster.alive("orted"), seconds)
-
-
 @pytest.mark.parametrize("shape", shapes(gate=[(), WORST], nightly=[("deaf",)]))
 def test_stop_leaves_nothing_anywhere(cluster: Cluster, name: str, shape: Sequence[str]) -> None:
-    running(cluster, name, *shape)
-    cluster.call("stop", name=name, by="the test", signal=15, grace=None)
-    job = cluster.ended(name)
-    assert (job["state"], job["exit_code"], job["reason"]) == ("CANCELLED", 143, "stopped by the test")
-    assert not cluster.victims()
-    nothing_left(cluster, 3)
+    stop_leaves_nothing(cluster, name, *shape)
 
 
 @pytest.mark.parametrize("shape", shapes(gate=[WORST], nightly=[("deaf",)]))
-@pytest.mark.parametrize(
-    ("role", "on", "state", "code", "reason"),
-    [
-        ("pyz run", 0, "LOST", 1, "its supervisor was killed"),
-        ("pyz guard /", 0, "FAILED", 1, "its guard was killed"),
-        ("pyz guard /", 1, "FAILED", 1, "its guard on n2 was killed"),
-        ("mpirun", 0, "FAILED", 137, "the launcher was ended by signal 9 (SIGKILL) while its ranks ran"),
-        ("pyz rank", 2, "FAILED", 137, "rank 4 on n3 was killed, and its wrapper with it"),
-        ("^orted", 1, "FAILED", None, None),
-    ],
-)
+@pytest.mark.parametrize("kill", kills("mpirun"))
 def test_kill_9_of_any_part_leaves_nothing_anywhere(
-    cluster: Cluster, name: str, shape: Sequence[str], role: str, on: int, state: str, code: int, reason: str
+    cluster: Cluster, name: str, shape: Sequence[str], kill: Kill
 ) -> None:
-    running(cluster, name, *shape)
-    cluster.kill(cluster.pid(role, on), on)
-    job = cluster.ended(name)
-    assert job["state"] == state, job
-    if reason:
-        assert (job["exit_code"], job["reason"].replace("rank 5", "rank 4")) == (code, reason)
-    nothing_left(cluster)
+    kill_leaves_nothing(cluster, name, kill, *shape)
 
 
 def test_a_head_that_is_gone_leaves_nothing_anywhere(cluster: Cluster, name: str) -> None:
-    running(cluster, name, *WORST)
+    policy = losing()
+    running(cluster, name, *WORST, policy=policy)
     cluster.link(0, "down")
     parts = cluster.alive("taco-state") + cluster.alive("^mpirun")
     cluster.sh('kill -9 "$@" 2>/dev/null || :', *(str(pid) for on, pid in [*parts, *cluster.victims()] if on == 0))
-    eventually(lambda: not cluster.victims(), 25, "the guards to notice")
+    eventually(lambda: not cluster.victims(), policy.host_loss_timeout + 20, "the guards to notice")
     cluster.link(0, "up")
     job = cluster.ended(name)
     assert job["state"] == "LOST"
@@ -175,69 +139,68 @@ def succeeds_with_all_lines(cluster: Cluster, name: str) -> None:
         assert last == f"all {len(lines)}"
 
 
+def on_n2(cluster: Cluster, role: str) -> int:
+    """Return a process of this role on the second host, 0 where there is none."""
+    return min((pid for on, pid in cluster.alive(role) if on == 1), default=0)
+
+
+def is_gone(cluster: Cluster, pid: int) -> bool:
+    return not cluster.path(f"/proc/{pid}/cmdline", 1).exists()
+
+
 @pytest.mark.parametrize("how", ["packets", "connections"])
 def test_a_cut_of_5_seconds_ends_nothing(cluster: Cluster, name: str, how: str) -> None:
     # TCP tries again after 6.2 s where its packets were lost for longer than 3; then comes the next heartbeat.
-    go = writes(cluster, name, 15)
+    go = writes(cluster, name, patience(15))
     eventually(lambda: len(cluster.log(name)) > 60, what="lines of it")
     if how == "packets":
         cluster.link(1, "down")
         time.sleep(5)
         cluster.link(1, "up")
     else:
-        for _cut in range(3):
-            role = "pyz guard-start" if not _cut else "pyz attach"
-            eventually(partial(cluster.alive, role), what=f"a connection by {role}")
-            cluster.kill(cluster.pid(role, 1), 1)
-            time.sleep(2)
+        for cut in range(3):
+            role = "pyz attach" if cut else "pyz guard-start"
+            connection = eventually(partial(on_n2, cluster, role), what=f"a connection by {role}")
+            cluster.kill(connection, 1)
+            eventually(partial(is_gone, cluster, connection), what="the connection to end")
     go.touch()
     succeeds_with_all_lines(cluster, name)
 
 
 def test_a_host_that_is_lost_ends_the_job(cluster: Cluster, name: str) -> None:
-    running(cluster, name, *WORST)
-    cluster.link(1, "down")
-    job = cluster.ended(name, 60)
-    assert (job["state"], job["exit_code"]) == ("LOST", 1)
-    assert re.match(r"host n2 lost: no heartbeat for 8 s( \(ssh: .*\))?; not proven gone on n2: ", job["reason"])
-    nothing_left(cluster)
+    loss_leaves_nothing(cluster, name, *WORST)
 
 
 def test_a_time_in_which_nobody_could_listen_is_nobodys_silence(cluster: Cluster, name: str) -> None:
     """As when a virtual machine is suspended, or a disk hangs, for longer than a host may be silent."""
-    go = writes(cluster, name, 6)
+    silence = patience(6)
+    go = writes(cluster, name, silence)
     roles = ("pyz run", "pyz guard /", "pyz guard-start")
     agents = [each for role in roles for each in cluster.alive(role)]
     assert len(agents) == 1 + 3 + 2 * 2  # the supervisor, guards, and both ends of a connection
     for number in (signal.SIGSTOP, signal.SIGCONT):
         cluster.signal(agents, number)
-        time.sleep(9)  # so long nobody listens; and then so long all of them do
+        time.sleep(1.5 * silence)  # so long nobody listens; and then so long all of them do
     go.touch()
     succeeds_with_all_lines(cluster, name)
 
 
 def test_a_guard_that_hangs_is_a_lost_host(cluster: Cluster, name: str) -> None:
-    running(cluster, name, *WORST)
+    policy = losing()
+    running(cluster, name, *WORST, policy=policy)
     cluster.kill(cluster.pid("pyz guard /", 1), 1, signal.SIGSTOP)
-    job = cluster.ended(name, 60)
-    assert (job["state"], job["reason"]) == ("LOST", "host n2 lost: no heartbeat for 8 s")
-    nothing_left(cluster, 3)
-
-
-NO_WAIT = Policy(grace=1.0, host_loss_timeout=8.0, queue_timeout=0.0)
+    job = cluster.ended(name, policy.host_loss_timeout + 60)
+    assert job["state"] == "LOST"
+    assert job["reason"].startswith("host n2 lost: no heartbeat"), job
+    nothing_left(cluster)
 
 
 def test_slots_that_are_taken(cluster: Cluster, name: str) -> None:
     running(cluster, name, np=4)
-    since = time.strftime("%H:%M", time.localtime(cluster.job(name)["submitted"]))
     other = cluster.submit(cluster.spec("other", "true", np=4, policy=NO_WAIT))
     assert (other["state"], other["exit_code"]) == ("FAILED", 4)
-    lines = [line.strip() for line in other["reason"].splitlines()]
-    assert lines[0] == "4 ranks do not fit: 2 slots free"
-    held = f"held by job {name} since {since[:3]}"
-    assert lines[1].startswith(f"n1: 0 of 2 free, 2 {held}")
-    assert lines[2].startswith(f"n2: 0 of 2 free, 2 {held}")
-    assert lines[3] == "n3: 2 of 2 free"
+    lines = [line.strip().partition(" held by")[0] for line in other["reason"].splitlines()]
+    assert lines[1:4] == ["n1: 0 of 2 free, 2", "n2: 0 of 2 free, 2", "n3: 2 of 2 free"]
     assert "other" not in [row[0] for row in cluster.call("list")[0]["rows"]]
     # What is free is given.
     small = cluster.submit(cluster.spec("small", "hostname", np=2))
@@ -247,23 +210,13 @@ def test_slots_that_are_taken(cluster: Cluster, name: str) -> None:
     # Who waits is told the same, and has its turn.
     waits = cluster.submit(cluster.spec("waits", "true", np=4))
     assert (waits["state"], [host for host, _why in waits["waiting"]]) == ("QUEUED", list(NAMES))
-    assert waits["waiting"][0][1].startswith(f"0 of 2 free, 2 {held}")
+    assert f"held by job {name} " in waits["waiting"][0][1]
     cluster.call("stop", name=name, by="the test", signal=15, grace=0)
     cluster.ended(name)
     assert cluster.ended("waits")["state"] == "SUCCEEDED"
     assert cluster.run(cluster.spec("after", "true"))["state"] == "SUCCEEDED"
     for gone in ("waits", "after"):
         cluster.call("delete", name=gone)
-
-
-def test_every_host_is_asked_before_its_slots_are_called_free(cluster: Cluster, name: str) -> None:
-    running(cluster, name, np=6)
-    other = cluster.submit(cluster.spec("other", "true", np=4, policy=NO_WAIT))
-    lines = other["reason"].splitlines()
-    assert (other["exit_code"], lines[0]) == (4, "4 ranks do not fit: 0 slots free")
-    assert [line.split(" held by")[0].strip() for line in lines[1:4]] == [f"{host}: 0 of 2 free, 2" for host in NAMES]
-    cluster.call("stop", name=name, by="the test", signal=15, grace=0)
-    cluster.ended(name)
 
 
 def test_delete_removes_what_other_hosts_keep(cluster: Cluster, name: str) -> None:
@@ -278,8 +231,7 @@ def test_a_host_that_cannot_be_reached(cluster: Cluster, name: str) -> None:
     cluster.link(1, "down")
     refused = cluster.submit(cluster.spec("refused", "true", np=6))
     assert (refused["state"], refused["exit_code"]) == ("FAILED", 5)
-    assert refused["reason"].startswith("n2 cannot be used: ssh: connect to host 10.77.0.2 port 22: ")
-    assert refused["hint"] == "taco-launch setup --check shows what is wrong there; or leave it out with -H"
+    assert refused["reason"].startswith("n2 cannot be used: ssh: ")
     assert cluster.sh(f"ls {STATE}/jobs") == ""
     # The others do where they are enough.
     job = cluster.run(cluster.spec(name, "true", np=4))
@@ -307,6 +259,6 @@ def test_a_stop_is_heard_while_hosts_are_waited_for(cluster: Cluster, name: str)
         cluster.sh("ip neigh del 10.77.0.3 dev eth0")
     assert (job["state"], job["exit_code"], job["reason"]) == ("CANCELLED", 130, "stopped by the test")
     assert job["started"] is None
-    assert waited < min(patience(6), GUARD_SECONDS)
-    nothing_left(cluster, 3)
+    assert waited < GUARD_SECONDS
+    nothing_left(cluster)
     assert cluster.sh(f"ls {STATE}/jobs", on=1) == ""

@@ -2,13 +2,16 @@
 
 import os
 import re
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Taco
 from tests.e2e.cluster import Cluster
-from tests.e2e.test_hosts import nothing_left, running
+from tests.e2e.ends import Kill, kill_leaves_nothing, kills, nothing_left, stop_leaves_nothing
+from tests.e2e.shapes import WORST, shapes
 
 pytestmark = pytest.mark.e2e
 
@@ -33,36 +36,24 @@ def library(mpiexec: Path) -> str:
     return str(next((mpiexec.parents[1] / "lib").rglob("libmpi.so.12")))
 
 
-def test_ranks_meet_by_mpi(taco: Taco, mpiexec: Path, tmp_path: Path) -> None:
-    inventory = tmp_path / "hosts.yaml"
+def run(taco: Taco, mpiexec: Path, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run the sum on two ranks of this machine."""
+    inventory = folder / "hosts.yaml"
     inventory.write_text(f"cluster: mpi\nmpirun: {mpiexec}\nhosts: {{localhost: {{slots: 2, connection: local}}}}\n")
-    run = taco(
-        "-i", str(inventory), "run", "--launcher", "hydra", "--np", "2", "--", "python3", str(SUM), library(mpiexec)
-    )
-    assert run.returncode == 0, run.stderr
-    assert sorted(re.findall(r"rank \d.*", run.stdout)) == [f"rank {rank} of 2: 3, {rank} of 2" for rank in range(2)]
+    argv = ("run", "--name", "sum", "--launcher", "hydra", "--np", "2", "--", "python3", str(SUM), library(mpiexec))
+    return taco("-i", str(inventory), *argv, *words)
+
+
+def test_ranks_meet_by_mpi(taco: Taco, mpiexec: Path, tmp_path: Path) -> None:
+    done = run(taco, mpiexec, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(re.findall(r"rank \d.*", done.stdout)) == [f"rank {rank} of 2: 3, {rank} of 2" for rank in range(2)]
 
 
 def test_the_code_of_the_rank_that_failed_first(taco: Taco, mpiexec: Path, tmp_path: Path) -> None:
-    inventory = tmp_path / "hosts.yaml"
-    inventory.write_text(f"cluster: mpi\nmpirun: {mpiexec}\nhosts: {{localhost: {{slots: 2, connection: local}}}}\n")
-    argv = (
-        "run",
-        "--name",
-        "fails",
-        "--launcher",
-        "hydra",
-        "--np",
-        "2",
-        "--",
-        "python3",
-        str(SUM),
-        library(mpiexec),
-        "7",
-    )
-    run = taco("-i", str(inventory), *argv)
-    assert run.returncode == 7, run.stderr
-    assert "rank 1 on localhost exited with code 7" in run.stderr
+    done = run(taco, mpiexec, tmp_path, "7")
+    assert done.returncode == 7, done.stderr
+    assert taco.job("sum")["first_failure"]["rank"] == 1
 
 
 @pytest.mark.parametrize("np", [6, 5])
@@ -74,24 +65,14 @@ def test_over_several_hosts(cluster: Cluster, name: str, mpiexec: Path, np: int)
     assert sorted(line for line in log if "| rank" in line) == [
         f"n{rank // 2 + 1}/{rank} | rank {rank} of {np}: {np * (np + 1) // 2}, {rank} of {np}" for rank in range(np)
     ]
-    nothing_left(cluster, 3)
-    assert not cluster.alive("hydra")
-
-
-@pytest.mark.parametrize("shape", [(), ("wipe", "daemon", "deaf")])
-def test_stop_leaves_nothing_anywhere(cluster: Cluster, name: str, mpiexec: Path, shape: tuple[str, ...]) -> None:
-    running(cluster, name, *shape, launcher="hydra", mpirun=str(mpiexec))
-    cluster.call("stop", name=name, by="the test", signal=15, grace=None)
-    job = cluster.ended(name)
-    assert (job["state"], job["exit_code"]) == ("CANCELLED", 143)
-    nothing_left(cluster, 3)
-    assert not cluster.alive("hydra")
-
-
-@pytest.mark.parametrize(("role", "on"), [("pyz run", 0), ("mpiexec.hydra", 0), (r"^\S*/hydra_(pmi|bstrap)_proxy", 1)])
-def test_kill_9_leaves_nothing_anywhere(cluster: Cluster, name: str, mpiexec: Path, role: str, on: int) -> None:
-    running(cluster, name, "wipe", "daemon", "deaf", launcher="hydra", mpirun=str(mpiexec))
-    cluster.kill(cluster.pid(role, on), on)
-    assert cluster.ended(name)["state"] in ("FAILED", "LOST")
     nothing_left(cluster)
-    assert not cluster.alive("hydra")
+
+
+@pytest.mark.parametrize("shape", shapes(gate=[(), WORST], nightly=[]))
+def test_stop_leaves_nothing_anywhere(cluster: Cluster, name: str, mpiexec: Path, shape: Sequence[str]) -> None:
+    stop_leaves_nothing(cluster, name, *shape, launcher="hydra", mpirun=str(mpiexec))
+
+
+@pytest.mark.parametrize("kill", kills("hydra"))
+def test_kill_9_leaves_nothing_anywhere(cluster: Cluster, name: str, mpiexec: Path, kill: Kill) -> None:
+    kill_leaves_nothing(cluster, name, kill, *WORST, mpirun=str(mpiexec))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Taco, eventually
+from tests.e2e.process_table import running
 from tests.e2e.typist import Typist, asked, typist
 
 pytestmark = pytest.mark.e2e
@@ -17,9 +18,8 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture
 def job(taco: Taco, tmp_path: Path) -> str:
     """A job of two ranks that run."""
-    done = taco(
-        "submit", "--launcher", "env", "--np", "2", "--name", "j", "--grace", "1", "--", "sleep", "600", cwd=tmp_path
-    )
+    words = ("--launcher", "env", "--np", "2", "--name", "j", "--grace", "1", "--", "sleep", "600")
+    done = taco("submit", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     eventually(lambda: taco.job("j")["state"] == "RUNNING")
     return "j"
@@ -32,18 +32,6 @@ def shell(taco: Taco, job: str) -> Iterator[Typist]:
         found.type("PS1='$ '; echo be'gun'\r")
         found.sees("begun\r\n")
         yield found
-
-
-def running(mark: str) -> list[str]:
-    """Return the processes whose command line has a mark."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if mark in path.read_text("utf-8", "replace"):
-                found.append(path.parent.name)
-        except OSError:
-            continue
-    return found
 
 
 def test_a_pipe_through_a_command(taco: Taco, job: str, tmp_path: Path) -> None:
@@ -78,28 +66,24 @@ def test_a_terminal(shell: Typist, tmp_path: Path) -> None:
     shell.resize(50, 132)
     eventually(lambda: "50 132" in asked(shell, "stty size"))
     shell.type("sleep 61.5; echo after-$?\r")
-    eventually(lambda: running("sleep\x0061.5"))
+    eventually(lambda: running("sleep", "61.5"))
     shell.type("\x03")
     shell.sees("after-130|\\$ ")
     shell.type("exit 9\r")
     assert shell.leaves() == 9
 
 
-def test_the_escape(shell: Typist) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, None])
+def test_what_ends_it_ends_its_command(shell: Typist, number: signal.Signals | None) -> None:
+    """A signal, or the escape."""
     shell.type("sleep 62.5\r")
-    eventually(lambda: running("sleep\x0062.5"))
-    shell.type("\r~.")
-    assert shell.leaves() == 128 + signal.SIGHUP
-    eventually(lambda: not running("sleep\x0062.5"))
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_it(shell: Typist, number: signal.Signals) -> None:
-    shell.type("sleep 63.5\r")
-    eventually(lambda: running("sleep\x0063.5"))
-    os.kill(shell.process.pid, number)
-    assert shell.leaves() == 128 + number
-    eventually(lambda: not running("sleep\x0063.5"))
+    eventually(lambda: running("sleep", "62.5"))
+    if number is None:
+        shell.type("\r~.")
+    else:
+        os.kill(shell.process.pid, number)
+    assert shell.leaves() == 128 + (number or signal.SIGHUP)
+    eventually(lambda: not running("sleep", "62.5"))
 
 
 def test_the_end_of_its_job(taco: Taco, shell: Typist, job: str) -> None:
@@ -110,20 +94,20 @@ def test_the_end_of_its_job(taco: Taco, shell: Typist, job: str) -> None:
 def test_the_agent_is_killed(taco: Taco, shell: Typist) -> None:
     """As good as a connection that was lost: the terminal is as it was, and nothing goes on running."""
     shell.type("sleep 64.5\r")
-    eventually(lambda: running("sleep\x0064.5"))
-    (agent,) = running("pyz\0exec\0")
-    os.kill(int(agent), signal.SIGKILL)
+    eventually(lambda: running("sleep", "64.5"))
+    (agent,) = running("pyz", "exec", "")
+    os.kill(agent, signal.SIGKILL)
     assert shell.leaves() == 5
     assert "localhost: the answer to exec broke off" in shell.shown
-    eventually(lambda: not running("sleep\x0064.5"))
+    eventually(lambda: not running("sleep", "64.5"))
     assert taco.job("j")["state"] == "RUNNING"
 
 
 def test_the_command_line_is_killed(taco: Taco, job: str) -> None:
     with typist(taco.argv("exec", "-it", job, "--", "sleep", "65.5"), taco.env) as found:
-        eventually(lambda: len(running("sleep\x0065.5")) > 1)
+        eventually(lambda: len(running("sleep", "65.5")) > 1)
         found.process.kill()
-        eventually(lambda: not running("sleep\x0065.5"))
+        eventually(lambda: not running("sleep", "65.5"))
 
 
 def test_a_terminal_for_a_command_without_input(taco: Taco, job: str) -> None:
@@ -161,13 +145,3 @@ def test_files_there_and_back(taco: Taco, job: str, tmp_path: Path) -> None:
     assert "error: j: rank 0: out: is larger than 102400 bytes\nhint: copy a part, or raise --max\n" in done.stderr
     assert not (tmp_path / "x").exists()
     assert not list(tmp_path.glob(".*"))
-
-
-def test_lines_that_match(taco: Taco) -> None:
-    script = 'for i in 1 2 3 4; do echo "step $i"; echo "other $i"; done'
-    assert taco("run", "--launcher", "env", "--np", "2", "--name", "g", "--", "sh", "-c", script).returncode == 0
-    assert sorted(taco("logs", "--grep", "^step [34]$", "g").stdout.splitlines()) == [
-        f"localhost/{rank} | step {step}" for rank in (0, 1) for step in (3, 4)
-    ]
-    assert taco("logs", "--grep", "step", "-t", "2", "--rank", "1", "-f", "g").stdout == "step 3\nstep 4\n"
-    assert "is no regular expression" in taco("logs", "--grep", "(", "g").stderr

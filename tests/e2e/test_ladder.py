@@ -112,7 +112,7 @@ def test_a_ladder_goes_on_after_its_controller_was_killed(taco: Taco, matrix: Pa
     runs_so_far(taco, 2)
     second = measure(taco, matrix)
     assert second.returncode == 1
-    assert f"being measured already, by process {first.pid} on this machine" in second.stderr
+    assert f"by process {first.pid} " in second.stderr
     (matrix.parent / "slow").write_text("600")
     eventually((matrix.parent / "stuck").exists, 60)
     (left,) = (job["name"] for job in jobs_of(taco) if job["state"] == "RUNNING")
@@ -197,17 +197,15 @@ def test_bench_run_prints_how_it_scales(taco: Taco, tmp_path: Path) -> None:
     assert "scipy" in refused.stderr
     assert "hint: pip install 'taco-launch[bench]'" in refused.stderr
     taco.env["PYTHONPATH"] = paths
-    several = taco(
-        "bench", "run", "--np", "1,2", "--repeats", "2", "--json", "--", "python3", str(tmp_path / "rates.py")
-    )
+    words = ("--np", "1,2", "--repeats", "2", "--json", "--", "python3", str(tmp_path / "rates.py"))
+    several = taco("bench", "run", *words)
     rows = json.loads(several.stdout)["rows"]
     assert [(row["np"], row["values"], row["linear_speedup"]) for row in rows] == [
         (1, [100.0, 100.0], 1.0),
         (2, [180.0, 180.0], 0.9),
     ]
-    wrong = taco(
-        "bench", "run", "--np", "1,2", "--", "sh", "-c", "echo 'Total img/sec on 1 CPU(s): 5.0 +-0.0'; exit $RANK"
-    )
+    script = "echo 'Total img/sec on 1 CPU(s): 5.0 +-0.0'; exit $RANK"
+    wrong = taco("bench", "run", "--np", "1,2", "--", "sh", "-c", script)
     assert wrong.returncode == 1
     assert "error: 1 of 2 cells have no sample\n  2 ranks: job sh-" in wrong.stderr
     assert jobs_of(taco)[0]["state"] == "FAILED"

@@ -11,7 +11,7 @@ import pytest
 
 from taco_launch.model.jobs import Policy, Restart
 from tests.e2e.cluster import STATE, Cluster
-from tests.e2e.test_hosts import nothing_left
+from tests.e2e.ends import nothing_left
 
 pytestmark = pytest.mark.e2e
 
@@ -52,15 +52,12 @@ def test_a_script_of_torch_runs_unchanged(
     cluster: Cluster, name: str, path: dict[str, str], launcher: str, np: int
 ) -> None:
     job = cluster.run(cluster.spec(name, sys.executable, str(DDP), np=np, launcher=launcher), **path)
-    assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0"), (
-        job,
-        cluster.sh(f"cat {STATE}/jobs/{name}/logs/merged*.log"),
-    )
+    assert job["state"] == "SUCCEEDED", (job, cluster.sh(f"cat {STATE}/jobs/{name}/logs/merged*.log"))
     assert [line for line in log(cluster, name) if "| rank" in line] == [
         f"n{rank // 2 + 1}/{rank} | rank {rank} of {np}, here {rank % 2} of {min(2, np - rank // 2 * 2)}: {(np - 1) / 2:g}"
         for rank in range(np)
     ]
-    nothing_left(cluster, 3)
+    nothing_left(cluster)
 
 
 def test_torchrun_hands_arguments_on_unchanged(cluster: Cluster, name: str, path: dict[str, str]) -> None:
@@ -76,10 +73,8 @@ def test_the_line_of_cube_studio(cluster: Cluster, name: str, path: dict[str, st
     spec = cluster.spec(name, "bash", "-c", line, host_count=2, slots_per_host=2, launcher="env", per_host=True)
     job = cluster.run(spec, **path)
     assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0"), "\n".join(cluster.log(name))
-    assert [(share["host"], share["ranks"], len(share["slots"])) for share in job["shares"]] == [
-        ("n1", 1, 2),
-        ("n2", 1, 2),
-    ]
+    shares = [(share["host"], share["ranks"], len(share["slots"])) for share in job["shares"]]
+    assert shares == [("n1", 1, 2), ("n2", 1, 2)]
     assert [line for line in log(cluster, name) if "| rank" in line] == [
         f"n{rank // 2 + 1}/{rank // 2} | rank {rank} of 4, here {rank % 2} of 2 ({rank % 2}): 1.5" for rank in range(4)
     ]
@@ -97,29 +92,17 @@ def test_three_processes_share_a_gpu_as_in_cube_studio(cluster: Cluster, name: s
     assert log(cluster, name) == [
         f"n1/{index} | told --lr 0.1 --process_index {index} --process_num 3 | rank 0 of 1" for index in range(3)
     ]
-    nothing_left(cluster, 3)
+    nothing_left(cluster)
 
 
 def test_workers_as_arena_counts_them(cluster: Cluster, name: str) -> None:
     """--workers 3 --gpus 1: the master is one of three, and RANK is that of the instance's name plus one."""
-    spec = cluster.spec(
-        name,
-        "sh",
-        "-c",
-        "echo WORLD_SIZE: $WORLD_SIZE, CURRENT_RANK: $RANK",
-        np=3,
-        slots_per_worker=1,
-        launcher="env",
-    )
-    job = cluster.run(spec)
+    script = "echo WORLD_SIZE: $WORLD_SIZE, CURRENT_RANK: $RANK"
+    job = cluster.run(cluster.spec(name, "sh", "-c", script, np=3, slots_per_worker=1, launcher="env"))
     assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0"), (job, cluster.log(name))
     for rank, instance in enumerate(("master-0", "worker-0", "worker-1")):
-        frames = cluster.call(
-            "logs", name=name, rank=None, instance=f"{name}-{instance}", offset=0, tail=None, follow=False
-        )
-        text = "".join(frame for frame in frames if isinstance(frame, str))
-        assert f"WORLD_SIZE: 3, CURRENT_RANK: {rank}\n" in text, frames
-        assert text.count("CURRENT_RANK") == 1
+        (told,) = (line for line in cluster.log(name, instance=f"{name}-{instance}") if "CURRENT_RANK" in line)
+        assert told.endswith(f"WORLD_SIZE: 3, CURRENT_RANK: {rank}")
 
 
 def test_no_worker_is_split(cluster: Cluster, name: str) -> None:
@@ -149,4 +132,4 @@ def test_as_many_hosts_as_are_free(cluster: Cluster, name: str) -> None:
     job = cluster.run(cluster.spec(name, "sh", "-c", script, policy=again, **asked))
     assert (job["state"], job["attempt"]) == ("SUCCEEDED", 2), job
     assert sorted(cluster.log(name)[-4:]) == [f"n{(1, 1, 3, 3)[rank]}/{rank} | of 4" for rank in range(4)]
-    nothing_left(cluster, 3)
+    nothing_left(cluster)

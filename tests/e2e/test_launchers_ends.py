@@ -11,8 +11,17 @@ import pytest
 from taco_launch.model.jobs import Policy, Restart
 from tests.conftest import eventually
 from tests.e2e.cluster import Cluster
+from tests.e2e.ends import (
+    NO_WAIT,
+    Kill,
+    kill_leaves_nothing,
+    kills,
+    loss_leaves_nothing,
+    nothing_left,
+    running,
+    stop_leaves_nothing,
+)
 from tests.e2e.shapes import WORST, shapes
-from tests.e2e.test_hosts import NO_WAIT, nothing_left, running
 from tests.e2e.test_launchers import kept, path
 
 __all__ = ["kept", "path"]  # fixtures
@@ -38,7 +47,7 @@ def test_the_first_rank_that_fails_ends_the_others(
     assert sorted(line for line in cluster.log(name) if line.endswith("ended")) == [
         f"n{other // 2 + 1}/{other} | ended" for other in range(6) if other != rank
     ]
-    nothing_left(cluster, 3)
+    nothing_left(cluster)
 
 
 def test_the_first_rank_that_fails_under_torchrun(cluster: Cluster, name: str, path: dict[str, str]) -> None:
@@ -47,7 +56,7 @@ def test_the_first_rank_that_fails_under_torchrun(cluster: Cluster, name: str, p
     assert (job["state"], job["exit_code"]) == ("FAILED", 7), job
     assert job["reason"].startswith("rank 3 on n2 exited with code 7"), job
     assert "n2/3 | last words" in cluster.log(name)
-    nothing_left(cluster, 3)
+    nothing_left(cluster)
 
 
 @pytest.mark.parametrize("np", [2, 6])
@@ -58,7 +67,7 @@ def test_no_torchrun(cluster: Cluster, name: str, np: int) -> None:
     assert any(
         line.startswith(f"n{np // 2}/torchrun | taco-launch: cannot run 'torchrun'") for line in cluster.log(name)
     )
-    nothing_left(cluster, 3)
+    nothing_left(cluster)
 
 
 @pytest.mark.parametrize("shape", shapes(gate=[WORST], nightly=[()]))
@@ -66,38 +75,15 @@ def test_no_torchrun(cluster: Cluster, name: str, np: int) -> None:
 def test_stop_leaves_nothing_anywhere(
     cluster: Cluster, name: str, path: dict[str, str], launcher: str, shape: Sequence[str]
 ) -> None:
-    running(cluster, name, *shape, launcher=launcher, environment=path)
-    cluster.call("stop", name=name, by="the test", signal=15, grace=None)
-    job = cluster.ended(name)
-    assert (job["state"], job["exit_code"], job["reason"]) == ("CANCELLED", 143, "stopped by the test")
-    assert not cluster.victims()
-    nothing_left(cluster, 3)
+    stop_leaves_nothing(cluster, name, *shape, launcher=launcher, environment=path)
 
 
 @pytest.mark.parametrize("shape", shapes(gate=[WORST], nightly=[("deaf",)]))
-@pytest.mark.parametrize(
-    ("launcher", "role", "on", "end"),
-    [
-        ("env", "pyz run", 0, ("LOST", 1, "its supervisor was killed")),
-        ("env", "pyz guard /", 0, ("FAILED", 1, "its guard was killed")),
-        ("env", "pyz guard /", 1, ("FAILED", 1, "its guard on n2 was killed")),
-        ("env", "pyz start", 0, ("FAILED", 137, "env on n1 was ended by signal 9 (SIGKILL) while its ranks ran")),
-        ("env", "pyz start", 2, ("FAILED", 137, "env on n3 was ended by signal 9 (SIGKILL) while its ranks ran")),
-        ("env", "pyz rank", 2, ("FAILED", 137, "rank 4 on n3 was killed, and its wrapper with it")),
-        ("torchrun", "torch.distributed.run", 1, ("FAILED", 137, "torchrun on n2 was ended by signal 9 (SIGKILL) while its ranks ran")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("kill", kills("env", "torchrun"))
 def test_kill_9_of_any_part_leaves_nothing_anywhere(
-    cluster: Cluster, name: str, path: dict[str, str], shape: Sequence[str], launcher: str, role: str, on: int,
-    end: tuple[str, int, str],
-) -> None:  # fmt: skip
-    running(cluster, name, *shape, launcher=launcher, environment=path)
-    cluster.kill(cluster.pid(role, on), on)
-    job = cluster.ended(name)
-    state, code, reason = end
-    assert (job["state"], job["exit_code"]) == (state, code), job
-    assert job["reason"].replace("rank 5", "rank 4").startswith(reason), job
-    nothing_left(cluster)
+    cluster: Cluster, name: str, path: dict[str, str], shape: Sequence[str], kill: Kill
+) -> None:
+    kill_leaves_nothing(cluster, name, kill, *shape, environment=path)
 
 
 def test_a_job_that_is_tried_again(cluster: Cluster, name: str) -> None:
@@ -110,12 +96,7 @@ def test_a_job_that_is_tried_again(cluster: Cluster, name: str) -> None:
 
 
 def test_a_host_that_is_lost_ends_the_job(cluster: Cluster, name: str) -> None:
-    running(cluster, name, *WORST, launcher="env")
-    cluster.link(1, "down")
-    job = cluster.ended(name, 60)
-    assert (job["state"], job["exit_code"]) == ("LOST", 1)
-    assert job["reason"].startswith("host n2 lost: no heartbeat for 8 s"), job
-    nothing_left(cluster)
+    loss_leaves_nothing(cluster, name, *WORST, launcher="env")
 
 
 def test_two_jobs_that_meet_at_one_port(cluster: Cluster, name: str) -> None:
@@ -161,4 +142,4 @@ def test_a_port_that_somebody_took_is_named_with_who_has_it(cluster: Cluster, na
     assert re.search(
         rf"; port {port} of n1, where its ranks meet, is in use by process \d+ \(python3\S* of root\)", job["reason"]
     )
-    nothing_left(cluster, 3)
+    nothing_left(cluster)

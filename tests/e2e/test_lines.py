@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -135,15 +136,8 @@ def pasted(cluster: Hosts, mpirun: Mpirun, line: str, env: Mapping[str, str] = M
 
 
 def on_this_machine(line: str, **more: object) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(  # type: ignore[call-overload,no-any-return]  # what `more` holds is the caller's
-        ["bash", "-c", line],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=patience(60),
-        check=False,
-        **more,
-    )
+    own: dict[str, Any] = {"stdin": subprocess.DEVNULL, "timeout": patience(60), **more}
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, **own)
 
 
 def test_one_host(mpirun: Mpirun, line: Callable[..., str]) -> None:

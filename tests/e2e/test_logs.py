@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import Taco, eventually
+from tests.e2e.process_table import line
 from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
@@ -65,20 +66,6 @@ def test_times_are_those_of_the_ranks(taco: Taco, tmp_path: Path) -> None:
     assert taco("logs", "--since", "0s", "t").stdout == ""
 
 
-def test_instances_and_hosts(taco: Taco) -> None:
-    run = taco("run", "--name", "i", "--np", "2", "--", "sh", "-c", "echo rank $RANK")
-    assert run.returncode == 0
-    whole = sorted(run.stdout.splitlines())
-    assert sorted(taco("logs", "--instance", "i-worker-0", "i").stdout.splitlines()) == whole
-    assert sorted(taco("logs", "--host", "localhost", "i").stdout.splitlines()) == whole
-    assert taco("logs", "--instance", "i-launcher", "i").stdout == ""
-    assert taco("run", "--name", "one", "--np", "1", "--", "echo", "alone").returncode == 0
-    assert taco("logs", "--instance", "one-worker-0", "one").stdout == "alone\n"
-    wrong = taco("logs", "--instance", "i-worker-1", "i")
-    assert wrong.returncode == 2
-    assert "i-launcher, i-worker-0" in wrong.stderr
-
-
 def test_a_job_that_is_tried_again(taco: Taco, tmp_path: Path) -> None:
     # The third attempt is the one that lives.
     script = (
@@ -119,8 +106,7 @@ def test_following_with_times_and_since(taco: Taco, tmp_path: Path) -> None:
     eventually(lambda: taco("logs", "f").stdout.endswith("| new\n"))
     old, new = taco("logs", "--timestamps", "f").stdout.splitlines()
     follower = taco.start("logs", "-f", "--since", new.split()[0], "--timestamps", "f")
-    assert follower.stdout is not None
-    assert follower.stdout.readline().decode() == new + "\n"
+    assert line(follower).decode() == new + "\n"
     (tmp_path / "new").touch()
     out, _err = follower.communicate(timeout=patience(30))
     assert STAMP.sub("", out.decode()) == "localhost/0 | last\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Taco, eventually
+from tests.e2e.process_table import line
 from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
@@ -125,8 +126,7 @@ def test_logs_f_resumes_and_tails(taco: Taco, tmp_path: Path) -> None:
     assert taco("submit", "--name", "t", "--np", "1", "--", "sh", "-c", script).returncode == 0
     eventually(lambda: taco("logs", "t").stdout == "localhost/0 | a\nlocalhost/0 | b\n")
     follower = taco.start("logs", "-f", "-t", "1", "t")
-    assert follower.stdout is not None
-    assert follower.stdout.readline() == b"localhost/0 | b\n"
+    assert line(follower) == b"localhost/0 | b\n"
     go.touch()
     out, _err = follower.communicate(timeout=patience(30))
     assert out == b"localhost/0 | c\n"
@@ -136,9 +136,10 @@ def test_logs_f_resumes_and_tails(taco: Taco, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="cannot: a small file system is mounted by root only")
 def test_a_full_disk_stops_the_log_not_the_job(taco: Taco, tmp_path: Path) -> None:
     filler = taco.state / "filler"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(taco.state)], check=True)
+    room = sum(path.stat().st_size for path in (taco.state / "agent").iterdir()) + (8 << 20)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", str(taco.state)], check=True)
     try:
-        filler.write_bytes(bytes(4 << 20))  # the agent takes about four more
+        filler.write_bytes(bytes(4 << 20))
         hold, go = tmp_path / "filled", tmp_path / "go"
         script = (
             f"import os,time\nfor i in range(8): os.write(1, b'x' * 999999 + b'\\n')\nopen({str(hold)!r}, 'w')\n"

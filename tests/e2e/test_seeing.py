@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import time
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import yaml
 
 from tests.conftest import Taco, eventually
+from tests.e2e.process_table import line, running
 from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
@@ -29,13 +29,8 @@ def lines(taco: Taco, *args: str) -> list[list[str]]:
     return [line.split() for line in done.stdout.splitlines()]
 
 
-def processes(argument: str) -> list[str]:
-    """Find processes by what stands in their command lines."""
-    return subprocess.run(["pgrep", "-f", argument], capture_output=True, text=True, check=False).stdout.split()
-
-
-def gone(argument: str) -> bool:
-    return not processes(argument)
+def is_gone(argument: str) -> bool:
+    return not running(argument)
 
 
 def test_list_get_and_top_tell_the_same(taco: Taco) -> None:
@@ -102,30 +97,27 @@ def test_what_exec_runs_ends_with_the_job_and_with_its_caller(taco: Taco) -> Non
         process = taco.start(
             "exec", "e", "--", "sh", "-c", f"trap '' TERM; echo on; sleep {seconds}; true", start_new_session=True
         )
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"on\n"
-        command = f"sleep {seconds}"
-        eventually(partial(processes, command))
+        assert line(process) == b"on\n"
+        eventually(partial(running, "sleep", seconds))
         if end == "interrupt":
             process.send_signal(signal.SIGINT)
         else:
             assert taco("stop", "e", "--grace", "1").returncode == 0
         assert process.wait(patience(20)) in (130, 137)
         process.communicate()
-        eventually(partial(gone, command), 10, f"{command} to be gone after {end}")
+        eventually(partial(is_gone, seconds), 10, f"it to be gone after {end}")
     assert taco.job("e")["state"] == "CANCELLED"
 
 
 def test_watch(taco: Taco) -> None:
     start(taco, "w", "true")
-    process = taco.start("list", "-w")
-    assert process.stdout is not None
-    shown = [process.stdout.readline()]
     begin = time.monotonic()
+    process = taco.start("list", "-w")
+    shown = [line(process)]
     while shown.count(b"\n") < 2:  # what ends a screen
-        shown.append(process.stdout.readline())
+        shown.append(line(process))
         assert shown[-1], shown
-    assert time.monotonic() - begin > 1  # two seconds, by the clock of who writes
+    assert time.monotonic() - begin > 2  # from its start: what is read may have been written long before
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=patience(10))
     screens = b"".join(shown) + out

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Taco, eventually
+from tests.e2e.process_table import line, running
 from tests.patience import patience
 
 pytestmark = [
@@ -50,15 +51,7 @@ def view(taco: Taco) -> dict[str, Any] | None:
 
 def processes(folder: Path) -> list[int]:
     """Return the processes of a TensorBoard that reads a folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_text("utf-8", "replace")
-        except OSError:
-            continue
-        if "--logdir" in line and str(folder) in line:
-            found.append(int(path.parent.name))
-    return found
+    return [pid for pid in running("--logdir") if pid in running(str(folder))]
 
 
 def read(url: str, path: str) -> Any:
@@ -73,8 +66,7 @@ def test_what_rank_0_wrote_is_seen_from_here(board: Taco, tmp_path: Path) -> Non
     assert f"Your tensorboard will be available on:\nhttp://127.0.0.1:{port} on localhost\n" in shown
     assert "open it here: taco-launch tensorboard j" in shown
     with board.start("tensorboard", "j", "--port", "0") as opened:
-        assert opened.stdout is not None
-        url = opened.stdout.readline().decode().strip()
+        url = line(opened).decode().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", url)
         assert url != f"http://127.0.0.1:{port}/"
         eventually(lambda: read(url, "tags"))
@@ -171,8 +163,7 @@ def test_a_browser_shows_it(board: Taco, tmp_path: Path) -> None:
         pytest.skip("cannot: there is no chromium (apt-get install chromium)")
     start(board, tmp_path)
     with board.start("tensorboard", "j", "--port", "0") as opened:
-        assert opened.stdout is not None
-        url = opened.stdout.readline().decode().strip()
+        url = line(opened).decode().strip()
         eventually(lambda: read(url, "tags"))
         words = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1600,1200")
         profile = f"--user-data-dir={tmp_path}/profile"

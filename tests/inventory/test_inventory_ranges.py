@@ -57,11 +57,11 @@ def test_expand_refuses(text: str, problem: str) -> None:
 
 
 def test_what_is_too_much_is_refused_before_it_is_made() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     for text in ("a" + "[0-999999999]" * 1000, "a[" + "0-999999999," * 1000 + "1]", "[" * 100_000, "a[1]" * 100_000):
         with pytest.raises(ValueError, match=r"more than|bracket|longer"):
             expand(text)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 10  # where it is made first it is for ever
 
 
 def test_as_many_as_are_allowed() -> None:

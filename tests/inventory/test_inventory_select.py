@@ -99,7 +99,7 @@ def test_a_long_string_is_refused_soon() -> None:
     with pytest.raises(SpecError) as caught:
         choose(CLUSTER, ",".join(f"x{number}" for number in range(10_000)))
     assert len(caught.value.faults) == MAX_FAULTS + 1
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 10
 
 
 def test_chosen_hosts_keep_all_but_their_slots() -> None:

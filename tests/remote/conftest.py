@@ -1,6 +1,7 @@
 """A home and a state folder of the test's own, and one sshd for all tests that need a real one."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,9 @@ def inventory(*hosts: Host, host_keys: str = "accept-new", known_hosts: str | No
 def host(sshd: server.Sshd, name: str, *, address: str = "127.0.0.1", user: str | None = None) -> Host:
     """Return a host that is the sshd, with the user of its name."""
     return Host(name, address, port=sshd.port, user=name if user is None else user, identity_file=str(sshd.login))
+
+
+def many(sshd: server.Sshd, count: int, identity_file: str | None) -> tuple[Host, ...]:
+    """Make so many hosts of one sshd, each under an address of its own."""
+    hosts = ((f"h{number}", host(sshd, "plain", address=f"127.0.0.{number}")) for number in range(1, count + 1))
+    return tuple(replace(each, name=name, identity_file=identity_file) for name, each in hosts)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.patience import patience
+from tests.patience import HANG
 
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 # A mount namespace: what is bound over /etc is seen by this sshd only, and gone with it.
@@ -99,9 +99,6 @@ def sshd(
 ) -> Iterator[Sshd]:
     """Start one; it ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     for kind in kinds:
         if not (folder / f"host_{kind}").exists():
             keygen(folder / f"host_{kind}", kind)
@@ -109,25 +106,47 @@ def sshd(
         keygen(folder / "login")
         (folder / "authorized").write_text((folder / "login.pub").read_text())
     _write_users(folder, users)
-    keys = "\n".join(f"HostKey /run/test/host_{kind}" for kind in kinds)
-    (folder / "sshd_config").write_text(options + "\n" + _CONFIG.format(port=port, host_keys=keys))
-    argv = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--", "sh", "-c", _INIT, "init"]
-    program = shutil.which("sshd", path=_PATH) or "sshd"
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen([*argv, str(folder), program], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    text = (
+        options + "\n" + _CONFIG.replace("{host_keys}", "\n".join(f"HostKey /run/test/host_{kind}" for kind in kinds))
+    )
+    process, port = _started(folder, text)
     try:
-        deadline = time.monotonic() + patience(10)
-        while True:
-            with socket.socket() as client:
-                if client.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert process.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < deadline, "sshd does not listen"
-            time.sleep(0.02)
         yield Sshd(port, folder, process.pid)
     finally:
         process.kill()
         process.wait()
+
+
+def _started(folder: Path, config: str) -> "tuple[subprocess.Popen[bytes], int]":
+    """Start one on a free port: on another one where somebody else took that before it listened."""
+    argv = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--", "sh", "-c", _INIT, "init"]
+    program = shutil.which("sshd", path=_PATH) or "sshd"
+    for _try in range(3):
+        with socket.socket() as probe:
+            probe.bind(("0.0.0.0", 0))
+            port = probe.getsockname()[1]
+        (folder / "sshd_config").write_text(config.replace("{port}", str(port)))
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen([*argv, str(folder), program], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        if _listens(process, port, folder):
+            return process, port
+        process.kill()
+        process.wait()
+    raise AssertionError(f"sshd does not listen: {(folder / 'log').read_text()}")
+
+
+def _listens(process: "subprocess.Popen[bytes]", port: int, folder: Path) -> bool:
+    """Wait until it says that it listens; return false where its port is in use."""
+    deadline = time.monotonic() + HANG
+    while True:
+        said = (folder / "log").read_text(errors="replace")
+        if f"Server listening on 0.0.0.0 port {port}" in said:
+            return True
+        if "Address already in use" in said:
+            return False
+        assert process.poll() is None, said
+        assert time.monotonic() < deadline, f"sshd does not listen: {said}"
+        time.sleep(0.02)
 
 
 def _write_users(folder: Path, users: tuple[User, ...]) -> None:

@@ -24,7 +24,7 @@ from taco_launch.remote.local import LocalTransport
 from taco_launch.remote.ssh.connection import SshTransport
 from taco_launch.remote.ssh.connection_factory import ConnectionFactory
 from taco_launch.remote.transport import Conversation, Transport
-from tests.patience import patience
+from tests.patience import HANG
 
 
 class Fake:
@@ -77,7 +77,7 @@ def test_answers_come_in_order_whoever_is_first() -> None:
     assert [answer.value for answer in answers] == [fake.name for fake in fakes]
     assert sorted(told) == sorted(fake.name for fake in fakes)
     assert 1 < most <= POOL
-    assert all(fake.closed.wait(1) for fake in fakes)
+    assert all(fake.closed.wait(HANG) for fake in fakes)
 
 
 def test_one_bad_host_never_stops_the_others() -> None:
@@ -127,8 +127,8 @@ def test_ctrl_c_ends_it_at_once() -> None:
     time.sleep(0.2)
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _out, err = process.communicate(timeout=patience(20))
-    assert time.monotonic() - begun < patience(2)
+    _out, err = process.communicate(timeout=HANG)
+    assert time.monotonic() - begun < HANG
     assert err.strip().endswith(b"KeyboardInterrupt")
 
 
@@ -215,7 +215,6 @@ def test_the_limit_on_open_files() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 500 + len(os.listdir("/proc/self/fd")) - 1
         with pytest.raises(HostError, match="open files are needed") as caught:
             module.allow_files(1 << 40)
-        assert caught.value.hint
-        assert "ulimit" in caught.value.hint
+        assert "ulimit" in (caught.value.hint or "")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

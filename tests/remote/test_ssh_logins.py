@@ -20,8 +20,8 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from tests.conftest import eventually
-from tests.patience import patience
-from tests.remote.conftest import NOBODY, host, inventory
+from tests.patience import HANG
+from tests.remote.conftest import NOBODY, host, inventory, many
 from tests.remote.sshd import Sshd, keygen, why_not
 from tests.remote.sshd import sshd as started
 
@@ -90,10 +90,7 @@ def test_kinds_of_keys(sshd: Sshd, tmp_path: Path, kind: str, options: tuple[str
         asked.append(prompt)
         return passphrase if len(asked) > 1 else "wrong"
 
-    hosts = tuple(
-        replace(host(sshd, "plain", address=f"127.0.0.{number}"), name=f"h{number}", identity_file=str(key))
-        for number in range(1, 9)
-    )
+    hosts = many(sshd, 8, str(key))
     assert login(*hosts, access=Credentials(None, ask)) == ["plain"] * 8
     wanted = [f"passphrase of {key}: ", f"once more, passphrase of {key}: "] if passphrase else []
     assert asked == wanted  # once for all hosts
@@ -119,10 +116,7 @@ def test_agent(sshd: Sshd, home: Path, tmp_path: Path, monkeypatch: pytest.Monke
     with agent(other, key) as path:
         key.unlink()
         monkeypatch.setenv("SSH_AUTH_SOCK", path)
-        hosts = tuple(
-            replace(host(sshd, "plain", address=f"127.0.0.{number}"), name=f"h{number}", identity_file=None)
-            for number in range(1, 33)
-        )
+        hosts = many(sshd, 32, None)
         assert login(*hosts) == ["plain"] * 32  # at once: their signatures do not mix
         monkeypatch.delenv("SSH_AUTH_SOCK")
         (home / ".ssh/config").write_text(f"IdentityAgent {path}\n")
@@ -178,8 +172,7 @@ def test_what_was_offered_and_what_the_host_takes(sshd: Sshd, tmp_path: Path) ->
     assert caught.value.hint == f"put a public key there: ssh-copy-id -i {key} -p {sshd.port} plain@127.0.0.1"
     with pytest.raises(HostError, match="there was no key to offer") as caught:
         login(replace(host(sshd, "plain"), identity_file=None))
-    assert caught.value.hint
-    assert "ssh-keygen" in caught.value.hint
+    assert "ssh-keygen" in (caught.value.hint or "")
     with pytest.raises(HostError, match=r"not offered: .*/gone: no such file") as caught:
         login(replace(host(sshd, "plain"), identity_file=f"{tmp_path}/gone"))
     assert caught.value.hint
@@ -206,13 +199,10 @@ def test_a_host_that_wants_passwords(tmp_path: Path) -> None:
     with started(tmp_path / "sshd", options=options) as sshd:
         with pytest.raises(HostError, match="the host takes: password") as caught:
             login(host(sshd, "root"))
-        assert caught.value.hint
-        assert "only logins by key" in caught.value.hint
+        assert "only logins by key" in (caught.value.hint or "")
     options = "AuthenticationMethods publickey,password\nPasswordAuthentication yes"
-    with (
-        started(tmp_path / "sshd", options=options) as sshd,
-        pytest.raises(HostError, match="the host wants a second step"),
-    ):
+    second = pytest.raises(HostError, match="the host wants a second step")
+    with started(tmp_path / "sshd", options=options) as sshd, second:
         login(host(sshd, "root"))
 
 
@@ -222,10 +212,7 @@ def test_a_host_that_wants_passwords(tmp_path: Path) -> None:
         ("-----BEGIN DSA PRIVATE KEY-----\nabcd\n-----END DSA PRIVATE KEY-----\n", "is a DSA key"),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nabcd\n-----END OPENSSH PRIVATE KEY-----\n", "was it cut or changed"),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n-----END", "was it cut or changed"),
-        (
-            "-----BEGIN RSA PRIVATE KEY-----\nabcd\n-----END RSA PRIVATE KEY-----\n",
-            "was it cut .* see: ssh-keygen -y -f ",
-        ),
+        ("-----BEGIN RSA PRIVATE KEY-----\nabcd\n-----END RSA PRIVATE KEY-----\n", "was it cut .* ssh-keygen -y -f "),
         ("-----BEGIN PUBLIC KEY-----\nabcd\n-----END PUBLIC KEY-----\n", "it has no line BEGIN ... PRIVATE KEY$"),
         ("PuTTY-User-Key-File-3: ssh-ed25519\n", "is in PuTTY's form: puttygen .*/key -O private-openssh -o "),
         ("hello\n", "is no private key: it has no line BEGIN ... PRIVATE KEY$"),
@@ -281,7 +268,7 @@ def test_a_firewall_that_drops_behind_a_jump_host(sshd: Sshd, home: Path) -> Non
         begun = time.monotonic()
         with pytest.raises(HostError, match=f"gpu1: waited 1 s for middle to connect to 127.0.0.1:{port}"):
             login(Host("gpu1", "gpu1", port=port))
-        assert time.monotonic() - begun < patience(10)
+        assert time.monotonic() - begun < HANG
 
 
 def test_a_flooded_sshd_is_tried_again(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,8 +295,7 @@ def test_a_flooded_sshd_is_tried_again(sshd: Sshd, monkeypatch: pytest.MonkeyPat
         threading.Thread(target=serve, daemon=True).start()
         with pytest.raises(HostError, match=r"sshd does not answer \(7 tries\)") as caught:
             login(replace(host(sshd, "plain"), port=port))
-        assert caught.value.hint
-        assert "MaxStartups" in caught.value.hint
+        assert "MaxStartups" in (caught.value.hint or "")
 
 
 def _copy(one: socket.socket, other: socket.socket) -> None:
@@ -353,10 +339,8 @@ def test_jump_hosts(home: Path, tmp_path: Path) -> None:
         with pytest.raises(HostError, match=r"gpu9: 127.0.0.1:1: the jump host cannot connect to it: "):
             login(direct)
         (home / ".ssh/config").write_text(text.replace(f"127.0.0.3:{outer.port}", "127.0.0.3:1"))
-        with pytest.raises(
-            HostError,
-            match=r"gpu1: by way of the jump host middle: by way of the jump host 127\.0\.0\.3: no TCP connection",
-        ):
+        far = r"gpu1: by way of the jump host middle: by way of the jump host 127\.0\.0\.3: no TCP connection"
+        with pytest.raises(HostError, match=far):
             login(*hosts)
         (home / ".ssh/config").write_text("Host a\n  ProxyJump b\nHost b\n  ProxyJump a\n")
         with pytest.raises(HostError, match="jump to itself"):

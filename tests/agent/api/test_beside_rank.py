@@ -14,6 +14,7 @@ from taco_launch.protocol.calls.caller_input import EndOfInput, Hangup, InputDat
 from tests.agent.calls import PLACED, SUCCEEDED, Answer, submitted
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
+from tests.patience import HANG
 
 ECHO = """
 import os, sys
@@ -35,7 +36,7 @@ def start(agent: Path, family: Family, **request: object) -> "tuple[subprocess.P
 def ended(process: "subprocess.Popen[bytes]") -> Answer:
     assert process.stdout is not None
     said = process.stdout.read()
-    return Answer(process.wait(10), said)
+    return Answer(process.wait(HANG), said)
 
 
 @pytest.mark.usefixtures("running")

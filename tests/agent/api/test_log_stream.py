@@ -21,6 +21,7 @@ from taco_launch.protocol.calls.jobs import JobReply
 from taco_launch.protocol.calls.logs import JobPlaced, JobWaiting, Logs, StateChange
 from tests.agent.tried import Made, make
 from tests.conftest import eventually
+from tests.patience import HANG
 
 
 class Following:
@@ -52,7 +53,7 @@ class Following:
         return last.job.record.state
 
     def join(self) -> None:
-        self._thread.join(10)
+        self._thread.join(HANG)
         assert not self._thread.is_alive()
 
 

@@ -18,6 +18,7 @@ from taco_launch.model.rows import JobRow, decoded, row_of
 from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
 from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, call, submitted
 from tests.agent.conftest import Family, write_agent
+from tests.patience import HANG
 
 
 def rows() -> dict[str, JobRow]:
@@ -99,7 +100,7 @@ def test_a_job_that_lost_its_supervisor(jobs: Jobs, family: Family) -> None:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     records.Events(folder).add("launched", boot=boot, roots=[family.root(process)])
     assert rows()["vgg"].state.value == "LOST"
-    assert process.wait(5) == -9
+    assert process.wait(HANG) == -9
 
 
 # --- the index

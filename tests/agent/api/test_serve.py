@@ -22,6 +22,7 @@ from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.calls.jobs import Get
 from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, answer, call, submitted
 from tests.agent.conftest import PYTHON
+from tests.patience import HANG
 
 FOLLOW: dict[str, Any] = {"rank": None, "offset": 0, "tail": None, "follow": False}
 
@@ -91,7 +92,7 @@ def test_a_controller_that_goes_away(jobs: Jobs, agent: Path) -> None:
     process.stdin.close()
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(10) == 0
+    assert process.wait(HANG) == 0
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()
@@ -106,7 +107,7 @@ def test_an_agent_without_a_call_ends_in_silence(agent: Path) -> None:
     process.stdout.close()
     assert process.stdin is not None
     process.stdin.close()
-    assert process.wait(10) == 0
+    assert process.wait(HANG) == 0
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()

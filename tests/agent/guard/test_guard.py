@@ -21,6 +21,7 @@ from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
+from tests.patience import HANG
 
 SLEEP = ("sleep", "60")
 Connect = Callable[[], Mail]
@@ -87,7 +88,7 @@ def ended(mail: Mail, guard: "subprocess.Popen[bytes]", *roots: tuple[int, int])
     mail.send("end", roots=list(roots))
     answer = mail.wait("ended")
     mail.wait_for_end()
-    assert guard.wait(5) == 0
+    assert guard.wait(HANG) == 0
     return {name: answer[name] for name in ("left", "unknown")}
 
 
@@ -183,12 +184,12 @@ def test_what_a_job_leaves_running_is_the_next_ones_business(
     supervisor.wait("leased")
     supervisor.send("end", roots=[], leave=True)
     assert supervisor.wait("ended")["left"] == []
-    assert guard.wait(5) == 0
+    assert guard.wait(HANG) == 0
     assert marked.poll() is None
     assert family.job_id in (folder.path / "leases" / f"slot-0.{os.geteuid()}").read_text(encoding="ascii")
     following = leases.Leases(folder.path / "leases", folder.path.parent)
     assert following.take(("slot-0",), 1, Holder("next", "next", 0.0), None) == ("slot-0",)
-    assert marked.wait(1) == -signal.SIGKILL
+    assert marked.wait(HANG) == -signal.SIGKILL
     following.release(gone=True)
 
 
@@ -212,7 +213,7 @@ def test_a_visitor_hears_how_a_rank_was_started_and_ends_with_the_job(
     supervisor.send("terminate")
     visitor.wait("terminate")
     assert ended(supervisor, guard) == NOTHING
-    assert process.wait(1) == -signal.SIGKILL
+    assert process.wait(HANG) == -signal.SIGKILL
 
 
 def test_orders_reach_every_rank(supervisor: Mail, connect: Connect) -> None:
@@ -265,7 +266,7 @@ def test_the_end_leaves_nothing(
     supervisor.send("launched", root=family.root(launched))
     assert ended(supervisor, guard, family.root(named)) == NOTHING
     for process in (marked, registered, launched, named):
-        assert process.wait(1) == -signal.SIGKILL
+        assert process.wait(HANG) == -signal.SIGKILL
     assert bystander.poll() is None
 
 
@@ -284,7 +285,7 @@ def test_what_ranks_have_said_comes_before_the_end(
     supervisor.wait("facts")
     supervisor.wait("ended")
     assert {message["rank"]: message["exit_code"] for message in supervisor.box} == {0: 9, 1: None}
-    assert guard.wait(5) == 0
+    assert guard.wait(HANG) == 0
 
 
 def test_a_broken_connection_is_made_again(
@@ -317,8 +318,8 @@ def test_a_dead_supervisors_job_is_ended_and_recorded(
     supervisor.wait("facts")
     supervisor.close()
     os.close(lock.pop())
-    assert guard.wait(10) == 0
-    assert (marked.wait(1), launched.wait(1), bystander.poll()) == (-9, -9, None)
+    assert guard.wait(HANG) == 0
+    assert (marked.wait(HANG), launched.wait(HANG), bystander.poll()) == (-9, -9, None)
     assert records.record(folder).state is JobState.LOST
     told = segments.last_words(folder.agent_log)  # nobody but the guard can write what it did then
     assert "guard of me: the supervisor is gone: its guard ends the job\n" in told
@@ -336,8 +337,8 @@ def test_a_silent_supervisor_is_given_up(
     assert guard.poll() is None
     assert marked.poll() is None
     # No beat any more. The lock is held: it hangs, so its job is ended and nothing is recorded in its stead.
-    assert guard.wait(10) == 0
-    assert marked.wait(1) == -signal.SIGKILL
+    assert guard.wait(HANG) == 0
+    assert marked.wait(HANG) == -signal.SIGKILL
     assert records.read_events(folder) == []
 
 
@@ -380,7 +381,7 @@ def test_one_that_nobody_asks_for_any_more_keeps_the_folder_for_its_logs_only(
         mail.wait("started")
         rank.close()
     mail.close()
-    assert guard.wait(10) == 0
+    assert guard.wait(HANG) == 0
     assert folder.path.exists() == bool(ranks)
 
 

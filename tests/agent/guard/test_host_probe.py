@@ -11,6 +11,7 @@ from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
 from taco_launch.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail
 from tests.conftest import eventually
+from tests.patience import HANG
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_a_guard_takes_slots_while_it_goes_on(gate: Path, folder: JobFolder, age
     mail.send("probe", subjects=["network"], address="127.0.0.1")
     mail.send("close", remove=False)
     mail.wait_for_end()
-    assert guard.wait(5) == 0
+    assert guard.wait(HANG) == 0
     assert not any(message["op"] == "probed" for message in mail.box)
 
 

@@ -19,6 +19,7 @@ from taco_launch.protocol.guard_messages import Refused
 from taco_launch.protocol.message import Message
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
+from tests.patience import HANG
 
 
 class Ssh:
@@ -100,7 +101,7 @@ def test_a_guard_that_starts_still_is_waited_for(kept: JobFolder) -> None:
     thread.start()
     time.sleep(0.1)
     with kept.listen():
-        thread.join(10)
+        thread.join(HANG)
     assert found[0] is not None
     found[0].close()
 

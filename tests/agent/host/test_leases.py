@@ -20,6 +20,7 @@ from taco_launch.errors import HostError
 from tests.agent.conftest import Family
 from tests.agent.smi import GPUS, Smi, install
 from tests.conftest import eventually
+from tests.patience import HANG
 
 FOUR = ("slot-0", "slot-1", "slot-2", "slot-3")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can play two users")
@@ -114,7 +115,7 @@ def test_what_the_last_holder_left_is_ended(first: Leases, second: Leases, folde
     process_registry.keep(folder, family.job_id, [family.root(registered)])
     first.release(gone=False)  # as the kernel does when the guard is killed
     assert take(second, 1, "two") == ("slot-0",)
-    assert (marked.wait(1), registered.wait(1), bystander.poll()) == (-9, -9, None)
+    assert (marked.wait(HANG), registered.wait(HANG), bystander.poll()) == (-9, -9, None)
 
 
 @needs_root
@@ -265,7 +266,7 @@ def test_memory_of_what_was_just_ended_is_waited_for(
     monkeypatch.setattr("taco_launch.agent.host.leases.time.sleep", pause)
     assert second.take(GPUS, 1, holder("two"), known) == GPUS[:1]
     assert len(pauses) == 2
-    assert process.wait(1) == -9
+    assert process.wait(HANG) == -9
 
 
 def test_memory_that_stays_in_use_is_told(
@@ -348,7 +349,7 @@ def test_two_users_share_the_slots(family: Family, shared: Path, jobs: Path) -> 
 def test_what_another_user_left_is_told_and_the_slot_not_given(family: Family, shared: Path, jobs: Path) -> None:
     theirs, _refused, process = nobody(family, shared, 1, "leave")
     assert theirs == "slot-0"
-    assert process.wait(5) == 0
+    assert process.wait(HANG) == 0
     ours = Leases(shared, jobs)
 
     def refused() -> str:  # until it executes another program the fork has the lock

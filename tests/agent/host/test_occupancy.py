@@ -23,6 +23,7 @@ from tests.agent.calls import submitted
 from tests.agent.conftest import PYTHON, Family
 from tests.agent.slots_here import slots_here
 from tests.agent.smi import GPUS, Smi, install
+from tests.patience import HANG
 
 NOWHERE = Path("/nowhere")
 SINCE = time.mktime((2026, 3, 4, 14, 2, 0, 0, 0, -1))
@@ -297,7 +298,7 @@ def test_a_watch_tells_what_changes(agent: Path, family: Family, place: Path, ho
     assert watch.free() == 3
     assert watch.process.stdin is not None
     watch.process.stdin.close()
-    assert watch.process.wait(5) == 0
+    assert watch.process.wait(HANG) == 0
     assert watch.process.stdout is not None
     assert watch.process.stdout.read() == b""
 
@@ -322,7 +323,7 @@ def test_slots_is_one_line(agent: Path, family: Family, hold: Callable[..., Leas
     hold("vgg16", "slot-0")
     for argv in (occupancy.arguments(2, "none"), ("2", "none")):  # the latter as another host without the variable
         process = family.start((*PYTHON, str(agent), "slots", *argv), env={"HOME": "/nowhere"})
-        out, _ = process.communicate(timeout=10)
+        out, _ = process.communicate(timeout=HANG)
         held = {
             slot["name"]: slot["holder"] and slot["holder"]["job"] for slot in json.loads(out)["occupancy"]["slots"]
         }

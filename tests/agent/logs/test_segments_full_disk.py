@@ -10,6 +10,7 @@ import pytest
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.segments import SegmentReader, Writer
+from tests.patience import HANG
 
 LOST = "\n[taco-launch: {} bytes of output lost here: {}]\n"
 
@@ -31,7 +32,7 @@ def in_a_process(script: str, stem: Path) -> None:
         "    resource.setrlimit(number, (hard if soft is None else soft, hard))\n"
         "segments._RETRY_SECONDS = 0\nwriter = segments.Writer(Path(sys.argv[1]), 2000)\n"
     )
-    subprocess.run([sys.executable, "-c", head + script, str(stem)], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", head + script, str(stem)], check=True, timeout=HANG)
 
 
 def test_a_write_that_is_cut_short(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from taco_launch.agent.logs import segments, timestamps
 from taco_launch.agent.logs.segments import SegmentReader, Writer
 from tests.agent.conftest import scratch
+from tests.patience import HANG
 
 STEP = 10_000  # microseconds: what comes closer together has one time
 # Steps since the write before (clocks are set back, too), and what is written; None opens the writer anew.
@@ -130,7 +131,7 @@ writer.write(b"z", 200_000)
 limit(1 << 20)
 writer.write(b"!", 300_000)
 """
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "r")], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "r")], check=True, timeout=HANG)
     assert (tmp_path / "r.0.log").read_bytes() == b"xxxxyz!"
     # The time of what came before is all that is known of those two.
     assert [at for _place, at in times(tmp_path / "r")] == [10_000, 20_000, 30_000, 40_000, 40_000, 40_000, 300_000]

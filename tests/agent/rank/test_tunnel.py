@@ -30,6 +30,7 @@ from taco_launch.protocol.calls.forwarding import (
 )
 from taco_launch.protocol.frames import FrameReader
 from tests.conftest import eventually
+from tests.patience import HANG
 
 pytestmark = pytest.mark.enable_socket  # they connect to this machine alone
 
@@ -73,7 +74,7 @@ class Caller:
     def leave(self) -> None:
         with contextlib.suppress(OSError):
             os.close(self._to)
-        self.thread.join(20)
+        self.thread.join(HANG)
 
 
 @pytest.fixture

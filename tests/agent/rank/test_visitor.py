@@ -1,5 +1,6 @@
 """A command beside a rank: what it is given, what it gives back, and that it never outlives what it belongs to."""
 
+import itertools
 import os
 import re
 import select
@@ -9,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +18,19 @@ import pytest
 from taco_launch.agent.rank import caller_stream
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.protocol import rank_messages  # noqa: F401 - the messages that a guard reads here
-from taco_launch.protocol.calls.caller_input import Alive, CallerInput, EndOfInput, Hangup, InputData, WindowSize
+from taco_launch.protocol.calls.caller_input import (
+    SILENT_SECONDS,
+    Alive,
+    CallerInput,
+    EndOfInput,
+    Hangup,
+    InputData,
+    WindowSize,
+)
 from taco_launch.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, number
 from tests.conftest import eventually
-from tests.patience import patience
+from tests.patience import HANG, patience
 
 WELCOME = {"environment": {"TACO_LAUNCH_JOB_ID": "id", "X": "it's\n$X"}, "umask": 0o027}
 
@@ -37,7 +47,7 @@ class Visit:
 
     def meet(self) -> Mail:
         """Take the visitor's connection."""
-        assert select.select([self._server], [], [], 10)[0]
+        assert select.select([self._server], [], [], HANG)[0]
         connection, _address = self._server.accept()
         return Mail(JsonConnection(connection))
 
@@ -69,18 +79,18 @@ def test_it_has_the_ranks_environment_and_folder(visit: Visit, folder: JobFolder
     assert visitor.stderr is not None
     out, err = visitor.stdout.read(), visitor.stderr.read()  # `communicate` closes stdin, which ends the command
     assert out.decode() == f"1 0 2 none\n0027\n{folder.path}\nit's\n$X\n"
-    assert (err, visitor.wait(10)) == (b"err\n", 7)
+    assert (err, visitor.wait(HANG)) == (b"err\n", 7)
 
 
 def test_a_signal_is_told_as_a_shell_does(visit: Visit) -> None:
     visitor, _mail = visit.welcomed("sh", "-c", "kill -SEGV $$")
-    assert visitor.wait(10) == 139
+    assert visitor.wait(HANG) == 139
 
 
 @pytest.mark.parametrize(("command", "code"), [("nosuchprogram", 127), ("/etc/passwd", 126)])
 def test_a_command_that_cannot_be_run(visit: Visit, command: str, code: int) -> None:
     visitor, _mail = visit.welcomed(command)
-    _out, err = visitor.communicate(timeout=10)
+    _out, err = visitor.communicate(timeout=HANG)
     assert (visitor.returncode, err.count(b"\n")) == (code, 1)
     assert f"cannot run {command!r}" in err.decode()
 
@@ -90,14 +100,14 @@ def test_a_rank_that_does_not_run(visit: Visit) -> None:
     mail = visit.meet()
     mail.wait("visit")
     mail.send("visited")
-    _out, err = visitor.communicate(timeout=10)
+    _out, err = visitor.communicate(timeout=HANG)
     assert (visitor.returncode, err) == (125, b"taco-launch: rank 1 does not run any more\n")
 
 
 def test_there_is_no_guard(folder: JobFolder, agent: Path, family: Family) -> None:
     argv = (*PYTHON, str(agent), "enter", str(folder.path), "0", "pipes", "--", "true")
     visitor = family.start(argv, stderr=subprocess.PIPE)
-    _out, err = visitor.communicate(timeout=10)
+    _out, err = visitor.communicate(timeout=HANG)
     assert visitor.returncode == 125
     assert b"no guard of the job answers" in err
 
@@ -142,7 +152,7 @@ def test_it_ends_with_the_job_and_with_its_caller(visit: Visit, how: str, mode: 
         visitor.stdin.flush()
     else:
         visitor.stdin.close()
-    assert visitor.wait(10) == (143 if mode == "pipes" else 129)
+    assert visitor.wait(HANG) == (143 if mode == "pipes" else 129)
     assert not Path(f"/proc/{command}").exists()
     assert not Path(f"/proc/{away}").exists()
 
@@ -157,20 +167,21 @@ def test_what_ignores_term_is_killed(visit: Visit) -> None:
 
 def test_a_caller_that_is_silent_for_too_long_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection may have been lost without anybody being told."""
-    monkeypatch.setattr(caller_stream, "SILENT_SECONDS", 0.2)
+    clock = itertools.count(step=SILENT_SECONDS / 10)
+    monkeypatch.setattr(caller_stream, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     read, write = os.pipe()
     with os.fdopen(read, "rb") as stdin, os.fdopen(write, "wb", buffering=0) as caller:
         stream = caller_stream.CallerStream(stdin)
-        begun = time.monotonic()
-        while time.monotonic() - begun < 0.5:
+        for _ in range(30):
             caller.write(Alive().encode())
             assert stream.receive(select.POLLIN, wanted=True) == [Alive()]
-            time.sleep(0.02)
         assert not stream.gone
-        time.sleep(0.3)
+        for _ in range(30):
+            next(clock)
         stream.receive(0, wanted=False)  # nobody listened: that was no silence
         assert not stream.gone
-        time.sleep(0.3)
+        for _ in range(30):
+            next(clock)
         stream.receive(0, wanted=True)
         assert stream.gone
 
@@ -182,7 +193,7 @@ def test_its_input_is_what_the_caller_sends(visit: Visit) -> None:
         send(visitor, InputData(data=data[begin : begin + (1 << 16)]), Alive())
     send(visitor, EndOfInput(), InputData(data=b"behind the end"))
     assert "  -\ndone\n" in said(visitor, "done")
-    assert visitor.wait(10) == 0
+    assert visitor.wait(HANG) == 0
 
 
 def test_input_that_nobody_wants_keeps_nobody_waiting(visit: Visit) -> None:
@@ -191,7 +202,7 @@ def test_input_that_nobody_wants_keeps_nobody_waiting(visit: Visit) -> None:
     for _piece in range(64):
         send(visitor, InputData(data=b"x" * (1 << 16)))
     assert said(visitor, "end")
-    assert visitor.wait(10) == 0
+    assert visitor.wait(HANG) == 0
 
 
 def test_a_command_that_reads_slowly_has_its_caller_wait(visit: Visit) -> None:
@@ -209,7 +220,7 @@ def test_a_command_that_reads_slowly_has_its_caller_wait(visit: Visit) -> None:
             time.sleep(0.01)
     assert sent < 1 << 21
     visitor.stdin.close()
-    assert visitor.wait(10) == 143
+    assert visitor.wait(HANG) == 143
 
 
 def test_a_terminal_of_its_own(visit: Visit) -> None:
@@ -221,19 +232,19 @@ def test_a_terminal_of_its_own(visit: Visit) -> None:
     assert "33 111" in said(visitor, "resized")
     send(visitor, InputData(data=b"\x03"))
     assert "^C" in said(visitor, "INT")
-    assert visitor.wait(10) == 9
+    assert visitor.wait(HANG) == 9
 
 
 def test_all_that_a_terminal_shows_arrives(visit: Visit) -> None:
     visitor, _mail = visit.welcomed("seq", "1", "30000", how="terminal:dumb:0:0")
     assert visitor.stdout is not None
     assert visitor.stdout.read().decode().split() == [str(each) for each in range(1, 30001)]
-    assert visitor.wait(10) == 0
+    assert visitor.wait(HANG) == 0
 
 
 def test_the_end_of_what_has_a_terminal_does_not_wait_for_what_it_leaves(visit: Visit) -> None:
     script = "setsid sh -c 'echo $$; trap \"\" HUP; exec sleep 30' & sleep 0.3; exit 4"
     visitor, _mail = visit.welcomed("sh", "-c", script, how="terminal:dumb:24:80")
     left = int(said(visitor, r"\d+\r\n"))
-    assert visitor.wait(10) == 4
+    assert visitor.wait(HANG) == 4
     os.kill(left, signal.SIGKILL)

@@ -20,6 +20,7 @@ from taco_launch.errors import quoted
 from taco_launch.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
+from tests.patience import HANG
 
 EXIT = {"op": "exit", "orphan": False, "size": 0}  # what the guard adds to it
 SHARED = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "4242", "WORLD_SIZE": "4"}
@@ -33,7 +34,7 @@ class Ranks:
     def __init__(self, folder: JobFolder, agent: Path, family: Family) -> None:
         self.folder, self._agent, self._family = folder, agent, family
         self.server: socket.socket = folder.listen()
-        self.server.settimeout(10)
+        self.server.settimeout(HANG)
 
     def start(
         self, *command: str, env: Mapping[str, str] = MPIRUN, before: tuple[str, ...] = ()
@@ -90,7 +91,7 @@ def test_a_rank_gets_its_environment_and_its_arguments(ranks: Ranks) -> None:
     escaped = ["", "::", ":::", "a b", "$(id)", "-x", "\udcff"]
     process, guard = ranks.run(sys.executable, "-c", SHOW, *escaped, shared={**SHARED, "GIVEN": "it's\n\udcff"})
     assert guard.wait("exit") == report(0)
-    assert process.wait(5) == 0
+    assert process.wait(HANG) == 0
     arguments, environment = json.loads(ranks.log)
     assert arguments == words
     expected = {**MPIRUN, **SHARED, "GIVEN": "it's\n\udcff", "RANK": "3", "LOCAL_RANK": "1", "PATH": os.environ["PATH"]}
@@ -128,7 +129,7 @@ def test_what_the_guard_gives_wins(ranks: Ranks) -> None:
 def test_it_ends_as_its_command_does(ranks: Ranks, script: str, reported: int, code: int) -> None:
     process, guard = ranks.run("sh", "-c", f"echo said; {script}")
     assert guard.wait("exit") == report(reported)
-    assert process.wait(5) == code
+    assert process.wait(HANG) == code
     assert ranks.log == b"said\n"
 
 
@@ -149,7 +150,7 @@ def test_it_ends_as_its_command_does(ranks: Ranks, script: str, reported: int, c
 def test_a_command_that_cannot_run(ranks: Ranks, command: str, code: int, why: str) -> None:
     process, guard = ranks.run(command)
     assert guard.wait("exit") == report(code, why)
-    assert process.wait(5) == code
+    assert process.wait(HANG) == code
     assert ranks.log == f"taco-launch: {why}\n".encode()
 
 
@@ -164,7 +165,7 @@ def test_python3_is_there(ranks: Ranks, tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", MPIRUN)
 def test_without_mpirun(ranks: Ranks, missing: str) -> None:
     process = ranks.start("true", env={name: value for name, value in MPIRUN.items() if name != missing})
-    _out, err = process.communicate(timeout=5)
+    _out, err = process.communicate(timeout=HANG)
     assert process.returncode == 126
     assert (
         err
@@ -177,7 +178,7 @@ def test_a_guard_that_goes_before_it_welcomes(ranks: Ranks) -> None:
     guard = ranks.accept()
     guard.wait("register")
     guard.close()
-    _out, err = process.communicate(timeout=5)
+    _out, err = process.communicate(timeout=HANG)
     assert process.returncode == 126
     assert b"taco-launch: rank 3: the guard in " in err
 
@@ -186,7 +187,7 @@ def test_its_output_is_in_the_log_and_nowhere_else(ranks: Ranks) -> None:
     script = "import os; [os.write(fd, bytes([65 + n]) * 1000 + b'\\r') for n in range(20) for fd in (1, 2)]"
     process, guard = ranks.run(sys.executable, "-c", script)
     guard.wait("exit")
-    assert process.communicate(timeout=5) == (b"", b"")
+    assert process.communicate(timeout=HANG) == (b"", b"")
     assert ranks.log == b"".join(bytes([65 + n]) * 1000 + b"\r" for n in range(20) for _fd in (1, 2))
 
 
@@ -201,7 +202,7 @@ def test_output_before_and_after_the_command_closes_its_own(ranks: Ranks) -> Non
     time.sleep(0.1)
     assert _ticks(process.pid, 0.2) < 0.1 * os.sysconf("SC_CLK_TCK"), "it does not sleep"
     assert guard.wait("exit") == report(4)
-    assert process.wait(5) == 4
+    assert process.wait(HANG) == 4
     assert ranks.log == b"before\n"
 
 
@@ -221,8 +222,8 @@ def test_what_a_background_process_writes_is_not_waited_for(ranks: Ranks) -> Non
     """The command has ended; what it left behind writes on and on, and is ended with the job."""
     writer = "dd if=/dev/zero bs=1M 2>&- & "
     process, guard = ranks.run("sh", "-c", f"{writer * 3} echo said; exit 5")
-    assert guard.wait("exit", 5) == report(5)
-    assert process.wait(5) == 5
+    assert guard.wait("exit") == report(5)
+    assert process.wait(HANG) == 5
 
 
 def test_orphans_become_its_children(ranks: Ranks) -> None:
@@ -239,7 +240,7 @@ def test_it_goes_on_without_its_guard(ranks: Ranks) -> None:
     process, guard = ranks.run("sh", "-c", "echo ready; sleep 0.3; echo on; exit 6")
     ranks.wait_for(b"ready\n")
     guard.close()
-    assert process.wait(5) == 6
+    assert process.wait(HANG) == 6
     assert ranks.log == b"ready\non\n"
 
 
@@ -280,7 +281,7 @@ def test_terminate_gives_the_command_its_grace_time(ranks: Ranks) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.3)
     guard.send("release")
-    assert process.wait(5) == 9
+    assert process.wait(HANG) == 9
     assert ranks.log == b"ready\nsaved\n"
 
 
@@ -290,7 +291,7 @@ def test_terminate_and_the_guard_is_gone(ranks: Ranks) -> None:
     guard.send("terminate")
     guard.wait("exit")
     guard.close()
-    assert process.wait(5) == 9
+    assert process.wait(HANG) == 9
 
 
 def test_terminate_reaches_a_command_in_a_session_of_its_own(ranks: Ranks) -> None:
@@ -300,7 +301,7 @@ def test_terminate_reaches_a_command_in_a_session_of_its_own(ranks: Ranks) -> No
     guard.send("terminate")
     assert guard.wait("exit") == report(143)
     guard.send("release")
-    assert process.wait(5) == -signal.SIGTERM
+    assert process.wait(HANG) == -signal.SIGTERM
 
 
 def test_terminate_that_comes_with_the_welcome(ranks: Ranks) -> None:
@@ -310,9 +311,9 @@ def test_terminate_that_comes_with_the_welcome(ranks: Ranks) -> None:
     with held(process):  # it has no time to read the first message before the second comes
         guard.send("welcome", environment=SHARED, log_max_bytes=1 << 20, umask=0o077)
         guard.send("terminate")
-    assert guard.wait("exit", 2) == report(143)
+    assert guard.wait("exit") == report(143)
     guard.send("release")
-    assert process.wait(5) == -signal.SIGTERM
+    assert process.wait(HANG) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
@@ -321,7 +322,7 @@ def test_what_mpirun_sends_to_the_group_is_the_commands_business(ranks: Ranks, n
     ranks.wait_for(b"ready\n")
     os.killpg(process.pid, number)
     assert guard.wait("exit") == report(9)
-    assert process.wait(5) == 9
+    assert process.wait(HANG) == 9
     assert ranks.log == b"ready\nsaved\n"
 
 

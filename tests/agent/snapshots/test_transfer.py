@@ -21,6 +21,7 @@ from taco_launch.manifest import CHUNK_BYTES, FileEntry, Manifest
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.guard_messages import CodeFetched, FetchCode
 from tests.conftest import eventually
+from tests.patience import HANG
 
 PIECES = [os.urandom(CHUNK_BYTES), os.urandom(1000), b"small"]
 HASHES = [hashlib.sha256(piece).hexdigest() for piece in PIECES]
@@ -107,7 +108,7 @@ class Site:
 
         eventually(answered, 30)
         line.close()
-        assert child.wait(20) in (0, 1)
+        assert child.wait(HANG) in (0, 1)
         return answers[0]
 
     @property
@@ -306,4 +307,4 @@ def test_a_guard_that_is_gone_ends_its_child(site: Site) -> None:
     child, line = site.start("head")
     eventually(site.store.manifests.exists, 20)
     line.close()
-    assert child.wait(20) == 1
+    assert child.wait(HANG) == 1

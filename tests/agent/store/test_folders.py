@@ -12,6 +12,7 @@ import pytest
 from taco_launch.agent.store.folders import CLUSTER_VARIABLE, JobFolder, Jobs, require_local_disk, state_folder
 from taco_launch.errors import NoJobError, TacoLaunchError, UsageError
 from taco_launch.setup import paths
+from tests.patience import HANG
 
 LEAVING = ["../x", "a/b", "/proc/x", "..", ".", "", ".hidden", "-x", "a\0b", "a\n", "a b", "é", "a" * 300, "a/../../x"]
 
@@ -140,7 +141,7 @@ def test_nobody_listens(deep: JobFolder) -> None:
 
 def test_a_new_guard_takes_the_place_of_an_old_one(deep: JobFolder) -> None:
     with deep.listen() as old, deep.listen() as new, deep.connect():
-        new.settimeout(1)
+        new.settimeout(HANG)
         new.accept()[0].close()
         old.setblocking(False)
         with pytest.raises(BlockingIOError):

@@ -15,6 +15,7 @@ from taco_launch.launch.env import JOB_ID
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec, JobState, Policy, Restart
 from tests.agent.conftest import Family
+from tests.patience import HANG
 
 SLEEP = ("sleep", "60")
 HOSTS = (Host("me", "me", connection="local"), *(Host(name, name) for name in "abc"))
@@ -74,7 +75,7 @@ def test_a_lost_job_is_ended(folder: JobFolder, events: records.Events, family: 
     found = recovery.current_record(folder)
     assert (found.state, found.exit_code) == (JobState.LOST, FAILED)
     assert found.reason == "its supervisor was killed"
-    assert process.wait(5) == -9
+    assert process.wait(HANG) == -9
     assert not folder.caller.exists()
     assert recovery.current_record(folder) == found
     lock = records.try_lock(folder)
@@ -132,7 +133,7 @@ def test_a_lost_job_is_tried_again(folder: JobFolder, events: records.Events, fa
     process = family.start(SLEEP, marked=True)
     found = recovery.current_record(folder)
     assert (found.state, found.reason) == (JobState.RESTARTING, "its supervisor was killed")
-    assert process.wait(5) == -9
+    assert process.wait(HANG) == -9
     assert folder.caller.exists()
     events.add(state.PLACED, **{**PLACED, "mark": f"{family.job_id}.2", "attempt": 2})
     assert recovery.current_record(folder).state is JobState.LOST  # that was its last attempt
@@ -148,7 +149,7 @@ def test_of_a_later_attempt_its_own_processes_are_ended(
     events.add("launched", boot=facts.boot_id(), roots=[])
     process = family.start(SLEEP, env={JOB_ID: f"{family.job_id}.2"})
     assert recovery.current_record(folder).reason == "its supervisor was killed"
-    assert process.wait(5) == -9
+    assert process.wait(HANG) == -9
 
 
 @pytest.mark.parametrize("asked", ["stop", "suspend"])
@@ -176,7 +177,7 @@ def test_what_left_the_mark_behind_is_found_by_its_recorded_root(
     process = family.start(SLEEP)
     events.add("launched", boot=facts.boot_id(), roots=[family.root(process)])
     assert recovery.current_record(folder).reason == "its supervisor was killed"
-    assert process.wait(5) == -9
+    assert process.wait(HANG) == -9
 
 
 def test_process_numbers_of_another_boot_mean_nothing(
@@ -194,7 +195,7 @@ def test_roots_of_the_guard_count_too(folder: JobFolder, events: records.Events,
     lock = records.try_lock(folder)
     assert lock is not None
     recovery.close(folder, lock, [family.root(process)])
-    assert process.wait(5) == -9
+    assert process.wait(HANG) == -9
     assert records.record(folder).state is JobState.LOST
 
 

@@ -26,6 +26,7 @@ from taco_launch.model.plans import Placement, Share
 from taco_launch.protocol.guard_messages import Close, EndJob
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
+from tests.patience import HANG
 
 ANY_NETWORK = Network()
 HOSTS = (Host("n1", "10.0.0.1", slots=2), Host("n2", "10.0.0.2", slots=2))
@@ -84,7 +85,7 @@ class Cluster:
         gang.order(EndJob())
         for link in gang.links:
             link.post(Close(remove=True))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + HANG
         while any(link.line is not None for link in gang.links) and time.monotonic() < deadline:
             gang.pump(ignore)
         for link in gang.links:
@@ -173,13 +174,14 @@ def test_hosts_are_reached_and_looked_at_while_the_heads_guard_begins(
     assert told == ["n2 was looked at"]
 
 
-def test_what_never_fits_is_refused_at_once(cluster: Cluster) -> None:
+def test_what_never_fits_is_refused_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Leases(cluster.root / "leases-n1", cluster.root / "jobs-held")
     assert held.take(("slot-0",), 1, Holder("x", "x", 0.0), None)
+    monkeypatch.setattr("taco_launch.agent.supervisor.gang_allocation.GUARD_SECONDS", 2 * HANG)
     begin = time.monotonic()
     error = refused(cluster.gang("a", 5))
     assert error.never
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < HANG
     held.release(gone=True)
 
 
@@ -311,7 +313,7 @@ def test_of_two_that_want_all_one_gets_it(cluster: Cluster) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(HANG)
     assert len([each for each in found if each == 4]) == 1
     (error,) = [each for each in found if isinstance(each, PlacementError)]
     assert "2 held by job " in error.message

@@ -16,6 +16,7 @@ from taco_launch.agent.supervisor import teardown
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.model.host.hosts import Host
 from taco_launch.protocol.guard_messages import Ended
+from tests.patience import HANG
 
 TIMEOUT = 0.2
 
@@ -74,7 +75,7 @@ def test_what_comes_to_us_while_the_rest_is_ended_is_ended_as_well() -> None:
     assert start is not None
     looks = iter([[], [[late.pid, start.start]], [[late.pid, start.start]]])
     assert teardown.end_here("no such job", None, lambda: next(looks), []) == Ended(left=[])
-    assert late.wait(5) == -signal.SIGKILL
+    assert late.wait(HANG) == -signal.SIGKILL
 
 
 def test_what_a_guard_could_not_end_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.remote.ssh.config import Config
 from taco_launch.remote.ssh.host_key_policy import Verifier
 from taco_launch.remote.ssh.host_keys import HostKey, HostKeyStatus, KnownHosts
+from tests.patience import HANG
 
 ED = HostKey("ssh-ed25519", b"\0\0\0\x0bssh-ed25519\0\0\0 " + b"a" * 32)
 OTHER = HostKey("ssh-ed25519", b"\0\0\0\x0bssh-ed25519\0\0\0 " + b"b" * 32)
@@ -115,7 +116,7 @@ def test_of_two_first_contacts_one_is_taken(tmp_path: Path, monkeypatch: pytest.
         verdict = judge(self, name, key, ())
         if not hasattr(first, "done"):
             first.done = True
-            both.wait(5)
+            both.wait(HANG)
         return verdict
 
     monkeypatch.setattr(KnownHosts, "judge", together)

@@ -156,9 +156,10 @@ def tear_down(cluster: Cluster, _folder: Path) -> None:
     cluster.ok("teardown", "--yes", seconds=200)
     ours = (
         "ls -d /etc/taco-launch /etc/systemd/system/taco* /var/lib/taco-launch/[!c]* /var/lib/taco-launch/clusters "
-        "/run/taco-launch/leases*; pgrep -af '[t]aco-launch|[a]gent-'"
+        "/run/taco-launch/leases*"
     )
     assert [cluster.lab.inside(host, "sh", "-c", ours).stdout for host in HOSTS] == ["", ""]
+    assert [cluster.lab.inside(host, "pgrep", "-af", "taco-launch|agent-").stdout for host in HOSTS] == ["", ""]
     assert cluster.lab.sh("gpu1", "docker ps -a --format '{{.Names}}'") == "foreign"
     assert image in cluster.lab.sh("gpu1", "docker images --format '{{.Repository}}:{{.Tag}}'")
     assert cluster.setup("--check").returncode == 3

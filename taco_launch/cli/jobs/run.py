@@ -187,7 +187,7 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out:
 
     cluster = settings.cluster(access)
     if spec.container is not None and spec.container.variant:
-        spec = _planned_container(settings, cluster, spec)
+        spec = _planned_container(settings, cluster, spec) if explain else _own_container(settings, spec)
     found = cluster.plan_of(spec, folder=out, explain=explain)
     launch = found.plan
     for warning in launch.warnings:
@@ -202,6 +202,15 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out:
     plan_tables.show(
         launch, spec.launcher, settings.output, explain=explain, choices=found.choices, nearest=found.nearest
     )
+
+
+def _own_container(settings: Settings, spec: "JobSpec") -> "JobSpec":
+    """Say that a job gets a container of its own; return the job as if the cluster's own had its image: no host is asked."""
+    assert spec.container is not None
+    settings.talk(
+        f"a container of {spec.container.image} is prepared first, where there is none: --explain asks the hosts"
+    )
+    return replace(spec, container=replace(spec.container, variant=""))
 
 
 def _planned_container(settings: Settings, cluster: "Cluster", spec: "JobSpec") -> "JobSpec":

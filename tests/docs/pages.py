@@ -1,6 +1,9 @@
 """The documentation as its reader sees it: pages, the commands that they show, and the files that they hold."""
 
+import os
 import re
+import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +95,12 @@ def files() -> dict[str, tuple[str, str]]:
                 first, text = found.setdefault(block.title, (page, block.text))
                 assert text == block.text, f"{block.title} differs between {first} and {page}"
     return found
+
+
+def offline(*arguments: str) -> list[str]:
+    """Return what runs taco-launch; as root without a network, where the hosts of the pages are unreachable at once."""
+    alone = ["unshare", "--net"] if os.geteuid() == 0 and shutil.which("unshare") else []
+    return [*alone, sys.executable, "-m", "taco_launch", *arguments]
 
 
 def working_folder(folder: Path) -> Path:

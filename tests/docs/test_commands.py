@@ -14,7 +14,7 @@ import pytest
 
 from taco_launch.cli.main import cli
 from taco_launch.cli.verbs import Verb
-from tests.docs.pages import ROOT, Shown, commands, consoles, prose, spans, text_of, working_folder, written
+from tests.docs.pages import ROOT, Shown, commands, consoles, offline, prose, spans, text_of, working_folder, written
 
 pytestmark = pytest.mark.docs
 
@@ -144,7 +144,7 @@ def test_every_plan_is_as_it_is_shown(page: str, tmp_path: Path) -> None:
         if not is_plan(one.command):
             continue
         done = subprocess.run(
-            [sys.executable, "-m", "taco_launch", *shlex.split(one.command)[1:]],
+            offline(*shlex.split(one.command)[1:]),
             cwd=folder,
             capture_output=True,
             text=True,

@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import yaml
 
 from taco_launch.cli.options import user_config
 from taco_launch.request.documents.matrix_file import parse
-from tests.docs.pages import ROOT, blocks, commands, consoles, files, spans, text_of, working_folder, written
+from tests.docs.pages import ROOT, blocks, commands, consoles, files, offline, spans, text_of, working_folder, written
 
 pytestmark = pytest.mark.docs
 
@@ -23,9 +22,7 @@ _OF_OTHERS = frozenset({"prometheus.yml"})
 
 
 def taco_launch(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "taco_launch", *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(offline(*arguments), cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("page", [page for page in written() if "```yaml" in text_of(page)])

@@ -205,11 +205,9 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out:
 
 
 def _own_container(settings: Settings, spec: "JobSpec") -> "JobSpec":
-    """Say that a job gets a container of its own; return the job as if the cluster's own had its image: no host is asked."""
+    """Return a job as if the cluster's own container had its image; no host is asked."""
     assert spec.container is not None
-    settings.talk(
-        f"a container of {spec.container.image} is prepared first, where there is none: --explain asks the hosts"
-    )
+    settings.talk(f"hosts without a container of {spec.container.image} prepare one first; --explain asks them")
     return replace(spec, container=replace(spec.container, variant=""))
 
 

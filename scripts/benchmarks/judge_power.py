@@ -33,6 +33,8 @@ _RUN, _NIGHT, _DROP = 0.02, 0.005, 0.05
 # The least that is judged: what it finds is told, without a bar.
 _LEAST = 3
 _BASELINES = (_LEAST, 10, 20)
+# The table of one cell, which has no other to learn from: noise of runs, of which a quarter is that of nightly runs; drops.
+_NOISES, _DROPS, _TABLE_BASELINES = (0.02, 0.1, 0.3), (0.05, 0.1, 0.5, 0.95), (_LEAST, 8, 20)
 _CALLED = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.DRIFT)
 _MOST_FALSE, _LEAST_FOUND = 1.0, 90.0
 # One stream of random numbers for so many nightly runs, whoever simulates them: the result depends on the seed alone.
@@ -46,6 +48,7 @@ class _Noise:
     tails: int
     run: float
     night: float
+    cells: int = _CELLS
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--night", type=float, default=100 * _NIGHT, metavar="%", help="of a nightly run (default: %(default)g)"
     )
+    parser.add_argument(
+        "--table", action="store_true", help="measure one cell at noises of 2, 10 and 30 %% and drops of 5 to 95 %%"
+    )
     parser.add_argument("--seed", type=int, default=9, metavar="N", help="of the random numbers (default: 9)")
     parser.add_argument(
         "--jobs",
@@ -88,6 +94,8 @@ def main(arguments: list[str]) -> int:
     asked = parser.parse_args(arguments)
     if asked.tails != 0 and asked.tails < 3:
         parser.error(f"--tails {asked.tails}: 3 or more have a standard deviation; 0 is normal")
+    if asked.table:
+        return _table(asked)
     noise = _Noise(asked.tails, asked.run / 100, asked.night / 100)
     table: list[tuple[str, ...]] = [
         (
@@ -133,6 +141,34 @@ def main(arguments: list[str]) -> int:
     return verdicts.finish(report, as_json=asked.json, strict=asked.strict)
 
 
+def _table(asked: argparse.Namespace) -> int:
+    """Measure how often a single cell is called falsely, and how often a drop of it is found the same night."""
+    rows: list[tuple[str, ...]] = [
+        ("noise", "baseline", "false alarms", *(f"{drop:.0%} found" for drop in _DROPS), "unsure, of 95 %")
+    ]
+    found, data = [], {}
+    for run in _NOISES:
+        noise = _Noise(asked.tails, run, run / 4, 1)
+        for baseline in _TABLE_BASELINES:
+            quiet = _simulated(asked, noise, baseline, 0.0)
+            dropped = [_simulated(asked, noise, baseline, drop) for drop in _DROPS]
+            false = 100 * quiet["false"] / asked.nights
+            power = [100 * each["found"] / asked.nights for each in dropped]
+            unsure = 100 * dropped[-1]["unsure"] / asked.nights
+            cells = (f"{each:.1f} %" for each in (false, *power, unsure))
+            rows.append((f"{run:.0%}", f"{baseline} nightly runs", *cells))
+            name = f"noise {run:.0%}, baseline of {baseline} nightly runs"
+            found.append(verdicts.Verdict(f"{name}: false alarms of a cell", pairing.spread([false]), _MOST_FALSE, "%"))
+            data[name] = {"false": false, **{f"{drop:.0%}": each for drop, each in zip(_DROPS, power, strict=True)}}
+            for drop, each in zip(_DROPS, power, strict=True):
+                if drop == 0.95 or (drop == 0.5 and run <= 0.1):
+                    bound = f"{name}: drop of {drop:.0%} found"
+                    found.append(verdicts.Verdict(bound, pairing.spread([each]), _LEAST_FOUND, "%", at_least=True))
+    how = f"one cell, {asked.nights} nightly runs of each kind, seed {asked.seed}"
+    report = verdicts.Report("judge_power", 1, (rows,), found, {"nights": asked.nights, "cells": data}, how)
+    return verdicts.finish(report, as_json=asked.json, strict=asked.strict)
+
+
 def _simulated(asked: argparse.Namespace, noise: _Noise, baseline: int, drop: float) -> Counter[str]:
     """Simulate and judge `asked.nights` nightly runs; give how many had what."""
     sizes = [min(_CHUNK, asked.nights - start) for start in range(0, asked.nights, _CHUNK)]
@@ -158,10 +194,12 @@ def _chunk(noise: _Noise, chunk: _Chunk) -> Counter[str]:
     rules = JudgeRules()
     chance = np.random.default_rng(chunk.seed)
     nights = chunk.baseline + 1
-    luck = noise.night * chance.standard_normal((chunk.nights, _CELLS, nights, 1))
+    luck = noise.night * chance.standard_normal((chunk.nights, noise.cells, nights, 1))
     luck[:, 0, -1] += np.log1p(-chunk.drop)
-    runs = np.exp(luck + noise.run * _heavy(chance, noise.tails, (chunk.nights, _CELLS, nights, _REPEATS))).tolist()
-    again = noise.run * _heavy(chance, noise.tails, (chunk.nights, _CELLS, rules.fresh))
+    runs = np.exp(
+        luck + noise.run * _heavy(chance, noise.tails, (chunk.nights, noise.cells, nights, _REPEATS))
+    ).tolist()
+    again = noise.run * _heavy(chance, noise.tails, (chunk.nights, noise.cells, rules.fresh))
     fresh = np.exp(luck[:, :, -1] + again).tolist()
     return _sum(starmap(partial(_night, rules, dropped=chunk.drop > 0), zip(runs, fresh, strict=True)))
 
@@ -189,6 +227,7 @@ def _night(
     seen = Counter({kind.value: kind in others for kind in _CALLED})
     seen["false"] = any(kind in others for kind in _CALLED)
     seen["found"] = dropped and kinds[0] is VerdictKind.REGRESSION
+    seen["unsure"] = kinds[0] is VerdictKind.UNSURE
     seen["suspects"] = len(asked)
     return seen
 

@@ -8,6 +8,21 @@ from taco_launch.frozen import dataclass
 
 _SUSPECTS = tuple(cause.name for cause in CAUSES)
 # A machine is another one where none of these is as it was. Each is a list with commas.
+_HARDWARE = frozenset(
+    (
+        "bonds",
+        "CPU",
+        "driver",
+        "GPU model",
+        "GPU PCIe lanes",
+        "HCA rate",
+        "HCAs",
+        "machine",
+        "NIC firmware",
+        "NIC rate",
+        "NICs",
+    )
+)
 _IDENTITY = ("MAC addresses", "HCA GUIDs", "GPUs")
 
 
@@ -19,6 +34,11 @@ class Difference:
     hosts: tuple[str, ...]
     before: str
     after: str
+
+    @property
+    def is_of_hardware(self) -> bool:
+        """Whether it is of a host's hardware, its rates, or its driver."""
+        return _cause(self.what) in _HARDWARE
 
     @property
     def description(self) -> str:
@@ -65,9 +85,13 @@ def _by_what(circumstances: RunEnvironment) -> _Values:
     return found
 
 
+def _cause(what: str) -> str:
+    """Return the name of the cause: `knob NCCL_DEBUG` is a knob, `NIC rate eth0` a NIC rate."""
+    return what if what in _SUSPECTS else what.rpartition(" ")[0]
+
+
 def _place(what: str) -> int:
-    kind = what.rpartition(" ")[0]  # `knob NCCL_DEBUG` is a knob
-    name = what if what in _SUSPECTS else kind
+    name = _cause(what)
     return _SUSPECTS.index(name) if name in _SUSPECTS else len(_SUSPECTS)
 
 

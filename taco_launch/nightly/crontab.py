@@ -4,7 +4,7 @@ from taco_launch.command import Command
 from taco_launch.errors import TacoLaunchError
 from taco_launch.nightly import crontab_entry
 from taco_launch.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan, done, said
-from taco_launch.nightly.installed import ScheduledRun
+from taco_launch.nightly.schedule import ScheduledRun
 from taco_launch.remote.transport import Transport
 
 _LIST, _WRITE, _REMOVE = ("crontab", "-l"), ("crontab", "-"), ("crontab", "-r")

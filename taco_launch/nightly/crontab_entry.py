@@ -8,8 +8,7 @@ import re
 import shlex
 
 from taco_launch.errors import TacoLaunchError
-from taco_launch.nightly.installed import ScheduledRun, night_of
-from taco_launch.nightly.schedule import Schedule
+from taco_launch.nightly.schedule import Schedule, ScheduledRun, night_of
 
 # Vixie's cron, Debian's and cronie's: MAX_COMMAND 1000, with the zero at its end.
 _LONGEST = 998

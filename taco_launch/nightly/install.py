@@ -13,8 +13,7 @@ from taco_launch.frozen import dataclass
 from taco_launch.nightly import crontab_entry, schedule
 from taco_launch.nightly.crontab import NOT_RUNNING, Cron
 from taco_launch.nightly.install_plan import ControllerState, InstalledRun, NightlyScheduler
-from taco_launch.nightly.installed import ScheduledRun
-from taco_launch.nightly.schedule import Schedule
+from taco_launch.nightly.schedule import Schedule, ScheduledRun
 from taco_launch.nightly.systemd_timer import Systemd
 from taco_launch.remote.transport import Transport
 

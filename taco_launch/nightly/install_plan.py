@@ -7,7 +7,7 @@ from typing import Protocol
 from taco_launch.command import Command, Result, shell
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.frozen import dataclass
-from taco_launch.nightly.installed import ScheduledRun
+from taco_launch.nightly.schedule import ScheduledRun
 from taco_launch.remote.transport import Transport
 
 # One line each. crond.pid is that of Debian's cron and of cronie; a user's own systemd is asked by way of its folder.

@@ -12,6 +12,7 @@ _CHILDREN = {
     VerdictKind.NO_SAMPLE: "error",
     VerdictKind.NO_VERDICT_YET: "skipped",
     VerdictKind.UNSURE: "skipped",
+    VerdictKind.PENDING: "skipped",
 }
 
 
@@ -24,8 +25,10 @@ def junit(summary: Summary) -> str:
     suite = ET.Element("testsuite", name=_text(f"taco-launch nightly {summary.name}"))
     suite.set("time", f"{summary.ended - summary.started:.3f}")
     for one in summary.judged:
-        kind, why = one.verdict.kind, one.verdict.why
-        _case(suite, summary, one.name, _CHILDREN.get(kind), why)
+        child = _CHILDREN.get(one.verdict.kind)
+        if child is not None and summary.strict and one.verdict.kind in (VerdictKind.UNSURE, VerdictKind.PENDING):
+            child = "failure"
+        _case(suite, summary, one.name, child, f"{one.verdict.kind.value}: {one.verdict.why}")
     for cell, why in summary.failed:
         _case(suite, summary, cell_name(cell), "error", why)
     if summary.unfit or summary.broken:

@@ -13,7 +13,7 @@ from taco_launch.bench.history.history import History, Ladder, LadderKind
 from taco_launch.bench.ladder import again
 from taco_launch.bench.matrix import Matrix
 from taco_launch.bench.runs import Cell, Metric, MetricKey, Run, RunEnvironment
-from taco_launch.bench.stats.judge import JudgeRules, Series, VerdictKind, suspects, verdicts
+from taco_launch.bench.stats.judge import JudgeRules, Series, suspects, verdicts
 from taco_launch.errors import HostError
 from taco_launch.facts.reports import health
 from taco_launch.flows import ladder as ladders
@@ -33,7 +33,7 @@ class RunRequest:
     """A night as it is requested.
 
     `remark` is what is to be told of it whatever comes ("" for nothing), `deadline` how many seconds a cluster that is busy, or a host that does not answer, is waited for; `rules` are the
-    judge's.
+    judge's; `strict` makes a failure of what a person has to look at.
     """
 
     name: str
@@ -41,6 +41,7 @@ class RunRequest:
     deadline: float
     rules: JudgeRules
     remark: str = ""
+    strict: bool = False
 
 
 def run(
@@ -93,7 +94,7 @@ def run(
         differences=() if green is None else _differences(history, green, measured.runs),
         notes=tuple(notes),
     )
-    if summary.outcome is NightlyOutcome.OK and not summary.of(VerdictKind.UNSURE):
+    if summary.outcome is NightlyOutcome.OK:
         history.accept(one.id)
     history.end(one.id, summary.outcome.value)
     if measured.outcome == ladders.INTERRUPTED:
@@ -108,7 +109,9 @@ def unfit(plan: ladders.LadderPlan, asked: RunRequest, why: str) -> Summary:
 
 def _begun(plan: ladders.LadderPlan, asked: RunRequest) -> Summary:
     one = plan.ladder
-    return Summary(asked.name, one.matrix, one.cluster, one.id, one.started, one.started, logs=str(plan.logs))
+    return Summary(
+        asked.name, one.matrix, one.cluster, one.id, one.started, one.started, logs=str(plan.logs), strict=asked.strict
+    )
 
 
 def clear_logs(history: History, matrix: str, cluster: str, folder: Path, before: float) -> int:

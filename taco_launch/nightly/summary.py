@@ -4,7 +4,7 @@ import enum
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -24,6 +24,7 @@ _MARKS = re.compile(r"([\\`*<>|]|(?<=\])\()")
 _ORDER = (
     VerdictKind.REGRESSION,
     VerdictKind.UNSURE,
+    VerdictKind.PENDING,
     VerdictKind.DRIFT,
     VerdictKind.NO_SAMPLE,
     VerdictKind.IMPROVEMENT,
@@ -32,7 +33,8 @@ _ORDER = (
 )
 _WORDS = {
     VerdictKind.REGRESSION: "slower",
-    VerdictKind.UNSURE: "that may have changed",
+    VerdictKind.UNSURE: "unsure",
+    VerdictKind.PENDING: "pending",
     VerdictKind.DRIFT: "drifting",
     VerdictKind.NO_SAMPLE: "without a sample",
     VerdictKind.IMPROVEMENT: "faster",
@@ -45,13 +47,21 @@ class NightlyOutcome(enum.Enum):
     """How a nightly run ended."""
 
     OK = "ok"
+    UNSURE = "unsure"
+    PENDING = "pending"
     REGRESSION = "regression"
     NOT_FIT = "cluster not fit"
     FAILED = "failed"
 
     @property
-    def exit_code(self) -> int:
-        """The exit code of `nightly run`."""
+    def waits(self) -> bool:
+        """Whether a person has to look at it before it counts in the baseline."""
+        return self in (NightlyOutcome.UNSURE, NightlyOutcome.PENDING)
+
+    def exit_code(self, *, strict: bool) -> int:
+        """Return the exit code of `nightly run`, which is that of a regression with `strict` where a person has to look."""
+        if self.waits:
+            return REGRESSED if strict else 0
         codes = {
             NightlyOutcome.REGRESSION: REGRESSED,
             NightlyOutcome.NOT_FIT: HOST_FAILED,
@@ -99,6 +109,7 @@ class Summary:
     green: str = ""
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
+    strict: bool = False
     logs: str = ""
 
     @property
@@ -109,7 +120,17 @@ class Summary:
         if self.of(VerdictKind.REGRESSION):
             return NightlyOutcome.REGRESSION
         lost = self.broken or self.failed or self.of(VerdictKind.NO_SAMPLE)
-        return NightlyOutcome.FAILED if lost else NightlyOutcome.OK
+        if lost:
+            return NightlyOutcome.FAILED
+        if self.of(VerdictKind.UNSURE):
+            return NightlyOutcome.UNSURE
+        is_new = self.of(VerdictKind.NO_VERDICT_YET) and any(one.is_of_hardware for one in self.differences)
+        return NightlyOutcome.PENDING if is_new or self.of(VerdictKind.PENDING) else NightlyOutcome.OK
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of `nightly run`."""
+        return self.outcome.exit_code(strict=self.strict)
 
     def of(self, *kinds: VerdictKind) -> tuple[JudgedMetric, ...]:
         """Return what was judged so."""
@@ -124,7 +145,7 @@ def cell_name(cell: Cell) -> str:
 def line(summary: Summary, path: str) -> str:
     """Return what cron mails: how the nightly run ended, the worst of it, what has changed, and where the summary is."""
     told = [_headline(summary)]
-    if summary.outcome is NightlyOutcome.REGRESSION and summary.differences:
+    if (summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION) and summary.differences:
         causes = [_cause(one) for one in summary.differences[:_TOLD]]
         more = len(summary.differences) - len(causes)
         told.append("changed since the last green night: " + "; ".join(causes) + (f"; and {more} more" if more else ""))
@@ -138,9 +159,7 @@ def _headline(summary: Summary) -> str:
         return summary.unfit
     bad = summary.of(VerdictKind.REGRESSION)
     if bad:
-        worst = max(bad, key=lambda one: abs(one.verdict.change.value) if one.verdict.change else 0.0)
-        more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
-        return f"{worst.name} {_change(worst)}{more}"
+        return _worst(bad)
     if summary.broken:
         return summary.broken
     if summary.failed:
@@ -148,12 +167,28 @@ def _headline(summary: Summary) -> str:
         others = len(summary.failed) - 1
         more = f" (and {others} more cell{'s' if others > 1 else ''})" if others else ""
         return f"no sample of {cell_name(cell)}: {why}{more}"
+    for kind, why in (
+        (VerdictKind.UNSURE, "the nightly runs differ too much to be sure"),
+        (VerdictKind.PENDING, "it differs from the nightly runs before"),
+    ):
+        waiting = summary.of(kind)
+        if waiting:
+            return f"{_worst(waiting)}: {why}"
     return _counts(summary)
+
+
+def _worst(judged: Sequence[JudgedMetric]) -> str:
+    worst = max(judged, key=lambda one: abs(one.verdict.change.value) if one.verdict.change else 0.0)
+    more = f", and {len(judged) - 1} more" if len(judged) > 1 else ""
+    return f"{worst.name} {_change(worst)}{more}"
 
 
 def _counts(summary: Summary) -> str:
     counts = Counter(one.verdict.kind for one in summary.judged)
-    return ", ".join(f"{counts[kind]} {_WORDS[kind]}" for kind in _ORDER if counts[kind]) or "nothing was measured"
+    words = (f"{counts[kind]} cell{'' if counts[kind] == 1 else 's'} {_WORDS[kind]}" for kind in _ORDER if counts[kind])
+    building = summary.of(VerdictKind.NO_VERDICT_YET)
+    told = ", ".join(words) or "nothing was measured"
+    return f"{told}: {building[0].verdict.why}" if building else told
 
 
 def markdown(summary: Summary) -> str:
@@ -183,7 +218,7 @@ def _changed(summary: Summary) -> Iterator[str]:
         return
     since = f"since the last green night, {_plain(summary.green)}"
     if not summary.differences:
-        if summary.outcome is NightlyOutcome.REGRESSION:
+        if summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION:
             yield f"## What changed {since}\n\nNothing that is looked at: the cause is something else."
         return
     rows = ("| what | hosts | was | is |", "|---|---|---|---|")
@@ -209,8 +244,15 @@ def _next(summary: Summary) -> Iterator[str]:
     steps = []
     if summary.unfit:
         steps.append("nothing was judged, and the baseline is as it was: the same can be run again at any time")
-    if summary.green and summary.outcome is NightlyOutcome.REGRESSION:
+    if summary.green and (summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION):
         steps.append(f"`taco-launch bench diff {summary.green} {summary.ladder}`: everything that differs")
+    if summary.outcome.waits:
+        steps.append(
+            f"`taco-launch nightly baseline accept {summary.ladder}`: it is as it should be, and counts from now on"
+        )
+        steps.append(
+            f"`taco-launch nightly baseline reject {summary.ladder}`: it does not count, and is not asked about again"
+        )
     if summary.of(VerdictKind.REGRESSION):
         steps.append(
             f"`taco-launch nightly baseline accept {summary.ladder}`: it is no regression, and counts from now on"
@@ -229,7 +271,7 @@ def to_json(summary: Summary) -> dict[str, Any]:
     return {
         **asdict(summary),
         "outcome": summary.outcome.value,
-        "exit_code": summary.outcome.exit_code,
+        "exit_code": summary.exit_code,
         "judged": [_judged_json(one) for one in summary.judged],
         "failed": [{**asdict(cell), "why": why} for cell, why in summary.failed],
     }

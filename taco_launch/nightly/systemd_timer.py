@@ -4,7 +4,7 @@ from taco_launch.command import Command, shell
 from taco_launch.errors import TacoLaunchError
 from taco_launch.nightly import timer_unit
 from taco_launch.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan, done
-from taco_launch.nightly.installed import ScheduledRun
+from taco_launch.nightly.schedule import ScheduledRun
 from taco_launch.remote.transport import Transport
 
 _FIND = 'for file in "$1"/"$2"*.timer; do [ ! -e "$file" ] || printf "%s\\n" "${file##*/}"; done'

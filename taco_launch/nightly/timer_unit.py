@@ -3,8 +3,7 @@
 import re
 
 from taco_launch.errors import TacoLaunchError
-from taco_launch.nightly.installed import ScheduledRun, night_of
-from taco_launch.nightly.schedule import DAYS, Schedule, parse_days, runs
+from taco_launch.nightly.schedule import DAYS, Schedule, ScheduledRun, night_of, parse_days, runs
 
 PREFIX = "taco-launch-nightly-"
 _CALENDAR = re.compile(r"OnCalendar=(?:([A-Za-z.,]+) )?\*-\*-\* (\d\d):(\d\d):00")

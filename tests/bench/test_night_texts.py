@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from taco_launch.errors import TacoLaunchError
 from taco_launch.nightly import crontab_entry, timer_unit
-from taco_launch.nightly.installed import ScheduledRun
-from taco_launch.nightly.schedule import Schedule
+from taco_launch.nightly.schedule import Schedule, ScheduledRun
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
 # what a folder may be called, and quoting, cron and systemd could trip over

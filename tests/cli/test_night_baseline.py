@@ -46,6 +46,26 @@ def test_a_red_night_counts_once_it_is_accepted(taco: Taco) -> None:
 
 
 @pytest.mark.usefixtures("nights")
+def test_what_is_far_from_the_others_is_marked_and_rejected(taco: Taco) -> None:
+    now = time.time()
+    with open_history(taco.state / "history.db") as history:
+        for ladder, outcome, accepted, rate in (("far", "ok", True, 0.1), ("waits", "pending", False, 0.2)):
+            night = Ladder(ladder, "tiny", LadderKind.NIGHT, "", 1, "local", now, now, outcome, accepted)
+            history.begin(night)
+            history.add(ladder, 0, run(rate))
+        history.accept("tiny-2")
+    table = taco("nightly", "baseline", "show", "tiny").stdout.splitlines()[1:]
+    shown = {line.split()[0]: line.split()[3:] for line in table}
+    assert [shown["waits"][0], shown["waits"][1]] == ["pending", "no"]
+    assert shown["far"][:2] == ["ok", "yes"]
+    assert shown["far"][-2:] == ["-90", "%"]
+    assert shown["tiny-1"] == ["ok", "yes"]
+    assert taco("nightly", "baseline", "reject", "far").returncode == 0
+    assert taco("nightly", "baseline", "accept", "waits").returncode == 0
+    assert counted(taco) == ["waits", "tiny-1", "tiny-2", "tiny-3"]
+
+
+@pytest.mark.usefixtures("nights")
 def test_the_baseline_begins_with_the_new_normal(taco: Taco) -> None:
     done = taco("nightly", "baseline", "reset", "tiny-2")
     assert done.returncode == 0

@@ -101,7 +101,7 @@ def test_nights(taco: Taco, matrix: Path, tmp_path: Path) -> None:
     seeded(taco, matrix)
     green = night(taco, matrix)
     assert green.returncode == 0, green.stderr
-    assert green.stdout.startswith("nightly tiny: OK: 1 as before; summary: ")
+    assert green.stdout.startswith("nightly tiny: OK: 1 cell as before; summary: ")
     assert green.stdout.count("\n") == 1
 
     speed(matrix, "80")

@@ -13,8 +13,7 @@ from taco_launch.errors import TacoLaunchError
 from taco_launch.nightly.crontab import Cron
 from taco_launch.nightly.install import keepers
 from taco_launch.nightly.install_plan import NightlyScheduler, read_controller
-from taco_launch.nightly.installed import ScheduledRun
-from taco_launch.nightly.schedule import Schedule, following
+from taco_launch.nightly.schedule import Schedule, ScheduledRun, following
 from taco_launch.nightly.systemd_timer import Systemd
 from taco_launch.remote.transport import Transport
 from tests.conftest import eventually

@@ -113,7 +113,7 @@ def test_nights(site: Site) -> None:
     for _ in range(2):
         code, line, told = site.night()
         assert (code, told["outcome"]) == (0, "ok"), line
-        assert line.startswith("nightly night: OK: 2 as before; ")
+        assert line.startswith("nightly night: OK: 2 cells as before; ")
     site.lab.fault("gpu2", "slow-link", "100mbit")
     try:
         code, line, told = site.night()

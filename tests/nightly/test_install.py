@@ -10,8 +10,7 @@ import pytest
 from taco_launch.errors import UsageError
 from taco_launch.nightly.install import carried, choose, keepers, program, remarks
 from taco_launch.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan
-from taco_launch.nightly.installed import ScheduledRun
-from taco_launch.nightly.schedule import Schedule
+from taco_launch.nightly.schedule import Schedule, ScheduledRun
 from taco_launch.remote.local import LocalTransport
 
 HERE = ControllerState(1000, "ann", "/home/ann", "/run/user/1000", "", False, True, True, True)

@@ -50,11 +50,26 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
         (
             replace(NIGHT, judged=(judged(VerdictKind.OK), judged(VerdictKind.DRIFT, -0.05))),
             "ok",
-            "1 drifting, 1 as before",
+            "1 cell drifting, 1 cell as before",
         ),
-        (replace(NIGHT, judged=(judged(VerdictKind.NO_VERDICT_YET),)), "ok", "1 without a verdict yet"),
-        (replace(NIGHT, judged=(judged(VerdictKind.IMPROVEMENT, 0.2),)), "ok", "1 faster"),
-        (replace(NIGHT, judged=(judged(VerdictKind.NO_SAMPLE),)), "failed", "1 without a sample"),
+        (replace(NIGHT, judged=(judged(VerdictKind.NO_VERDICT_YET),)), "ok", "1 cell without a verdict yet: "),
+        (
+            replace(NIGHT, judged=(judged(VerdictKind.UNSURE, -0.9), judged(VerdictKind.PENDING, -0.5))),
+            "unsure",
+            "resnet50 RDMA at 16 ranks -90.0 % [-91.0, -89.0]: the nightly runs differ too much to be sure",
+        ),
+        (
+            replace(NIGHT, judged=(judged(VerdictKind.PENDING, -0.5), judged(VerdictKind.OK))),
+            "pending",
+            "resnet50 RDMA at 16 ranks -50.0 % [-51.0, -49.0]: it differs from the nightly runs before",
+        ),
+        (
+            replace(SLOWER, judged=(judged(VerdictKind.NO_VERDICT_YET),)),
+            "pending",
+            "1 cell without a verdict yet: so it is; changed since the last green night: gpu2: NIC rate",
+        ),
+        (replace(NIGHT, judged=(judged(VerdictKind.IMPROVEMENT, 0.2),)), "ok", "1 cell faster"),
+        (replace(NIGHT, judged=(judged(VerdictKind.NO_SAMPLE),)), "failed", "1 cell without a sample"),
         (replace(NIGHT, unfit="gpu2: no route"), "cluster not fit", "gpu2: no route"),
         (replace(NIGHT, broken="the head was lost"), "failed", "the head was lost"),
         (
@@ -68,7 +83,12 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
 def test_outcomes(night: Summary, outcome: str, words: str) -> None:
     assert night.outcome.value == outcome
     assert line(night, "x").startswith(f"nightly taco: {outcome.upper()}: {words}")
-    assert night.outcome.exit_code == {"ok": 0, "regression": 6, "cluster not fit": 5, "failed": 1}[outcome]
+    codes = {"ok": 0, "unsure": 0, "pending": 0, "regression": 6, "cluster not fit": 5, "failed": 1}
+    assert night.exit_code == codes[outcome]
+    waits = outcome in ("unsure", "pending")
+    assert replace(night, strict=True).exit_code == (6 if waits else codes[outcome])
+    failures = ET.fromstring(junit(replace(night, strict=True))).findall("testcase/failure")
+    assert bool(failures) == (outcome == "regression" or bool(night.of(VerdictKind.UNSURE, VerdictKind.PENDING)))
 
 
 def test_the_summary_says_what_to_type_next() -> None:
@@ -109,4 +129,4 @@ def test_junit_counts() -> None:
         "errors": "0",
         "skipped": "1",
     }
-    assert NightlyOutcome.NOT_FIT.exit_code == 5
+    assert NightlyOutcome.NOT_FIT.exit_code(strict=True) == 5

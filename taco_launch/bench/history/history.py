@@ -178,6 +178,11 @@ class History:
         with transaction(self._db):
             self._db.execute("UPDATE ladder SET accepted = 1 WHERE id = ?", (ladder_id,))
 
+    def reject(self, ladder_id: str, outcome: str) -> None:
+        """Have what a ladder measured count in no baseline; it is kept, with another outcome."""
+        with transaction(self._db):
+            self._db.execute("UPDATE ladder SET accepted = 0, outcome = ? WHERE id = ?", (outcome, ladder_id))
+
     def reset(self, before: float, matrix: str, cluster: str) -> None:
         """Have nightly runs of a matrix that started before `before` count in no baseline any more; they are kept."""
         with transaction(self._db):

@@ -20,9 +20,10 @@ from taco_launch.frozen import dataclass
 
 
 class VerdictKind(Enum):
-    """What is said of a cell; only a regression makes a nightly run fail.
+    """What is said of a cell.
 
     UNSURE is what differed twice by what matters, where the nightly runs of the baseline differ too much among themselves.
+    PENDING is what differs from the few nightly runs of a baseline that is being built: a person accepts or rejects it.
     """
 
     OK = "ok"
@@ -30,6 +31,7 @@ class VerdictKind(Enum):
     REGRESSION = "regression"
     IMPROVEMENT = "improvement"
     DRIFT = "drift"
+    PENDING = "pending"
     NO_VERDICT_YET = "no verdict yet"
     NO_SAMPLE = "no sample"
 
@@ -42,7 +44,8 @@ class JudgeRules:
     first stage in each cell, `level` that of all verdicts of a nightly run together: of nightly runs in which nothing changed, no
     more than about this fraction has a change called. The baseline are the last `nights` accepted nightly runs, with at
     least `least` values, of at least `least_nights`: the runs of one nightly run share its luck, so that only nightly runs tell how
-    nightly runs differ. `fresh` is how many values of a suspect are to be measured.
+    nightly runs differ. `fresh` is how many values of a suspect are to be measured. Whatever `level` says, a change is called
+    where the interval of both measurements at the level `clear` lies wholly beyond `min_effect`.
 
     Raises:
         ValueError: a rule that cannot be.
@@ -55,10 +58,11 @@ class JudgeRules:
     least: int = 10
     least_nights: int = 3
     fresh: int = 10
+    clear: float = 0.98
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
-        for name in ("min_effect", "screen", "level"):
+        for name in ("min_effect", "screen", "level", "clear"):
             value = getattr(self, name)
             if not 0 < value < 1:
                 raise ValueError(f"{name} of {value!r}: it lies between 0 and 1")
@@ -162,6 +166,16 @@ class _Cell:
         assert found.high is not None
         return (found.low if self.tonight < 0 else -found.high) <= -rules.min_effect
 
+    def is_clear(self, rules: JudgeRules) -> bool:
+        """Return whether both measurements of tonight lie wholly beyond what matters, on one side."""
+        values = self.series.tonight, self.series.fresh
+        found = [
+            self.change(*each, rules.clear) for each in zip((self.tonight, self.fresh), map(len, values), strict=True)
+        ]
+        return all(each.high is not None and each.high <= -rules.min_effect for each in found) or all(
+            each.low is not None and each.low >= rules.min_effect for each in found
+        )
+
     def change(self, difference: float, count: int, level: float = 0.95) -> Interval:
         half = student_t.quantile((1 - level) / 2, self.noise.freedom) * self.noise.error(count)
         return Interval(*(math.expm1(each) for each in (difference, difference - half, difference + half)))
@@ -225,8 +239,22 @@ def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
     if not series.tonight:
         return Verdict(series.key, VerdictKind.NO_SAMPLE, None, None, "no run of tonight gave a number")
     nights = series.baseline[-rules.nights :]
-    why = f"{sum(map(len, nights))} numbers of {len(nights)} accepted nightly runs: a verdict needs {rules.least} of "
-    return Verdict(series.key, VerdictKind.NO_VERDICT_YET, None, None, f"{why}{rules.least_nights}")
+    values = sum(map(len, nights))
+    if nights:
+        off = noise.off_from_few(
+            [_logs(night) for night in nights], _logs(series.tonight), math.log1p(rules.min_effect)
+        )
+        if off:
+            change = Interval(math.expm1(off), None, None)
+            so_far = f"{len(nights)} nightly run{'s' if nights[1:] else ''} so far"
+            why = f"{percent(change)} against the {so_far}: accept it, or reject it, before it counts"
+            return Verdict(series.key, VerdictKind.PENDING, change, None, why)
+    count, values = len(nights) + 1, values + len(series.tonight)
+    why = f"has {count} of {rules.least_nights} nightly runs, {values} of {rules.least} values"
+    if count >= rules.least_nights and values >= rules.least:
+        why = "is complete: the next nightly run is judged"
+    why = f"with this one the baseline {why}"
+    return Verdict(series.key, VerdictKind.NO_VERDICT_YET, None, None, why)
 
 
 def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
@@ -240,7 +268,7 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
             return Verdict(key, VerdictKind.NO_SAMPLE, change, p, f"{why}, but measuring it again gave no number")
         again = f"measured again {_times(series.fresh)}"
         change, p = cell.change(cell.fresh, len(series.fresh)), fresh
-        if p <= rules.level and abs(change.value) >= rules.min_effect:
+        if (p <= rules.level and abs(change.value) >= rules.min_effect) or cell.is_clear(rules):
             side = _side(cell, cell.fresh)
             kind = VerdictKind.IMPROVEMENT if side == "better" else VerdictKind.REGRESSION
             return Verdict(key, kind, change, p, f"{side}: {percent(change)} {against}, {again}: {_since(cell)}")

@@ -11,13 +11,15 @@ the centre of a nightly run is a trimmed mean; centres are close to normal.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, median
 
 from taco_launch.bench.stats import student_t
 from taco_launch.frozen import dataclass
 
 # Benchmarks print fewer than nine digits: what differs by less is the rounding of sums.
 ROUNDING = 1e-9
+# What accepted nightly runs may differ by before one is called an outlier.
+_OUTLIER = math.log(1.25)
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,38 @@ def centre(values: Sequence[float]) -> float:
 def of(nights: Sequence[Sequence[float]]) -> NoiseEstimate:
     """Return how noisy a cell without a drift is, by at least three nightly runs of its own alone."""
     ordered = [sorted(night) for night in nights]
+    return _of(tuple(map(_centre, ordered)), _of_runs(ordered), fmean([1 / len(night) for night in nights]), 0.0)
+
+
+def off_from_few(nights: Sequence[Sequence[float]], tonight: Sequence[float], least: float) -> float:
+    """Return by how much tonight differs from the few nightly runs before it, 0 where that may be the luck of runs.
+
+    How nightly runs differ is not known yet, so only the spread within them counts: three standard errors and `least`.
+    """
+    ordered = [sorted(night) for night in (*nights, tonight)]
+    off = centre(tonight) - median(map(centre, nights))
+    error = math.sqrt(_of_runs(ordered) * (1 / len(tonight) + 1 / sum(map(len, nights))))
+    return off if abs(off) > least + 3 * error else 0.0
+
+
+def outliers(nights: Sequence[float]) -> tuple[int, ...]:
+    """Return the places of centres that are far from the others: more than 25 % and five robust standard deviations.
+
+    The median absolute deviation times 1.4826 is the standard deviation of normal values. Of two nobody knows which is off.
+    """
+    if len(nights) < 3:
+        return ()
+    middle = median(nights)
+    spread = 1.4826 * median(abs(night - middle) for night in nights)
+    return tuple(
+        place for place, night in enumerate(nights) if abs(night - middle) > max(_OUTLIER, 5 * spread + ROUNDING)
+    )
+
+
+def _of_runs(ordered: Sequence[Sequence[float]]) -> float:
+    """Return the variance that the luck of runs makes of a centre, as if it were made of one value."""
     several = [len(night) * _squared_error(night) for night in ordered if len(night) > 1]
-    run = fmean(several) if several else 0.0
-    return _of(tuple(map(_centre, ordered)), run, fmean([1 / len(night) for night in nights]), 0.0)
+    return fmean(several) if several else 0.0
 
 
 def along(known: NoiseEstimate, slope: float) -> NoiseEstimate:

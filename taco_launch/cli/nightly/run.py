@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     help="Remove the logs of nightly runs that are older. What they measured stays.",
 )
 @add_option("--junit", type=click.Path(dir_okay=False), metavar="FILE", help="Write JUnit XML to FILE as well.")
+@add_option("--strict", is_flag=True, help="Exit with 6 as well where a cell is unsure or pending.")
 @ladder_output.db_option
 @click.pass_context
 def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | None, **options: Any) -> int:
@@ -77,7 +78,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
       taco-launch -i hosts.yaml nightly run my.yaml --deadline 3h --junit night.xml
 
     \b
-    Exit codes: 0 nothing got slower, 6 something did, 5 the cluster is not fit (broken, busy, or it does not answer),
+    Exit codes: 0 nothing got slower, 6 something did (with --strict also: a cell is unsure or pending), 5 the cluster is not fit (broken, busy, or it does not answer),
     1 it failed: a cell has no sample, or it runs already, 2 the matrix or the inventory is wrong, 130 somebody ended it.
     """
     from taco_launch.bench.stats.estimates import require
@@ -99,12 +100,15 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
             path = _write(place, summary, junit)
             from taco_launch.nightly.summary import line, to_json
 
-            words, code = line(summary, str(path)), summary.outcome.exit_code
+            words, code = line(summary, str(path)), summary.exit_code
             keep(replace(begun, exit_code=code, outcome=summary.outcome.value, line=words, summary=str(path)))
     if settings.output in ("json", "yaml"):
         render.data(to_json(summary), settings.output)
     else:
         click.echo(render.printable(words))
+    if summary.outcome.waits:
+        choice = f"{settings.typed} nightly baseline accept|reject {summary.ladder}"
+        render.warning(settings, f"the baseline is as it was until you decide: {choice}")
     return code
 
 
@@ -124,7 +128,9 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
     steps = order(tuple(specs), found.repeats, found.warm_ups, seed)
     logs = ladder_output.ladders_folder()
     plan = ladders.LadderPlan(one, steps, specs, matrix_jobs.reader(found), logs / one.id, found.time_budget)
-    asked = run.RunRequest(night, found, options["deadline"], JudgeRules(min_effect=found.min_effect), made.lacking)
+    asked = run.RunRequest(
+        night, found, options["deadline"], JudgeRules(min_effect=found.min_effect), made.lacking, options["strict"]
+    )
     with (
         open_history(ladder_output.history_path(options["db"])) as history,
         ladder_output.endings(),
@@ -222,7 +228,8 @@ def _write(place: Path, summary: "Summary", junit: str | None) -> Path:
 def baseline() -> None:
     """See and change what nightly runs are held against: the last nightly runs that were accepted.
 
-    A nightly run in which nothing got slower and each cell has a sample is accepted by itself.
+    A nightly run in which nothing got slower and each cell has a sample is accepted by itself. One that is unsure or
+    pending waits for `accept` or `reject`.
     """
 
 
@@ -234,7 +241,9 @@ def baseline() -> None:
 @ladder_output.db_option
 @click.pass_context
 def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
-    """List the nightly runs of MATRIX, its file or its name, that count, the newest first.
+    """List the nightly runs of MATRIX, its file or its name, that count or wait for a decision, the newest first.
+
+    Those that measured something far from the others are marked as outliers: `reject` takes them out.
 
     \b
     Example:
@@ -242,19 +251,31 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     """
     from taco_launch.bench.history.history import open_history
     from taco_launch.model.codec import to_json
+    from taco_launch.nightly import baseline
     from taco_launch.request.documents.matrix_file import load
 
     settings = settings_of(ctx)
     name = load(matrix, os.environ).name if Path(matrix).is_file() else matrix
     with open_history(ladder_output.history_path(db), create=False) as history:
-        found = history.baseline(name, settings.load().cluster)
+        found = baseline.entries(history, name, settings.load().cluster)
     if settings.output in ("json", "yaml"):
-        render.data({"nights": [to_json(one) for one in found]}, settings.output)
+        nights = [{**to_json(one.ladder), "outlier": one.outlier} for one in found]
+        render.data({"nights": nights}, settings.output)
         return
     if not found:
         settings.talk(f"no nightly run of {name} counts on cluster {settings.load().cluster}")
         return
-    render.table(("LADDER", "STARTED", "OUTCOME"), [(one.id, _at(one.started), one.outcome) for one in found])
+    rows = [
+        (
+            one.ladder.id,
+            _at(one.ladder.started),
+            one.ladder.outcome,
+            "yes" if one.ladder.accepted else "no",
+            one.outlier,
+        )
+        for one in found
+    ]
+    render.table(("LADDER", "STARTED", "OUTCOME", "COUNTS", "OUTLIER"), rows)
 
 
 @baseline.command("accept")
@@ -278,6 +299,30 @@ def accept(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
         one = _night(history, ladder)
         history.accept(one.id)
     settings_of(ctx).talk(f"what {one.id} measured counts in the baseline")
+
+
+@baseline.command("reject")
+@talk_options
+@click.argument("ladder")
+@ladder_output.db_option
+@click.pass_context
+def reject(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
+    """Have the nightly run LADDER count in no baseline: something was wrong with it.
+
+    LADDER is as in `nightly baseline accept`. What it measured is kept, and `accept` undoes this.
+
+    \b
+    Examples:
+      taco-launch nightly baseline reject taco-3fa2c1
+      taco-launch nightly baseline reject last
+    """
+    from taco_launch.bench.history.history import open_history
+    from taco_launch.nightly.baseline import REJECTED
+
+    with open_history(ladder_output.history_path(db), create=False) as history:
+        one = _night(history, ladder)
+        history.reject(one.id, REJECTED)
+    settings_of(ctx).talk(f"what {one.id} measured does not count in the baseline")
 
 
 @baseline.command("reset")

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from taco_launch import trace
-from taco_launch.backend import Backend, FollowListener, HeadFacts, Output, connect
+from taco_launch.backend import Backend, FollowListener, HeadFacts, Output, connect, require_started
 from taco_launch.command import BARE
 from taco_launch.model.job_request import JobRequest
 
@@ -167,7 +167,7 @@ class Cluster:
         """Return the job of a request, with all that the inventory says of it.
 
         Raises:
-            UsageError: parts of the request contradict each other, or its command is a launcher.
+            UsageError: a field has a wrong type, parts of the request contradict each other, or its command is a launcher.
             SpecError: a value of the request, the inventory or the profile is wrong; all faults at once.
         """
         from taco_launch.request.caller import here  # noqa: PLC0415 - lists of jobs need none of it
@@ -190,14 +190,19 @@ class Cluster:
 
         Raises:
             UsageError: its name is taken, or as `resolve`.
+            TacoLaunchError: no host can be its place; nothing is kept of it.
         """
+        request = _typed(request)
         spec = self.with_code(self.resolve(request), request)
-        return self._job(self.backend.submit(spec, self._environ))
+        found = self.backend.submit(spec, self._environ)
+        require_started(found)
+        return self._job(found)
 
     def run(
         self, request: JobRequest, output: Output = lambda _data: None, watch: FollowListener | None = None
     ) -> "Job":
         """Start a job, follow it to its end, and return it; `output` is given its log. Raises as `submit` does."""
+        request = _typed(request)
         spec = self.with_code(self.resolve(request), request)
         found = self.backend.run(spec, self._environ, output, watch or FollowListener())
         return self._job(found)
@@ -236,7 +241,7 @@ class Cluster:
         Raises:
             PlacementError: the job does not fit; or as `resolve`.
         """
-        return self.plan_of(self.resolve(request), folder=folder, explain=explain)
+        return self.plan_of(self.resolve(_typed(request)), folder=folder, explain=explain)
 
     def plan_of(self, spec: "JobSpec", *, folder: str = "", explain: bool = False) -> "Planned":
         """Plan a job that was resolved. See `plan`."""
@@ -303,6 +308,12 @@ class Cluster:
                 raise answer.error or AssertionError(host.name)
             found.append(declared(answer.value, host))
         return tuple(found)
+
+
+def _typed(request: JobRequest) -> JobRequest:
+    from taco_launch.request.python_values import typed  # noqa: PLC0415 - the command line's requests have their types
+
+    return typed(request)
 
 
 def _agent(backend: Backend) -> "AgentBackend | None":

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
+from taco_launch.errors import TacoLaunchError
 from taco_launch.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -247,6 +248,19 @@ class Backend(Protocol):
 
 # `connect` of a backend's own module, with the arguments of the one below.
 Connect = Callable[["Inventory | None", "Credentials | None", Mapping[str, str], str], AbstractContextManager[Backend]]
+
+
+def require_started(job: "JobView") -> None:
+    """Make an error of a job that ended before its ranks could start, with its reason and code.
+
+    Raises:
+        TacoLaunchError: it did.
+    """
+    record = job.record
+    if record.state.is_terminal and record.started is None and record.exit_code:
+        error = TacoLaunchError(f"job {job.spec.name}: {record.reason}", record.hint or None)
+        error.exit_code = record.exit_code
+        raise error
 
 
 def connect(

@@ -11,7 +11,7 @@ import pytest
 import taco_launch
 from taco_launch import Cluster, JobRequest
 from taco_launch.backend import FollowListener, LogQuery, Output
-from taco_launch.errors import NoJobError, SpecError, UsageError
+from taco_launch.errors import NoJobError, SpecError, TacoLaunchError, UsageError
 from taco_launch.model.job_view import JobView as Answer
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from tests.backend.fake import FakeBackend
@@ -133,3 +133,17 @@ def test_what_nobody_uses_is_not_loaded() -> None:
 def test_other_names_are_no_part_of_the_package() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Clusters'"):
         _found = taco_launch.Clusters  # type: ignore[attr-defined]
+
+
+def test_a_job_that_could_not_start_is_an_error() -> None:
+    class Refusing(Jobs):
+        def submit(self, spec: JobSpec, environ: Mapping[str, str]) -> Answer:
+            made = super().submit(spec, environ)
+            record = replace(
+                made.record, state=JobState.FAILED, exit_code=4, reason="99 ranks do not fit", hint="request less"
+            )
+            return replace(made, record=record)
+
+    with Cluster(backend=Refusing(), environ=ENVIRON) as cluster, pytest.raises(TacoLaunchError) as caught:
+        cluster.submit(JobRequest(command=("true",), name="big", np=99))
+    assert (caught.value.message, caught.value.exit_code) == ("job big: 99 ranks do not fit", 4)

@@ -153,12 +153,13 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
 
         render.data(json_schema(), "json")
         return 0
+    from taco_launch.backend import require_started
     from taco_launch.queue import pending_reasons
 
     request = request_of(settings, command, options)
     cluster = settings.cluster(access_of(options))
     job = cluster.backend.submit(cluster.with_code(spec_of(settings, request), request), os.environ)
-    _require_started(job)
+    require_started(job)
     render.waits(settings, job.spec.name, pending_reasons(job.record, job.spec.name))
     for warning in job.record.warnings:
         render.warning(settings, warning)
@@ -170,15 +171,6 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
         click.echo(render.printable(job.spec.name))
         settings.talk(f"follow its output: {settings.typed} logs -f {job.spec.name}")
     return 0
-
-
-def _require_started(job: "JobView") -> None:
-    """Make an error of a job that ended before its ranks could start, with its reason and code."""
-    record = job.record
-    if record.state.is_terminal and record.started is None and record.exit_code:
-        error = TacoLaunchError(f"job {job.spec.name}: {record.reason}", record.hint or None)
-        error.exit_code = record.exit_code
-        raise error
 
 
 def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out: str, *, explain: bool) -> None:
@@ -236,13 +228,13 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
 
     The ranks' output goes to stdout, or to stderr where stdout is for data.
     """
-    from taco_launch.backend import FollowListener
+    from taco_launch.backend import FollowListener, require_started
     from taco_launch.cli.output.banners import BannerFilter
 
     signals = _Signals(backend, spec.name)
 
     def placed(job: "JobView") -> None:
-        _require_started(job)
+        require_started(job)
         if job.record.state.waits:
             return
         for warning in job.record.warnings:
@@ -266,7 +258,7 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
         job = backend.run(spec, os.environ, show, watch)
         if banners is not None and (rest := banners.end()):
             write(rest)
-    _require_started(job)
+    require_started(job)
     render.ending(settings, job)
     if as_data:
         from taco_launch.cli.jobs.exit_code import print_job_data

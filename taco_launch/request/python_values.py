@@ -1,0 +1,95 @@
+"""Check a JobRequest that a Python program made: each value has the type of its field, or becomes one that has."""
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from taco_launch.errors import UsageError
+from taco_launch.model.job_request import JobRequest
+
+_MOST_SHOWN = 60
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
+
+
+def typed(request: JobRequest) -> JobRequest:
+    """Return a request whose fields have their types: a dict becomes pairs, a list a tuple.
+
+    Raises:
+        UsageError: a value cannot have the type of its field; names the field and what it has to be.
+    """
+    hints = _hints()
+    changes = {}
+    for each in fields(request):
+        value = getattr(request, each.name)
+        try:
+            read = _read(value, hints[each.name])
+        except TypeError:
+            shown = repr(value)
+            shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."
+            hint = (
+                "split it into words: shlex.split(...)" if each.name == "command" and isinstance(value, str) else None
+            )
+            raise UsageError(f"JobRequest.{each.name}: {shown}: must be {_described(hints[each.name])}", hint) from None
+        if read is not value:
+            changes[each.name] = read
+    return replace(request, **changes) if changes else request
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(JobRequest)
+
+
+def _read(value: Any, hint: Any) -> Any:
+    """Return a value of a type.
+
+    Raises:
+        TypeError: it is none, and none can be made of it.
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Union:
+        for one in arguments:
+            try:
+                return _read(value, one)
+            except TypeError:
+                continue
+        raise TypeError
+    if origin is tuple:
+        return _tuple(value, arguments)
+    kind = origin or hint  # of a Mapping its own class
+    is_number = kind is float and type(value) is int
+    if not is_number and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+        raise TypeError
+    return value
+
+
+def _tuple(value: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    if isinstance(value, Mapping):
+        value = tuple(value.items())
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise TypeError
+    if arguments[-1] is ...:
+        read = tuple(_read(each, arguments[0]) for each in value)
+    elif len(value) == len(arguments):
+        read = tuple(map(_read, value, arguments))
+    else:
+        raise TypeError
+    return value if read == value else read
+
+
+def _described(hint: Any) -> str:
+    """Return a type in words."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Union:
+        return " or ".join(_described(one) for one in arguments if one is not type(None))
+    if origin is not tuple:
+        if isinstance(hint, type) and issubclass(hint, enum.Enum):
+            return f"{hint.__name__}." + f" or {hint.__name__}.".join(one.name for one in hint)
+        return _WORDS.get(hint, "a mapping")
+    if arguments[-1] is not ...:
+        return f"a pair ({', '.join(map(_described, arguments))})"
+    if get_origin(arguments[0]) is tuple:
+        return "a dict, or a list of pairs"
+    return "a list of texts"

@@ -1,0 +1,50 @@
+"""What a Python program may write into a JobRequest, and what it is told where it may not."""
+
+from typing import Any
+
+import pytest
+
+from taco_launch.errors import UsageError
+from taco_launch.model.job_request import JobRequest
+from taco_launch.model.jobs import Restart
+from taco_launch.request.python_values import typed
+
+
+def request(**values: Any) -> JobRequest:
+    return JobRequest(**values)
+
+
+def test_dicts_and_lists_become_what_a_job_file_gives() -> None:
+    found = typed(
+        request(command=["true"], env={"FOO": "bar", "HOME": None}, knobs=[["NCCL_DEBUG", "INFO"]], timeout=5)
+    )
+    assert found == JobRequest(
+        command=("true",), env=(("FOO", "bar"), ("HOME", None)), knobs=(("NCCL_DEBUG", "INFO"),), timeout=5
+    )
+
+
+def test_a_request_with_the_right_types_is_taken_as_it_is() -> None:
+    whole = JobRequest(command=("true",), hosts=(1, 2), restart=Restart.NEVER, written={"np": "--np"}, gdr=True)
+    assert typed(whole) is whole
+
+
+@pytest.mark.parametrize(
+    ("values", "message", "hint"),
+    [
+        ({"command": "python3 ddp.py"}, "command: 'python3 ddp.py': must be a list of texts", "split it into words: shlex.split(...)"),
+        ({"np": "4"}, "np: '4': must be a whole number", None),
+        ({"np": True}, "np: True: must be a whole number", None),
+        ({"hosts": (1, 2, 3)}, "hosts: (1, 2, 3): must be a whole number or a pair (a whole number, a whole number)", None),
+        ({"env": ["FOO=bar"]}, "env: ['FOO=bar']: must be a dict, or a list of pairs", None),
+        ({"env": {"FOO": 1}}, "env: {'FOO': 1}: must be a dict, or a list of pairs", None),
+        ({"timeout": "5s"}, "timeout: '5s': must be a number", None),
+        ({"mps": 1}, "mps: 1: must be True or False", None),
+        ({"name": 3}, "name: 3: must be text", None),
+        ({"restart": "Never"}, "restart: 'Never': must be Restart.", None),
+    ],
+)  # fmt: skip
+def test_a_wrong_type_names_its_field(values: dict[str, Any], message: str, hint: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        typed(request(**values))
+    assert caught.value.message.startswith(f"JobRequest.{message}")
+    assert caught.value.hint == hint

@@ -328,3 +328,22 @@ def test_2d_alone_becomes_horovods_torus(two: Path) -> None:
     assert "LIGHT_2D_ALLREDUCE" in token["why"]
     both = planned("-x", "LIGHT_2D_ALLREDUCE=1", "-x", "LIGHT_TOPK_ALLREDUCE=1", "--", "true", file=two)
     assert "TORUS" not in both["line"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("run --np 2 python3 ddp.py --steps 1", "taco-launch run --np 2 -- python3 ddp.py --steps 1"),
+        ("run --np 2 python3 ddp.py --name x", "taco-launch run --np 2 -- python3 ddp.py --name x"),
+        ("submit -x A=1 -q slow.py -q --timeout 3", "taco-launch submit -x A=1 -q -- slow.py -q --timeout 3"),
+    ],
+)
+def test_no_option_after_a_command_without_dashes_is_taken(typed: str, line: str) -> None:
+    result = call(*typed.split())
+    assert result.exit_code == 2
+    assert f"is the program's: {line}\n" in result.stderr
+
+
+@pytest.mark.parametrize("typed", ["run --dry-run --np 2 true", "run --np 2 --dry-run cat -"])
+def test_a_command_without_options_needs_no_dashes(typed: str) -> None:
+    assert call(*typed.split()).exit_code == 0

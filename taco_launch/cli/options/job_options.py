@@ -71,6 +71,8 @@ class JobCommand(GroupedCommand):
         args = [*before, *args[split:]]
         if not ctx.resilient_parsing:
             self._refuse_others(ctx, before, behind, alone=len(args) == 1)
+            if split == len(args):
+                self._refuse_options_behind(ctx, before)
             ctx.meta[_OWN] = self._words(ctx, before, lax=True, without="inventory")[0]
         if split < len(args):
             own, stray = self._words(ctx, before)
@@ -97,6 +99,33 @@ class JobCommand(GroupedCommand):
             hint = arena.arena_hint(ctx.command_path, own, words, behind, alone=alone)
             if hint is not None:
                 raise click.UsageError(hint, ctx)
+
+    def _refuse_options_behind(self, ctx: click.Context, args: list[str]) -> None:
+        """Refuse an option after a command without `--`: whose it is, ours or the program's, nobody can tell."""
+        from taco_launch.command import shell
+
+        if not self._words(ctx, args, lax=True)[1]:
+            return
+        at = self._command_at(ctx, args)
+        option = next((word for word in args[at:] if word.startswith("-") and word != "-"), None)
+        if option is not None:
+            own, program = shell(args[:at]), shell(args[at:])
+            line = " ".join(filter(None, (ctx.command_path, own, "--", program)))
+            raise click.UsageError(
+                f"{option} is after the command {args[at]}, and -- is missing before that.\n"
+                f"  if {option} is the program's: {line}\n  if it is an option of {ctx.command_path}, put it before --",
+                ctx,
+            )
+
+    def _command_at(self, ctx: click.Context, args: list[str]) -> int:
+        """Return the place of the first word that is no option and no option's value."""
+        for at in range(len(args)):
+            try:
+                if self._words(ctx, args[: at + 1], lax=True)[1]:
+                    return at
+            except click.UsageError:  # an option whose value comes next
+                continue
+        return len(args)
 
     def _flag(self, word: str) -> str | None:
         """Return a flag without the value that Arena's flags take (--gputopology=true); None where that leaves none."""

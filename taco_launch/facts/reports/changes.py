@@ -24,7 +24,7 @@ _PASSING = (
 _SKIP = re.compile("|".join(f"(?:{each})" for each in _PASSING))
 # What is told along the GPUs and NICs of a topology: where those are others, it follows from them.
 _DEVICES, _ALONG = ("topology.gpus", "topology.nics"), ("topology.links", "topology.cpus", "topology.numa")
-# The kernel makes up names of these and addresses of those.
+# The kernel makes up names of these, unless they have an address as a container's only interface has, and MACs of those.
 _NAMELESS, _MADE_UP = ("veth",), ("bridge", "virtual", "veth")
 
 
@@ -98,4 +98,4 @@ def _key(before: Sequence[Any], after: Sequence[Any]) -> Any:
 
 
 def _named(items: Sequence[Dict[str, Any]], key: str) -> Dict[str, Dict[str, Any]]:
-    return {str(item[key]): item for item in items if item.get("kind") not in _NAMELESS}
+    return {str(item[key]): item for item in items if item.get("kind") not in _NAMELESS or item.get("addresses")}

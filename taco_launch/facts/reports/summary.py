@@ -151,7 +151,8 @@ def _limit(name: str, soft: Any, hard: Any) -> str:
 def _network(of: NetworkFacts) -> Iterator[SummaryRow]:
     if isinstance(of.interfaces, tuple):
         for interface in of.interfaces:
-            plain = interface.kind in _KINDS and interface.state != "down"
+            is_own = interface.kind in _KINDS or (interface.kind == "veth" and bool(interface.addresses))
+            plain = is_own and interface.state != "down"
             yield SummaryRow("network", interface.name, _interface(interface), same=plain, wide=not plain)
             addresses = ", ".join(address.address for address in interface.addresses) or "none"
             yield SummaryRow("network", f"{interface.name} addresses", addresses, same=False, wide=True)

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taco_launch.facts.reports import summary
 from taco_launch.facts.reports.changes import FactChange, changes, hosts_of
+from taco_launch.facts.reports.compare import fold
 from taco_launch.facts.reports.document import document
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent
-from taco_launch.model.host.facts import HostFacts, Interface, Listener, NetworkFacts, System
+from taco_launch.model.host.facts import Address, HostFacts, Interface, Listener, NetworkFacts, System
 from taco_launch.model.host.hardware import Gpus, Rdma
 from tests.facts.hosts import host
 
@@ -53,6 +55,18 @@ def test_a_reboot_is_no_change() -> None:
         gpu=replace(gpu, gpus=busy, processes=()),
     )
     assert differ(before, after) == []
+
+
+def test_the_only_interface_of_a_container_is_compared_and_summarised() -> None:
+    """A veth that has an address is no made-up one: its MTU counts."""
+    facts, _, network, _, _ = parts()
+    eth0 = Interface("eth0", "veth", "up", 1500, "02:00", (Address("10.0.0.9/24", "global"),))
+    before, after = (
+        replace(facts, network=replace(network, interfaces=(replace(eth0, mtu=mtu),))) for mtu in (1500, 1400)
+    )
+    assert differ(before, after) == [FactChange("network.interfaces[eth0].mtu", 1500, 1400)]
+    rows = fold([("gpu1", summary.rows(before)), ("gpu2", summary.rows(after))])
+    assert [(row.differs, row.wide) for row in rows if row.name == "eth0"] == [(True, False)]
 
 
 def test_what_a_reboot_should_have_kept_is_named() -> None:

@@ -13,6 +13,8 @@ NO_SAMPLE = "no sample"
 # Of work that all ranks do together, n ranks are to do n times as much: img/sec, not the bytes of a bus.
 _OF_WORK = re.compile(r"(?![KMGT]?i?B/).+/s(ec)?")
 _PERCENT = 100
+# The unit of benchmarks that know it by themselves.
+_IMAGES = "img/sec"
 
 
 @dataclass(frozen=True)
@@ -193,15 +195,16 @@ def row(entry: MetricSummary) -> tuple[str, ...]:
     return str(ranks), _rate(entry.rate), _rate(_scaled(entry.rate, 1 / ranks)), _linear(entry)
 
 
-def row_data(entry: MetricSummary) -> dict[str, Any]:
+def row_data(entry: MetricSummary, unit: str) -> dict[str, Any]:
     """Return the same as JSON values; bounds are there where several runs were made."""
+    name = "img_per_sec" if unit == _IMAGES else "rate"
     linear = entry.linear or (Interval(1.0, None, None) if entry.cell.ranks == 1 else None)
     data = {
         "np": entry.cell.ranks,
-        "img_per_sec": entry.rate.value,
-        "img_per_sec_per_rank": entry.rate.value / entry.cell.ranks,
+        name: entry.rate.value,
+        f"{name}_per_rank": entry.rate.value / entry.cell.ranks,
         "linear_speedup": linear and linear.value,
-    }
+    } | ({} if unit == _IMAGES else {"unit": unit})
     if entry.rate.low is None:
         return data
     bounds = {"values": list(entry.values), "low": entry.rate.low, "high": entry.rate.high}

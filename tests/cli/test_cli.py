@@ -281,6 +281,20 @@ def test_bench_parse_prints_a_table_or_why_not(tmp_path: Path) -> None:
     assert "no sample: " in cut.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--pattern", "throughput"), "'throughput' must have one group, the number, and has 0"),
+        (("--pattern", "(["), "is no regular expression"),
+        (("--unit", "it/s"), "--unit is for --pattern"),
+    ],
+)
+def test_bench_run_refuses_a_pattern_that_finds_no_number(words: tuple[str, str], why: str) -> None:
+    result = call("bench", "run", "--np", "1", *words, "--", "true")
+    assert result.exit_code == 2
+    assert why in result.stderr
+
+
 def test_output_that_cannot_be_written(taco: Taco) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(taco.argv("list"), env=taco.env, stdout=full, stderr=subprocess.PIPE, check=False)

@@ -209,3 +209,15 @@ def test_bench_run_prints_how_it_scales(taco: Taco, tmp_path: Path) -> None:
     assert wrong.returncode == 1
     assert "error: 1 of 2 cells have no sample\n  2 ranks: job sh-" in wrong.stderr
     assert jobs_of(taco)[0]["state"] == "FAILED"
+
+
+def test_bench_run_reads_a_program_of_ones_own(taco: Taco) -> None:
+    line = "import os; os.environ['RANK'] == '0' and print('warm up: 1.0 it/s\\nthroughput:', 800 * int(os.environ['WORLD_SIZE']), 'it/s')"
+    words = ("bench", "run", "--np", "1,2", "-H", "localhost:2", "--json", "--pattern", "throughput: ([0-9.]+)")
+    done = taco(*words, "--", "python3", "-c", line)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [(row["rate"], row["unit"], row["linear_speedup"]) for row in rows] == [(800, "it/s", 1), (1600, "it/s", 1)]
+    missing = taco("bench", "run", "--np", "1", "-H", "localhost:1", "--", "python3", "-c", line)
+    assert missing.returncode == 1
+    assert "--pattern" in missing.stderr

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from taco_launch.bench.logs.parse import NoSample
     from taco_launch.bench.matrix import Workload
     from taco_launch.bench.runs import Cell, Reading, Run
-    from taco_launch.flows.ladder import LadderPlan, LadderResult
+    from taco_launch.flows.ladder import LadderPlan, LadderResult, Reader
 
 # What a command line alone says has no name in a matrix.
 _VARIANT = "as typed"
@@ -43,6 +43,18 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int,
     if not all(word.isascii() and word.isdigit() and 0 < int(word) <= 1_000_000 for word in words):
         raise click.BadParameter(f"{value!r} is no list of numbers of ranks, such as 1,2,8", ctx, param)
     return tuple(dict.fromkeys(int(word) for word in words))
+
+
+def _pattern(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Check a regular expression with one group."""
+    if value is not None:
+        from taco_launch.bench.logs import patterns
+
+        try:
+            patterns.compiled(value)
+        except ValueError as error:
+            raise click.BadParameter(f"{value!r} {error}, such as 'throughput: ([0-9.]+)'", ctx, param) from None
+    return value
 
 
 @click.group(cls=SuggestingGroup)
@@ -68,6 +80,13 @@ for verb in (ladder, *history.VERBS, *export_import.VERBS):
     metavar="N",
     help="How often each number is measured, in shuffled order; from 2 on there are intervals.",
 )
+@add_option(
+    "--pattern",
+    callback=_pattern,
+    metavar="REGEX",
+    help="Read the number of a program of your own: a regular expression with one group. Of several lines the last one counts.",
+)
+@add_option("--unit", metavar="NAME", help="With --pattern: the number's unit, such as tokens/s. Default: it/s.")
 @ladder_output.db_option
 @job_options
 @click.pass_context
@@ -78,12 +97,15 @@ def run(
     *,
     sizes: tuple[int, ...],
     repeats: int,
+    pattern: str | None,
+    unit: str | None,
     db: Path | None,
     **options: Any,
 ) -> int:
     """Run COMMAND at each number of ranks and print how it scales.
 
-    COMMAND prints what Horovod's synthetic benchmark prints, or tf_cnn_benchmarks. The linear speedup is the total of
+    COMMAND prints what Horovod's synthetic benchmark prints, or tf_cnn_benchmarks, or a line that --pattern names: one
+    rank prints the number of all ranks together. The linear speedup is the total of
     n ranks over n times the total of one: it needs 1 among the sizes. What is measured is kept in the history; a run that
     fails does not end the rest. `bench ladder` compares several ways to run it.
 
@@ -91,6 +113,7 @@ def run(
     Examples:
       taco-launch bench run --np 1,2 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
       taco-launch bench run --np 1,2 --repeats 5 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
+      taco-launch bench run --np 1,2 --pattern 'throughput: ([0-9.]+)' --unit tokens/s -- python3 bench.py
 
     \b
     Exit codes: 0 each number of ranks has a sample, 1 some have none, 5 the head was lost, or no host could be used, before
@@ -105,6 +128,8 @@ def run(
     from taco_launch.request import job_names
 
     settings = settings_of(ctx)
+    if unit is not None and pattern is None:
+        raise click.UsageError("--unit is for --pattern", ctx)
     request = request_of(settings, command, options)
     spec = spec_of(settings, request, sized=False)
     if repeats > 1:
@@ -120,13 +145,27 @@ def run(
     with open_history(ladder_output.history_path(db)) as history:
         history.begin(one)
         steps = order(tuple(specs), repeats, 0, seed)
-        plan = flow.LadderPlan(one, steps, specs, _read_rate, ladder_output.ladders_folder() / one.id)
+        plan = flow.LadderPlan(
+            one, steps, specs, _reader(pattern, unit or "it/s"), ladder_output.ladders_folder() / one.id
+        )
         return ladder_output.measure(settings, plan, history, around, cluster.backend, "", _show)
+
+
+def _reader(pattern: str | None, unit: str) -> "Reader":
+    """Return what reads the logs: any form that `bench parse` knows, or what a pattern finds."""
+    if pattern is None:
+        return _read_rate
+    from taco_launch.bench.logs.workloads import read
+    from taco_launch.bench.matrix import LogFormat, Workload
+
+    return lambda cell, text: read(
+        Workload(cell.workload, LogFormat.REGEX, (), pattern, unit, last=True), text, cell.ranks
+    )
 
 
 def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
     """Read a log of any form that `bench parse` knows."""
-    from taco_launch.bench.logs.parse import Sample
+    from taco_launch.bench.logs.parse import NoSample, Sample
     from taco_launch.bench.logs.parse import parse as parse_log
     from taco_launch.bench.logs.workloads import read, recognised
     from taco_launch.bench.matrix import LogFormat, Workload
@@ -135,7 +174,10 @@ def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
         return read(known, text, cell.ranks)
     sample = parse_log(text)
     kind = LogFormat.TF_CNN if isinstance(sample, Sample) and sample.half_width is None else LogFormat.HOROVOD
-    return read(Workload(cell.workload, kind, ()), text, cell.ranks)
+    found = read(Workload(cell.workload, kind, ()), text, cell.ranks)
+    if isinstance(found, NoSample) and isinstance(sample, NoSample):
+        return NoSample(f"{found.why}; a program of your own: bench run --pattern 'throughput: ([0-9.]+)'")
+    return found
 
 
 @bench.command("parse")
@@ -209,11 +251,13 @@ def _print(output: str, cells: "Sequence[Cell]", runs: "Sequence[Run]", more: di
     found = tables.tables(cells, runs)
     entries = sorted(found[0].entries, key=lambda entry: entry.cell.ranks) if found else []
     if output in ("json", "yaml"):
-        render.data({**more, "rows": [tables.row_data(entry) for entry in entries]}, output)
+        unit = found[0].metric.unit if found else ""
+        render.data({**more, "rows": [tables.row_data(entry, unit) for entry in entries]}, output)
         return
     if not entries:
         return
-    header = ["RANKS", "IMG/SEC", "IMG/SEC PER RANK", "LINEAR SPEEDUP"]
+    unit = found[0].metric.unit.upper()
+    header = ["RANKS", unit, f"{unit} PER RANK", "LINEAR SPEEDUP"]
     render.table(header, [tables.row(entry) for entry in entries], numbers=header)
     if any(len(entry.values) > 1 for entry in entries):
         click.echo(tables.legend(found))

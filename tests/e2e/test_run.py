@@ -78,6 +78,7 @@ def test_the_callers_folder_umask_and_path(taco: Taco, tmp_path: Path) -> None:
 def test_run_and_wait_exit_as_the_job(taco: Taco, script: str, code: int) -> None:
     run = taco("run", "--name", "code", "--np", "2", "--", "sh", "-c", f'[ "$RANK" = 1 ] || exit 0; {script}')
     assert run.returncode == code
+    assert "job code: 2 ranks on localhost" in run.stderr
     assert taco("wait", "code").returncode == code
     job = taco.job("code")
     assert job["state"] == ("FAILED" if code else "SUCCEEDED")

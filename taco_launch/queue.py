@@ -317,12 +317,12 @@ def limit(policy: Policy, record: JobRecord) -> Optional[WaitLimit]:
     if record.state is JobState.SUSPENDED or since is None:
         return None
     if policy.queue_timeout is not None:
-        given = f"no place within the {policy.queue_timeout:g} s that it was to wait"
+        given = f"found no place within its --queue-timeout of {policy.queue_timeout:g} s"
         if not policy.queue_timeout:
-            given = "no place at once, and it was not to wait"
+            given = "found no place at once (--no-wait)"
         found.append(WaitLimit(since + policy.queue_timeout, CANNOT_PLACE, given))
     if policy.timeout is not None and record.started is not None:
-        given = f"took longer than the {policy.timeout:g} s that it was given for all attempts"
+        given = f"reached its --timeout of {policy.timeout:g} s for all attempts"
         found.append(WaitLimit(record.started + policy.timeout, DEADLINE, given))
     return min(found, default=None)
 

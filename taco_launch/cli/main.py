@@ -232,6 +232,9 @@ def _guarded() -> int:
         return done.exit_code
     except click.Abort:
         return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:  # a group without a verb
+        click.echo(error.message)
+        code = 0
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         message, hint = error.format_message().removesuffix("."), context and f"{context.command_path} --help"

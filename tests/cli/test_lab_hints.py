@@ -21,7 +21,7 @@ def test_lab(name: str, option: str, word: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(flow, "up", lambda *_args, **_more: made)
     said = call("lab", "up", *given).stderr
     assert f"taco-launch lab fault{option} gpu1 resume" in said
-    assert said.endswith(f"next: taco-launch -i {word} inventory; taco-launch lab status{option}\n")
+    assert said.endswith(f"next: taco-launch -i {word} setup\n")
 
     gone = RemovalResult(((name, 3),), (("images", "1 GB"),))
     monkeypatch.setattr("taco_launch.lab.down.down", lambda *_args, **_more: gone)

@@ -54,7 +54,7 @@ class Limits:
     def exceeded(self, seconds: float) -> str:
         """Return why the job has to end after `seconds`, "" where it continues; record when it starts to hang and when it stops."""
         if self._timeout is not None and seconds > self._timeout:
-            return f"ran longer than the {self._timeout:g} s that it was given"
+            return f"reached its --timeout of {self._timeout:g} s"
         if not self._words or len(self._ranks.started) < self._ranks.np or self._ranks.all_ended:
             return ""
         words = [self._words.get(host) for host in set(self._ranks.started.values())]
@@ -75,7 +75,7 @@ class Limits:
         if self._limit is None or silent < self._limit:
             return ""
         self.hung = True
-        return f"hung for the {self._limit:g} s that it was given: {reason(silent, len(looks), found)}"
+        return f"hung for its --stall-timeout of {self._limit:g} s: {reason(silent, len(looks), found)}"
 
 
 class EarlySignal:
@@ -122,7 +122,7 @@ class EarlySignal:
             due = self._timeout is not None and seconds > self._timeout - self._what.seconds
             if due and len(self._ranks.started) == self._ranks.np:
                 left = max(0.0, (self._timeout or 0.0) - seconds)
-                self._send(f"{self._what.name} to its ranks, {left:.0f} s before the end of the time that it was given")
+                self._send(f"{self._what.name} to its ranks, {left:.0f} s before the end of its --timeout")
         elif not self._told:
             self._tell(self._what.name, self._sent_at)
 

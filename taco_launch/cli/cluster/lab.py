@@ -138,7 +138,7 @@ def up(
     was_up = f"the lab {made.name!r} was up already: nothing changed"
     settings.talk(f"the lab {made.name!r} is up: {hosts}" if made.changes else was_up)
     word = "lab" if lab == "lab" else f"lab:{lab}"
-    settings.talk(f"next: taco-launch -i {word} inventory; taco-launch lab status{option_of(lab)}")
+    settings.talk(f"next: taco-launch -i {word} setup")
 
 
 def _agree(changes: Sequence[str]) -> None:

@@ -225,7 +225,9 @@ def test_a_job_whose_time_is_over(queue: Queue) -> None:
     queue.step(31)
     record = queue.record("late")
     assert (record.state, record.exit_code) == (JobState.FAILED, 4)
-    assert record.reason.startswith("no place within the 30 s that it was to wait\n  me: 0 of 2 free, 2 held by job")
+    assert record.reason.startswith(
+        "found no place within its --queue-timeout of 30 s\n  me: 0 of 2 free, 2 held by job"
+    )
     assert not folder.caller.exists()
 
 

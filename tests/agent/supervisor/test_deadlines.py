@@ -51,7 +51,7 @@ def both(job: Watched, silent: float) -> None:
 def test_its_time(folder: JobFolder) -> None:
     limits = Watched(folder, Policy(timeout=60)).limits
     assert limits.exceeded(60) == ""
-    assert limits.exceeded(60.1) == "ran longer than the 60 s that it was given"
+    assert limits.exceeded(60.1) == "reached its --timeout of 60 s"
     assert not limits.hung
 
 
@@ -79,7 +79,7 @@ def test_a_hang_ends_the_job_where_that_is_asked(folder: JobFolder) -> None:
     assert job.limits.exceeded(0) == ""
     both(job, 1200)
     assert job.limits.exceeded(0).startswith(
-        "hung for the 1200 s that it was given: no output and no CPU use of any rank for"
+        "hung for its --stall-timeout of 1200 s: no output and no CPU use of any rank for"
     )
     assert job.limits.hung
     assert job.events() == [state.STALLED]

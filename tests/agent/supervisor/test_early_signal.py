@@ -100,7 +100,7 @@ def test_before_the_deadline_it_comes_once(folder: JobFolder) -> None:
     early.it.step(40.5)
     early.it.step(41.0)
     assert early.gang.ordered == [SignalRanks(number=10)]
-    assert early.told == ["USR1 to its ranks, 60 s before the end of the time that it was given"]
+    assert early.told == ["USR1 to its ranks, 60 s before the end of its --timeout"]
     assert early.it.before_end("stopped", None)  # for what is left of that time
     assert len(early.gang.ordered) == 1
 

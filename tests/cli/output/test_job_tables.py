@@ -317,10 +317,12 @@ def test_get_of_a_job_that_nobody_has_looked_at() -> None:
 
 
 def test_wide_list_names_one_host_of_those_that_had_no_place() -> None:
-    reason = "no place within the 5 s that it was to wait; job b is before it\n  gpu1: full\n  gpu2: full\n  gpu3: gone"
+    reason = (
+        "found no place within its --queue-timeout of 5 s; job b is before it\n  gpu1: full\n  gpu2: full\n  gpu3: gone"
+    )
     late = replace(ROWS[2], exit_code=4, reason=reason)
     (line,) = job_tables.job_list((late,), NOW, wide=True).splitlines()[1:]
-    assert line.endswith("wait; job b is before it; gpu1: full; and 2 more hosts")
+    assert line.endswith("5 s; job b is before it; gpu1: full; and 2 more hosts")
 
 
 def test_the_events_have_the_number_of_their_attempt() -> None:

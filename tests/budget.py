@@ -109,6 +109,11 @@ def load() -> Budget:
     return read(FILE.read_text("utf-8"))
 
 
+def gate_paths(budget: Budget, section: str) -> list[str]:
+    """Return the files that have a section's gate tests; rooms of fast tests have no names of their own."""
+    return [f"tests/{module.path}" for module in budget.sections[section].modules if module.gate]
+
+
 def group_seconds(modules: Iterable[Module], *, gate: bool) -> dict[str, float]:
     """Return the seconds of each group, in the gate or in the extended tier; modules without a group count as ""."""
     seconds: dict[str, float] = {}
@@ -164,3 +169,7 @@ def faults(budget: Budget, collected: Mapping[str, Iterable[str]]) -> list[str]:
     if took > MOST_SECONDS:
         wrong.append(f"the gate takes {took:.0f} s, limit {MOST_SECONDS} s: move tests to the extended tier")
     return sorted(wrong)
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{path}\n" for path in gate_paths(load(), sys.argv[1]))

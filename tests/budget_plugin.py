@@ -23,6 +23,8 @@ _CPU = "cpu_seconds"
 COLLECTED: pytest.StashKey[dict[str, set[str]]] = pytest.StashKey()
 # So long before scripts/test ends a section, every process writes what it does.
 _BEFORE_LIMIT_SECONDS = 15
+# What faulthandler writes above each stack.
+_STACKS = "(most recent call first)"
 
 
 @dataclass
@@ -163,7 +165,9 @@ class _Budget:
         if self._running is not None:
             faulthandler.cancel_dump_traceback_later()
             self._running.close()
-            Path(self._running.name).unlink(missing_ok=True)
+            path = Path(self._running.name)
+            if _STACKS not in path.read_text("utf-8", "replace"):
+                path.unlink()
         lines = [
             owed.line(self._keys[unit], passed=not spent.failed, seconds=spent.wall, unit=unit)
             for unit, spent in self._spent.items()

@@ -40,7 +40,7 @@ class _Spent:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that scripts/test gives."""
     group = parser.getgroup("taco-launch")
-    group.addoption("--tier", choices=("gate", "extended", "all"), default="all", help="tests to run (default: all)")
+    group.addoption("--tier", choices=("gate", "all"), default="all", help="tests to run (default: all)")
     group.addoption("--record", choices=("fast", "docs", *budget.SECTIONS), help="note which units of a section passed")
     group.addoption("--hard-limit", type=float, default=0, metavar="SECONDS", help="when the run will be ended")
     group.addoption("--running", type=Path, metavar="FOLDER", help="keep the name of each process's current test here")
@@ -94,9 +94,9 @@ class _Budget:
             names = collected.setdefault(_below_tests(item.path), set())
             if _has_section(item):
                 names.add(item.name)
-        if self._tier != "all":
+        if self._tier == "gate":
             left_out = flaky.left_out(flaky.FILE.read_text("utf-8"), dt.datetime.now(dt.timezone.utc).date())
-            mine = [item for item in items if self._is_in_gate(item, left_out) == (self._tier == "gate")]
+            mine = [item for item in items if self._is_in_gate(item, left_out)]
             config.hook.pytest_deselected(items=[item for item in items if item not in set(mine)])
             items[:] = mine
         if self._is_worker:
@@ -186,9 +186,7 @@ class _Budget:
         terminalreporter.section("time budget (tests/budget.toml), in seconds")
         terminalreporter.line(f"{'module':<36}{'group':<12}{'budget':>8}{'took':>8}{'CPU':>8}")
         for module, spent in sorted(rows, key=lambda row: -row[1].wall):
-            limit = {"gate": module.seconds, "extended": module.extended}.get(
-                self._tier, module.seconds + module.extended
-            )
+            limit = module.seconds if self._tier == "gate" else module.seconds + module.extended
             over = "  OVER" if spent.wall > limit else ""
             line = f"{module.path:<36}{module.group:<12}{limit:>8.0f}{spent.wall:>8.1f}{spent.cpu:>8.1f}{over}"
             terminalreporter.line(line)

@@ -69,9 +69,9 @@ def owed(own: Budget, now: Mapping[str, str], record: str) -> list[str]:
 def within(own: Budget, units: Iterable[str], seconds: float) -> list[str]:
     """Return the units that fit into so many seconds, the cheapest first."""
     chosen, spent = [], 0.0
-    for unit in sorted(units, key=lambda each: own.units[each].extended):
-        module = own.units[unit]
-        spent += module.extended / own.section(unit).workers
+    cost = {unit: own.units[unit].seconds + own.units[unit].extended for unit in units}
+    for unit in sorted(cost, key=cost.__getitem__):
+        spent += cost[unit] / own.section(unit).workers
         if spent > seconds:
             break
         chosen.append(unit)

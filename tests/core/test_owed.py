@@ -35,8 +35,9 @@ def test_a_unit_is_owed_until_it_passes_with_the_files_as_they_are() -> None:
 
 def test_the_cheapest_units_fill_the_minutes() -> None:
     every = ["core/", "e2e/test_a.py", "e2e/test_c.py"]
-    assert owed.within(OWN, every, 7) == ["e2e/test_a.py", "core/"]
-    assert owed.within(OWN, every, 57) == ["e2e/test_a.py", "core/", "e2e/test_c.py"]
+    assert owed.within(OWN, every, 5) == ["core/"]
+    assert owed.within(OWN, every, 57) == ["core/", "e2e/test_a.py"]
+    assert owed.within(OWN, every, 70) == ["core/", "e2e/test_a.py", "e2e/test_c.py"]
     assert owed.within(OWN, every, 1) == []
 
 

@@ -169,7 +169,7 @@ venv_is_made() {
     "$VENV/bin/python" -c '' 2>/dev/null
 }
 
-# A .venv that was once complete is kept, and a new checkout gets a copy of its files by hard links: 6 s for 90. Nothing writes
+# A .venv that was once complete is kept, and a new checkout gets a copy of its files by hard links: 2 s for 90. Nothing writes
 # into a file of it: pip and Python replace files as a whole.
 kept_venv() {
   local openmpi

@@ -32,6 +32,11 @@ class Module:
     gate: Sequence[str] = ()
     group: str = ""
 
+    @property
+    def whole(self) -> float:
+        """The seconds of all its tests, as the extended tier runs them."""
+        return self.seconds + self.extended
+
 
 @dataclass(frozen=True)
 class Section:

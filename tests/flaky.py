@@ -1,4 +1,4 @@
-"""Tests that failed and passed when they ran again alone: tests/flaky, and which of them the gate leaves out."""
+"""Tests that failed and passed when they ran again alone: tests/flaky.txt, and which of them the gate leaves out."""
 
 import datetime as dt
 from collections import Counter

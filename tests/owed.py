@@ -69,9 +69,8 @@ def owed(own: Budget, now: Mapping[str, str], record: str) -> list[str]:
 def within(own: Budget, units: Iterable[str], seconds: float) -> list[str]:
     """Return the units that fit into so many seconds, the cheapest first."""
     chosen, spent = [], 0.0
-    cost = {unit: own.units[unit].seconds + own.units[unit].extended for unit in units}
-    for unit in sorted(cost, key=cost.__getitem__):
-        spent += cost[unit] / own.section(unit).workers
+    for unit in sorted(units, key=lambda each: own.units[each].whole):
+        spent += own.units[unit].whole / own.section(unit).workers
         if spent > seconds:
             break
         chosen.append(unit)
@@ -115,7 +114,7 @@ def main(arguments: Sequence[str]) -> int:
     own = budget.load()
     found = list(own.units) if asked.again else owed(own, keys(own), RECORD.read_text("utf-8"))
     if asked.what == "summary":
-        seconds = sum(own.units[unit].extended / own.section(unit).workers for unit in found)
+        seconds = sum(own.units[unit].whole / own.section(unit).workers for unit in found)
         print(f"owed: {len(found)} of {len(own.units)} modules, about {seconds / 60:.0f} min: scripts/test --owed")
         return 0
     if asked.touched:

@@ -36,7 +36,7 @@ _OURS = {
     "taco-launch run --launcher torchrun": (_TORCHRUN, ("--launcher", "torchrun")),
     "taco-launch run --launcher env": (_TORCHRUN, ("--launcher", "env")),
 }
-# Open MPI refuses to run as root unless it is told to.
+# Open MPI refuses to run as root unless these are set.
 _AS_ROOT = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
 # Ours takes at most so many times what the bare launcher takes, its own start included.
 _BAR = 1.05

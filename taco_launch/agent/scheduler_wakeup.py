@@ -1,7 +1,6 @@
 """Wakes the scheduler of a state folder, or starts one: there is at most one, by a lock, and none where nothing waits."""
 
 import contextlib
-import fcntl
 import os
 import socket
 import subprocess
@@ -26,13 +25,7 @@ LOCK, _SOCKET, _LOG = "lock", "sock", "log"
 def try_lock(jobs: Jobs) -> Optional[int]:
     """Take the scheduler's lock; None when somebody has it."""
     make_private(jobs.queue)
-    descriptor = os.open(jobs.queue / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    return untrusted.try_lock(jobs.queue / LOCK)
 
 
 def listen(jobs: Jobs) -> socket.socket:
@@ -134,17 +127,7 @@ def awaits_its_turn(record: JobRecord) -> bool:
 
 def is_locked(folder: JobFolder) -> bool:
     """Return whether somebody has a job's lock: its supervisor, or who writes its events for a moment."""
-    try:
-        descriptor = untrusted.open_regular(folder.lock)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return untrusted.is_locked(folder.lock)
 
 
 def environment() -> Dict[str, str]:

@@ -2,11 +2,12 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import pwd
 import stat
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Optional
 
 _KINDS = (
     (stat.S_ISLNK, "a symbolic link"),
@@ -30,6 +31,36 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
         os.close(file)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return file
+
+
+def try_lock(path: Path) -> Optional[int]:
+    """Take the exclusive lock on a regular file, which is created; None when it is held. Close the result to let it go.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    file = open_regular(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        return None
+    return file
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds an exclusive lock on a regular file; a file that cannot be opened has none."""
+    try:
+        file = open_regular(path)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
 
 
 def opener(path: str, flags: int) -> int:

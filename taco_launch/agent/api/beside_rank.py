@@ -52,7 +52,7 @@ def _forward(jobs: Jobs, _agent: str, request: Forward, caller: CallerStream) ->
 
 
 def _forward_board(jobs: Jobs, agent: str, request: ForwardBoard, caller: CallerStream) -> Iterator[Reply]:
-    """Connect streams to a job's TensorBoard, which runs on this host and is nobody's who is beside a rank."""
+    """Connect streams to a job's TensorBoard, which runs on this host and belongs to no rank."""
     from taco_launch.agent.board import board  # noqa: PLC0415 - few calls are about one
 
     folder = jobs.get(request.name)

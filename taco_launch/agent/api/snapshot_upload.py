@@ -65,7 +65,7 @@ def _put(jobs: Jobs, _agent: str, request: SnapshotPut) -> Iterator[Reply]:
 
 
 def _prune(jobs: Jobs, agent: str, request: SnapshotPrune) -> Iterator[Reply]:
-    """Remove what nobody has used for long, here and on other hosts, side by side."""
+    """Remove what has been unused for long, here and on the other hosts at the same time."""
     state = jobs.path.parent
     found = eviction.prune(SnapshotStore(state), request.since, dry_run=request.dry_run)
     yield SnapshotsRemoved(host=request.here, snapshots=found.snapshots, freed=found.bytes)

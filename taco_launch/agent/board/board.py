@@ -1,6 +1,5 @@
 """The TensorBoard of a job: which program it is, whether it runs and where, and how its keeper is started."""
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -82,28 +81,12 @@ def start(folder: JobFolder, agent: str) -> None:
 
 def try_lock(folder: JobFolder) -> Optional[int]:
     """Take the lock that a keeper holds for life; None where one has it."""
-    descriptor = untrusted.open_regular(folder.board_lock, os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    return untrusted.try_lock(folder.board_lock)
 
 
 def lives(folder: JobFolder) -> bool:
     """Return whether a keeper runs."""
-    try:
-        descriptor = untrusted.open_regular(folder.board_lock)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return untrusted.is_locked(folder.board_lock)
 
 
 def view(folder: JobFolder) -> Optional[BoardView]:

@@ -133,7 +133,7 @@ class _Keeper:
 
     @property
     def _mark(self) -> str:
-        """By which whoever takes its port next finds what is left of it, where this process was killed."""
+        """The mark by which the next holder of its port finds what a killed keeper left."""
         return f"{records.record(self._folder).id}-tensorboard"
 
     def _start(self, argv: Sequence[str]) -> "subprocess.Popen[bytes]":

@@ -5,7 +5,6 @@ The folder of the leases is everybody's, so what stands there ends nothing (slot
 """
 
 import contextlib
-import fcntl
 import os
 import time
 import zlib
@@ -52,13 +51,7 @@ class OwnSlots:
             OSError: nothing can be written there.
         """
         make_private(self._folder)
-        file = untrusted.open_regular(self._folder / f"{slot}{LOCK}", os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(file)
-            return None
-        return file
+        return untrusted.try_lock(self._folder / f"{slot}{LOCK}")
 
     def write(self, slot: str, job: str, job_id: str) -> None:
         """Note which job has a slot.

@@ -23,7 +23,7 @@ def told_to_end(guard: JsonConnection) -> bool:
 
 
 class CallerStream:
-    """What the caller sends, and whether it is still there: it keeps the stream open until it has all replies."""
+    """Read what the caller sends, and notice when it is gone: it keeps the stream open until it has all replies."""
 
     def __init__(self, stdin: IO[bytes]) -> None:
         """Go on behind what was read of `stdin`, which is not waited for any more."""
@@ -52,7 +52,7 @@ class CallerStream:
         elif event & _ENDED:
             self.gone = True
         now = time.monotonic()
-        if not wanted:  # nobody can say anything while we do not listen
+        if not wanted:  # the caller cannot send while this side does not read
             self._heard = now
         elif now - self._heard > SILENT_SECONDS:
             self.gone = True

@@ -1,4 +1,4 @@
-"""A signal to the processes of a rank that have a handler for it: to nobody who would only be ended by it."""
+"""Send a signal to the processes of a rank that handle it; others would only be ended by it."""
 
 import contextlib
 import os

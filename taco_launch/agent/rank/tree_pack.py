@@ -22,7 +22,7 @@ ENTRY_BYTES = 1024
 
 
 class Copied(NamedTuple):
-    """What was copied: how many files (folders and links are none), and their bytes."""
+    """Count what was copied: files, without folders and links, and their bytes."""
 
     files: int
     size: int

@@ -1,6 +1,5 @@
 """A job's spec and its events on disk, and the record that they amount to."""
 
-import fcntl
 import json
 import os
 import time
@@ -216,10 +215,4 @@ class RecordReader:
 
 def try_lock(folder: JobFolder) -> Optional[int]:
     """Take the job's lock, which its supervisor holds for life; None when it is held. Close the result to let it go."""
-    descriptor = untrusted.open_regular(folder.lock, os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    return untrusted.try_lock(folder.lock)

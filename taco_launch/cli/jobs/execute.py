@@ -46,10 +46,10 @@ _SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec /
 def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, stdin: bool, tty: bool, **options: Any) -> int:
     """Run a command next to a rank of a running job.
 
-    It runs on the rank's host, in its container, folder and environment. It belongs to the job, and is ended with it.
+    It runs on the rank's host, in its container, folder and environment. It belongs to the job and ends with it.
     Without -i it reads nothing from standard input, and Ctrl-C ends it, not the job. With -it every key goes to it, and
-    `~.` at the beginning of a line leaves it. The exit code is the command's, or 125 where that rank does not run any
-    more. Beside somebody else's job it asks first; without a terminal that takes --yes.
+    `~.` at the beginning of a line leaves it. The exit code is the command's, or 125 if that rank is no longer running.
+    For another user's job it asks first; without a terminal that requires --yes.
 
     An inventory is named before the verb: taco-launch -i hosts.yaml exec NAME ...
 

@@ -146,7 +146,7 @@ class _Reader:
             found = re.fullmatch(r"(?:not )?([a-z0-9_]+)", condition)
             if not found or found[1] not in CONDITIONS:
                 at = (*loc, "when", index)
-                self._faults.add_unknown(at, condition, CONDITIONS, f"no condition; there are {', '.join(CONDITIONS)}")
+                self._faults.add_unknown(at, condition, CONDITIONS, "unknown condition", lists="known conditions")
         return ProfileOption(words, why, when)
 
     def _words(self, text: str, loc: Loc) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ class _Reader:
             return words
         for name in (name for word in words for name in _BRACES.findall(word)):
             if name not in VALUES:
-                self._faults.add_unknown(loc, name, VALUES, f"no value {{{name}}}; there are {', '.join(VALUES)}")
+                self._faults.add_unknown(loc, name, VALUES, f"no value {{{name}}}", lists="known values")
         if not _whole(words):
             name = words[0].lstrip("-")
             wanted = WORDS[name]
@@ -216,7 +216,7 @@ class _Reader:
             return {}
         for key in value:
             if key not in keys:
-                self._faults.add_unknown((*loc, key), key, keys, f"unknown key; known here: {', '.join(keys)}")
+                self._faults.add_unknown((*loc, key), key, keys, "unknown key", lists="known here")
         return value
 
     def _text(self, mapping: dict[str, Any], loc: Loc) -> str:

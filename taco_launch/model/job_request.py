@@ -27,9 +27,12 @@ class JobRequest:
     # ... hosts, as a number or as the least and the most of them, with so many slots on each, ...
     hosts: Union[int, Tuple[int, int], None] = None
     slots_per_host: Optional[int] = None
-    # ... or workers of so many slots each.
+    # ... or workers of so many GPUs, or slots of any kind, each.
     workers: Optional[int] = None
     gpus: Optional[int] = None
+    slots_per_worker: Optional[int] = None
+    # Ranks that an MPIJob's line of mpirun asks for; a size by hosts or workers must not make fewer.
+    line_np: Optional[int] = None
     # Processes that share each slot, and whether CUDA's Multi-Process Service runs under them.
     procs_per_gpu: Optional[int] = None
     mps: bool = False

@@ -181,11 +181,22 @@ def _workers_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool
         f"{count} worker{'s' if many else ''} with {_slots(wanted.unit)}{' each' if many else ''} "
         f"{'do' if many else 'does'} not fit: each is on one host, and there is room for {room or 'none'}"
     )
-    fits = [f"--workers {room}"] if room else []
-    fits += [f"--gpus {less}" for less in range(wanted.unit - 1, 0, -1) if sum(n // less for n in now) >= count][:1]
-    fewer = f"request at most {' or '.join(fits)}" if fits else ""
-    hint = fewer if never else f"{fewer}, or {_OTHERS}" if fewer else _OTHERS
-    return PlacementError(message, _totals(free) if never else _reasons(free), hint or None, never=never)
+    ranks = count * wanted.unit
+    fits = [f"--workers {room} ({room * wanted.unit} instead of {ranks})"] if room else []
+    less = next((less for less in range(wanted.unit - 1, 0, -1) if sum(n // less for n in now) >= count), 0)
+    fits += [f"--gpus {less} ({less * count} instead of {ranks})"] if less else []
+    hint = _choices(ranks if sum(now) >= ranks else 0, fits, never)
+    return PlacementError(message, _totals(free) if never else _reasons(free), hint, never=never)
+
+
+def _choices(ranks: int, fewer: Sequence[str], never: bool) -> Optional[str]:
+    """Return the hint of a job that does not fit: so many `ranks` would, on other hosts; what starts fewer is named as that."""
+    said = [f"--np {ranks} starts as many ranks on any hosts"] if ranks else []
+    if fewer:
+        said.append(f"fewer ranks: {' or '.join(fewer)}")
+    if not never:
+        said.append(_OTHERS)
+    return "; ".join(said) or None
 
 
 def _hosts_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> PlacementError:
@@ -204,14 +215,14 @@ def _hosts_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) 
     else:
         message = f"{least}{_hosts(count)} with {_slots(each)}{'' if count == 1 else ' each'} {does} not fit: "
         message += f"{some} {'have' if able > 1 else 'has'} as many{'' if never else ' free'}"
-    fits = [f"--hosts {able}"] if able and wanted.hosts is not None else []
+    ranks = count * (each or 0)
+    fits = [("--hosts", able, able * (each or 0))] if able and wanted.hosts is not None else []
     slots = sorted((entry.slots for entry in now), reverse=True)
     if each is not None and 0 < count <= len(slots) and slots[count - 1] > 0:
-        fits.append(f"--slots-per-host {slots[count - 1]}")
-    fewer = f"request at most {' or '.join(fits)}" if fits else ""
-    hint = fewer if never else f"{fewer}, or {_OTHERS}" if fewer else _OTHERS
-    reasons = _totals(free) if never else _reasons(free)
-    return PlacementError(message, reasons, hint or None, never=never)
+        fits.append(("--slots-per-host", slots[count - 1], slots[count - 1] * count))
+    fewer = [f"{option} {value}" + (f" ({left} instead of {ranks})" if ranks else "") for option, value, left in fits]
+    hint = _choices(ranks if sum(slots) >= ranks else 0, fewer, never)
+    return PlacementError(message, _totals(free) if never else _reasons(free), hint, never=never)
 
 
 def _totals(free: Sequence[FreeSlots]) -> Tuple[Tuple[str, str], ...]:

@@ -8,11 +8,14 @@ from taco_launch.launch import knobs
 from taco_launch.model.job_request import JobRequest
 from taco_launch.model.jobs import Restart
 
+_OF_WORKERS = ("workers", "gpus", "slots_per_worker")
 # Where one of these is requested, what is below says nothing of the others.
 _EITHER = (
-    (("np",), ("hosts", "slots_per_host", "workers", "gpus")),
-    (("hosts", "slots_per_host"), ("np", "workers", "gpus")),
-    (("workers", "gpus"), ("np", "hosts", "slots_per_host")),
+    (("np",), ("hosts", "slots_per_host", *_OF_WORKERS, "line_np")),
+    (("hosts", "slots_per_host"), ("np", *_OF_WORKERS)),
+    (_OF_WORKERS, ("np", "hosts", "slots_per_host")),
+    (("gpus",), ("slots_per_worker",)),
+    (("slots_per_worker",), ("gpus",)),
     (("no_wait",), ("queue_timeout", "suspend")),
 )
 _PAIR = frozenset(("np", "slots_per_host"))
@@ -26,7 +29,7 @@ def over(below: JobRequest, above: JobRequest) -> JobRequest:
     told = _given_fields(above)
     kept = _given_fields(below) - told
     # A number of ranks and the most on each host are one size: one of them may be replaced alone.
-    both = _given_fields(below) >= _PAIR and not told & {"hosts", "workers", "gpus"}
+    both = _given_fields(below) >= _PAIR and not told & {"hosts", *_OF_WORKERS}
     for given, others in _EITHER:
         if told & set(given):
             kept -= set(others) - (_PAIR if both else frozenset())

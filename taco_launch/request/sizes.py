@@ -7,7 +7,7 @@ from taco_launch.model.job_request import JobRequest
 from taco_launch.model.launchers import LAUNCHERS
 
 # Each of these groups says how many ranks there are.
-_WAYS = (("np",), ("hosts", "slots_per_host"), ("workers", "gpus"))
+_WAYS = (("np",), ("hosts", "slots_per_host"), ("workers", "gpus", "slots_per_worker"))
 
 
 def sizes(request: JobRequest) -> dict[str, Any]:
@@ -17,17 +17,22 @@ def sizes(request: JobRequest) -> dict[str, Any]:
         UsageError: two fields say how many ranks there are, or the launcher cannot do what is asked.
     """
     _refuse_two(request)
-    shared = _shared(request)
-    if request.workers is None and request.gpus is None:
-        found: dict[str, Any] = {"np": request.np, **shared}
+    found = _counted(request)
+    _refuse_fewer(request, found)
+    return {**found, **_shared(request)}
+
+
+def _counted(request: JobRequest) -> dict[str, Any]:
+    if (request.workers, request.gpus, request.slots_per_worker) == (None, None, None):
+        found: dict[str, Any] = {"np": request.np}
         found["slots_per_host" if request.np is None else "most_per_host"] = request.slots_per_host
         if isinstance(request.hosts, tuple):
             return {**found, "least_hosts": request.hosts[0], "host_count": request.hosts[1]}
         return {**found, "host_count": request.hosts}
-    workers, gpus = request.workers or 1, request.gpus or 1
+    workers, slots = request.workers or 1, request.gpus or request.slots_per_worker or 1
     if request.per_host:
-        return {"host_count": workers, "slots_per_host": gpus, **shared}
-    return {"np": workers * gpus, "slots_per_worker": gpus, **shared}
+        return {"host_count": workers, "slots_per_host": slots}
+    return {"np": workers * slots, "slots_per_worker": slots}
 
 
 def _refuse_two(request: JobRequest) -> None:
@@ -35,9 +40,25 @@ def _refuse_two(request: JobRequest) -> None:
     said = [found[0] for found in given if found]
     if said == ["np", "slots_per_host"]:
         return
+    said = said if len(said) > 1 else [name for name in given[-1] if name != "workers"]
     if len(said) > 1:
         called = " and ".join(map(request.called, said))
-        raise UsageError(f"{called}: each says how many ranks there are", hint="leave one of them out")
+        raise UsageError(f"{called}: each sets how many ranks there are", hint="leave one of them out")
+
+
+def _refuse_fewer(request: JobRequest, found: dict[str, Any]) -> None:
+    """Refuse hosts or workers with fewer ranks than the line of mpirun in an MPIJob asks for."""
+    if request.line_np is None:
+        return
+    hosts, each = found.get("least_hosts") or found.get("host_count"), found.get("slots_per_host")
+    ranks = found.get("np") or (hosts * each if hosts and each else 0)
+    if ranks < request.line_np:
+        given = " and ".join(
+            request.called(name) for way in _WAYS for name in way if getattr(request, name) is not None
+        )
+        makes = f"{ranks} with {given}" if ranks else f"{given} alone does not set their number"
+        hint = f"{request.called('np')} {request.line_np} keeps them; {request.called('np')} N changes their number"
+        raise UsageError(f"its mpirun starts {request.line_np} ranks: {makes}", hint=hint)
 
 
 def _shared(request: JobRequest) -> dict[str, Any]:

@@ -244,8 +244,26 @@ def test_an_mpijob(submit: Submit) -> None:
     guide = Path(__file__).parents[1] / "request" / "jobs" / "good_mpijob_of_the_guide.yaml"
     spec, result = submit("-f", str(guide), "--image", "registry/taco:1")
     assert spec.command[:2] == ("python", "scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py")
-    assert (spec.name, spec.host_count, spec.slots_per_host) == ("tensorflow-benchmarks", 1, 2)
+    assert (spec.name, spec.np, spec.slots_per_worker) == ("tensorflow-benchmarks", 2, 2)
     assert re.search(r"good_mpijob_of_the_guide\.yaml: not used here:\n  mpirun's -bind-to none\n", result.stderr)
+
+
+def test_an_mpijob_keeps_the_number_of_ranks_of_its_line(submit: Submit, cluster: Path) -> None:
+    guide = str(Path(__file__).parents[1] / "request" / "jobs" / "good_mpijob_of_the_guide.yaml")
+    image = ("--image", "registry/taco:1")
+    for size, makes in (
+        (("--hosts", "1", "--slots-per-host", "1"), "1 with --hosts and --slots-per-host"),
+        (("--workers", "1", "--slots-per-worker", "1"), "1 with --workers and --slots-per-worker"),
+        (("--hosts", "1"), "--hosts alone does not set their number"),
+    ):
+        refused = call("-i", str(cluster), "submit", "-f", guide, *image, *size)
+        assert refused.exit_code == 2
+        assert f"its mpirun starts 2 ranks: {makes}\n" in refused.stderr
+        assert "hint: --np 2 keeps them; --np N changes their number" in refused.stderr
+    assert submit("-f", guide, *image, "--np", "1")[0].np == 1
+    assert submit("-f", guide, *image, "--hosts", "2", "--slots-per-host", "1")[0].host_count == 2
+    both = call("-i", str(cluster), "submit", "--gpus", "2", "--slots-per-worker", "2", "--", "x")
+    assert "--gpus and --slots-per-worker: each sets how many ranks there are" in both.stderr
 
 
 def test_the_image_that_a_file_wants(submit: Submit, cluster: Path) -> None:

@@ -27,7 +27,7 @@ _OWN = "taco_launch.own"
 _SAME = {
     **{
         name: name
-        for name in ("name", "np", "slots_per_host", "workers", "gpus", "procs_per_gpu", "launcher", "gpu_ids")
+        for name in ("name", "np", "slots_per_host", "workers", "gpus", "slots_per_worker", "procs_per_gpu", "launcher")
     },
     **{
         name: name
@@ -35,14 +35,14 @@ _SAME = {
     },
     **{name: name for name in ("grace", "timeout", "stall_timeout", "host_loss_timeout", "log_max_bytes", "ttl")},
     **{name: name for name in ("backoff_limit", "backoff", "signal", "logdir", "tensorboard_grace")},
-    **{name: name for name in ("image", "worker_image", "image_from", "shm_size", "workdir")},
+    **{name: name for name in ("gpu_ids", "image", "worker_image", "image_from", "shm_size", "workdir")},
     "hosts": "host_count",
     "gpu_topology": "gputopology",
     **{name: name for name in ("sync", "sync_max")},
 }
 # ... and those that are on or not said.
 _FLAGS = ("mps", "per_host", "exclusive", "allow_unknown_knobs", "no_wait", "suspend", "agent_log", "tensorboard")
-_SIZES = ("np", "hosts", "slots_per_host", "workers", "gpus")
+_SIZES = ("np", "hosts", "slots_per_host", "workers", "gpus", "slots_per_worker")
 _OTHER_OPTIONS = {
     "host": "-H",
     "gpu_models": "--gpu-model",

@@ -9,7 +9,7 @@ _LAUNCHER = "--launcher"
 _PER_HOST = "--per-host"
 # Whose programs find each other by what torchrun sets.
 _AS_TORCHRUN = ("torch", "deepspeed", "accelerate")
-_SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus"))
+_SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
 
 
 def line(

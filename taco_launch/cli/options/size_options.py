@@ -58,6 +58,13 @@ _OPTIONS = (
         help="GPUs per worker: G ranks on one host; with --per-host one process that sees G GPUs. Default: 1 slot of any kind.",
     ),
     option(
+        "--slots-per-worker",
+        type=click.IntRange(min=1),
+        metavar="N",
+        advanced=True,
+        help="Slots of any kind per worker, instead of --gpus, as slotsPerWorker of an MPIJob.",
+    ),
+    option(
         "--procs-per-gpu",
         type=click.IntRange(min=1),
         metavar="N",
@@ -75,5 +82,5 @@ _OPTIONS = (
 
 
 def size_options(function: F) -> F:
-    """Add --np; --hosts and --slots-per-host; --workers and --gpus; --procs-per-gpu and --mps."""
+    """Add --np; --hosts and --slots-per-host; --workers with --gpus or --slots-per-worker; --procs-per-gpu and --mps."""
     return options_of_group(OptionGroup.SIZE, _OPTIONS, function)

@@ -59,7 +59,7 @@ def _parsed(data: bytes, path: Path) -> UserConfig:
         raise faults.error()
     for key, value in values.items():
         if key not in _KEYS:
-            faults.add_unknown((key,), str(key), _KEYS, f"unknown key; known keys: {', '.join(_KEYS)}")
+            faults.add_unknown((key,), str(key), _KEYS, "unknown key", lists="known keys")
         elif not isinstance(value, str) or not value:
             faults.add((key,), "must be a string")
         elif key == "output" and value not in FORMATS:

@@ -116,7 +116,7 @@ def note(detail: ErrorDetails, loc: Loc, faults: Faults, known: tuple[str, ...],
     """
     kind, value = detail["type"], detail["input"]
     if kind == "extra_forbidden":
-        faults.add_unknown(loc, str(loc[-1]), known, f"unknown key; known here: {', '.join(known)}")
+        faults.add_unknown(loc, str(loc[-1]), known, "unknown key", lists="known here")
     elif kind == "missing":
         faults.add(loc, "this key is required", value="missing")
     elif kind == "value_error":

@@ -63,10 +63,11 @@ class Faults:
         fault = Fault(where, value or (place.shown if place else ""), problem, hint)
         self._keep(near.line if near else 0, near.column if near else 0, fault)
 
-    def add_unknown(self, loc: Loc, text: str, known: Iterable[str], problem: str) -> None:
-        """Note that `text`, which is at `loc` as key or value, is none of the `known`."""
+    def add_unknown(self, loc: Loc, text: str, known: Iterable[str], problem: str, *, lists: str = "") -> None:
+        """Note that `text`, a key or value at `loc`, is none of the `known`, which are listed after `lists` if none is near."""
         # looking for the nearest costs: not for faults that are only counted
-        self.add(loc, problem, did_you_mean(text, known) if not self.full else "")
+        near = "" if self.full else did_you_mean(text, known)
+        self.add(loc, problem if near or not lists else f"{problem}; {lists}: {', '.join(known)}", near)
 
     def add_at(self, line: int, column: int, value: str, problem: str, hint: str = "") -> None:
         """Note a fault of the text itself at `line` and `column`, counted from 1; `value` is what stands there."""

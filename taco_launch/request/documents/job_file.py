@@ -37,6 +37,7 @@ _TOP = {
     "slotsPerHost": "slots_per_host",
     "workers": "workers",
     "gpus": "gpus",
+    "slotsPerWorker": "slots_per_worker",
     "procsPerGpu": "procs_per_gpu",
     "mps": "mps",
     "host": "host",
@@ -131,7 +132,10 @@ def parse(data: bytes, source: str, environ: Mapping[str, str], *, allow_unknown
     else:  # which has no key for that
         job = check_job(manifest.document, faults, environ, manifest.place, _Lax(allow_unknown, LET_THROUGH))
     faults.raise_any()
-    return JobFile(request_of(job, source), () if manifest is None else manifest.notes, manifest is not None)
+    request = request_of(job, source)
+    if manifest is None:
+        return JobFile(request, ())
+    return JobFile(replace(request, line_np=manifest.line_np), manifest.notes, is_manifest=True)
 
 
 def without_container(file: JobFile) -> JobFile:
@@ -241,9 +245,10 @@ class _Check:
         return check.validated(JobDocument, value, self._faults, refused)
 
     def _sizes(self, job: JobDocument) -> None:
-        others = {"hosts": job.hosts, "slotsPerHost": job.slotsPerHost}, {"workers": job.workers, "gpus": job.gpus}
+        each = {"gpus": job.gpus, "slotsPerWorker": job.slotsPerWorker}
+        others = {"hosts": job.hosts, "slotsPerHost": job.slotsPerHost}, {"workers": job.workers, **each}
         first = "" if job.np is None else "np"
-        if first and (job.hosts, job.workers, job.gpus) == (None, None, None):
+        if first and (job.hosts, job.workers, *each.values()) == (None, None, None, None):
             return  # slotsPerHost says the most on each host then
         for keys in others:
             given = [key for key, count in keys.items() if count is not None]

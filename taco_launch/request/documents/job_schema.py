@@ -120,7 +120,10 @@ class JobDocument(SchemaSection):
         description="Number of workers, the master among them, as Arena counts, instead of np: each has gpus ranks on one "
         "host, or with perHost is a host; 1 with gpus alone.",
     )
-    gpus: SlotCount | None = Field(default=None, description="Slots of each worker; 1 with workers alone.")
+    gpus: SlotCount | None = Field(default=None, description="GPUs of each worker; 1 slot of any kind without it.")
+    slotsPerWorker: SlotCount | None = Field(  # noqa: N815
+        default=None, description="Slots of any kind of each worker, instead of gpus."
+    )
     procsPerGpu: SlotCount | None = Field(  # noqa: N815
         default=None,
         description="With launcher env: how many processes share each slot; each has --process_index and --process_num "

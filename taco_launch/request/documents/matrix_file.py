@@ -199,7 +199,7 @@ class _Check:
             if key in ELSEWHERE:
                 self._faults.add((*at, key), "does not stand here", ELSEWHERE[key])
             elif key not in known:
-                self._faults.add_unknown((*at, key), key, known, f"unknown key; known here: {', '.join(known)}")
+                self._faults.add_unknown((*at, key), key, known, "unknown key", lists="known here")
         return {key: value for key, value in section.items() if key in JOB_KEYS}
 
 

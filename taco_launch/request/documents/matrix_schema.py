@@ -19,7 +19,7 @@ _SIZES = "the sizes of the matrix say how many ranks a job has"
 ELSEWHERE = {
     "name": "each job is named after its cell",
     "command": "the command is the workload's; a variant adds args to it",
-    **dict.fromkeys(("np", "hosts", "slotsPerHost", "workers", "gpus"), _SIZES),
+    **dict.fromkeys(("np", "hosts", "slotsPerHost", "workers", "gpus", "slotsPerWorker"), _SIZES),
 }
 JOB_KEYS = tuple(key for key in JobDocument.model_fields if key not in ELSEWHERE)
 

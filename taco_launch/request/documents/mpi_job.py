@@ -48,12 +48,13 @@ class ConvertedManifest:
     """A job file's document out of a manifest.
 
     `origin` says where in the manifest its values stand: for a place in the document, the place there. `notes` names
-    what of the manifest is not used.
+    what of the manifest is not used. `line_np` is the number of ranks that its line of mpirun asks for.
     """
 
     document: dict[str, Any]
     origin: dict[Loc, Loc]
     notes: tuple[str, ...]
+    line_np: int | None = None
 
     def place(self, loc: Loc) -> Loc:
         """Return the place in the manifest of a place in the document."""
@@ -76,6 +77,7 @@ class _Manifest:
         self.notes: list[str] = []
         self._document: dict[str, Any] = {}
         self.origin: dict[Loc, Loc] = {}
+        self.line_np: int | None = None
 
     def converted(self) -> ConvertedManifest:
         if self._value["kind"] != "MPIJob":
@@ -115,10 +117,10 @@ class _Manifest:
             self._workers_program(workers)
             if version != _V2:
                 self._workers_variables(workers)
-        slots = self._document["slotsPerHost"]
+        slots = self._document.get("slotsPerWorker")
         mpi_pod.take(self, container, workers, slots if isinstance(slots, int) else None)
         unused = [self._shown(loc) for loc in self._left(self._value, ())]
-        return ConvertedManifest(self._document, self.origin, (*self.notes, *unused))
+        return ConvertedManifest(self._document, self.origin, (*self.notes, *unused), self.line_np)
 
     def _torchs(self) -> str:
         """Return the line of a job as a PyTorchJob has it, one process on each of its workers; "" for another object."""
@@ -146,7 +148,7 @@ class _Manifest:
     def _name(self) -> None:
         """Take the job's name, of which the operator makes those of its workers."""
         loc: Loc = ("metadata", "name")
-        name, workers = self.take(loc), self._document.get("hosts", 1)
+        name, workers = self.take(loc), self._document.get("workers", 1)
         if name is None and self.at(("metadata", "generateName")) is not None:
             return
         if name is None:
@@ -175,14 +177,14 @@ class _Manifest:
                 self.faults.add(loc, f"must be {' or '.join(_RESTARTS)}")
 
     def _size(self) -> None:
-        self._keep(("hosts",), (*_WORKER, "replicas"))
-        self._keep(("slotsPerHost",), ("spec", "slotsPerWorker"))
-        self._document.setdefault("slotsPerHost", 1)  # the operator's defaults
-        hosts = self._document.get("hosts")
-        if hosts is None or (isinstance(hosts, int) and hosts < 1):
-            self._document.pop("hosts", None)
-            value = "missing" if hosts is None else ""
-            self.faults.add((*_WORKER, "replicas"), "is how many hosts the job has: at least 1", value=value)
+        self._keep(("workers",), (*_WORKER, "replicas"))
+        self._keep(("slotsPerWorker",), ("spec", "slotsPerWorker"))
+        self._document.setdefault("slotsPerWorker", 1)  # the operator's defaults
+        workers = self._document.get("workers")
+        if workers is None or (isinstance(workers, int) and workers < 1):
+            self._document.pop("workers", None)
+            value = "missing" if workers is None else ""
+            self.faults.add((*_WORKER, "replicas"), "is the number of workers: at least 1", value=value)
         if self.take((*_LAUNCHER, "replicas")) not in (None, 1):
             self.faults.add((*_LAUNCHER, "replicas"), "a job has one launcher")
         for key in ("runLauncherAsWorker", "runLauncherAsNode"):
@@ -291,22 +293,23 @@ class _Manifest:
 
     def _each(self, ranks: int, place: Loc) -> None:
         """Take how many ranks the line has on each host."""
-        slots = self._document["slotsPerHost"]
+        slots = self._document["slotsPerWorker"]
         if isinstance(slots, int) and ranks > slots:
             self.faults.add(place, f"more ranks on each host than slotsPerWorker, which is {slots}")
             return
-        self.put(("slotsPerHost",), ranks, place)
+        self.put(("slotsPerWorker",), ranks, place)
 
     def _ranks(self, np: int, place: Loc) -> None:
-        """See that the line has as many ranks as there are slots; with fewer, no worker has more than its slots."""
-        hosts, slots = self._document.get("hosts"), self._document["slotsPerHost"]
-        if not isinstance(hosts, int) or not isinstance(slots, int) or np == hosts * slots:
+        """Take the line's number of ranks: fewer than all slots of the workers are so many ranks, on any hosts."""
+        workers, slots = self._document.get("workers"), self._document["slotsPerWorker"]
+        if not isinstance(workers, int) or not isinstance(slots, int):
             return
-        if np > hosts * slots:
-            self.faults.add(place, f"more ranks than Worker.replicas x slotsPerWorker, which are {hosts * slots}")
-            return
-        del self._document["hosts"]
-        self.put(("np",), np, place)
+        if np > workers * slots:
+            self.faults.add(place, f"more ranks than Worker.replicas x slotsPerWorker, which are {workers * slots}")
+        elif np < workers * slots:
+            del self._document["workers"], self._document["slotsPerWorker"]
+            self.put(("np",), np, place)
+        self.line_np = np
 
     def _variables(self, container: Loc) -> dict[str, str]:
         """Return the container's variables whose values stand there."""

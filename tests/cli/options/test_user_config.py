@@ -55,7 +55,7 @@ def test_the_output_is_that_of_the_command_line_else_of_the_environment_else_of_
     [
         (
             "inventry: lab\n",
-            "inventry (line 1): 'lab': unknown key; known keys: inventory, output (did you mean 'inventory'?)",
+            "inventry (line 1): 'lab': unknown key (did you mean 'inventory'?)",
         ),
         ("output: jsn\n", "output (line 1): 'jsn': must be one of table, wide, json, yaml (did you mean 'json'?)"),
         ("output: 3\n", "output (line 1): 3: must be a string"),

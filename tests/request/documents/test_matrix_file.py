@@ -134,7 +134,7 @@ def test_every_key_is_described_and_a_variant_has_those_of_a_job_file() -> None:
     ] == []
     assert all(section["additionalProperties"] is False for section in sections)
     assert set(schema["required"]) == {"name", "workloads", "sizes", "variants"}
-    elsewhere = {"name", "command", "np", "hosts", "slotsPerHost", "workers", "gpus"}
+    elsewhere = {"name", "command", "np", "hosts", "slotsPerHost", "workers", "gpus", "slotsPerWorker"}
     keys = set(job_schema()["properties"]) - elsewhere
     assert set(schema["properties"]["job"]["properties"]) == keys
     assert set(schema["$defs"]["VariantEntry"]["properties"]) == keys | {"args"}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from taco_launch.backend import FollowListener, LogQuery, Output
 from taco_launch.errors import HostError
-from taco_launch.model.job_view import JobView
+from taco_launch.model.job_view import JobView, WaitReasons
 from taco_launch.protocol.calls import Reply
 from taco_launch.protocol.calls.jobs import JobReply
 from taco_launch.protocol.calls.logs import JobPlaced, JobWaiting, LogChunk, LogPosition, Logs, Skipped, StateChange
@@ -32,6 +32,8 @@ class LogFollower:
         self._answered = False
         self._lost_at: float | None = None
         self._pause = _FIRST_PAUSE_SECONDS
+        # Why it waits, as far as that was passed on since it got its state.
+        self._told: set[tuple[str, str]] = set()
 
     def take(self, replies: Iterator[Reply]) -> JobView | None:
         """Pass on what an answer holds; give the job where that was all, None where there is more to be requested."""
@@ -47,9 +49,10 @@ class LogFollower:
                 elif isinstance(reply, Skipped):
                     self._output(b"[taco-launch: %d bytes dropped by log rotation]\n" % reply.count)
                 elif isinstance(reply, StateChange):
+                    self._told.clear()
                     self._watch.state(reply.state)
                 elif isinstance(reply, JobWaiting):
-                    self._watch.waits(reply.reasons)
+                    self._say_new(reply.reasons)
                 elif isinstance(reply, JobPlaced):
                     self._watch.job(reply.job)
                 elif isinstance(reply, JobReply):
@@ -98,6 +101,13 @@ class LogFollower:
             grep=what.grep,
             seconds=self._head.seat.turn,
         )
+
+    def _say_new(self, reasons: WaitReasons) -> None:
+        """Pass on the reasons that are new: two that take turns are not repeated."""
+        new = tuple(reason for reason in reasons if reason not in self._told)
+        self._told.update(new)
+        if new:
+            self._watch.waits(new)
 
     def _is_back(self) -> None:
         self._answered = True

@@ -71,6 +71,8 @@ class Policy:
     ttl: Optional[float] = None
     # Whether the supervisor and the guards keep a log of what they decide and say.
     agent_log: bool = False
+    # Whether a job of the same name and owner that has ended is deleted first.
+    replace: bool = False
     # By which the ranks are told to save their state before the deadline, a stop or a suspension.
     signal: Optional[EarlySignal] = None
 

@@ -22,6 +22,7 @@ _SAME = (
     "ttl",
     "clean_up",
     "agent_log",
+    "replace",
 )
 
 

@@ -18,6 +18,7 @@ from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Container, Host
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.protocol.calls.logs import JobWaiting, StateChange
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import here
 from taco_launch.remote.head import AgentError, Head
@@ -252,3 +253,20 @@ def test_without_a_container_a_job_stays_on_the_head(scripted: Scripted) -> None
         Exception, match="host gpu2: cannot be used: without a container jobs run on the head only, which is gpu1"
     ):
         run(scripted, two, {})
+
+
+def test_reasons_that_take_turns_are_passed_on_once() -> None:
+    heard: list[str] = []
+    watch = FollowListener(
+        state=heard.append,
+        waits=lambda words: heard.append("; ".join(f"{host}: {why}" for host, why in words)),
+    )
+    off, full, free = ("gpu2", "ssh: no route"), ("gpu1", "0 of 2 free"), ("gpu1", "2 of 2 free")
+    turns = [(off,), (off, full), (off,), (free, off), (off, full)]
+    follower = LogFollower(
+        Head(LocalTransport(), here(os.environ, 0)), LogQuery("j"), lambda _data: None, watch, patience=0
+    )
+    follower.take(iter([JobWaiting(why=reasons) for reasons in turns]))
+    assert heard == ["gpu2: ssh: no route", "gpu1: 0 of 2 free", "gpu1: 2 of 2 free"]
+    follower.take(iter([StateChange(state="RESTARTING"), JobWaiting(why=(off,))]))
+    assert heard[3:] == ["RESTARTING", "gpu2: ssh: no route"]

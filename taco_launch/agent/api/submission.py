@@ -12,7 +12,7 @@ from taco_launch.agent import containers, scheduler_wakeup
 from taco_launch.agent.api import log_stream
 from taco_launch.agent.host.launcher_process import wake_on_child
 from taco_launch.agent.scheduler import scheduler
-from taco_launch.agent.store import job_counters, records, recovery
+from taco_launch.agent.store import job_counters, records, recovery, removal
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import NoCodeError, TacoLaunchError, UsageError
 from taco_launch.model.job_view import JobView
@@ -88,7 +88,22 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
         try:
             return jobs.publish(draft, spec.name)
         except UsageError as error:
-            raise _with_whose(error, jobs.folder(spec.name), spec.owner) from None
+            old = jobs.folder(spec.name)
+            if not (spec.policy.replace and _is_ended_own(old, spec.owner)):
+                raise _with_whose(error, old, spec.owner) from None
+        list(removal.remove(jobs, agent, old))  # a host that keeps the old one refuses the new one, and names it
+        jobs.mark(spec.name)
+        return jobs.publish(draft, spec.name)
+
+
+def _is_ended_own(folder: JobFolder, person: str) -> bool:
+    """Return whether a job of this head has ended and is of `person`."""
+    if folder.is_guest:
+        return False
+    try:
+        return recovery.current_record(folder).state.is_terminal and records.read_spec(folder).owner == person
+    except TacoLaunchError:
+        return False
 
 
 def _with_whose(error: UsageError, folder: JobFolder, person: str) -> UsageError:
@@ -99,8 +114,11 @@ def _with_whose(error: UsageError, folder: JobFolder, person: str) -> UsageError
         record, spec = records.record(folder), records.read_spec(folder)
     except TacoLaunchError:
         return error
-    may = (record.state.is_terminal or record.state.waits) and spec.owner == person
-    hint = f"{error.hint}, or remove the old one: taco-launch delete {folder.name}" if may else error.hint
+    hint = error.hint
+    if spec.owner == person and record.state.is_terminal:
+        hint = f"{hint}, or add --replace: it deletes the old one"
+    elif spec.owner == person and record.state.waits:
+        hint = f"{hint}, or remove the old one: taco-launch delete {folder.name}"
     owner = f", of {spec.owner}" if spec.owner else ""
     told = f"{record.state.value}{owner}, submitted {_ago(time.time() - (record.submitted or 0.0))} ago"
     return UsageError(f"{error.message}: {told}", hint)

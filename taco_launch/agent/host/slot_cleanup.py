@@ -80,11 +80,11 @@ class OwnSlots:
         return process_registry.find(JobFolder(self._jobs / had.job), had.id)
 
     def end(self, had: PreviousHolder) -> str:
-        """End what is left of a job; return what is not proven gone, "" where all is."""
+        """End what is left of a job; return what may still run, "" where all is."""
         left = process_registry.end(JobFolder(self._jobs / had.job), had.id)
         pids = ", ".join(str(entry.pid) for entry in left.found)
         told = "; ".join(filter(None, (pids and f"processes {pids} cannot be ended", left.unknown)))
-        return f"left by job {had.job}, which is not proven gone: {told}" if told else ""
+        return f"left by job {had.job}, which may still run: {told}" if told else ""
 
 
 def report(last: Holder) -> str:
@@ -101,7 +101,7 @@ def report(last: Holder) -> str:
     if not found and not unknown:
         return ""
     told = unknown or f"its may be the process{'es' if len(found) > 1 else ''} {', '.join(map(str, found))}"
-    return f"left by job {last.job} of {untrusted.user_name(last.uid)}, which is not proven gone: {told}"
+    return f"left by job {last.job} of {untrusted.user_name(last.uid)}, which may still run: {told}"
 
 
 def _since(last: Holder) -> List[int]:

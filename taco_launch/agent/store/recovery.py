@@ -132,7 +132,7 @@ def left(pids: Sequence[int], unknown: str, host: str = "") -> str:
     if pids:
         words.append(f"still alive{where}: {', '.join(map(str, pids))}")
     if unknown:
-        words.append(f"not proven gone{where}: {unknown}")
+        words.append(f"its processes{where} may still run: {unknown}")
     return "; ".join(words)
 
 

@@ -41,7 +41,17 @@ _SAME = {
     **{name: name for name in ("sync", "sync_max")},
 }
 # ... and those that are on or not said.
-_FLAGS = ("mps", "per_host", "exclusive", "allow_unknown_knobs", "no_wait", "suspend", "agent_log", "tensorboard")
+_FLAGS = (
+    "mps",
+    "per_host",
+    "exclusive",
+    "allow_unknown_knobs",
+    "no_wait",
+    "suspend",
+    "agent_log",
+    "tensorboard",
+    "replace",
+)
 _SIZES = ("np", "hosts", "slots_per_host", "workers", "gpus", "slots_per_worker")
 _OTHER_OPTIONS = {
     "host": "-H",
@@ -185,6 +195,7 @@ file_option = add_option(
 )
 _JOB = (
     option("--name", help="Name of the job. Default: from its command, with four random characters."),
+    option("--replace", is_flag=True, help="Delete a job of yours with this name first, if it has ended."),
     option(
         "-x",
         "env",

@@ -65,6 +65,7 @@ _TOP = {
     "logdir": "logdir",
     "tensorboardGraceSeconds": "tensorboard_grace",
     "agentLog": "agent_log",
+    "replace": "replace",
 }
 _POLICY = {
     "ttlSecondsAfterFinished": "ttl",

@@ -249,6 +249,9 @@ class JobDocument(SchemaSection):
         default=None,
         description="true: what the supervisor and the guards decide, and their messages, is kept for `logs --agent`.",
     )
+    replace: bool | None = Field(
+        default=None, description="true: a job of yours with this name that has ended is deleted first."
+    )
     runPolicy: RunPolicy = Field(  # noqa: N815
         default_factory=RunPolicy, description="How the job is ended, and what happens then."
     )

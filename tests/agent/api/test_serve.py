@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from taco_launch import state
-from taco_launch.agent.api import queries
+from taco_launch.agent.api import queries, submission
 from taco_launch.agent.host import facts
 from taco_launch.agent.logs.merge import LogMerge
 from taco_launch.agent.logs.segments import Writer
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.codec import to_json
-from taco_launch.model.jobs import JobSpec
+from taco_launch.model.jobs import JobSpec, Policy
 from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.calls.jobs import Get
 from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, answer, call, submitted
@@ -236,6 +236,26 @@ def test_submit_under_a_taken_name(jobs: Jobs) -> None:
     assert found.error["message"] == "job vgg: the name is taken: SUCCEEDED, submitted 0 s ago"
     assert [name for name in os.listdir(jobs.path) if not name.startswith(".")] == ["vgg"]
     assert not jobs.get("vgg").caller.exists()
+
+
+@pytest.mark.usefixtures("logged")
+def test_submit_in_the_place_of_a_job_that_has_ended(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submission, "_PLACE_SECONDS", 0.0)
+    monkeypatch.setattr("taco_launch.agent.api.submission.scheduler.admit", lambda *_: None)
+    assert (
+        call("submit", **request("vgg")).error["hint"]
+        == "choose another --name, or add --replace: it deletes the old one"
+    )
+    policy = to_json(Policy(replace=True))
+    assert (
+        call("submit", **request("vgg", policy=policy, owner="mallory"))
+        .error["message"]
+        .startswith("job vgg: the name")
+    )
+    before = records.record(jobs.get("vgg")).id
+    call("submit", **request("vgg", policy=policy, command=["false"]))
+    assert records.read_spec(jobs.get("vgg")).command == ("false",)
+    assert records.record(jobs.get("vgg")).id != before
 
 
 def test_submit_under_a_name_that_leaves_the_folder(jobs: Jobs, tmp_path: Path) -> None:

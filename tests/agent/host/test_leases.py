@@ -357,7 +357,7 @@ def test_what_another_user_left_is_told_and_the_slot_not_given(family: Family, s
         return "".join(ours.refused.values())
 
     why = eventually(refused, 5, "the lock to be free")
-    assert why.startswith("left by job theirs of nobody, which is not proven gone: its may be the process ")
+    assert why.startswith("left by job theirs of nobody, which may still run: its may be the process ")
     number = int(why.rpartition(" ")[2])
     assert Path(f"/proc/{number}/comm").read_text(encoding="ascii") == "sleep\n"  # nothing of theirs was ended
 
@@ -380,7 +380,7 @@ def test_who_cannot_see_marks_takes_later_processes_for_them(family: Family, sha
     family.start(("sleep", "60"))  # root's, and started later
     theirs, refused, _process = nobody(family, shared, 1)
     assert theirs == "slot-1"
-    assert refused.startswith("left by job job of root, which is not proven gone: ")
+    assert refused.startswith("left by job job of root, which may still run: ")
 
 
 def test_a_lock_is_a_flock(first: Leases, place: Path) -> None:

@@ -50,6 +50,12 @@ class JobRow:
         refused = self.state is JobState.FAILED and self.exit_code in (CANNOT_PLACE, HOST_FAILED)
         return not refused and self.state is not JobState.QUEUED
 
+    def training(self, now: float) -> Optional[float]:
+        """Return the seconds from its first start to its end, or until `now`; None where it has not started."""
+        if self.submitted is None or self.waited is None:
+            return None
+        return (now if self.ended is None else self.ended) - self.submitted - self.waited
+
     @property
     def nodes(self) -> Tuple[str, ...]:
         """The hosts that it is on at this moment."""

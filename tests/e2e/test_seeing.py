@@ -38,9 +38,9 @@ def test_list_get_and_top_tell_the_same(taco: Taco) -> None:
     taco.ended("done")
     start(taco, "train", "sleep", "600")
     listed, top, got = lines(taco, "list"), lines(taco, "top", "job"), lines(taco, "get", "train")
-    assert [row[:3] + row[4:] for row in listed[1:]] == [
-        ["train", "RUNNING", "MPIJOB", "localhost"],
-        ["done", "SUCCEEDED", "MPIJOB", "N/A"],
+    assert [row[:4] + row[6:] for row in listed[1:]] == [
+        ["train", "RUNNING", "MPIJOB", "2", "localhost"],
+        ["done", "SUCCEEDED", "MPIJOB", "2", "localhost"],
     ]
     assert [row[:5] + row[6:] for row in top[1:3]] == [
         ["train", "2", "2", "RUNNING", "mpijob", "localhost"],

@@ -74,7 +74,7 @@ def _watch_option(function: F) -> F:
 def list_(
     ctx: click.Context, /, *, watch: bool, mine: bool, queue: str | None, states: tuple[str, ...], **access: Any
 ) -> None:
-    """List jobs, newest first.
+    """List jobs, newest first; those that ended come last.
 
     \b
     Examples:
@@ -110,7 +110,7 @@ def list_(
 def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None:
     """Show one job: state, reason, instances and hosts.
 
-    -o wide adds the command, the conditions and the events. -o yaml and --json print everything, with the fields of an
+    -o wide adds the slots, the conditions and the events. -o yaml and --json print everything, with the fields of an
     MPIJob of the MPI Operator: kind, metadata, spec.runPolicy, status.
 
     TRAINING DURATION is the time from the first start of the job to its end, or until now. It includes waiting time

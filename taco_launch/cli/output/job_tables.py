@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from taco_launch.cli.output.render import age, columns, job_fields, more_hosts, one_line, printable, typed
+from taco_launch.command import shell
 from taco_launch.errors import CANNOT_PLACE
 from taco_launch.model.codec import to_json
 from taco_launch.model.instances import instances
@@ -26,22 +27,18 @@ _RULE = "-" * 89
 
 
 def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
-    """Return the table of `list`; `now` is in seconds since the epoch."""
-    header = ["NAME", "STATUS", "TRAINER", "AGE", "NODE"]
-    more = ["RANKS", "EXIT", "QUEUE", "PRIORITY", "OWNER", "REASON"] if wide else []
+    """Return the table of `list`, jobs that ended behind all others; `now` is in seconds since the epoch."""
+    header = ["NAME", "STATUS", "TRAINER", "RANKS", "AGE", "DURATION", "NODE"]
+    more = ["EXIT", "QUEUE", "PRIORITY", "OWNER", "REASON"] if wide else []
     cells = []
-    for row in rows:
-        line = [row.name, row.state.value, LAUNCHERS[row.launcher].trainer, _age(row, now), _nodes(row)]
+    for row in sorted(rows, key=lambda row: row.state.is_terminal):
+        training = row.training(now)
+        line = [row.name, row.state.value, LAUNCHERS[row.launcher].trainer, str(row.np or row.requested or "")]
+        line += [_age(row, now), "" if training is None else age(training)]
+        line.append(_nodes(() if row.state.waits else row.hosts))
         if wide:
             code = "" if row.exit_code is None else str(row.exit_code)
-            line += [
-                str(row.np or row.requested or ""),
-                code,
-                row.queue,
-                str(row.priority),
-                row.owner,
-                _in_short(row),
-            ]
+            line += [code, row.queue, str(row.priority), row.owner, _in_short(row)]
         cells.append(line)
     return columns(header + more, cells, numbers=("RANKS", "EXIT", "PRIORITY"))
 
@@ -58,7 +55,7 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     for row in sorted(rows, key=lambda row: (-row.allocated, -(row.requested or 0), -(row.submitted or 0), row.name)):
         requested = _NONE if row.requested is None else str(row.requested)
         trainer = LAUNCHERS[row.launcher].trainer.lower()
-        line = [row.name, requested, str(row.allocated), row.state.value, trainer, _age(row, now), _nodes(row)]
+        line = [row.name, requested, str(row.allocated), row.state.value, trainer, _age(row, now), _nodes(row.nodes)]
         cells.append(line + ([row.queue, str(row.priority), row.owner] if wide else []))
     words = "GPUs" if unit == "GPU" else "Slots"
     return "\n".join(
@@ -137,7 +134,7 @@ def one_job(job: "JobView", now: float, *, wide: bool) -> str:
     blocks = [
         _headed(header),
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
-        _headed((*_why(job), *(_more(job, row) if wide else ()))),
+        _headed((*_what(job, row), *_why(job), *(_more(job, row) if wide else ()))),
         _waiting(job, now),
         _hang(job, now),
         _last_lines(job),
@@ -192,6 +189,15 @@ def node_data(node: "Node") -> dict[str, Any]:
     }
 
 
+def _what(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
+    begun = job.record.first_start
+    return [
+        ("COMMAND", shell(job.spec.command)),
+        ("RANKS", str(row.np or row.requested or "")),
+        ("STARTED", "" if begun is None else _time(begun)),
+    ]
+
+
 def _why(job: "JobView") -> list[tuple[str, str]]:
     record = job.record
     code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
@@ -207,17 +213,13 @@ def _why(job: "JobView") -> list[tuple[str, str]]:
 
 
 def _more(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
-    from taco_launch.command import shell
-
     spec, record = job.spec, job.record
     shares = () if record.state.waits else record.shares
     slots = [f"{share.host}: {', '.join(share.slots)}" for share in shares if share.slots]
     return [
         ("OWNER", spec.owner),
         ("QUEUE", spec.policy.queue),
-        ("RANKS", str(record.np or row.requested or "")),
         ("SLOTS", "; ".join(slots)),
-        ("COMMAND", shell(spec.command)),
         ("WORKDIR", spec.workdir),
         ("LINE", record.line),
         ("FOLDER", job.folder),
@@ -299,7 +301,7 @@ def _hang(job: "JobView", now: float) -> str:
     if record.stalled is None:
         return ""
     found = record.stalled
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
+    at = _time(found.since)
     until = now if record.state is JobState.RUNNING else record.transitions[-1].time
     span = age(until - found.since)
     header = ["RANK", "NODE", "PID", "PROGRAM", "DOES", "SILENT", "LAST LINE"]
@@ -335,11 +337,14 @@ def _events(job: "JobView") -> str:
     for event in job.events:
         if event.kind == PLACED:
             attempt = str(event.data.get("attempt", 1))
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))
-        rows.append([at, attempt, event.kind, one_line(event.reason)])
+        rows.append([_time(event.time), attempt, event.kind, one_line(event.reason)])
         if event.kind in (RESTARTING, SUSPENDED):
             attempt = ""
     return columns(["TIME", "ATTEMPT", "EVENT", "REASON"], rows, numbers=("ATTEMPT",)) if rows else ""
+
+
+def _time(when: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
 
 
 def _headed(lines: Sequence[tuple[str, str]]) -> str:
@@ -358,10 +363,10 @@ def _age(row: JobRow, now: float) -> str:
     return _NONE if row.submitted is None else age(now - row.submitted)
 
 
-def _nodes(row: JobRow) -> str:
-    """Name the hosts that a job is on, many in short."""
-    if len(row.nodes) > 1:
+def _nodes(hosts: Sequence[str]) -> str:
+    """Name the hosts of a job, many in short."""
+    if len(hosts) > 1:
         from taco_launch.inventory.ranges import fold
 
-        return fold(row.nodes)
-    return row.nodes[0] if row.nodes else _NONE
+        return fold(hosts)
+    return hosts[0] if hosts else _NONE

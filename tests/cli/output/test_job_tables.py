@@ -52,7 +52,7 @@ def row(name: str, np: int, state: JobState, ago: float, **record: Any) -> JobRo
 
 
 ROWS = (
-    row("dist", 3, JobState.RUNNING, 29, shares=GPUS),
+    row("dist", 3, JobState.RUNNING, 29, shares=GPUS, transitions=(Transition(NOW - 20, JobState.STARTING),)),
     row("small", 1, JobState.SUCCEEDED, 46 * 60, shares=GPUS[:1], exit_code=0),
     row("night", 2, JobState.FAILED, 14 * 3600, shares=GPUS[1:], exit_code=3, reason="a\nb", hint="c"),
     row("next", 1, JobState.QUEUED, 3),
@@ -63,11 +63,11 @@ def test_list() -> None:
     assert (
         text(job_tables.job_list(ROWS, NOW, wide=False))
         == """\
-NAME   STATUS     TRAINER  AGE  NODE
-dist   RUNNING    MPIJOB   29s  gpu[1-2]
-small  SUCCEEDED  MPIJOB   46m  N/A
-night  FAILED     MPIJOB   14h  N/A
-next   QUEUED     MPIJOB   3s   N/A"""
+NAME   STATUS     TRAINER  RANKS  AGE  DURATION  NODE
+dist   RUNNING    MPIJOB       3  29s  20s       gpu[1-2]
+next   QUEUED     MPIJOB       1  3s             N/A
+small  SUCCEEDED  MPIJOB       1  46m            gpu1
+night  FAILED     MPIJOB       2  14h            gpu2"""
     )
 
 
@@ -76,20 +76,23 @@ def test_wide_list() -> None:
     assert (
         text(job_tables.job_list(rows, NOW, wide=True))
         == """\
-NAME   STATUS  TRAINER  AGE  NODE  RANKS  EXIT  QUEUE    PRIORITY  OWNER  REASON
-night  FAILED  MPIJOB   14h  N/A       2     3  default         0  alice  a; b
-next   QUEUED  MPIJOB   3s   N/A       1        night          -5  alice"""
+NAME   STATUS  TRAINER  RANKS  AGE  DURATION  NODE  EXIT  QUEUE    PRIORITY  OWNER  REASON
+next   QUEUED  MPIJOB       1  3s             N/A         night          -5  alice
+night  FAILED  MPIJOB       2  14h            gpu2     3  default         0  alice  a; b"""
     )
 
 
 def test_nothing_to_list() -> None:
-    assert text(job_tables.job_list((), NOW, wide=False)) == "NAME  STATUS  TRAINER  AGE  NODE"
+    assert text(job_tables.job_list((), NOW, wide=False)) == "NAME  STATUS  TRAINER  RANKS  AGE  DURATION  NODE"
 
 
 def test_a_wide_character_takes_two_columns() -> None:
     rows = (replace(ROWS[0], name="数据"), replace(ROWS[0], name="abcde"))
     lines = text(job_tables.job_list(rows, NOW, wide=False)).splitlines()
-    assert lines[1:] == ["数据   RUNNING  MPIJOB   29s  gpu[1-2]", "abcde  RUNNING  MPIJOB   29s  gpu[1-2]"]
+    assert lines[1:] == [
+        "数据   RUNNING  MPIJOB       3  29s  20s       gpu[1-2]",
+        "abcde  RUNNING  MPIJOB       3  29s  20s       gpu[1-2]",
+    ]
 
 
 def test_no_data_moves_the_cursor() -> None:
@@ -218,7 +221,7 @@ def test_get_of_a_running_job() -> None:
     found = job("dist", 3, JobState.RUNNING, 60, shares=GPUS, started=NOW - 57, reason="every rank has started")
     assert (
         text(job_tables.one_job(found, NOW, wide=False))
-        == """\
+        == f"""\
 STATUS: RUNNING
 NAMESPACE: hcc
 PRIORITY: N/A
@@ -229,6 +232,9 @@ dist  RUNNING  MPIJOB   1m   dist-launcher  gpu1
 dist  RUNNING  MPIJOB   1m   dist-worker-0  gpu1
 dist  RUNNING  MPIJOB   1m   dist-worker-1  gpu2
 
+COMMAND: python3 train.py
+RANKS: 3
+STARTED: {time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(NOW - 57))}
 REASON: every rank has started"""
     )
 
@@ -252,6 +258,8 @@ TRAINING DURATION: N/A
 NAME  STATUS  TRAINER  AGE  INSTANCE  NODE
 next  QUEUED  MPIJOB   5s   N/A       N/A
 
+COMMAND: python3 train.py
+RANKS: 1
 REASON: waiting for its slots
 
 WAITING:
@@ -398,5 +406,8 @@ def test_list_and_get_show_the_same_of_a_job(state: JobState) -> None:
     top = text(job_tables.top_jobs(rows, NOW, wide=False)).splitlines()
     (topped,) = [line for line in top if line.startswith("a ")]
     shown = text(job_tables.one_job(found, NOW, wide=False)).splitlines()
-    assert (shown[0], shown[6].split()[:4]) == (f"STATUS: {listed.split()[1]}", listed.split()[:4])
+    assert (shown[0], shown[6].split()[:4]) == (
+        f"STATUS: {listed.split()[1]}",
+        [*listed.split()[:3], listed.split()[4]],
+    )
     assert topped.split()[3] == listed.split()[1]

@@ -45,6 +45,19 @@ def interval(values: Sequence[float], level: float = 0.95) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
+def spread(count: int, level: float = 0.95) -> float:
+    """Return half the length of Student's interval of `count` values, in their standard deviations; infinite for one.
+
+    Raises:
+        TacoLaunchError: scipy is not installed.
+    """
+    if count < 2:
+        return math.inf
+    from taco_launch.bench.stats import student_t  # noqa: PLC0415
+
+    return student_t.quantile((1 - level) / 2, count - 1) / math.sqrt(count)
+
+
 def ratio(values: Sequence[float], reference: Sequence[float], level: float = 0.95) -> Interval:
     """Return the mean of `values` by that of `reference`; without bounds where either is one value only.
 

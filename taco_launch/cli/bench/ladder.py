@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from taco_launch.remote.credentials import Credentials
 
 
+# As many repeats as the shipped matrices have.
+_ENOUGH = 5
+
+
 @click.command()
 @inventory_option
 @output_options
@@ -100,13 +104,19 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
 
 def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str, Any]) -> int:
     from taco_launch.bench.history.history import LadderKind, open_history
-    from taco_launch.bench.stats.estimates import require
+    from taco_launch.bench.stats.estimates import require, spread
     from taco_launch.flows import ladder as flow
     from taco_launch.request.documents.matrix_file import load
 
     matrix = _with(load(name, os.environ), options)
     if matrix.repeats > 1:
         require()
+    if matrix.repeats < _ENOUGH:
+        few = "1 repeat gives no intervals, so no difference will show"
+        if matrix.repeats > 1:
+            few = f"{matrix.repeats} repeats give intervals of ±{spread(matrix.repeats):.1f} standard deviations, {_ENOUGH} give "
+            few += f"±{spread(_ENOUGH):.1f}: only large differences will show"
+        render.warning(settings, f"{few} (--repeats {_ENOUGH})")
     access = access_of(options)
     made = matrix_jobs.prepared(settings, matrix, options["hosts"], access, look=not dry_run)
     specs = made.specs
@@ -168,7 +178,8 @@ def _begun(
     seed = ladder_output.new_seed() if matrix.seed is None else matrix.seed
     one = ladder_output.new_ladder(matrix.name, LadderKind.LADDER, digest, seed, settings.load().cluster)
     history.begin(one)
-    settings.talk(f"ladder {one.id}: {cells} cells, {cells * (matrix.repeats + matrix.warm_ups)} runs, seed {seed}")
+    runs = cells * (matrix.repeats + matrix.warm_ups)
+    settings.talk(f"ladder {one.id}: {render.counted(cells, 'cell')}, {render.counted(runs, 'run')}, seed {seed}")
     return one
 
 
@@ -191,7 +202,8 @@ def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobS
     if settings.output in ("json", "yaml"):
         _print_data(settings, seed, steps, lines)
         return
-    click.echo(f"{len(specs)} cells, {len(steps)} runs, in the order of seed {seed}:")
+    found = f"{render.counted(len(specs), 'cell')}, {render.counted(len(steps), 'run')}"
+    click.echo(f"{found}, in the order of seed {seed}:")
     rows = [
         [str(step.position + 1), step.cell.workload, step.cell.variant, str(step.cell.ranks), _count(step)]
         for step in steps

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from taco_launch.bench.history.history import History, Ladder, LadderKind
     from taco_launch.bench.ladder import LadderStep
     from taco_launch.bench.runs import Cell, Run
+    from taco_launch.bench.tables import Table
     from taco_launch.flows.ladder import LadderListener, LadderPlan, LadderProgress, LadderResult
     from taco_launch.flows.run_environment import EnvironmentProbe
 
@@ -246,10 +247,24 @@ def show_tables(settings: Settings, plan: "LadderPlan", measured: "LadderResult"
         click.echo(f"{grid.title}:")
         render.table(grid.header, grid.rows, numbers=grid.numbers)
         click.echo()
+    _show_bars(found, noun)
     for sentence in tables.sentences(found, noun):
         click.echo(sentence)
     if found:
         click.echo(tables.legend(found))
+
+
+def _show_bars(found: "Sequence[Table]", noun: str) -> None:
+    """Print the first metric of each workload as bars, where there are several cells to compare."""
+    from taco_launch.bench import chart
+
+    for workload in dict.fromkeys(table.workload for table in found):
+        first = next(table for table in found if table.workload == workload)
+        if len(first.entries) > 1:
+            click.echo(f"{workload}, {first.metric.unit}, as bars:")
+            ranks = noun.upper() if noun == "ranks" else noun
+            render.table([ranks, "VARIANT", "", "RATE"], chart.bars(first), numbers=(ranks, "RATE"))
+            click.echo()
 
 
 def _data(plan: "LadderPlan", measured: "LadderResult", found: list[dict[str, Any]]) -> Mapping[str, Any]:

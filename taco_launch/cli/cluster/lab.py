@@ -132,7 +132,7 @@ def up(
     for change in made.changes if settings.verbose else ():
         settings.talk(change)
     count = len(made.hosts) - 1
-    hosts = f"{count} host{'s' if count != 1 else ''} and a registry"
+    hosts = f"{render.counted(count, 'host')} and a registry"
     for name, state in made.down:
         settings.talk(f"{name} is {state}, and stays so: taco-launch lab fault{option_of(lab)} {name} {WAKE[state]}")
     was_up = f"the lab {made.name!r} was up already: nothing changed"

@@ -175,7 +175,12 @@ def waits(settings: Settings, name: str, words: "WaitReasons") -> None:
 
 def more_hosts(count: int) -> str:
     """End a list of hosts, cut short, of which `count` are left."""
-    return f"and {count} more host{'s' if count > 1 else ''}"
+    return f"and {counted(count, 'more host')}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and its noun: `1 cell`, `2 cells`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def ending(settings: Settings, found: "JobView") -> None:

@@ -192,7 +192,7 @@ def agreed(plans: "Sequence[HostPlan]", *, yes: bool) -> bool:
         return True
     hosts = [plan.host for plan in plans if plan.ops]
     count = sum(len(plan.ops) for plan in plans)
-    what = f"{count} operation{'s' if count != 1 else ''} on {len(hosts)} host{'s' if len(hosts) != 1 else ''}"
+    what = f"{render.counted(count, 'operation')} on {render.counted(len(hosts), 'host')}"
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(f"{what} to do, and stdin is not a terminal", hint="look at the plan, then add --yes")
     return click.confirm(f"{what}: continue?", err=True)

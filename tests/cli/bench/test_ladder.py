@@ -88,6 +88,22 @@ def test_the_order_is_that_of_the_seed_and_all_is_every_slot(ladder: Any) -> Non
 
 
 @pytest.mark.parametrize(
+    ("repeats", "said"),
+    [
+        ("1", "1 repeat gives no intervals, so no difference will show (--repeats 5)"),
+        # Student's t table, 1, 2 and 4 degrees of freedom, 95 %: 12.706 / sqrt 2, 4.303 / sqrt 3, 2.776 / sqrt 5
+        ("2", "2 repeats give intervals of ±9.0 standard deviations, 5 give ±1.2: only large differences will show"),
+        ("3", "3 repeats give intervals of ±2.5 standard deviations"),
+        ("5", ""),
+    ],
+)
+def test_too_few_repeats_are_named_before_any_run(repeats: str, said: str, ladder: Any) -> None:
+    result = ladder("--dry-run", "--repeats", repeats)
+    assert (f"warning: {said}" in result.stderr) == bool(said)
+    assert bool(said) == ("repeat" in result.stderr)
+
+
+@pytest.mark.parametrize(
     ("words", "matrix", "code", "said"),
     [
         ((), {"sizes": "[8, 16]"}, 2, "the hosts have 4 slots, and the smallest size is 8 ranks"),

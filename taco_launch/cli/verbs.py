@@ -9,7 +9,7 @@ import click
 _VERBS = {
     "run": ("Jobs", "jobs.run", "Run a job, follow its output and exit with its code."),
     "submit": ("Jobs", "jobs.run", "Start a job in the background and print its name."),
-    "list": ("Jobs", "jobs.list_get_top", "List jobs, newest first."),
+    "list": ("Jobs", "jobs.list_get_top", "List jobs, newest first; ended ones come last."),
     "get": ("Jobs", "jobs.list_get_top", "Show one job: state, reason, instances and hosts."),
     "logs": ("Jobs", "jobs.logs", "Print the output of a job."),
     "wait": ("Jobs", "jobs.wait_stop_delete", "Wait for a job to end and exit with its code."),

@@ -74,7 +74,7 @@ def _watch_option(function: F) -> F:
 def list_(
     ctx: click.Context, /, *, watch: bool, mine: bool, queue: str | None, states: tuple[str, ...], **access: Any
 ) -> None:
-    """List jobs, newest first; those that ended come last.
+    """List jobs, newest first; ended ones come last.
 
     \b
     Examples:

@@ -195,7 +195,9 @@ file_option = add_option(
 )
 _JOB = (
     option("--name", help="Name of the job. Default: from its command, with four random characters."),
-    option("--replace", is_flag=True, help="Delete a job of yours with this name first, if it has ended."),
+    option(
+        "--replace", is_flag=True, advanced=True, help="Delete a job of yours with this name first, if it has ended."
+    ),
     option(
         "-x",
         "env",

@@ -25,8 +25,12 @@ _OTHERS = {
 }
 
 
+# No first sentence has as many letters.
+_WHOLE = 1000
+
+
 class SuggestingGroup(click.Group):
-    """A group whose errors name the command that was meant."""
+    """A group whose errors name the command that was meant, and whose help shows whole sentences."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -41,6 +45,13 @@ class SuggestingGroup(click.Group):
             hint = f"did you mean: {ctx.command_path} {meant}" if meant else f"all commands: {ctx.command_path} --help"
             raise UsageError(f"{ctx.command_path} has no command {args[0]!r}", hint=hint)
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with the whole first sentence of each, which click would cut to one line."""
+        commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]
+        rows = [(name, command.get_short_help_str(_WHOLE)) for name, command in commands if not command.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def _meant(self, name: str) -> str:
         from difflib import get_close_matches

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from taco_launch.model.job_view import JobView
 
 _NONE = "N/A"
+# Of a reason, a cell of a table shows so many letters; `get` has all.
+_MOST_IN_CELL = 120
 # As long as the line of Arena's `top node`.
 _RULE = "-" * 89
 
@@ -352,11 +354,12 @@ def _headed(lines: Sequence[tuple[str, str]]) -> str:
 
 
 def _in_short(row: JobRow) -> str:
-    """Put a reason into one line; of a job that got no place, whose reason has a line for each host, only the first."""
+    """Put the start of a reason into one line; of a job without a place, whose reason has a line per host, the first host's."""
     lines = row.reason.splitlines()
     hosts = [line for line in lines if line.startswith("  ")] if row.exit_code == CANNOT_PLACE else []
     more = [more_hosts(len(hosts) - 1)] if len(hosts) > 1 else []
-    return one_line("\n".join([*(line for line in lines if line not in hosts), *hosts[:1], *more]))
+    told = one_line("\n".join([*(line for line in lines if line not in hosts), *hosts[:1], *more]))
+    return told if len(told) <= _MOST_IN_CELL else f"{told[:_MOST_IN_CELL]}..."
 
 
 def _age(row: JobRow, now: float) -> str:

@@ -147,12 +147,17 @@ def file_line(line: str) -> str:
     return "\t".join(map(printable, line.split("\t")))
 
 
+# A span of fewer units than these is short: half a unit of it is much.
+_SHORT = 10
+
+
 def age(seconds: float) -> str:
-    """Return a time span in the largest whole unit: 29s, 46m, 14h, 3d."""
+    """Return a time span in the largest whole unit, a short one with the next unit: 29s, 1m55s, 46m, 2h5m, 14h, 3d."""
     span = max(int(seconds), 0)
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+    for unit, size, next_unit, next_size in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
         if span >= size:
-            return f"{span // size}{unit}"
+            rest = span % size // next_size if span < _SHORT * size else 0
+            return f"{span // size}{unit}" + (f"{rest}{next_unit}" if rest else "")
     return f"{span}s"
 
 

@@ -411,3 +411,8 @@ def test_list_and_get_show_the_same_of_a_job(state: JobState) -> None:
         [*listed.split()[:3], listed.split()[4]],
     )
     assert topped.split()[3] == listed.split()[1]
+
+
+def test_a_long_reason_is_cut_in_a_table() -> None:
+    shown = job_tables.job_list((replace(ROWS[2], reason="hung: " + "x" * 300),), NOW, wide=True)
+    assert shown.endswith("  hung: " + "x" * 114 + "...")

@@ -1,0 +1,201 @@
+"""The text of `get`: why a job waits, what came before, when it is tried again."""
+
+import re
+import time
+from dataclasses import replace
+
+from taco_launch.cli.output import job_tables
+from taco_launch.model.choices import GpuChoice
+from taco_launch.model.jobs import (
+    Event,
+    Finding,
+    HostRanks,
+    JobState,
+    Policy,
+    RankEnd,
+    Restart,
+    Transition,
+)
+from taco_launch.model.stalls import RankLook, Stall
+from tests.cli.output.test_job_tables import GPUS, NOW, ROWS, job, text
+
+
+def test_get_of_a_running_job() -> None:
+    found = job("dist", 3, JobState.RUNNING, 60, shares=GPUS, started=NOW - 57, reason="every rank has started")
+    assert (
+        text(job_tables.one_job(found, NOW, wide=False))
+        == f"""\
+STATUS: RUNNING
+NAMESPACE: hcc
+PRIORITY: N/A
+TRAINING DURATION: 57s
+
+NAME  STATUS   TRAINER  AGE  INSTANCE       NODE
+dist  RUNNING  MPIJOB   1m   dist-launcher  gpu1
+dist  RUNNING  MPIJOB   1m   dist-worker-0  gpu1
+dist  RUNNING  MPIJOB   1m   dist-worker-1  gpu2
+
+COMMAND: python3 train.py
+RANKS: 3
+STARTED: {time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(NOW - 57))}
+REASON: every rank has started"""
+    )
+
+
+def test_get_says_why_a_job_waits() -> None:
+    waiting = (
+        ("gpu1", "0 of 2 free, 2 held by job a since 14:02"),
+        ("gpu3", "does not answer"),
+        ("", "job b is first"),
+    )
+    found = job("next", 1, JobState.QUEUED, 5, waiting=waiting, reason="waiting for its slots")
+    found = replace(found, spec=replace(found.spec, policy=Policy(priority=7)))
+    assert (
+        text(job_tables.one_job(found, NOW, wide=False))
+        == """\
+STATUS: QUEUED
+NAMESPACE: hcc
+PRIORITY: 7
+TRAINING DURATION: N/A
+
+NAME  STATUS  TRAINER  AGE  INSTANCE  NODE
+next  QUEUED  MPIJOB   5s   N/A       N/A
+
+COMMAND: python3 train.py
+RANKS: 1
+REASON: waiting for its slots
+
+WAITING:
+  gpu1: 0 of 2 free, 2 held by job a since 14:02
+  gpu3: does not answer
+  job b is first"""
+    )
+
+
+def test_get_says_when_it_is_tried_again() -> None:
+    found = job("again", 1, JobState.RESTARTING, 60, not_before=NOW + 20, reason="rank 0 on gpu1 exited with code 1")
+    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=3)
+    states = (JobState.QUEUED, JobState.STARTING, JobState.RESTARTING)
+    changes = tuple(map(Transition, (NOW - 60, NOW - 50, NOW - 10), states, ("", "", "rank 0 on gpu1 failed")))
+    record = replace(found.record, attempt=1, transitions=changes, shares=GPUS, hosts=("gpu1", "gpu2"))
+    found = replace(found, spec=replace(found.spec, policy=policy), record=record)
+    at = time.strftime("%H:%M:%S", time.localtime(NOW + 20))
+    shown = text(job_tables.one_job(found, NOW, wide=False))
+    assert shown.endswith(
+        "\nREASON: rank 0 on gpu1 exited with code 1\nATTEMPT: 1 of 4 failed\n\n"
+        f"WAITING:\n  attempt 2 starts in 20s, at {at}"
+    )
+    assert shown.splitlines()[6].split()[-2:] == ["N/A", "N/A"]  # not the hosts of the attempt before
+    assert "gpu2" not in text(job_tables.one_job(found, NOW, wide=True))
+    for late in (20, 21):
+        assert job_tables.one_job(found, NOW + late, wide=False).endswith("WAITING:\n  attempt 2 starts now")
+    queued = replace(found, record=replace(record, state=JobState.QUEUED, waiting=(("gpu1", "full"),)))
+    assert text(job_tables.one_job(queued, NOW + 21, wide=False)).endswith(
+        "ATTEMPT: 1 of 4 failed\nEARLIER FAILURE: attempt 1: rank 0 on gpu1 failed\n\nWAITING:\n  gpu1: full"
+    )
+    runs = replace(found, record=replace(record, state=JobState.RUNNING, attempt=2, not_before=None))
+    assert text(job_tables.one_job(runs, NOW, wide=False)).endswith(
+        "ATTEMPT: 2 of 4\nEARLIER FAILURE: attempt 1: rank 0 on gpu1 failed"
+    )
+
+
+SUSPENDED = (
+    Transition(NOW - 60, JobState.QUEUED),
+    Transition(NOW - 50, JobState.STARTING),
+    Transition(NOW - 30, JobState.SUSPENDED, "suspended by ann"),
+)
+
+
+def test_get_of_a_job_that_was_suspended() -> None:
+    """Its training lasts from its first start on, whatever came in between; an attempt is counted where one may fail."""
+    found = job("a", 1, JobState.SUSPENDED, 60, attempt=1, transitions=SUSPENDED, reason="suspended by ann")
+    assert text(job_tables.one_job(found, NOW, wide=False)).endswith(
+        "REASON: suspended by ann\n\nWAITING:\n  suspended by ann; taco-launch resume a lets it continue"
+    )
+    again = replace(found.record, state=JobState.RUNNING, attempt=2, started=NOW - 5)
+    shown = text(job_tables.one_job(replace(found, record=again), NOW, wide=False))
+    assert "TRAINING DURATION: 50s" in shown
+    assert "ATTEMPT" not in shown
+    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=2)
+    counted = replace(found, spec=replace(found.spec, policy=policy))
+    assert "\nATTEMPT: 1 of 4 suspended\n" in job_tables.one_job(counted, NOW, wide=False)
+
+
+def test_get_of_a_job_that_nobody_has_looked_at() -> None:
+    shown = text(job_tables.one_job(job("a", 3, JobState.QUEUED, 1), NOW, wide=True))
+    assert "\nRANKS: 3\n" in shown
+    assert shown.endswith("WAITING:\n  waiting for slots")
+
+
+def test_wide_list_names_one_host_of_those_that_had_no_place() -> None:
+    reason = (
+        "found no place within its --queue-timeout of 5 s; job b is before it\n  gpu1: full\n  gpu2: full\n  gpu3: gone"
+    )
+    late = replace(ROWS[2], exit_code=4, reason=reason)
+    (line,) = job_tables.job_list((late,), NOW, wide=True).splitlines()[1:]
+    assert line.endswith("5 s; job b is before it; gpu1: full; and 2 more hosts")
+
+
+def test_the_events_have_the_number_of_their_attempt() -> None:
+    kinds = ("submitted", "placed", "running", "restarting", "waiting", "placed", "ended")
+    events = tuple(Event(NOW, kind, data={"attempt": 2 if at == 5 else 1}) for at, kind in enumerate(kinds))
+    found = replace(job("a", 1, JobState.RUNNING, 1), events=events)
+    lines = text(job_tables.one_job(found, NOW, wide=True)).splitlines()[-7:]
+    assert [line.split()[2:-1] for line in lines] == [[], ["1"], ["1"], ["1"], [], ["2"], ["2"]]
+
+
+def test_get_explains_a_failure() -> None:
+    finding = Finding("oom", "A GPU ran out of memory.", "use a smaller batch", "gpu1", 3)
+    found = job("bad", 1, JobState.FAILED, 60, exit_code=1, reason="rank 0 failed", findings=(finding,))
+    lines = text(job_tables.one_job(found, NOW, wide=False)).splitlines()
+    assert lines[-4:] == [
+        "REASON: rank 0 failed",
+        "CAUSE: A GPU ran out of memory.",
+        "NEXT: use a smaller batch",
+        "EXIT CODE: 1",
+    ]
+
+
+def test_wide_get() -> None:
+    changes = (Transition(NOW - 60, JobState.QUEUED, "waiting"), Transition(NOW - 50, JobState.RUNNING, "runs"))
+    found = job("dist", 3, JobState.RUNNING, 60, shares=GPUS, transitions=changes, line="mpirun -np 3", attempt=1)
+    found = replace(found, spec=replace(found.spec, policy=Policy(restart=Restart.EXIT_CODE, backoff_limit=1)))
+    shown = text(job_tables.one_job(replace(found, events=(Event(NOW, "running", "a\nb"),)), NOW, wide=True))
+    for line in (
+        "OWNER: alice",
+        "QUEUE: default",
+        "SLOTS: gpu1: GPU-1; gpu2: GPU-2, GPU-3",
+        "ATTEMPT: 1 of 2",
+        "COMMAND: python3 train.py",
+        "LINE: mpirun -np 3",
+        "FOLDER: /state/jobs/dist",
+        "CONDITION  STATUS  SINCE                 REASON         MESSAGE",
+        "Running    True    1970-01-12T13:45:50Z  MPIJobRunning  runs",
+    ):
+        assert line in shown.splitlines(), line
+    assert shown.splitlines()[-1].endswith("  running  a; b")
+
+
+def test_wide_get_shows_the_gpus_of_hosts_that_are_alike_once() -> None:
+    mine = GpuChoice((4, 5, 6, 7), (4, 7, 6, 5), 25, 175, "why these")
+    shares = (*(HostRanks(f"gpu{number}", 4, choice=mine) for number in (1, 2)), HostRanks("gpu3", 1))
+    shown = text(job_tables.one_job(job("dist", 9, JobState.RUNNING, 60, shares=shares), NOW, wide=True))
+    table = shown.partition("GPUS of gpu[1-2]:\n")[2].splitlines()
+    assert table[1].split() == ["chosen", "4,5,6,7", "4-7-6-5", "25", "175", "why", "these"]
+    assert shown.count("GPUS of") == 1
+
+
+def test_get_shows_a_hang_and_the_first_rank_to_fail() -> None:
+    looks = (
+        RankLook(1, 31, "python3", "T", "in do_signal_stop", 700.0, "step\t7", "gpu2"),
+        RankLook(0, silent=650.0, host="gpu1"),
+    )
+    failed = RankEnd(2, "gpu2", 3, "why", False, "gpu2:/state/rank-2.0.log", ("one", "\x1b[2J"))
+    found = job("a", 3, JobState.RUNNING, 900, shares=GPUS, stalled=Stall(NOW - 660, looks), first_failure=failed)
+    blocks = text(job_tables.one_job(found, NOW, wide=False)).split("\n\n")
+    first, *rows = blocks[-2].splitlines()
+    assert first.startswith("STALLED: no output and no CPU use of any rank for 11m, since 1970-01-12 ")
+    does = "is stopped (T, in do_signal_stop)"
+    assert re.split("  +", rows[1].strip()) == ["1", "gpu2", "31", "python3", does, "11m", "step\\t7"]
+    assert rows[2].split() == ["0", "gpu1", "has", "no", "process", "that", "can", "be", "seen", "10m"]
+    assert blocks[-1] == "LAST LINES OF RANK 2 on gpu2 (gpu2:/state/rank-2.0.log):\n  one\n  \\x1b[2J"

@@ -15,7 +15,7 @@ _VERBS = {
     "wait": ("Jobs", "jobs.wait_stop_delete", "Wait for a job to end and exit with its code."),
     "exec": ("Jobs", "jobs.execute", "Run a command next to a rank of a running job."),
     "shell": ("Jobs", "jobs.execute", "Open a shell next to a rank of a running job."),
-    "cp": ("Jobs", "jobs.copy", "Copy files between this machine and a running job."),
+    "cp": ("Jobs", "jobs.copy", "Copy files between this machine and a job."),
     "forward": ("Jobs", "jobs.forward", "Forward a port of a rank's host to this machine."),
     "tensorboard": ("Jobs", "jobs.tensorboard", "Open a job's TensorBoard on this machine."),
     "top": ("Jobs", "jobs.list_get_top", "Show GPU or slot usage by host or by job."),

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from taco_launch.inventory import profile
-from taco_launch.model.host.hosts import Host, Network
+from taco_launch.model.host.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost
-from taco_launch.model.jobs import NetworkOverrides
+from taco_launch.model.jobs import CodeSnapshot, NetworkOverrides, Policy, Restart
 from tests.core.planned import (
     BOND,
     FAR,
@@ -194,3 +194,24 @@ def test_ranks_that_share_gpus_and_a_host_with_fewer_than_the_others() -> None:
     uneven = (Host("gpu1", "10.0.0.1", slots=14), Host("gpu2", "10.0.0.2", slots=2))
     assert said(8, 8, hosts=uneven) == ["ranks share GPUs: gpu1 has 8 for 14"]
     assert said(4, 8, hosts=(Host("gpu1", "10.0.0.1", slots=4), FAR[1])) == [], "it is declared so"
+
+
+def test_a_retry_does_not_find_checkpoints_in_the_copy_of_the_code() -> None:
+    retry, code = Policy(restart=Restart.ON_FAILURE, backoff_limit=3), CodeSnapshot("1" * 64, "/src")
+    (said,) = plan(policy=retry, code=code).warnings
+    assert "a retry does not find checkpoints" in said
+    mounted = Container("image", mounts=(("/data", "/data", "rw"),))
+    for fine in (
+        {"code": code},
+        {"policy": retry},
+        {"policy": retry, "code": CodeSnapshot("1" * 64)},
+        {"policy": retry, "code": code, "workdir": "/work"},
+    ):
+        assert plan(**fine).warnings == ()
+    assert not any("checkpoints" in warning for warning in plan(policy=retry, code=code, container=mounted).warnings)
+    (bare,) = (
+        warning
+        for warning in plan(policy=retry, code=code, container=Container("image")).warnings
+        if "check" in warning
+    )
+    assert bare.endswith("write them to a folder of --data")

@@ -15,7 +15,7 @@ from taco_launch.agent.rank.caller_stream import CallerStream
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import SIGNAL_BASE, HostError, UsageError
-from taco_launch.model.jobs import JobState
+from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.protocol.calls import Reply, Request, reply_of
 from taco_launch.protocol.calls.caller_input import WINDOW
 from taco_launch.protocol.calls.copy_files import ReadFiles, WriteFiles
@@ -36,8 +36,20 @@ def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Itera
 
 
 def _read_files(jobs: Jobs, _agent: str, request: ReadFiles, caller: CallerStream) -> Iterator[Reply]:
+    """Pack files beside a rank; of a job that has ended, where its rank was."""
+    folder = jobs.get(request.name)
+    record, spec = recovery.current_record(folder), records.read_spec(folder)
+    if record.state.is_terminal and record.shares:
+        path = os.path.join(_start(folder, spec), request.path)  # noqa: PTH118 - it may be any text
+        if not path.startswith("/"):
+            raise UsageError(
+                f"job {folder.name}: it has ended, and the folder of its ranks is not known",
+                hint=f"name a whole path: {folder.name}:/results",
+            )
+        line = ("pack", str(request.most), path)
+        return _enter(_on_host(folder, spec, record, request.rank, line), caller)
     how = f"{visitor.PACK}:{request.most}"
-    return _enter(_argv(jobs.get(request.name), request.rank, how, [request.path]), caller)
+    return _enter(_argv(folder, request.rank, how, [request.path]), caller)
 
 
 def _write_files(jobs: Jobs, _agent: str, request: WriteFiles, caller: CallerStream) -> Iterator[Reply]:
@@ -172,12 +184,27 @@ def _argv(folder: JobFolder, rank: int, how: str, words: Sequence[str]) -> Tuple
     """Return what runs something beside a rank, on its host: the agent there that the job was started with."""
     record = recovery.current_record(folder)
     if record.state is not JobState.RUNNING:
-        raise UsageError(f"job {folder.name}: it is {record.state.value}: nothing can run beside its ranks")
+        ended = "; only cp NAME:PATH . still works" if record.state.is_terminal else ""
+        raise UsageError(f"job {folder.name}: it is {record.state.value}: nothing can run beside its ranks{ended}")
+    line = ("enter", str(folder.path), str(rank), how, "--", *words)
+    return _on_host(folder, records.read_spec(folder), record, rank, line)
+
+
+def _start(folder: JobFolder, spec: JobSpec) -> str:
+    """Return the folder that the ranks of a job started in, as agent/snapshots/fetch.py has it; "" where the image says that."""
+    base = str(folder.code) if spec.code is not None and spec.code.source else spec.cwd
+    return os.path.join(base, spec.workdir)  # noqa: PTH118 - see above
+
+
+def _on_host(folder: JobFolder, spec: JobSpec, record: JobRecord, rank: int, line: Sequence[str]) -> Tuple[str, ...]:
+    """Return what runs the job's agent on the host of a rank, in its container.
+
+    Raises:
+        UsageError: the job has no such rank.
+    """
     hosts = [share.host for share in record.shares for _rank in range(share.ranks)]
     if rank >= len(hosts):
         raise UsageError(f"job {folder.name}: it has no rank {rank}", hint=f"its ranks are 0 to {len(hosts) - 1}")
-    line = ("enter", str(folder.path), str(rank), how, "--", *words)
-    spec = records.read_spec(folder)
     variant = containers.of(spec)
     if variant != containers.here():
         return ssh.argv(hosts[rank], str(folder.agent), *line, options=containers.ssh_options(variant))

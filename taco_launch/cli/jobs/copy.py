@@ -51,10 +51,10 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it to
 @click.argument("target", shell_complete=complete_file)
 @click.pass_context
 def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool, **options: Any) -> None:
-    """Copy files between this machine and a running job.
+    """Copy files between this machine and a job.
 
     One of SOURCE and TARGET is NAME:PATH: a path on the host of a rank (--rank, by default 0), from the folder of the rank
-    on. Folders are copied with all below them. A copy appears whole, or not at all; a file takes the place of a file, a
+    on. A job that has ended still gives its files, until it is deleted. Folders are copied with all below them. A copy appears whole, or not at all; a file takes the place of a file, a
     folder of nothing. Links that lead out of what is copied are left out. Start a local path that has a colon with ./ or /.
 
     \b

@@ -136,7 +136,7 @@ def one_job(job: "JobView", now: float, *, wide: bool) -> str:
     blocks = [
         _headed(header),
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
-        _headed((*_what(job, row), *_why(job), *(_more(job, row) if wide else ()))),
+        _headed((*_what(job, row), *_why(job), *(_more(job) if wide else ()))),
         _waiting(job, now),
         _hang(job, now),
         _last_lines(job),
@@ -214,7 +214,7 @@ def _why(job: "JobView") -> list[tuple[str, str]]:
     ]
 
 
-def _more(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
+def _more(job: "JobView") -> list[tuple[str, str]]:
     spec, record = job.spec, job.record
     shares = () if record.state.waits else record.shares
     slots = [f"{share.host}: {', '.join(share.slots)}" for share in shares if share.slots]

@@ -74,6 +74,7 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *(_taken(draft.spec) if by_mpirun else ()),
         *_inside(draft.spec),
         *_unread(draft.spec.command),
+        *_lost(draft.spec),
     ]
     given = draft.given if by_mpirun else ()
     mca = [(option.key[1], option.tokens[-1].text) for option in given if option.key[0] == "mca"]
@@ -255,6 +256,17 @@ def _unread(command: Sequence[str]) -> Iterator[str]:
     empty = [word for word in command if _EMPTY.match(word)]
     if empty:
         yield f"{join_texts(empty)}: nothing comes after the =: your shell put the value in, not the shell of each rank ({_BY_A_SHELL})"
+
+
+def _lost(spec: JobSpec) -> Iterator[str]:
+    """Yield that a retry finds no checkpoint of the attempt before it in the copy of the code, where no other folder is given."""
+    inside = spec.container
+    elsewhere = spec.workdir.startswith("/") or (inside is not None and (inside.mounts or inside.data))
+    if spec.policy.backoff_limit and spec.code is not None and spec.code.source and not elsewhere:
+        yield (
+            "each attempt starts in a fresh copy of the code, so a retry does not find checkpoints written there: "
+            f"write them to {'an absolute path of the host' if inside is None else 'a folder of --data'}"
+        )
 
 
 def _text(option: Option) -> str:

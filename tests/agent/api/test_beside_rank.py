@@ -2,13 +2,16 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import pytest
 
 from taco_launch import state
+from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.model.jobs import CodeSnapshot
 from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.calls.caller_input import EndOfInput, Hangup, InputData
 from tests.agent.calls import PLACED, SUCCEEDED, Answer, submitted
@@ -25,10 +28,12 @@ sys.exit(3)
 """
 
 
-def start(agent: Path, family: Family, **request: object) -> "tuple[subprocess.Popen[bytes], IO[bytes]]":
-    process = family.start((*PYTHON, str(agent), "exec"), stdin=subprocess.PIPE, env=dict(os.environ))
+def start(
+    agent: Path, family: Family, op: str = "exec", **request: object
+) -> "tuple[subprocess.Popen[bytes], IO[bytes]]":
+    process = family.start((*PYTHON, str(agent), op), stdin=subprocess.PIPE, env=dict(os.environ))
     assert process.stdin is not None
-    process.stdin.write(protocol.dump(protocol.header("exec", "")) + protocol.dump(request))
+    process.stdin.write(protocol.dump(protocol.header(op, "")) + protocol.dump(request))
     process.stdin.flush()
     return process, process.stdin
 
@@ -54,7 +59,35 @@ def test_a_rank_that_there_is_not(agent: Path, family: Family) -> None:
 def test_a_job_that_has_ended(jobs: Jobs, agent: Path, family: Family) -> None:
     submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)
     process, _stdin = start(agent, family, name="a", rank=0, command=["true"])
-    assert ended(process).error["message"] == "job a: it is SUCCEEDED: nothing can run beside its ranks"
+    assert ended(process).error["message"] == (
+        "job a: it is SUCCEEDED: nothing can run beside its ranks; only cp NAME:PATH . still works"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "workdir", "cwd", "found"),
+    [
+        (CodeSnapshot("1" * 64, "/src"), "", "/elsewhere", "{folder}/code/out"),
+        (CodeSnapshot("1" * 64, "/src"), "sub", "", "{folder}/code/sub/out"),
+        (CodeSnapshot("1" * 64, "/src"), "/work", "", "/work/out"),
+        (CodeSnapshot("1" * 64), "", "/home/me", "/home/me/out"),
+        (None, "", "/home/me", "/home/me/out"),
+        (None, "", "", None),
+    ],
+)
+def test_files_of_a_job_that_has_ended(
+    jobs: Jobs, agent: Path, family: Family, code: CodeSnapshot | None, workdir: str, cwd: str, found: str | None
+) -> None:
+    folder = submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)
+    records.write_spec(folder, replace(records.read_spec(folder), code=code, workdir=workdir, cwd=cwd))
+    folder.agent.write_text("import sys\nprint(*sys.argv[1:])\n", encoding="ascii")
+    answer = ended(start(agent, family, "read-files", name="a", rank=0, path="out", most=1000)[0])
+    if found is None:
+        assert answer.error["hint"] == "name a whole path: a:/results"
+    else:
+        assert answer.raw == f"pack 1000 {found.format(folder=folder.path)}\n".encode()
+    beyond = ended(start(agent, family, "read-files", name="a", rank=2, path="/out", most=1000)[0])
+    assert beyond.error["hint"] == "its ranks are 0 to 1"
 
 
 @pytest.mark.usefixtures("running")

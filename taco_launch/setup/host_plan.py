@@ -1,6 +1,7 @@
 """All stages of one host, one after another: each plans on the facts that those before it should leave."""
 
 from collections.abc import Collection, Mapping
+from typing import Literal
 
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.facts import HostFacts
@@ -22,6 +23,10 @@ class HostPlan:
     def empty(self) -> bool:
         """Whether the host is right as it is."""
         return not self.ops and not self.problems
+
+    def stops(self, what: Literal["host", "cluster"]) -> bool:
+        """Return whether a problem keeps all from being begun, on the host or on the whole cluster."""
+        return any(problem.stops == what for problem in self.problems)
 
 
 def plan_host(
@@ -50,7 +55,8 @@ def plan_host(
         ops += [item for item in found if isinstance(item, Op)]
         problems = tuple(item for item in found if isinstance(item, Problem))
         if problems:
-            return HostPlan(host.name, tuple(ops), problems)
+            begun = not any(problem.stops == "host" for problem in problems)
+            return HostPlan(host.name, tuple(ops) if begun else (), problems)
         for item in found:
             if isinstance(item, Op):
                 facts = item.expect(facts)

@@ -143,8 +143,15 @@ def setup(
         plans = (*plans, *besides.look(plans))
         errors = {plan.host: "\n".join(problem.message for problem in plan.problems) for plan in plans}
         found = setup_output.findings(work.facts, inventory, errors)
-        code = _show(settings, work, plans, inventory, found, flaws, show_diff=show_diff, looking=check or dry_run)
-        if check or dry_run or (not plans and settings.output not in ("json", "yaml")):
+        busy = [plan.host for plan in plans if plan.stops("cluster")]
+        looking = check or dry_run or bool(busy)
+        code = _show(settings, work, plans, inventory, found, flaws, show_diff=show_diff, looking=looking)
+        if busy:
+            settings.talk(
+                f"{setup_output.names(busy)}: a job runs in a container that has to stop: set-up changes all hosts or none, "
+                "so it changes none now"
+            )
+        if looking or (not plans and settings.output not in ("json", "yaml")):
             drift = any(not plan.empty for plan in plans) or found.faults or found.unlike
             ctx.exit(code or (DRIFT if check and drift else OK))
         if any(plan.ops for plan in plans) and not setup_output.agreed(plans, yes=yes):

@@ -117,6 +117,7 @@ def taken_by_another(host: Host, facts: HostFacts, cluster: PlanContext) -> Prob
         f"port {container.ssh_port}, for the container's sshd, is taken: {' or '.join(others)} listens on "
         f"{listener.address}:{listener.port}",
         f"take another port: container: {{ssh_port: {container.ssh_port + 1}}} in the inventory; or take that cluster back",
+        stops="host",
     )
 
 
@@ -132,6 +133,7 @@ def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Pr
         f"{listener.address}:{listener.port}",
         f"end it (ss -ltnp says which process it is), or take another port: container: {{ssh_port: "
         f"{container.ssh_port + 1}}}",
+        stops="host",
     )
 
 

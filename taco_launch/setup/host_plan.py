@@ -47,9 +47,8 @@ def plan_host(
     for stage in STAGES:
         if stage not in only:
             continue
-        first = next((op for op in ops if stage in op.reveals), None)
-        if first is not None:
-            ops.append(Op(stage, "is looked at once that is done", f"nothing is known of it before: {first.name}"))
+        if any(stage in op.reveals for op in ops):
+            ops.append(Op(stage, "unknown until Docker runs", ""))
             continue
         found = tuple(rules[stage].plan(host, facts, cluster))
         ops += [item for item in found if isinstance(item, Op)]

@@ -240,7 +240,7 @@ def _sshd(facts: HostFacts, cluster: str, own: str, port: int) -> Iterator[Op]:
     elif new_key:
         name, why = "container's sshd: take the new host key", "it has the one before"
     elif known and _listener(facts, own, port) is None:
-        name, why = "container's sshd: wait for it", f"nothing listens on {own}:{port}"
+        name, why = "container's sshd: start it", f"nothing listens on {own}:{port}"
     else:
         return
     args = (paths.container(cluster), settings.path, paths.SSHD_PID)

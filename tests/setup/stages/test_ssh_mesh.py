@@ -301,7 +301,7 @@ def test_an_sshd_that_is_gone_is_waited_for() -> None:
     world = World(inventory())
     world.converge()
     world.facts["gpu1"] = with_listener(world.facts["gpu1"])
-    assert [op.name for op in world.plan("gpu1") if isinstance(op, Op)] == ["container's sshd: wait for it"]
+    assert [op.name for op in world.plan("gpu1") if isinstance(op, Op)] == ["container's sshd: start it"]
 
 
 def test_a_host_key_that_is_gone_is_made_anew_and_taken() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from taco_launch.errors import HostError
 from taco_launch.flows.setup import setup as flow
 from taco_launch.flows.setup import teardown as back
 from taco_launch.model.host.hosts import Host
@@ -86,3 +87,23 @@ def test_teardown_names_jobs(world: World, monkeypatch: pytest.MonkeyPatch) -> N
     assert code(done) == 5
     assert "error: gpu2: container: job busy runs in taco-launch-c\nhint: wait for it" in done.stderr
     assert "gpu[1-3]: - container: remove it" in done.stdout
+
+
+def test_a_dead_host_hides_nothing_of_the_others(world: World) -> None:
+    setup(world, "--yes")
+    world.broken["gpu3"] = HostError("gpu3: no TCP connection to 10.0.0.3:22: Connection refused", "is it up?")
+    done = setup(world, "--check")
+    assert code(done) == 5
+    assert done.stderr.splitlines() == [
+        "error: gpu3: no TCP connection to 10.0.0.3:22: Connection refused",
+        "hint: is it up?",
+        f"nothing to do: gpu[1-2] as {world.folder.parent}/cluster.yaml says",
+        "to go on without gpu3: --exclude gpu3",
+    ]
+    (world.of("gpu1") / "agent").unlink()
+    done = setup(world, "--check", "--exclude", "gpu3")
+    assert (code(done), done.stdout) == (3, "gpu1: + agent: put agent (it does not exist)\n")
+    assert done.stderr == "", "it is not even asked"
+    done = setup(world, "--yes", "--exclude", "gpu3", "--exclude", "gpu2")
+    assert (code(done), rows(done)) == (0, {"gpu1": ["ready", "1"]})
+    assert code(setup(world, "--check", "--exclude", "gpu[1-3]")) == 2

@@ -77,7 +77,7 @@ def init(
     if target.exists():
         raise UsageError(
             f"{target} exists",
-            hint=f"go on with it: {typed} trust, then {typed} setup --dry-run; or name another file: --to FILE",
+            hint=f"continue with it: {typed} trust, then {typed} setup --dry-run; or name another file: --to FILE",
         )
     key, yes = _private_key(more.pop("identity_file")), more.pop("yes")
     try:

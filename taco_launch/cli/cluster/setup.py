@@ -242,7 +242,7 @@ def _show(
         )
     if work.failed:
         gone = setup_output.names(list(work.failed))
-        settings.talk(f"to go on without {gone}: {shell(('--exclude', gone))}")
+        settings.talk(f"to continue without {gone}: {shell(('--exclude', gone))}")
     return HOST_FAILED if wrong else OK
 
 

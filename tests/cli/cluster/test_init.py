@@ -61,7 +61,7 @@ def test_it_says_how_to_go_on(tmp_path: Path) -> None:
     image = f"name the training image in {target} (container: {{image: NAME:TAG}})"
     assert made.stderr == f"next: {image}; then {typed} trust; then {typed} setup --dry-run; then {typed} setup\n"
     again = call("init", "gpu1", "--to", str(target))
-    assert f"hint: go on with it: {typed} trust, then {typed} setup --dry-run; or name another file" in again.stderr
+    assert f"hint: continue with it: {typed} trust, then {typed} setup --dry-run; or name another file" in again.stderr
 
 
 def test_a_private_key_is_written(tmp_path: Path) -> None:

@@ -376,8 +376,13 @@ find_engine() { # $engine: the word for `limited` that reaches the engine, root 
 
 look_at_docker() {
   find_engine
-  # shellcheck disable=SC2086 # root, or nothing
-  section docker.info limited 20 $engine docker info --format '{{json .}}'
+  if there docker && engine_sleeps; then
+    code=1
+    refuse docker.info 1 'Cannot connect to the Docker daemon: it does not run, and docker.socket would start it'
+  else
+    # shellcheck disable=SC2086 # root, or nothing
+    section docker.info limited 20 $engine docker info --format '{{json .}}'
+  fi
   if [ "$code" = 0 ]; then
     section docker.containers docker_containers
     # shellcheck disable=SC2086
@@ -392,6 +397,11 @@ look_at_docker() {
   fi
   section_here docker.toolkit_programs toolkit_programs
   section docker.cdi cdi_devices
+}
+
+engine_sleeps() { # whether systemd listens in place of the engine, and would start it where it is asked anything
+  [ -z "${DOCKER_HOST-}" ] && [ -d /run/systemd/system ] && there systemctl &&
+    [ "$(limited 5 systemctl show -p SubState docker.socket 2>/dev/null)" = SubState=listening ]
 }
 
 toolkit_programs() { # the older name of the hook is the last one

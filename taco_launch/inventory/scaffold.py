@@ -50,6 +50,7 @@ def text(
     cluster: str,
     file: str,
     user: str | None = None,
+    key: str | None = None,
     image: str | None = None,
 ) -> str:
     """Return the inventory as YAML with comments.
@@ -59,11 +60,13 @@ def text(
         cluster: The cluster's name.
         file: What the inventory will be called, for the comments.
         user: The login on the hosts; None leaves it to the ssh configuration.
+        key: The private key for the hosts, a path from / or ~/; None leaves it to the ssh configuration.
         image: The training image; None leaves it to be filled in.
     """
     parts = [_HEAD.format(cluster=cluster, head=next(iter(hosts)), file=file)]
-    if user:
-        parts.append(f"ssh: {{user: {_quoted(user)}}}\n")
+    ssh = [f"{name}: {_quoted(value)}" for name, value in (("user", user), ("identity_file", key)) if value]
+    if ssh:
+        parts.append(f"ssh: {{{', '.join(ssh)}}}\n")
     parts.append(_network(hosts))
     if image:
         parts.append(f"container: {{image: {_quoted(image)}}}\n")

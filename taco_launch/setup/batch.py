@@ -209,8 +209,8 @@ def read(
 
 def failure_reason(op: Op, ran: OpResult) -> str:
     """Return how an operation failed: what it said from its last `error: ` on, else its last words, or that it took long."""
-    told, _ = _error_and_hint_lines(ran)
-    last = "; ".join(dict.fromkeys(told)).removeprefix(_ERROR)[-_MOST:]
+    told, _ = error_and_hint_lines(ran.output)
+    last = "; ".join(dict.fromkeys(told or _last_lines(ran)))[-_MOST:]
     if ran.code == DEADLINE:
         return f"{op.name}: not done after {op.seconds:g} s" + (f"; the last it said: {last}" if last else "")
     return f"{op.name}: {last or f'exit code {ran.code}'}"
@@ -218,17 +218,20 @@ def failure_reason(op: Op, ran: OpResult) -> str:
 
 def hint(ran: OpResult) -> str:
     """Return the next step that an operation told on a line `hint: ` after its last `error: `; empty where it told none."""
-    return "; ".join(step.rstrip(".") for step in _error_and_hint_lines(ran)[1])[:_MOST]
+    return "; ".join(step.rstrip(".") for step in error_and_hint_lines(ran.output)[1])[:_MOST]
 
 
-def _error_and_hint_lines(ran: OpResult) -> tuple[list[str], list[str]]:
-    """Return the lines that say why an operation failed, and what is to be done then."""
-    lines = [line.strip() for line in ran.output.decode("utf-8", "replace").splitlines() if line.strip()]
+def error_and_hint_lines(output: bytes) -> tuple[list[str], list[str]]:
+    """Return what a script said from its last `error: ` on, and what it said is to be done then; empty where it has no error."""
+    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     errors = [number for number, line in enumerate(lines) if line.startswith(_ERROR)]
-    if not errors:
-        return lines[-_WORDS:], []
-    told = lines[errors[-1] :]
+    told = lines[errors[-1] :] if errors else []
     return (
-        [line for line in told if not line.startswith(_HINT)],
+        [line.removeprefix(_ERROR) for line in told if not line.startswith(_HINT)],
         [line.removeprefix(_HINT) for line in told if line.startswith(_HINT)],
     )
+
+
+def _last_lines(ran: OpResult) -> list[str]:
+    lines = [line.strip() for line in ran.output.decode("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-_WORDS:]

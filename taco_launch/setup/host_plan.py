@@ -1,6 +1,7 @@
 """All stages of one host, one after another: each plans on the facts that those before it should leave."""
 
 from collections.abc import Collection, Mapping
+from typing import Literal
 
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.facts import HostFacts
@@ -23,6 +24,10 @@ class HostPlan:
         """Whether the host is right as it is."""
         return not self.ops and not self.problems
 
+    def stops(self, what: Literal["host", "cluster"]) -> bool:
+        """Return whether a problem keeps all from being begun, on the host or on the whole cluster."""
+        return any(problem.stops == what for problem in self.problems)
+
 
 def plan_host(
     host: Host,
@@ -42,15 +47,15 @@ def plan_host(
     for stage in STAGES:
         if stage not in only:
             continue
-        first = next((op for op in ops if stage in op.reveals), None)
-        if first is not None:
-            ops.append(Op(stage, "is looked at once that is done", f"nothing is known of it before: {first.name}"))
+        if any(stage in op.reveals for op in ops):
+            ops.append(Op(stage, "unknown until Docker runs", ""))
             continue
         found = tuple(rules[stage].plan(host, facts, cluster))
         ops += [item for item in found if isinstance(item, Op)]
         problems = tuple(item for item in found if isinstance(item, Problem))
         if problems:
-            return HostPlan(host.name, tuple(ops), problems)
+            begun = not any(problem.stops == "host" for problem in problems)
+            return HostPlan(host.name, tuple(ops) if begun else (), problems)
         for item in found:
             if isinstance(item, Op):
                 facts = item.expect(facts)

@@ -78,12 +78,14 @@ class Op:
 class Problem:
     """Why a host cannot be set up from this stage on: what, where, the evidence, and what to type next.
 
-    `hardware` is before all stages.
+    `hardware` is before all stages. `stops` is what is not begun because of it: its stage and those after it; with `host`
+    nothing on the host, as nobody should wait for a pull to learn of it; with `cluster` nothing on any host, as all have one image.
     """
 
     stage: Stage | Literal["hardware"]
     message: str
     hint: str = ""
+    stops: Literal["stage", "host", "cluster"] = "stage"
 
 
 @dataclass(frozen=True)

@@ -129,3 +129,19 @@ def test_what_is_not_understood_is_unknown() -> None:
     found = parse("gpu1", PACKAGES.format("ii docker").encode(), 0.0, 1.0).made
     assert isinstance(found, SetupState)
     assert isinstance(found.toolkit_packages, Unknown)
+
+
+@each_shell
+@pytest.mark.parametrize("socket", ["listening", "running"])
+def test_an_engine_that_has_stopped_is_not_started_by_a_look(shell: tuple[str, ...], folder: Path, socket: str) -> None:
+    """Where systemd listens in its place, whatever is asked of it starts it."""
+    tool(folder / "bin", "systemctl", f'[ "$*" != "show -p SubState docker.socket" ] || echo SubState={socket}')
+    tool(folder / "bin", "docker", f"echo >{folder}/asked; echo '{{}}'")
+    script = SCRIPT.replace(b"-d /run/systemd/system", b"-d /")
+    done = run(shell, "docker", script=script, path=f"{folder}/bin:{os.environ['PATH']}")
+    found = parse("gpu1", done.stdout, 0.0, 1.0).docker
+    assert isinstance(found, DockerFacts)
+    assert (folder / "asked").exists() == (socket == "running")
+    if socket == "listening":
+        why = "Cannot connect to the Docker daemon: it does not run, and docker.socket would start it"
+        assert found.version == Absent(why)

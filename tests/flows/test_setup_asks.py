@@ -110,5 +110,8 @@ def test_what_the_inventory_says_of_gpus_and_disks_is_heeded(world: World, monke
     file.write_text(file.read_text().replace("gpu2: {}", "gpu2: {gpus: none}") + "docker: {data_root: /data}\n")
     done = setup(world, "--check")
     assert code(done) == 5
-    assert done.stderr == "error: gpu[1,3]: container: the GPUs of this host cannot be read: NVIDIA-SMI has failed\n"
+    assert done.stderr.splitlines() == [
+        "error: gpu[1,3]: container: the GPUs of this host cannot be read: NVIDIA-SMI has failed",
+        f"nothing to do: gpu2 as {file} says",
+    ]
     assert set(given) == {"/data"}

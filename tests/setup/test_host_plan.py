@@ -78,7 +78,7 @@ def test_nothing_is_guessed_of_stages_that_an_operation_reveals() -> None:
 
     plans: dict[Stage, StagePlanner] = {**PLANS, "docker": starts, "image": guesses, "container": guesses}
     made = plan_host(HOST, BARE, CLUSTER, rules(plans), ("docker", "image", "container", "agent"))
-    later = ("is looked at once that is done", "nothing is known of it before: start docker")
+    later = ("unknown until Docker runs", "")
     assert [(op.stage, op.name, op.why, op.script) for op in made.ops[1:3]] == [
         ("image", *later, ""),
         ("container", *later, ""),

@@ -127,7 +127,7 @@ def test_beside_the_clusters_own_container_it_is_made() -> None:
     assert isinstance(start, Op)
     name = paths.container(paths.variant("hcc", DATA.key))
     assert create.name == f"create {name} from mine:1"
-    assert "=/srv/set" in create.args
+    assert "/srv/set" in create.args
     assert f"After=docker.service {paths.unit('hcc')}" in start.files[-1].data.decode()
 
 

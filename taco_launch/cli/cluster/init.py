@@ -1,18 +1,23 @@
 """init: a first inventory from the names of hosts."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from taco_launch.cli.options.common import access_of, access_options, add_option, settings_of, talk_options
-from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.cli.cluster.trust import kept, show_keys
+from taco_launch.cli.options.common import Settings, access_of, access_options, add_option, settings_of, talk_options
+from taco_launch.cli.output import host_errors
+from taco_launch.errors import FAILED, HostError, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
     from taco_launch.inventory.scaffold import HostSketch
     from taco_launch.model.host.hosts import Inventory
     from taco_launch.remote.credentials import Credentials
+    from taco_launch.remote.fanout import Answer
 
 _SUBJECTS = ("network", "gpu", "rdma")
 
@@ -32,10 +37,12 @@ _SUBJECTS = ("network", "gpu", "rdma")
 )
 @add_option("--cluster", metavar="NAME", default="demo", show_default=True, help="Name of the cluster.")
 @add_option("--user", metavar="NAME", help="Login on the hosts. Default: that of the ssh configuration.")
+@add_option("--identity-file", metavar="FILE", help="Private key for the hosts. Default: as ssh would choose it.")
 @add_option("--image", metavar="IMAGE", help="Training image of the containers. Default: left to be filled in.")
 @add_option(
     "--facts/--no-facts", "look", default=True, help="Contact the hosts for GPUs, interface and RDMA. Default: yes."
 )
+@add_option("--yes", is_flag=True, help="Do not ask: take every new host key.")
 @click.pass_context
 def init(
     ctx: click.Context,
@@ -47,16 +54,17 @@ def init(
     user: str | None,
     image: str | None,
     look: bool,
-    **access: Any,
+    **more: Any,
 ) -> None:
     """Write a first inventory from the names of your hosts.
 
-    HOST is a name that ssh reaches, or a range such as 'gpu[1-8]'. The hosts are contacted for the number of GPUs, the
-    interface between them, and RDMA. If one does not answer, nothing is written: fix it, or use --no-facts.
+    HOST is a name that ssh reaches, or a range such as 'gpu[1-8]'. Unknown host keys are shown with their fingerprints and
+    kept if you agree, as by `trust`. Then the hosts are contacted for the number of GPUs, the interface between them, and
+    RDMA. If one does not answer, nothing is written: fix it, or use --no-facts.
 
     \b
     Examples:
-      taco-launch init 'gpu[1-4]' --user root
+      taco-launch init 'gpu[1-4]' --user root --identity-file ~/.ssh/cluster
       taco-launch init gpu1 gpu2 --image registry.example.com/taco-train:1 --to hosts.yaml
       taco-launch init gpu1 gpu2 --no-facts
     """
@@ -65,18 +73,30 @@ def init(
     from taco_launch.inventory.ranges import expand
 
     settings = settings_of(ctx)
+    typed = shell(("taco-launch", "-i", str(target)))
     if target.exists():
-        raise UsageError(f"{target} exists", hint="name another file: --to FILE")
+        raise UsageError(
+            f"{target} exists",
+            hint=f"continue with it: {typed} trust, then {typed} setup --dry-run; or name another file: --to FILE",
+        )
+    key, yes = _private_key(more.pop("identity_file")), more.pop("yes")
     try:
         names = tuple(dict.fromkeys(name for text in hosts for name in expand(text)))
     except ValueError as error:
         raise UsageError(f"HOST: {error}") from None
-    found = {name: scaffold.HostSketch() for name in names}
-    text = scaffold.text(found, cluster=cluster, file=str(target), user=user, image=image)
+
+    def written(found: "Mapping[str, HostSketch]") -> str:
+        return scaffold.text(found, cluster=cluster, file=str(target), user=user, key=key, image=image)
+
+    text = written({name: scaffold.HostSketch() for name in names})
     inventory = load.parse(text.encode(), "the new inventory")  # a wrong name, before any host is contacted
     if look:
-        found = _sketch_hosts(inventory, access_of(access))
-        text = scaffold.text(found, cluster=cluster, file=str(target), user=user, image=image)
+        credentials = access_of(more)
+        silent = _trusted(settings, inventory, credentials, yes=yes)
+        if silent is None:
+            settings.talk(f"{target} is not written")
+            ctx.exit(FAILED)
+        text = written(_sketch_hosts(replace(inventory, source=str(target)), credentials, silent))
         load.parse(text.encode(), "the new inventory")
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
@@ -84,29 +104,66 @@ def init(
             file.write(text)
     except OSError as error:
         raise TacoLaunchError(f"{target}: {error.strerror}") from None
-    click.echo(f"{target}: cluster {cluster}, hosts: {len(found)}")
-    typed = shell(("taco-launch", "-i", str(target)))
-    settings.talk(f"next: check it: {typed} inventory; then {typed} setup --dry-run")
+    click.echo(f"{target}: cluster {cluster}, hosts: {len(names)}")
+    steps = [] if image else [f"name the training image in {target} (container: {{image: NAME:TAG}})"]
+    steps += [] if look else [f"{typed} trust"]
+    settings.talk(f"next: {'; then '.join([*steps, f'{typed} setup --dry-run', f'{typed} setup'])}")
 
 
-def _sketch_hosts(inventory: "Inventory", access: "Credentials") -> "dict[str, HostSketch]":
-    """Return what the hosts of an inventory have.
+def _private_key(named: str | None) -> str | None:
+    """Return the path of a private key as an inventory names it: from / or ~/.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    if named is None:
+        return None
+    if not Path(named).expanduser().is_file():
+        raise UsageError(f"--identity-file: there is no file {named}", hint="make a key: ssh-keygen -t ed25519")
+    return named if named.startswith("~/") else str(Path.cwd() / named)
+
+
+def _trusted(
+    settings: Settings, inventory: "Inventory", access: "Credentials", *, yes: bool
+) -> "tuple[Answer[Any], ...] | None":
+    """Show new host keys and keep them; return which hosts cannot be asked, None where the user does not agree.
+
+    Raises:
+        UsageError: there is nobody to ask.
+    """
+    from taco_launch.flows.setup import trust as flow
+
+    found = flow.read_host_keys(flow.prepare(inventory, inventory.hosts, access))
+    keys = found.to_write(replace=False)
+    if keys:
+        show_keys(settings, keys)
+        if not kept(settings, keys, found.file, yes=yes):
+            return None
+    return found.failed
+
+
+def _sketch_hosts(
+    inventory: "Inventory", access: "Credentials", silent: "tuple[Answer[Any], ...]"
+) -> "dict[str, HostSketch]":
+    """Return what the hosts of an inventory have; all that do not answer, as the `silent` ones before, are shown.
 
     Raises:
         HostError: one does not answer.
     """
     from taco_launch.flows.facts import gather
+    from taco_launch.inventory.ranges import fold
     from taco_launch.inventory.scaffold import HostSketch
     from taco_launch.remote.fanout import connect
 
-    with connect(inventory, inventory.hosts, access) as fanout:
+    names = {answer.host for answer in silent}
+    with connect(inventory, tuple(host for host in inventory.hosts if host.name not in names), access) as fanout:
         answers = gather(fanout, _SUBJECTS)
-    found: dict[str, HostSketch] = {}
-    for answer in answers:
-        if answer.value is None or answer.error is not None:
-            error = answer.error
-            message = error.message if error else f"{answer.host}: no answer"
-            skip = "or write the inventory without contacting hosts: --no-facts"
-            raise HostError(message, hint=f"{error.hint}; {skip}" if error and error.hint else skip)
-        found[answer.host] = HostSketch.of(answer.value)
-    return found
+    failed = [*silent, *(answer for answer in answers if answer.error is not None)]
+    if failed:
+        host_errors.show(failed, {host.name: host.address for host in inventory.hosts})
+        gone = fold(tuple(answer.host for answer in failed))
+        raise HostError(
+            f"{inventory.source} is not written, as nothing is known of {gone}",
+            hint=f"fix that, or run init without {gone}, or write the inventory without contacting hosts: --no-facts",
+        )
+    return {answer.host: HostSketch.of(answer.value) for answer in answers if answer.value is not None}

@@ -17,15 +17,16 @@ from taco_launch.cli.options.common import (
     settings_of,
     talk_options,
 )
-from taco_launch.cli.options.completion import complete_list
+from taco_launch.cli.options.completion import complete_host_list, complete_list
 from taco_launch.cli.output import render, setup_output
+from taco_launch.command import shell
 from taco_launch.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
 from taco_launch.setup import STAGES, Stage
 
 if TYPE_CHECKING:
     from taco_launch.flows.setup.proof import ProofFailure
     from taco_launch.flows.setup.setup import Setup
-    from taco_launch.model.host.hosts import Inventory
+    from taco_launch.model.host.hosts import Host, Inventory
     from taco_launch.setup.host_plan import HostPlan
 
 
@@ -51,6 +52,13 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     help=f"These stages only: {', '.join(STAGES)}. May be repeated, or a list with commas.",
 )
 @setup_output.hosts_option
+@add_option(
+    "--exclude",
+    multiple=True,
+    metavar="HOSTS",
+    shell_complete=complete_host_list,
+    help="Leave out these hosts, such as one that is down, and do not contact them. Repeatable.",
+)
 @add_option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
 @add_option(
     "--check",
@@ -78,6 +86,7 @@ def setup(
     *,
     stages: tuple[Stage, ...],
     hosts: str | None,
+    exclude: tuple[str, ...],
     dry_run: bool,
     check: bool,
     show_diff: bool,
@@ -98,6 +107,7 @@ def setup(
       taco-launch -i cluster.yaml setup
       taco-launch -i cluster.yaml setup --check
       taco-launch -i cluster.yaml setup -H gpu5 --yes
+      taco-launch -i cluster.yaml setup --exclude gpu3
       taco-launch -i cluster.yaml setup --pull --dry-run
       taco-launch -i cluster.yaml setup --only docker --disrupt docker
 
@@ -110,7 +120,6 @@ def setup(
     from taco_launch.flows.setup.setup import Setup, SetupRequest
     from taco_launch.flows.variants import upkeep
     from taco_launch.flows.variants.prepare import Listener
-    from taco_launch.inventory.select import named
     from taco_launch.remote.fanout import connect
     from taco_launch.request.resolve import profile_of
 
@@ -120,7 +129,9 @@ def setup(
             "--check and --dry-run cannot be combined", hint="--check sets the exit code; --dry-run shows the plan"
         )
     inventory = settings.load()
-    chosen = named(inventory, () if hosts is None else (hosts,))
+    chosen, asked = _chosen(inventory, hosts, exclude)
+    if exclude:  # for what is to be typed after Ctrl-C
+        ctx.params["hosts"] = setup_output.names([host.name for host in chosen])
     progress = setup_output.SetupProgress(settings)
     ask = SetupRequest(
         profile_of(inventory, None, os.environ),
@@ -129,9 +140,9 @@ def setup(
         more.pop("pull"),
         settings.registry_password,
     )
-    with connect(inventory, inventory.hosts, access_of(more)) as fanout:
+    with connect(inventory, asked, access_of(more)) as fanout:
         work = Setup(inventory, chosen, fanout, ask, progress.step, progress.proof)
-        with render.progress(settings, "facts", len(inventory.hosts)) as answered:
+        with render.progress(settings, "facts", len(asked)) as answered:
             work.refresh(lambda _answer: answered())
         plans = work.plan()
         if work.moved:
@@ -143,8 +154,9 @@ def setup(
         plans = (*plans, *besides.look(plans))
         errors = {plan.host: "\n".join(problem.message for problem in plan.problems) for plan in plans}
         found = setup_output.findings(work.facts, inventory, errors)
-        code = _show(settings, work, plans, inventory, found, flaws, show_diff=show_diff, looking=check or dry_run)
-        if check or dry_run or (not plans and settings.output not in ("json", "yaml")):
+        looking = check or dry_run or any(plan.stops("cluster") for plan in plans)
+        code = _show(settings, work, plans, inventory, found, flaws, show_diff=show_diff, looking=looking)
+        if looking or (not plans and settings.output not in ("json", "yaml")):
             drift = any(not plan.empty for plan in plans) or found.faults or found.unlike
             ctx.exit(code or (DRIFT if check and drift else OK))
         if any(plan.ops for plan in plans) and not setup_output.agreed(plans, yes=yes):
@@ -163,6 +175,24 @@ def setup(
     for error in wrong:
         render.error(error.message, error.hint)
     ctx.exit(HOST_FAILED if wrong else code)
+
+
+def _chosen(
+    inventory: "Inventory", hosts: str | None, exclude: Sequence[str]
+) -> "tuple[tuple[Host, ...], tuple[Host, ...]]":
+    """Return the hosts that are set up, and those that are asked for their facts: each host has to know of the others.
+
+    Raises:
+        UsageError: none is left.
+    """
+    from taco_launch.inventory.select import named
+
+    without = named(inventory, exclude) if exclude else ()
+    asked = tuple(host for host in inventory.hosts if host not in without)
+    chosen = tuple(host for host in named(inventory, () if hosts is None else (hosts,)) if host in asked)
+    if not chosen:
+        raise UsageError(f"--exclude {','.join(exclude)} leaves no host", hint="name fewer hosts")
+    return chosen, asked
 
 
 def _show(
@@ -203,8 +233,16 @@ def _show(
         )
     elif found.unlike and not rows and not wrong:
         settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(found.unlike)}, see above")
-    elif not rows and not wrong:
-        settings.talk(f"nothing to do: {setup_output.names([plan.host for plan in plans])} as {inventory.source} says")
+    elif not rows and not flaws and (right := [plan.host for plan in plans if plan.empty]):
+        settings.talk(f"nothing to do: {setup_output.names(right)} as {inventory.source} says")
+    if busy := [plan.host for plan in plans if plan.stops("cluster")]:
+        settings.talk(
+            f"{setup_output.names(busy)}: a job runs in a container that has to stop: set-up changes all hosts or none, "
+            "so it changes none now"
+        )
+    if work.failed:
+        gone = setup_output.names(list(work.failed))
+        settings.talk(f"to continue without {gone}: {shell(('--exclude', gone))}")
     return HOST_FAILED if wrong else OK
 
 

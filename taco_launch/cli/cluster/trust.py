@@ -1,6 +1,7 @@
 """trust: the host keys of an inventory's hosts, shown and then kept."""
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -19,7 +20,7 @@ from taco_launch.cli.output import host_errors, render
 from taco_launch.errors import FAILED, HOST_FAILED, UsageError
 
 if TYPE_CHECKING:
-    from taco_launch.flows.setup.trust import TrustReport
+    from taco_launch.flows.setup.trust import ShownKey
 
 
 @click.command()
@@ -42,7 +43,6 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
       taco-launch -i cluster.yaml trust --yes gpu[1-4]
       taco-launch trust -i cluster.yaml --replace gpu3
     """
-    from taco_launch.command import shell
     from taco_launch.flows.setup import trust as flow
     from taco_launch.inventory.select import named
     from taco_launch.remote.ssh.host_key_policy import trust_line
@@ -53,7 +53,7 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
     ways = flow.prepare(inventory, chosen, access_of({}))
     with render.progress(settings, "host keys", len(chosen)) as progress:
         found = flow.read_host_keys(ways, lambda _answer: progress())
-    _show(settings, found)
+    show_keys(settings, found.shown)
     host_errors.show(found.failed, {host.name: host.address for host in chosen})
     keys = found.to_write(replace=replace)
     refused = [key for key in found.shown if key not in keys and key.state in (flow.CHANGED, flow.REVOKED)]
@@ -63,19 +63,33 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
             "\n".join([f"{key.host}: its host key is {key.state}; known is", *(f"  {line}" for line in key.known)]),
             hint if key.state == flow.CHANGED else "whoever revoked it had a reason: ask them",
         )
-    if keys and _agreed(len(keys), yes=yes):
-        flow.write(keys)
-        settings.talk(f"kept {_count(len(keys))} in {found.file}")
-        for key in keys:
-            for file in key.elsewhere:
-                command = shell(("ssh-keygen", "-R", key.known_as, "-f", file))
-                settings.talk(f"{key.host}: its old key is still in {file}; to take it out for ssh too: {command}")
-    elif keys:
-        settings.talk("kept none")
+    if keys and not kept(settings, keys, found.file, yes=yes):
         return FAILED
     if found.failed:
         return HOST_FAILED
     return FAILED if refused else 0
+
+
+def kept(settings: Settings, keys: "Sequence[ShownKey]", file: str, *, yes: bool) -> bool:
+    """Ask whether to keep keys in our known_hosts `file`, and keep them; tell whether that was done.
+
+    Raises:
+        UsageError: there is nobody to ask.
+        HostError: the file cannot be written.
+    """
+    from taco_launch.command import shell
+    from taco_launch.flows.setup import trust as flow
+
+    if not _agreed(len(keys), yes=yes):
+        settings.talk("kept none")
+        return False
+    flow.write(tuple(keys))
+    settings.talk(f"kept {_count(len(keys))} in {file}")
+    for key in keys:
+        for other in key.elsewhere:
+            command = shell(("ssh-keygen", "-R", key.known_as, "-f", other))
+            settings.talk(f"{key.host}: its old key is still in {other}; to take it out for ssh too: {command}")
+    return True
 
 
 def _agreed(count: int, *, yes: bool) -> bool:
@@ -92,7 +106,8 @@ def _count(count: int) -> str:
     return f"{count} host key{'s' if count != 1 else ''}"
 
 
-def _show(settings: Settings, found: "TrustReport") -> None:
+def show_keys(settings: Settings, keys: "Sequence[ShownKey]") -> None:
+    """Print keys with their fingerprints."""
     if settings.output in ("json", "yaml"):
         rows = [
             {
@@ -102,11 +117,11 @@ def _show(settings: Settings, found: "TrustReport") -> None:
                 "state": key.state,
                 "known": list(key.known),
             }
-            for key in found.shown
+            for key in keys
         ]
         render.data(rows, settings.output)
-    elif found.shown:
+    elif keys:
         render.table(
             ("HOST", "TYPE", "FINGERPRINT", "STATE"),
-            [(key.host, key.kind, key.fingerprint, key.state) for key in found.shown],
+            [(key.host, key.kind, key.fingerprint, key.state) for key in keys],
         )

@@ -115,6 +115,7 @@ class Setup:
         self._cluster = PlanContext(inventory, {}, ask.disrupt, password=secret, toolkit_key=key)
         self._shared = SharedReadings(inventory, self._chosen)
         self._now: str | None = None
+        self._plans: tuple[HostPlan, ...] = ()
         self.failed: dict[str, TacoLaunchError] = {}
 
     @property
@@ -149,8 +150,13 @@ class Setup:
         return registry.moved(self._inventory, self._now, self._facts)
 
     def plan(self) -> tuple[HostPlan, ...]:
-        """Plan all stages for each chosen host that answered, in inventory order."""
-        return tuple(self._chain(name, self._ask.stages) for name in self._alive())
+        """Plan all stages for each chosen host that answered, in inventory order, and look what stands in the way."""
+        container = self._inventory.container
+        mounts = container.mounts if container is not None and "container" in self._ask.stages else ()
+        plans = tuple(self._chain(name, self._ask.stages) for name in self._alive())
+        folders = tuple(source for source, _, _ in mounts)
+        self._plans = sources.unblocked(plans, folders, self._inventory, self._fanout, self.failed)
+        return self._plans
 
     def proved(self, plans: Sequence[HostPlan]) -> tuple[ProofFailure, ...]:
         """Return whose container has not the GPUs of its host, where these plans change nothing of that."""
@@ -177,10 +183,11 @@ class Setup:
         return tuple((each.host, diffs(each.ops, present.get(each.host, {}))) for each in plans)
 
     def apply(self) -> SetupResult:
-        """Do what the plans say, stage by stage on all hosts; then nothing may be left to do, and all is proved.
+        """Do what was planned, stage by stage on all hosts; then nothing may be left to do, and all is proved.
 
         A host that fails keeps no other from being set up.
         """
+        self.failed |= {made.host: refused(made) for made in self._plans if made.stops("host")}
         secret = sources.secrets(self._inventory, self._cluster.password)
         log = SetupLog(state_folder(os.environ, os.geteuid()) / "setup" / self._inventory.cluster, secret)
         for stage in self._ask.stages:

@@ -1,4 +1,4 @@
-"""What a set-up brings along from the controller, or learns from one host for all others."""
+"""What a set-up brings along from the controller, learns from one host for all others, or asks hosts before it begins."""
 
 import base64
 import json
@@ -9,15 +9,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from taco_launch.agent import untrusted
-from taco_launch.command import Command
-from taco_launch.errors import HostError, UsageError
+from taco_launch.command import Command, shell
+from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.model import codec
 from taco_launch.model.host.facts import SetupState
 from taco_launch.model.host.hosts import Inventory, Toolkit
 from taco_launch.remote import bundle
 from taco_launch.remote.answers import understood
+from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.transport import Transport, last_words
-from taco_launch.setup import paths
+from taco_launch.setup import blockers, paths
+from taco_launch.setup.host_plan import HostPlan
 from taco_launch.setup.stages.image import Reference
 
 VARIABLE = "TACO_LAUNCH_REGISTRY_PASSWORD"
@@ -110,6 +112,30 @@ def secrets(inventory: Inventory, registry: str | None) -> tuple[str, ...]:
     """Return what no log may show: the registry's password, and what proxies are logged in with."""
     found = (urlsplit(value).password for name, value in inventory.docker.proxy if name != "no")
     return tuple(filter(None, (registry, *found)))
+
+
+def unblocked(
+    plans: Sequence[HostPlan],
+    folders: Sequence[str],
+    inventory: Inventory,
+    fanout: Fanout,
+    failed: dict[str, TacoLaunchError],
+) -> tuple[HostPlan, ...]:
+    """Return the plans with what stands in their way: jobs that run, and which of these folders a host lacks.
+
+    A host that does not answer is put to `failed`.
+    """
+    typed = shell(("taco-launch", "-i", inventory.source))
+    asked = {plan.host: blockers.look(plan, paths.container(inventory.cluster), folders, typed) for plan in plans}
+
+    def ask(host: Transport) -> bytes:
+        command = asked[host.name]
+        return host.run(command).stdout if command is not None else b""
+
+    answers = fanout.only([host for host, command in asked.items() if command is not None]).each(ask)
+    failed |= {answer.host: answer.error for answer in answers if answer.error is not None}
+    said = {answer.host: answer.value or b"" for answer in answers}
+    return tuple(blockers.judged(plan, folders, said.get(plan.host, b"")) for plan in plans if plan.host not in failed)
 
 
 def latest(

@@ -10,7 +10,7 @@ from taco_launch.facts import MADE
 from taco_launch.flows.facts import gather
 from taco_launch.flows.setup.apply import Changes, SetupEvent, SetupLog, apply
 from taco_launch.flows.setup.setup import HostResult, SetupResult, not_converged, refused
-from taco_launch.flows.setup.sources import fetch
+from taco_launch.flows.setup.sources import fetch, unblocked
 from taco_launch.model.host.facts import HostFacts, SetupState
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.remote.fanout import Answer, Fanout
@@ -41,7 +41,7 @@ class Teardown:
         """
         if inventory.container is None:
             raise UsageError(f"{inventory.source}: there is no container, so set-up made nothing")
-        self._cluster = inventory.cluster
+        self._inventory, self._cluster = inventory, inventory.cluster
         self._typed = shell(("taco-launch", "-i", inventory.source))
         self._image = inventory.container.image if images else None
         self._fanout = fanout
@@ -90,12 +90,13 @@ class Teardown:
             elif answer.value is not None:
                 found[answer.host] = answer.value
         added = self._added(found)
-        plans = {}
+        plans = []
         for name, facts in found.items():
             items = tuple(plan(facts, self._cluster, self._image, added.get(name, ""), RULES))
             ops = tuple(item for item in items if isinstance(item, Op))
-            plans[name] = HostPlan(name, ops, tuple(item for item in items if isinstance(item, Problem)))
-        return {name: made for name, made in plans.items() if name not in self.failed}
+            if name not in self.failed:
+                plans.append(HostPlan(name, ops, tuple(item for item in items if isinstance(item, Problem))))
+        return {made.host: made for made in unblocked(plans, (), self._inventory, self._fanout, self.failed)}
 
     def _added(self, found: Mapping[str, HostFacts]) -> Mapping[str, str]:
         """Read what set-up put into daemon.json where it did."""

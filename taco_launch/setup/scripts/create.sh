@@ -1,10 +1,10 @@
 #!/bin/sh
 # Makes the training container anew; look.sh, idle.sh and leases.sh are prepended to this script.
 #
-# usage: create.sh CONTAINER UNFINISHED UNIT CLUSTER FOLDER STATE VARIABLES IMAGE MPIRUN NUMBER SOURCE... OPTION...
+# usage: create.sh CONTAINER UNFINISHED UNIT CLUSTER FOLDER STATE VARIABLES IMAGE MPIRUN NUMBER DATA... OPTION...
 #
 # UNFINISHED is the container's name while it is made. CLUSTER is what its label says, CLUSTER@VARIANT for a variant.
-# SOURCE... are NUMBER paths that are mounted, and have to be there; one behind a = was named for a job, by no inventory. OPTION... are the arguments of `docker create`, without a name. VARIABLES, where they name it, is a file that holds
+# DATA... are NUMBER paths that are named for a job, by no inventory, and are looked at more closely. OPTION... are the arguments of `docker create`, without a name. VARIABLES, where they name it, is a file that holds
 # secrets, and goes. What was there of the cluster goes only once the new one is made, and not while a job runs in it. What
 # is not ours is never removed.
 
@@ -19,7 +19,7 @@ state=$5
 variables=$6
 image=$7
 mpirun=$8
-sources=$9
+paths=$9
 shift 9
 
 trap 'rm -f "$variables"' EXIT
@@ -51,29 +51,16 @@ data() { # data PATH: refused where who has the container could become the host'
   esac
 }
 
-while [ "$sources" -gt 0 ]; do
-  path=${1#=}
-  if [ "$path" != "$1" ]; then
-    named=--data
-    next="name another folder"
-  else
-    named=container.mounts
-    next="take it out of container.mounts in the inventory"
-  fi
-  if [ ! -e "$path" ]; then
-    echo "error: $path, which $named names, is not on this host" >&2
-    echo "hint: mkdir -p $path there, or $next" >&2
+while [ "$paths" -gt 0 ]; do
+  if [ ! -e "$1" ]; then
+    echo "error: $1, which --data names, is not on this host" >&2
+    echo "hint: mkdir -p $1 there, or name another folder" >&2
     exit 1
   fi
-  if [ "$path" != "$1" ]; then
-    data "$path"
-  fi
+  data "$1"
   shift
-  sources=$((sources - 1))
+  paths=$((paths - 1))
 done
-if ours "$container"; then
-  idle "$container"
-fi
 look "$image" "$mpirun"
 umask 077
 # mounted files and folders have to be there, and themselves: an earlier version let containers write here
@@ -102,7 +89,7 @@ digests=$(docker image inspect --format '{{range .RepoDigests}}{{println .}}{{en
 printf '%s\n' "$id" "$digests" >"$folder/image.new"
 chmod 0644 "$folder/image.new"
 if ours "$container"; then
-  if ! idle "$container"; then # a job has begun meanwhile
+  if ! idle "$container"; then # a job has begun since the plan was made
     docker rm --force --volumes "$new" >/dev/null
     exit 1
   fi

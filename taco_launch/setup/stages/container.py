@@ -131,8 +131,7 @@ def _find(facts: HostFacts, name: str) -> ContainerState | None:
 
 
 def _create(definition: Definition, there: ContainerState | None, why: str, mpirun: str, container: Container) -> Op:
-    # those that no inventory names are looked at more closely: see create.sh
-    sources = (*(source for source, _, _ in container.mounts), *(f"={source}" for source, _, _ in container.data))
+    data = tuple(source for source, _, _ in container.data)
     name = paths.container(definition.cluster)
     return Op(
         "container",
@@ -149,8 +148,8 @@ def _create(definition: Definition, there: ContainerState | None, why: str, mpir
             paths.secrets_file(definition.cluster),
             definition.name,
             mpirun,
-            str(len(sources)),
-            *sources,
+            str(len(data)),
+            *data,
             *definition.argv,
         ),
         definition.files,

@@ -125,10 +125,11 @@ def _there(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     starts = not isinstance(made.engine_unit, str) or made.engine_unit in ("enabled", "static", "indirect", "generated")
     if runs and starts:
         return
+    stopped = "Docker has stopped" if starts and isinstance(made.engine_unit, str) else "Docker does not run yet"
     yield Op(
         "docker",
         "start docker, now and at boot" if not runs else "start docker at boot",
-        why="the engine does not run" if not runs else f"docker.service is {made.engine_unit}",
+        why=stopped if not runs else f"docker.service is {made.engine_unit}",
         script=text("dpkg.sh") + text("dockerd.sh") + text("docker_start.sh"),
         seconds=300,
         expect=_started,

@@ -194,6 +194,7 @@ def _pull(
             "image",
             f"{container.image}: {short}; it {'' if size else 'is '}{takes}",
             "free some space: docker system df",
+            stops="host",
         )
         return
     user = container.registry.user if container.registry else ""
@@ -254,7 +255,7 @@ def _copy(
     root = space.data_root(facts, cluster.inventory.docker)
     short = space.too_small(facts, root, given.space)
     if short:
-        yield Problem("image", f"{name}: {short}; it {takes}", "free some space: docker system df")
+        yield Problem("image", f"{name}: {short}; it {takes}", "free some space: docker system df", stops="host")
         return
     yield Op(
         "image",

@@ -117,6 +117,7 @@ def taken_by_another(host: Host, facts: HostFacts, cluster: PlanContext) -> Prob
         f"port {container.ssh_port}, for the container's sshd, is taken: {' or '.join(others)} listens on "
         f"{listener.address}:{listener.port}",
         f"take another port: container: {{ssh_port: {container.ssh_port + 1}}} in the inventory; or take that cluster back",
+        stops="host",
     )
 
 
@@ -132,6 +133,7 @@ def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Pr
         f"{listener.address}:{listener.port}",
         f"end it (ss -ltnp says which process it is), or take another port: container: {{ssh_port: "
         f"{container.ssh_port + 1}}}",
+        stops="host",
     )
 
 
@@ -176,7 +178,7 @@ def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | P
         if silent and public_key(made.cluster_key) is not None:
             return  # it has the key, as far as anybody knows
         if silent:
-            why, hint = "did not answer", f"set up again when it does, or name another one: head: {host.name}"
+            why, hint = "did not answer or is left out", f"set up again with it, or name another one: head: {host.name}"
         else:
             typed = shell(("taco-launch", "-i", inventory.source, "setup", "-H", inventory.head))
             why, hint = "is not set up", f"set the head up first: {typed}"
@@ -238,7 +240,7 @@ def _sshd(facts: HostFacts, cluster: str, own: str, port: int) -> Iterator[Op]:
     elif new_key:
         name, why = "container's sshd: take the new host key", "it has the one before"
     elif known and _listener(facts, own, port) is None:
-        name, why = "container's sshd: wait for it", f"nothing listens on {own}:{port}"
+        name, why = "container's sshd: start it", f"nothing listens on {own}:{port}"
     else:
         return
     args = (paths.container(cluster), settings.path, paths.SSHD_PID)

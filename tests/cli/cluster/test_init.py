@@ -1,11 +1,24 @@
 """init: an inventory from names, and nothing overwritten; tests/lab/test_facts.py has it look at real hosts."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from taco_launch.cli.cluster import trust as cli_trust
+from taco_launch.errors import HostError
+from taco_launch.flows import facts
+from taco_launch.flows.setup import trust
+from taco_launch.flows.setup.trust import KNOWN, NEW, ShownKey, TrustReport
 from taco_launch.inventory.load import parse
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hosts import Host
+from taco_launch.remote import fanout
+from taco_launch.remote.fanout import Answer, Fanout
+from taco_launch.remote.local import LocalTransport
 from tests.cli.test_cli import call
+from tests.facts.hosts import host as facts_of
 
 
 def test_names_and_ranges_become_an_inventory(tmp_path: Path) -> None:
@@ -39,3 +52,93 @@ def test_wrong_names_are_refused(words: list[str], tmp_path: Path) -> None:
     assert result.exit_code == 2, result.stderr
     assert result.stderr.startswith("error: ")
     assert not target.exists()
+
+
+def test_it_says_how_to_go_on(tmp_path: Path) -> None:
+    target = tmp_path / "hosts.yaml"
+    typed = f"taco-launch -i {target}"
+    made = call("init", "gpu1", "--no-facts", "--to", str(target))
+    image = f"name the training image in {target} (container: {{image: NAME:TAG}})"
+    assert made.stderr == f"next: {image}; then {typed} trust; then {typed} setup --dry-run; then {typed} setup\n"
+    again = call("init", "gpu1", "--to", str(target))
+    assert f"hint: continue with it: {typed} trust, then {typed} setup --dry-run; or name another file" in again.stderr
+
+
+def test_a_private_key_is_written(tmp_path: Path) -> None:
+    target, key = tmp_path / "hosts.yaml", tmp_path / "key"
+    words = ("init", "gpu1", "--no-facts", "--to", str(target), "--user", "root", "--identity-file")
+    assert "there is no file" in call(*words, str(key)).stderr
+    key.touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert call(*words, "key").exit_code == 0
+    assert parse(target.read_bytes(), "x").hosts[0].identity_file == str(key)
+
+
+@dataclass
+class Hosts:
+    """Hosts that show keys and answer; gpu3 shows none, and gpu4 does not tell its facts."""
+
+    state: str = NEW
+    kept: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def show(self, ways: Any) -> TrustReport:
+        names = [host.name for host in ways]
+        shown = [ShownKey(name, name, "ssh-ed25519", f"SHA256:{name}", b"", self.state) for name in names]
+        failed = (Answer[ShownKey]("gpu3", error=HostError("gpu3: no TCP connection")),) if "gpu3" in names else ()
+        return TrustReport(tuple(key for key in shown if key.host != "gpu3"), failed, "known_hosts")
+
+    def connect(self, _inventory: Any, hosts: tuple[Host, ...], _access: Any) -> Fanout:
+        self.asked = [host.name for host in hosts]
+        return Fanout(tuple(LocalTransport(host.name) for host in hosts))
+
+    def gather(self, fanout: Fanout, _subjects: Any) -> list[Answer[HostFacts]]:
+        names = [host.name for host in fanout.transports]
+        broken = Answer[HostFacts]("gpu4", error=HostError("gpu4: permission denied"))
+        return [broken if name == "gpu4" else Answer(name, facts_of(name)) for name in names]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Hosts:
+    made = Hosts()
+    monkeypatch.setattr(trust, "prepare", lambda _inventory, hosts, _access: hosts)
+    monkeypatch.setattr(trust, "read_host_keys", made.show)
+    monkeypatch.setattr(trust, "write", lambda keys: made.kept.extend(key.host for key in keys))
+    monkeypatch.setattr(fanout, "connect", made.connect)
+    monkeypatch.setattr(facts, "gather", made.gather)
+    return made
+
+
+def test_unknown_keys_are_shown_and_kept_before_hosts_are_contacted(world: Hosts, tmp_path: Path) -> None:
+    words = ("init", "gpu[1-2]", "--image", "train:1", "--to", str(tmp_path / "hosts.yaml"))
+    refused = call(*words)
+    assert (refused.exit_code, world.asked, world.kept) == (2, [], [])
+    assert "gpu2  ssh-ed25519  SHA256:gpu2  new" in refused.stdout
+    assert "2 host keys to take, and stdin is not a terminal\nhint: compare the fingerprints" in refused.stderr
+    made = call(*words, "--yes")
+    assert (made.exit_code, world.asked, world.kept) == (0, ["gpu1", "gpu2"], ["gpu1", "gpu2"])
+    typed = f"taco-launch -i {tmp_path}/hosts.yaml"
+    assert made.stderr.splitlines()[-1] == f"next: {typed} setup --dry-run; then {typed} setup"
+    assert [host.slots for host in parse((tmp_path / "hosts.yaml").read_bytes(), "x").hosts] == [8, 8]
+    world.state = KNOWN
+    assert call(*words[:-1], str(tmp_path / "other.yaml")).exit_code == 0, "then nobody is asked"
+
+
+def test_who_does_not_agree_gets_no_file(world: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_trust, "_agreed", lambda _count, *, yes: yes)
+    done = call("init", "gpu1", "--to", str(tmp_path / "hosts.yaml"))
+    assert (done.exit_code, world.kept, world.asked) == (1, [], [])
+    assert done.stderr == f"kept none\n{tmp_path}/hosts.yaml is not written\n"
+
+
+def test_all_hosts_that_cannot_be_asked_are_told(world: Hosts, tmp_path: Path) -> None:
+    target = tmp_path / "hosts.yaml"
+    done = call("init", "gpu[1-4]", "--yes", "--to", str(target))
+    assert (done.exit_code, target.exists(), world.asked) == (5, False, ["gpu1", "gpu2", "gpu4"])
+    assert done.stderr.splitlines()[1:] == [
+        "error: gpu3: no TCP connection",
+        "error: gpu4: permission denied",
+        f"error: {target} is not written, as nothing is known of gpu[3-4]",
+        "hint: fix that, or run init without gpu[3-4], or write the inventory without contacting hosts: --no-facts",
+    ]

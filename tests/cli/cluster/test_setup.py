@@ -131,8 +131,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def setup(world: World, *words: str, password: str | None = PASSWORD, **more: Any) -> Result:
-    argv = ("-i", str(world.folder.parent / "cluster.yaml"), "setup", *words)
+def setup(world: World, *words: str, password: str | None = PASSWORD, command: str = "setup", **more: Any) -> Result:
+    argv = ("-i", str(world.folder.parent / "cluster.yaml"), command, *words)
     settings = Settings(registry_password=password)  # of the environment
     return CliRunner().invoke(cli, argv, standalone_mode=False, obj=settings, **more)
 

@@ -217,6 +217,7 @@ def test_an_engine_that_does_not_run_is_started() -> None:
     (start,) = ops(facts(down, engine_unit="disabled"))
     assert (start.name, start.disrupts) == ("start docker, now and at boot", "nothing")
     assert start.reveals == ("image", "container", "ssh_mesh")  # none of which is known to be missing
+    assert [ops(found)[-1].why for found in (facts(down), bare())] == ["Docker has stopped", "Docker does not run yet"]
     (start,) = ops(facts(engine_unit="disabled"))
     assert (start.name, start.why) == ("start docker at boot", "docker.service is disabled")
     assert start.reveals == ops(bare())[-1].reveals == ()

@@ -1,0 +1,67 @@
+"""What stands in the way of a plan: the script that looks, and what is made of its answer."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from taco_launch.setup import blockers
+from taco_launch.setup.host_plan import HostPlan
+from taco_launch.setup.ops import Op
+from tests.setup.fakes import SHELLS, Fakes
+
+CREATE = Op("container", "create taco-launch-c", "there is no container")
+RECREATE = Op("container", "recreate taco-launch-c", "another image", disrupts="container")
+TYPED = "taco-launch -i 'my hosts.yaml'"
+
+
+def said(fakes: Fakes, plan: HostPlan, *folders: str) -> bytes:
+    """Return what the script says on a host whose state folder is beside these programs."""
+    command = blockers.look(plan, "taco-launch-c", folders, TYPED)
+    assert command is not None
+    text, _name, *args = command.argv[2:]
+    text = text.replace("/var/lib/taco-launch", f"{fakes.folder.parent}/state")
+    done = fakes.run_text(text.replace("/run/taco-launch", f"{fakes.folder.parent}/run"), *args)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.encode()
+
+
+def test_nothing_is_asked_where_nothing_can_be_in_the_way() -> None:
+    assert blockers.look(HostPlan("gpu1", (CREATE,)), "taco-launch-c", (), TYPED) is None
+    assert blockers.look(HostPlan("gpu1", (RECREATE,)), "taco-launch-c", (), TYPED) is not None
+    assert blockers.look(HostPlan("gpu1"), "taco-launch-c", ("/data",), TYPED) is not None
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_job_keeps_all_hosts_as_they_are(tmp_path: Path, shell: str) -> None:
+    fakes, plan = Fakes(tmp_path / "bin", shell), HostPlan("gpu1", (CREATE, RECREATE))
+    lock = tmp_path / "state/jobs/busy/lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    assert blockers.judged(plan, (), said(fakes, plan)) == plan
+    descriptor = os.open(lock, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        blocked = blockers.judged(plan, (), said(fakes, plan))
+        assert said(fakes, HostPlan("gpu1", (CREATE,)), "/") == b"", "a container that stays is in no job's way"
+    finally:
+        os.close(descriptor)
+    (problem,) = blocked.problems
+    assert (blocked.ops, problem.stage, problem.stops) == (plan.ops, "container", "cluster")
+    assert problem.message == "job busy runs in taco-launch-c"
+    assert problem.hint == f"wait for it, or: {TYPED} stop busy"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_folder_that_is_missing_keeps_its_host_as_it_is(tmp_path: Path, shell: str) -> None:
+    there, gone, other = f"{tmp_path}/a b", f"{tmp_path}/gone", f"{tmp_path}/o\nther"
+    Path(there).mkdir()
+    fakes, plan = Fakes(tmp_path / "bin", shell), HostPlan("gpu1", (CREATE,))
+    found = blockers.judged(plan, (there, gone), said(fakes, plan, there, gone))
+    (problem,) = found.problems
+    assert (found.ops, problem.stops) == ((), "host")
+    assert problem.message == f"{gone}, which container.mounts names, is not on this host"
+    assert problem.hint == f"mkdir -p {gone} there, or take it out of container.mounts in the inventory"
+    (problem,) = blockers.judged(plan, (other, gone), said(fakes, plan, other, gone)).problems
+    assert problem.message == f"{other}, {gone}, which container.mounts names, are not on this host"

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 # Bytes that a line may have with which an attempt starts.
 _LONGEST = 64
+# Of the last lines of ranks that are asked for, so many of launchers besides: these have the most to say when all is over.
+_MOST_OF_LAUNCHERS = 100
+_OF_A_RANK = re.compile(rb"\S+/\d+ *\| ")
 # Of the last lines that match.
 _MOST_KEPT = 1 << 24
 # As wide as a time.
@@ -58,7 +61,8 @@ class Excerpt:
         self.attempt = stream.attempt
         # How many bytes log rotation has dropped just before what is read next.
         self.skipped = 0
-        self._parted = stream.stem == folder.merged and stream.attempt is not None
+        self._merged = stream.stem == folder.merged
+        self._parted = self._merged and stream.attempt is not None
         self._label = stream.label
         self._since = None if request.since is None else int(request.since * 1_000_000)
         self._stamped = request.timestamps
@@ -72,7 +76,7 @@ class Excerpt:
         if request.grep is not None:
             from taco_launch.agent.logs import grep  # noqa: PLC0415 - few who read a log look for something
 
-            self._grep = grep.Grep(request.grep, labelled=stream.stem == folder.merged)
+            self._grep = grep.Grep(request.grep, labelled=self._merged)
             self._last, self._most = ([], request.tail) if request.tail else (None, 0)
         if self._stamped or self._since is not None or self._parted or stream.label is not None or self._grep:
             self._lines = LineReader(stream.stem, offset, beheaded=False, headless=headless)
@@ -172,7 +176,7 @@ class Excerpt:
         """Return the place to start at, and whether the rest of a line stands there."""
         offset = max(request.offset, stream.begin)
         if request.tail is not None and not (request.grep is not None and request.tail):
-            offset = max(offset, segments.tail(stream.stem, request.tail, stream.end, stream.label))
+            offset = max(offset, _tail(stream, request.tail, merged=self._merged))
         if self._since is None:
             return offset, False
         place = segments.since(stream.stem, self._since)
@@ -181,6 +185,15 @@ class Excerpt:
         oldest = segments.segments(stream.stem)[0][0]
         # What the line before ends with tells whether one starts there.
         return (place - 1, True) if place > oldest else (place, True)
+
+
+def _tail(stream: _Stream, lines: int, *, merged: bool) -> int:
+    """Return where the last lines of a stream begin; of a merged log those of ranks are counted."""
+    of_ranks = _OF_A_RANK if merged else None
+    begin = segments.tail(stream.stem, lines, stream.end, stream.label or of_ranks)
+    if not merged or stream.label is not None or not lines:
+        return begin
+    return max(begin, segments.tail(stream.stem, lines + _MOST_OF_LAUNCHERS, stream.end))
 
 
 def _stream(folder: JobFolder, request: Logs, attempt: Optional[int]) -> _Stream:

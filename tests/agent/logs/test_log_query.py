@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.agent.logs import lines, segments
+from taco_launch.agent.logs import lines, log_query, segments
 from taco_launch.agent.logs.log_query import Excerpt
 from taco_launch.agent.logs.segments import Writer
 from taco_launch.agent.store import records
@@ -72,6 +72,18 @@ def test_any_of_it(made: Made, whose: dict[str, Any], timestamps: bool) -> None:
             # The merged log has a line that tells of the attempt; its time is this moment.
             found = re.sub(rb"(\S+ )?\[taco-launch: attempt 2\]\n", b"", found)
             assert found == b"".join(lines_of(made, **given)), asked
+
+
+@pytest.mark.usefixtures("jobs")
+def test_the_last_lines_are_those_of_ranks(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [b"n1/mpirun | line %d\n" % number for number in range(5)]
+    merged = Writer(made.folder.merged, BIG)
+    merged.write(b"".join(said))
+    of_ranks = lines_of(made, tail=2)
+    assert shown(tail=2) == b"".join([*of_ranks, *said])
+    assert shown(tail=0) == b""
+    monkeypatch.setattr(log_query, "_MOST_OF_LAUNCHERS", 3)
+    assert shown(tail=2) == b"".join(said)
 
 
 def test_the_line_between_two_attempts(made: Made) -> None:

@@ -6,6 +6,7 @@ from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch import state
 from taco_launch.agent.logs import segments
+from taco_launch.agent.logs.bars import last_state
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.diagnose import LogScan, is_consequence
@@ -87,7 +88,7 @@ def explained(
     if not ended_itself:
         return reason, told
     lines = segments.last_words(folder.rank(rank)).split("\n") if failure else []
-    words = next((line.strip() for line in reversed(lines) if says(line)), "")
+    words = next((last_state(line).strip() for line in reversed(lines) if says(line)), "")
     return state.explained(reason, started, told.findings, words[:_MOST_SHOWN]), told
 
 
@@ -116,12 +117,12 @@ def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd, told_in: int = 0)
             shown = text.split("\n")[max(last - _TELLING_LINES, 0) : last]
             end_of = (tail or head).rstrip("\n").split("\n")[_TELLING_LINES + 1 - _LAST_LINES :]
             lines = (*shown, f"[taco-launch: {more - len(end_of)} lines left out]", *end_of)
-            return f"{where}:{path}", tuple(line.rstrip("\r")[:_LAST_CHARACTERS] for line in lines)
+            return f"{where}:{path}", tuple(last_state(line)[:_LAST_CHARACTERS] for line in lines)
     begin = max(segments.tail(stem, _LAST_LINES), segments.size(stem) - _LAST_BYTES)
     reader = segments.SegmentReader(stem, begin)
     text = b"".join(iter(reader.read, b"")).decode("utf-8", "replace")
     reader.close()
-    lines = tuple(line.rstrip("\r")[:_LAST_CHARACTERS] for line in text.rstrip("\n").split("\n"))
+    lines = tuple(last_state(line)[:_LAST_CHARACTERS] for line in text.rstrip("\n").split("\n"))
     return f"{where}:{path}", lines if text else ()
 
 

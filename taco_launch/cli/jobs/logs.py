@@ -99,6 +99,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     A pattern is looked for on the head, in each line without its label HOST/RANK, so only what matches is sent.
 
     What a launcher prints about a rank that failed is shown with -v only, or with --grep, and -t counts lines of ranks.
+    Of a progress bar -f shows a state in five seconds, else the last one is shown; --rank shows all.
 
     An instance of one rank, and the launcher, are printed as they are, without labels. Of a job that was tried several
     times --rank and --instance show the last attempt, and with -f those that come.

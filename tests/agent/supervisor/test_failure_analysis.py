@@ -163,6 +163,7 @@ def test_where_the_last_lines_of_a_rank_stand(
         (b"", ()),
         (b"\n", ("",)),
         (b"no end", ("no end",)),
+        (b"1%|" + b"\r2%|" * 5000 + b"\r3%|\r\nraised", ("3%|", "raised")),
         (b"one\r\n\ntwo \xff\n", ("one", "", "two \ufffd")),
         (b"".join(b"%d\n" % number for number in range(50)), tuple(map(str, range(30, 50)))),
         (b"x" * 5000 + b"\n", ("x" * 1000,)),

@@ -24,7 +24,8 @@ _LAST_LINES, _LAST_BYTES, _LAST_CHARACTERS = 20, 1 << 14, 1000
 _TELLING_LINES = 15
 # With these mpirun says that a rank failed, which the job's reason says already.
 _BANNERS = ("rank-exited", "rank-exited-255", "rank-command-not-found", "rank-not-executable", "rank-failed")
-_BY_TORCHRUN = ("torchrun-child-failed",)  # in a rank's own log it may be all that there is
+# In a rank's own log it may be all that there is. Of ends by a signal the rank's wrapper and its guard know more.
+_BY_TORCHRUN = ("torchrun-child-failed", "torchrun-rank-killed", "torchrun-rank-signal")
 
 
 class FailureAnalysis(NamedTuple):
@@ -35,11 +36,11 @@ class FailureAnalysis(NamedTuple):
 
 
 def analyze_failure(
-    folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_code: int = 0
+    folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_code: int = 0, killed_by: str = ""
 ) -> FailureAnalysis:
     """Return what the logs tell of the failure, of each its first and its last MiB; the first failure first.
 
-    `rank` is the one to blame, on `host`, and `exit_code` how it ended, 128 + n for signal n. Where we ended the job (`ended_itself` is false) what its ranks said when they
+    `rank` is the one to blame, on `host`, and `exit_code` how it ended, 128 + n for signal n; of signal 9 `killed_by` tells more. Where we ended the job (`ended_itself` is false) what its ranks said when they
     were ended is left out. Hosts are told by their names in the job's spec.
 
     Raises:
@@ -62,7 +63,10 @@ def analyze_failure(
     banners = (*_BANNERS, *_BY_TORCHRUN) if launcher_of(spec).sets_rendezvous else _BANNERS
     told = [match for match in scan.matches() if match.kind not in kinds and match.finding.signature not in banners]
     found = [match.finding for match in told]
-    killed = by_signal(state.numbered(rank, spec.procs_per_gpu), host, exit_code) if ended_itself else None
+    number = state.numbered(rank, spec.procs_per_gpu)
+    killed = by_signal(number, host, exit_code, killed_by) if ended_itself else None
+    if killed is not None:  # the launcher's log tells of the same
+        found = [killed if killed_by and finding.signature == killed.signature else finding for finding in found]
     if killed is not None and killed.signature not in {finding.signature for finding in found}:
         causes = sum(match.kind is FailureText.CAUSE for match in told)
         if not found or killed.signature in UNFORESEEN:
@@ -84,7 +88,8 @@ def explained(
     """
     # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
     rank, host = (failure.rank, failure.host) if failure else (0, first)
-    told = analyze_failure(folder, rank, host, ended_itself=ended_itself, exit_code=failure.exit_code if failure else 0)
+    code, killed_by = (failure.exit_code, failure.killed) if failure else (0, "")
+    told = analyze_failure(folder, rank, host, ended_itself=ended_itself, exit_code=code, killed_by=killed_by)
     if not ended_itself:
         return reason, told
     lines = segments.last_words(folder.rank(rank)).split("\n") if failure else []

@@ -69,6 +69,11 @@ class Ranks:
         self._keepers[host] = LogReceiver(self._folder, self._max_bytes, self._merge.finish, host)
 
     @property
+    def running(self) -> int:
+        """How many have started and not ended."""
+        return len(self.started.keys() - self.ended.keys())
+
+    @property
     def all_ended(self) -> bool:
         """Whether none has still to end."""
         return len(self.ended) >= self.np

@@ -235,7 +235,7 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
     from taco_launch.backend import FollowListener, require_started
     from taco_launch.cli.output.banners import BannerFilter
 
-    signals = _Signals(backend, spec.name)
+    signals = _Signals(backend, spec.name, spec.policy.grace)
 
     def placed(job: "JobView") -> None:
         require_started(job)
@@ -301,9 +301,10 @@ class _Signals:
     the signal arrives just before that. Messages go by os.write: the main thread may be in the middle of a buffered write.
     """
 
-    def __init__(self, backend: "Backend", name: str) -> None:
+    def __init__(self, backend: "Backend", name: str, grace: float) -> None:
         self._backend = backend
         self._name = name
+        self._grace = grace
         self._presses = 0
         self._number = signal.SIGINT
         self._started = False
@@ -339,7 +340,7 @@ class _Signals:
             if self._presses > 2:
                 typed = f"{self._backend.typed} get {self._name}"
                 self._leave(number, f"leaving job {self._name} to its supervisor: {typed}")
-            first = f"stopping job {self._name} ({again} again kills it)"
+            first = f"stopping job {self._name}: its ranks have {self._grace:g} s to end ({again} again kills it)"
             os.write(2, f"\n{first if self._presses == 1 else f'killing job {self._name}'}\n".encode())
             if self._started:
                 self._stop()

@@ -147,9 +147,8 @@ def listener(link: GuardConnection, port: int) -> str:
 
 def forced(left: int, grace: float) -> str:
     """State how many ranks ran on after their grace time, and were killed."""
-    return (
-        f"{left} rank{'' if left == 1 else 's'} did not end within {grace:g} s and had to be killed" if left > 0 else ""
-    )
+    late = f"did not end within {grace:g} s and " if grace else ""
+    return f"{left} rank{'' if left == 1 else 's'} {late}had to be killed" if left > 0 else ""
 
 
 def end_of(link: GuardConnection, here: GuardConnection) -> JobOutcome:

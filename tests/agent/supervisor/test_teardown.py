@@ -61,6 +61,7 @@ def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[s
 )
 def test_ranks_that_had_to_be_killed_are_told(left: int, told: str) -> None:
     assert teardown.forced(left, 2.5) == told
+    assert teardown.forced(left, 0.0) == told.replace("did not end within 2.5 s and ", "")
 
 
 def test_logs_that_come_are_waited_for(folder: JobFolder) -> None:

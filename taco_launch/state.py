@@ -243,6 +243,14 @@ def retry(
     return Retry(delay, (*stay, *blamed))
 
 
+def not_retried(policy: Policy, record: JobRecord, end: JobState, exit_code: int) -> str:
+    """State why a failure is not tried again although `backoff_limit` allows it, where its exit code decides that."""
+    by_code = policy.restart is Restart.EXIT_CODE and end is JobState.FAILED and exit_code < SIGNAL_BASE
+    if not by_code or exit_code in (DEADLINE, NO_JOB) or _failures(record) >= policy.backoff_limit:
+        return ""
+    return f"not tried again: with --restart exit-code only a signal or a lost host is, and not exit code {exit_code}"
+
+
 class PreviousAttempt(NamedTuple):
     """An attempt after which its job waits: RESTARTING as it failed, or SUSPENDED; and why."""
 

@@ -245,7 +245,7 @@ class Event:
 class RankEnd:
     """How one rank ended: `exit_code` as a shell would report it (signal n: 128+n).
 
-    `consequence` says that its own last output blames another rank. Of the first to fail, `lines` are the last ones that it
+    `consequence` says that its own last output blames another rank, `killed` by whom it was, by signal 9, where that is known. Of the first to fail, `lines` are the last ones that it
     wrote, and `log` is where they stand: HOST:PATH.
     """
 
@@ -256,6 +256,7 @@ class RankEnd:
     consequence: bool = False
     log: str = ""
     lines: Tuple[str, ...] = ()
+    killed: str = ""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ class Exit(Message):
 
     `exit_code` is None where its wrapper was killed. `lost` bytes of its log were lost on a full disk; the log is `size` bytes
     long, where the supervisor is on another host. An `orphan` is a rank whose starter was gone before.
+    `killed` tells of signal 9 who sent it, where that is known.
     """
 
     op = "exit"
@@ -52,10 +53,11 @@ class Exit(Message):
     lost: int = 0
     orphan: bool = False
     size: int = 0
+    killed: str = ""
 
     def check(self) -> None:
         """Check that its counts are counts, and its reason is short."""
-        if min(self.lost, self.size) < 0 or len(self.reason) > REASON_CHARACTERS:
+        if min(self.lost, self.size) < 0 or max(len(self.reason), len(self.killed)) > REASON_CHARACTERS:
             raise ValueError(f"lost is {self.lost}, size {self.size}, reason {self.reason[:60]!r}")
 
 

@@ -23,12 +23,17 @@ _ENTRIES = {entry.name: entry for entry in RANKS}
 UNFORESEEN = ("rank-killed", "rank-bus-error")
 
 
-def by_signal(rank: str, host: str, exit_code: int) -> Optional[Finding]:
-    """Return what is known of a rank's end by its exit code, 128 + n for signal n; None where that tells nothing."""
+def by_signal(rank: str, host: str, exit_code: int, killed: str = "") -> Optional[Finding]:
+    """Return what is known of a rank's end by its exit code, 128 + n for signal n; None where that tells nothing.
+
+    `killed` tells who sent signal 9, where that is known.
+    """
     name = _KNOWN.get(exit_code - SIGNAL_BASE)  # type: ignore[call-overload]
     if name is None:
         return None
     number = signal.Signals(exit_code - SIGNAL_BASE)
     values = {"rank": rank, "host": host, "why": number.name, "signal": f"{number.value} ({number.name})"}
+    values.update({"killed": killed} if killed else {})
+    values.update({"other": killed} if killed.startswith("by a process") else {})
     entry = _ENTRIES[name]
     return Finding(name, filled(entry.cause, values, host), filled(entry.next, values, host), host, 0)

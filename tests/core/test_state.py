@@ -159,6 +159,7 @@ def test_when_a_job_is_tried_again(
     record = JobRecord(id="abc", state=JobState.RUNNING, attempt=attempt + 1, left_out=("a",), transitions=changes)
     found = state.retry(policy, record, JobState(end), code, "b")
     assert (found and found.delay) == delay
+    assert bool(state.not_retried(policy, record, JobState(end), code)) == ((restart, code) == ("exit-code", 127))
     if found is not None:
         assert found.left_out == ("a", "b")
         assert state.retry(policy, record, JobState(end), code, "a") == (delay, ("a",))

@@ -60,7 +60,9 @@ def test_output_is_whole_and_in_order(taco: Taco, tmp_path: Path, pieces: list[b
     for rank, log in enumerate(rank_logs(taco, "out", 2)):
         expected = b"".join(pieces).replace(b"@", b"%d" % rank)
         assert log == expected
-        assert unmerged(run.stdout, rank) == expected
+        # Of what is overwritten the first state is shown as it comes, unless more has come by then.
+        last = b"".join(line for line in re.findall(rb"[^\r\n]*(?:\r\n|\n|\r)", expected) if not line.endswith(b"\r"))
+        assert unmerged(run.stdout, rank).removeprefix(b"10%\n") == last
 
 
 def test_a_last_line_without_an_end_is_a_line(taco: Taco) -> None:

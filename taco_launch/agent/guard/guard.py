@@ -12,6 +12,7 @@ import contextlib
 import os
 import selectors
 import shutil
+import signal
 import socket
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Type
@@ -19,6 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Ty
 from taco_launch.agent.guard.code_fetch import CodeFetch
 from taco_launch.agent.guard.host_launcher import HostLauncher
 from taco_launch.agent.guard.host_probe import ProbeOnce
+from taco_launch.agent.guard.memory_kills import MemoryKills
 from taco_launch.agent.guard.slot_allocator import JobSlots
 from taco_launch.agent.guard.stall_monitor import StallMonitor
 from taco_launch.agent.host import ports, process_registry, processes
@@ -26,6 +28,7 @@ from taco_launch.agent.logs.agent_log import GuardTrace
 from taco_launch.agent.logs.remote_streams import LAUNCHER, LogSender
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.errors import SIGNAL_BASE
 from taco_launch.protocol import guard_messages, rank_messages
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
@@ -67,6 +70,7 @@ class _Guard:
         self._told: List[Message] = []
         self._sender = LogSender(folder)
         self._pulse = StallMonitor()
+        self._kills = MemoryKills()
         self._trace = GuardTrace(folder, elsewhere=self._elsewhere)
         self._slots = JobSlots(folder)
         self._launcher = HostLauncher(folder, self._selector)
@@ -167,7 +171,8 @@ class _Guard:
 
     def _tell_exit(self, message: rank_messages.Exit) -> None:
         size = self._sender.sizes().get(message.rank, 0) if self._elsewhere else 0
-        self._tell(message.but(orphan=self._is_orphan(message.rank), size=size))
+        killed = self._kills.killed(message.rank) if message.exit_code in (None, SIGNAL_BASE + signal.SIGKILL) else ""
+        self._tell(message.but(orphan=self._is_orphan(message.rank), size=size, killed=killed))
 
     def _obey(self, line: JsonConnection, message: Message) -> None:
         """Do what the supervisor says. All of it may come again after a connection was made again."""
@@ -270,6 +275,8 @@ class _Guard:
         self._ranks[line] = message.rank
         self._remember(*message.roots)
         self._pulse.add(message.rank, message.roots)
+        if message.roots:
+            self._kills.begin(message.rank, message.roots[0][0])
         if self._elsewhere:
             self._sender.add(message.rank)
         self._greet(line)

@@ -9,6 +9,7 @@ from typing import Callable, Collection, Dict, FrozenSet, List, NamedTuple, Opti
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
+from taco_launch.agent.logs.bars import last_state
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.stalls import RankLook, look_every
 from taco_launch.protocol.guard_messages import StallReport
@@ -206,4 +207,4 @@ def _word(pid: int, name: str) -> str:
 
 
 def _last_line(text: str) -> str:
-    return text.rstrip().rpartition("\n")[2].strip()[:_LAST_LINE_CHARACTERS]
+    return last_state(text.rstrip().rpartition("\n")[2]).strip()[:_LAST_LINE_CHARACTERS]

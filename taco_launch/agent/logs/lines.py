@@ -32,10 +32,13 @@ def behind(label: bytes, text: bytes, *, in_line: bool = False) -> bytes:
 class LineReader:
     """Reads a stream line by line."""
 
-    def __init__(self, stem: Path, offset: int = 0, *, beheaded: bool = True, headless: bool = False) -> None:
+    def __init__(
+        self, stem: Path, offset: int = 0, *, beheaded: bool = True, headless: bool = False, merged: bool = False
+    ) -> None:
         """Start at `offset`; there are only lines with their start where `beheaded` is not wanted.
 
-        `headless`: what is at `offset` is the rest of a line.
+        `headless`: what is at `offset` is the rest of a line. `merged`: the ends of lines are written whole, so that a
+        carriage return at the end is one.
         """
         # The place of the first byte that was not given yet.
         self.offset = offset
@@ -46,6 +49,8 @@ class LineReader:
         self._reader = segments.SegmentReader(stem, offset)
         self._beheaded = beheaded
         self._headless = headless
+        # The last byte of what has come that a carriage return is looked for in.
+        self._last = None if merged else -1
         self._ahead: Optional[Tuple[bytes, List[Stamp]]] = None
         self._rest: List[bytes] = []
         self._stamps: List[Stamp] = []
@@ -70,7 +75,7 @@ class LineReader:
             if self._rest and self._rest[-1].endswith(b"\r"):  # only now can it be told whether a newline follows
                 data = b"".join((*self._rest, data))
                 self._rest = []
-            end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
+            end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, self._last)) + 1
             # A long line is kept in pieces and joined once; beyond the bound its pieces go out as they come.
             self._rest.append(data[:end] if end else data)
             if end or sum(map(len, self._rest)) > _LINE_BOUND:

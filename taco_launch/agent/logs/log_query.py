@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, List, NamedTuple, Optional, Pattern, Tuple
 
 from taco_launch import state
 from taco_launch.agent.logs import segments
+from taco_launch.agent.logs.bars import LINE, StateReader
 from taco_launch.agent.logs.lines import LineReader, Piece, behind
 from taco_launch.agent.logs.merge import BEGINNING
 from taco_launch.agent.store import records
@@ -23,9 +24,11 @@ from taco_launch.protocol.calls.logs import Logs
 if TYPE_CHECKING:
     from taco_launch.agent.logs.grep import Grep
 
-_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 # Bytes that a line may have with which an attempt starts.
 _LONGEST = 64
+# Of the last lines of ranks that are asked for, so many of launchers besides: these have the most to say when all is over.
+_MOST_OF_LAUNCHERS = 100
+_OF_A_RANK = re.compile(rb"\S+/\d+ *\| ")
 # Of the last lines that match.
 _MOST_KEPT = 1 << 24
 # As wide as a time.
@@ -58,7 +61,8 @@ class Excerpt:
         self.attempt = stream.attempt
         # How many bytes log rotation has dropped just before what is read next.
         self.skipped = 0
-        self._parted = stream.stem == folder.merged and stream.attempt is not None
+        self._merged = stream.stem == folder.merged
+        self._parted = self._merged and stream.attempt is not None
         self._label = stream.label
         self._since = None if request.since is None else int(request.since * 1_000_000)
         self._stamped = request.timestamps
@@ -72,10 +76,11 @@ class Excerpt:
         if request.grep is not None:
             from taco_launch.agent.logs import grep  # noqa: PLC0415 - few who read a log look for something
 
-            self._grep = grep.Grep(request.grep, labelled=stream.stem == folder.merged)
+            self._grep = grep.Grep(request.grep, labelled=self._merged)
             self._last, self._most = ([], request.tail) if request.tail else (None, 0)
-        if self._stamped or self._since is not None or self._parted or stream.label is not None or self._grep:
-            self._lines = LineReader(stream.stem, offset, beheaded=False, headless=headless)
+        self._states = StateReader(follow=request.follow) if self._merged else None
+        if self._merged or self._stamped or self._since is not None or self._grep:
+            self._lines = LineReader(stream.stem, offset, beheaded=False, headless=headless, merged=self._merged)
 
     @property
     def offset(self) -> int:
@@ -100,7 +105,7 @@ class Excerpt:
 
     def _keep(self, data: bytes) -> None:
         assert self._last is not None
-        self._last += _LINE.findall(data)
+        self._last += LINE.findall(data)
         del self._last[: max(0, len(self._last) - self._most)]
         while sum(map(len, self._last)) > _MOST_KEPT and len(self._last) > 1:
             del self._last[: len(self._last) // 2]
@@ -113,8 +118,12 @@ class Excerpt:
         if not skipped:
             pieces = [] if self._over else self._lines.read()
             skipped = self._lines.skipped
-            if pieces:
-                wanted = [(self._wanted(text, at), at) for text, at in pieces]
+            wanted = [(self._wanted(text, at), at) for text, at in pieces]
+            if self._states is not None:
+                wanted = [(self._states.feed(text, at), at) for text, at in wanted]
+                if not (pieces or skipped):
+                    wanted = self._states.caught_up(final=final)
+            if wanted:
                 shown = b"".join(self._shown(text, at) for text, at in self._found(wanted))
                 if skipped and shown and not shown.endswith((b"\n", b"\r")):
                     self._in_line = False
@@ -141,14 +150,14 @@ class Excerpt:
         if self._since is not None and 0 < at < self._since:
             return b""
         if self._label is not None:
-            text = b"".join(line for line in _LINE.findall(text) if self._label.match(line))
+            text = b"".join(line for line in LINE.findall(text) if self._label.match(line))
         return text
 
     def _found(self, pieces: List[Piece]) -> List[Piece]:
         """Return of each piece the lines that match the pattern; all where there is none."""
         if self._grep is None:
             return pieces
-        lines = [(line, at) for text, at in pieces for line in _LINE.findall(text)]
+        lines = [(line, at) for text, at in pieces for line in LINE.findall(text)]
         matching = self._grep.matching([line for line, _at in lines])
         return [piece for piece, matches in zip(lines, matching) if matches]
 
@@ -172,7 +181,7 @@ class Excerpt:
         """Return the place to start at, and whether the rest of a line stands there."""
         offset = max(request.offset, stream.begin)
         if request.tail is not None and not (request.grep is not None and request.tail):
-            offset = max(offset, segments.tail(stream.stem, request.tail, stream.end, stream.label))
+            offset = max(offset, _tail(stream, request.tail, merged=self._merged))
         if self._since is None:
             return offset, False
         place = segments.since(stream.stem, self._since)
@@ -181,6 +190,15 @@ class Excerpt:
         oldest = segments.segments(stream.stem)[0][0]
         # What the line before ends with tells whether one starts there.
         return (place - 1, True) if place > oldest else (place, True)
+
+
+def _tail(stream: _Stream, lines: int, *, merged: bool) -> int:
+    """Return where the last lines of a stream begin; of a merged log those of ranks are counted."""
+    of_ranks = _OF_A_RANK if merged else None
+    begin = segments.tail(stream.stem, lines, stream.end, stream.label or of_ranks)
+    if not merged or stream.label is not None or not lines:
+        return begin
+    return max(begin, segments.tail(stream.stem, lines + _MOST_OF_LAUNCHERS, stream.end))
 
 
 def _stream(folder: JobFolder, request: Logs, attempt: Optional[int]) -> _Stream:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import List, Optional
 
+from taco_launch.agent.logs.bars import StateWriter
 from taco_launch.agent.logs.lines import LineReader, behind
 from taco_launch.agent.logs.segments import Writer
 
@@ -21,7 +22,10 @@ def beginning(attempt: int, suspended: str) -> bytes:
 
 
 class LogMerge:
-    """Brings the logs of several streams into one; without the labels every stream's bytes are what was written."""
+    """Brings the logs of several streams into one; without the labels every stream's bytes are what was written.
+
+    Of a line that is overwritten, as a progress bar is, not all states are there: see bars.py.
+    """
 
     def __init__(self, target: Path, max_bytes: int) -> None:
         """Write to the stream `target`, behind what exists."""
@@ -59,11 +63,16 @@ class LogMerge:
 
     def _bring(self, source: "_Source") -> bool:
         pieces = source.lines.read()
-        for text, at in pieces:
-            self._end_line(unless=source)
-            self._out.write(behind(source.label, text, in_line=self._open is source), at)
-            self._open = None if text.endswith((b"\n", b"\r")) else source
+        for piece, at in pieces:
+            if text := source.states.feed(piece, at):
+                self._end_line(unless=source)
+                self._out.write(behind(source.label, text, in_line=self._open is source), at)
+                self._open = None if text.endswith((b"\n", b"\r")) else source
         skipped, source.lines.skipped = source.lines.skipped, 0
+        broken_off = skipped or (source.lines.finished and not pieces)
+        if broken_off and (last := source.states.end()):
+            self._end_line()
+            self._out.write(source.label + last)
         if skipped:
             self._end_line()
             note = b"[taco-launch: %d bytes dropped by log rotation before they were merged]\n" % skipped
@@ -84,3 +93,4 @@ class _Source:
         self.stem = stem
         self.label = f"{label} | ".encode("utf-8", "surrogateescape")
         self.lines = LineReader(stem)
+        self.states = StateWriter()

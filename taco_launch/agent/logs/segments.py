@@ -286,8 +286,10 @@ def tail(stem: Path, lines: int, end: Optional[int] = None, chosen: "Optional[Pa
                 index = position - begin
                 index -= start + position == last and data.endswith(b"\n", 0, index)
                 while lines and index >= 0:
-                    index = data.rfind(b"\n", 0, index)
-                    lines -= index >= 0 and (chosen is None or chosen.match(data, index + 1) is not None)
+                    stop, index = index, data.rfind(b"\n", 0, index)
+                    # Of a line that was overwritten the last state counts.
+                    start_of = max(index, -1 if chosen is None else data.rfind(b"\r", index + 1, max(stop - 1, 0))) + 1
+                    lines -= index >= 0 and (chosen is None or chosen.match(data, start_of) is not None)
                 if not lines:
                     return start + begin + index + 1
                 position = begin

@@ -6,6 +6,7 @@ from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch import state
 from taco_launch.agent.logs import segments
+from taco_launch.agent.logs.bars import last_state
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.diagnose import LogScan, is_consequence
@@ -23,7 +24,8 @@ _LAST_LINES, _LAST_BYTES, _LAST_CHARACTERS = 20, 1 << 14, 1000
 _TELLING_LINES = 15
 # With these mpirun says that a rank failed, which the job's reason says already.
 _BANNERS = ("rank-exited", "rank-exited-255", "rank-command-not-found", "rank-not-executable", "rank-failed")
-_BY_TORCHRUN = ("torchrun-child-failed",)  # in a rank's own log it may be all that there is
+# In a rank's own log it may be all that there is. Of ends by a signal the rank's wrapper and its guard know more.
+_BY_TORCHRUN = ("torchrun-child-failed", "torchrun-rank-killed", "torchrun-rank-signal")
 
 
 class FailureAnalysis(NamedTuple):
@@ -34,11 +36,11 @@ class FailureAnalysis(NamedTuple):
 
 
 def analyze_failure(
-    folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_code: int = 0
+    folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_code: int = 0, killed_by: str = ""
 ) -> FailureAnalysis:
     """Return what the logs tell of the failure, of each its first and its last MiB; the first failure first.
 
-    `rank` is the one to blame, on `host`, and `exit_code` how it ended, 128 + n for signal n. Where we ended the job (`ended_itself` is false) what its ranks said when they
+    `rank` is the one to blame, on `host`, and `exit_code` how it ended, 128 + n for signal n; of signal 9 `killed_by` tells more. Where we ended the job (`ended_itself` is false) what its ranks said when they
     were ended is left out. Hosts are told by their names in the job's spec.
 
     Raises:
@@ -61,7 +63,10 @@ def analyze_failure(
     banners = (*_BANNERS, *_BY_TORCHRUN) if launcher_of(spec).sets_rendezvous else _BANNERS
     told = [match for match in scan.matches() if match.kind not in kinds and match.finding.signature not in banners]
     found = [match.finding for match in told]
-    killed = by_signal(state.numbered(rank, spec.procs_per_gpu), host, exit_code) if ended_itself else None
+    number = state.numbered(rank, spec.procs_per_gpu)
+    killed = by_signal(number, host, exit_code, killed_by) if ended_itself else None
+    if killed is not None:  # the launcher's log tells of the same
+        found = [killed if killed_by and finding.signature == killed.signature else finding for finding in found]
     if killed is not None and killed.signature not in {finding.signature for finding in found}:
         causes = sum(match.kind is FailureText.CAUSE for match in told)
         if not found or killed.signature in UNFORESEEN:
@@ -83,11 +88,12 @@ def explained(
     """
     # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
     rank, host = (failure.rank, failure.host) if failure else (0, first)
-    told = analyze_failure(folder, rank, host, ended_itself=ended_itself, exit_code=failure.exit_code if failure else 0)
+    code, killed_by = (failure.exit_code, failure.killed) if failure else (0, "")
+    told = analyze_failure(folder, rank, host, ended_itself=ended_itself, exit_code=code, killed_by=killed_by)
     if not ended_itself:
         return reason, told
     lines = segments.last_words(folder.rank(rank)).split("\n") if failure else []
-    words = next((line.strip() for line in reversed(lines) if says(line)), "")
+    words = next((last_state(line).strip() for line in reversed(lines) if says(line)), "")
     return state.explained(reason, started, told.findings, words[:_MOST_SHOWN]), told
 
 
@@ -116,12 +122,12 @@ def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd, told_in: int = 0)
             shown = text.split("\n")[max(last - _TELLING_LINES, 0) : last]
             end_of = (tail or head).rstrip("\n").split("\n")[_TELLING_LINES + 1 - _LAST_LINES :]
             lines = (*shown, f"[taco-launch: {more - len(end_of)} lines left out]", *end_of)
-            return f"{where}:{path}", tuple(line.rstrip("\r")[:_LAST_CHARACTERS] for line in lines)
+            return f"{where}:{path}", tuple(last_state(line)[:_LAST_CHARACTERS] for line in lines)
     begin = max(segments.tail(stem, _LAST_LINES), segments.size(stem) - _LAST_BYTES)
     reader = segments.SegmentReader(stem, begin)
     text = b"".join(iter(reader.read, b"")).decode("utf-8", "replace")
     reader.close()
-    lines = tuple(line.rstrip("\r")[:_LAST_CHARACTERS] for line in text.rstrip("\n").split("\n"))
+    lines = tuple(last_state(line)[:_LAST_CHARACTERS] for line in text.rstrip("\n").split("\n"))
     return f"{where}:{path}", lines if text else ()
 
 

@@ -78,6 +78,8 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
         more: Dict[str, Any] = {"delay": again.delay, "left_out": again.left_out, "lost": lost, "exit_code": code}
         events.add(state.RESTARTING, reason, **data, **more)
         return
+    final = state.not_retried(spec.policy, records.record(folder), job_state, code)
+    reason = "; ".join(filter(None, (reason, final)))
     if told is not None and told.findings:
         data["findings"] = to_json(told.findings)
     folder.caller.unlink(missing_ok=True)

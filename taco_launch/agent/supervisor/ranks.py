@@ -69,6 +69,11 @@ class Ranks:
         self._keepers[host] = LogReceiver(self._folder, self._max_bytes, self._merge.finish, host)
 
     @property
+    def running(self) -> int:
+        """How many have started and not ended."""
+        return len(self.started.keys() - self.ended.keys())
+
+    @property
     def all_ended(self) -> bool:
         """Whether none has still to end."""
         return len(self.ended) >= self.np
@@ -147,7 +152,7 @@ class Ranks:
             self._merge.finish(self._folder.rank(rank))
         self._lost_bytes += message.lost
         if code and blame:
-            self.failures.append(RankEnd(rank, link.name, code, reason))
+            self.failures.append(RankEnd(rank, link.name, code, reason, killed=message.killed))
             if len(self.failures) <= _MOST_FAILURES:
                 told = f"rank {rank} on {link.name} {reason or state.ending(code)}"
                 self._events.add(state.RANK_FAILED, told, rank=rank, host=link.name, exit_code=code)

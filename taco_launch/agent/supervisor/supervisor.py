@@ -95,6 +95,7 @@ class _Supervisor:
         self._term = False
         self._over_at = 0.0
         self._lingered = False
+        self._forced = ""
 
     @property
     def is_over(self) -> bool:
@@ -261,6 +262,7 @@ class _Supervisor:
             if self._released:
                 self._gang.order(AllowExit())
         if killed and self._launcher is not None:
+            self._forced = self._forced or teardown.forced(self._ranks.running, self._grace)
             self._launcher.kill()
         self._look_at_folder(now)
 
@@ -314,6 +316,7 @@ class _Supervisor:
         notes = (
             f"{lost} bytes of its logs were lost on a full disk" if lost else "",
             left,
+            self._forced,
             # Open MPI 5.0 does not now and then: openpmix/prrte#1839
             f"{self._spec.launcher} did not end by itself" if self._lingered else "",
         )

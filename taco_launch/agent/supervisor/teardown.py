@@ -145,6 +145,12 @@ def listener(link: GuardConnection, port: int) -> str:
     return f"port {port} of {link.name}, where its ranks meet, is in use by {who}" if who else ""
 
 
+def forced(left: int, grace: float) -> str:
+    """State how many ranks ran on after their grace time, and were killed."""
+    late = f"did not end within {grace:g} s and " if grace else ""
+    return f"{left} rank{'' if left == 1 else 's'} {late}had to be killed" if left > 0 else ""
+
+
 def end_of(link: GuardConnection, here: GuardConnection) -> JobOutcome:
     """Return how a job ends whose guard is gone."""
     if link is here:

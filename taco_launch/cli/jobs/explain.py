@@ -34,7 +34,7 @@ def explain(ctx: click.Context, log: str) -> None:
     \b
     Examples:
       taco-launch explain slurm-4711.out
-      taco-launch logs vgg16 | taco-launch explain -
+      taco-launch logs -v vgg16 | taco-launch explain -
       dmesg -T | taco-launch explain - --json
     """
     from taco_launch.diagnose import LogScan
@@ -54,7 +54,7 @@ def explain(ctx: click.Context, log: str) -> None:
         if _is_binary(end):
             read, last = (
                 "it is no text, or not in UTF-8",
-                "; name a log, or a job's: taco-launch logs NAME | taco-launch explain -",
+                "; name a log, or a job's: taco-launch logs -v NAME | taco-launch explain -",
             )
         settings.talk(render.printable(f"no known failure in {name}: {read}{last}"))
     render.findings(found, settings.output)
@@ -66,7 +66,7 @@ def _text(log: str) -> Iterator[str]:
     Raises:
         UsageError: it cannot be read, or is compressed.
     """
-    hint = "name a file, or - for standard input: taco-launch logs NAME | taco-launch explain -"
+    hint = "name a file, or - for standard input: taco-launch logs -v NAME | taco-launch explain -"
     try:
         if log == "-":
             if sys.stdin is None:

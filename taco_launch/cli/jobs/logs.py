@@ -98,6 +98,9 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
 
     A pattern is looked for on the head, in each line without its label HOST/RANK, so only what matches is sent.
 
+    What a launcher prints about a rank that failed is shown with -v only, or with --grep, and -t counts lines of ranks.
+    Of a progress bar -f shows a state in five seconds, else the last one is shown; --rank shows all.
+
     An instance of one rank, and the launcher, are printed as they are, without labels. Of a job that was tried several
     times --rank and --instance show the last attempt, and with -f those that come.
 
@@ -114,6 +117,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
       taco-launch logs --agent -t 50 vgg16
     """
     from taco_launch.backend import FollowListener, LogQuery
+    from taco_launch.cli.output.banners import BannerFilter
 
     given = [f"--{option}" for option in _WHOSE if options[option] is not None and options[option] is not False]
     if len(given) > 1:
@@ -128,7 +132,11 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     def waits(words: "WaitReasons") -> None:
         render.waits(settings, name, words)
 
-    job = settings.backend(access_of(options)).follow(query, out.write, FollowListener(waits=waits, say=settings.talk))
+    banners = None if settings.verbose or options["grep"] is not None else BannerFilter()
+    show = out.write if banners is None else lambda chunk: out.write(banners.feed(chunk))
+    job = settings.backend(access_of(options)).follow(query, show, FollowListener(waits=waits, say=settings.talk))
+    if banners is not None and (rest := banners.end()):
+        out.write(rest)
     if follow:
         render.ending(settings, job)
     elif job.record.state.waits:

@@ -82,7 +82,7 @@ def run(
 
     Ctrl-C stops the job, a second one kills it; so does SIGTERM, which `timeout` and CI systems send. A closed terminal
     (SIGHUP), a SIGKILL or a connection to the head that is lost for minutes only leave it (`taco-launch logs -f NAME`).
-    The ranks read nothing from standard input. What mpirun prints about a rank that failed is shown with -v only; `logs`
+    The ranks read nothing from standard input. What a launcher prints about a rank that failed is shown with -v only; `logs -v`
     has it. With --json the output goes to stderr, and the job, or the error, to stdout.
 
     With an inventory that names a container, the job runs in the containers that `setup` made, in their environment and
@@ -235,7 +235,7 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
     from taco_launch.backend import FollowListener, require_started
     from taco_launch.cli.output.banners import BannerFilter
 
-    signals = _Signals(backend, spec.name)
+    signals = _Signals(backend, spec.name, spec.policy.grace)
 
     def placed(job: "JobView") -> None:
         require_started(job)
@@ -301,9 +301,10 @@ class _Signals:
     the signal arrives just before that. Messages go by os.write: the main thread may be in the middle of a buffered write.
     """
 
-    def __init__(self, backend: "Backend", name: str) -> None:
+    def __init__(self, backend: "Backend", name: str, grace: float) -> None:
         self._backend = backend
         self._name = name
+        self._grace = grace
         self._presses = 0
         self._number = signal.SIGINT
         self._started = False
@@ -339,7 +340,7 @@ class _Signals:
             if self._presses > 2:
                 typed = f"{self._backend.typed} get {self._name}"
                 self._leave(number, f"leaving job {self._name} to its supervisor: {typed}")
-            first = f"stopping job {self._name} ({again} again kills it)"
+            first = f"stopping job {self._name}: its ranks have {self._grace:g} s to end ({again} again kills it)"
             os.write(2, f"\n{first if self._presses == 1 else f'killing job {self._name}'}\n".encode())
             if self._started:
                 self._stop()

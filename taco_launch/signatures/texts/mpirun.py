@@ -300,9 +300,11 @@ RANKS = (
     Signature(
         "rank-killed",
         ("noticed that process rank ", "Root Cause (first observed failure)"),
-        "Rank {rank} on {host} was killed (signal 9): by the kernel because memory ran out, or by somebody.",
-        "On {host}: dmesg -T | grep -i 'killed process'. If it was memory: smaller batches, fewer data loader workers; "
-        "in a container with --memory, more of it.",
+        "Rank {rank} on {host} was killed (signal 9)[[killed? {killed}||. Whether memory ran out, or a process or a user "
+        "did it, is not known]].",
+        "[[other?Ask who ends processes on {host}: another user, a time limit, a script||Use smaller batches or fewer data loader "
+        "workers, or raise the memory limit of the container or job]].[[killed?|| An administrator of {host} sees whether memory ran out: "
+        "dmesg -T | grep -i 'killed process'.]]",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal 9\b" + _OR_BOX + r"9\b",
         kind=FailureText.OUTCOME,
         lines=9,

@@ -98,7 +98,7 @@ def lease(mail: Mail, count: int, *ports: int) -> None:
 
 
 NOTHING = {"left": [], "unknown": ""}
-ENDED = {"op": "exit", "exit_code": None, "reason": "", "lost": 0, "orphan": False, "size": 0}
+ENDED = {"op": "exit", "exit_code": None, "reason": "", "lost": 0, "orphan": False, "size": 0, "killed": ""}
 WELCOME = {"environment": {}, "log_max_bytes": 7, "umask": 18}
 
 

@@ -81,7 +81,7 @@ class Watch:
 
 def test_ranks_that_do_nothing_are_told_with_what_they_do(folder: JobFolder, start: Start) -> None:
     watch = Watch(folder, start(CALM), start("import os; os.kill(os.getpid(), 19)"))
-    watch.logs[1].write(b"one\nlast\xff words \n\n")
+    watch.logs[1].write(b"one\n 1%\r 2%\rlast\xff words \r\n\n")
     watch.silent()
     told = watch.look()
     assert (told["op"], told["silent"]) == ("pulse", 20.0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.agent.logs import lines, segments
+from taco_launch.agent.logs import lines, log_query, segments
 from taco_launch.agent.logs.log_query import Excerpt
 from taco_launch.agent.logs.segments import Writer
 from taco_launch.agent.store import records
@@ -72,6 +72,18 @@ def test_any_of_it(made: Made, whose: dict[str, Any], timestamps: bool) -> None:
             # The merged log has a line that tells of the attempt; its time is this moment.
             found = re.sub(rb"(\S+ )?\[taco-launch: attempt 2\]\n", b"", found)
             assert found == b"".join(lines_of(made, **given)), asked
+
+
+@pytest.mark.usefixtures("jobs")
+def test_the_last_lines_are_those_of_ranks(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [b"n1/mpirun | line %d\n" % number for number in range(5)]
+    merged = Writer(made.folder.merged, BIG)
+    merged.write(b"".join(said))
+    of_ranks = lines_of(made, tail=2)
+    assert shown(tail=2) == b"".join([*of_ranks, *said])
+    assert shown(tail=0) == b""
+    monkeypatch.setattr(log_query, "_MOST_OF_LAUNCHERS", 3)
+    assert shown(tail=2) == b"".join(said)
 
 
 def test_the_line_between_two_attempts(made: Made) -> None:
@@ -181,6 +193,34 @@ def test_a_rank_that_fakes_labels_and_marks(made: Made) -> None:
     assert shown(attempt=2, tail=1) == b"n3/3 | [taco-launch: attempt 3]\n"
     made.write(0, b"last\n")
     assert shown(attempt=2).endswith(b"n2/0 | last\n")
+
+
+def test_of_a_bar_a_log_has_the_last_state(made: Made) -> None:
+    rank = 3
+    for number in range(3):  # told in three states, of which the third is the newest by now
+        made.now += 6_000_000
+        made.write(rank, b"\r%d%%" % number)
+        made.write(1, b"other %d\n" % number)
+    made.now += 6_000_000
+    made.write(rank, b"\r3%")
+    others = b"".join(b"n2/1 | other %d\n" % number for number in range(3))
+    assert shown(attempt=2, tail=3) == others[len(others) // 3 :] + b"n3/3 | 2%\n"
+    assert shown(tail=2, host="n2") == others[len(others) // 3 :]
+    assert shown(grep="%|other 2") == b"n2/1 | other 2\nn3/3 | 2%\n"
+    assert shown(rank=rank).endswith(b"\r0%\r1%\r2%\r3%")
+    made.write(rank, b"\r4%\n")
+    assert shown(tail=4) == others + b"n3/3 | 4%\n"
+
+
+def test_who_follows_sees_states_as_they_come_from_then_on(made: Made) -> None:
+    for number in range(2):
+        made.now += 6_000_000
+        made.write(3, b"\r%d%%" % number)
+    excerpt = Excerpt(made.folder, Logs(name="j", follow=True, tail=1))
+    assert list(iter(lambda: excerpt.read(final=False), None)) == [b"", b"n3/3 | 0%\n"]
+    made.now += 6_000_000
+    made.write(3, b"\r2%")
+    assert list(iter(lambda: excerpt.read(final=False), None)) == [b"n3/3 | 1%\n"]
 
 
 def test_an_attempt_whose_log_was_dropped(jobs: Jobs) -> None:

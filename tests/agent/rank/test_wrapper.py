@@ -22,7 +22,7 @@ from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
 from tests.patience import HANG
 
-EXIT = {"op": "exit", "orphan": False, "size": 0}  # what the guard adds to it
+EXIT = {"op": "exit", "orphan": False, "size": 0, "killed": ""}  # what the guard adds to it
 SHARED = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "4242", "WORLD_SIZE": "4"}
 MPIRUN = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], {k: os.environ[k] for k in sorted(os.environ)}]))"

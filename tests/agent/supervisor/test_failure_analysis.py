@@ -163,6 +163,7 @@ def test_where_the_last_lines_of_a_rank_stand(
         (b"", ()),
         (b"\n", ("",)),
         (b"no end", ("no end",)),
+        (b"1%|" + b"\r2%|" * 5000 + b"\r3%|\r\nraised", ("3%|", "raised")),
         (b"one\r\n\ntwo \xff\n", ("one", "", "two \ufffd")),
         (b"".join(b"%d\n" % number for number in range(50)), tuple(map(str, range(30, 50)))),
         (b"x" * 5000 + b"\n", ("x" * 1000,)),
@@ -227,6 +228,26 @@ def test_a_signal_is_told_where_no_launcher_does(
         analyze_failure(folder, 3, "gpu1", ended_itself=False, exit_code=code).findings
         == found[: found[:1] != () and "cuda" in names[0]]
     )
+
+
+NOTICED = b"mpirun noticed that process rank 3 with PID 0 on node gpu1 exited on signal 9 (Killed).\n"
+
+
+@pytest.mark.parametrize("launcher", [b"", NOTICED])
+@pytest.mark.parametrize(
+    ("killed", "cause", "steps"),
+    [
+        ("", ". Whether memory ran out, or a process or a user did it, is not known.", ["smaller", "administrator"]),
+        ("by the kernel, because of that", " by the kernel, because of that.", ["smaller"]),
+        ("by a process or a user", " by a process or a user.", []),
+    ],
+)
+def test_who_killed_a_rank(folder: JobFolder, launcher: bytes, killed: str, cause: str, steps: list[str]) -> None:
+    write(folder.rank(3), b"step\n")
+    write(folder.launcher, launcher)
+    (told,) = analyze_failure(folder, 3, "gpu1", ended_itself=True, exit_code=137, killed_by=killed).findings
+    assert told.cause == f"Rank 3 on gpu1 was killed (signal 9){cause}"
+    assert [word for word in ("smaller", "administrator") if word in told.next.lower()] == steps
 
 
 def test_a_ruler_is_no_last_word(folder: JobFolder) -> None:

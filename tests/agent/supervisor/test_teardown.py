@@ -51,6 +51,19 @@ def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[s
     return stuck, remote, time.monotonic() - begin
 
 
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        (2, "2 ranks did not end within 2.5 s and had to be killed"),
+        (1, "1 rank did not end within 2.5 s and had to be killed"),
+        (0, ""),
+    ],
+)
+def test_ranks_that_had_to_be_killed_are_told(left: int, told: str) -> None:
+    assert teardown.forced(left, 2.5) == told
+    assert teardown.forced(left, 0.0) == told.replace("did not end within 2.5 s and ", "")
+
+
 def test_logs_that_come_are_waited_for(folder: JobFolder) -> None:
     stuck, _remote, took = end(folder, 10)
     assert stuck == []

@@ -119,7 +119,7 @@ def test_what_cannot_be_read(tmp_path: Path, name: str, why: str) -> None:
     answer = call("explain", "--json", str(tmp_path / name))
     assert (answer.exit_code, json.loads(answer.stdout)["error"]["kind"]) == (2, "usage")
     assert answer.stderr.splitlines()[0].endswith(f": {why}")
-    assert "taco-launch logs NAME | taco-launch explain -" in answer.stderr
+    assert "taco-launch logs -v NAME | taco-launch explain -" in answer.stderr
 
 
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:

@@ -160,6 +160,23 @@ def test_that_it_hung_to_its_end_is_said_once(state: JobState, capsys: pytest.Ca
     assert "it hung" not in capsys.readouterr().err
 
 
+BANNER = b"n1/torchrun | E1 1 torch/distributed/elastic/multiprocessing/api.py:9] failed (exitcode: 1) local_rank: 0\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "shown"), [((), ""), (("-v",), BANNER.decode()), (("--grep", "fail"), BANNER.decode())]
+)
+def test_what_a_launcher_says_of_a_failed_rank_is_shown_where_it_is_asked_for(
+    args: tuple[str, ...], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def follow(_backend: object, _what: LogQuery, output: Any, *_more: Any) -> JobView:
+        output(b"n1/0 | a\n" + BANNER)
+        return JOB
+
+    monkeypatch.setattr(AgentBackend, "follow", follow)
+    assert call(*args, "j").stdout == "n1/0 | a\n" + shown
+
+
 def test_labels_are_coloured_with_their_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)

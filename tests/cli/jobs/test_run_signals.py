@@ -17,7 +17,7 @@ from taco_launch.cli.jobs.run import _Signals
 def stop(*given):
     print("stop", *given[:2], flush=True)
 
-signals = _Signals(SimpleNamespace(typed="taco-launch", stop=stop), "j")
+signals = _Signals(SimpleNamespace(typed="taco-launch", stop=stop), "j", 10.0)
 signals.job_started()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
 print("follows", flush=True)

@@ -1,0 +1,84 @@
+"""Whether the kernel killed a rank because memory ran out: its cgroup counts such kills, in version 2 and in version 1."""
+
+from pathlib import Path
+from typing import Dict, NamedTuple, Optional, Tuple
+
+_ROOT = Path("/sys/fs/cgroup")
+_PROC = Path("/proc")
+# Of a file of the kernel; without a limit version 1 gives the largest number of pages.
+_MOST_BYTES = 1 << 16
+_NO_LIMIT = 1 << 60
+
+
+class _Cgroup(NamedTuple):
+    """The files of a cgroup that have the kills and the limit."""
+
+    events: Path
+    limit: Path
+
+
+class MemoryKills:
+    """Knows how many kills the cgroup of each rank had when the rank started."""
+
+    def __init__(self) -> None:
+        """Know no rank."""
+        self._before: Dict[int, Tuple[_Cgroup, int, Optional[int]]] = {}
+
+    def begin(self, rank: int, pid: int) -> None:
+        """Note the cgroup of a rank, whose wrapper is `pid`."""
+        for cgroup in _cgroups(pid):
+            count = _count(cgroup.events)
+            if count is not None:
+                self._before[rank] = cgroup, count, _count(_PROC / "vmstat")
+                return
+
+    def killed(self, rank: int) -> str:
+        """Return why a rank got signal 9, "" where nobody can tell: the end of a sentence."""
+        if rank not in self._before:
+            return ""
+        cgroup, before, all_before = self._before[rank]
+        count = _count(cgroup.events)
+        if count == before and all_before is not None and _count(_PROC / "vmstat") == all_before:
+            return "by a process or a user, and not because memory ran out: the kernel counts no such kill"
+        if (
+            count is None or count <= before
+        ):  # the command may have moved to another cgroup, as in a container of its own
+            return ""
+        limit = _text(cgroup.limit).strip()
+        bounded = limit.isdecimal() and int(limit) < _NO_LIMIT
+        has = f"may use {int(limit) / (1 << 30):.3g} GiB" if bounded else "has no limit of its own"
+        return f"by the kernel, because memory ran out: its cgroup {has}"
+
+
+def _cgroups(pid: int) -> Tuple[_Cgroup, ...]:
+    """Return where the cgroup of a process may be seen from here, the likeliest first."""
+    found = []
+    for line in _text(_PROC / str(pid) / "cgroup").splitlines():
+        _number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if ".." in path.split("/"):  # out of sight
+            continue
+        if "memory" in controllers.split(","):
+            # A container may have a cgroup mounted as if it were the root.
+            folders = (_ROOT / "memory" / path.lstrip("/"), _ROOT / "memory")
+            found += [_Cgroup(folder / "memory.oom_control", folder / "memory.limit_in_bytes") for folder in folders]
+        elif not controllers:
+            folder = _ROOT / path.lstrip("/")
+            found.append(_Cgroup(folder / "memory.events", folder / "memory.max"))
+    return tuple(found)
+
+
+def _count(file: Path) -> Optional[int]:
+    """Return how many processes the kernel has killed because memory ran out, None where a file does not tell."""
+    for line in _text(file).splitlines():
+        name, _blank, value = line.partition(" ")
+        if name == "oom_kill" and value.isdecimal():
+            return int(value)
+    return None
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            return file.read(_MOST_BYTES)
+    except OSError:
+        return ""

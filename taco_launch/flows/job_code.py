@@ -33,16 +33,13 @@ class JobCode:
             UsageError: the code cannot be copied as it is: too large, unreadable, links out of it.
             HostError: a repository cannot be reached.
         """
-        # Arena's code/NAME below an absolute folder is a link there, else a folder of the snapshot.
-        below, inside = request.code_at or "", ""
-        link = ""
-        if below and spec.workdir.startswith("/"):
-            link = f"{spec.workdir.rstrip('/')}/{below}"
-        else:
-            inside = below
-        asked = (request.sync, request.sync_max, request.config_files, inside)
+        # Arena's code/NAME is a link to the code: below an absolute folder, else in the code itself.
+        alias, link = request.code_at or "", ""
+        if alias and spec.workdir.startswith("/"):
+            alias, link = "", f"{spec.workdir.rstrip('/')}/{alias}"
+        asked = (request.sync, request.sync_max, request.config_files, alias)
         if asked not in self._taken:
-            self._taken[asked] = self._take(request, inside)
+            self._taken[asked] = self._take(request, alias)
             self._provide(self._taken[asked][1], self._say)
         found, taken = self._taken[asked]
         start = spec.workdir
@@ -50,7 +47,7 @@ class JobCode:
             raise UsageError(f"{request.called('workdir')} {start}: there is no such folder in the code")
         return replace(spec, code=replace(found, at=link))
 
-    def _take(self, request: JobRequest, inside: str) -> tuple[CodeSnapshot, Snapshot]:
+    def _take(self, request: JobRequest, alias: str) -> tuple[CodeSnapshot, Snapshot]:
         called = request.called("config_files")
         config = config_files.read(request.config_files, called, has_tree=request.sync is not None)
         cache = cache_folder(self._environ)
@@ -68,8 +65,8 @@ class JobCode:
             asking = git_state.ask(source, self._environ)
             tree = walk(source, self._say)
             state = asking.answer()
-        taken = snapshot.take(tree, config, cache, most, inside)
-        commit, dirty = ("", "") if state is None else (state.commit, state.dirty_hash(taken, inside))
+        taken = snapshot.take(tree, config, cache, most, alias)
+        commit, dirty = ("", "") if state is None else (state.commit, state.dirty_hash(taken))
         found = CodeSnapshot(
             id=taken.id,
             source=source,

@@ -102,7 +102,7 @@ class JobRequest:
     # The code that its hosts get before its ranks start: a folder, or git+URL[@REF]; at most so many bytes of it.
     sync: Optional[str] = None
     sync_max: Optional[int] = None
-    # The folder below `workdir` where the code is put, as Arena has it: code/NAME.
+    # The path below `workdir` by which the code is found as well, as Arena has it: code/NAME.
     code_at: Optional[str] = None
     # Single files that its hosts get, SRC:DST, and files of lines NAME=VALUE that `env` goes before.
     config_files: Tuple[str, ...] = ()

@@ -80,7 +80,7 @@ def check(request: JobRequest) -> str:
 
 
 def from_arena(request: JobRequest, mode: str, source: str) -> JobRequest:
-    """Return a request with the code that Arena's --sync-mode and --sync-source name; it comes to lie at code/NAME below workdir.
+    """Return a request with the code that Arena's --sync-mode and --sync-source name, found at code/NAME below workdir as well.
 
     Raises:
         UsageError: the mode is none of Arena's, or the source is none that can be copied.
@@ -97,7 +97,8 @@ def from_arena(request: JobRequest, mode: str, source: str) -> JobRequest:
             f"--sync-source {source}: with rsync a folder of this machine is copied, no other machine's",
             hint="copy it here first, or mount it; or use --sync-mode git",
         )
-    name = re.sub(r"\.git/?$", "", source.rstrip("/")).rpartition("/")[2].rpartition(":")[2]
+    address = git_address(sync, "--sync-source")[0] if mode == "git" else source
+    name = re.sub(r"\.git/?$", "", address.rstrip("/")).rpartition("/")[2]
     written = {**request.written, "sync": "--sync-source"}
     if name in ("", ".", ".."):
         raise UsageError(f"--sync-source {source}: it has no name")

@@ -21,16 +21,15 @@ class GitState(NamedTuple):
     ref: str
     changed: tuple[str, ...]
 
-    def dirty_hash(self, taken: Snapshot, inside: str = "") -> str:
+    def dirty_hash(self, taken: Snapshot) -> str:
         """Return a hash of what differs from the commit, as a snapshot has it; "" where nothing does."""
         if not self.changed:
             return ""
-        below = f"{inside}/" if inside else ""
         files = {file.path: f"{file.executable} {' '.join(file.chunks)}" for file in taken.manifest.files}
         links = {path: f"-> {target}" for path, target in taken.manifest.links}
         whole = hashlib.sha256()
         for path in sorted(self.changed):
-            now = files.get(f"{below}{path}") or links.get(f"{below}{path}") or "gone"
+            now = files.get(path) or links.get(path) or "gone"
             for part in (path, now):
                 whole.update(part.encode("utf-8", "surrogateescape") + b"\0")
         return whole.hexdigest()[:16]

@@ -56,11 +56,11 @@ class Snapshot(NamedTuple):
 
 
 def take(
-    tree: Tree | None, config: Sequence[ConfigFile], cache: Path, most: int = DEFAULT_MOST_BYTES, at: str = ""
+    tree: Tree | None, config: Sequence[ConfigFile], cache: Path, most: int = DEFAULT_MOST_BYTES, alias: str = ""
 ) -> Snapshot:
     """Return the snapshot of a tree and of config files; `cache` is where hashes are kept, `most` its largest size in bytes.
 
-    `at` is the folder below the root that the tree is put into.
+    `alias` is a path FOLDER/NAME by which the tree is found as well, where it has nothing there: a link to its root.
 
     Raises:
         UsageError: it is larger than `most` bytes, with its largest files; a file cannot be read, or changes meanwhile.
@@ -69,7 +69,6 @@ def take(
     files: dict[str, FileEntry] = {}
     links: dict[str, str] = {}
     folders: list[str] = []
-    below = f"{at}/" if at else ""
 
     def add(entry: FileEntry, path: str) -> FileEntry:
         for number, chunk in enumerate(entry.chunks):
@@ -79,11 +78,11 @@ def take(
     if tree is not None:
         _check_size(tree, most)
         for found, (chunks, status) in zip(tree.files, _hashed(tree, HashCache(cache, tree.root)), strict=True):
-            path = f"{below}{found.path}"
-            entry = FileEntry(path, bool(status.st_mode & stat.S_IXUSR), status.st_size, chunks)
-            files[path] = add(entry, f"{tree.root}/{found.path}")
-        links = {f"{below}{path}": target for path, target in tree.links}
-        folders = [f"{below}{path}" for path in tree.folders]
+            entry = FileEntry(found.path, bool(status.st_mode & stat.S_IXUSR), status.st_size, chunks)
+            files[found.path] = add(entry, f"{tree.root}/{found.path}")
+        links, folders = dict(tree.links), list(tree.folders)
+        if alias and not _has(alias, (*files, *links, *folders)):
+            links[alias] = ".."
     placed = []
     for file in config:
         entry = add(FileEntry(file.target, False, file.size, (file.chunk,) if file.size else ()), file.source)
@@ -102,6 +101,12 @@ def take(
             raise UsageError(f"--config-file: {error}") from None
     text = manifest.written(made)
     return Snapshot(hashlib.sha256(text).hexdigest(), made, text, places)
+
+
+def _has(alias: str, paths: Sequence[str]) -> bool:
+    """Return whether a tree has something at a path, or no folder above it."""
+    above = alias.partition("/")[0]
+    return any(path in (above, alias) or path.startswith(f"{alias}/") for path in paths)
 
 
 def _check_size(tree: Tree, most: int) -> None:

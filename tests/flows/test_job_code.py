@@ -62,13 +62,23 @@ def test_one_that_is_not_there(make: Maker, tree: str, workdir: str) -> None:
         make(JobRequest(sync=tree), workdir)
 
 
-def test_arenas_place_is_a_folder_of_the_snapshot_or_a_link_to_it(make: Maker, tree: str) -> None:
+def test_arenas_place_is_a_link_to_the_code(make: Maker, tree: str) -> None:
     request = JobRequest(sync=tree, code_at="code/name")
     inside, link = make(request), make(request, "/root")
     assert inside.code is not None
     assert link.code is not None
     assert (inside.code.at, link.code.at) == ("", "/root/code/name")
-    assert [[file.path for file in each.manifest.files] for each in make.provided] == [["code/name/src/a"], ["src/a"]]
+    links = [dict(each.manifest.links).get("code/name") for each in make.provided]
+    assert links == ["..", None]
+    assert [[file.path for file in each.manifest.files] for each in make.provided] == [["src/a"], ["src/a"]]
+
+
+@pytest.mark.parametrize("taken", ["code/name/own.py", "code"])
+def test_arenas_place_is_left_to_the_tree_that_has_it(make: Maker, tree: str, taken: str) -> None:
+    (Path(tree) / taken).parent.mkdir(parents=True, exist_ok=True)
+    (Path(tree) / taken).write_text("1")
+    make(JobRequest(sync=tree, code_at="code/name"))
+    assert "code/name" not in dict(make.provided[0].manifest.links)
 
 
 def test_config_files_alone_are_no_tree(make: Maker, tree: str) -> None:

@@ -160,17 +160,6 @@ def test_a_tree_that_is_too_large_names_what_is(tmp_path: Path) -> None:
     assert ".tacoignore" in error.value.hint
 
 
-def test_below_a_folder(tmp_path: Path) -> None:
-    root = tmp_path / "tree"
-    (root / "empty").mkdir(parents=True)
-    (root / "a").write_text("a")
-    (root / "b").symlink_to("a")
-    found = snapshot.take(walk(str(root), quiet), (), tmp_path / "cache", at="code/name").manifest
-    assert [file.path for file in found.files] == ["code/name/a"]
-    assert found.links == (("code/name/b", "a"),)
-    assert found.folders == ("code/name/empty",)
-
-
 def test_config_files(tmp_path: Path) -> None:
     root = tmp_path / "tree"
     root.mkdir()

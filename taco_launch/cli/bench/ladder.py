@@ -202,8 +202,9 @@ def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobS
     if settings.output in ("json", "yaml"):
         _print_data(settings, seed, steps, lines)
         return
-    found = f"{render.counted(len(specs), 'cell')}, {render.counted(len(steps), 'run')}"
-    click.echo(f"{found}, in the order of seed {seed}:")
+    click.echo(
+        f"{render.counted(len(specs), 'cell')}, {render.counted(len(steps), 'run')}, in the order of seed {seed}:"
+    )
     rows = [
         [str(step.position + 1), step.cell.workload, step.cell.variant, str(step.cell.ranks), _count(step)]
         for step in steps

@@ -32,6 +32,7 @@ _VERBS = {
     "teardown": ("Hosts", "cluster.teardown", "Remove what setup installed on hosts."),
     "image": ("Hosts", "cluster.image", "Build images for jobs, and list the containers of them."),
     "data": ("Hosts", "cluster.data", "List the data sets that jobs may name."),
+    "arena": ("Jobs", "arena", "Run a command of Arena, as its guides type it."),
     "bench": ("Benchmarks and nightly runs", "bench.bench", "Run benchmarks, compare variants, query the history."),
     "nightly": ("Benchmarks and nightly runs", "nightly.nightly", "Detect performance regressions with nightly runs."),
     "lab": ("Lab", "cluster.lab", "Run a rehearsal cluster of containers on this machine."),

@@ -14,6 +14,8 @@ import pytest
 
 from taco_launch.cli.main import cli
 from taco_launch.cli.verbs import Verb
+from taco_launch.errors import UsageError
+from taco_launch.request.lines import arena_line
 from tests.docs.pages import ROOT, Shown, commands, consoles, offline, prose, spans, text_of, working_folder, written
 
 pytestmark = pytest.mark.docs
@@ -131,7 +133,19 @@ def test_every_option_that_stands_alone_exists(page: str) -> None:
     text = text_of(page)
     alone = [span for span in spans(text) if span.startswith("-")]
     named = {name for part in (*alone, prose(text)) for name in _LONG_OPTION.findall(part)}
-    assert named - known_options() == set()
+    arenas = {f"--{flag}" for flag in arena_line.FLAGS} if page.endswith("/arena.md") else set()
+    assert named - known_options() - arenas == set()
+
+
+@each_page
+def test_every_line_of_arena_is_read(page: str) -> None:
+    text = text_of(page)
+    for line in (*commands(text), *spans(text)):
+        for words in simple_commands(line) if line.startswith("arena ") else ():
+            try:
+                arena_line.read(words[1:], ("default", "demo"))
+            except UsageError as error:  # pages say what is refused as well
+                assert "is not known here" in error.message, line
 
 
 @pytest.mark.parametrize("page", [page for page in written() if "--dry-run" in text_of(page)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli.options.common import Settings, add_option, complete_file
+from taco_launch.cli.options.common import Settings, add_option, complete_file, settings_of
 from taco_launch.cli.options.container_options import code_options, container_options
 from taco_launch.cli.options.gpu_options import gpu_options
 from taco_launch.cli.options.option_groups import GroupedCommand, OptionGroup, option, options_of_group
@@ -102,11 +102,11 @@ class JobCommand(GroupedCommand):
             from taco_launch.cli.options import foreign_options
 
             foreign_options.refuse(ctx, before)
-        own, words = self._words(ctx, before, lax=True)
+        words = self._words(ctx, before, lax=True)[1]
         if words and any(param.name == "host_count" for param in self.params):
             from taco_launch.cli.options import arena
 
-            hint = arena.arena_hint(ctx.command_path, own, words, behind, alone=alone)
+            hint = arena.arena_hint(settings_of(ctx).typed, before, words, behind, alone=alone)
             if hint is not None:
                 raise click.UsageError(hint, ctx)
 

@@ -36,8 +36,8 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     for row in sorted(rows, key=lambda row: row.state.is_terminal):
         training = row.training(now)
         line = [row.name, row.state.value, LAUNCHERS[row.launcher].trainer, str(row.np or row.requested or "")]
-        line += [_age(row, now), "" if training is None else age(training)]
-        line.append(_nodes(() if row.state.waits else row.hosts))
+        line += [age_of(row, now), "" if training is None else age(training)]
+        line.append(nodes(() if row.state.waits else row.hosts))
         if wide:
             code = "" if row.exit_code is None else str(row.exit_code)
             line += [code, row.queue, str(row.priority), row.owner, _in_short(row)]
@@ -57,7 +57,7 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     for row in sorted(rows, key=lambda row: (-row.allocated, -(row.requested or 0), -(row.submitted or 0), row.name)):
         requested = _NONE if row.requested is None else str(row.requested)
         trainer = LAUNCHERS[row.launcher].trainer.lower()
-        line = [row.name, requested, str(row.allocated), row.state.value, trainer, _age(row, now), _nodes(row.nodes)]
+        line = [row.name, requested, str(row.allocated), row.state.value, trainer, age_of(row, now), nodes(row.nodes)]
         cells.append(line + ([row.queue, str(row.priority), row.owner] if wide else []))
     words = "GPUs" if unit == "GPU" else "Slots"
     return "\n".join(
@@ -126,7 +126,7 @@ def one_job(job: "JobView", now: float, *, wide: bool) -> str:
         ("PRIORITY", str(row.priority) if row.priority else _NONE),
         ("TRAINING DURATION", duration),
     )
-    state, more = row.state.value, [LAUNCHERS[spec.launcher].trainer, _age(row, now)]
+    state, more = row.state.value, [LAUNCHERS[spec.launcher].trainer, age_of(row, now)]
     placed = () if record.state.waits else instances(spec, record)  # where an earlier attempt was is over
     blamed = record.first_failure.rank if record.state is JobState.FAILED and record.first_failure else None
     parts = [
@@ -134,17 +134,19 @@ def one_job(job: "JobView", now: float, *, wide: bool) -> str:
         for part in placed
     ] or [[spec.name, state, *more, _NONE, _NONE]]
     blocks = [
-        _headed(header),
+        headed(header),
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
-        _headed((*_what(job, row), *_why(job), *(_more(job) if wide else ()))),
-        _waiting(job, now),
-        _hang(job, now),
-        _last_lines(job),
-        _board(job),
+        headed((*_what(job, row), *_why(job), *(_more(job) if wide else ()))),
+        *below(job, now)[1:],
     ]
     if wide:
         blocks += [_choices(job), _conditions(job), _events(job)]
     return "\n\n".join(block for block in blocks if block)
+
+
+def below(job: "JobView", now: float) -> tuple[str, ...]:
+    """Return what stands below a job's table: why it is as it is, what it waits for, what its ranks did, its TensorBoard."""
+    return headed(_why(job)), _waiting(job, now), _hang(job, now), _last_lines(job), _board(job)
 
 
 def _board(job: "JobView") -> str:
@@ -349,7 +351,8 @@ def _time(when: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
 
 
-def _headed(lines: Sequence[tuple[str, str]]) -> str:
+def headed(lines: Sequence[tuple[str, str]]) -> str:
+    """Return lines NAME: VALUE, without those that have no value."""
     return "\n".join(f"{name}: {printable(one_line(value))}" for name, value in lines if value)
 
 
@@ -362,11 +365,12 @@ def _in_short(row: JobRow) -> str:
     return told if len(told) <= _MOST_IN_CELL else f"{told[:_MOST_IN_CELL]}..."
 
 
-def _age(row: JobRow, now: float) -> str:
+def age_of(row: JobRow, now: float) -> str:
+    """Return how long ago a job was submitted."""
     return _NONE if row.submitted is None else age(now - row.submitted)
 
 
-def _nodes(hosts: Sequence[str]) -> str:
+def nodes(hosts: Sequence[str]) -> str:
     """Name the hosts of a job, many in short."""
     if len(hosts) > 1:
         from taco_launch.inventory.ranges import fold

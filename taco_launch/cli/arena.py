@@ -1,0 +1,108 @@
+"""arena: the commands of Arena's guides, as they are typed there."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from taco_launch.cli.options.common import Settings, access_of, settings_of
+from taco_launch.cli.output import render
+from taco_launch.command import shell
+
+# What a namespace is called that nobody has made.
+_DEFAULT = "default"
+# What the container of a job has.
+_OF_CONTAINER = ("--image", "--worker-image", "--data", "--shm-size")
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def arena(ctx: click.Context, words: tuple[str, ...]) -> Any:
+    """Run a command of Arena, as its guides type it.
+
+    \b
+    submit mpi|mpijob|pytorch|pytorchjob   start a job in the background
+    list, get NAME, logs [-f] [-i INSTANCE] [-t N] NAME
+    top node|job, data list, delete NAME..., prune --since TIME
+
+    Flags have their names in Arena, also the old ones in camel case. What changes nothing without Kubernetes is noted; what
+    would have the job run otherwise is refused, with what to do here. -v shows the command that is run instead.
+
+    The inventory is named before: taco-launch -i hosts.yaml arena ..., or by TACO_LAUNCH_INVENTORY.
+
+    \b
+    Examples:
+      alias arena='taco-launch -i hosts.yaml arena'
+      arena submit pytorch --name=mnist --workers=3 --gpus=1 "python mnist.py"
+      arena submit mpi --name=vgg16 --workers=4 --gpus=1 "mpirun -np 4 python vgg16.py"
+      arena get mnist
+      arena logs mnist -i mnist-worker-0 -t 5
+    """
+    from taco_launch.request.lines import arena_line
+
+    settings = settings_of(ctx)
+    inventory = settings.load()
+    line = arena_line.read(words, (_DEFAULT, inventory.cluster))
+    own, notes = line.words, list(line.notes)
+    if own[0] == "submit" and inventory.container is None:
+        own = _without_container(own, notes)
+    for note in notes:
+        settings.talk(f"note: {note}")
+    if own[0] == "list":
+        click.echo(_listed(settings))
+        return 0
+    if own[0] == "get" and len(own) == 2:
+        click.echo(_shown(settings, own[1]))
+        return 0
+    if own[0] == "logs" and len(own) > 1 and "--instance" not in own and not _has_launcher(settings, own[1]):
+        own = (*own, "--rank", "0")  # Arena shows the master's log
+    if settings.verbose:
+        settings.talk(f"as {shell(('taco-launch', *own))}")
+    root = ctx.find_root()
+    # git on this machine has them, and no job
+    root.obj = replace(settings, git_secrets={**settings.git_secrets, **dict(line.git)})
+    return _run(root, own)
+
+
+def _run(root: click.Context, words: Sequence[str]) -> Any:
+    """Run another verb, as if it had been typed."""
+    assert isinstance(root.command, click.Group)
+    name, command, rest = root.command.resolve_command(root, list(words))
+    assert command is not None
+    with command.make_context(name, rest, parent=root) as context:
+        return command.invoke(context)
+
+
+def _without_container(words: Sequence[str], notes: list[str]) -> tuple[str, ...]:
+    """Leave out what a container has; without one a job runs on the host itself."""
+    at = words.index("--")
+    left = [number for number in range(at) if words[number] in _OF_CONTAINER]
+    notes += [
+        f"{words[number]} {words[number + 1]}: without a container the job runs on the host itself" for number in left
+    ]
+    gone = {number + offset for number in left for offset in (0, 1)}
+    return tuple(word for number, word in enumerate(words) if number not in gone)
+
+
+def _listed(settings: Settings) -> str:
+    from taco_launch.cli.output import arena_tables
+
+    rows, warnings = settings.backend(access_of({})).list()
+    for warning in warnings:
+        render.warning(settings, warning)
+    return arena_tables.job_list(rows, time.time())
+
+
+def _shown(settings: Settings, name: str) -> str:
+    from taco_launch.cli.output import arena_tables
+
+    return arena_tables.one_job(settings.backend(access_of({})).get(name), time.time())
+
+
+def _has_launcher(settings: Settings, name: str) -> bool:
+    from taco_launch.model.launchers import launcher_of
+
+    return launcher_of(settings.backend(access_of({})).get(name).spec).is_mpi

@@ -5,10 +5,9 @@ that its older versions had.
 """
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 
-from taco_launch.errors import UsageError, quoted
+from taco_launch.errors import UsageError
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.names import did_you_mean
 from taco_launch.launch.nested_launcher import inner
@@ -107,7 +106,7 @@ def read(words: Sequence[str], clusters: Sequence[str]) -> ArenaLine:
     flags, rest = _split(words)
     if not rest or rest[0] not in _VERBS:
         known = f"arena {rest[0]} is not known here" if rest else "a command is missing"
-        raise UsageError(f"{known}: {', '.join(_VERBS)}", hint="taco-launch --help shows all that there is")
+        raise UsageError(f"{known}: {', '.join(_VERBS)}", hint="taco-launch arena --help")
     verb, *rest = rest
     notes = _checked(flags, clusters)
     if verb == "submit":
@@ -226,7 +225,7 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tu
     found = inner(words)
     if found is None or found.kind not in ("mpirun", "horovodrun"):
         raise UsageError(
-            f"the command of an MPI job starts with mpirun: {quoted(shlex.join(words))}",
+            f"the command of an MPI job starts with mpirun, and this one with {words[0]!r:.60}",
             hint="a program that is started once for each worker: arena submit pytorch ...",
         )
     try:

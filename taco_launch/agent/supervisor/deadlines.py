@@ -92,6 +92,8 @@ class EarlySignal:
         # When TERM follows, where the ranks are to be ended; None otherwise.
         self.term_at: Optional[float] = None
         self.why = ""
+        # What the end of a job is to say of it, whose ranks may have stopped early and exited with 0.
+        self.remark = ""
 
     @property
     def is_sent(self) -> bool:
@@ -121,8 +123,9 @@ class EarlySignal:
         if self._sent_at is None:
             due = self._timeout is not None and seconds > self._timeout - self._what.seconds
             if due and len(self._ranks.started) == self._ranks.np:
-                left = max(0.0, (self._timeout or 0.0) - seconds)
-                self._send(f"{self._what.name} to its ranks, {left:.0f} s before the end of its --timeout")
+                left = f"{max(0.0, (self._timeout or 0.0) - seconds):.0f} s before the end of its --timeout"
+                self._send(f"{self._what.name} to its ranks, {left}")
+                self.remark = f"its ranks had {self._what.name} {left}, so it may have stopped early"
         elif not self._told:
             self._tell(self._what.name, self._sent_at)
 

@@ -11,6 +11,8 @@ from taco_launch.placement.gpu_constraints import SEVERAL_MODELS, host_slots, pl
 from taco_launch.placement.hosts import place, reason
 
 _SHORT_ID = len("sha256:") + 12
+# So many hosts are named in what is to be typed.
+_MOST_LEFT_OUT = 8
 _LIST = "choose other hosts with -H, or see who runs what: taco-launch list"
 
 
@@ -106,8 +108,10 @@ def _unusable(reasons: Sequence[Tuple[str, str]]) -> UnusableError:
     told = [f"{host} cannot be used: {why}" for host, why in reasons]
     lines = [f"  {host}: {why}" for host, why in reasons]
     message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
-    leave = f"leave {'it' if len(told) == 1 else 'them'} out with -H"
-    return UnusableError(message, f"taco-launch setup --check shows what is wrong there; or {leave}", reasons)
+    leave = " ".join(f"--exclude {host}" for host, _why in reasons[:_MOST_LEFT_OUT])
+    return UnusableError(
+        message, f"taco-launch setup --check shows what is wrong there; or leave it out: {leave}", reasons
+    )
 
 
 def no_ports(head: str, first: int, last: int) -> PlacementError:

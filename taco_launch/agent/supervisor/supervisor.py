@@ -317,6 +317,7 @@ class _Supervisor:
             f"{lost} bytes of its logs were lost on a full disk" if lost else "",
             left,
             self._forced,
+            self._early.remark,
             # Open MPI 5.0 does not now and then: openpmix/prrte#1839
             f"{self._spec.launcher} did not end by itself" if self._lingered else "",
         )

@@ -43,7 +43,7 @@ LAUNCHER = (
         "host-lost",
         ("has lost communication with a remote daemon",),
         "mpirun lost its daemon on {host}: the host went down or off the network, or the daemon was killed.",
-        "ssh {host} uptime; dmesg -T | tail -50 there (out of memory? link down?). Leave the host out with -H if it is "
+        "ssh {host} uptime; dmesg -T | tail -50 there (out of memory? link down?). Leave the host out with --exclude if it is "
         "not well.",
         r"lost communication with a remote daemon(?:[\s\S]{0,400}?Remote daemon: \S+ on node (?P<host>\S+))?",
         lines=6,

@@ -56,7 +56,7 @@ NCCL = (
         "nccl-port-error",
         ("Got async event : port error",),
         "The RDMA port[[device? {device}]] of {host} reported an error: its link went down, at the cable, the switch or the NIC.",
-        "On {host}: ibstat; ip -s link; dmesg -T | grep -i mlx5. Leave {host} out with -H until the link stays up.",
+        "On {host}: ibstat; ip -s link; dmesg -T | grep -i mlx5. Leave {host} out with --exclude {host} until the link stays up.",
         r"(?:NET/IB : (?P<device>[\w.-]+:\d+) )?Got async event : port error",
     ),
     Signature(

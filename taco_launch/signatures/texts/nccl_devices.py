@@ -34,7 +34,7 @@ NCCL_DEVICES = (
         "nccl-ib-fatal",
         ("async fatal event",),
         "The RDMA device[[device? {device}]] of {host} reported a fatal error: {why}.",
-        "On {host}: dmesg -T | grep -i mlx5; ibstat. Look for a reset or an old firmware. Leave {host} out with -H until it "
+        "On {host}: dmesg -T | grep -i mlx5; ibstat. Look for a reset or an old firmware. Leave {host} out with --exclude {host} until it "
         "is fixed.",
         r"NET/IB : (?P<device>[\w.-]+:\d+)? ?async fatal event(?: on \w+)?[^\r\n:]*(?::|\()?\s*(?P<why>[^\r\n]*[^\s.])",
     ),

@@ -34,7 +34,7 @@ SSH = (
         "ssh-timed-out",
         ("onnection timed out", "Operation timed out"),
         "{host} did not answer ssh in time: it is down, or a firewall drops what goes to that port.",
-        "Check: ping {host}, then ssh -v {host} true. Leave the host out with -H until it is back, or open the port in "
+        "Check: ping {host}, then ssh -v {host} true. Leave the host out with --exclude until it is back, or open the port in "
         "its firewall or security group.",
         r"(?:connect to host (?P<host>\S+) port \d+: (?:Connection|Operation) timed out"
         r"|Connection timed out during banner exchange)",
@@ -45,7 +45,7 @@ SSH = (
         "There is no way from the machine that runs mpirun to {host}: it is down, or the address is in a network that "
         "this machine has no route to.",
         "Check: ip route get {host}; ping {host}. Correct the address in the inventory or hostfile, or leave the host "
-        "out with -H.",
+        "out with --exclude.",
         _CONNECT + "(?:No route to host|Network is unreachable)",
     ),
     Signature(

@@ -55,7 +55,7 @@ SYSTEM = (
         "gpu-lost",
         ("GPU is lost", "Unable to determine the device handle for", "fallen off the bus"),
         "A GPU of {host} no longer answers.",
-        "Leave {host} out with -H; power it off and on (a reboot may not be enough), and have the GPU checked.",
+        "Leave {host} out with --exclude {host}; power it off and on (a reboot may not be enough), and have the GPU checked.",
         r"^(?!.*NVRM: Xid).*(?:GPU is lost|Unable to determine the device handle for|fallen off the bus)",
     ),
     # By their classes in NVIDIA's catalogue of Xids: docs.nvidia.com/deploy/xid-errors
@@ -63,7 +63,7 @@ SYSTEM = (
         "gpu-xid-nvlink",
         ("NVRM: Xid",),
         "GPU {gpu} of {host} reports Xid {xid}, an error of its NVLinks[[follows?; Xid {follows} follows from it]].",
-        "Leave {host} out with -H. There: nvidia-smi nvlink -e, dmesg -T | grep Xid; reset all GPUs that NVLinks join "
+        "Leave {host} out with --exclude {host}. There: nvidia-smi nvlink -e, dmesg -T | grep Xid; reset all GPUs that NVLinks join "
         "(nvidia-smi -r), or reboot. If it recurs, have GPU, NVSwitch and board checked.",
         _XID + rf"(?:(?P<xid>{_NVLINK})\b|(?P<follows>\d+)\b[^\r\n]*caused by previous Xid (?P<xid2>{_NVLINK})\b)",
     ),
@@ -71,7 +71,7 @@ SYSTEM = (
         "gpu-xid-fatal",
         ("NVRM: Xid",),
         "GPU {gpu} of {host} reports Xid {xid}, a fault of the hardware[[follows?; Xid {follows} follows from it]].",
-        "Leave {host} out with -H; nvidia-smi -q, reset the GPU or reboot (Xid 79: power off and on), and dcgmi diag -r 3 "
+        "Leave {host} out with --exclude {host}; nvidia-smi -q, reset the GPU or reboot (Xid 79: power off and on), and dcgmi diag -r 3 "
         "before it is used again.",
         _XID + rf"(?:(?P<xid>{_HARDWARE})\b|(?P<follows>\d+)\b[^\r\n]*caused by previous Xid (?P<xid2>{_HARDWARE})\b)",
     ),
@@ -79,7 +79,7 @@ SYSTEM = (
         "gpu-gsp",
         ("_kgspIsHeartbeatTimedOut", "_kgspLogRpcTimeout"),
         "The processor (GSP) of GPU[[gpu? {gpu}]] of {host} no longer answers the driver.",
-        "Leave {host} out with -H; reset the GPU or reboot, and dcgmi diag -r 3 before it is used again. If it recurs: another driver "
+        "Leave {host} out with --exclude {host}; reset the GPU or reboot, and dcgmi diag -r 3 before it is used again. If it recurs: another driver "
         "version, then the GPU itself.",
         r"NVRM: (?:GPU(?P<gpu>\d+) )?_kgsp(?:IsHeartbeatTimedOut|LogRpcTimeout)",
         unless=("gpu-xid-fatal",),
@@ -205,14 +205,14 @@ SYSTEM = (
         ("Cable error, ",),
         "The cable or transceiver in port module {port} of {host} reports: {why}.",
         "Change it, or with High Temperature see to the airflow: mlxlink -d DEVICE -m, ethtool -m INTERFACE. Leave {host} out "
-        "with -H until then.",
+        "with --exclude {host} until then.",
         r"Port module event(?:\[error\])?: module (?P<port>\d+), Cable error, (?P<why>[^\r\n]*\S)",
     ),
     Signature(
         "link-down",
         ("Link down", "NIC Link is Down", "lost carrier"),
         "The network link {interface} of {host} went down.",
-        "Check cable and switch port: ip -s link show {interface}; ethtool {interface}. Leave {host} out with -H until "
+        "Check cable and switch port: ip -s link show {interface}; ethtool {interface}. Leave {host} out with --exclude {host} until "
         "it stays up.",
         r"(?:mlx5_core \S+:? )?(?P<interface>[\w.-]+): (?:NIC )?(?:Link [Dd]own|Link is Down|[Ll]ost carrier)",
     ),
@@ -220,7 +220,7 @@ SYSTEM = (
         "hardware-error",
         ("[Hardware Error]",),
         "The processor or memory of {host} reports a hardware error.",
-        "Leave {host} out with -H and have it checked: journalctl -k | grep -i 'hardware error'; ipmitool sel list.",
+        "Leave {host} out with --exclude {host} and have it checked: journalctl -k | grep -i 'hardware error'; ipmitool sel list.",
     ),
     Signature(
         "file-server",
@@ -257,7 +257,7 @@ SYSTEM = (
             "probe routine failed for",
         ),
         "The NVIDIA driver of {host} cannot start a GPU[[gpu? ({gpu})]]: nvidia-smi does not show it.",
-        "Leave {host} out with -H; power it off and on (a reboot may not be enough). If it stays: another driver version, the other of "
+        "Leave {host} out with --exclude {host}; power it off and on (a reboot may not be enough). If it stays: another driver version, the other of "
         "the open and the proprietary module, then the GPU itself.",
         r"(?:NVRM: GPU (?:at )?(?:PCI:)?(?P<gpu>[\da-fA-F:.]+): )?(?:RmInitAdapter|rm_init_adapter) failed"
         r"|Cannot initialize GSP firmware RM|failed to wait for GFW_BOOT|FSP command timed out|The NVIDIA probe routine failed for",
@@ -296,7 +296,7 @@ SYSTEM = (
         "pcie-error",
         ("PCIe Bus Error: severity=Uncorrected", "AER: Uncorrected", "AER: Multiple Uncorrected"),
         "A device on the PCIe bus of {host}[[device? ({device})]] reports an error that could not be corrected.",
-        "lspci -s [[device?{device}||ADDRESS]] names it. Leave {host} out with -H; reseat the card or its riser, and see dmesg -T after the next "
+        "lspci -s [[device?{device}||ADDRESS]] names it. Leave {host} out with --exclude {host}; reseat the card or its riser, and see dmesg -T after the next "
         "start.",
         r"(?:(?P<device>[\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d): )?PCIe Bus Error: severity=Uncorrected|AER: (?:Multiple )?Uncorrected[^\r\n:]*"
         r"(?:received|error)[^\r\n]*?(?P<device2>[\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d)?",
@@ -313,7 +313,7 @@ SYSTEM = (
         "hca-failed",
         ("mlx5_core", "mlx4_core"),
         "An RDMA device of {host} ({device}) does not answer its driver: {why}.",
-        "Leave {host} out with -H. There: mlxfwmanager (firmware), dmesg -T | grep mlx; mlxfwreset -d {device} reset, or power off and on.",
+        "Leave {host} out with --exclude {host}. There: mlxfwmanager (firmware), dmesg -T | grep mlx; mlxfwreset -d {device} reset, or power off and on.",
         r"mlx[45]_core (?P<device>[\da-f:.]*[\da-f]):? [^\r\n]*?(?P<why>device's health compromised|firmware (?:fatal|internal) error|internal error detected"
         r"|Health issue observed[^\r\n,]*|(?:wait_func|cmd_work_handler|wait_func_handle_exec_timeout)\b[^\r\n]*?timeout"
         r"|command [^\r\n]{0,60} timed out|Firmware over \d+ MS in pre-initializing)",
@@ -330,14 +330,14 @@ SYSTEM = (
         "network-card-stuck",
         ("NETDEV WATCHDOG: ",),
         "The network card {interface} of {host} sends no more.",
-        "ip link set {interface} down and up; ethtool -i {interface} (driver and firmware). Leave {host} out with -H until it stays up.",
+        "ip link set {interface} down and up; ethtool -i {interface} (driver and firmware). Leave {host} out with --exclude {host} until it stays up.",
         r"NETDEV WATCHDOG: (?P<interface>[\w.-]+)",
     ),
     Signature(
         "disk-fault",
         ("I/O error, dev ", "Buffer I/O error on dev", "EXT4-fs error", "Remounting filesystem read-only"),
         "A disk of {host} fails[[disk? ({disk})]]: it cannot be read or written.",
-        "Leave {host} out with -H; smartctl -a and dmesg -T there, and mount | grep ' ro,'.",
+        "Leave {host} out with --exclude {host}; smartctl -a and dmesg -T there, and mount | grep ' ro,'.",
         r"I/O error,? (?:on )?dev (?P<disk>[\w-]+)|EXT4-fs error \(device (?P<disk2>[\w-]+)\)|Remounting filesystem read-only",
     ),
     Signature(
@@ -353,7 +353,7 @@ SYSTEM = (
         "gpu-reset-required",
         ("NV_ERR_RESET_REQUIRED", "NV_ERR_GPU_IS_LOST", "NV_ERR_NVLINK_FABRIC_FAILURE"),
         "The driver of {host} can do nothing more with a GPU ({why}).",
-        "Leave {host} out with -H; nvidia-smi -r when nothing uses its GPUs, or reboot. dmesg -T | grep Xid tells what came before.",
+        "Leave {host} out with --exclude {host}; nvidia-smi -r when nothing uses its GPUs, or reboot. dmesg -T | grep Xid tells what came before.",
         r"NVRM: [^\r\n]*\[?(?P<why>NV_ERR_(?:RESET_REQUIRED|GPU_IS_LOST|NVLINK_FABRIC_FAILURE))",
         unless=("gpu-xid-fatal", "gpu-xid-nvlink", "gpu-lost"),
     ),

@@ -142,13 +142,13 @@ TRAINING = (
         "gpu-memory-fault",
         ("uncorrectable ECC error",),
         "A GPU of {host} has an uncorrectable memory error.",
-        "Leave {host} out with -H; nvidia-smi -q -d ECC,ROW_REMAPPER there, then reset the GPU or reboot.",
+        "Leave {host} out with --exclude {host}; nvidia-smi -q -d ECC,ROW_REMAPPER there, then reset the GPU or reboot.",
     ),
     Signature(
         "gpu-nvlink-fault",
         ("uncorrectable NVLink error",),
         "A GPU of {host} has an error of its NVLinks.",
-        "Leave {host} out with -H. There: nvidia-smi nvlink -e, and dmesg -T | grep Xid (74, 144 to 150); reset the GPUs, or "
+        "Leave {host} out with --exclude {host}. There: nvidia-smi nvlink -e, and dmesg -T | grep Xid (74, 144 to 150); reset the GPUs, or "
         "reboot.",
     ),
     Signature(

@@ -96,11 +96,12 @@ def test_a_second_stop_shortens_it(folder: JobFolder) -> None:
 def test_before_the_deadline_it_comes_once(folder: JobFolder) -> None:
     early = Early(folder, timeout=100.0)
     early.it.step(39.0)
-    assert early.gang.ordered == []
+    assert (early.gang.ordered, early.it.remark) == ([], "")
     early.it.step(40.5)
     early.it.step(41.0)
     assert early.gang.ordered == [SignalRanks(number=10)]
     assert early.told == ["USR1 to its ranks, 60 s before the end of its --timeout"]
+    assert early.it.remark == "its ranks had USR1 60 s before the end of its --timeout, so it may have stopped early"
     assert early.it.before_end("stopped", None)  # for what is left of that time
     assert len(early.gang.ordered) == 1
 

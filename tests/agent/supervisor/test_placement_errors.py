@@ -11,7 +11,7 @@ from taco_launch.model.plans import FreeSlots, SlotRequest
 
 FULL = "/var/lib/taco-launch/jobs/j: No space left on device"
 HELD = "2 held by job l4 since 10:00"
-CHECK = "taco-launch setup --check shows what is wrong there; or leave {} out with -H"
+CHECK = "taco-launch setup --check shows what is wrong there; or leave it out: {}"
 HOSTS = tuple(Host(name, name, slots=2) for name in ("n1", "n2", "n3"))
 
 
@@ -45,7 +45,7 @@ def test_who_is_to_blame(
     assert getattr(error, "never", None) is never
     if code == 5:
         assert error.message == message
-        assert error.hint == CHECK.format("it" if len(failed) == 1 else "them")
+        assert error.hint == CHECK.format(" ".join(f"--exclude {host}" for host in failed))
         assert isinstance(error, UnusableError)
         assert error.reasons == tuple((name, FULL) for name in failed)
     else:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import select
 import subprocess
+import time
 from typing import Callable, Dict, Iterator, Sequence, Tuple, Type
 
 from taco_launch.agent import containers, program, ssh
@@ -25,6 +26,7 @@ from taco_launch.protocol.frames import FrameReader
 
 _CHUNK = 1 << 16
 _TICK_MS = 5000
+_RECORD_SECONDS, _PAUSE_SECONDS = 2.0, 0.05
 
 
 def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Iterator[Reply]:
@@ -32,7 +34,23 @@ def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Itera
     how, terminal = visitor.PIPES, request.terminal
     if terminal is not None:
         how = f"{visitor.TERMINAL}:{terminal.kind}:{terminal.rows}:{terminal.columns}"
-    return _enter(_argv(jobs.get(request.name), request.rank, how, request.command), caller)
+    folder = jobs.get(request.name)
+    for reply in _enter(_argv(folder, request.rank, how, request.command), caller):
+        if isinstance(reply, Exited) and reply.code >= SIGNAL_BASE and _has_ended(folder):
+            # a terminal is in raw mode where this is shown
+            words = f"\r\ntaco-launch: job {folder.name} has ended, and what ran beside its ranks with it\r\n"
+            yield Output(stream="err", data=words.encode())
+        yield reply
+
+
+def _has_ended(folder: JobFolder) -> bool:
+    """Return whether a job has ended; its end is recorded a moment after its processes are gone."""
+    until = time.monotonic() + _RECORD_SECONDS
+    while recovery.current_record(folder).state is JobState.RUNNING:
+        if time.monotonic() > until:
+            return False
+        time.sleep(_PAUSE_SECONDS)
+    return True
 
 
 def _read_files(jobs: Jobs, _agent: str, request: ReadFiles, caller: CallerStream) -> Iterator[Reply]:

@@ -11,6 +11,7 @@ from taco_launch.agent.store.folders import make_private, state_folder
 from taco_launch.command import Command
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.model.host.hosts import Inventory
+from taco_launch.model.job_view import JobView
 from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.fanout import connect
 from taco_launch.remote.ssh.config import Config
@@ -25,8 +26,26 @@ _KEY = re.compile(rb"-----BEGIN OPENSSH PRIVATE KEY-----\n[A-Za-z0-9+/=\n]{1,163
 _MOST_HEADING = 4096
 
 
-def ssh_config(inventory: Inventory, access: Credentials, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+def of_job(inventory: Inventory, job: JobView) -> Inventory:
+    """Return an inventory as if the container that a job has, which may be its own, were the cluster's.
+
+    Raises:
+        UsageError: the job runs on the hosts themselves.
+    """
+    container = job.spec.container
+    if container is None:
+        raise UsageError(f"job {job.spec.name} runs in no container: ssh reaches its hosts as it is")
+    cluster = paths.variant(inventory.cluster, container.variant) if container.variant else inventory.cluster
+    hosts = tuple(host for host in inventory.hosts if host.name in (*job.record.hosts, inventory.head))
+    return replace(inventory, cluster=cluster, container=container, hosts=hosts)
+
+
+def ssh_config(
+    inventory: Inventory, access: Credentials, environ: Mapping[str, str], called: str
+) -> tuple[str, tuple[str, ...]]:
     """Return the configuration, and notes on hosts that it leaves out. The files that it names are written.
+
+    `called` is what the entries begin with: CALLED-HOST.
 
     They lie in taco-launch's state folder, for their owner only: the cluster's key, which opens all of its containers.
 
@@ -46,7 +65,7 @@ def ssh_config(inventory: Inventory, access: Credentials, environ: Mapping[str, 
     files = KeyFiles(str(folder / "key"), str(folder / "known_hosts"))
     logins, known, left_out = [], [], []
     for host in inventory.hosts:
-        alias = f"{inventory.cluster}-{host.name}"
+        alias = f"{called}-{host.name}"
         member = members.get(host.name)
         if member is None or not member.key:
             left_out.append(f"{host.name}: its container is not known to the head: set it up first")
@@ -61,7 +80,7 @@ def ssh_config(inventory: Inventory, access: Credentials, environ: Mapping[str, 
         more = (str(Path(inventory.known_hosts).expanduser()),) if inventory.known_hosts else ()
         files_known = (*route.known_hosts, *more, str(own_file(environ)))
         route = replace(route, known_hosts=tuple(dict.fromkeys(files_known)))
-    found = text(config, route, inventory.cluster, logins, files)
+    found = text(config, route, called, logins, files)
     try:
         make_private(folder)
         _write(Path(files.key), key.decode("ascii"))

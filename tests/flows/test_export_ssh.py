@@ -15,6 +15,8 @@ from taco_launch.command import Command, Result
 from taco_launch.errors import HostError, UsageError
 from taco_launch.flows import export_ssh
 from taco_launch.model.host.hosts import Container, Host, Inventory
+from taco_launch.model.job_view import JobView
+from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.remote.credentials import Credentials
 from taco_launch.remote.ssh.exported import HEADING
 from taco_launch.setup.files import ssh_files
@@ -51,8 +53,8 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     return answer
 
 
-def exported(tmp_path: Path, inventory: Inventory = INVENTORY) -> tuple[str, tuple[str, ...]]:
-    return export_ssh.ssh_config(inventory, Credentials(), {"TACO_LAUNCH_STATE": str(tmp_path / "state")})
+def exported(tmp_path: Path, inventory: Inventory = INVENTORY, called: str = "hcc") -> tuple[str, tuple[str, ...]]:
+    return export_ssh.ssh_config(inventory, Credentials(), {"TACO_LAUNCH_STATE": str(tmp_path / "state")}, called)
 
 
 def reads(tmp_path: Path, config: str, host: str) -> dict[str, str]:
@@ -120,6 +122,26 @@ def test_a_head_that_is_this_machine(tmp_path: Path) -> None:
     config, _left_out = exported(tmp_path, replace(INVENTORY, hosts=hosts))
     assert "ProxyJump" not in config
     assert "hcc-head" not in config
+
+
+@pytest.mark.usefixtures("said")
+def test_the_container_of_a_job(tmp_path: Path) -> None:
+    key = "0123456789"
+    spec = JobSpec("vgg", ("true",), HOSTS, container=Container("other:1", ssh_port=12325, variant=key))
+    view = JobView(spec, JobRecord("1", JobState.RUNNING, hosts=("gpu2",)), "")
+    config, left_out = exported(tmp_path, export_ssh.of_job(INVENTORY, view), "vgg")
+    assert left_out == ()
+    assert [line for line in config.splitlines() if line.startswith("Host ")] == [
+        "Host vgg-head",
+        "Host vgg-gpu1",
+        "Host vgg-gpu2",
+    ]
+    shown = reads(tmp_path, config, "vgg-gpu2")
+    assert (shown["hostname"], shown["port"], shown["proxyjump"]) == ("10.9.0.2", "12325", "vgg-head")
+    assert (tmp_path / "state" / "ssh" / f"hcc@{key}" / "key").exists()
+    bare = replace(view, spec=replace(spec, container=None))
+    with pytest.raises(UsageError, match="job vgg runs in no container"):
+        export_ssh.of_job(INVENTORY, bare)
 
 
 def test_what_is_refused(said: list[Any], tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from taco_launch.cli.options.common import (
     settings_of,
     talk_options,
 )
+from taco_launch.cli.options.completion import complete_job
 
 
 @click.group()
@@ -38,8 +39,14 @@ def export() -> None:
     shell_complete=complete_file,
     help="Write it to FILE (mode 0600).",
 )
+@add_option(
+    "--job",
+    metavar="NAME",
+    shell_complete=complete_job,
+    help="Print entries NAME-HOST for the containers of this job, which has an image or data of its own.",
+)
 @click.pass_context
-def ssh_config(ctx: click.Context, /, *, to: str | None, **access: Any) -> None:
+def ssh_config(ctx: click.Context, /, *, to: str | None, job: str | None, **more: Any) -> None:
     """Print an ssh configuration of the training containers.
 
     Each container has an entry CLUSTER-HOST that leads there through the head: for ssh -F FILE, scp, rsync and the remote
@@ -49,6 +56,7 @@ def ssh_config(ctx: click.Context, /, *, to: str | None, **access: Any) -> None:
     \b
     Examples:
       taco-launch -i hosts.yaml export ssh-config --to hcc.ssh
+      taco-launch -i hosts.yaml export ssh-config --job vgg16 --to vgg16.ssh
       ssh -F hcc.ssh hcc-gpu2
       scp -F hcc.ssh hcc-gpu1:/root/run.log .
       rsync -e 'ssh -F hcc.ssh' -a src/ hcc-gpu1:/root/src/
@@ -56,8 +64,11 @@ def ssh_config(ctx: click.Context, /, *, to: str | None, **access: Any) -> None:
     from taco_launch.flows import export_ssh
 
     settings = settings_of(ctx)
-    inventory = settings.load()
-    found, left_out = export_ssh.ssh_config(inventory, access_of(access), os.environ)
+    inventory, access = settings.load(), access_of(more)
+    called = job or inventory.cluster
+    if job is not None:
+        inventory = export_ssh.of_job(inventory, settings.backend(access).get(job))
+    found, left_out = export_ssh.ssh_config(inventory, access, os.environ, called)
     for words in left_out:
         settings.talk(f"left out: {words}")
     if to is None:

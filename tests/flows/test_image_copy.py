@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tarfile
 import tempfile
 import threading
 import time
@@ -27,6 +28,7 @@ from taco_launch.remote.local import LocalTransport
 from taco_launch.setup import paths
 from taco_launch.setup.stage_parts.image_copy import SourceImage
 from tests.conftest import eventually
+from tests.flows.setup.test_image_source import layered
 from tests.patience import patience
 
 _SSH, _SSHD = shutil.which("ssh"), shutil.which("sshd", path=f"/usr/sbin:{os.environ['PATH']}")
@@ -270,3 +272,23 @@ def test_a_line_without_an_end_is_its_hosts_error(tmp_path: Path) -> None:
         patch.setattr(Folder, "tail", endless)
         assert site.copy() == {}  # from the controller then
     assert [site.whole(host) for host in site.hosts] == [True] * 2
+
+
+@pytest.mark.parametrize(
+    ("status", "names"),
+    [("[]", ["b/layer.tar", "c/layer.tar"]), ('[["driver-type","io.containerd.snapshotter.v1"]]', None)],
+)
+def test_layers_that_all_hosts_have_do_not_travel(tmp_path: Path, status: str, names: list[str] | None) -> None:
+    site = Site(tmp_path, 2, 1)
+    layered(tmp_path / "image.tar", {f"{name}/layer.tar": f"sha256:{name}" for name in "abc"})
+    for host, has in zip(site.hosts, ('["sha256:a","sha256:b"]\n["sha256:x"]', '["sha256:a","sha256:z"]'), strict=True):
+        answers = (
+            f"""*DriverStatus*) echo '{status}' ;; 'image ls'*) echo 1 ;; 'image inspect'*) printf '%s\\n' '{has}' ;;"""
+        )
+        host.give("docker", f"case $* in {answers} *) echo {host.folder}/root ;; esac")
+    assert site.copy() == {}
+    for host in site.hosts:
+        with tarfile.open(host.streams[0]) as tar:
+            layers = [name for name in tar.getnames() if name.endswith("layer.tar")]
+        assert layers == (names or ["a/layer.tar", "b/layer.tar", "c/layer.tar"])
+    assert any(line.startswith("train:1: these hosts have 1 of its layers; the rest is ") for line in site.said) == bool(names)

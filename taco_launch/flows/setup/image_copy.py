@@ -4,7 +4,7 @@ import base64
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,6 +16,7 @@ from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.flows.setup import image_source
 from taco_launch.flows.setup.apply import SetupEvent
 from taco_launch.inventory.ranges import fold
+from taco_launch.model import codec
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.remote.answers import understood
 from taco_launch.remote.fanout import Fanout
@@ -27,11 +28,20 @@ from taco_launch.setup.stage_parts.image_copy import (
     SLOW,
     SourceImage,
     TransferNode,
+    common_layers,
     compression_worthwhile,
     order,
     source,
 )
 
+# The layers of all images, as JSON; nothing where the engine has containerd's image store.
+_LAYERS = """
+case $(docker info --format '{{json .DriverStatus}}') in *containerd*) echo '[]'; exit ;; esac
+images=$(docker image ls -q --no-trunc | sort -u | head -n 200)
+[ -n "$images" ] || { echo '[]'; exit; }
+# shellcheck disable=SC2086 # words
+docker image inspect --format '{{json .RootFS.Layers}}' $images | { printf '['; tr '\\n' ',' | sed 's/,$//'; echo ']'; }
+"""
 _FOLDER = f"{paths.RUN}/image-copy"
 _SCRIPT = "image_copy.sh"
 _WRONG = 3
@@ -66,8 +76,35 @@ def copy(
     if container is None:
         raise ValueError("no container")
     say(f"reads {container.image} of {given.where}")
-    with image_source.stream(container) as stream:
+    lists = _layers(hosts)
+
+    def known(layers: Sequence[str]) -> int:
+        return min(max((common_layers(layers, each) for each in of_host), default=0) for of_host in lists)
+
+    with image_source.stream(container, known) as stream:
+        if stream.left_out:
+            say(
+                f"{container.image}: these hosts have {stream.left_out} of its layers; the rest is {_size(stream.size)}"
+            )
         return _Copy(inventory, given, stream, report, say).bring(hosts)
+
+
+def _layers(hosts: Fanout) -> list[list[list[str]]]:
+    """Return the layers of each image of each host, by their diff IDs; nothing of a host that does not tell.
+
+    An engine with containerd's image store gets whole images: it takes no stream without a layer.
+    """
+    found = []
+    for answer in hosts.each(
+        lambda transport: transport.run(Command(("/bin/sh", "-c", _LAYERS), sudo=True, timeout=_BEGIN_SECONDS))
+    ):
+        try:
+            images = codec.load(answer.value.stdout) if answer.value is not None and not answer.value.exit_code else []
+        except ValueError:
+            images = []
+        lists = images if isinstance(images, list) else []
+        found.append([[str(layer) for layer in each] for each in lists if isinstance(each, list)])
+    return found
 
 
 class _Copy:

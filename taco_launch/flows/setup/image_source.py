@@ -3,10 +3,11 @@
 import contextlib
 import hashlib
 import os
+import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,6 +34,8 @@ class ImageStream:
     fd: int
     size: int
     sha256: str
+    # How many layers it is without, as all hosts have them.
+    left_out: int = 0
 
     def at(self, offset: int, length: int) -> bytes:
         """Return the bytes from an offset on, as many as there are; any thread may ask."""
@@ -53,34 +56,72 @@ def given(container: Container) -> SourceImage | str:
 
 
 @contextlib.contextmanager
-def stream(container: Container) -> Iterator[ImageStream]:
+def stream(container: Container, known: Callable[[Sequence[str]], int] = lambda _layers: 0) -> Iterator[ImageStream]:
     """Open the stream of an image; what docker saves of it lies in a file without a name meanwhile.
+
+    `known` returns how many of the image's layers, of which it is given the diff IDs from the lowest on, all hosts have: the
+    stream is without these. `docker load` does not read a layer that is there (moby, image/tarexport/load.go).
 
     Raises:
         HostError: docker does not give it, the file cannot be read, or this machine has no room.
     """
-    digest = hashlib.sha256()
     try:
         with contextlib.ExitStack() as stack:
             if container.source == "controller":
-                folder = state_folder(os.environ, os.geteuid())
-                make_private(folder)
-                file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+                file: IO[bytes] = stack.enter_context(_scratch())
                 with _saved(container.image) as saved:
-                    while chunk := saved.read(_CHUNK):
-                        digest.update(chunk)
-                        file.write(chunk)
+                    shutil.copyfileobj(saved, file, _CHUNK)
                 file.flush()
             else:
                 file = stack.enter_context(_opened(container.source))
-                while chunk := file.read(_CHUNK):
-                    digest.update(chunk)
-            yield ImageStream(file.fileno(), os.fstat(file.fileno()).st_size, digest.hexdigest())
+            left_out = _layers(file, known)
+            if left_out:
+                whole, file = file, stack.enter_context(_scratch())
+                _copy_without(left_out, whole, file)
+            file.seek(0)
+            digest = hashlib.sha256()
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+            yield ImageStream(file.fileno(), os.fstat(file.fileno()).st_size, digest.hexdigest(), len(left_out))
     except OSError as error:
         raise HostError(
             f"this machine: {container.image}: its stream cannot be read or written: {error.strerror or error}",
             hint="is there room? the state folder may be elsewhere: TACO_LAUNCH_STATE=FOLDER",
         ) from None
+
+
+def _scratch() -> IO[bytes]:
+    folder = state_folder(os.environ, os.geteuid())
+    make_private(folder)
+    return tempfile.TemporaryFile(dir=folder)
+
+
+def _layers(file: IO[bytes], known: Callable[[Sequence[str]], int]) -> frozenset[str]:
+    """Return the names of the layers in a tar file that hosts have already; none where it holds several images."""
+    file.seek(0)
+    try:
+        with tarfile.open(fileobj=file) as tar:
+            (entry,) = _json(tar, "manifest.json")
+            config = _json(tar, entry["Config"])
+            layers, ids = [str(name) for name in entry["Layers"]], [str(each) for each in config["rootfs"]["diff_ids"]]
+    except (tarfile.TarError, EOFError, KeyError, TypeError, ValueError):
+        return frozenset()
+    return frozenset(layers[: known(ids)]) if len(layers) == len(ids) else frozenset()
+
+
+def _json(tar: tarfile.TarFile, name: str) -> Any:
+    member = tar.getmember(name)
+    file = tar.extractfile(member) if member.size <= _MOST_JSON else None
+    return codec.load(file.read() if file else b"")
+
+
+def _copy_without(names: frozenset[str], whole: IO[bytes], slim: IO[bytes]) -> None:
+    whole.seek(0)
+    with tarfile.open(fileobj=whole) as tar, tarfile.open(fileobj=slim, mode="w|") as made:
+        for member in tar:
+            if member.name not in names:
+                made.addfile(member, tar.extractfile(member) if member.isreg() else None)
+    slim.flush()
 
 
 def _opened(path: str) -> IO[bytes]:

@@ -4,7 +4,7 @@ One copy leaves the controller. A host that has a part of the stream hands it on
 at most: so the copies are a binary tree, as deep as the logarithm of the hosts, and the links of all of them work at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from taco_launch.frozen import dataclass
 
@@ -49,6 +49,12 @@ class TransferNode:
     serves: bool = True
     gone: bool = False
     refused: frozenset[str] = frozenset()
+
+
+def common_layers(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many of the lowest layers two images share, by their diff IDs."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (mine, its) in enumerate(pairs) if mine != its), min(len(one), len(other)))
 
 
 def order(seats: Mapping[str, TransferNode]) -> tuple[str, ...]:

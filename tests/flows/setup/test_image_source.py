@@ -4,6 +4,7 @@ import io
 import json
 import os
 import tarfile
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from taco_launch.errors import HostError
 from taco_launch.flows.setup.image_source import given, stream
 from taco_launch.model.host.hosts import Container
-from taco_launch.setup.stage_parts.image_copy import SourceImage
+from taco_launch.setup.stage_parts.image_copy import SourceImage, common_layers
 
 CONFIG, MANIFEST = "1" * 64, "2" * 64
 
@@ -106,3 +107,47 @@ def test_what_the_engine_here_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert str(given(container)).endswith("train:1: Error: No such image: train:1")
     monkeypatch.setenv("PATH", str(tmp_path / "state"))
     assert str(given(container)).endswith("train:1: No such file or directory")
+
+
+def layered(path: Path, layers: dict[str, str], images: int = 1) -> Path:
+    """Write what docker saves of an image with these layers: the names of their files, and their diff IDs."""
+    config = {"rootfs": {"diff_ids": list(layers.values())}}
+    entry = {"Config": "c.json", "RepoTags": ["t:1"], "Layers": list(layers)}
+    files = {**{name: f"data of {name}" for name in layers}, "c.json": config, "manifest.json": [entry] * images}
+    with tarfile.open(path, "w") as tar:
+        for name, content in files.items():
+            data = (content if isinstance(content, str) else json.dumps(content)).encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def test_layers_that_all_hosts_have_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
+    path = layered(
+        tmp_path / "i.tar", {"a/layer.tar": "sha256:1", "b/layer.tar": "sha256:2", "c/layer.tar": "sha256:3"}
+    )
+    asked: list[list[str]] = []
+
+    def known(layers: Sequence[str]) -> int:
+        asked.append(list(layers))
+        return 2
+
+    container = Container("t:1", source=str(path))
+    with stream(container, known) as found:
+        text = found.at(0, found.size)
+    assert asked == [["sha256:1", "sha256:2", "sha256:3"]]
+    assert (found.left_out, found.sha256) == (2, sha256(text).hexdigest())
+    with tarfile.open(fileobj=io.BytesIO(text)) as tar:
+        assert tar.getnames() == ["c/layer.tar", "c.json", "manifest.json"]
+        member = tar.extractfile("c/layer.tar")
+        assert member is not None
+        assert member.read() == b"data of c/layer.tar"
+    layered(path, {"a/layer.tar": "sha256:1"}, images=2)  # whose layers these are is not clear
+    with stream(container, known) as found:
+        assert (found.left_out, found.at(0, found.size)) == (0, path.read_bytes())
+
+
+def test_what_hosts_have_in_common() -> None:
+    assert [common_layers("abc", other) for other in ("", "abd", "abcd", "xbc")] == [0, 2, 3, 0]

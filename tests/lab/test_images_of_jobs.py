@@ -1,5 +1,7 @@
 """Jobs of two images side by side, with data of their own, on hosts that `setup` made ready for one image."""
 
+import re
+import subprocess
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +10,8 @@ import pytest
 
 from tests.conftest import eventually
 from tests.lab.rig import Cluster, docker
+from tests.patience import patience
+from tests.sync.git_server import PASSWORD, USER, repository, served
 
 pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(600)]
 IMAGE = "taco-test-second:1"
@@ -49,8 +53,11 @@ def second(cluster: Cluster, wheel: Path) -> Iterator[Cluster]:
 
 def test_two_images_side_by_side_and_data_that_is_read_only(second: Cluster) -> None:
     look = "import tacotest; print(tacotest.VALUE, open('/data/file').read().strip())"
-    done = second.ok("run", "--image", IMAGE, "--data", DATA, "--np", "4", "--", "python3", "-c", look, seconds=300)
-    assert done.count("from the wheel hello") == 4
+    done = second("run", "--image", IMAGE, "--data", DATA, "--np", "4", "--", "python3", "-c", look, seconds=300)
+    assert done.stdout.count("from the wheel hello") == 4, done.stderr
+    sent = re.search(r"these hosts have [1-9][0-9]* of its layers; the rest is ([0-9.]+) MB", done.stderr)
+    assert sent is not None, done.stderr
+    assert float(sent[1]) < 5  # the package alone, of an image of some 500 MB
     own = ("submit", "--np", "1", "-H", "gpu1", "--name")
     second.ok(*own, "one", "--", "sleep", "300")
     second.ok(*own, "two", "--image", IMAGE, "--data", DATA, "--", "sh", "-c", "touch /data/x; sleep 300")
@@ -66,6 +73,64 @@ def test_two_images_side_by_side_and_data_that_is_read_only(second: Cluster) -> 
     assert "two" in second.ok("image", "list")
     second.ok("stop", "two")
     second.ok("stop", "one")
+
+
+def test_into_the_container_of_a_job(second: Cluster, tmp_path: Path) -> None:
+    second.ok("submit", "--name", "own", "--image", IMAGE, "--data", DATA, "--np", "4", "--", "sleep", "300")
+    second.runs("own")
+    second.ok("export", "ssh-config", "--job", "own", "--to", str(tmp_path / "ssh"))
+    for host in ("gpu1", "gpu2"):
+        words = ("ssh", "-F", str(tmp_path / "ssh"), f"own-{host}", "hostname; cat /data/file")
+        done = subprocess.run(words, env=second.env, capture_output=True, text=True, check=False, timeout=patience(60))
+        assert (done.returncode, done.stdout) == (0, f"{host}\nhello\n"), done.stderr
+    second.ok("stop", "own", "--grace", "0")
+
+
+def test_the_lines_of_arenas_guides(second: Cluster, tmp_path: Path) -> None:
+    """A job of three workers out of a repository with a password, with an image and data; and one of mpirun."""
+    program = (
+        "import os\nfrom pathlib import Path\n"
+        'print("CURRENT_RANK:", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], open("/mnist_data/file").read().strip())\n'
+        'Path("out").mkdir(exist_ok=True)\nPath("out", os.environ["RANK"]).write_text("result")\n'
+    )
+    origin = repository(tmp_path / "srv" / "mnist-pytorch.git", {"mnist.py": program})
+    with served(origin.parent, tmp_path / "tls") as server:
+        second.ok(
+            *("arena", "submit", "pytorch", "--name=pytorch-dist", "--gpus=0", "--workers=3", f"--image={IMAGE}"),
+            *("--sync-mode=git", f"--sync-source={server.url}/mnist-pytorch.git", "--data=/srv/set:/mnist_data"),
+            *(f"--env=GIT_SYNC_USERNAME={USER}", f"--env=GIT_SYNC_PASSWORD={PASSWORD}", "--cpu=1"),
+            "python3 code/mnist-pytorch/mnist.py --epochs 10 --backend gloo",
+            env=server.environment,
+            seconds=300,
+        )
+    second("wait", "pytorch-dist")
+    shown = second.ok("arena", "get", "pytorch-dist", "--type", "pytorchjob")
+    assert "Status: SUCCEEDED" in shown, shown
+    assert re.search(r"pytorch-dist-worker-1 +Succeeded +\S+ +false +1 +gpu[12]", shown)
+    assert second.ok("arena", "logs", "pytorch-dist") == "CURRENT_RANK: 0 of 3 hello\n"
+    assert second.ok("arena", "logs", "pytorch-dist", "-i", "pytorch-dist-worker-1", "-t", "1").startswith(
+        "CURRENT_RANK: 2"
+    )
+    assert "pytorch-dist" in second.ok("arena", "list")
+    for rank in ("0", "2"):  # one on each host
+        second.ok("cp", "--rank", rank, f"pytorch-dist:out/{rank}", str(tmp_path / rank))
+        assert (tmp_path / rank).read_text() == "result"
+    line = "mpirun --allow-run-as-root -np 4 -bind-to none -map-by slot -x A=1 --mca btl ^openib sh -c 'echo $A on $(hostname)'"
+    second.ok(
+        "arena",
+        "submit",
+        "mpi",
+        "--name=topo",
+        "--workers=4",
+        "--gputopology=true",
+        f"--image={IMAGE}",
+        line,
+        seconds=300,
+    )
+    second("wait", "topo")
+    assert second.ok("arena", "logs", "topo").count("1 on gpu") == 4
+    assert "topo-launcher" in second.ok("arena", "get", "topo", "--type", "mpijob")
+    second.ok("arena", "delete", "topo", "pytorch-dist")
 
 
 def test_hosts_whose_images_differ_start_no_rank(second: Cluster) -> None:

@@ -231,8 +231,7 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
 
     settings = settings_of(ctx)
     talk = _talk(settings)
-    talk.show(f"putting {image} into the registry")
-    reference = flow.push(lab, image, os.environ)
+    reference = flow.push(lab, image, os.environ, talk.show)
     talk.show("")
     click.echo(reference)
 

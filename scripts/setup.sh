@@ -34,9 +34,13 @@ set_up() { # the six steps that both scripts begin with
   step "Python 3.10 or newer" found find_python explain_python
   step "system packages" installed find_missing install_packages
   step ".venv" made venv_is_made make_venv
+  grows=$VENV
   step "torch $TORCH" installed torch_is_there install_torch
+  grows=
   step "Horovod $HOROVOD wheel" built wheel_is_there build_wheel
+  grows=$VENV
   step "taco-launch" installed package_is_there install_package
+  grows=
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV=$VENV
 }
 

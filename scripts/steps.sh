@@ -15,6 +15,9 @@ steps=0  # how many there will be
 number=0 # of the current one
 job=     # the process group of what runs now
 detail=  # what a check has to say about a step that is done
+grows=   # the folder that the current step fills, if any
+grown=   # its size as it was at the second `measured` of that step
+measured=-1
 
 terminal= # not empty: stdout is one
 if [[ -t 1 && ${TERM:-dumb} != dumb ]]; then terminal=yes; fi
@@ -34,7 +37,10 @@ spin() { # spin LABEL LOG SECONDS: one picture of a step that runs
   # a compiler's long lines say less than make's last "[ 42%] Building ..."
   said=$(tail -c 60000 -- "$2" | tr '\r' '\n' | tr -dc '[:print:]\n' |
     awk 'NF { last = $0 } /^ *\[ *[0-9]+%\]/ { share = $0 } END { print (share != "" ? share : last) }')
-  text="$1 ${frames:$(($3 % 4)):1} $3 s  $said"
+  if [[ -n $grows ]] && ((measured < 0 || $3 >= measured + 3)); then # it takes a moment
+    measured=$3 grown="$({ du -sm -- "$grows" || true; } 2>/dev/null | cut -f 1) MB in ${grows##*/}  " # files may vanish
+  fi
+  text="$1 ${frames:$(($3 % 4)):1} $3 s  $grown$said"
   printf '\r\e[K%s' "${text:0:width-1}"
 }
 
@@ -49,7 +55,7 @@ step() { # step TITLE DONE_WORD CHECK FUNCTION
     printf '%s\n' "$detail"
     return
   fi
-  started=$SECONDS
+  started=$SECONDS measured=-1 grown=
   : >"$log"
   # A group of its own, so that an interruption ends all of it; without the lock, which a daemon would keep.
   set -m

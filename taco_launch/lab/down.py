@@ -1,16 +1,20 @@
 """lab down: removes all that a lab is made of, and nothing else."""
 
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
+from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.frozen import dataclass
 from taco_launch.lab import access, daemon, engine, hosts, registry
 from taco_launch.lab.engine import docker
 from taco_launch.lab.images import image
-from taco_launch.lab.labels import KEY, check_lab_name
+from taco_launch.lab.labels import KEY, check_lab_name, option_of
 from taco_launch.lab.reporter import Reporter
 from taco_launch.lab.up import one_at_a_time
+
+# What a lab is made of, in the order in which it is removed.
+_PARTS = ("containers", "volumes", "networks", "keys")
 
 
 @dataclass(frozen=True)
@@ -28,32 +32,55 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Reporter, *, images:
 
     Raises:
         UsageError: no lab may have this name.
-        TacoLaunchError: the engine refused to remove something.
+        TacoLaunchError: the engine refused to remove something, or does not answer: what is left.
     """
     if lab is not None:
         check_lab_name(lab)
     folder = access.root_folder(environ, os.geteuid())
-    try:
-        engine.connect(environ)
-    except engine.UnreachableError as error:
-        if error.refused:
-            raise
-        talk.say(f"{error.message}: so no lab is up")
-        _forget(lab, environ)
-        return RemovalResult(())
-    with one_at_a_time(talk):
-        names = _names() if lab is None else (lab,)
-        removed = tuple((name, _remove(name)) for name in names)
-        _forget(lab, environ)
-        if images:
-            image.remove()
-            if not registry.remove_volume():
-                talk.say("the images in the registry stay: another lab has it")
-        kept = (*image.kept(), *registry.kept())
-        daemon.stop_if_unused(environ, folder, talk)
+    left = list(_PARTS)
+    with _left_told(lab, left):
+        try:
+            engine.connect(environ)
+        except engine.UnreachableError as error:
+            if error.refused:
+                raise
+            talk.say(f"{error.message}: so no lab is up; if it had one, start the engine, then: {_typed(lab)}")
+            _forget(lab, environ)
+            return RemovalResult(())
+        with one_at_a_time(talk):
+            names = _names() if lab is None else (lab,)
+            removed = tuple((name, _remove(name, left)) for name in names)
+            _forget(lab, environ)
+            left.clear()
+            if images:
+                image.remove()
+                if not registry.remove_volume():
+                    talk.say("the images in the registry stay: another lab has it")
+            kept = (*image.kept(), *registry.kept())
+            daemon.stop_if_unused(environ, folder, talk)
     with suppress(OSError):
         folder.rmdir()  # unless another lab has its keys there
     return RemovalResult(tuple((name, count) for name, count in removed if count), kept)
+
+
+@contextmanager
+def _left_told(lab: str | None, left: Sequence[str]) -> Iterator[None]:
+    """Add to an error of the engine what is left of a lab, and that the command may be run again."""
+    try:
+        yield
+    except (UsageError, engine.UnreachableError):
+        raise
+    except TacoLaunchError as error:
+        if not left:
+            raise
+        hint = f"run it again, which removes what is left: {_typed(lab)}"
+        of = "the labs" if lab is None else f"the lab {lab!r}"
+        what = f"{error.message}; not removed of {of}: {', '.join(left)}"
+        raise TacoLaunchError(what, hint=f"{error.hint}; then {hint}" if error.hint else hint) from error
+
+
+def _typed(lab: str | None) -> str:
+    return f"taco-launch lab down{' --all' if lab is None else option_of(lab)}"
 
 
 def _names() -> tuple[str, ...]:
@@ -65,18 +92,25 @@ def _names() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _remove(lab: str) -> int:
-    """Remove the hosts of a lab, and volumes and networks that carry its label; give how many they were."""
+def _remove(lab: str, left: list[str]) -> int:
+    """Remove the hosts of a lab, and volumes and networks that carry its label; give how many they were.
+
+    `left` has what is not removed yet.
+    """
     wanted = ("--filter", f"label={KEY}={lab}", "--quiet")
+    left[:] = _PARTS
     containers = [found.container for found in hosts.find(lab)]
     if containers:
         docker("rm", "--force", "--volumes", *containers)
+    left.remove("containers")
     volumes = docker("volume", "ls", *wanted).split()
     if volumes:
         docker("volume", "rm", *volumes)
+    left.remove("volumes")
     networks = docker("network", "ls", *wanted).split()
     if networks:
         docker("network", "rm", *networks)
+    left.remove("networks")
     return len(containers) + len(volumes) + len(networks)
 
 

@@ -5,6 +5,9 @@ Its images lie in one volume of the machine, which every lab's registry mounts: 
 
 import re
 import subprocess
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.frozen import dataclass
@@ -16,6 +19,7 @@ PORT = 5000
 ADDRESS = f"{REGISTRY}:{PORT}"  # as every host of a lab calls it
 # Where its storage driver keeps what a tag stands for; the link is written last.
 _TAG = f"{hosts.REGISTRY_PATH}/docker/registry/v2/repositories/{{}}/_manifests/tags/{{}}/current/link"
+_CHUNK = 1 << 20
 # docker's own grammar of names, less its corner cases (distribution/reference)
 _NAME = re.compile(r"(?P<name>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)(?::(?P<tag>\w[\w.-]{0,127}))?", re.ASCII)
 # skopeo(1) reads an archive twice, so not from a pipe; the password comes from a file
@@ -80,22 +84,39 @@ def has(container: str, name: str) -> bool:
     return not execute(container, "test", "-s", _TAG.format(*name.rsplit(":", 1))).code
 
 
-def push(host: LabHost, container: str, image: str, name: str) -> None:
-    """Put an image of this machine's engine into the registry as `name`.
+def push(host: LabHost, container: str, image: str, name: str, show: Callable[[str], None]) -> None:
+    """Put an image of this machine's engine into the registry as `name`; `show` is told how far it is.
 
     Raises:
         TacoLaunchError: the engine has no such image.
         HostError: the registry did not take it: its words.
     """
-    if ask("image", "inspect", image).code:
+    found = ask("image", "inspect", "--format", "{{.Size}}", image)
+    if found.code:
         raise TacoLaunchError(f"the Docker Engine of this machine has no image {image}", hint=f"docker pull {image}")
+    size = f"about {int(found.text) / 1e6:.0f} MB"  # what it takes unpacked: the stream is not known before its end
     give = ("docker", "save", image)
     take = ("docker", "exec", "--interactive", container, "/bin/sh", "-c", _PUSH, "push", f"{ADDRESS}/{name}")
-    with subprocess.Popen(give, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as saved:
-        done = subprocess.run(take, stdin=saved.stdout, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode or saved.returncode:
-        words = done.stderr.strip().splitlines() or [f"docker save: exit {saved.returncode}"]
-        raise HostError(f"{host.name}: {name} was not taken: {words[-1]}", hint="is the disk full? df -h")
+    with (
+        subprocess.Popen(give, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as saved,
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(take, stdin=subprocess.PIPE, stdout=said, stderr=said) as taken,
+    ):
+        assert saved.stdout is not None
+        assert taken.stdin is not None
+        sent = 0
+        with suppress(BrokenPipeError), saved.stdout, taken.stdin:  # a registry that ends early says why, below
+            while chunk := saved.stdout.read(_CHUNK):
+                taken.stdin.write(chunk)
+                sent += len(chunk)
+                show(f"{image}: {sent / 1e6:.0f} of {size} sent to the registry")
+        show(f"{image}: {sent / 1e6:.0f} MB sent; the registry stores it")
+        taken.wait()
+        said.seek(0)
+        words = said.read().decode("utf-8", "replace").strip().splitlines()
+    if taken.returncode or saved.returncode:
+        last = words[-1] if words else f"docker save: exit {saved.returncode}"
+        raise HostError(f"{host.name}: {name} was not taken: {last}", hint="is the disk full? df -h")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ class LabHostStatus:
 class Status:
     """One lab: its hosts; the registry as hosts of the lab call it, its user, and the file with the password.
 
-    `image` is the training image, "" where the registry has none.
+    What is not in this user's state folder, as another made the lab, is "". `image` is the training image, "" as well where
+    the registry has none.
     """
 
     lab: str
@@ -82,8 +83,8 @@ def _status(lab: str, pairs: Sequence[tuple[hosts.FoundHost, tuple[str, ...]]], 
         complete=len(seen) == seen[0].host.size + 1,
         registry=ADDRESS,
         user=access.REGISTRY_USER,
-        password_file=str(files.password),
-        authority_file=str(files.authority),
+        password_file=str(files.password) if files.password.is_file() else "",
+        authority_file=str(files.authority) if files.authority.is_file() else "",
         image=files.image.read_text("utf-8").strip() if files.image.is_file() else "",
     )
 

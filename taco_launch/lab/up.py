@@ -339,7 +339,7 @@ def _train(lab: Lab, files: access.LabFiles, environ: Mapping[str, str], talk: R
         if not registry.has(found.container, recipe.name):
             tag = training.ensure(recipe, environ, talk)
             talk.say("putting the training image into the registry (about 15 s, once)")
-            registry.push(host, found.container, tag, recipe.name)
+            registry.push(host, found.container, tag, recipe.name, talk.show)
             changes.append(f"put {recipe.name} into the registry")
     except TacoLaunchError as error:
         talk.say(f"no training image: {error.message}{f' (hint: {error.hint})' if error.hint else ''}")

@@ -10,6 +10,7 @@ The answer, between lines of MARKER, which is random:
   MARKER busy                 it took too long
   MARKER stale                it is over, and nothing was done: what it did was not known when this was planned
   MARKER begin NUMBER
+  MARKER progress TEXT        how far it is: what it has written to $taco_progress, each time that changes
   ...what the operation said, its last 64 KiB...
   MARKER end NUMBER CODE      124: it took too long; the first that is not 0 is the last one
   MARKER done                 the answer is whole
@@ -31,6 +32,9 @@ _LOCK_SECONDS = 2400
 # On top of the operations and the lock: for the connection, and to end an operation that takes too long.
 _OVERHEAD_SECONDS = 60.0
 _SLOWEST_LINK = 1e5  # bytes a second
+# The file in which a script may tell how far it is, in one line, and how much of that is told.
+_PROGRESS = "$taco_progress"
+_MOST_PROGRESS = 100
 # What of an operation's output is told where it fails.
 _ERROR = "error: "
 _HINT = "hint: "
@@ -63,7 +67,21 @@ taco_file() {{ # taco_file PATH MODE WAY <BASE64
     mv -f "$1.taco-new" "$1"
   fi
 }}
+taco_watch() {{ # tells how far an operation is, and outlives neither the batch nor its listener
+  taco_told=
+  while sleep 1 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+    taco_now=$(head -n 1 "$taco_progress" 2>/dev/null | cut -c 1-{_MOST_PROGRESS})
+    [ "$taco_now" = "$taco_told" ] || echo "$taco_marker progress $taco_now" || exit
+    taco_told=$taco_now
+  done
+}}
 taco_end() {{ # taco_end NUMBER CODE
+  if [ -n "$taco_watcher" ]; then
+    kill "$taco_watcher"
+    wait "$taco_watcher" 2>/dev/null
+    taco_watcher=
+    rm -f "$taco_progress"
+  fi
   tail -c 65536 "$taco_out" 2>/dev/null
   printf '\\n%s end %s %s\\n' "$taco_marker" "$1" "$2" || exit 1
   [ "$2" = 0 ] || taco_done
@@ -94,6 +112,10 @@ taco_batch() {{
   fi
   taco_out={paths.RUN}/setup.out
   (umask 077 && : >"$taco_out")
+  taco_progress={paths.RUN}/setup.progress
+  taco_watcher=
+  export taco_progress
+  rm -f "$taco_progress" # of a batch that was ended
 """
 _TAIL = '  taco_done\n}\ntaco_batch "$@"\n'
 
@@ -148,7 +170,10 @@ def script(ops: Sequence[Op]) -> str:
     large = {id(file) for file in apart(ops)}
     parts = [_HEAD]
     for number, op in enumerate(ops):
-        parts.append(f'  echo "$taco_marker begin {number}" || exit 1\n  (\n    :\n')
+        parts.append(f'  echo "$taco_marker begin {number}" || exit 1\n')
+        if _PROGRESS in op.script:
+            parts.append("  taco_watch 9>&- &\n  taco_watcher=$!\n")  # without the lock
+        parts.append("  (\n    :\n")
         parts += [_file(file) for file in op.files if id(file) not in large]
         if op.script:
             limited = ("timeout", "-k", "10", f"{op.seconds:g}", "/bin/sh", "-euc", op.script, "setup", *op.args)
@@ -168,10 +193,11 @@ def read(
     marker: str,
     begun: Callable[[int], None] = lambda _number: None,
     waits: Callable[[], None] = lambda: None,
+    progress: Callable[[str], None] = lambda _text: None,
 ) -> BatchOutcome:
     """Read the answer of a batch, line by line as it comes; `begun` is called as each operation starts.
 
-    `waits` is called where another set-up is waited for.
+    `waits` is called where another set-up is waited for, `progress` with how far the operation says it is.
 
     Raises:
         ValueError: it is not the answer of a batch: the host has changed it.
@@ -192,6 +218,8 @@ def read(
                 raise ValueError(f"operation {int(told[2])} ends, and it is operation {last} that started")
             ran.append(OpResult(last, int(told[3]), b"".join(said).strip(b"\n")))
             said = []
+        elif kind == b"progress":
+            progress(b" ".join(told[2:]).decode("utf-8", "replace")[:_MOST_PROGRESS])
         elif kind == b"wait":
             waits()
         elif kind == b"busy":

@@ -1,10 +1,15 @@
 """What `lab` says to type next names the lab that it was told of."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from taco_launch.errors import TacoLaunchError
 from taco_launch.lab import daemon, engine
 from taco_launch.lab import up as flow
 from taco_launch.lab.down import RemovalResult
+from taco_launch.lab.hosts import FoundHost
 from taco_launch.lab.labels import LabHost
 from taco_launch.lab.status import LabHostStatus, Status
 from tests.cli.test_cli import call
@@ -33,9 +38,63 @@ def test_lab(name: str, option: str, word: str, monkeypatch: pytest.MonkeyPatch)
     )
     monkeypatch.setattr("taco_launch.lab.status.status", lambda *_args: (cut,))
     shown = call("lab", "status").stdout
-    for hint in ("(cut short: to continue: {})", "no image ({} puts one there)", "the keys are not here: {}\n"):
-        assert hint.format(f"taco-launch lab up{option}") in shown
+    up = f"taco-launch lab up{option}"
+    for hint in (f"(cut short: to continue: {up})", f"no image ({up} puts one there)", f"({up} adds yours)\n"):
+        assert hint in shown
     assert f"taco-launch lab exec{option} gpu1 -- docker login" in shown
+
+
+def test_status_of_a_lab_of_another_user_names_no_file_that_is_not_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = LabHost("big", "gpu1", "10.0.0.1", 0, 2, "none")
+    monkeypatch.setattr(engine, "connect", lambda _environ: None)
+    monkeypatch.setattr("taco_launch.lab.hosts.find", lambda _lab=None: [FoundHost(host, "running", "")])
+    monkeypatch.setattr("taco_launch.lab.faults.in_force", lambda _found: ())
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path))
+    shown = call("lab", "status").stdout
+    assert str(tmp_path) not in shown
+    assert "its password is not here" in shown
+    assert "Training: not known here" in shown
+    assert "the lab was made by another user or with another TACO_LAUNCH_STATE" in shown
+    assert shown.endswith("taco-launch lab exec --name big gpu1 -- bash\n")
+    registry = json.loads(call("lab", "status", "--json").stdout)["labs"][0]["registry"]
+    assert (registry["password_file"], registry["authority_file"]) == (None, None)
+
+
+@pytest.mark.parametrize(("lab", "name"), [("big", ("--name", "big")), (None, ("--all",))])
+def test_down_tells_what_is_left_where_the_engine_hangs(
+    lab: str | None, name: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def docker(*args: str) -> str:
+        if args[:2] == ("volume", "rm"):
+            raise TacoLaunchError("docker volume rm: no answer in 120 s", hint="see whether it lives: docker info")
+        return "big" if args[:2] == ("volume", "ls") else ""
+
+    monkeypatch.setattr(engine, "connect", lambda _environ: None)
+    monkeypatch.setattr("taco_launch.lab.down.docker", docker)
+    monkeypatch.setattr("taco_launch.lab.hosts.find", lambda _lab=None: [])
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path))
+    done = call("lab", "down", *name)
+    of = "the labs" if lab is None else "the lab 'big'"
+    assert done.exit_code == 1
+    assert done.stderr == (
+        f"error: docker volume rm: no answer in 120 s; not removed of {of}: volumes, networks, keys\n"
+        "hint: see whether it lives: docker info; then run it again, which removes what is left: "
+        f"taco-launch lab down {' '.join(name)}\n"
+    )
+
+
+def test_down_where_no_engine_runs_names_what_to_do_if_it_had_a_lab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(_environ: object) -> None:
+        raise engine.UnreachableError("no Docker Engine answers: no socket", None)
+
+    monkeypatch.setattr(engine, "connect", connect)
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path))
+    said = call("lab", "down").stderr
+    assert "so no lab is up; if it had one, start the engine, then: taco-launch lab down\n" in said
 
 
 def test_changes_of_this_machine_are_shown_and_need_agreement(monkeypatch: pytest.MonkeyPatch) -> None:

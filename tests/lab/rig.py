@@ -353,6 +353,6 @@ def _put_small_image(lab: Lab) -> None:
     with up.one_at_a_time(talk):  # the images of all registries of a machine are one volume
         if not registry.has(found.container, name):
             training.ensure_base(recipe, talk)
-            registry.push(found.host, found.container, recipe.base, name)
+            registry.push(found.host, found.container, recipe.base, name, talk.show)
     files = access.access(lab.env, os.geteuid(), lab.name)
     files.keep(files.image, f"{registry.ADDRESS}/{name}\n")

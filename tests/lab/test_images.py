@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.lab import registry
 from taco_launch.lab.images import training, wheels
+from taco_launch.lab.labels import LabHost
+from tests.setup.fakes import Fakes
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,37 @@ def test_no_name_of_an_image_reaches_a_shell_as_code(image: str) -> None:
     except UsageError:
         return
     assert re.fullmatch(r"[a-z0-9][a-z0-9._/-]*:\w[\w.-]*", name, re.ASCII)
+
+
+REGISTRY = LabHost("lab", "registry", "10.0.0.9", 1, 2, "none")
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A docker that has an image of 3 MB, and a registry of which `take` in that folder is the shell."""
+    fakes = Fakes(tmp_path / "bin")
+    fakes.make(
+        "docker", f"case $1 in image) echo 3000000 ;; save) head -c 3000000 /dev/zero ;; *) . {tmp_path}/take ;; esac"
+    )
+    monkeypatch.setenv("PATH", fakes.env()["PATH"])
+    return tmp_path
+
+
+def test_push_shows_how_much_of_an_image_is_sent(engine: Path) -> None:
+    (engine / "take").write_text(f"cat >{engine}/taken")
+    shown: list[str] = []
+    registry.push(REGISTRY, "taco-lab-lab-registry", "mine:1", "mine:1", shown.append)
+    assert (engine / "taken").stat().st_size == 3000000
+    assert shown == [
+        *(f"mine:1: {sent} of about 3 MB sent to the registry" for sent in (1, 2, 3)),
+        "mine:1: 3 MB sent; the registry stores it",
+    ]
+
+
+def test_a_registry_that_does_not_take_an_image_says_why(engine: Path) -> None:
+    (engine / "take").write_text("echo 'no space left on device' >&2; exit 1")
+    with pytest.raises(HostError, match=r"^registry: mine:1 was not taken: no space left on device$"):
+        registry.push(REGISTRY, "taco-lab-lab-registry", "mine:1", "mine:1", lambda _text: None)
 
 
 def test_the_training_image_is_the_hash_of_what_it_is_made_of(tmp_path: Path) -> None:

@@ -71,6 +71,32 @@ def test_scripts_know_what_the_user_types(shell: str) -> None:
 
 
 @each_shell
+def test_how_far_an_operation_is_arrives_while_it_runs(shell: str, tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def heard(text: str) -> None:
+        told.append(text)
+        (tmp_path / text[0]).touch()  # the operation waits for it, and so has not ended
+
+    step = (
+        'for n in 1 2; do echo "$n of 2" >"$taco_progress"; until [ -e "$1/$n" ]; do sleep 0.05; done; done; echo end'
+    )
+    with running(shell, op(step, str(tmp_path)), op("echo more")) as process:
+        assert process.stdout is not None
+        outcome = read(process.stdout, MARKER, progress=heard)
+    assert not run(shell, op()).stale  # nothing that watched it holds the lock
+    assert told == ["1 of 2", "2 of 2"]
+    assert outcome.ran == (OpResult(0, 0, b"end"), OpResult(1, 0, b"more"))
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["setup.lock"]
+
+
+def test_how_far_an_operation_is_has_an_end() -> None:
+    told: list[str] = []
+    read(answer(f"{MARKER} begin 0", f"{MARKER} progress {'x' * 9999}"), MARKER, progress=told.append)
+    assert [len(text) for text in told] == [100]
+
+
+@each_shell
 def test_an_unset_variable_fails(shell: str) -> None:
     failed = run(shell, op('echo "$nothing"')).failed
     assert failed is not None
@@ -161,7 +187,9 @@ def running(shell: str, *ops: Op) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 SLOW = 'echo x >"$1/begun"; sleep 0.5; echo x >"$1/finished"'
-HELD = 'echo x >"$1/begun"; until [ -e "$1/go" ]; do sleep 0.05; done; echo x >"$1/finished"'
+HELD = (
+    'echo x >"$1/begun"; echo half >"$taco_progress"; until [ -e "$1/go" ]; do sleep 0.05; done; echo x >"$1/finished"'
+)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])

@@ -70,6 +70,21 @@ def test_it_pulls_tags_and_looks(fakes: Fakes) -> None:
     assert verbs(fakes)[3].startswith("run --rm --user 0 --network none --entrypoint /bin/sh t:1 -c")
 
 
+def test_it_tells_how_many_layers_are_here(fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = """1: Pulling from t
+a: Already exists
+b: Pulling fs layer
+c: Pulling fs layer
+c: Download complete
+b: Pull complete
+c: Verifying Checksum"""
+    engine(fakes, pull=f"echo '{said}'")
+    file = tmp_path / "progress"
+    monkeypatch.setenv("taco_progress", str(file))
+    done = fakes.run("look.sh", "pull.sh", "t:1", "", *LEAST, "", "", "", names=2)
+    assert (done.returncode, file.read_text()) == (0, "2 of 3 layers\n")
+
+
 @pytest.mark.parametrize(("words", "next_step"), REFUSALS)
 def test_what_stays_wrong_is_not_asked_again(fakes: Fakes, words: str, next_step: str) -> None:
     engine(fakes, pull=refuse(words))

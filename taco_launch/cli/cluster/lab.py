@@ -18,13 +18,11 @@ from taco_launch.cli.options.common import (
     talk_options,
 )
 from taco_launch.cli.options.suggestions import SuggestingGroup
-from taco_launch.cli.output import render
+from taco_launch.cli.output import lab_tables, render
 from taco_launch.lab.labels import option_of
 
 if TYPE_CHECKING:
-    from taco_launch.lab.labels import LabHost
     from taco_launch.lab.reporter import Reporter
-    from taco_launch.lab.status import Status
 
 # As in taco_launch.lab.hardware, whose import --help does not need.
 MACHINES = ("v100x8", "a100x8", "h100x8", "pcie4", "none")
@@ -204,12 +202,12 @@ def status(ctx: click.Context, *, lab: str | None) -> None:
     output = settings_of(ctx).output
     found = flow.status(lab, os.environ)
     if output in ("json", "yaml"):
-        render.data({"labs": [_data(each) for each in found]}, output)
+        render.data({"labs": [lab_tables.document(each) for each in found]}, output)
         return
     if not found:
         click.echo("there is no lab; taco-launch lab up makes one", err=True)
     for index, each in enumerate(found):
-        _print(each, first=index == 0)
+        lab_tables.show(each, first=index == 0)
 
 
 @lab.command()
@@ -231,8 +229,7 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
 
     settings = settings_of(ctx)
     talk = _talk(settings)
-    talk.show(f"putting {image} into the registry")
-    reference = flow.push(lab, image, os.environ)
+    reference = flow.push(lab, image, os.environ, talk.show)
     talk.show("")
     click.echo(reference)
 
@@ -340,60 +337,3 @@ def _talk(settings: Settings) -> "Reporter":
         settings.talk(message)
 
     return Reporter(say, show)
-
-
-def _gpus(host: "LabHost") -> str | None:
-    """Return the machine that is simulated in a host, None for none."""
-    return None if host.is_registry or host.gpus == "none" else host.gpus
-
-
-def _data(found: "Status") -> dict[str, Any]:
-    return {
-        "name": found.lab,
-        "complete": found.complete,
-        "hosts": [
-            {
-                "name": seen.host.name,
-                "state": seen.state,
-                "address": seen.host.address,
-                "slots": 0 if seen.host.is_registry else seen.host.slots,
-                "release": None if seen.host.is_registry else seen.host.release or None,
-                "simulated_gpus": _gpus(seen.host),
-                "faults": list(seen.faults),
-                "ssh": seen.ssh,
-            }
-            for seen in found.hosts
-        ],
-        "registry": {
-            "address": found.registry,
-            "user": found.user,
-            "password_file": found.password_file,
-            "authority_file": found.authority_file,
-        },
-        "training_image": found.image or None,
-    }
-
-
-def _print(found: "Status", *, first: bool) -> None:
-    if not first:
-        click.echo()
-    of = next((f", of {seen.host.release}" for seen in found.hosts if seen.host.release), "")
-    up = f"taco-launch lab up{option_of(found.lab)}"
-    click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else f' (cut short: to continue: {up})'}")
-    click.echo(f"Registry: {found.registry}, user {found.user}, password in {found.password_file}")
-    click.echo(f"Training: {found.image or f'no image ({up} puts one there)'}")
-    login = f"docker login -u {found.user} --password-stdin {found.registry} <{found.password_file}"
-    click.echo(f"Log in:   taco-launch lab exec{option_of(found.lab)} gpu1 -- {login}\n")
-    rows = [
-        [
-            seen.host.name,
-            seen.state,
-            seen.host.address,
-            "" if seen.host.is_registry else str(seen.host.slots),
-            f"{_gpus(seen.host)} (simulated)" if _gpus(seen.host) else "none",
-            ", ".join(seen.faults) or "none",
-            seen.ssh or f"the keys are not here: {up}",
-        ]
-        for seen in found.hosts
-    ]
-    render.table(["HOST", "STATE", "ADDRESS", "SLOTS", "GPUS", "FAULTS", "TO ENTER"], rows, numbers=("SLOTS",))

@@ -132,7 +132,7 @@ def setup(
     chosen, asked = _chosen(inventory, hosts, exclude)
     if exclude:  # for what is to be typed after Ctrl-C
         ctx.params["hosts"] = setup_output.names([host.name for host in chosen])
-    progress = setup_output.SetupProgress(settings)
+    progress = setup_output.SetupProgress(settings, stages)
     ask = SetupRequest(
         profile_of(inventory, None, os.environ),
         stages,
@@ -164,7 +164,7 @@ def setup(
             ctx.exit(code or FAILED)
         begun = time.monotonic()
         try:
-            with progress.live([host.name for host in chosen]):
+            with progress.live([host.name for host in chosen], plans):
                 done = work.apply()
                 wrong = besides.apply(done)
         except KeyboardInterrupt:

@@ -54,7 +54,7 @@ def teardown(
     settings = settings_of(ctx)
     inventory = settings.load()
     chosen = named(inventory, () if hosts is None else (hosts,))
-    progress = setup_output.SetupProgress(settings)
+    progress = setup_output.SetupProgress(settings, _ORDER)
     with connect(inventory, chosen, access_of(access)) as fanout:
         work = Teardown(inventory, fanout, images=images, report=progress.step)
         with render.progress(settings, "facts", len(chosen)) as answered:
@@ -77,7 +77,7 @@ def teardown(
             ctx.exit(HOST_FAILED if wrong else FAILED)
         begun = time.monotonic()
         try:
-            with progress.live([host.name for host in chosen]):
+            with progress.live([host.name for host in chosen], plans):
                 done = work.apply()
         except KeyboardInterrupt:
             ctx.exit(setup_output.interrupted(settings, inventory))

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _FAULT = "fault"
 # What all hosts of a job should have the same of; they may differ in what they are made of.
 _SAME = ("driver", "driver on disk", "OFED", "container toolkit", "training image")
+# Where there is no terminal, a step that tells how far it is gets a line no more often than this, on each host.
+_QUIET_SECONDS = 10
 _STOPS = {
     "nothing": "",
     "container": "the training container stops",
@@ -270,20 +272,28 @@ def interrupted(settings: Settings, inventory: "Inventory") -> int:
 
 
 class SetupProgress:
-    """What happens on the hosts: a line for each on a terminal, else a line for each step that is done."""
+    """What happens on the hosts: a line for each on a terminal, else one for each step that is done or takes long."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Show nothing yet."""
+    def __init__(self, settings: Settings, stages: Sequence[Stage] = STAGES) -> None:
+        """Show nothing yet; `stages` are those that are gone through, in their order."""
         self._settings = settings
+        self._stages = stages
         self._begun: dict[str, float] = {}  # of the step that runs, or is waited for
+        self._told: dict[str, float] = {}  # when a line was printed of it
         self._now: dict[str, str] = {}
+        self._left: dict[Stage, dict[str, int]] = {}  # how many operations each host has yet to do in a stage
+        self._stage: Stage | None = None  # the one that any host has come to
         self._proof = ""
         self._shown = False
 
     @contextmanager
-    def live(self, hosts: Sequence[str]) -> Iterator[None]:
-        """Show the hosts' lines for as long as the block lasts."""
+    def live(self, hosts: Sequence[str], plans: "Sequence[HostPlan]" = ()) -> Iterator[None]:
+        """Show the hosts' lines for as long as the block lasts; of `plans`, on how many hosts a stage is done."""
         self._now = dict.fromkeys(hosts, "waits")
+        for plan in plans:
+            for op in plan.ops:
+                left = self._left.setdefault(op.stage, {})
+                left[plan.host] = left.get(plan.host, 0) + 1
         with render.host_lines(self._settings, self._lines) as self._shown:
             yield
 
@@ -292,7 +302,21 @@ class SetupProgress:
         begun = self._begun.copy()
         took = {host: f" ({now - begun[host]:.0f} s)" for host in begun}
         lines = [f"{host}:{took.get(host, '')} {what}" for host, what in self._now.items()]
-        return [*lines, self._proof] if self._proof else lines
+        if self._proof:
+            return [*lines, self._proof]
+        return [*lines, *self._hosts_done()]
+
+    def _hosts_done(self) -> Iterator[str]:
+        """Yield on how many hosts the present stage is done, of those where it has something to do."""
+        if self._stage is not None and (left := self._left.get(self._stage)):
+            done = list(left.values()).count(0)
+            yield f"{self._numbered(self._stage)}: done on {done} of {render.counted(len(left), 'host')}"
+
+    def _numbered(self, stage: Stage) -> str:
+        """Return which stage it is of how many: `stage 4 of 7, image`."""
+        if stage not in self._stages:
+            return stage
+        return f"stage {self._stages.index(stage) + 1} of {len(self._stages)}, {stage}"
 
     def proof(self, what: str) -> None:
         """Show what is being proved: below the hosts' lines, which would draw over a line that is only printed."""
@@ -302,14 +326,23 @@ class SetupProgress:
 
     def step(self, step: "SetupEvent") -> None:
         """Show a step."""
-        what = f"{step.stage}: {step.what.removeprefix(f'{step.stage}: ')}"
+        now = time.monotonic()
+        what = step.what.removeprefix(f"{step.stage}: ")
         if step.kind == "waits":
-            what = f"{step.stage}: waits for another set-up that works there"
+            what = "waits for another set-up that works there"
         ended = step.kind in ("done", "failed")
         if ended:
-            what += f": {step.kind} ({time.monotonic() - self._begun.pop(step.host, time.monotonic()):.0f} s)"
+            what += f": {step.kind} ({now - self._begun.pop(step.host, now):.0f} s)"
+            self._told.pop(step.host, None)
+            left = self._left.get(step.stage, {})
+            if step.host in left:
+                left[step.host] = 0 if step.kind == "failed" else max(left[step.host] - 1, 0)
         else:
-            self._begun.setdefault(step.host, time.monotonic())  # it may tell how far it is
-        self._now[step.host] = what
-        if not self._shown and (ended or step.kind == "waits"):
-            self._settings.talk(render.printable(f"{step.host}: {what}"))
+            self._begun.setdefault(step.host, now)  # it may tell how far it is
+        self._stage = step.stage
+        self._now[step.host] = f"{self._numbered(step.stage)}: {what}"
+        late = not ended and now - self._told.setdefault(step.host, now) >= _QUIET_SECONDS
+        if late:
+            self._told[step.host] = now
+        if not self._shown and (ended or late or step.kind == "waits"):
+            self._settings.talk(render.printable(f"{step.host}: {self._now[step.host]}"))

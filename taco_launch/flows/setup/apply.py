@@ -21,7 +21,10 @@ _MASK = b"********"
 
 @dataclass(frozen=True)
 class SetupEvent:
-    """What happens on a host: an operation `begins`, is `done` or `failed`; or another set-up there is waited for."""
+    """What happens on a host: an operation `begins`, is `done` or `failed`; or another set-up there is waited for.
+
+    An operation that tells how far it is begins again each time, and `what` has that at its end.
+    """
 
     host: str
     stage: Stage
@@ -119,13 +122,17 @@ def apply(
         begun.append(ops[number])
         tell(SetupEvent(host, ops[number].stage, ops[number].name, "begins"))
 
+    def progress(text: str) -> None:
+        if begun:
+            tell(SetupEvent(host, begun[-1].stage, f"{begun[-1].name}: {text}", "begins"))
+
     marker = f"taco-{secrets.token_hex(8)}"
     command = batch.command(ops, marker, typed)
     seconds = command.timeout or 0.0
     until = time.monotonic() + seconds  # the transport's own starts later
     with transport.tail(command) as stream, understood(host, "set-up"):
         said = _until(until, lines(stream, host, "set-up"))
-        outcome = batch.read(said, marker, begin, lambda: tell(SetupEvent(host, stage, "", "waits")))
+        outcome = batch.read(said, marker, begin, lambda: tell(SetupEvent(host, stage, "", "waits")), progress)
     if outcome.stale:
         return False
     late = seconds if time.monotonic() >= until else None

@@ -295,6 +295,13 @@ def _unconfined(cluster: str, container: Container, facts: HostFacts) -> Iterato
         yield f"who runs a rank on this host can become root in its other containers ({named}); leave container.pid: host out"
 
 
+# Whether a limit of locked memory is bad, and what to do.
+_MEMLOCK = (
+    "; TCP works all the same, RDMA does not: for RDMA, start the host itself with --cap-add SYS_RESOURCE or "
+    "--ulimit memlock=-1, if it is a container"
+)
+
+
 def _limits(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the options for limits, and what is to be said: a hard limit is raised with CAP_SYS_RESOURCE only."""
     known = _capabilities(facts)
@@ -308,7 +315,8 @@ def _limits(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tu
             options.append(f"--ulimit={name}={limit}:{limit}")
         else:
             wanted = "unlimited" if limit < 0 else limit
-            remarks.append(f"{name} stays at {most} instead of {wanted}: this host lacks SYS_RESOURCE itself")
+            remark = f"{name} stays at {most} instead of {wanted}: this host lacks SYS_RESOURCE itself"
+            remarks.append(remark + (_MEMLOCK if name == "memlock" else ""))
     return tuple(options), tuple(remarks)
 
 

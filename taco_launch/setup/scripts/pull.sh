@@ -15,6 +15,7 @@ mpirun=$4
 registry=$5
 user=$6
 password=$7
+: "${taco_progress:=/dev/null}"
 settings=
 end() {
   rm -rf ${password:+"$password"} ${settings:+"$settings"}
@@ -61,6 +62,25 @@ log_in() {
   docker login --username "$user" --password-stdin $registry <"$password"
 }
 
+pull() { # pulls it; $taco_progress has how many layers are here, of those that docker names first
+  { docker pull "$image" && echo pulled; } | {
+    layers=0
+    here=0
+    last=
+    while read -r line; do
+      last=$line
+      case $line in
+        *': Pulling fs layer') layers=$((layers + 1)) ;;
+        *': Already exists') layers=$((layers + 1)) here=$((here + 1)) ;;
+        *': Pull complete') here=$((here + 1)) ;;
+        *) continue ;;
+      esac
+      echo "$here of $layers layers" >"$taco_progress"
+    done
+    [ "$last" = pulled ] # a pipe has no exit code of docker
+  }
+}
+
 root=$(docker info --format '{{.DockerRootDir}}')
 free=$(df -Pk "$root" | { read -r _ && read -r _ _ _ free _ && echo "$free"; })
 if [ "$free" -lt "$kib" ]; then
@@ -73,6 +93,6 @@ if [ -n "$user" ]; then
   export DOCKER_CONFIG
   again "docker login ${registry:-(docker.io)} as $user" log_in
 fi
-again "docker pull $image" docker pull "$image"
+again "docker pull $image" pull
 [ -z "$name" ] || docker tag "$image" "$name"
 look "${name:-$image}" "$mpirun"

@@ -116,7 +116,8 @@ def taken_by_another(host: Host, facts: HostFacts, cluster: PlanContext) -> Prob
         _STAGE,
         f"port {container.ssh_port}, for the container's sshd, is taken: {' or '.join(others)} listens on "
         f"{listener.address}:{listener.port}",
-        f"take another port: container: {{ssh_port: {container.ssh_port + 1}}} in the inventory; or take that cluster back",
+        f"take another port: container: {{ssh_port: {container.ssh_port + 1}}} in the inventory; or remove "
+        f"that cluster from this host, with its own inventory: taco-launch -i INVENTORY teardown -H {host.name}",
         stops="host",
     )
 

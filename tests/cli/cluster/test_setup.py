@@ -172,7 +172,7 @@ def test_drift_has_its_own_exit_code(world: World) -> None:
 def test_everything_is_done_and_then_nothing(world: World) -> None:
     done = setup(world, "--yes")
     assert (code(done), rows(done)) == (0, {f"gpu{number}": ["ready", str(len(STAGES))] for number in (1, 2, 3)})
-    assert "gpu2: image: put image: done (0 s)" in done.stderr
+    assert "gpu2: stage 4 of 7, image: put image: done (0 s)" in done.stderr
     assert {path.name for path in world.of("gpu3").iterdir()} == set(STAGES)
     again = setup(world)
     assert (code(again), rows(again)) == (0, {f"gpu{number}": ["ready", "0"] for number in (1, 2, 3)})

@@ -40,19 +40,43 @@ def test_lines_on_a_terminal_say_for_how_long_a_step_runs(
     monkeypatch.setattr(render, "host_lines", shown)
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     progress = setup_output.SetupProgress(Settings())
-    with progress.live(("gpu1", "gpu2")):
+    pull = Op("image", "pull train", "it is not here")
+    with progress.live(("gpu1", "gpu2"), (HostPlan("gpu1", (pull,)), HostPlan("gpu2", (pull,)))):
+        assert lines() == ["gpu1: waits", "gpu2: waits"]
         progress.step(SetupEvent("gpu1", "image", "pull train", "begins"))
         clock[0] += 7
-        assert lines() == ["gpu1: (7 s) image: pull train", "gpu2: waits"]
+        none = "stage 4 of 7, image: done on 0 of 2 hosts"
+        assert lines() == ["gpu1: (7 s) stage 4 of 7, image: pull train", "gpu2: waits", none]
+        progress.step(SetupEvent("gpu1", "image", "pull train: 2 of 7 layers", "begins"))
+        assert lines()[0] == "gpu1: (7 s) stage 4 of 7, image: pull train: 2 of 7 layers"
         progress.step(SetupEvent("gpu1", "image", "pull train", "done"))
         clock[0] += 5
-        assert lines() == ["gpu1: image: pull train: done (7 s)", "gpu2: waits"]
+        one = "stage 4 of 7, image: done on 1 of 2 hosts"
+        assert lines() == ["gpu1: stage 4 of 7, image: pull train: done (7 s)", "gpu2: waits", one]
         progress.proof("proof: mpirun")
         assert lines()[2:] == ["proof: mpirun"]
         assert capsys.readouterr().err == ""
     monkeypatch.undo()
     setup_output.SetupProgress(Settings()).proof("proof: mpirun")
     assert capsys.readouterr().err == "proof: mpirun\n"
+
+
+def test_without_a_terminal_a_long_step_tells_how_far_it_is_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    progress = setup_output.SetupProgress(Settings(), ("docker", "image"))
+    for layer in range(25):
+        progress.step(SetupEvent("gpu1", "image", f"pull train: {layer} of 25 layers", "begins"))
+        clock[0] += 1
+    progress.step(SetupEvent("gpu1", "image", "pull train", "done"))
+    progress.step(SetupEvent("gpu1", "image", "look at it", "begins"))
+    assert capsys.readouterr().err.splitlines() == [
+        "gpu1: stage 2 of 2, image: pull train: 10 of 25 layers",
+        "gpu1: stage 2 of 2, image: pull train: 20 of 25 layers",
+        "gpu1: stage 2 of 2, image: pull train: done (25 s)",
+    ]
 
 
 def test_lines_of_files_keep_their_tabs() -> None:

@@ -53,6 +53,23 @@ def test_an_answer_that_breaks_off_names_the_log_with_what_was_said(tmp_path: Pa
     assert told == ["begins", "failed"]
 
 
+def test_how_far_an_operation_is_comes_behind_its_name(tmp_path: Path) -> None:
+    class Pulls(LocalTransport):
+        @contextmanager
+        def tail(self, command: Command) -> Iterator[IO[bytes]]:
+            mark = command.argv[-2]
+            told = f"{mark} begin 0\n{mark} progress 2 of 7 layers\n{mark} end 0 0\n{mark} done\n"
+            yield io.BytesIO(told.encode())
+
+    steps: list[SetupEvent] = []
+    apply(Pulls("gpu1"), [Op("image", "pull", "it is not here")], SetupLog(tmp_path, ()), steps.append)
+    assert [(step.what, step.kind) for step in steps] == [
+        ("pull", "begins"),
+        ("pull: 2 of 7 layers", "begins"),
+        ("pull", "done"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "why", "last"),
     [(":", "", "done"), ("echo no route >&2; exit 1", "pull: no route; and ", "failed")],

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from taco_launch.command import as_typed
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
 from taco_launch.model.host.facts import Address as Carried
 from taco_launch.model.host.facts import (
@@ -273,6 +274,8 @@ def test_a_port_that_another_cluster_has() -> None:
     problem = the_problem(world.plan("gpu1"))
     assert "is taken: the training container of cluster mine (taco-launch-mine) listens on 10.0.0.1" in problem.message
     assert "container: {ssh_port: 12223}" in problem.hint
+    assert problem.hint.endswith("with its own inventory: taco-launch -i INVENTORY teardown -H gpu1")
+    assert as_typed(problem.hint, "taco-launch -i ours.yaml") == problem.hint, "not this cluster's"
     of = world.cluster
     image = replace(taken.docker, containers=(other,), images=(Image("image:latest", "sha256:1", None, None),))
     (early,) = container.plan(of.host("gpu1"), replace(taken, docker=image), of)

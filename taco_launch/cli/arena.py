@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from taco_launch.cli.options.common import Settings, access_of, settings_of
+from taco_launch.cli.options.common import Settings, access_of, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.command import shell
 
@@ -18,6 +18,7 @@ _OF_CONTAINER = ("--image", "--worker-image", "--data", "--shm-size")
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@talk_options
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def arena(ctx: click.Context, words: tuple[str, ...]) -> Any:

@@ -51,7 +51,8 @@ class LadderPlan:
 
     `specs` holds the job of each cell, whatever its name; `read` makes readings of a run's log, or says why it cannot;
     `logs` is the folder for copies of the logs; `budget` is how many seconds the runs may take together, those of
-    earlier calls among them, None for no end.
+    earlier calls among them, None for no end. `ends_unread` has it end after a run that ended well and cannot be read: all print
+    the same lines.
     """
 
     ladder: Ladder
@@ -60,6 +61,7 @@ class LadderPlan:
     read: Reader
     logs: Path
     budget: float | None = None
+    ends_unread: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,10 +194,12 @@ def run(
             if step.block != block:
                 around.refresh()
                 block = step.block
-            made, failed = _one(backend, plan, step, done, around, environ, tell)
+            made, failed, unread = _one(backend, plan, step, done, around, environ, tell)
             hosts_failed = hosts_failed and failed
             history.add(plan.ladder.id, step.position, made)
             done[step.position] = made
+            if unread and plan.ends_unread:
+                break
     except KeyboardInterrupt:
         return LadderResult(tuple(done.values()), INTERRUPTED)
     except HostError as error:
@@ -242,8 +246,8 @@ def _one(
     around: EnvironmentProbe,
     environ: Mapping[str, str],
     tell: LadderListener,
-) -> tuple[Run, bool]:
-    """Make one run, and say whether it failed for its hosts.
+) -> tuple[Run, bool, bool]:
+    """Make one run; say whether it failed for its hosts, and whether its job ended well and its log cannot be read.
 
     Raises:
         HostError: the head is lost.
@@ -286,7 +290,8 @@ def _one(
     now = {**done, step.position: made}
     after = seconds_left(left(plan.steps, now), _seen(now))
     tell.progress(replace(here, left=after, run=made, evidence=() if made.readings else _evidence(text)))
-    return made, HOST_FAILED in (code, job and job.record.exit_code)
+    unread = not made.readings and job is not None and job.record.state is JobState.SUCCEEDED
+    return made, HOST_FAILED in (code, job and job.record.exit_code), unread
 
 
 def _follow(

@@ -158,6 +158,14 @@ def test_a_run_without_a_sample_is_kept_with_the_reason_and_the_rest_goes_on(
     assert not measured.hosts_failed
 
 
+@pytest.mark.parametrize(("state", "runs"), [(JobState.SUCCEEDED, 1), (JobState.FAILED, 4)])
+def test_one_that_cannot_be_read_ends_a_plan_that_asks_for_it(bench: Bench, state: JobState, runs: int) -> None:
+    bench.plan = replace(bench.plan, ends_unread=True)
+    bench.output, bench.says = b"host/0 | nothing\n", lambda _spec: record(state)
+    assert bench().outcome == ladder.DONE
+    assert len(bench.ran) == runs
+
+
 def test_a_ladder_goes_on_where_it_broke_off(bench: Bench) -> None:
     bench.says = fails_at(3, KeyboardInterrupt(), bench)
     measured = bench()

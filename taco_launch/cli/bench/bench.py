@@ -107,7 +107,7 @@ def run(
     COMMAND prints what Horovod's synthetic benchmark prints, or tf_cnn_benchmarks, or a line that --pattern names: one
     rank prints the number of all ranks together. The linear speedup is the total of
     n ranks over n times the total of one: it needs 1 among the sizes. What is measured is kept in the history; a run that
-    fails does not end the rest. `bench ladder` compares several ways to run it.
+    fails does not end the rest, one whose output cannot be read does. `bench ladder` compares several ways to run it.
 
     \b
     Examples:
@@ -146,7 +146,12 @@ def run(
         history.begin(one)
         steps = order(tuple(specs), repeats, 0, seed)
         plan = flow.LadderPlan(
-            one, steps, specs, _reader(pattern, unit or "it/s"), ladder_output.ladders_folder() / one.id
+            one,
+            steps,
+            specs,
+            _reader(pattern, unit or "it/s"),
+            ladder_output.ladders_folder() / one.id,
+            ends_unread=True,
         )
         return ladder_output.measure(settings, plan, history, around, cluster.backend, "", _show)
 

@@ -79,7 +79,7 @@ def test_a_private_repository(taco: Taco, tree: Path, tmp_path: Path) -> None:
         assert run(caller, "--name", "git", "--sync", f"git+{url}@main", "--", "./train.sh")[0].startswith("0: v1")
         arena = ("--sync-mode", "git", "--sync-source", url)
         seen = run(caller, "--name", "arena", *arena, "--", "ls", "code/train")
-        assert seen == ["src", "src", "train.sh", "train.sh"]
+        assert seen == ["code", "code", "src", "src", "train.sh", "train.sh"]
         # the ranks of no job have it
         told = caller("run", "-q", "-H", "localhost:1", "--np", "1", *arena, "--", "env").stdout
         assert "TACO_LAUNCH_CODE" in told

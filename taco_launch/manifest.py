@@ -63,6 +63,14 @@ def chunk_size(file: FileEntry, number: int) -> int:
     return min(CHUNK_BYTES, file.size - number * CHUNK_BYTES)
 
 
+def size_text(count: int) -> str:
+    """Return a size as people write it."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.{4 if count >= 1000 * size else 3}g} {unit}"
+    return f"{count} bytes"
+
+
 def sizes(manifest: Manifest) -> Dict[str, int]:
     """Return the size of each chunk, by its hash, in the order in which a tree is written."""
     found: Dict[str, int] = {}

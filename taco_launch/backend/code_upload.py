@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 from taco_launch import trace
 from taco_launch.errors import HostError
+from taco_launch.manifest import size_text
 from taco_launch.protocol.calls import Reply
 from taco_launch.protocol.calls.caller_input import pieces
 from taco_launch.protocol.calls.snapshots import CodeWanted
 from taco_launch.remote.dialogue import Dialogue
-from taco_launch.sync.snapshot import Snapshot, size_text
+from taco_launch.sync.snapshot import Snapshot
 
 # Less than that is sent before anybody wonders.
 _SILENT_BYTES = 16 << 20

@@ -64,6 +64,17 @@ def test_tacoignore_goes_before_gitignore(tmp_path: Path) -> None:
     assert files(tmp_path) == {".gitignore", ".tacoignore", "kept.bin", "inner/.tacoignore", "inner/own.bin"}
 
 
+def test_a_folder_whose_name_would_be_a_rule(tmp_path: Path) -> None:
+    for folder in ("#a", "!a", "[ab]", "a ", "*", "a\\b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / ".gitignore").write_text("*.bin\n!/kept.bin\n/.gitignore\n")
+        for name in ("left.bin", "kept.bin"):
+            (tmp_path / folder / name).touch()
+    (tmp_path / "beside.bin").touch()
+    kept = {f"{folder}/kept.bin" for folder in ("#a", "!a", "[ab]", "a ", "*", "a\\b")}
+    assert files(tmp_path) == {"beside.bin", *kept}
+
+
 def test_a_rule_that_is_none(tmp_path: Path) -> None:
     (tmp_path / ".tacoignore").write_text("fine\n!\n")
     with pytest.raises(UsageError, match=r"\.tacoignore: line 2: "):

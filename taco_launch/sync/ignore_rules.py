@@ -20,11 +20,12 @@ class IgnoreRules(NamedTuple):
     """The rules of a folder behind those of the folders above it, each written as one of the root's."""
 
     lines: tuple[str, ...]
-    spec: GitIgnoreSpec
+    for_files: GitIgnoreSpec
+    for_folders: GitIgnoreSpec
 
     def leave_out(self, path: str, *, is_folder: bool) -> bool:
         """Return whether a path, counted from the root, is left out: the last rule that matches decides."""
-        return self.spec.match_file(f"{path}/" if is_folder else path)
+        return (self.for_folders if is_folder else self.for_files).match_file(path)
 
 
 def rules_of(folder: str, there: str, names: Sequence[str], above: IgnoreRules | None) -> IgnoreRules | None:
@@ -37,7 +38,10 @@ def rules_of(folder: str, there: str, names: Sequence[str], above: IgnoreRules |
     if not own:
         return above
     lines = (*(above.lines if above else ()), *own)
-    return IgnoreRules(lines, GitIgnoreSpec.from_lines(lines))
+    # What lies below a folder that is left out is never asked for; and of folders a rule for them alone is one like any other.
+    files = [line for line in lines if line.startswith("!") or not line.rstrip().endswith("/")]
+    folders = [line.rstrip().removesuffix("/") if line.rstrip().endswith("/") else line for line in lines]
+    return IgnoreRules(lines, GitIgnoreSpec.from_lines(files), GitIgnoreSpec.from_lines(folders))
 
 
 def _from_root(rule: str, folder: str) -> str:

@@ -54,6 +54,22 @@ def test_as_git_does(paths: Sequence[str], rules: Mapping[str, Sequence[str]]) -
         assert files(root) == set(filter(None, told.split("\0")))
 
 
+@pytest.mark.parametrize(
+    ("rules", "left"),
+    [
+        (("!*", "b"), {".gitignore", "c"}),  # of a folder, too, the last rule decides
+        (("/**/",), {".gitignore", "c"}),  # leaves out folders, and no file
+        (("b", "!b/"), {".gitignore", "b/a", "c"}),
+    ],
+)
+def test_rules_for_folders(tmp_path: Path, rules: Sequence[str], left: set[str]) -> None:
+    (tmp_path / "b").mkdir()
+    for path in ("b/a", "c"):
+        (tmp_path / path).touch()
+    (tmp_path / ".gitignore").write_text("\n".join(rules))
+    assert files(tmp_path) == left
+
+
 def test_tacoignore_goes_before_gitignore(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     for name in ("kept.bin", "left.bin", "notes.txt", "inner/own.bin"):

@@ -169,7 +169,7 @@ def test_a_file_that_changes_meanwhile(tree: Path, state: Path) -> None:
 
 
 def receives(state: Path, of: str, *sent: bytes) -> Exception:
-    """Say something to the agent and leave; the error in which that ends."""
+    """Have something sent to the agent, which is then left; return its error."""
     agent = Agent(state, of)
     for data in sent:
         for frame in pieces(data):

@@ -1,4 +1,4 @@
-"""The exception tree, the exit codes that go with it, and a hint that is given in two places.
+"""The exception tree, the exit codes that go with it, and hints that are given in several places.
 
 TacoLaunchError (1)         what failed, where, the evidence; `hint` says what to type next
 ├── UsageError (2)          the command line is wrong
@@ -6,10 +6,10 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 ├── PlacementError (4)      the job does not fit the hosts: a reason per host
 ├── HostError (5)           a host, or the agent on it, failed
 │   └── UnusableError (5)   a job is refused: hosts that it needs cannot be used, or lack what it asks for
-├── NoJobError (1)          the job was not found
-└── NoCodeError (1)         the head does not have the code of a job that is submitted: the controller sends it
+└── NoJobError (1)          the job was not found
 """
 
+import errno
 from typing import NamedTuple, Optional, Sequence, Tuple
 
 OK = 0
@@ -32,6 +32,14 @@ def quoted(program: str) -> str:
     if "$" in program:  # without the quotes the shell that it is typed into would put the values in
         return "the quotes make it one word; to expand variables in each rank: bash -c '...'"
     return "the quotes make it one word: remove them, or use sh -c '...'"
+
+
+def free_space(error: OSError) -> str:
+    """Return what to do where the agent cannot write a file."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "free some space there" + (
+        ": taco-launch prune --older-than 1d removes old jobs and copies of code" if full else ""
+    )
 
 
 class TacoLaunchError(Exception):
@@ -136,12 +144,6 @@ class NoJobError(TacoLaunchError):
     kind = "job-not-found"
 
 
-class NoCodeError(TacoLaunchError):
-    """The head does not have the code of a job."""
-
-    kind = "code-missing"
-
-
 KINDS = frozenset(
     error.kind
     for error in (
@@ -152,6 +154,5 @@ KINDS = frozenset(
         HostError,
         UnusableError,
         NoJobError,
-        NoCodeError,
     )
 )

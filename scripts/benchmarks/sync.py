@@ -14,11 +14,10 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pairing
 import verdicts
@@ -177,9 +176,10 @@ class _Site:
         from taco_launch.model.jobs import CodeSnapshot, JobSpec  # noqa: PLC0415
         from taco_launch.sync import snapshot  # noqa: PLC0415
         from taco_launch.sync.tree_walk import walk  # noqa: PLC0415
+        from tests.e2e.cluster import STATE  # noqa: PLC0415
 
         taken = snapshot.take(walk(str(tree), verdicts.tell), (), self._folder / "cache", 1 << 40)
-        _send(self._cluster, taken)
+        _bring(self._cluster.path(STATE), taken)
         hosts = [Host(host, f"10.77.0.{number}", slots=1) for number, host in enumerate(self._made.names, 1)]
         spec = JobSpec(name, ("true",), tuple(hosts[1:]), head=hosts[0].name, launcher="env", network=Network())
         spec = replace(spec, profile=profile.load("auto", "", {}), code=CodeSnapshot(taken.id, str(tree)))
@@ -195,39 +195,14 @@ class _Site:
             time.sleep(0.2)
 
 
-def _send(cluster: Any, taken: Any) -> None:
-    """Bring a snapshot to the head, by no limited link."""
-    from taco_launch.backend import code_upload  # noqa: PLC0415 - only where hosts are made
-    from taco_launch.remote.agent_location import AgentLocation  # noqa: PLC0415
-    from taco_launch.remote.head import Head  # noqa: PLC0415
+def _bring(state: Path, taken: Any) -> None:
+    """Have the head keep a snapshot."""
+    from taco_launch.agent.snapshots.store import SnapshotStore  # noqa: PLC0415 - only where hosts are made
 
-    folder = f"{Path(cluster.agent).parent}/"
-    where = AgentLocation('echo ready; exec "$1" -I -S "$2" "$3"', (cluster.python,), folder, container="host")
-    code_upload.send(Head(_Inside(cluster), where), taken, verdicts.tell)  # type: ignore[arg-type]
-
-
-class _Inside:
-    """The head as a transport: its agent is entered, not reached."""
-
-    name = "n1"
-
-    def __init__(self, cluster: Any) -> None:
-        self._cluster = cluster
-
-    @contextmanager
-    def tail(self, command: Any) -> Any:
-        import io  # noqa: PLC0415 - see above
-        import subprocess  # noqa: PLC0415
-
-        argv: Sequence[str] = (
-            *self._cluster.made.inside(0),
-            "env",
-            *(f"{name}={value}" for name, value in self._cluster.env.items()),
-            *command.argv,
-        )
-        done = subprocess.run(argv, input=command.stdin, capture_output=True, check=False)
-        found: IO[bytes] = io.BytesIO(done.stdout)
-        yield found
+    store = SnapshotStore(state)
+    for chunk in store.missing(store.begin(taken.id, taken.text)):
+        store.put(chunk, taken.read(chunk))
+    store.finish(taken.id)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from taco_launch.backend import CopiesRemoved, Counters, FollowListener, HeadFacts, LogQuery, Node, Output, VariantUse
 from taco_launch.backend.spec_for_head import spec_for_head
 from taco_launch.command import without_git_secrets
-from taco_launch.errors import HostError, NoCodeError, UsageError
+from taco_launch.errors import HostError, UsageError
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.protocol.calls import Notice, Reply, Request
@@ -28,7 +28,7 @@ from taco_launch.protocol.calls.jobs import (
 )
 from taco_launch.remote import agent_location
 from taco_launch.remote.answers import understood
-from taco_launch.remote.head import AgentError, Head
+from taco_launch.remote.head import Head
 
 if TYPE_CHECKING:
     from taco_launch.model.host.hosts import Host, Inventory
@@ -93,35 +93,21 @@ class AgentBackend:
     def submit(self, spec: JobSpec, environ: Mapping[str, str]) -> JobView:
         """Start a job."""
         request = self._request(self.prepare(spec), environ)
-        try:
+        if request.spec.code is None:
             return self._job(request)
-        except AgentError as error:
-            self._send_code(spec, error)
-        return self._job(request)
+        with self._submitting(request) as replies:
+            self._next(replies, Accepted)
+            job = self._next(replies, JobReply).job
+            next(replies, None)  # to its end
+            return job
 
     def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: FollowListener) -> JobView:
         """Start a job and follow it to its end; a connection that is lost is made again for a few minutes."""
+        from taco_launch.backend.log_follower import LogFollower  # noqa: PLC0415 - no other call needs it
+
         request = self._request(self.prepare(spec), environ).but(follow=True, seconds=self._head.seat.turn)
-        try:
-            return self._run(request, output, watch)
-        except AgentError as error:  # before there is a job
-            self._send_code(spec, error)
-        return self._run(request, output, watch)
-
-    def _send_code(self, spec: JobSpec, error: AgentError) -> None:
-        """Bring a job's code to the head, where it was refused for the want of that; else raise the error."""
-        if error.kind != NoCodeError.kind or spec.code is None or spec.code.id not in self._code:
-            raise error
-        from taco_launch.backend import code_upload  # noqa: PLC0415 - few jobs have code that the head lacks
-
-        code_upload.send(self._head, *self._code[spec.code.id])
-
-    def _run(self, request: Submit, output: Output, watch: FollowListener) -> JobView:
-        from taco_launch.backend.log_follower import LogFollower  # noqa: PLC0415 - see above
-
-        spec = request.spec
         follower = LogFollower(self._head, LogQuery(spec.name), output, watch, patience=_RUN_PATIENCE_SECONDS)
-        with self._head.stream(request) as replies:
+        with self._submitting(request) as replies:
             try:
                 self._next(replies, Accepted)  # there is a job now
                 watch.accepted()
@@ -134,6 +120,18 @@ class AgentBackend:
                 return job  # it has no log, and may be gone already
             ended = follower.take(replies)
         return ended or follower.to_end()
+
+    @contextlib.contextmanager
+    def _submitting(self, request: Submit) -> Iterator[Iterator[Reply]]:
+        """Submit a job, and send what the head lacks of its code; return the replies that come then."""
+        if request.spec.code is None:
+            with self._head.stream(request) as replies:
+                yield replies
+            return
+        from taco_launch.backend import code_upload  # noqa: PLC0415 - few jobs have code
+
+        with self._head.converse(request) as talk:
+            yield code_upload.answered(talk, self.name, *self._code[request.spec.code.id])
 
     def get(self, name: str) -> JobView:
         """Return a job with its events."""

@@ -1,63 +1,62 @@
-"""A snapshot on its way to the head: what the head lacks of it, as much at a time as one call may have."""
+"""A job's code on its way to the head, in the call that submits the job: the head says what it lacks, and gets that alone."""
 
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from taco_launch import trace
 from taco_launch.errors import HostError
-from taco_launch.protocol.calls.snapshots import (
-    MOST_PUT,
-    ChunksStored,
-    MissingChunks,
-    SnapshotOffer,
-    SnapshotPut,
-    packed,
-)
-from taco_launch.remote.head import Head
-from taco_launch.sync.snapshot import Snapshot, size_text
+from taco_launch.manifest import size_text
+from taco_launch.protocol.calls import Reply
+from taco_launch.protocol.calls.caller_input import pieces
+from taco_launch.protocol.calls.snapshots import CodeWanted
+from taco_launch.remote.dialogue import Dialogue
+from taco_launch.sync.snapshot import Snapshot
 
 # Less than that is sent before anybody wonders.
 _SILENT_BYTES = 16 << 20
 _SAY_SECONDS = 2.0
 
 
-def send(head: Head, snapshot: Snapshot, say: Callable[[str], None]) -> int:
-    """Bring a snapshot to the head; return how many bytes of files were sent.
+def answered(talk: Dialogue, host: str, snapshot: Snapshot, say: Callable[[str], None]) -> Iterator[Reply]:
+    """Yield the replies to a job that is submitted; those that want its code are answered.
 
     Raises:
         UsageError: a file has changed since the snapshot was made.
-        HostError: the head does not take it.
+        HostError: `host` wants what is not in the code, or more than once.
     """
-    offer = SnapshotOffer(snapshot=snapshot.id, data=zlib.compress(snapshot.text, 6))
-    missing = head.expect(offer, MissingChunks).hashes
-    strange = [chunk for chunk in missing if chunk not in snapshot.places]
-    if strange:
-        raise HostError(f"{head.name}: it asks for what is not in the code: {strange[0][:12]}")
-    total = sum(snapshot.places[chunk].size for chunk in missing)
-    trace.decision("code: %s lacks %s chunks, %s bytes", head.name, len(missing), total)
-    sent = 0
-    progress = _Progress(total, say)
-    batch: list[bytes] = []
-    size = 0
-    for chunk in missing:
-        data = packed(snapshot.read(chunk))
-        if size + len(data) > MOST_PUT:
-            sent += _put(head, snapshot, batch)
-            progress.tell(sent)
-            batch, size = [], 0
-        batch.append(data)
-        size += len(data)
-    if batch:
-        sent += _put(head, snapshot, batch)
-    progress.tell(sent)
-    return total
+    left = {snapshot.id, *snapshot.places}
+    for reply in talk.replies:
+        if not isinstance(reply, CodeWanted):
+            talk.finish()
+            yield reply
+            continue
+        wanted = reply.hashes
+        for chunk in wanted:
+            if chunk not in left:
+                raise HostError(f"{host}: it asks for what is not in the code: {chunk[:12]}")
+            left.remove(chunk)
+        if wanted == [snapshot.id]:
+            _send(talk, zlib.compress(snapshot.text, 6))
+        else:
+            _send_chunks(talk, host, snapshot, wanted, say)
 
 
-def _put(head: Head, snapshot: Snapshot, batch: list[bytes]) -> int:
-    data = b"".join(batch)
-    head.expect(SnapshotPut(snapshot=snapshot.id, data=data), ChunksStored)
-    return len(data)
+def _send_chunks(talk: Dialogue, host: str, snapshot: Snapshot, wanted: list[str], say: Callable[[str], None]) -> None:
+    total = sum(snapshot.places[chunk].size for chunk in wanted)
+    trace.decision("code: %s lacks %s chunks, %s bytes", host, len(wanted), total)
+    progress, sent = _Progress(total, say), 0
+    for chunk in wanted:
+        data = snapshot.read(chunk)
+        if not _send(talk, data):
+            return  # what the head says next tells why
+        sent += len(data)
+        progress.tell(sent)
+
+
+def _send(talk: Dialogue, data: bytes) -> bool:
+    """Send data; return whether anybody still listens."""
+    return all(talk.send(frame) for frame in pieces(data))
 
 
 class _Progress:
@@ -79,5 +78,4 @@ class _Progress:
             return
         self._at = now + _SAY_SECONDS
         rate = sent / max(now - self._begun, 0.001)
-        say = f"sent {size_text(min(sent, self._total))} of {size_text(self._total)}, {size_text(int(rate))}/s"
-        self._say(say)
+        self._say(f"sent {size_text(sent)} of {size_text(self._total)}, {size_text(int(rate))}/s")

@@ -35,8 +35,9 @@ class Dialogue:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         """End it."""
+        left = not self._whole and not self._over.is_set()
         self._over.set()
-        if not self._whole:
+        if left:
             leaving = threading.Thread(target=self._send, args=(Hangup(),), daemon=True)
             leaving.start()
             leaving.join(_LAST_SECONDS)
@@ -51,6 +52,12 @@ class Dialogue:
     def send(self, frame: CallerInput) -> bool:
         """Send a frame, and wait as long as the agent takes no more; return whether anybody still listens."""
         return not self._over.is_set() and self._send(frame)
+
+    def finish(self) -> None:
+        """Send no more; the call goes on, and nothing tells the agent when it is left."""
+        self._over.set()
+        with self._lock:
+            self._stdin.close()
 
     def feed(self, frames: Iterable[CallerInput]) -> None:
         """Send frames in a thread of their own, as they come."""

@@ -301,7 +301,7 @@ def _send(process: subprocess.Popen[bytes], data: bytes, *, last: bool) -> None:
     assert stdin is not None
 
     def write() -> None:
-        with contextlib.suppress(OSError):  # it ended without reading: what it says tells why
+        with contextlib.suppress(OSError, ValueError):  # it ended without reading, or is closed: what it says tells why
             stdin.write(data)
             stdin.flush()
         if last:

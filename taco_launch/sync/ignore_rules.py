@@ -1,10 +1,11 @@
 """Which files a tree leaves out: .gitignore and .tacoignore, in each folder, as git reads them."""
 
 import os
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+from pathspec import GitIgnoreSpec
 
 from taco_launch.errors import UsageError
 
@@ -12,46 +13,19 @@ from taco_launch.errors import UsageError
 TACO_IGNORE = ".tacoignore"
 FILES = (".gitignore", TACO_IGNORE)
 _MOST_BYTES = 1 << 20
-# pathspec's patterns match what lies below a match as well, and name the slash where that begins.
-_BELOW = "ps_d"
-
-
-class _Rule(NamedTuple):
-    pattern: GitIgnoreSpecPattern
-    text: str
-    leaves_out: bool
-
-    def matches(self, path: str, *, is_folder: bool) -> bool:
-        """Return whether it is about this path itself; what lies below a folder that is left out is never looked at."""
-        if not self.text.endswith("/"):
-            match = self.pattern.match_file(path)
-            return match is not None and match.match.groupdict().get(_BELOW) is None
-        match = self.pattern.match_file(f"{path}/") if is_folder else None
-        if match is None:
-            return False
-        if self.text.strip("!/") in ("*", "**"):
-            return True
-        ends = match.match.end(_BELOW) > len(path)
-        return not ends if self.text.endswith("/**/") else ends
+_SPECIAL = re.compile(r"([\\*?\[\]!# ])")
 
 
 class IgnoreRules(NamedTuple):
-    """The rules of a folder: its path from the root, its own rules, those of the folders above."""
+    """The rules of a folder behind those of the folders above it, each written as one of the root's."""
 
-    folder: str
-    own: tuple[_Rule, ...]
-    above: "IgnoreRules | None"
+    lines: tuple[str, ...]
+    for_files: GitIgnoreSpec
+    for_folders: GitIgnoreSpec
 
     def leave_out(self, path: str, *, is_folder: bool) -> bool:
-        """Return whether a path of this folder, counted from the root, is left out: the last rule that matches decides."""
-        rules: IgnoreRules | None = self
-        while rules is not None:
-            inner = path[len(rules.folder) + 1 :] if rules.folder else path
-            for rule in reversed(rules.own):
-                if rule.matches(inner, is_folder=is_folder):
-                    return rule.leaves_out
-            rules = rules.above
-        return False
+        """Return whether a path, counted from the root, is left out: the last rule that matches decides."""
+        return (self.for_folders if is_folder else self.for_files).match_file(path)
 
 
 def rules_of(folder: str, there: str, names: Sequence[str], above: IgnoreRules | None) -> IgnoreRules | None:
@@ -60,11 +34,27 @@ def rules_of(folder: str, there: str, names: Sequence[str], above: IgnoreRules |
     Raises:
         UsageError: a file of rules cannot be read, or a rule is none.
     """
-    own = tuple(rule for name in names for rule in _read(os.path.join(there, name)))  # noqa: PTH118
-    return IgnoreRules(folder, own, above) if own else above
+    own = [_from_root(rule, folder) for name in names for rule in _read(os.path.join(there, name))]  # noqa: PTH118
+    if not own:
+        return above
+    lines = (*(above.lines if above else ()), *own)
+    # What lies below a folder that is left out is never asked for; and of folders a rule for them alone is one like any other.
+    files = [line for line in lines if line.startswith("!") or not line.rstrip().endswith("/")]
+    folders = [line.rstrip().removesuffix("/") if line.rstrip().endswith("/") else line for line in lines]
+    return IgnoreRules(lines, GitIgnoreSpec.from_lines(files), GitIgnoreSpec.from_lines(folders))
 
 
-def _read(path: str) -> list[_Rule]:
+def _from_root(rule: str, folder: str) -> str:
+    """Return a rule of a folder as the root would have it."""
+    if not folder:
+        return rule
+    negated, body = ("!", rule[1:]) if rule.startswith("!") else ("", rule)
+    below = body.removeprefix("/") if "/" in body.rstrip().removesuffix("/") else f"**/{body}"
+    escaped = _SPECIAL.sub(r"\\\1", folder)
+    return f"{negated}/{escaped}/{below}"
+
+
+def _read(path: str) -> list[str]:
     try:
         # a link is not followed, as git does not
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
@@ -79,9 +69,9 @@ def _read(path: str) -> list[_Rule]:
     for number, ended in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         line = ended.removesuffix("\r")
         try:
-            pattern = GitIgnoreSpecPattern(line)
+            is_rule = any(pattern.include is not None for pattern in GitIgnoreSpec.from_lines([line]).patterns)
         except ValueError as error:
             raise UsageError(f"{path}: line {number}: {error}") from None
-        if pattern.include is not None:
-            found.append(_Rule(pattern, line.rstrip(), pattern.include))
+        if is_rule:
+            found.append(line)
     return found

@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 
 from taco_launch import manifest
 from taco_launch.errors import UsageError
-from taco_launch.manifest import CHUNK_BYTES, FileEntry, Manifest
+from taco_launch.manifest import CHUNK_BYTES, FileEntry, Manifest, size_text
 from taco_launch.sync.config_files import ConfigFile
 from taco_launch.sync.hash_cache import HashCache
 from taco_launch.sync.tree_walk import FoundFile, Tree, shown
@@ -135,14 +135,6 @@ def _biggest_folders(tree: Tree, size: int) -> Iterator[str]:
     for top, part in sorted(by_folder.items(), key=lambda pair: -pair[1])[:_BIGGEST]:
         if part * 10 > size:
             yield f"  {size_text(part)}  {shown(top)}/"
-
-
-def size_text(count: int) -> str:
-    """Return a size as people write it."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} bytes"
 
 
 _Hashed = tuple[tuple[str, ...], os.stat_result]

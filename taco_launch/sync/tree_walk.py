@@ -138,10 +138,7 @@ class _Walk:
 
 
 def _refuse_links_out(root: str, links: list[tuple[str, str]]) -> None:
-    try:
-        out = links_out(links)
-    except ValueError as error:
-        raise UsageError(f"{shown(root)}: {error}") from None
+    out = links_out(links)
     if not out:
         return
     targets = dict(links)

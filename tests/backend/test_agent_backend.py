@@ -1,8 +1,10 @@
 """Looking at a cluster and running beside its ranks, with a head that answers by heart."""
 
 import threading
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -10,7 +12,8 @@ import pytest
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.model.job_counts import JobCounts
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.model.job_view import JobView
+from taco_launch.model.jobs import CodeSnapshot, JobRecord, JobSpec, JobState
 from taco_launch.model.rows import encoded, row_of
 from taco_launch.model.slots import Occupancy, SlotState
 from taco_launch.protocol.calls import Notice, Reply, Request
@@ -26,10 +29,14 @@ from taco_launch.protocol.calls.caller_input import (
 from taco_launch.protocol.calls.exec_command import Exec, Exited, Output, Terminal
 from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
 from taco_launch.protocol.calls.job_list import Counted, Rows
+from taco_launch.protocol.calls.jobs import Accepted, JobReply
+from taco_launch.protocol.calls.snapshots import wanted
 from taco_launch.protocol.frames import FrameReader
 from taco_launch.remote.agent_location import AgentLocation
 from taco_launch.remote.dialogue import Dialogue
 from taco_launch.remote.head import AgentError, Head
+from taco_launch.sync import snapshot
+from taco_launch.sync.tree_walk import walk
 from tests.patience import HANG
 
 HOSTS = (Host("gpu1", "10.0.0.1", slots=2), Host("gpu2", "10.0.0.2", gpus="none"))
@@ -182,3 +189,21 @@ def test_a_job_whose_removal_was_cut_off_is_counted_once() -> None:
     for last, count in (("", 1), ("7", 0)):
         found = FakeHead(metrics=[Counted(rows=[row], removed=JobCounts(created=3), last=last)]).backend.counters()
         assert (len(found.rows), found.removed.created) == (count, 3)
+
+
+def test_code_goes_in_the_call_that_submits_its_job(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a").write_bytes(b"some code")
+    taken = snapshot.take(walk(str(tmp_path / "tree"), print), (), tmp_path / "cache")
+    spec = JobSpec("a", ("true",), HOSTS[:1], head="gpu1", code=CodeSnapshot(taken.id, "tree"))
+    job = JobView(spec, JobRecord("7", JobState.QUEUED), "/jobs/a")
+    head = FakeHead(
+        "c", submit=lambda: iter([wanted([taken.id]), wanted(taken.places), Accepted(name="a"), JobReply(job=job)])
+    )
+    backend = head.backend
+    backend.provide_code(taken, print)
+    assert backend.submit(spec, {}) == job
+    (request,) = head.asked
+    assert request.takes_input
+    assert [getattr(frame, "data", frame) for frame in head.frames] == [zlib.compress(taken.text, 6), b"some code"]
+    assert head.closed.is_set()

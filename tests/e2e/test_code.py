@@ -1,22 +1,14 @@
 """Code on several hosts: brought to the head once, from there from host to host, checked on each before a rank starts."""
 
-import io
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
 
 import pytest
 
-from taco_launch.backend import code_upload
-from taco_launch.command import Command, Result
-from taco_launch.model.codec import to_json
+from taco_launch.agent.snapshots.store import SnapshotStore
 from taco_launch.model.jobs import CodeSnapshot, Policy, Restart
-from taco_launch.remote.agent_location import AgentLocation
-from taco_launch.remote.head import Head
-from taco_launch.remote.transport import Conversation
 from taco_launch.sync import config_files, snapshot
 from taco_launch.sync.snapshot import Snapshot
 from taco_launch.sync.tree_walk import walk
@@ -26,49 +18,13 @@ from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
 
-_SEAT = 'echo ready; exec "$1" -I -S "$2" "$3"'
-
-
-class InsideHost:
-    """The first host, as a transport: counts what it is sent."""
-
-    name = "n1"
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self.sent: list[int] = []
-
-    @contextmanager
-    def tail(self, command: Command) -> Iterator[IO[bytes]]:
-        made = self._cluster.made
-        own = (f"{name}={value}" for name, value in self._cluster.env.items())
-        argv = [*made.inside(0), "env", *own, *command.argv]
-        self.sent.append(len(command.stdin))
-        done = subprocess.run(argv, input=command.stdin, capture_output=True, check=False, timeout=patience(100))
-        assert done.stdout, done.stderr
-        yield io.BytesIO(done.stdout)
-
-    def converse(self, command: Command) -> AbstractContextManager[Conversation]:
-        raise AssertionError(command)
-
-    def run(self, command: Command) -> Result:
-        raise AssertionError(command)
-
-    def put(self, _data: bytes, path: str, _mode: int = 0o600, *, sudo: bool = False) -> None:
-        raise AssertionError((path, sudo))
-
-    def close(self) -> None:
-        """Nothing is open."""
-
 
 class Sender:
     """Brings trees to the head."""
 
     def __init__(self, cluster: Cluster, cache: Path) -> None:
-        self.transport = InsideHost(cluster)
+        self._store = SnapshotStore(cluster.path(STATE))
         self._cache = cache
-        seat = AgentLocation(_SEAT, (cluster.python,), f"{STATE}/agent/", container="host")
-        self.head = Head(self.transport, seat)
 
     def code(self, tree: Path | None, config: Sequence[str] = (), at: str = "") -> tuple[Snapshot, CodeSnapshot]:
         files = config_files.read(config, "--config-file", has_tree=tree is not None)
@@ -78,13 +34,14 @@ class Sender:
 
     def send(self, tree: Path | None, config: Sequence[str] = (), at: str = "") -> CodeSnapshot:
         taken, found = self.code(tree, config, at)
-        code_upload.send(self.head, taken, print)
+        self.bring(taken)
         return found
 
-    def bytes(self) -> int:
-        found = sum(self.transport.sent)
-        self.transport.sent.clear()
-        return found
+    def bring(self, taken: Snapshot) -> None:
+        """Have the head keep what it lacks of a snapshot."""
+        for chunk in self._store.missing(self._store.begin(taken.id, taken.text)):
+            self._store.put(chunk, taken.read(chunk))
+        self._store.finish(taken.id)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -128,21 +85,27 @@ def test_an_unchanged_tree_costs_nothing_and_one_changed_file_little(
         path = root / f"part{number % 20}" / f"file{number}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(os.urandom(1 << 20))
-    sender.send(root)
-    assert sender.bytes() > 200 << 20
+    first = f"{name[:40]}-first"
+    assert cluster.run(cluster.spec(first, "true", code=sender.send(root)))["state"] == "SUCCEEDED"
     (root / "part3" / "file3").write_bytes(os.urandom(700_000))
     code = sender.send(root)
-    assert 700_000 < sender.bytes() < 1_000_000
     job = cluster.run(cluster.spec(name, "sha256sum", "part3/file3", code=code))
     assert job["state"] == "SUCCEEDED", job
     assert len({line.split(" | ")[1] for line in cluster.log(name)}) == 1
+    assert copied_bytes(cluster, name) == [2 * 700_000]
     before = [len(list(cluster.path(f"{STATE}/snapshots/chunks", on).rglob("*"))) for on in range(len(NAMES))]
     again = f"{name[:40]}-again"
     assert cluster.run(cluster.spec(again, "true", code=code))["state"] == "SUCCEEDED"
-    events = [event for event in cluster.call("get", name=again)[0]["job"]["events"] if event["kind"] == "copied"]
-    assert [event["data"]["bytes"] for event in events] == [0]
+    assert copied_bytes(cluster, again) == [0]
     assert before == [len(list(cluster.path(f"{STATE}/snapshots/chunks", on).rglob("*"))) for on in range(len(NAMES))]
-    cluster.call("delete", name=again)
+    for each in (first, again):
+        cluster.call("delete", name=each)
+
+
+def copied_bytes(cluster: Cluster, name: str) -> list[int]:
+    """The bytes that hosts took from one another for each attempt of a job."""
+    events = cluster.call("get", name=name)[0]["job"]["events"]
+    return [event["data"]["bytes"] for event in events if event["kind"] == "copied"]
 
 
 @pytest.mark.parametrize("on", [1, 2])
@@ -150,7 +113,7 @@ def test_a_damaged_chunk_of_a_host_is_fetched_again(
     cluster: Cluster, name: str, sender: Sender, tree: Path, on: int
 ) -> None:
     taken, code = sender.code(tree)
-    code_upload.send(sender.head, taken, print)
+    sender.bring(taken)
     assert cluster.run(cluster.spec(name, "true", code=code))["state"] == "SUCCEEDED"
     cluster.call("delete", name=name)
     cluster.sh(f"rm -rf {STATE}/snapshots/tree", on=on)  # else its files are right, and nothing is copied
@@ -166,7 +129,7 @@ def test_a_damaged_chunk_of_the_head_is_named_and_sent_again(
     cluster: Cluster, name: str, sender: Sender, tree: Path
 ) -> None:
     taken, code = sender.code(tree)
-    code_upload.send(sender.head, taken, print)
+    sender.bring(taken)
     cluster.sh(f"rm -rf {STATE}/snapshots/tree")
     chunk = next(file.chunks[0] for file in taken.manifest.files if file.path == "src/data")
     cluster.path(f"{STATE}/snapshots/chunks/{chunk[:2]}/{chunk}").write_bytes(b"other data")
@@ -175,9 +138,8 @@ def test_a_damaged_chunk_of_the_head_is_named_and_sent_again(
     assert "src/data" in job["reason"]
     assert "damaged" in job["reason"]
     cluster.call("delete", name=name)
-    failure = cluster.call("submit", follow=False, **_request(cluster, name, code))[-1]
-    assert failure["kind"] == "code-missing"
-    code_upload.send(sender.head, taken, print)
+    assert not cluster.path(f"{STATE}/snapshots/manifests/{code.id}").exists()  # what is here of it is not whole
+    sender.bring(taken)
     assert cluster.run(cluster.spec(name, "true", code=code))["state"] == "SUCCEEDED"
 
 
@@ -185,7 +147,7 @@ def test_a_host_whose_copies_are_all_damaged_passes_none_on(
     cluster: Cluster, name: str, sender: Sender, tree: Path
 ) -> None:
     taken, code = sender.code(tree)
-    code_upload.send(sender.head, taken, print)
+    sender.bring(taken)
     two = [host for host in cluster.spec(name, "true").hosts if host.name != "n3"]
     assert cluster.run(cluster.spec(name, "true", code=code, hosts=tuple(two)))["state"] == "SUCCEEDED"
     cluster.call("delete", name=name)
@@ -275,8 +237,3 @@ def test_a_job_is_stopped_while_it_copies(cluster: Cluster, name: str, sender: S
         cluster.call("stop", name=name, by="the test", signal=15, grace=None)
         job = cluster.ended(name, 15)
     assert (job["state"], job["reason"]) == ("CANCELLED", "stopped by the test"), job
-
-
-def _request(cluster: Cluster, name: str, code: CodeSnapshot) -> dict[str, Any]:
-    caller = {"environment": {}, "umask": 0o022, "inherit": True}
-    return {"spec": to_json(cluster.spec(name, "true", code=code)), "caller": caller}

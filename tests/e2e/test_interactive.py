@@ -136,7 +136,7 @@ def test_files_there_and_back(taco: Taco, job: str, tmp_path: Path) -> None:
     (tmp_path / "out/run/data").write_bytes(os.urandom(1_000_000))
     (tmp_path / "mine").mkdir()
     done = taco("cp", f"{job}:out", str(tmp_path / "mine"))
-    assert (done.returncode, done.stderr) == (0, f"{tmp_path}/mine/out: 1 file, 976.6 KiB\n")
+    assert (done.returncode, done.stderr) == (0, f"{tmp_path}/mine/out: 1 file, 977 KiB\n")
     done = taco("cp", "--rank", "1", str(tmp_path / "mine/out/run"), f"{job}:again")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "again/data").read_bytes() == (tmp_path / "out/run/data").read_bytes()

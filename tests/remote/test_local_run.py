@@ -111,3 +111,11 @@ def test_root_needs_no_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(Path(shutil.which("true") or "/bin/true").parent))
     assert LocalTransport().run(Command((sys.executable, "-c", "print(1)"), sudo=True)).stdout == b"1\n"
+
+
+def test_input_may_be_ended_twice() -> None:
+    with LocalTransport().converse(Command(("cat",))) as talk:
+        talk.stdin.write(b"a")
+        talk.stdin.close()
+        assert talk.stdout.read() == b"a"
+        talk.stdin.close()

@@ -54,6 +54,22 @@ def test_as_git_does(paths: Sequence[str], rules: Mapping[str, Sequence[str]]) -
         assert files(root) == set(filter(None, told.split("\0")))
 
 
+@pytest.mark.parametrize(
+    ("rules", "left"),
+    [
+        (("!*", "b"), {".gitignore", "c"}),  # of a folder, too, the last rule decides
+        (("/**/",), {".gitignore", "c"}),  # leaves out folders, and no file
+        (("b", "!b/"), {".gitignore", "b/a", "c"}),
+    ],
+)
+def test_rules_for_folders(tmp_path: Path, rules: Sequence[str], left: set[str]) -> None:
+    (tmp_path / "b").mkdir()
+    for path in ("b/a", "c"):
+        (tmp_path / path).touch()
+    (tmp_path / ".gitignore").write_text("\n".join(rules))
+    assert files(tmp_path) == left
+
+
 def test_tacoignore_goes_before_gitignore(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     for name in ("kept.bin", "left.bin", "notes.txt", "inner/own.bin"):
@@ -62,6 +78,17 @@ def test_tacoignore_goes_before_gitignore(tmp_path: Path) -> None:
     (tmp_path / ".tacoignore").write_text("!kept.bin\nnotes.txt\n")
     (tmp_path / "inner" / ".tacoignore").write_text("!own.bin\n")
     assert files(tmp_path) == {".gitignore", ".tacoignore", "kept.bin", "inner/.tacoignore", "inner/own.bin"}
+
+
+def test_a_folder_whose_name_would_be_a_rule(tmp_path: Path) -> None:
+    for folder in ("#a", "!a", "[ab]", "a ", "*", "a\\b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / ".gitignore").write_text("*.bin\n!/kept.bin\n/.gitignore\n")
+        for name in ("left.bin", "kept.bin"):
+            (tmp_path / folder / name).touch()
+    (tmp_path / "beside.bin").touch()
+    kept = {f"{folder}/kept.bin" for folder in ("#a", "!a", "[ab]", "a ", "*", "a\\b")}
+    assert files(tmp_path) == {"beside.bin", *kept}
 
 
 def test_a_rule_that_is_none(tmp_path: Path) -> None:

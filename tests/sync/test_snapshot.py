@@ -179,3 +179,18 @@ def test_config_files(tmp_path: Path) -> None:
     below = config_files.read([f"{source}:own.conf/inner"], "--config-file", has_tree=True)
     with pytest.raises(UsageError, match=r"--config-file: something below what is no folder: b'own\.conf'"):
         snapshot.take(walk(str(root), quiet), below, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1 << 20, "1 MiB"),
+        (1010 << 20, "1010 MiB"),
+        (10**6, "977 KiB"),
+        (3 << 29, "1.5 GiB"),
+    ],
+)
+def test_a_size_as_people_write_it(count: int, text: str) -> None:
+    assert manifest.size_text(count) == text

@@ -6,12 +6,10 @@ import time
 from typing import IO, Any, Callable, Iterator, Mapping, Optional, Tuple, Type
 
 from taco_launch.agent.store.folders import Jobs, state_folder
-from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.errors import HostError, TacoLaunchError, UsageError, free_space
 from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.calls import EndOfReplies, Failure, Reply, Request, request_of
 
-# What may stand behind a request's line.
-_MOST_DATA = 1 << 26
 # What the caller goes on to send follows the request, where that takes it (agent/rank/caller_stream.py).
 Operation = Callable[..., Iterator[Reply]]
 
@@ -49,7 +47,7 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
         # Only who submits on this machine has a choice of the folder.
         caller = getattr(request, "caller", None)
         chosen = caller is not None and not caller.inherit
-        hint = "free some space there" + (", or name another folder with TACO_LAUNCH_STATE" if chosen else "")
+        hint = free_space(error) + (", or name another folder with TACO_LAUNCH_STATE" if chosen else "")
         return _answer(stdout, HostError(f"{where}: {error.strerror or error}", hint))
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _answer(stdout, _bug(error))
@@ -80,16 +78,9 @@ def _unknown(_jobs: Jobs, agent: str, _request: Request) -> Iterator[Reply]:
 def _request(op: str, stdin: IO[bytes]) -> Request:
     line = protocol.read(stdin) or {}
     try:
-        request = request_of(op, line)
+        return request_of(op, line)
     except ValueError as error:
         raise UsageError(f"not a request of taco-launch: {error}", hint="upgrade taco-launch on this host") from None
-    count = line.get("bytes", 0)
-    if type(count) is not int or not 0 <= count <= _MOST_DATA or (count and "data" not in vars(request)):
-        raise UsageError(f"not a request of taco-launch: bytes: {str(count)[:40]}")
-    data = stdin.read(count) if count else b""
-    if len(data) < count:
-        raise UsageError("the request broke off")
-    return request.but(data=data) if count else request
 
 
 def _caller(request: Request, stdin: IO[bytes]) -> Tuple[Any, ...]:
@@ -123,7 +114,7 @@ _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("stop", "suspend", "resume", "delete"): ("api.job_control",),
     ("logs",): ("api.log_stream",),
     ("variant", "variants"): ("api.variants",),
-    ("snapshot-offer", "snapshot-put", "snapshot-prune"): ("api.snapshot_upload",),
+    ("snapshot-prune",): ("api.snapshot_upload",),
     ("list", "get", "metrics", "top", "prune"): ("api.queries",),
     ("exec", "read-files", "write-files", "forward", "forward-board"): ("api.beside_rank",),
 }

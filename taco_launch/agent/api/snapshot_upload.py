@@ -1,67 +1,96 @@
-"""The controller brings the code of a job: it offers a snapshot, puts what is missing of it, and has old ones removed."""
+"""The controller brings the code of a job that it submits, as far as it is not here, and has old code removed."""
 
+import select
+import zlib
 from typing import Callable, Dict, Iterator, Type
 
 from taco_launch.agent import ssh
+from taco_launch.agent.rank.caller_stream import CallerStream
 from taco_launch.agent.snapshots import eviction
 from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
 from taco_launch.agent.store.folders import Jobs, make_private, require_local_disk
 from taco_launch.errors import UsageError
+from taco_launch.manifest import MOST_BYTES
 from taco_launch.protocol.calls import Notice, Reply, Request
-from taco_launch.protocol.calls import snapshots as calls
-from taco_launch.protocol.calls.snapshots import (
-    ChunksStored,
-    SnapshotOffer,
-    SnapshotPrune,
-    SnapshotPut,
-    SnapshotsRemoved,
-)
+from taco_launch.protocol.calls.caller_input import SILENT_SECONDS, InputData
+from taco_launch.protocol.calls.snapshots import SnapshotPrune, SnapshotsRemoved, wanted
 
 _PRUNE_SECONDS = 120.0
 
 
-def _offer(jobs: Jobs, _agent: str, request: SnapshotOffer) -> Iterator[Reply]:
-    """Keep a manifest; say which chunks are missing.
+def receive(jobs: Jobs, snapshot: str, caller: CallerStream) -> Iterator[Reply]:
+    """Have a snapshot here, and note that it is used: say what of it is wanted, and keep what the caller sends.
 
     Raises:
-        UsageError: it is none.
+        UsageError: what it sends is not that.
+        BrokenPipeError: it is gone; what came stays, and is not wanted again.
     """
     store = SnapshotStore(jobs.path.parent)
+    if store.use(snapshot):
+        return
     make_private(jobs.path)
     require_local_disk(jobs.path)
+    sent = _Sent(caller)
     try:
-        found = store.begin(request.snapshot, request.manifest)
-    except (DamagedError, ValueError) as error:
-        raise UsageError(f"the code is refused: {error}") from None
-    missing = store.missing(found)
-    if missing:
-        eviction.shrink(store, keep=request.snapshot)
-    else:
-        store.finish(request.snapshot)
-        store.use(request.snapshot)
-    yield calls.missing(missing)
-
-
-def _put(jobs: Jobs, _agent: str, request: SnapshotPut) -> Iterator[Reply]:
-    """Keep chunks that belong to a snapshot which was offered.
-
-    Raises:
-        UsageError: a chunk is none of that snapshot's, or damaged.
-    """
-    store = SnapshotStore(jobs.path.parent)
-    try:
-        found, _text = store.read(request.snapshot)
+        yield wanted([snapshot])
+        found = store.begin(snapshot, sent.text())
         missing = store.missing(found)
-        for chunk, data in calls.unpacked(request.data):
-            if chunk in missing:
-                store.put(chunk, data)
-                del missing[chunk]
+        if missing:
+            eviction.shrink(store, keep=snapshot)
+            yield wanted(missing)
+        for chunk, size in missing.items():
+            store.put(chunk, sent.exactly(size))
     except (DamagedError, ValueError) as error:
         raise UsageError(f"the code is refused: {error}", hint="submit again") from None
-    if not missing:
-        store.finish(request.snapshot)
-        store.use(request.snapshot)
-    yield ChunksStored(missing=len(missing))
+    store.finish(snapshot)
+    store.use(snapshot)
+
+
+class _Sent:
+    """The input of a caller, which is waited for."""
+
+    def __init__(self, caller: CallerStream) -> None:
+        self._caller = caller
+        self._rest = b""
+
+    def exactly(self, count: int) -> bytes:
+        """Return the next bytes."""
+        pieces, have = [self._rest], len(self._rest)
+        while have < count:
+            pieces.append(self._more())
+            have += len(pieces[-1])
+        data = b"".join(pieces)
+        self._rest = data[count:]
+        return data[:count]
+
+    def text(self) -> bytes:
+        """Return a text that is sent compressed, which tells where it ends.
+
+        Raises:
+            ValueError: it is no such text, or too large.
+        """
+        unpack, text = zlib.decompressobj(), b""
+        try:
+            while not unpack.eof:
+                if len(text) == MOST_BYTES:
+                    raise ValueError("its manifest is too large")
+                text += unpack.decompress(unpack.unconsumed_tail or self._more(), MOST_BYTES - len(text))
+        except zlib.error as error:
+            raise ValueError(f"its manifest is damaged: {error}") from None
+        self._rest = unpack.unused_data
+        return text
+
+    def _more(self) -> bytes:
+        poll, event = select.poll(), 0
+        self._caller.listen(poll, wanted=True)
+        while True:
+            found = self._caller.receive(event, wanted=True)
+            data = b"".join(frame.data for frame in found if isinstance(frame, InputData))
+            if data:
+                return data
+            if self._caller.gone:
+                raise BrokenPipeError
+            event = sum(flags for _file, flags in poll.poll(SILENT_SECONDS * 1000))
 
 
 def _prune(jobs: Jobs, agent: str, request: SnapshotPrune) -> Iterator[Reply]:
@@ -77,8 +106,4 @@ def _prune(jobs: Jobs, agent: str, request: SnapshotPrune) -> Iterator[Reply]:
             yield Notice(text=f"host {host}: its copies of code are still there: {answer}")
 
 
-OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
-    SnapshotOffer: _offer,
-    SnapshotPut: _put,
-    SnapshotPrune: _prune,
-}
+OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {SnapshotPrune: _prune}

@@ -5,7 +5,7 @@ import select
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Type
 
 from taco_launch import state
 from taco_launch.agent import containers, scheduler_wakeup
@@ -14,7 +14,7 @@ from taco_launch.agent.host.launcher_process import wake_on_child
 from taco_launch.agent.scheduler import scheduler
 from taco_launch.agent.store import job_counters, records, recovery, removal
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.errors import NoCodeError, TacoLaunchError, UsageError
+from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import row_of
@@ -22,22 +22,27 @@ from taco_launch.protocol.calls import Reply, Request
 from taco_launch.protocol.calls.jobs import Accepted, JobReply, Submit
 from taco_launch.protocol.calls.logs import Logs
 
+if TYPE_CHECKING:
+    from taco_launch.agent.rank.caller_stream import CallerStream
+
 _POLL_SECONDS = 0.005
 _PLACE_SECONDS = 60.0
 # How often the caller sees to it that somebody looks after the job.
 _ENSURE_SECONDS = 0.5
 
 
-def submit(jobs: Jobs, agent: str, request: Submit) -> Iterator[Reply]:
+def submit(jobs: Jobs, agent: str, request: Submit, caller: "Optional[CallerStream]" = None) -> Iterator[Reply]:
     """Make a job's folder, have the queue look at it, tell that; tell the job once it has a place, waits, or has ended.
 
-    Then it is followed, if that is asked. Of a job that is refused at once no record is kept: its end says why.
+    Its caller brings its code first, if it has any. Then it is followed, if that is asked. Of a job that is refused at once no record is kept: its end says why.
 
     Raises:
-        UsageError: its name is taken.
-        NoCodeError: its code is not here; the controller sends it, and submits again.
+        UsageError: its name is taken, or what is sent is not its code.
     """
-    _require_code(jobs, request)
+    if request.spec.code is not None and caller is not None:
+        from taco_launch.agent.api import snapshot_upload  # noqa: PLC0415 - few jobs have code of their own
+
+        yield from snapshot_upload.receive(jobs, request.spec.code.id, caller)
     folder = _make(jobs, agent, request)
     scheduler.admit(jobs, agent)
     yield Accepted(name=folder.name)
@@ -51,20 +56,6 @@ def submit(jobs: Jobs, agent: str, request: Submit) -> Iterator[Reply]:
     if request.follow and not refused:
         logs = Logs(name=folder.name, follow=True, seconds=request.seconds)
         yield from log_stream.logs(jobs, agent, logs, _until_a_child_ends())
-
-
-def _require_code(jobs: Jobs, request: Submit) -> None:
-    """Note that the job's code is used, if it has any.
-
-    Raises:
-        NoCodeError: it is not here.
-    """
-    code = request.spec.code
-    if code is not None:
-        from taco_launch.agent.snapshots.store import SnapshotStore  # noqa: PLC0415 - few jobs have code of their own
-
-        if not SnapshotStore(jobs.path.parent).use(code.id):
-            raise NoCodeError(f"the code of job {request.spec.name} is not on the head")
 
 
 def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:

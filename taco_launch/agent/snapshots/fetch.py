@@ -17,7 +17,7 @@ from taco_launch.agent.snapshots.placed_links import LinkError, PlacedLinks
 from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
 from taco_launch.agent.snapshots.transfer import TransferError
 from taco_launch.agent.store.folders import JobFolder, make_private
-from taco_launch.errors import FAILED, OK, HostError
+from taco_launch.errors import FAILED, OK, HostError, free_space
 from taco_launch.manifest import Manifest
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.guard_messages import CodeFetched, FetchCode
@@ -39,7 +39,9 @@ def main(folder: JobFolder, descriptor: int) -> int:
     except HostError as error:
         answer = CodeFetched(error=error.message, hint=error.hint or "")
     except OSError as error:
-        answer = CodeFetched(error=f"{error.filename or folder.path}: {error.strerror or error}")
+        answer = CodeFetched(
+            error=f"{error.filename or folder.path}: {error.strerror or error}", hint=free_space(error)
+        )
     line.send(answer.but(seconds=time.monotonic() - begun))
     return OK
 
@@ -137,13 +139,18 @@ class _Fetch:
                 old.rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
         recycled_tree.take(self._store, part)
-        damaged = check_out(self._store, found, part)
-        if damaged:
-            found = self._repair(found, damaged)
-            damaged = write_files(self._store, of_chunks(found, {chunk for chunk, _path in damaged}), part)
-        if damaged:
-            raise HostError(f"{_paths(damaged)}: its copy here is damaged, and so is the one that was fetched again")
-        part.rename(tree)
+        try:
+            damaged = check_out(self._store, found, part)
+            if damaged:
+                found = self._repair(found, damaged)
+                damaged = write_files(self._store, of_chunks(found, {chunk for chunk, _path in damaged}), part)
+            if damaged:
+                raise HostError(
+                    f"{_paths(damaged)}: its copy here is damaged, and so is the one that was fetched again"
+                )
+            part.rename(tree)
+        finally:  # a disk that is full is not kept so by half a tree
+            shutil.rmtree(part, ignore_errors=True)
         recycled_tree.note(self._folder, self._order.snapshot)
         return tree
 

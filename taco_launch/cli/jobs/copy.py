@@ -17,6 +17,7 @@ from taco_launch.cli.options.common import (
     talk_options,
 )
 from taco_launch.errors import UsageError
+from taco_launch.manifest import size_text
 
 _REMOTE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62}):(.*)", re.DOTALL)
 _SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?", re.IGNORECASE)
@@ -89,9 +90,4 @@ def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool,
 
 
 def _told(files: int, size: int) -> str:
-    unit, shown = "bytes", float(size)
-    for more in ("KiB", "MiB", "GiB", "TiB"):
-        if shown >= 1024:
-            unit, shown = more, shown / 1024
-    text = f"{shown:.1f}" if unit != "bytes" else f"{size}"
-    return f"{files} file{'' if files == 1 else 's'}, {text} {unit}"
+    return f"{files} file{'' if files == 1 else 's'}, {size_text(size)}"

@@ -280,7 +280,7 @@ def prune(
     gone = "would be removed" if dry_run else "removed"
     settings.talk(f"{count} {gone}")
     if any(each.count or each.bytes for each in copies):
-        from taco_launch.cli.output.job_tables import size_text
+        from taco_launch.manifest import size_text
 
         hosts = "1 host" if len(copies) == 1 else f"{len(copies)} hosts"
         settings.talk(f"{size_text(sum(each.bytes for each in copies))} of copied code on {hosts} {gone}")

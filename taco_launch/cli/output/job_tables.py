@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from taco_launch.cli.output.render import age, columns, job_fields, more_hosts, one_line, printable, typed
 from taco_launch.command import shell
 from taco_launch.errors import CANNOT_PLACE
+from taco_launch.manifest import size_text
 from taco_launch.model.codec import to_json
 from taco_launch.model.instances import instances
 from taco_launch.model.jobs import JobState, Restart
@@ -239,14 +240,6 @@ def _code(job: "JobView") -> str:
     dirty = f"changed since then ({found.dirty})" if found.dirty else ""
     size = f"{'1 file' if found.files == 1 else f'{found.files} files'}, {size_text(found.bytes)}"
     return ", ".join(filter(None, (found.source or "config files", commit, dirty, size, f"snapshot {found.id[:12]}")))
-
-
-def size_text(count: int) -> str:
-    """Return a size in bytes as people write it."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} bytes"
 
 
 def _choices(job: "JobView") -> str:

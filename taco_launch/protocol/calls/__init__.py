@@ -10,10 +10,14 @@ from taco_launch.protocol.message import Message
 
 
 class Request(Message):
-    """What the controller requests; `op` is the operation. With `takes_input` frames of the caller follow the request."""
+    """What the controller requests; `op` is the operation."""
 
-    takes_input = False
     by_op: ClassVar[Dict[str, Type[Message]]] = {}
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether frames of the caller follow."""
+        return False
 
 
 class Reply(Message):

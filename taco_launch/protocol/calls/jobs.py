@@ -20,13 +20,21 @@ class CallerEnvironment(Message):
 
 
 class Submit(Request):
-    """Start a job; with `follow` its log and its states are replied too, for `seconds` at most. Replies: Accepted, JobReply."""
+    """Start a job; with `follow` its log and its states are replied too, for `seconds` at most.
+
+    Replies: CodeWanted where the head lacks the job's code, which the caller sends then; Accepted, JobReply.
+    """
 
     op = "submit"
     spec: JobSpec
     caller: CallerEnvironment
     follow: bool = False
     seconds: Optional[float] = None
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether there is code that may have to follow."""
+        return self.spec.code is not None
 
 
 class Get(Request):

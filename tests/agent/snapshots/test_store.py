@@ -133,7 +133,7 @@ H = "0" * 64
         {"links": [["a", "/etc"]]},
         {"links": [["a", ".."]]},
         {"links": [["a/b", "../../x"]]},
-        {"links": [["d/up", ".."], ["out", "d/up/../x"]]},
+        {"links": [["d/out", "..//./../x"]]},
         {"links": [["a", ""]]},
         {"links": [["a", "b\0c"]]},
         {"links": [["a", "b" * 5000]]},
@@ -186,13 +186,6 @@ def test_counts_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "MOST_BYTES", 10)
     with pytest.raises(ValueError, match="more than 0 MiB"):
         manifest.parsed(document())
-
-
-def test_links_that_would_take_for_ever_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    links = [[f"l{number}", f"l{number + 1}/" * 30] for number in range(30)]
-    monkeypatch.setattr(manifest, "_MOST_STEPS", 100)
-    with pytest.raises(ValueError, match="lead through too many others"):
-        manifest.parsed(document(links=links))
 
 
 _TEXT = st.text(max_size=4) | st.sampled_from(["a", "a/b", "..", "/", "../a", "b"])

@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 
 from taco_launch import manifest
-from taco_launch.agent.snapshots import serve, transfer
+from taco_launch.agent.snapshots import checkout, fetch, serve, transfer
 from taco_launch.agent.snapshots.store import SnapshotStore
 from taco_launch.agent.snapshots.transfer import TransferError
+from taco_launch.agent.store.folders import JobFolder
 from taco_launch.manifest import CHUNK_BYTES, FileEntry, Manifest
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.guard_messages import CodeFetched, FetchCode
 from tests.conftest import eventually
+from tests.full_disk import FullDisk
 from tests.patience import HANG
 
 PIECES = [os.urandom(CHUNK_BYTES), os.urandom(1000), b"small"]
@@ -308,3 +310,13 @@ def test_a_guard_that_is_gone_ends_its_child(site: Site) -> None:
     eventually(site.store.manifests.exists, 20)
     line.close()
     assert child.wait(HANG) == 1
+
+
+def test_a_full_disk_keeps_no_half_copy(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.host("here")
+    site.tree.parent.mkdir(parents=True)
+    order = FetchCode(snapshot=ID, sources=[], agent=site.agent, tree=True, at="", workdir="", cwd="/")
+    monkeypatch.setattr(checkout, "os", FullDisk())
+    with pytest.raises(OSError, match="No space left"):
+        fetch._Fetch(JobFolder(site.tree.parent), order).run()
+    assert os.listdir(site.tree.parent) == []

@@ -117,7 +117,10 @@ def test_a_used_name_says_which_job_has_it_and_only_ones_own_that_does_not_run_m
     assert refused.error["hint"] == own
     assert state_of(jobs.get("a")) == "SUSPENDED"
     records.ended(records.Events(jobs.get("a")), JobState.CANCELLED, 143, "stopped")
-    assert call("submit", **request("a")).error["hint"] == own
+    assert (
+        call("submit", **request("a")).error["hint"]
+        == "choose another --name, or add --replace: it deletes the old one"
+    )
     of_bob = request("a")
     of_bob["spec"]["owner"] = "bob"
     assert call("submit", **of_bob).error["hint"] == "choose another --name"

@@ -31,7 +31,7 @@ def test_a_command_that_does_not_exist(taco: Taco) -> None:
     assert f"\nNEXT: {told(answer.stderr)['next']}\n" in shown
     # `wait` and `logs -f` end as `run` does, and the original text is where it was.
     assert told(taco("wait", "gone").stderr)["cause"] == told(answer.stderr)["cause"]
-    logs = taco("logs", "-f", "gone")
+    logs = taco("logs", "-f", "gone", "-v")
     assert told(logs.stderr)["next"] == told(answer.stderr)["next"]
     # what mpirun prints of it is in the log, and in the output with -v only
     assert "localhost/mpirun | " in logs.stdout

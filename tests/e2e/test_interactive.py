@@ -96,7 +96,9 @@ def test_the_agent_is_killed(taco: Taco, shell: Typist) -> None:
     """As good as a connection that was lost: the terminal is as it was, and nothing goes on running."""
     shell.type("sleep 64.5\r")
     eventually(lambda: running("sleep", "64.5"))
-    (agent,) = running("pyz", "exec", "")
+    (agent,) = [
+        pid for pid in running("pyz", "exec", "") if str(taco.state) in Path(f"/proc/{pid}/cmdline").read_text()
+    ]
     os.kill(agent, signal.SIGKILL)
     assert shell.leaves() == 5
     assert "localhost: the answer to exec broke off" in shell.shown

@@ -12,7 +12,7 @@ from taco_launch.agent import containers, scheduler_wakeup
 from taco_launch.agent.api import log_stream
 from taco_launch.agent.host.launcher_process import wake_on_child
 from taco_launch.agent.scheduler import scheduler
-from taco_launch.agent.store import job_counters, records, recovery, removal
+from taco_launch.agent.store import job_counters, records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.model.job_view import JobView
@@ -82,6 +82,8 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
             old = jobs.folder(spec.name)
             if not (spec.policy.replace and _is_ended_own(old, spec.owner)):
                 raise _with_whose(error, old, spec.owner) from None
+        from taco_launch.agent.store import removal  # noqa: PLC0415 - few jobs take another's place
+
         list(removal.remove(jobs, agent, old))  # a host that keeps the old one refuses the new one, and names it
         jobs.mark(spec.name)
         return jobs.publish(draft, spec.name)

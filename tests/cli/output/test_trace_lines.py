@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 import pytest
 
-from taco_launch import trace
 from taco_launch.cli import verbs
 from taco_launch.cli.main import cli
 from tests.cli.test_cli import call
@@ -16,12 +15,10 @@ TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.MULTILINE)
 
 
 @pytest.fixture(autouse=True)
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
     monkeypatch.delenv("TACO_LAUNCH_INVENTORY", raising=False)
     monkeypatch.setenv("TOKEN", "hunter2")
-    yield
-    trace.start(trace.OFF, lambda _at, _text: None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taco_launch.facts.parse import parse
@@ -139,6 +139,7 @@ def test_a_doubled_line_is_seen_or_harmless(case: Path, where: float) -> None:
 
 
 @given(cases, st.floats(0, 1), st.integers(0, 20))
+@example(FOLDER / "debian12_set_up.txt", 0.671875, 1)  # a key with its comment
 def test_fused_columns_are_not_shifted(case: Path, where: float, which: int) -> None:
     def fused(line: bytes) -> bytes:
         gaps = list(re.finditer(rb"[ \t]+", line))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import paramiko
 
 _CHUNK = 1 << 20
+_PIECE = 1 << 18
 # Of one stream, unread: the window that a host has to keep to is half of that. Paramiko does not look at it.
 _MOST_UNREAD = 4 << 20
 # RFC 4253, 6.1: 35,000 bytes have to do; OpenSSH sends up to 256 KiB.
@@ -86,7 +87,7 @@ class ChannelPipe:
 
         def write() -> None:
             with contextlib.suppress(OSError, EOFError, paramiko.SSHException):  # it ended: what it says tells why
-                self._channel.sendall(data)
+                self._send_all(data)
                 if last:
                     self._channel.shutdown_write()
 
@@ -98,9 +99,14 @@ class ChannelPipe:
     def write(self, data: bytes) -> None:
         """Send input, and wait until the host's window has taken it: see `transport.CommandInput`."""
         try:
-            self._channel.sendall(data)
+            self._send_all(data)
         except (EOFError, paramiko.SSHException) as error:
             raise OSError(str(error)) from None
+
+    def _send_all(self, data: bytes) -> None:
+        """Send in pieces: paramiko's sendall copies all that is left for every packet, of 32 KiB at most."""
+        for at in range(0, len(data), _PIECE):
+            self._channel.sendall(data[at : at + _PIECE])
 
     def close(self) -> None:
         """End the input: see `transport.CommandInput`."""

@@ -26,4 +26,4 @@ jobs=$(nproc)
 CXXFLAGS="-include cstdint -include stdexcept -include string ${CXXFLAGS:-}" MAKEFLAGS=${MAKEFLAGS:--j$jobs} \
   HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 \
   HOROVOD_WITHOUT_GLOO=1 \
-  "$python" -m pip -v wheel --no-deps --no-build-isolation --no-cache-dir --wheel-dir "$folder" "$work"
+  "$python" -I -m pip -v wheel --no-deps --no-build-isolation --no-cache-dir --wheel-dir "$folder" "$work"

@@ -66,7 +66,7 @@ set_up_mpis() { # a step for each
 find_python() {
   local said
   # a venv's python3 leads to the one it was made from: ours may be about to be made anew
-  said=$("${TACO_LAUNCH_PYTHON:-python3}" -c '
+  said=$("${TACO_LAUNCH_PYTHON:-python3}" -I -c '
 import platform, sys
 assert sys.version_info >= (3, 10)
 print(getattr(sys, "_base_executable", sys.executable), sys.base_prefix, platform.python_version(), sep="\n")
@@ -107,8 +107,8 @@ int main() { return MPI_Init(0, 0); }'
   cmake --version >/dev/null 2>&1 || missing+=(cmake)
   make --version >/dev/null 2>&1 || missing+=(make)
   python_lacks=()
-  "$python" -c 'import ensurepip, venv' 2>/dev/null || python_lacks+=("python3.$minor-venv")
-  "$python" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
+  "$python" -I -c 'import ensurepip, venv' 2>/dev/null || python_lacks+=("python3.$minor-venv")
+  "$python" -I -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
     python_lacks+=("python3.$minor-dev")
   missing+=("${python_lacks[@]}")
   if ((${#missing[@]})) && ! may_be_root && [[ -t 0 ]] && command -v sudo >/dev/null; then
@@ -170,7 +170,7 @@ venv_stamp() {
 
 venv_is_made() {
   [[ ! -e $UNFINISHED ]] && [[ $(cat -- "$VENV/.made" 2>/dev/null) == "$(venv_stamp)" ]] &&
-    "$VENV/bin/python" -c '' 2>/dev/null
+    "$VENV/bin/python" -I -c '' 2>/dev/null
 }
 
 # A .venv that was once complete is kept, and a new checkout gets a copy of its files by hard links: 2 s for 90. Nothing writes
@@ -208,7 +208,7 @@ restore_venv() { # from what another checkout has kept, with this one's paths
   from=$(sed -n '2s,$,/.venv,p' "$VENV/.made")
   grep -lIZ -- "$from" "$VENV/pyvenv.cfg" "$VENV"/bin/* | xargs -0 sed -i -- "s,$from,$VENV,g" || return 1
   rm -rf -- "$VENV"/{openmpi5,mpich,impi,.made}
-  "$VENV/bin/python" -m pip install --no-deps --no-build-isolation -e "$ROOT" || return 1
+  "$VENV/bin/python" -I -m pip install --no-deps --no-build-isolation -e "$ROOT" || return 1
   venv_stamp >"$VENV/.made"
   rm -- "$UNFINISHED"
 }
@@ -224,19 +224,19 @@ make_venv() {
   rm -rf -- "$VENV"
   mkdir -- "$VENV"
   : >"$UNFINISHED"
-  "$python" -m venv "$VENV"
+  "$python" -I -m venv "$VENV"
   venv_stamp >"$VENV/.made"
   rm -- "$UNFINISHED"
 }
 
 pip_install() { # pip_install ARGUMENT..: .venv counts as unfinished until it is done
   : >"$UNFINISHED"
-  "$VENV/bin/python" -m pip install "$@"
+  "$VENV/bin/python" -I -m pip install "$@"
   rm -- "$UNFINISHED"
 }
 
 installed() { # installed PACKAGE: its version in .venv
-  "$VENV/bin/python" -c 'import sys; from importlib.metadata import version; print(version(sys.argv[1]))' "$1" 2>/dev/null
+  "$VENV/bin/python" -I -c 'import sys; from importlib.metadata import version; print(version(sys.argv[1]))' "$1" 2>/dev/null
 }
 
 torch_is_there() {
@@ -253,7 +253,7 @@ install_torch() {
 
 find_key() { # Horovod's library is tied to each of these
   local abi torch openmpi
-  abi=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))') # names the architecture too
+  abi=$("$VENV/bin/python" -I -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))') # names the architecture too
   # with the build's name, as +cpu, which the package's version may lack
   torch=$(sed -n "s/^__version__ = '\(.*\)'/\1/p" "$VENV"/lib/python3.*/site-packages/torch/version.py)
   openmpi=$(mpirun --version | sed -n '1s/.* //p')
@@ -276,7 +276,7 @@ build_wheel() {
   trap "rm -rf -- $(printf %q "$work")" EXIT
   ln -s -- "$VENV" "$work/venv" # a name without spaces, for what CMake writes into makefiles
   # From source and past pip's own cache of wheels, which knows nothing of torch's or Open MPI's version.
-  "$work/venv/bin/python" -m pip download --no-deps --no-build-isolation --no-cache-dir --no-binary horovod \
+  "$work/venv/bin/python" -I -m pip download --no-deps --no-build-isolation --no-cache-dir --no-binary horovod \
     --dest "$work" "horovod==$HOROVOD"
   "$ROOT/scripts/horovod_wheel.sh" "$work/venv/bin/python" "$work/horovod-$HOROVOD.tar.gz" "$work/out"
   mkdir -p -- "$CACHE/$key"
@@ -305,7 +305,7 @@ install_package() {
   # without isolation: what builds it came with torch, and needs no network now
   pip_install --no-build-isolation -e "${ROOT}[$extras]"
   echo "trying what was built: import horovod.torch"
-  "$VENV/bin/python" -c 'import horovod.torch'
+  "$VENV/bin/python" -I -c 'import horovod.torch'
   rm -f -- "$VENV"/.installed-* # a kept .venv may have the same files
   for extra in ${extras//,/ }; do
     package_stamp >"$VENV/.installed-$extra"
@@ -325,7 +325,7 @@ mpi_is_there() {
 
 install_mpi() {
   rm -rf -- "${VENV:?}/$mpi"
-  "$VENV/bin/python" -m pip install --no-deps --ignore-installed --no-warn-script-location \
+  "$VENV/bin/python" -I -m pip install --no-deps --ignore-installed --no-warn-script-location \
     --prefix "$VENV/$mpi" "$(requirement_of_mpi)"
   echo "trying what was installed: $launcher --version"
   "$VENV/$mpi/bin/$launcher" --version

@@ -129,7 +129,7 @@ def removed_if_killed(lab: str, talk: Reporter) -> Iterator[None]:
     if _exists(lab):
         yield
         return
-    down = (sys.executable, "-m", "taco_launch", "-q", "lab", "down", "--name", lab)
+    down = (sys.executable, "-I", "-m", "taco_launch", "-q", "lab", "down", "--name", lab)
     guard = ("/bin/sh", "-c", 'read -r done || exec "$@"', "sh", *down)
     nothing = subprocess.DEVNULL
     with subprocess.Popen(

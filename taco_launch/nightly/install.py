@@ -117,7 +117,7 @@ def program(called: str) -> tuple[str, ...]:
         UsageError: that is no file, or none that env(1) starts.
     """
     path = Path(called).absolute()
-    found = (sys.executable, "-m", "taco_launch") if path.name == "__main__.py" else (str(path),)
+    found = (sys.executable, "-I", "-m", "taco_launch") if path.name == "__main__.py" else (str(path),)
     if not Path(found[0]).is_file() or "=" in found[0]:
         raise UsageError(
             f"{found[0]}: a nightly run is started by the path of taco-launch, which has to be a file, without = (env would take "

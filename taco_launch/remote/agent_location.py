@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from taco_launch.agent.store.folders import state_folder
+from taco_launch.agent.store.folders import require_own, state_folder
 from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.hosts import Inventory
@@ -122,8 +122,14 @@ class AgentLocation:
 
 
 def here(environ: Mapping[str, str], uid: int) -> AgentLocation:
-    """Return the seat on this machine itself, of its user `uid` with this environment."""
-    return AgentLocation(folder=f"{state_folder(environ, uid)}/agent/", inherit=False, turn=None, python=sys.executable)
+    """Return the seat on this machine itself, of its user `uid` with this environment.
+
+    Raises:
+        UsageError: its state folder is another user's, or others can write it.
+    """
+    state = state_folder(environ, uid)
+    require_own(state, uid)
+    return AgentLocation(folder=f"{state}/agent/", inherit=False, turn=None, python=sys.executable)
 
 
 def _is_whole(path: str) -> bool:

@@ -327,4 +327,6 @@ def test_a_value_given_to_the_ranks_stands_in_nobodys_argv(taco: Taco, tmp_path:
 def test_a_job_that_is_not_tried_again_says_why(taco: Taco) -> None:
     done = taco("run", "--np", "1", "--restart", "exit-code", "--", "sh", "-c", "exit 7")
     assert done.returncode == 7
-    assert "not tried again: with --restart exit-code only a signal or a lost host is, and not exit code 7" in done.stderr
+    assert (
+        "not tried again: with --restart exit-code only a signal or a lost host is, and not exit code 7" in done.stderr
+    )

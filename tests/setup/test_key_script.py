@@ -93,3 +93,10 @@ def test_any_key_has_its_own_fingerprint(tmp_path: Path, material: bytes, newer:
     served = pgp.armored(pgp.packet(6, body, newer=newer, octets=octets), checksum="")
     shutil.rmtree(tmp_path / "keys", ignore_errors=True)
     assert taken(Fakes(tmp_path / "bin"), tmp_path, served, pgp.fingerprint(body)) == served
+
+
+@pytest.mark.parametrize("tag", [5, 7, 1, 60])
+def test_a_key_hidden_in_another_packet_behind_the_right_one(host: Fakes, tmp_path: Path, tag: int) -> None:
+    """Sequoia, by which apt verifies from Debian 13 on, reads a secret key (5) as a certificate."""
+    hidden = pgp.packet(6, pgp.BODY) + IDENTITY + pgp.packet(tag, OTHER)
+    assert taken(host, tmp_path, pgp.armored(hidden), pgp.FINGERPRINT).startswith("error: ")

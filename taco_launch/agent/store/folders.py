@@ -17,6 +17,8 @@ LEASES_VARIABLE = "TACO_LAUNCH_LEASES"
 # Of all jobs of a host, whatever their cluster and user; setup makes it at every boot.
 LEASES_FOR_ALL = "/run/taco-launch/leases"
 VARIANT_VARIABLE = "TACO_LAUNCH_VARIANT"
+# The mode's bits by which the group or others may write.
+_OTHERS_WRITE = 0o022
 # A lock, a Unix socket and an append are not what they seem on these: the state folder has to be on a local disk.
 _NOT_LOCAL = frozenset(("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "glusterfs", "beegfs", "afs"))
 
@@ -36,6 +38,26 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
     given = Path(environ.get("XDG_STATE_HOME", ""))
     # XDG Base Directory Specification: a relative path is to be ignored.
     return (given if given.is_absolute() else Path(home, ".local/state")) / "taco-launch"
+
+
+def require_own(folder: Path, uid: int) -> None:
+    """Refuse a state folder that another user made or can write: agents are executed out of it.
+
+    Raises:
+        UsageError: it is one.
+    """
+    try:
+        found = folder.stat()
+    except OSError:  # who makes it or looks into it fails, and says why
+        return
+    if found.st_uid not in (0, uid):
+        why = f"belongs to user {found.st_uid}"
+    elif found.st_mode & _OTHERS_WRITE:
+        why = "can be written by others"
+    else:
+        return
+    hint = f"chmod go-w {folder}, or name another one: TACO_LAUNCH_STATE=FOLDER"
+    raise UsageError(f"the state folder {folder} {why}: what lies there would run as you", hint=hint)
 
 
 def lease_folder(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:

@@ -30,6 +30,7 @@ _OWN = frozenset(("HOME", "HOSTNAME", "PWD", "SHLVL", "TERM"))
 _LISTS = ("LD_LIBRARY_PATH", "PATH")  # mpirun may put its own folders before those of the image
 
 # One rank on every host, in a line: its number, its limit of locked memory, the variables that $1 names.
+_MOST_READ = 1 << 16
 _MARK = "taco-launch-verify "
 _RANK = f"""import hashlib, json, os, resource, sys
 def told(name):
@@ -131,7 +132,8 @@ def _ranks(result: Result, plan: LaunchPlan) -> dict[int, tuple[int, Mapping[str
 
 
 def _failed(head: str, hosts: tuple[str, ...], missing: list[str], result: Result, hint: str) -> ProofFailure:
-    text = (result.stdout + result.stderr).decode("utf-8", "replace")
+    # what a host says may be of any length, and each line is looked through for all that is known
+    text = (result.stdout[-_MOST_READ:] + result.stderr[-_MOST_READ:]).decode("utf-8", "replace")
     known = explain(text.splitlines())
     why = known[0].cause if known else last_words(result.stderr) or last_words(result.stdout)
     silent = f", no rank on {fold(missing)}" if missing else ""

@@ -103,7 +103,7 @@ def collect(checkout: Path, base: str, pins: Pins, kept: Path, folder: Path, tal
 
 
 def _download(arguments: Sequence[str], folder: Path) -> None:
-    argv = (sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--progress-bar", "off")
+    argv = (sys.executable, "-I", "-m", "pip", "download", "--disable-pip-version-check", "--progress-bar", "off")
     done = subprocess.run(
         (*argv, "--dest", str(folder), *arguments),
         stdin=subprocess.DEVNULL,

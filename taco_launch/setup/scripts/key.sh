@@ -95,6 +95,8 @@ fingerprints() { # of each primary key of stdin, which `armored` has printed
           at += bytes
         } else exit wrong = 1
         if (at + size > whole) exit wrong = 1
+        # signatures, keys, user IDs and attributes alone: Sequoia reads a secret key (5, 7) as a certificate as well
+        if (tag != 2 && tag != 6 && tag != 13 && tag != 14 && tag != 17) exit wrong = 1
         if (tag == 6) { # a primary key; of version 4 alone is known how its fingerprint is made
           if (byte(at) != 4 || size > 65535) exit wrong = 1
           printf "\\231\\%03o\\%03o", int(size / 256), size % 256

@@ -36,7 +36,8 @@ NCCL_DEVICES = (
         "The RDMA device[[device? {device}]] of {host} reported a fatal error: {why}.",
         "On {host}: dmesg -T | grep -i mlx5; ibstat. Look for a reset or an old firmware. Leave {host} out with --exclude {host} until it "
         "is fixed.",
-        r"NET/IB : (?P<device>[\w.-]+:\d+)? ?async fatal event(?: on \w+)?[^\r\n:]*(?::|\()?\s*(?P<why>[^\r\n]*[^\s.])",
+        r"NET/IB : (?P<device>[\w.-]+:\d+)? ?async fatal event(?: on \w+)?[^\r\n:(]{0,80}[:(]?\s{0,8}"
+        r"(?P<why>[^\s.](?:[^\r\n]*[^\s.])?)",
     ),
     Signature(
         "nccl-truncated",

@@ -141,7 +141,6 @@ def test_what_is_simulated_is_called_so(gpus: Lab, lab: Lab) -> None:
     assert not real["simulated"]
     assert "simulated" not in shown(lab, "gpu1")
     assert not (real["gpu"] and real["gpu"]["gpus"])
-    assert real["docker"] is None
 
 
 @pytest.mark.nightly

@@ -40,7 +40,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def second(cluster: Cluster, wheel: Path) -> Iterator[Cluster]:
     """The cluster; on the controller there is a second image, made by `image build`, and hosts have data."""
     base = docker(
-        "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", "reference=taco-launch-lab:train-*"
+        "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", "reference=taco-launch-lab:train-base-*"
     ).split()[0]
     words = ("--requirements", str(wheel / "requirements.txt"), "--wheels", str(wheel / "wheels"))
     cluster.ok("image", "build", "--from", base, *words, "--tag", IMAGE, seconds=200)

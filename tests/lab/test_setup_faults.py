@@ -100,7 +100,7 @@ def test_a_changed_unit_is_read_once_that_harms_nobody(host: ReadyHost) -> None:
     host.sh(f"echo '# mine' >>{unit}; mkdir -p {jobs}/train")
     host.sh(f"flock -o {jobs}/train/lock sleep 60 >/dev/null 2>&1 </dev/null & echo $! >/run/train.pid")
     for said in (
-        f"job train runs in {host.box}, which may lose its GPUs when systemd reads {host.box}.service anew",
+        f"job train runs in {host.box}\n",  # before the first change
         f"the change of {host.box}.service has systemd read its units anew, which takes the GPUs from by-hook",
     ):
         done = host.setup("--yes")

@@ -77,7 +77,7 @@ def test_what_a_night_brings_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert carried(environ) == (("PATH", f"{tmp_path}/bin:/usr/bin"), ("TACO_LAUNCH_STATE", "/state"))
     (tmp_path / "taco-launch").touch()
     assert program("taco-launch") == (str(tmp_path / "taco-launch"),)
-    assert program("/x/taco_launch/__main__.py")[1:] == ("-m", "taco_launch")
+    assert program("/x/taco_launch/__main__.py")[1:] == ("-I", "-m", "taco_launch")
     with pytest.raises(UsageError, match="has to be a file"):
         program("taco")
 

@@ -104,7 +104,9 @@ def test_a_host_dies_and_ctrl_c_comes_and_all_have_the_image(bare: Lab, image: s
     assert identity(bare, "gpu2", image) == wanted
     assert left(bare, "gpu2").split() == ["setup.lock"]
     check: Any = ops.setup("--only", "docker,image", "--check")
-    assert (check.returncode, check.stdout) == (0, ""), check.stderr
+    # the hosts differ in the speed of gpu1's link, which was slowed above
+    assert (check.returncode, "+ " in check.stdout) == (0, False), check.stdout + check.stderr
+    assert "nothing to do: gpu[1-4] as " in check.stderr
 
 
 def figures(said: str) -> tuple[float, float]:

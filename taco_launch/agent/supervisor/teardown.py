@@ -146,9 +146,10 @@ def listener(link: GuardConnection, port: int) -> str:
 
 
 def forced(left: int, grace: float) -> str:
-    """State how many ranks ran on after their grace time, and were killed."""
-    late = f"did not end within {grace:g} s and " if grace else ""
-    return f"{left} rank{'' if left == 1 else 's'} {late}had to be killed" if left > 0 else ""
+    """State how many ranks ran on after their grace time, and were killed; "" where they had no time to end by themselves."""
+    if left <= 0 or not grace:
+        return ""
+    return f"{left} rank{'' if left == 1 else 's'} did not end within {grace:g} s and had to be killed"
 
 
 def end_of(link: GuardConnection, here: GuardConnection) -> JobOutcome:

@@ -61,7 +61,8 @@ def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[s
 )
 def test_ranks_that_had_to_be_killed_are_told(left: int, told: str) -> None:
     assert teardown.forced(left, 2.5) == told
-    assert teardown.forced(left, 0.0) == told.replace("did not end within 2.5 s and ", "")
+    # Whether a rank that is killed at once was faster to end by TERM is chance.
+    assert not teardown.forced(left, 0.0)
 
 
 def test_logs_that_come_are_waited_for(folder: JobFolder) -> None:

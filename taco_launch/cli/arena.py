@@ -11,7 +11,7 @@ from taco_launch.cli.options.common import Settings, access_of, settings_of, tal
 from taco_launch.cli.output import render
 from taco_launch.command import shell
 
-# What a namespace is called that nobody has made.
+# The namespace's name where none was created.
 _DEFAULT = "default"
 # What the container of a job has.
 _OF_CONTAINER = ("--image", "--worker-image", "--data", "--shm-size")

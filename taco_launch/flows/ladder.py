@@ -41,7 +41,6 @@ _EVIDENCE_LINES = 15
 # A line of the merged log that is no rank's.
 _OF_LAUNCHER = re.compile(r"\S+/[a-z]+ *\|")
 
-
 Reader = Callable[[Cell, str], tuple[Reading, ...] | NoSample]
 
 
@@ -51,8 +50,8 @@ class LadderPlan:
 
     `specs` holds the job of each cell, whatever its name; `read` makes readings of a run's log, or says why it cannot;
     `logs` is the folder for copies of the logs; `budget` is how many seconds the runs may take together, those of
-    earlier calls among them, None for no end. `ends_unread` has it end after a run that ended well and cannot be read: all print
-    the same lines.
+    earlier calls among them, None for no end. With `ends_unread` it ends after a run that ended well and cannot be read: all
+    print the same lines.
     """
 
     ladder: Ladder

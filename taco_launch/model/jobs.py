@@ -245,8 +245,8 @@ class Event:
 class RankEnd:
     """How one rank ended: `exit_code` as a shell would report it (signal n: 128+n).
 
-    `consequence` says that its own last output blames another rank, `killed` by whom it was, by signal 9, where that is known. Of the first to fail, `lines` are the last ones that it
-    wrote, and `log` is where they stand: HOST:PATH.
+    With `consequence`, its own last output blames another rank. `killed` is who killed it by signal 9, if that is known. Of
+    the first to fail, `lines` are the last ones that it wrote, and `log` is where they stand: HOST:PATH.
     """
 
     rank: int

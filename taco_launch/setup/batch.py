@@ -238,7 +238,7 @@ def read(
 def failure_reason(op: Op, ran: OpResult) -> str:
     """Return how an operation failed: what it said from its last `error: ` on, else its last words, or that it took long."""
     told, _ = error_and_hint_lines(ran.output)
-    last = "; ".join(dict.fromkeys(told or _last_lines(ran)))[-_MOST:]
+    last = "; ".join(dict.fromkeys(told or _lines(ran.output)[-_WORDS:]))[-_MOST:]
     if ran.code == DEADLINE:
         return f"{op.name}: not done after {op.seconds:g} s" + (f"; the last it said: {last}" if last else "")
     return f"{op.name}: {last or f'exit code {ran.code}'}"
@@ -250,8 +250,8 @@ def hint(ran: OpResult) -> str:
 
 
 def error_and_hint_lines(output: bytes) -> tuple[list[str], list[str]]:
-    """Return what a script said from its last `error: ` on, and what it said is to be done then; empty where it has no error."""
-    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    """Return what a script said from its last `error: ` on, and its hints after that; both empty where it has no error."""
+    lines = _lines(output)
     errors = [number for number, line in enumerate(lines) if line.startswith(_ERROR)]
     told = lines[errors[-1] :] if errors else []
     return (
@@ -260,6 +260,5 @@ def error_and_hint_lines(output: bytes) -> tuple[list[str], list[str]]:
     )
 
 
-def _last_lines(ran: OpResult) -> list[str]:
-    lines = [line.strip() for line in ran.output.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-_WORDS:]
+def _lines(output: bytes) -> list[str]:
+    return [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]

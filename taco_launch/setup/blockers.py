@@ -1,4 +1,4 @@
-"""What stands in the way of a plan on its host, looked at before the first change: jobs that run, folders that are missing."""
+"""Find what stands in the way of a plan on its host before the first change: running jobs, missing folders."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,7 +37,11 @@ def look(plan: HostPlan, container: str, folders: Sequence[str], typed: str) -> 
 
 
 def judged(plan: HostPlan, folders: Sequence[str], said: bytes) -> HostPlan:
-    """Return a plan with what stands in its way, by what its host said."""
+    """Return a plan with what stands in its way, according to what its host said.
+
+    Raises:
+        ValueError: the host said something else.
+    """
     lines = said.decode("utf-8", "replace").splitlines()
     numbers = [int(line.removeprefix(_MISSING)) for line in lines if line.startswith(_MISSING)]
     missing = [folders[number] for number in numbers if number < len(folders)]

@@ -79,7 +79,8 @@ class Problem:
     """Why a host cannot be set up from this stage on: what, where, the evidence, and what to type next.
 
     `hardware` is before all stages. `stops` is what is not begun because of it: its stage and those after it; with `host`
-    nothing on the host, as nobody should wait for a pull to learn of it; with `cluster` nothing on any host, as all have one image.
+    nothing on the host, so that it is reported before a long pull; with `cluster` nothing on any host, because all have one
+    image.
     """
 
     stage: Stage | Literal["hardware"]

@@ -65,3 +65,9 @@ def test_a_folder_that_is_missing_keeps_its_host_as_it_is(tmp_path: Path, shell:
     assert problem.hint == f"mkdir -p {gone} there, or take it out of container.mounts in the inventory"
     (problem,) = blockers.judged(plan, (other, gone), said(fakes, plan, other, gone)).problems
     assert problem.message == f"{other}, {gone}, which container.mounts names, are not on this host"
+
+
+@pytest.mark.parametrize("answer", [b"missing x\n", b"missing \n", "missing ²\n".encode()])
+def test_an_answer_of_another_kind_is_an_error(answer: bytes) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        blockers.judged(HostPlan("gpu1", (CREATE,)), ("/data",), answer)

@@ -6,6 +6,7 @@ What was started ends with the caller as well as with the job: it hears nothing 
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import time
 from typing import Callable, Dict, Iterator, Sequence, Tuple, Type
@@ -27,6 +28,8 @@ from taco_launch.protocol.frames import FrameReader
 _CHUNK = 1 << 16
 _TICK_MS = 5000
 _RECORD_SECONDS, _PAUSE_SECONDS = 2.0, 0.05
+# How a command ends with its job: by INT, KILL or TERM, or as ssh reports a connection that was cut.
+_ENDED_WITH_JOB = (SIGNAL_BASE + signal.SIGINT, SIGNAL_BASE + signal.SIGKILL, SIGNAL_BASE + signal.SIGTERM, 255)
 
 
 def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Iterator[Reply]:
@@ -36,7 +39,7 @@ def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Itera
         how = f"{visitor.TERMINAL}:{terminal.kind}:{terminal.rows}:{terminal.columns}"
     folder = jobs.get(request.name)
     for reply in _enter(_argv(folder, request.rank, how, request.command), caller):
-        if isinstance(reply, Exited) and reply.code >= SIGNAL_BASE and _has_ended(folder):
+        if isinstance(reply, Exited) and reply.code in _ENDED_WITH_JOB and _has_ended(folder):
             # a terminal is in raw mode where this is shown
             words = f"\r\ntaco-launch: job {folder.name} has ended, and what ran beside its ranks with it\r\n"
             yield Output(stream="err", data=words.encode())
@@ -56,8 +59,9 @@ def _has_ended(folder: JobFolder) -> bool:
 def _read_files(jobs: Jobs, _agent: str, request: ReadFiles, caller: CallerStream) -> Iterator[Reply]:
     """Pack files beside a rank; of a job that has ended, where its rank was."""
     folder = jobs.get(request.name)
-    record, spec = recovery.current_record(folder), records.read_spec(folder)
+    record = recovery.current_record(folder)
     if record.state.is_terminal and record.shares:
+        spec = records.read_spec(folder)
         path = os.path.join(_start(folder, spec), request.path)  # noqa: PTH118 - it may be any text
         if not path.startswith("/"):
             raise UsageError(
@@ -209,7 +213,7 @@ def _argv(folder: JobFolder, rank: int, how: str, words: Sequence[str]) -> Tuple
 
 
 def _start(folder: JobFolder, spec: JobSpec) -> str:
-    """Return the folder that the ranks of a job started in, as agent/snapshots/fetch.py has it; "" where the image says that."""
+    """Return the folder that the ranks of a job started in, "" where its image defines that (agent/snapshots/fetch.py)."""
     base = str(folder.code) if spec.code is not None and spec.code.source else spec.cwd
     return os.path.join(base, spec.workdir)  # noqa: PTH118 - see above
 

@@ -34,7 +34,8 @@ _ENSURE_SECONDS = 0.5
 def submit(jobs: Jobs, agent: str, request: Submit, caller: "Optional[CallerStream]" = None) -> Iterator[Reply]:
     """Make a job's folder, have the queue look at it, tell that; tell the job once it has a place, waits, or has ended.
 
-    Its caller brings its code first, if it has any. Then it is followed, if that is asked. Of a job that is refused at once no record is kept: its end says why.
+    Its caller brings its code first, if it has any. Then it is followed, if that is asked. Of a job that is refused at once
+    no record is kept: its end gives the reason.
 
     Raises:
         UsageError: its name is taken, or what is sent is not its code.

@@ -1,4 +1,4 @@
-"""Whether the kernel killed a rank because memory ran out: its cgroup counts such kills, in version 2 and in version 1."""
+"""Find out whether the kernel killed a rank because memory ran out: cgroups of both versions count such kills."""
 
 from pathlib import Path
 from typing import Dict, NamedTuple, Optional, Tuple
@@ -33,16 +33,15 @@ class MemoryKills:
                 return
 
     def killed(self, rank: int) -> str:
-        """Return why a rank got signal 9, "" where nobody can tell: the end of a sentence."""
+        """Return who killed a rank by signal 9 and why, as the end of a sentence; "" if that is unknown."""
         if rank not in self._before:
             return ""
         cgroup, before, all_before = self._before[rank]
         count = _count(cgroup.events)
         if count == before and all_before is not None and _count(_PROC / "vmstat") == all_before:
             return "by a process or a user, and not because memory ran out: the kernel counts no such kill"
-        if (
-            count is None or count <= before
-        ):  # the command may have moved to another cgroup, as in a container of its own
+        # The command may have moved to another cgroup, as in a container of its own.
+        if count is None or count <= before:
             return ""
         limit = _text(cgroup.limit).strip()
         bounded = limit.isdecimal() and int(limit) < _NO_LIMIT

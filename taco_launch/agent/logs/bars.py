@@ -1,7 +1,7 @@
 """Progress bars: a program overwrites a line by a carriage return, and of its states few are worth a line of a merged log.
 
 A merged log has the last state of a line, and before it at most one in five seconds, which ends with a carriage return
-instead of a newline: who follows the job sees these as lines, who reads its log later does not. The rank's own log has all.
+instead of a newline: these are lines for those who follow the job, not for later readers. The rank's own log has all.
 """
 
 import re
@@ -15,7 +15,7 @@ LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 _PAUSE = 5_000_000
 # Of a state; a longer one is no bar.
 _MOST_BYTES = 1 << 12
-# Of so many ranks the last state is kept by who reads a log that breaks off within their lines.
+# A reader of a log that breaks off within lines keeps the last state of so many ranks.
 _MOST_LABELS = 1 << 12
 
 

@@ -40,8 +40,9 @@ def analyze_failure(
 ) -> FailureAnalysis:
     """Return what the logs tell of the failure, of each its first and its last MiB; the first failure first.
 
-    `rank` is the one to blame, on `host`, and `exit_code` how it ended, 128 + n for signal n; of signal 9 `killed_by` tells more. Where we ended the job (`ended_itself` is false) what its ranks said when they
-    were ended is left out. Hosts are told by their names in the job's spec.
+    `rank` is the one to blame, on `host`, and `exit_code` how it ended, 128 + n for signal n; of signal 9 `killed_by` tells
+    more. Where we ended the job (`ended_itself` is false), what its ranks wrote when they were ended is left out. Hosts are
+    called by their names in the job's spec.
 
     Raises:
         TacoLaunchError: the job's spec cannot be read.

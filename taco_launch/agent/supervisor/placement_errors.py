@@ -109,9 +109,9 @@ def _unusable(reasons: Sequence[Tuple[str, str]]) -> UnusableError:
     lines = [f"  {host}: {why}" for host, why in reasons]
     message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
     leave = " ".join(f"--exclude {host}" for host, _why in reasons[:_MOST_LEFT_OUT])
-    return UnusableError(
-        message, f"taco-launch setup --check shows what is wrong there; or leave it out: {leave}", reasons
-    )
+    which, rest = "it" if len(told) == 1 else "them", " ..." if len(told) > _MOST_LEFT_OUT else ""
+    hint = f"taco-launch setup --check shows what is wrong there; or leave {which} out: {leave}{rest}"
+    return UnusableError(message, hint, reasons)
 
 
 def no_ports(head: str, first: int, last: int) -> PlacementError:

@@ -70,7 +70,7 @@ class Ranks:
 
     @property
     def running(self) -> int:
-        """How many have started and not ended."""
+        """Count the ranks that have started and not ended."""
         return len(self.started.keys() - self.ended.keys())
 
     @property

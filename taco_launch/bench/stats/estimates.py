@@ -5,7 +5,7 @@ Student's t comes of scipy, an extra: it is imported where an interval is to be 
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 
 from taco_launch.frozen import dataclass
 
@@ -39,20 +39,16 @@ def interval(values: Sequence[float], level: float = 0.95) -> Interval:
     mean = fmean(values)
     if len(values) < 2:
         return Interval(mean, None, None)
-    from taco_launch.bench.stats import student_t  # noqa: PLC0415
-
-    half = student_t.quantile((1 - level) / 2, len(values) - 1) * math.sqrt(_squared_error(values, mean))
+    half = spread(len(values), level) * stdev(values, mean)
     return Interval(mean, mean - half, mean + half)
 
 
 def spread(count: int, level: float = 0.95) -> float:
-    """Return half the length of Student's interval of `count` values, in their standard deviations; infinite for one.
+    """Return half the length of Student's interval of `count` values, at least 2, in their standard deviations.
 
     Raises:
         TacoLaunchError: scipy is not installed.
     """
-    if count < 2:
-        return math.inf
     from taco_launch.bench.stats import student_t  # noqa: PLC0415
 
     return student_t.quantile((1 - level) / 2, count - 1) / math.sqrt(count)

@@ -105,9 +105,9 @@ def run(
     """Run COMMAND at each number of ranks and print how it scales.
 
     COMMAND prints what Horovod's synthetic benchmark prints, or tf_cnn_benchmarks, or a line that --pattern names: one
-    rank prints the number of all ranks together. The linear speedup is the total of
-    n ranks over n times the total of one: it needs 1 among the sizes. What is measured is kept in the history; a run that
-    fails does not end the rest, one whose output cannot be read does. `bench ladder` compares several ways to run it.
+    rank prints the number of all ranks together. The linear speedup is the total of n ranks over n times the total of one:
+    it needs 1 among the sizes. What is measured is kept in the history; a run that fails does not end the rest, one whose
+    output cannot be read does. `bench ladder` compares several ways to run it.
 
     \b
     Examples:

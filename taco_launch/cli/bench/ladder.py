@@ -114,8 +114,10 @@ def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str
     if matrix.repeats < _ENOUGH:
         few = "1 repeat gives no intervals, so no difference will show"
         if matrix.repeats > 1:
-            few = f"{matrix.repeats} repeats give intervals of ±{spread(matrix.repeats):.1f} standard deviations, {_ENOUGH} give "
-            few += f"±{spread(_ENOUGH):.1f}: only large differences will show"
+            few = (
+                f"{matrix.repeats} repeats give intervals of ±{spread(matrix.repeats):.1f} standard deviations, "
+                f"{_ENOUGH} give ±{spread(_ENOUGH):.1f}: only large differences will show"
+            )
         render.warning(settings, f"{few} (--repeats {_ENOUGH})")
     access = access_of(options)
     made = matrix_jobs.prepared(settings, matrix, options["hosts"], access, look=not dry_run)

@@ -129,7 +129,7 @@ def _trusted(
     """Show new host keys and keep them; return which hosts cannot be asked, None where the user does not agree.
 
     Raises:
-        UsageError: there is nobody to ask.
+        UsageError: stdin is not a terminal, so the question cannot be asked.
     """
     from taco_launch.flows.setup import trust as flow
 

@@ -74,7 +74,7 @@ def kept(settings: Settings, keys: "Sequence[ShownKey]", file: str, *, yes: bool
     """Ask whether to keep keys in our known_hosts `file`, and keep them; tell whether that was done.
 
     Raises:
-        UsageError: there is nobody to ask.
+        UsageError: stdin is not a terminal, so the question cannot be asked.
         HostError: the file cannot be written.
     """
     from taco_launch.command import shell
@@ -84,7 +84,7 @@ def kept(settings: Settings, keys: "Sequence[ShownKey]", file: str, *, yes: bool
         settings.talk("kept none")
         return False
     flow.write(tuple(keys))
-    settings.talk(f"kept {_count(len(keys))} in {file}")
+    settings.talk(f"kept {render.counted(len(keys), 'host key')} in {file}")
     for key in keys:
         for other in key.elsewhere:
             command = shell(("ssh-keygen", "-R", key.known_as, "-f", other))
@@ -97,13 +97,10 @@ def _agreed(count: int, *, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{_count(count)} to take, and stdin is not a terminal", hint="compare the fingerprints, then add --yes"
+            f"{render.counted(count, 'host key')} to take, and stdin is not a terminal",
+            hint="compare the fingerprints, then add --yes",
         )
-    return click.confirm(f"take {_count(count)}?", err=True)
-
-
-def _count(count: int) -> str:
-    return f"{count} host key{'s' if count != 1 else ''}"
+    return click.confirm(f"take {render.counted(count, 'host key')}?", err=True)
 
 
 def show_keys(settings: Settings, keys: "Sequence[ShownKey]") -> None:

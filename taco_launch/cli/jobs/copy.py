@@ -55,8 +55,9 @@ def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool,
     """Copy files between this machine and a job.
 
     One of SOURCE and TARGET is NAME:PATH: a path on the host of a rank (--rank, by default 0), from the folder of the rank
-    on. A job that has ended still gives its files, until it is deleted. Folders are copied with all below them. A copy appears whole, or not at all; a file takes the place of a file, a
-    folder of nothing. Links that lead out of what is copied are left out. Start a local path that has a colon with ./ or /.
+    on. Files of a job that has ended can be copied until the job is deleted. Folders are copied with all below them. A copy
+    appears whole, or not at all; a file replaces a file, a folder replaces nothing. Links that lead out of what is copied
+    are left out. Start a local path that has a colon with ./ or /.
 
     \b
     Examples:

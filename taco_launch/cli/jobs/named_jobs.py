@@ -83,7 +83,7 @@ def agree(
     There is no question for a job with which that cannot be done in its state, which `can` says: the head tells why.
 
     Raises:
-        UsageError: it is another's, and there is nobody to ask.
+        UsageError: it is another's, and stdin is not a terminal, so the question cannot be asked.
         TacoLaunchError: the answer is no.
         NoJobError: there is none of that name.
     """

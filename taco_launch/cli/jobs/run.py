@@ -82,8 +82,8 @@ def run(
 
     Ctrl-C stops the job, a second one kills it; so does SIGTERM, which `timeout` and CI systems send. A closed terminal
     (SIGHUP), a SIGKILL or a connection to the head that is lost for minutes only leave it (`taco-launch logs -f NAME`).
-    The ranks read nothing from standard input. What a launcher prints about a rank that failed is shown with -v only; `logs -v`
-    has it. With --json the output goes to stderr, and the job, or the error, to stdout.
+    The ranks read nothing from standard input. What a launcher prints about a rank that failed is shown with -v only, by
+    `logs -v` too. With --json the output goes to stderr, and the job, or the error, to stdout.
 
     With an inventory that names a container, the job runs in the containers that `setup` made, in their environment and
     folder: -x NAME takes a variable of yours there.

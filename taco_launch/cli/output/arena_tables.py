@@ -53,7 +53,12 @@ def one_job(job: "JobView", now: float) -> str:
         for number, part in enumerate(() if record.state.waits else instances(spec, record))
     ]
     table = columns(["NAME", "STATUS", "AGE", "IS_CHIEF", "GPU(Requested)", "NODE"], lines)
-    blocks = (job_tables.headed(header), f"Instances:\n{table}" if lines else "", *job_tables.below(job, now))
+    blocks = (
+        job_tables.headed(header),
+        f"Instances:\n{table}" if lines else "",
+        job_tables.headed(job_tables.why(job)),
+        *job_tables.below(job, now),
+    )
     return "\n\n".join(block for block in blocks if block)
 
 

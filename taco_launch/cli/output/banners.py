@@ -1,4 +1,4 @@
-"""What launchers print about a rank that failed, left out of the output: the end of `run` reports it once."""
+"""Leave out what launchers print about a failed rank: `run` reports it once at the end."""
 
 import re
 from typing import NamedTuple

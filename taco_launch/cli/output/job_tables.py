@@ -137,8 +137,8 @@ def one_job(job: "JobView", now: float, *, wide: bool) -> str:
     blocks = [
         headed(header),
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
-        headed((*_what(job, row), *_why(job), *(_more(job) if wide else ()))),
-        *below(job, now)[1:],
+        headed((*_what(job, row), *why(job), *(_more(job) if wide else ()))),
+        *below(job, now),
     ]
     if wide:
         blocks += [_choices(job), _conditions(job), _events(job)]
@@ -146,8 +146,8 @@ def one_job(job: "JobView", now: float, *, wide: bool) -> str:
 
 
 def below(job: "JobView", now: float) -> tuple[str, ...]:
-    """Return what stands below a job's table: why it is as it is, what it waits for, what its ranks did, its TensorBoard."""
-    return headed(_why(job)), _waiting(job, now), _hang(job, now), _last_lines(job), _board(job)
+    """Return what stands below a job's table: what it waits for, what its ranks did, its TensorBoard."""
+    return _waiting(job, now), _hang(job, now), _last_lines(job), _board(job)
 
 
 def _board(job: "JobView") -> str:
@@ -203,7 +203,8 @@ def _what(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
     ]
 
 
-def _why(job: "JobView") -> list[tuple[str, str]]:
+def why(job: "JobView") -> list[tuple[str, str]]:
+    """Return how a job ended, or why it waits, as rows of (label, value)."""
     record = job.record
     code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
     findings = [(name.upper(), text) for name, text in job_fields(record)]

@@ -188,7 +188,7 @@ def agreed(plans: "Sequence[HostPlan]", *, yes: bool) -> bool:
     """Ask whether to continue.
 
     Raises:
-        UsageError: there is nobody to ask.
+        UsageError: stdin is not a terminal, so the question cannot be asked.
     """
     if yes:
         return True
@@ -272,7 +272,7 @@ def interrupted(settings: Settings, inventory: "Inventory") -> int:
 
 
 class SetupProgress:
-    """What happens on the hosts: a line for each on a terminal, else one for each step that is done or takes long."""
+    """Shows what happens on the hosts: a line for each on a terminal, else one for each step that is done or takes long."""
 
     def __init__(self, settings: Settings, stages: Sequence[Stage] = STAGES) -> None:
         """Show nothing yet; `stages` are those that are gone through, in their order."""

@@ -29,8 +29,9 @@ from taco_launch.setup import paths
 _OWN = frozenset(("HOME", "HOSTNAME", "PWD", "SHLVL", "TERM"))
 _LISTS = ("LD_LIBRARY_PATH", "PATH")  # mpirun may put its own folders before those of the image
 
-# One rank on every host, in a line: its number, its limit of locked memory, the variables that $1 names.
+# So many bytes of what mpirun printed are read.
 _MOST_READ = 1 << 16
+# One rank on every host, in a line: its number, its limit of locked memory, the variables that $1 names.
 _MARK = "taco-launch-verify "
 _RANK = f"""import hashlib, json, os, resource, sys
 def told(name):

@@ -127,15 +127,18 @@ def unblocked(
     """
     typed = shell(("taco-launch", "-i", inventory.source))
     asked = {plan.host: blockers.look(plan, paths.container(inventory.cluster), folders, typed) for plan in plans}
+    of_host = {plan.host: plan for plan in plans}
 
-    def ask(host: Transport) -> bytes:
+    def ask(host: Transport) -> HostPlan:
         command = asked[host.name]
-        return host.run(command).stdout if command is not None else b""
+        said = host.run(command).stdout if command is not None else b""
+        with understood(host.name, "its jobs and folders, before any change"):
+            return blockers.judged(of_host[host.name], folders, said)
 
     answers = fanout.only([host for host, command in asked.items() if command is not None]).each(ask)
     failed |= {answer.host: answer.error for answer in answers if answer.error is not None}
-    said = {answer.host: answer.value or b"" for answer in answers}
-    return tuple(blockers.judged(plan, folders, said.get(plan.host, b"")) for plan in plans if plan.host not in failed)
+    of_host |= {answer.host: answer.value for answer in answers if answer.value is not None}
+    return tuple(plan for host, plan in of_host.items() if host not in failed)
 
 
 def latest(

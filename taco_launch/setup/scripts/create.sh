@@ -1,12 +1,12 @@
 #!/bin/sh
-# Makes the training container anew; look.sh, idle.sh and leases.sh are prepended to this script.
+# Recreates the training container; look.sh, idle.sh and leases.sh are prepended to this script.
 #
 # usage: create.sh CONTAINER UNFINISHED UNIT CLUSTER FOLDER STATE VARIABLES IMAGE MPIRUN NUMBER DATA... OPTION...
 #
 # UNFINISHED is the container's name while it is made. CLUSTER is what its label says, CLUSTER@VARIANT for a variant.
-# DATA... are NUMBER paths that are named for a job, by no inventory, and are looked at more closely. OPTION... are the arguments of `docker create`, without a name. VARIABLES, where they name it, is a file that holds
-# secrets, and goes. What was there of the cluster goes only once the new one is made, and not while a job runs in it. What
-# is not ours is never removed.
+# DATA... are NUMBER paths that a job names, and no inventory: they are checked more closely. OPTION... are the arguments of
+# `docker create`, without a name. VARIABLES is a file of secrets, where they name one, and is removed. The old container of
+# the cluster is removed only once the new one is made, and not while a job runs in it. What is not ours is never removed.
 
 set -eu
 container=$1

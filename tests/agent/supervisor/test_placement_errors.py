@@ -11,7 +11,7 @@ from taco_launch.model.plans import FreeSlots, SlotRequest
 
 FULL = "/var/lib/taco-launch/jobs/j: No space left on device"
 HELD = "2 held by job l4 since 10:00"
-CHECK = "taco-launch setup --check shows what is wrong there; or leave it out: {}"
+CHECK = "taco-launch setup --check shows what is wrong there; or leave {} out: {}"
 HOSTS = tuple(Host(name, name, slots=2) for name in ("n1", "n2", "n3"))
 
 
@@ -45,11 +45,19 @@ def test_who_is_to_blame(
     assert getattr(error, "never", None) is never
     if code == 5:
         assert error.message == message
-        assert error.hint == CHECK.format(" ".join(f"--exclude {host}" for host in failed))
+        which = "it" if len(failed) == 1 else "them"
+        assert error.hint == CHECK.format(which, " ".join(f"--exclude {host}" for host in failed))
         assert isinstance(error, UnusableError)
         assert error.reasons == tuple((name, FULL) for name in failed)
     else:
         assert error.message.split("\n  ", 1)[1] == message
+
+
+def test_a_hint_that_leaves_hosts_out_shows_that_it_does() -> None:
+    names = [f"n{number}" for number in range(1, 10)]
+    error = refusal(SlotRequest(None), [Host(name, name) for name in names], {}, dict.fromkeys(names, FULL))
+    assert error is not None
+    assert error.hint == CHECK.format("them", " ".join(f"--exclude {name}" for name in names[:8]) + " ...")
 
 
 def test_where_it_fits_nobody_is_to_blame() -> None:

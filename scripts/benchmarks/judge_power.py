@@ -9,6 +9,7 @@ The numbers of a cell are simulated as the level, times the luck of the nightly 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import time
 from collections import Counter
@@ -33,8 +34,9 @@ _RUN, _NIGHT, _DROP = 0.02, 0.005, 0.05
 # The least that is judged: what it finds is told, without a bar.
 _LEAST = 3
 _BASELINES = (_LEAST, 10, 20)
-# The table of one cell, which has no other to learn from: noise of runs, of which a quarter is that of nightly runs; drops.
+# The table of one cell, which has no other to learn from: noise of runs, that of nightly runs as a part of it, and drops.
 _NOISES, _DROPS, _TABLE_BASELINES = (0.02, 0.1, 0.3), (0.05, 0.1, 0.5, 0.95), (_LEAST, 8, 20)
+_SHARES = (0.25, 1.0)
 _CALLED = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.DRIFT)
 _MOST_FALSE, _LEAST_FOUND = 1.0, 90.0
 # One stream of random numbers for so many nightly runs, whoever simulates them: the result depends on the seed alone.
@@ -144,26 +146,34 @@ def main(arguments: list[str]) -> int:
 def _table(asked: argparse.Namespace) -> int:
     """Measure how often a single cell is called falsely, and how often a drop of it is found the same night."""
     rows: list[tuple[str, ...]] = [
-        ("noise", "baseline", "false alarms", *(f"{drop:.0%} found" for drop in _DROPS), "unsure, of 95 %")
+        (
+            "noise of runs",
+            "of nights",
+            "baseline",
+            "false alarms",
+            *(f"{drop:.0%} found" for drop in _DROPS),
+            "unsure, of 95 %",
+        )
     ]
     found, data = [], {}
-    for run in _NOISES:
-        noise = _Noise(asked.tails, run, run / 4, 1)
-        for baseline in _TABLE_BASELINES:
-            quiet = _simulated(asked, noise, baseline, 0.0)
-            dropped = [_simulated(asked, noise, baseline, drop) for drop in _DROPS]
-            false = 100 * quiet["false"] / asked.nights
-            power = [100 * each["found"] / asked.nights for each in dropped]
-            unsure = 100 * dropped[-1]["unsure"] / asked.nights
-            cells = (f"{each:.1f} %" for each in (false, *power, unsure))
-            rows.append((f"{run:.0%}", f"{baseline} nightly runs", *cells))
-            name = f"noise {run:.0%}, baseline of {baseline} nightly runs"
-            found.append(verdicts.Verdict(f"{name}: false alarms of a cell", pairing.spread([false]), _MOST_FALSE, "%"))
-            data[name] = {"false": false, **{f"{drop:.0%}": each for drop, each in zip(_DROPS, power, strict=True)}}
-            for drop, each in zip(_DROPS, power, strict=True):
-                if drop == 0.95 or (drop == 0.5 and run <= 0.1):
-                    bound = f"{name}: drop of {drop:.0%} found"
-                    found.append(verdicts.Verdict(bound, pairing.spread([each]), _LEAST_FOUND, "%", at_least=True))
+    for share, run, baseline in itertools.product(_SHARES, _NOISES, _TABLE_BASELINES):
+        noise = _Noise(asked.tails, run, share * run, 1)
+        quiet = _simulated(asked, noise, baseline, 0.0)
+        dropped = [_simulated(asked, noise, baseline, drop) for drop in _DROPS]
+        false = 100 * quiet["false"] / asked.nights
+        power = [100 * each["found"] / asked.nights for each in dropped]
+        unsure = 100 * dropped[-1]["unsure"] / asked.nights
+        cells = (f"{each:.1f} %" for each in (false, *power, unsure))
+        rows.append((f"{run:.0%}", f"{noise.night:.1%}", f"{baseline} nightly runs", *cells))
+        name = f"noise {run:.0%}, of nights {noise.night:.1%}, baseline of {baseline} nightly runs"
+        data[name] = {"false": false, **{f"{drop:.0%}": each for drop, each in zip(_DROPS, power, strict=True)}}
+        if share == 1:  # for information: nightly runs that differ so much are not what the judge is made for
+            continue
+        found.append(verdicts.Verdict(f"{name}: false alarms of a cell", pairing.spread([false]), _MOST_FALSE, "%"))
+        for drop, each in zip(_DROPS, power, strict=True):
+            if drop == 0.95 or (drop == 0.5 and run <= 0.1):
+                bound = f"{name}: drop of {drop:.0%} found"
+                found.append(verdicts.Verdict(bound, pairing.spread([each]), _LEAST_FOUND, "%", at_least=True))
     how = f"one cell, {asked.nights} nightly runs of each kind, seed {asked.seed}"
     report = verdicts.Report("judge_power", 1, (rows,), found, {"nights": asked.nights, "cells": data}, how)
     return verdicts.finish(report, as_json=asked.json, strict=asked.strict)

@@ -1,4 +1,4 @@
-"""List the nightly runs that a baseline is made of, those that wait for a decision, and which are far from the others."""
+"""List the nightly runs that a baseline is made of, which are far from the others, and those that wait or were rejected."""
 
 import math
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ class BaselineEntry:
 
 
 def entries(history: History, matrix: str, cluster: str) -> tuple[BaselineEntry, ...]:
-    """Return the nightly runs of a matrix on a cluster that count or wait for a decision, the newest first."""
-    waiting = [
+    """Return the nightly runs of a matrix on a cluster that count, wait for a decision or were rejected, the newest first."""
+    others = [
         one
         for one in history.ladders(LadderKind.NIGHT, matrix)
-        if one.cluster == cluster and not one.accepted and _waits(one.outcome)
+        if one.cluster == cluster and not one.accepted and (one.outcome == REJECTED or _waits(one.outcome))
     ]
     counting = history.baseline(matrix, cluster)
     far = _outliers([[run for _at, run in history.runs(one.id)] for one in counting])
     found = [BaselineEntry(one, far.get(place, "")) for place, one in enumerate(counting)]
-    found += map(BaselineEntry, waiting)
+    found += map(BaselineEntry, others)
     return tuple(sorted(found, key=lambda entry: entry.ladder.started, reverse=True))
 
 
@@ -50,9 +50,8 @@ def _outliers(nights: Sequence[Sequence[Run]]) -> dict[int, str]:
     far: dict[int, str] = {}
     for (cell, _metric), of_night in values.items():
         places = list(of_night)
-        centres = [noise.centre(of_night[place]) for place in places]
-        for at in noise.outliers(centres):
-            others = sorted(centres[:at] + centres[at + 1 :])
-            change = math.expm1(centres[at] - others[len(others) // 2])
+        measured = [of_night[place] for place in places]
+        for at in noise.outliers(measured):
+            change = math.expm1(noise.off(measured[at], measured[:at] + measured[at + 1 :]))
             far.setdefault(places[at], f"{cell_name(cell)}: {100 * change:+.0f} %")
     return far

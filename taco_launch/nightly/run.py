@@ -94,7 +94,7 @@ def run(
         differences=() if green is None else _differences(history, green, measured.runs),
         notes=tuple(notes),
     )
-    if summary.outcome is NightlyOutcome.OK:
+    if summary.outcome.counts:
         history.accept(one.id)
     history.end(one.id, summary.outcome.value)
     if measured.outcome == ladders.INTERRUPTED:

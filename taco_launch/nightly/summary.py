@@ -47,11 +47,17 @@ class NightlyOutcome(enum.Enum):
     """How a nightly run ended."""
 
     OK = "ok"
+    DRIFT = "drift"
     UNSURE = "unsure"
     PENDING = "pending"
     REGRESSION = "regression"
     NOT_FIT = "cluster not fit"
     FAILED = "failed"
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts in the baseline by itself."""
+        return self in (NightlyOutcome.OK, NightlyOutcome.DRIFT)
 
     @property
     def waits(self) -> bool:
@@ -125,7 +131,9 @@ class Summary:
         if self.of(VerdictKind.UNSURE):
             return NightlyOutcome.UNSURE
         is_new = self.of(VerdictKind.NO_VERDICT_YET) and any(one.is_of_hardware for one in self.differences)
-        return NightlyOutcome.PENDING if is_new or self.of(VerdictKind.PENDING) else NightlyOutcome.OK
+        if is_new or self.of(VerdictKind.PENDING):
+            return NightlyOutcome.PENDING
+        return NightlyOutcome.DRIFT if self.of(VerdictKind.DRIFT) else NightlyOutcome.OK
 
     @property
     def exit_code(self) -> int:
@@ -170,6 +178,7 @@ def _headline(summary: Summary) -> str:
     for kind, why in (
         (VerdictKind.UNSURE, "the nightly runs differ too much to be sure"),
         (VerdictKind.PENDING, "it differs from the nightly runs before"),
+        (VerdictKind.DRIFT, "little by little, by no step"),
     ):
         waiting = summary.of(kind)
         if waiting:
@@ -252,6 +261,9 @@ def _next(summary: Summary) -> Iterator[str]:
         )
         steps.append(
             f"`taco-launch nightly baseline reject {summary.ladder}`: it does not count, and is not asked about again"
+        )
+        steps.append(
+            f"`taco-launch nightly baseline show {summary.matrix}`: the earlier nightly runs; reject those that were wrong"
         )
     if summary.of(VerdictKind.REGRESSION):
         steps.append(

@@ -35,7 +35,7 @@ def nights(taco: Taco) -> list[str]:
 def counted(taco: Taco) -> list[str]:
     done = taco("nightly", "baseline", "show", "tiny", "--json")
     assert done.returncode == 0, done.stderr
-    return [night["id"] for night in json.loads(done.stdout)["nights"]]
+    return [night["id"] for night in json.loads(done.stdout)["nights"] if night["accepted"]]
 
 
 @pytest.mark.usefixtures("nights")
@@ -61,6 +61,7 @@ def test_what_is_far_from_the_others_is_marked_and_rejected(taco: Taco) -> None:
     assert shown["far"][-2:] == ["-90", "%"]
     assert shown["tiny-1"] == ["ok", "yes"]
     assert taco("nightly", "baseline", "reject", "far").returncode == 0
+    assert " rejected    no" in taco("nightly", "baseline", "show", "tiny").stdout
     assert taco("nightly", "baseline", "accept", "waits").returncode == 0
     assert counted(taco) == ["waits", "tiny-1", "tiny-2", "tiny-3"]
 

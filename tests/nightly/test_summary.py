@@ -49,8 +49,8 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
     [
         (
             replace(NIGHT, judged=(judged(VerdictKind.OK), judged(VerdictKind.DRIFT, -0.05))),
-            "ok",
-            "1 cell drifting, 1 cell as before",
+            "drift",
+            "resnet50 RDMA at 16 ranks -5.0 % [-6.0, -4.0]: little by little, by no step",
         ),
         (replace(NIGHT, judged=(judged(VerdictKind.NO_VERDICT_YET),)), "ok", "1 cell without a verdict yet: "),
         (
@@ -83,7 +83,7 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
 def test_outcomes(night: Summary, outcome: str, words: str) -> None:
     assert night.outcome.value == outcome
     assert line(night, "x").startswith(f"nightly taco: {outcome.upper()}: {words}")
-    codes = {"ok": 0, "unsure": 0, "pending": 0, "regression": 6, "cluster not fit": 5, "failed": 1}
+    codes = {"ok": 0, "drift": 0, "unsure": 0, "pending": 0, "regression": 6, "cluster not fit": 5, "failed": 1}
     assert night.exit_code == codes[outcome]
     waits = outcome in ("unsure", "pending")
     assert replace(night, strict=True).exit_code == (6 if waits else codes[outcome])

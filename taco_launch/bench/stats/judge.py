@@ -18,11 +18,15 @@ from taco_launch.bench.stats.estimates import Interval, percent
 from taco_launch.bench.stats.noise import NoiseEstimate
 from taco_launch.frozen import dataclass
 
+# A change by a factor of two is never called OK, however noisy the nightly runs are.
+_LARGE = math.log(2)
+
 
 class VerdictKind(Enum):
     """What is said of a cell.
 
-    UNSURE is what differed twice by what matters, where the nightly runs of the baseline differ too much among themselves.
+    UNSURE is what differed twice by what matters, or by a factor of two, where the nightly runs of the baseline differ too much
+    among themselves.
     PENDING is what differs from the few nightly runs of a baseline that is being built: a person accepts or rejects it.
     """
 
@@ -103,7 +107,7 @@ class Series:
 class Verdict:
     """What is said of one key, and `why` in one plain sentence.
 
-    `change` is tonight's centre by the baseline's, less 1, with its 95 % interval, which holds the luck of nightly runs; it is
+    `change` is tonight's centre by the baseline's, less 1, with its interval at the level `clear`, which holds the luck of nightly runs; it is
     made of the fresh values of a suspect that has any. Of a drift it is what the line says of all nightly runs, without an
     interval; where there is one, tonight is held against that line instead of the baseline's centre. `p` is Holm's of a
     suspect with fresh values and of a drift (called up to JudgeRules.level), else the screen's. None where nothing was
@@ -176,7 +180,7 @@ class _Cell:
             each.low is not None and each.low >= rules.min_effect for each in found
         )
 
-    def change(self, difference: float, count: int, level: float = 0.95) -> Interval:
+    def change(self, difference: float, count: int, level: float) -> Interval:
         half = student_t.quantile((1 - level) / 2, self.noise.freedom) * self.noise.error(count)
         return Interval(*(math.expm1(each) for each in (difference, difference - half, difference + half)))
 
@@ -198,14 +202,24 @@ class _Cell:
 def _judged(series: Sequence[Series], rules: JudgeRules) -> tuple[_Cell, ...]:
     if len({each.key for each in series}) < len(series):
         raise ValueError("two series of one key")
-    can = [each for each in series if each.tonight and _enough(each.baseline[-rules.nights :], rules)]
-    known = [_known(each.baseline[-rules.nights :], math.log1p(rules.min_effect)) for each in can]
+    can = [each for each in series if each.tonight and _enough(_counting(each, rules), rules)]
+    known = [_known(_counting(each, rules), math.log1p(rules.min_effect)) for each in can]
     steady = _holm([trend.p if trend and trend.steady else 1.0 for _noise, trend in known])
     own = [
         noise.along(each, trend.slope) if trend and p <= rules.level else each
         for (each, trend), p in zip(known, steady, strict=True)
     ]
     return tuple(starmap(_cell, zip(can, noise.moderated(own), steady, strict=True)))
+
+
+def _counting(series: Series, rules: JudgeRules) -> tuple[tuple[float, ...], ...]:
+    """Return the nightly runs of the baseline that tonight is held against: the last ones, without outliers.
+
+    One that is far off widens the spread so far that anything is as before.
+    """
+    nights = series.baseline[-rules.nights :]
+    off = noise.outliers([_logs(night) for night in nights])
+    return tuple(night for place, night in enumerate(nights) if place not in off)
 
 
 def _enough(nights: Sequence[Sequence[float]], rules: JudgeRules) -> bool:
@@ -238,7 +252,7 @@ def _holm(found: Sequence[float]) -> list[float]:
 def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
     if not series.tonight:
         return Verdict(series.key, VerdictKind.NO_SAMPLE, None, None, "no run of tonight gave a number")
-    nights = series.baseline[-rules.nights :]
+    nights = _counting(series, rules)
     values = sum(map(len, nights))
     if nights:
         off = noise.off_from_few(
@@ -247,7 +261,7 @@ def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
         if off:
             change = Interval(math.expm1(off), None, None)
             so_far = f"{len(nights)} nightly run{'s' if nights[1:] else ''} so far"
-            why = f"{percent(change)} against the {so_far}: accept it, or reject it, before it counts"
+            why = f"{percent(change)} against the {so_far}: accept it or reject it; if the earlier ones are wrong, reject those"
             return Verdict(series.key, VerdictKind.PENDING, change, None, why)
     count, values = len(nights) + 1, values + len(series.tonight)
     why = f"has {count} of {rules.least_nights} nightly runs, {values} of {rules.least} values"
@@ -259,15 +273,18 @@ def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
 
 def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
     key, known, series = cell.series.key, cell.noise, cell.series
-    change, p = cell.change(cell.tonight, len(series.tonight)), cell.p
+    change, p = cell.change(cell.tonight, len(series.tonight), rules.clear), cell.p
     against = f"against {'the drift of ' if known.slope else ''}{len(known.nights)} nightly runs"
+    left_out = len(series.baseline[-rules.nights :]) - len(known.nights)
+    if left_out:
+        against += f" ({left_out} outlier{'s' if left_out > 1 else ''} left out)"
     why = f"{percent(change)} {against}"
     if cell.suspected(rules):
         why = f"{_side(cell, cell.tonight)}: {why}"
         if not series.fresh:
             return Verdict(key, VerdictKind.NO_SAMPLE, change, p, f"{why}, but measuring it again gave no number")
         again = f"measured again {_times(series.fresh)}"
-        change, p = cell.change(cell.fresh, len(series.fresh)), fresh
+        change, p = cell.change(cell.fresh, len(series.fresh), rules.clear), fresh
         if (p <= rules.level and abs(change.value) >= rules.min_effect) or cell.is_clear(rules):
             side = _side(cell, cell.fresh)
             kind = VerdictKind.IMPROVEMENT if side == "better" else VerdictKind.REGRESSION
@@ -286,11 +303,13 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
             f"{_side(cell, total)}: {percent(change)} in {len(known.nights)} nightly runs, little by little, by no step"
         )
         return Verdict(key, VerdictKind.DRIFT, change, cell.p_drift, why)
+    kind = VerdictKind.OK
     if abs(change.value) >= rules.min_effect:
         why += ": the nightly runs differ too much to be sure"
+        kind = VerdictKind.UNSURE if abs(math.log1p(change.value)) >= _LARGE else kind
     elif p <= rules.screen:
         why += f": less than the {100 * rules.min_effect:g} % that matter"
-    return Verdict(key, VerdictKind.OK, change, p, why)
+    return Verdict(key, kind, change, p, why)
 
 
 def _since(cell: _Cell) -> str:

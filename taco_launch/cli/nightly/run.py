@@ -241,9 +241,10 @@ def baseline() -> None:
 @ladder_output.db_option
 @click.pass_context
 def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
-    """List the nightly runs of MATRIX, its file or its name, that count or wait for a decision, the newest first.
+    """List the nightly runs of MATRIX, its file or its name, that count, wait for a decision or were rejected, the newest first.
 
-    Those that measured something far from the others are marked as outliers: `reject` takes them out.
+    Those that measured something far from the others are marked as outliers: nothing is held against them, and `reject`
+    removes them from the baseline.
 
     \b
     Example:

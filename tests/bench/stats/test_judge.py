@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from taco_launch.bench.runs import MetricKey
-from taco_launch.bench.stats import judge
+from taco_launch.bench.stats import judge, noise
 from taco_launch.bench.stats.judge import JudgeRules, Series, Verdict, VerdictKind, suspects, verdicts
 
 # per cent, around 0: of the runs of a nightly run, and of nightly runs
@@ -59,7 +59,7 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             900,
             None,
             "pending",
-            "-9.9 % against the 2 nightly runs so far: accept it, or reject it, before it counts",
+            "-9.9 % against the 2 nightly runs so far: accept it or reject it; if the earlier ones are wrong, reject those",
         ),
         (FLAT[:3], 1002, None, "ok", "+0.3 % [?, ?] against 3 nightly runs"),
         (
@@ -191,9 +191,9 @@ def test_the_screen_is_students_of_nights() -> None:
     assert found.p == pytest.approx(0.0238564, rel=1e-5)
     assert found.change is not None
     assert found.change.value == pytest.approx(math.exp(-0.03) - 1)
-    # t of 0.975: 2.2621572, times sqrt(0.001 / 9 * 1.1)
+    # t of 0.99: 2.8214379, times sqrt(0.001 / 9 * 1.1)
     assert (found.change.low, found.change.high) == pytest.approx(
-        (math.exp(-0.03 - 0.0250090) - 1, math.exp(-0.03 + 0.0250090) - 1), rel=1e-4
+        (math.exp(-0.03 - 0.0311922) - 1, math.exp(-0.03 + 0.0311922) - 1), rel=1e-4
     )
     assert suspects([series], JudgeRules()) == (key(),)
     assert suspects([series], JudgeRules(screen=0.0238)) == ()
@@ -261,7 +261,13 @@ NOISY = tuple(night(level, turn) for turn, level in enumerate((26745, 22548, 160
 
 
 @pytest.mark.parametrize(
-    ("tonight", "kind"), [(695, VerdictKind.REGRESSION), (2_000_000, VerdictKind.IMPROVEMENT), (9_000, VerdictKind.OK)]
+    ("tonight", "kind"),
+    [
+        (695, VerdictKind.REGRESSION),
+        (2_000_000, VerdictKind.IMPROVEMENT),
+        (9_000, VerdictKind.UNSURE),
+        (12_000, VerdictKind.OK),
+    ],
 )
 def test_what_lies_wholly_beyond_what_matters_is_called_however_noisy_the_baseline(
     tonight: float, kind: VerdictKind
@@ -271,6 +277,22 @@ def test_what_lies_wholly_beyond_what_matters_is_called_however_noisy_the_baseli
     assert verdicts([series], rules)[0].kind is kind
     if kind is VerdictKind.REGRESSION:  # by the interval alone: three nightly runs prove little
         assert verdicts([series], replace(rules, clear=0.9999))[0].kind is VerdictKind.UNSURE
+
+
+@pytest.mark.parametrize("nights", [baseline(25, 25, 25, 1000), baseline(1000, 1030, 950, 120, 990)])
+def test_a_wild_nightly_run_of_the_baseline_hides_nothing(nights: tuple[Night, ...]) -> None:
+    slow = nights[0][0] * 0.12
+    found = one(nights, night(slow), night(slow, 1, 10))
+    assert found.kind is VerdictKind.REGRESSION
+    assert f"against {len(nights) - 1} nightly runs (1 outlier left out)" in found.why
+    # where too few are left for a verdict a person decides
+    assert one((nights[0], nights[0], nights[3]), night(slow)).kind is VerdictKind.PENDING
+
+
+def test_what_a_noisy_cell_is_seen_to_vary_by_is_no_outlier() -> None:
+    assert noise.outliers([[0.0], [0.3], [0.9]]) == ()
+    assert noise.outliers([[0.0, 0.4], [0.0, 0.4], [1.2, 1.6]]) == ()
+    assert noise.outliers([[0.0, 0.01], [0.0, 0.01], [1.2, 1.21]]) == (2,)
 
 
 def test_units_and_the_order_of_runs_do_not_count() -> None:

@@ -196,7 +196,7 @@ class Cluster:
         spec = self.with_code(self.resolve(request), request)
         found = self.backend.submit(spec, self._environ)
         require_started(found)
-        return self._job(found)
+        return self._begun(found)
 
     def run(
         self, request: JobRequest, output: Output = lambda _data: None, watch: FollowListener | None = None
@@ -205,7 +205,7 @@ class Cluster:
         request = _typed(request)
         spec = self.with_code(self.resolve(request), request)
         found = self.backend.run(spec, self._environ, output, watch or FollowListener())
-        return self._job(found)
+        return self._begun(found)
 
     def job(self, name: str) -> "Job":
         """Return a job by its name.
@@ -214,6 +214,11 @@ class Cluster:
             NoJobError: there is none.
         """
         return self._job(self.backend.get(name))
+
+    def _begun(self, found: "JobView") -> "Job":
+        for warning in found.record.warnings:
+            self.say(f"warning: {warning}")
+        return self._job(found)
 
     def _job(self, found: "JobView") -> "Job":
         from taco_launch.job import Job  # noqa: PLC0415 - the command line has its own view of a job

@@ -108,14 +108,15 @@ def _program(name: str, argv: tuple[str, ...], purpose: str, install: str) -> Ch
         done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            capture_output=True,
             timeout=_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check(name, CheckState.ERROR, f"{path} does not run: {error}", f"{purpose}: {install}")
-    line = next(iter(done.stdout[:1000].decode("utf-8", "replace").splitlines()), "")
+    # ssh -V writes its version to stderr. A program that fails gives its reason there, behind what it had already printed.
+    streams = (done.stderr, done.stdout) if done.returncode else (done.stdout, done.stderr)
+    line = next((text.strip() for each in streams for text in each[:1000].decode("utf-8", "replace").splitlines()), "")
     if done.returncode:
         return Check(name, CheckState.ERROR, f"{path}: exit code {done.returncode}: {line}", f"{purpose}: {install}")
     return Check(name, CheckState.OK, f"{line} at {path}")

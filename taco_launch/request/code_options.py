@@ -82,6 +82,8 @@ def check(request: JobRequest) -> str:
 def from_arena(request: JobRequest, mode: str, source: str) -> JobRequest:
     """Return a request with the code that Arena's --sync-mode and --sync-source name, found at code/NAME below workdir as well.
 
+    Without --working-dir, the folder that the command names above code/NAME is it: Arena's own default is /root.
+
     Raises:
         UsageError: the mode is none of Arena's, or the source is none that can be copied.
     """
@@ -102,7 +104,9 @@ def from_arena(request: JobRequest, mode: str, source: str) -> JobRequest:
     written = {**request.written, "sync": "--sync-source"}
     if name in ("", ".", ".."):
         raise UsageError(f"--sync-source {source}: it has no name")
-    return replace(request, sync=sync, code_at=f"code/{name}", written=written)
+    named = re.search(rf"(?:^|[\s'\"=])(/[^\s'\"]*)/code/{re.escape(name)}(?=[/\s'\"]|$)", " ".join(request.command))
+    workdir = request.workdir or (named[1] if named else None)
+    return replace(request, sync=sync, code_at=f"code/{name}", workdir=workdir, written=written)
 
 
 def _git(source: str) -> str:

@@ -73,7 +73,12 @@ def _tuple(value: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     if arguments[-1] is ...:
         read = tuple(_read(each, arguments[0]) for each in value)
     elif len(value) == len(arguments):
-        read = tuple(map(_read, value, arguments))
+        # Variables and parameters are texts; a number is written as one, as in a job file.
+        texts = (
+            str(each) if type(each) in (int, float) and hint is not int else each
+            for each, hint in zip(value, arguments, strict=True)
+        )
+        read = tuple(map(_read, texts, arguments))
     else:
         raise TypeError
     return value if read == value else read
@@ -91,5 +96,5 @@ def _described(hint: Any) -> str:
     if arguments[-1] is not ...:
         return f"a pair ({', '.join(map(_described, arguments))})"
     if get_origin(arguments[0]) is tuple:
-        return "a dict, or a list of pairs"
+        return "a dict of texts or numbers, or a list of pairs"
     return "a list of texts"

@@ -108,6 +108,23 @@ def test_arenas_spelling(mode: str, source: str, sync: str, at: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "workdir", "folder"),
+    [
+        ("python /root/code/a/main.py --lr 1", None, "/root"),
+        ("sh -c 'cd /w/x/code/a && python main.py'", None, "/w/x"),
+        ("python /root/code/a/main.py", "/other", "/other"),
+        ("python /root/code/another/main.py", None, None),
+        ("python code/a/main.py", None, None),
+    ],
+)
+def test_the_folder_that_arenas_command_names_is_its_workdir(
+    line: str, workdir: str | None, folder: str | None
+) -> None:
+    request = JobRequest(command=tuple(line.split()), workdir=workdir)
+    assert code_options.from_arena(request, "git", "https://host/you/a.git").workdir == folder
+
+
+@pytest.mark.parametrize(
     ("mode", "source", "words"),
     [
         ("svn", "https://host/a", "one of git, rsync is needed"),

@@ -23,6 +23,14 @@ def test_dicts_and_lists_become_what_a_job_file_gives() -> None:
     )
 
 
+def test_numbers_become_texts_where_variables_are_meant() -> None:
+    found = typed(
+        request(command=["true"], env={"N": 1}, knobs={"NCCL_MIN_NCHANNELS": 8}, mca={"a": 1.5}, hosts=[1, 2])
+    )
+    assert (found.env, found.knobs, found.mca) == ((("N", "1"),), (("NCCL_MIN_NCHANNELS", "8"),), (("a", "1.5"),))
+    assert found.hosts == (1, 2)
+
+
 def test_a_request_with_the_right_types_is_taken_as_it_is() -> None:
     whole = JobRequest(command=("true",), hosts=(1, 2), restart=Restart.NEVER, written={"np": "--np"}, gdr=True)
     assert typed(whole) is whole
@@ -35,8 +43,8 @@ def test_a_request_with_the_right_types_is_taken_as_it_is() -> None:
         ({"np": "4"}, "np: '4': must be a whole number", None),
         ({"np": True}, "np: True: must be a whole number", None),
         ({"hosts": (1, 2, 3)}, "hosts: (1, 2, 3): must be a whole number or a pair (a whole number, a whole number)", None),
-        ({"env": ["FOO=bar"]}, "env: ['FOO=bar']: must be a dict, or a list of pairs", None),
-        ({"env": {"FOO": 1}}, "env: {'FOO': 1}: must be a dict, or a list of pairs", None),
+        ({"env": ["FOO=bar"]}, "env: ['FOO=bar']: must be a dict of texts or numbers, or a list of pairs", None),
+        ({"env": {"FOO": True}}, "env: {'FOO': True}: must be a dict of texts or numbers, or a list of pairs", None),
         ({"timeout": "5s"}, "timeout: '5s': must be a number", None),
         ({"mps": 1}, "mps: 1: must be True or False", None),
         ({"name": 3}, "name: 3: must be text", None),

@@ -113,6 +113,8 @@ def _with_whose(error: UsageError, folder: JobFolder, person: str) -> UsageError
         hint = f"{hint}, or add --replace: it deletes the old one"
     elif spec.owner == person and record.state.waits:
         hint = f"{hint}, or remove the old one: taco-launch delete {folder.name}"
+    elif spec.owner == person:
+        hint = f"{hint}, or end the old one first: taco-launch stop {folder.name}"
     owner = f", of {spec.owner}" if spec.owner else ""
     told = f"{record.state.value}{owner}, submitted {_ago(time.time() - (record.submitted or 0.0))} ago"
     return UsageError(f"{error.message}: {told}", hint)

@@ -1,7 +1,7 @@
 """Links at absolute paths into a job's folder: a config file, or code where its program looks for it.
 
 A link is made where nothing is, or where a job that has ended left one; what else stands there is never touched. It goes
-with the attempt.
+with the attempt, and so do the folders that were made for it, if they are empty by then.
 """
 
 import contextlib
@@ -34,20 +34,29 @@ class PlacedLinks:
         """
         if not links:
             return
-        records.write_json(self._file, [path for path, _target in links])
+        folders = {f"{each}/" for path, _target in links for each in Path(path).parents if not os.path.lexists(each)}
+        folders |= {path for path in self._noted() if path.endswith("/")}  # an earlier attempt's
+        deepest_first = sorted(folders, key=len, reverse=True)
+        records.write_json(self._file, [*(path for path, _target in links), *deepest_first])
         for path, target in links:
             _make(path, target, self._folder.path.parent)
 
     def remove(self) -> None:
         """Remove those that are still this job's."""
-        try:
-            paths = records.read_json(self._file) or ()
-        except (ValueError, TacoLaunchError):
-            return
-        for path in paths if isinstance(paths, list) else ():
-            with contextlib.suppress(OSError, TypeError, ValueError):
-                if _is_in(os.readlink(path), self._folder.path):
+        for path in self._noted():
+            with contextlib.suppress(OSError, ValueError):
+                if path.endswith("/"):
+                    os.rmdir(path)  # noqa: PTH106 - none that has anything in it
+                elif _is_in(os.readlink(path), self._folder.path):
                     os.unlink(path)  # noqa: PTH108
+
+    def _noted(self) -> List[str]:
+        """Return the paths of links, and of folders with a slash behind them."""
+        try:
+            paths = records.read_json(self._file)
+        except (ValueError, TacoLaunchError):
+            return []
+        return [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
 
 
 def _make(path: str, target: Path, jobs: Path) -> None:

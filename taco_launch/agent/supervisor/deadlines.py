@@ -154,6 +154,8 @@ class EarlySignal:
             self._told = True
             deaf = [rank for rank in sorted(self._ranks.started) if not self._caught.get(rank)]
             deaf = [rank for rank in deaf if rank in self._caught or rank in running]
+            if len(deaf) == len(self._ranks.started) and self.remark:
+                self.remark = f"none of its ranks caught {name}, which they had before the end of its --timeout"
             if deaf:
                 shown = ", ".join(map(str, deaf[:8])) + (f" and {len(deaf) - 8} more" if deaf[8:] else "")
                 whose = f"rank {shown} has" if len(deaf) == 1 else f"ranks {shown} have"

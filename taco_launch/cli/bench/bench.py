@@ -23,7 +23,7 @@ from taco_launch.cli.options.common import (
 from taco_launch.cli.options.job_options import JobCommand, job_options, request_of, spec_of
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
-from taco_launch.errors import FAILED
+from taco_launch.errors import FAILED, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,12 +134,19 @@ def run(
     spec = spec_of(settings, request, sized=False)
     if repeats > 1:
         require()
+        ladder_output.warn_of_few_repeats(settings, repeats)
     name = job_names.stem(command) if options["name"] is None else spec.name
     access = access_of(options)
     cluster = settings.cluster(access)
     spec = cluster.with_code(spec, request)
     specs = {Cell(name, _VARIANT, np): replace(spec, np=np) for np in sizes}
     around = EnvironmentProbe(settings.load(), spec.hosts, access, str(Path.cwd()), settings.talk)
+    around.refresh()
+    room = flow.slots(spec, around.facts)
+    if max(sizes) > room:
+        fitting = ",".join(str(np) for np in sizes if np <= room)
+        hint = f"--np {fitting}" if fitting else None
+        raise UsageError(f"{max(sizes)} ranks do not fit: there are {render.counted(room, 'slot')}", hint)
     seed = ladder_output.new_seed() if repeats > 1 else 0
     one = ladder_output.new_ladder(name, LadderKind.RUN, "", seed, settings.load().cluster)
     with open_history(ladder_output.history_path(db)) as history:

@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from taco_launch.remote.credentials import Credentials
 
 
-# As many repeats as the shipped matrices have.
-_ENOUGH = 5
-
-
 @click.command()
 @inventory_option
 @output_options
@@ -104,21 +100,14 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
 
 def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str, Any]) -> int:
     from taco_launch.bench.history.history import LadderKind, open_history
-    from taco_launch.bench.stats.estimates import require, spread
+    from taco_launch.bench.stats.estimates import require
     from taco_launch.flows import ladder as flow
     from taco_launch.request.documents.matrix_file import load
 
     matrix = _with(load(name, os.environ), options)
     if matrix.repeats > 1:
         require()
-    if matrix.repeats < _ENOUGH:
-        few = "1 repeat gives no intervals, so no difference will show"
-        if matrix.repeats > 1:
-            few = (
-                f"{matrix.repeats} repeats give intervals of ±{spread(matrix.repeats):.1f} standard deviations, "
-                f"{_ENOUGH} give ±{spread(_ENOUGH):.1f}: only large differences will show"
-            )
-        render.warning(settings, f"{few} (--repeats {_ENOUGH})")
+    ladder_output.warn_of_few_repeats(settings, matrix.repeats)
     access = access_of(options)
     made = matrix_jobs.prepared(settings, matrix, options["hosts"], access, look=not dry_run)
     specs = made.specs

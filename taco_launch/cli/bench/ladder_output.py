@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _SEED_BITS = 31
+# As many repeats as the shipped matrices have.
+_ENOUGH = 5
 
 
 def db_option(function: F) -> F:
@@ -157,6 +159,21 @@ def describe_run(run: "Run") -> str:
     first = run.readings[0]
     name = f"{first.metric.name}: " if len(run.readings) > 1 else ""
     return f"{name}{number(first.value)} {first.metric.unit}"
+
+
+def warn_of_few_repeats(settings: Settings, repeats: int) -> None:
+    """Warn before a measurement whose intervals will be too wide to show much."""
+    from taco_launch.bench.stats.estimates import spread
+
+    if repeats >= _ENOUGH:
+        return
+    few = "1 repeat gives no intervals, so no difference will show"
+    if repeats > 1:
+        few = (
+            f"{repeats} repeats give intervals of ±{spread(repeats):.1f} standard deviations, "
+            f"{_ENOUGH} give ±{spread(_ENOUGH):.1f}: only large differences will show"
+        )
+    render.warning(settings, f"{few} (--repeats {_ENOUGH})")
 
 
 def measure(

@@ -25,7 +25,8 @@ from taco_launch.errors import UsageError
 from taco_launch.request.caller import person
 
 if TYPE_CHECKING:
-    from taco_launch.backend import Node
+    from taco_launch.backend import Backend, Node
+    from taco_launch.model.job_view import JobView
     from taco_launch.model.rows import JobRow
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -122,17 +123,26 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
       taco-launch get vgg16 -o yaml
     """
     from taco_launch.cli.output import job_tables
+    from taco_launch.model.jobs import JobState
 
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
     wide = settings.output == "wide"
-    _show(
-        settings,
-        lambda: (backend.get(name), ()),
-        lambda job: job_tables.one_job(job, time.time(), wide=wide),
-        job_tables.job_data,
-        watch=watch,
-    )
+
+    def table(job: "JobView") -> str:
+        last = _last_line(backend, name) if job.record.state is JobState.RUNNING else ""
+        return job_tables.one_job(job, time.time(), wide=wide, last_line=last)
+
+    _show(settings, lambda: (backend.get(name), ()), table, job_tables.job_data, watch=watch)
+
+
+def _last_line(backend: "Backend", name: str) -> str:
+    """Return the last line that a job's ranks wrote."""
+    from taco_launch.backend import FollowListener, LogQuery
+
+    pieces: list[bytes] = []
+    backend.follow(LogQuery(name, tail=1, follow=False), pieces.append, FollowListener())
+    return b"".join(pieces).decode("utf-8", "replace")
 
 
 @click.group(cls=SuggestingGroup)

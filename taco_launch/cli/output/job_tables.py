@@ -115,8 +115,8 @@ def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
     return "\n".join((columns(header + more, cells), *footer, *block))
 
 
-def one_job(job: "JobView", now: float, *, wide: bool) -> str:
-    """Return what `get` shows: Arena's header and table, then why the job is where it is."""
+def one_job(job: "JobView", now: float, *, wide: bool, last_line: str = "") -> str:
+    """Return what `get` shows: Arena's header and table, then why the job is where it is, and the last line of its ranks."""
     spec, record = job.spec, job.record
     row = row_of(spec, record)
     training = record.training(now)
@@ -137,7 +137,7 @@ def one_job(job: "JobView", now: float, *, wide: bool) -> str:
     blocks = [
         headed(header),
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
-        headed((*_what(job, row), *why(job), *(_more(job) if wide else ()))),
+        headed((*_what(job, row), *why(job), ("LAST LINE", last_line), *(_more(job) if wide else ()))),
         *below(job, now),
     ]
     if wide:

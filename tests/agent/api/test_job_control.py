@@ -127,7 +127,8 @@ def test_a_used_name_says_which_job_has_it_and_only_ones_own_that_does_not_run_m
 
 
 @pytest.mark.usefixtures("running")
-def test_ones_own_that_runs_is_not_to_be_removed() -> None:
+def test_ones_own_that_runs_is_to_be_ended_first() -> None:
     again = request("running")
     again["spec"]["owner"] = ""
-    assert call("submit", **again).error["hint"] == "choose another --name"
+    hint = "choose another --name, or end the old one first: taco-launch stop running"
+    assert call("submit", **again).error["hint"] == hint

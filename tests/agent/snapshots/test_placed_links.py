@@ -30,7 +30,20 @@ def test_a_link_is_made_and_removed(jobs: Path, tmp_path: Path) -> None:
     make(folder, path)  # once more for the next attempt
     PlacedLinks(folder).remove()
     assert not path.is_symlink()
+    assert not (tmp_path / "etc").exists(), "folders that were made for it go with it"
     PlacedLinks(folder).remove()
+
+
+def test_a_folder_stays_that_was_there_or_has_something_in_it(jobs: Path, tmp_path: Path) -> None:
+    folder, path = job(jobs, "one"), tmp_path / "etc" / "deep" / "file.conf"
+    (tmp_path / "etc").mkdir()
+    make(folder, path)
+    PlacedLinks(folder).remove()
+    assert list((tmp_path / "etc").iterdir()) == []
+    make(folder, path)
+    (path.parent / "result").touch()
+    PlacedLinks(folder).remove()
+    assert list(path.parent.iterdir()) == [path.parent / "result"]
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link", "link-to-nowhere", "link-out"])

@@ -156,12 +156,13 @@ def test_what_goes_with_it(taco: Taco, option: tuple[str, str]) -> None:
 
 
 @pytest.mark.nightly
-def test_a_browser_shows_it(board: Taco, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--sync", ".")], ids=["here", "sync"])
+def test_a_browser_shows_it(board: Taco, tmp_path: Path, options: tuple[str, ...]) -> None:
     """A real one, without a screen: the page has the tag that rank 0 wrote, and its last value."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("cannot: there is no chromium (apt-get install chromium)")
-    start(board, tmp_path)
+    start(board, tmp_path, *options)
     with board.start("tensorboard", "j", "--port", "0") as opened:
         url = line(opened).decode().strip()
         eventually(lambda: read(url, "tags"))

@@ -139,7 +139,7 @@ def test_logs_f_resumes_and_tails(taco: Taco, tmp_path: Path) -> None:
 def test_a_full_disk_stops_the_log_not_the_job(taco: Taco, tmp_path: Path) -> None:
     filler = taco.state / "filler"
     room = sum(path.stat().st_size for path in (taco.state / "agent").iterdir()) + (8 << 20)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", str(taco.state)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room},mode=700", "tmpfs", str(taco.state)], check=True)
     try:
         filler.write_bytes(bytes(4 << 20))
         hold, go = tmp_path / "filled", tmp_path / "go"

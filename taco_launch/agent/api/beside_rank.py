@@ -28,8 +28,8 @@ from taco_launch.protocol.frames import FrameReader
 _CHUNK = 1 << 16
 _TICK_MS = 5000
 _RECORD_SECONDS, _PAUSE_SECONDS = 2.0, 0.05
-# How a command ends with its job: by INT, KILL or TERM, or as ssh reports a connection that was cut.
-_ENDED_WITH_JOB = (SIGNAL_BASE + signal.SIGINT, SIGNAL_BASE + signal.SIGKILL, SIGNAL_BASE + signal.SIGTERM, 255)
+# How a command ends with its job: by HUP of its terminal, KILL or TERM, or as ssh reports a connection that was cut.
+_ENDED_WITH_JOB = (SIGNAL_BASE + signal.SIGHUP, SIGNAL_BASE + signal.SIGKILL, SIGNAL_BASE + signal.SIGTERM, 255)
 
 
 def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Iterator[Reply]:

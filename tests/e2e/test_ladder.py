@@ -124,7 +124,9 @@ def test_a_ladder_goes_on_after_its_controller_was_killed(taco: Taco, matrix: Pa
     assert done.returncode == 0, done.stderr
     assert f"\nending job {left}, which was left when ladder tiny-" in done.stderr
     assert re.search(
-        rf"^going on with ladder \S+ of .*: {before} of 8 runs done \(--fresh starts over\)\n", done.stderr, re.MULTILINE
+        rf"^going on with ladder \S+ of .*: {before} of 8 runs done \(--fresh starts over\)\n",
+        done.stderr,
+        re.MULTILINE,
     )
     assert f"run {before + 1} of 8: " in done.stderr
     ((outcome, runs),) = kept(taco)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent import untrusted
-from taco_launch.errors import UsageError
-from taco_launch.flows.setup import sources
+from taco_launch.errors import HostError, SpecError, UsageError
+from taco_launch.flows.setup import image_source, sources
 from taco_launch.model.host.hosts import Container, Inventory, Registry, Toolkit
-from taco_launch.remote.ssh import keys
+from taco_launch.remote.ssh import config, host_keys, keys
 
 pytestmark = pytest.mark.timeout(60)
 _MEMORY = 1 << 30
@@ -51,6 +51,40 @@ def test_a_file_that_an_inventory_names(odd: Path) -> None:
         sources.packages(str(odd.parent), "packages")
     with pytest.raises(OSError, match=r"regular file|larger than|directory|symbolic links"):
         keys._content(str(odd))
+    with pytest.raises(HostError, match="cannot read host keys"):
+        host_keys._File(str(odd))
+    with pytest.raises(SpecError, match="ssh configuration"):
+        config._text("~/.ssh/config", odd)
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "why"),
+    [(65534, 0o600, "belongs to user 65534"), (0, 0o666, "can be written by others"), (0, 0o664, "")],
+)
+@pytest.mark.skipif(os.geteuid() != 0, reason="cannot: only root gives files away")
+def test_an_ssh_configuration_of_another_user_is_refused(tmp_path: Path, owner: int, mode: int, why: str) -> None:
+    """It names programs that are executed: ssh refuses it with `Bad owner or permissions`."""
+    path = tmp_path / "config"
+    path.write_text("Host *\n  ProxyCommand touch /tmp/owned\n")
+    path.chmod(mode)
+    os.chown(path, owner, os.getegid())
+    if not why:
+        assert config._text(str(path), path).startswith("Host *")
+        return
+    with pytest.raises(SpecError, match=why):
+        config._text(str(path), path)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "endless"])
+def test_an_image_from_a_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "image.tar"
+    os.mkfifo(path) if kind == "fifo" else path.symlink_to("/dev/zero")
+    with pytest.raises(OSError, match="regular file"):
+        image_source._opened(str(path))
+
+
+def test_no_known_hosts_file_at_all_is_dev_null() -> None:
+    assert host_keys._File(os.devnull).text == ""
 
 
 def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:

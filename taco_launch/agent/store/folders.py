@@ -5,6 +5,7 @@ import errno
 import os
 import re
 import socket
+import stat
 from pathlib import Path
 from typing import Callable, Iterator, List, Mapping
 
@@ -17,8 +18,6 @@ LEASES_VARIABLE = "TACO_LAUNCH_LEASES"
 # Of all jobs of a host, whatever their cluster and user; setup makes it at every boot.
 LEASES_FOR_ALL = "/run/taco-launch/leases"
 VARIANT_VARIABLE = "TACO_LAUNCH_VARIANT"
-# The mode's bits by which the group or others may write.
-_OTHERS_WRITE = 0o022
 # A lock, a Unix socket and an append are not what they seem on these: the state folder has to be on a local disk.
 _NOT_LOCAL = frozenset(("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "glusterfs", "beegfs", "afs"))
 
@@ -40,6 +39,17 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
     return (given if given.is_absolute() else Path(home, ".local/state")) / "taco-launch"
 
 
+def why_not_own(found: os.stat_result, uid: int, own_group: int = -1) -> str:
+    """Return why another user may decide what is in a file or folder; "" where only `uid` and root can.
+
+    `own_group` is a group that may write: ssh of Debian lets it be the user's own.
+    """
+    if found.st_uid not in (0, uid):
+        return f"belongs to user {found.st_uid}"
+    others = stat.S_IWOTH if found.st_gid == own_group else stat.S_IWGRP | stat.S_IWOTH
+    return "can be written by others" if found.st_mode & others else ""
+
+
 def require_own(folder: Path, uid: int) -> None:
     """Refuse a state folder that another user made or can write: agents are executed out of it.
 
@@ -50,11 +60,8 @@ def require_own(folder: Path, uid: int) -> None:
         found = folder.stat()
     except OSError:  # who makes it or looks into it fails, and says why
         return
-    if found.st_uid not in (0, uid):
-        why = f"belongs to user {found.st_uid}"
-    elif found.st_mode & _OTHERS_WRITE:
-        why = "can be written by others"
-    else:
+    why = why_not_own(found, uid)
+    if not why:
         return
     hint = f"chmod go-w {folder}, or name another one: TACO_LAUNCH_STATE=FOLDER"
     raise UsageError(f"the state folder {folder} {why}: what lies there would run as you", hint=hint)

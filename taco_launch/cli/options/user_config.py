@@ -1,9 +1,9 @@
 """The user's configuration file: defaults of options that stand before every verb."""
 
 import os
-import stat
 from pathlib import Path
 
+from taco_launch.agent.store.folders import why_not_own
 from taco_launch.cli.options.common import FORMATS
 from taco_launch.errors import Fault, SpecError
 from taco_launch.frozen import dataclass
@@ -30,10 +30,9 @@ def read(path: Path, uid: int) -> UserConfig:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return UserConfig(path)
-    if status.st_uid not in (0, uid) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        # an inventory names programs that ssh starts (ProxyCommand)
-        problem = "other users can write to it"
-        raise SpecError(str(path), (Fault("", "", problem),), hint=f"chmod go-w {path}, or chown it to yourself")
+    why = why_not_own(status, uid)
+    if why:  # an inventory names programs that ssh starts (ProxyCommand)
+        raise SpecError(str(path), (Fault("", "", f"it {why}"),), hint=f"chmod go-w {path}, or chown it to yourself")
     # Needed only where there is a file.
     from taco_launch.inventory.load import read_file
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from taco_launch.agent import untrusted
 from taco_launch.agent.store.folders import make_private, state_folder
 from taco_launch.command import shell
 from taco_launch.errors import HostError
@@ -125,7 +126,7 @@ def _copy_without(names: frozenset[str], whole: IO[bytes], slim: IO[bytes]) -> N
 
 
 def _opened(path: str) -> IO[bytes]:
-    return open(Path(path).expanduser(), "rb")
+    return os.fdopen(untrusted.open_regular(Path(path).expanduser().resolve()), "rb")
 
 
 def _of_engine(image: str) -> SourceImage:

@@ -16,12 +16,15 @@ from pathlib import Path
 
 import paramiko
 
+from taco_launch.agent import untrusted
+from taco_launch.agent.store.folders import why_not_own
 from taco_launch.errors import Fault, HostError, SpecError
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.hosts import Host
 
 SSH_PORT = 22
 _FILES = ("~/.ssh/config", "/etc/ssh/ssh_config")
+_MOST_BYTES = 1 << 20
 _MAX_INCLUDES = 16  # readconf.c's READCONF_MAX_DEPTH
 _WORD = re.compile(r"(\w+)(?:\s*=\s*|\s+)(.+)")
 _USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
@@ -257,6 +260,25 @@ def _parsed(text: str) -> paramiko.SSHConfig:
     return parsed
 
 
+def _text(file: str, path: Path) -> str:
+    """Return what a file holds, nothing where there is none.
+
+    Raises:
+        SpecError: it cannot be read, or another user can write it: it names programs that are executed (ProxyCommand, Match
+            exec), and ssh refuses it as well.
+    """
+    try:
+        text = untrusted.read_named(path, _MOST_BYTES).decode("utf-8", "surrogateescape")
+        why = why_not_own(path.stat(), os.geteuid(), os.getegid())
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        raise _unreadable(file, error.strerror or str(error)) from None
+    if why:
+        raise _unreadable(file, f"it {why}; ssh refuses it as well: chmod go-w {path}, or chown it to yourself")
+    return text
+
+
 def _lines(file: str, places: dict[tuple[str, str], str], depth: int = 0, outer: str = "") -> list[str]:
     """Return the lines of a file, each `Include` replaced by what it includes; `places` notes where a directive stands.
 
@@ -265,14 +287,8 @@ def _lines(file: str, places: dict[tuple[str, str], str], depth: int = 0, outer:
     path = Path(file).expanduser()
     if depth > _MAX_INCLUDES:
         raise _unreadable(file, "Include goes too deep: does it include itself?")
-    try:
-        lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise _unreadable(file, error.strerror or str(error)) from None
     condition, given = outer, []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_text(file, path).splitlines(), 1):
         found = _WORD.match(line.strip())
         if not found:
             given.append(line)

@@ -17,11 +17,14 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from taco_launch.agent import untrusted
 from taco_launch.agent.store.folders import make_private, private, state_folder
 from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
 
 _REVOKED, _AUTHORITY = "@revoked", "@cert-authority"
+# Of a known_hosts file: about 200,000 keys.
+_MOST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -169,12 +172,13 @@ class _File:
     def __init__(self, path: str) -> None:
         self._path = path
         try:
-            self.text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+            data = b"" if path == os.devnull else untrusted.read_named(Path(path), _MOST_BYTES)
+            self.text = data.decode("utf-8", "surrogateescape")
         except (FileNotFoundError, NotADirectoryError):
             self.text = ""
         except OSError as error:
             raise HostError(
-                f"{path}: cannot read host keys: {error.strerror}", hint="make it readable for yourself: ls -l"
+                f"{path}: cannot read host keys: {error.strerror}", hint="make it a file that you can read: ls -l"
             ) from None
         self._by_name: dict[str, list[KnownHostsLine]] = {}
         self._patterns: list[tuple[str, KnownHostsLine]] = []

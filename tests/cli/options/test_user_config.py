@@ -80,7 +80,7 @@ def test_a_file_that_others_can_write_is_refused(home: Path) -> None:
     path = configure(home, "output: json\n", mode=0o666)
     result = call("list")
     assert result.exit_code == 2
-    assert f"error: {path}: 1 error\n  other users can write to it\nhint: chmod go-w {path}" in result.stderr
+    assert f"error: {path}: 1 error\n  it can be written by others\nhint: chmod go-w {path}" in result.stderr
 
 
 def test_an_empty_file_sets_nothing(home: Path) -> None:

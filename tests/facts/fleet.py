@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from taco_launch.model.host.facts import Address, HostFacts, Interface, NetworkFacts
-from taco_launch.model.host.hardware import Gid, Hca, Port, Rdma
-from tests.facts.hosts import host
+from taco_launch.model.host.hardware import Gid, Hca, Port
+from tests.facts.hosts import host, known
 
 LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe00:0001"
 
@@ -33,13 +33,11 @@ def roce(name: str, interface: str, address: str, first: int = 2, **of: Any) -> 
 
 def with_hcas(name: str, *hcas: Hca, network: NetworkFacts | None = None) -> HostFacts:
     facts = host(name)
-    assert isinstance(facts.rdma, Rdma)
-    return replace(facts, rdma=replace(facts.rdma, hcas=hcas), network=network or facts.network)
+    return replace(facts, rdma=replace(known(facts.rdma), hcas=hcas), network=network or facts.network)
 
 
 def network(name: str, address: str, *others: Interface) -> NetworkFacts:
     """Return a network whose interface `name` carries `address`, the default route and the connection."""
     facts = host("gpu1")
-    assert isinstance(facts.network, NetworkFacts)
     own = Interface(name, "physical", "up", 1500, "aa", (Address(address, "global"),), 100.0)
-    return replace(facts.network, interfaces=(own, *others), bonds=(), default_interface=name, reached_by=name)
+    return replace(known(facts.network), interfaces=(own, *others), bonds=(), default_interface=name, reached_by=name)

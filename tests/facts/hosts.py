@@ -1,9 +1,9 @@
 """Hosts whose facts tests compare: one like the guide's machine, and ways to differ from it."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-from taco_launch.model.host.fact_value import Absent
+from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.facts import (
     Address,
     Bond,
@@ -26,6 +26,13 @@ from taco_launch.model.host.facts import (
 from taco_launch.model.host.hardware import Driver, Gpu, Gpus, Hca, PeerMemory, Port, Rdma, Topology
 
 GIB = 1 << 30
+T = TypeVar("T")
+
+
+def known(value: Found[T]) -> T:
+    """Return a fact that has to have been found."""
+    assert not isinstance(value, (Absent, Unknown)), value
+    return value
 
 
 def host(name: str, driver: str = "535.104.05", **subjects: Any) -> HostFacts:

@@ -12,8 +12,8 @@ from taco_launch.facts.parse import parse
 from taco_launch.facts.reports.summary import rows
 from taco_launch.facts.sections import read
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import DockerFacts, SetupState
-from tests.facts.hosts import host
+from taco_launch.model.host.facts import DockerFacts
+from tests.facts.hosts import host, known
 from tests.facts.shells import SCRIPT, each_shell, run, tool
 
 # As `nvidia-ctk cdi generate` writes them; some tools write JSON, on one line or on many.
@@ -43,9 +43,7 @@ def answer(shell: tuple[str, ...], folder: Path, info: dict[str, Any] | None = N
     script = SCRIPT.replace(b"/etc/cdi", f"{folder}/cdi".encode()).replace(b"/var/run/cdi", f"{folder}/run".encode())
     done = run(shell, "docker", script=script, path=f"{folder}/bin:{os.environ['PATH']}")
     assert done.stderr == b""
-    found = parse("gpu1", done.stdout, 0.0, 1.0).docker
-    assert isinstance(found, DockerFacts)
-    return found
+    return known(parse("gpu1", done.stdout, 0.0, 1.0).docker)
 
 
 @pytest.fixture
@@ -91,8 +89,9 @@ def test_what_a_host_has(shell: tuple[str, ...], folder: Path) -> None:
 )
 def test_people_see_what_cdi_names(cdi: tuple[str, ...], shown: str, *, wide: bool) -> None:
     facts = host("gpu1")
-    assert isinstance(facts.docker, DockerFacts)
-    (row,) = (row for row in rows(replace(facts, docker=replace(facts.docker, cdi=cdi))) if row.name == "CDI devices")
+    (row,) = (
+        row for row in rows(replace(facts, docker=replace(known(facts.docker), cdi=cdi))) if row.name == "CDI devices"
+    )
     assert (row.text, row.wide) == (shown, wide)
 
 
@@ -120,14 +119,12 @@ m done 2.000000000
 def test_the_packages(lines: str, of_docker: Any, of_toolkit: tuple[str, ...]) -> None:
     text = PACKAGES.format(lines).encode()
     assert "made.package" in read(text)
-    found = parse("gpu1", text, 0.0, 1.0).made
-    assert isinstance(found, SetupState)
+    found = known(parse("gpu1", text, 0.0, 1.0).made)
     assert (found.docker_package, found.toolkit_packages) == (of_docker, of_toolkit)
 
 
 def test_what_is_not_understood_is_unknown() -> None:
-    found = parse("gpu1", PACKAGES.format("ii docker").encode(), 0.0, 1.0).made
-    assert isinstance(found, SetupState)
+    found = known(parse("gpu1", PACKAGES.format("ii docker").encode(), 0.0, 1.0).made)
     assert isinstance(found.toolkit_packages, Unknown)
 
 
@@ -139,8 +136,7 @@ def test_an_engine_that_has_stopped_is_not_started_by_a_look(shell: tuple[str, .
     tool(folder / "bin", "docker", f"echo >{folder}/asked; echo '{{}}'")
     script = SCRIPT.replace(b"-d /run/systemd/system", b"-d /")
     done = run(shell, "docker", script=script, path=f"{folder}/bin:{os.environ['PATH']}")
-    found = parse("gpu1", done.stdout, 0.0, 1.0).docker
-    assert isinstance(found, DockerFacts)
+    found = known(parse("gpu1", done.stdout, 0.0, 1.0).docker)
     assert (folder / "asked").exists() == (socket == "running")
     if socket == "listening":
         why = "Cannot connect to the Docker daemon: it does not run, and docker.socket would start it"

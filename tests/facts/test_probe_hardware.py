@@ -7,7 +7,7 @@ import pytest
 
 from taco_launch.facts.parse import parse
 from taco_launch.facts.sections import read
-from taco_launch.model.host.facts import System
+from tests.facts.hosts import known
 from tests.facts.shells import SCRIPT, each_shell, run, tool
 
 
@@ -72,10 +72,8 @@ def test_an_xfs_that_tells_no_types_of_files(shell: tuple[str, ...], tmp_path: P
     answer = run(shell, "system", script=script, path=f"{tmp_path}:{os.environ['PATH']}").stdout
     assert read(answer)["system.xfs"].stdout.split("\n")[:2] == ["/ ftype=0", "/dev/shm ftype=1"]
     assert (tmp_path / "asked").read_text() == "/\n/dev/shm\n"
-    system = parse("here", answer, 0, 1).system
-    assert isinstance(system, System)
-    assert isinstance(system.disks, tuple)
-    typed = {disk.path: disk.typed for disk in system.disks}
+    system = known(parse("here", answer, 0, 1).system)
+    typed = {disk.path: disk.typed for disk in known(system.disks)}
     assert (typed["/"], typed.get("/dev/shm", True)) == (False, True)
     (tmp_path / "mounts").write_text("x / ext4 rw 0 0\n")
     assert read(run(shell, "system", script=script).stdout)["system.xfs"].exit_code == 127

@@ -11,14 +11,14 @@ from taco_launch.flows.facts import declared
 from taco_launch.flows.setup import setup as flow
 from taco_launch.flows.setup import sources
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import DockerFacts, HostFacts
+from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Host
 from taco_launch.setup import STAGES
 from taco_launch.setup.files.container_definition import unread
 from taco_launch.setup.ops import Op, PlanContext, Problem, StageRules
 from tests.cli.cluster import test_setup as simulated
 from tests.cli.cluster.test_setup import PASSWORD, World, code, setup
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 from tests.setup.training import image
 
 world = simulated.world  # a fixture is found by its name here
@@ -86,8 +86,7 @@ def test_without_it_hosts_keep_theirs_and_that_is_said(
 
 
 def pulled(facts: HostFacts, digest: str | None) -> HostFacts:
-    assert isinstance(facts.docker, DockerFacts)
-    return replace(facts, docker=replace(facts.docker, images=(image("registry/train:1", digest=digest),)))
+    return replace(facts, docker=replace(known(facts.docker), images=(image("registry/train:1", digest=digest),)))
 
 
 def test_what_the_inventory_says_of_gpus_and_disks_is_heeded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

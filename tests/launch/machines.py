@@ -9,6 +9,7 @@ from taco_launch.model.host.hardware import Gid, PeerMemory, Rdma
 from taco_launch.model.plans import LaunchPlan
 from tests.core.planned import FAR, plan, settings, told
 from tests.facts.fleet import hca, mapped, roce, with_hcas
+from tests.facts.hosts import known
 
 NONE = Absent("neither nvidia_peermem nor nv_peer_mem is loaded")
 PEERMEM = PeerMemory(("nvidia_peermem",), "nvidia_peermem", Absent(), ("nv_mem",), False)
@@ -16,8 +17,7 @@ ASKED = ("NCCL_IB", "NCCL_NET", "NCCL_SOCKET")
 
 
 def with_peers(facts: HostFacts, loaded: Found[str] = "nvidia_peermem", *, dmabuf: Found[bool] = False) -> HostFacts:
-    assert isinstance(facts.rdma, Rdma)
-    return replace(facts, rdma=replace(facts.rdma, peer_memory=replace(PEERMEM, loaded=loaded, dmabuf=dmabuf)))
+    return replace(facts, rdma=replace(known(facts.rdma), peer_memory=replace(PEERMEM, loaded=loaded, dmabuf=dmabuf)))
 
 
 def bond(number: int, first: int = 2, **of: Any) -> HostFacts:
@@ -33,10 +33,8 @@ def rails(number: int, *more: Any, names: Any = range(8), rate: float = 400.0, *
 def local_only(number: int) -> HostFacts:
     whole = bond(number)
     assert isinstance(whole.rdma, Rdma)
-    assert isinstance(whole.rdma.hcas, tuple)
-    port = whole.rdma.hcas[0].ports[0]
-    assert isinstance(port.gids, tuple)
-    one = replace(whole.rdma.hcas[0], ports=(replace(port, gids=port.gids[:2]),))
+    port = known(whole.rdma.hcas)[0].ports[0]
+    one = replace(known(whole.rdma.hcas)[0], ports=(replace(port, gids=known(port.gids)[:2]),))
     return replace(whole, rdma=replace(whole.rdma, hcas=(one,)))
 
 

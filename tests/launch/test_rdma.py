@@ -12,14 +12,13 @@ from taco_launch.inventory import profile
 from taco_launch.launch.missing_facts import needs_probe
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.facts import Bond, BondMember, HostFacts
-from taco_launch.model.host.facts import NetworkFacts as Declared
 from taco_launch.model.host.hardware import Rdma
 from taco_launch.model.host.hosts import Network
 from taco_launch.model.jobs import JobSpec, NetworkOverrides, Profile
 from taco_launch.model.plans import LaunchPlan
 from tests.core.planned import AUTO, FAR, LOCAL, plan, told
 from tests.facts.fleet import roce, with_hcas
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 from tests.launch.machines import (
     EIGHT,
     NONE,
@@ -261,8 +260,7 @@ def test_on_one_host_nothing_of_all_that_is_on_the_line_nor_refused() -> None:
         network=Network(rdma="on"),
     )
     assert line(found) == {}
-    whole = host("gpu1").network
-    assert isinstance(whole, Declared)
+    whole = known(host("gpu1").network)
     half = Bond("bond0", "802.3ad", True, (BondMember("eth0", True, 50.0), BondMember("eth1", False, None)))
     one = replace(bond(1, state="DOWN"), network=replace(whole, bonds=(half,)))
     assert any("eth1 is down" in text for text in said(made(one, bond(2))))

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Listener, NetworkFacts, SetupState
+from taco_launch.model.host.facts import ContainerState, HostFacts, Listener, SetupState
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.model.host.hosts import Network as Wanted
 from taco_launch.setup import paths
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import ssh_mesh
 from tests.facts.hosts import host as guide_host
+from tests.facts.hosts import known
 from tests.setup.training import made
 
 NAME = "hcc"
@@ -29,8 +30,7 @@ def inventory(count: int = 2, port: int = 12222, **network: Any) -> Inventory:
 def bare(name: str) -> HostFacts:
     """Return a host whose container runs, and which is no member of any mesh."""
     facts = guide_host(name)
-    assert isinstance(facts.docker, DockerFacts)
-    return replace(facts, made=NOTHING, docker=replace(facts.docker, containers=(RUNNING,)))
+    return replace(facts, made=NOTHING, docker=replace(known(facts.docker), containers=(RUNNING,)))
 
 
 def key(name: str) -> str:
@@ -74,8 +74,7 @@ class World:
 
     def apply(self, name: str, op: Op) -> None:
         facts = op.expect(self.facts[name])
-        after = facts.made
-        assert isinstance(after, SetupState)
+        after = known(facts.made)
         for file in op.files:
             if file.path == paths.known_hosts(NAME) and name == self.inventory.head:
                 self.known_hosts = file.data.decode()
@@ -98,5 +97,4 @@ class World:
 
 
 def with_listener(facts: HostFacts, *listeners: Listener) -> HostFacts:
-    assert isinstance(facts.network, NetworkFacts)
-    return replace(facts, network=replace(facts.network, listeners=listeners))
+    return replace(facts, network=replace(known(facts.network), listeners=listeners))

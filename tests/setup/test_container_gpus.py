@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from taco_launch.model.host.fact_value import Absent
-from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState
-from taco_launch.model.host.hardware import Board, Gpus
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hardware import Board
 from taco_launch.setup.ops import Op
 from taco_launch.setup.stage_parts import gpus
+from tests.facts.hosts import known
 from tests.setup.stages.test_container import NAME, RDMA, after, ops, plan, with_gpus, with_toolkit
 from tests.setup.training import defined, having, problem, ready
 
@@ -50,11 +51,9 @@ def test_gpus_that_docker_has_no_more_are_no_reason_for_a_container_without(way:
 
 
 def fewer(facts: HostFacts, *gone: int, moved: bool = False) -> HostFacts:
-    assert isinstance(facts.gpu, Gpus)
-    assert isinstance(facts.gpu.gpus, tuple)
-    left = tuple(gpu for gpu in facts.gpu.gpus if gpu.index not in gone)
+    left = tuple(gpu for gpu in known(known(facts.gpu).gpus) if gpu.index not in gone)
     left = tuple(replace(gpu, pci=f"0001:{gpu.pci}") for gpu in left) if moved else left
-    return replace(facts, gpu=replace(facts.gpu, gpus=left))
+    return replace(facts, gpu=replace(known(facts.gpu), gpus=left))
 
 
 @pytest.mark.parametrize("way", [RUNTIME, CDI, {"toolkit": "1.17.8"}])
@@ -84,9 +83,8 @@ def test_a_gpu_that_is_gone_is_a_fault_and_no_reason_to_go_on_without(way: dict[
 
 def test_where_the_board_shows_gpus_no_container_is_to_be_removed() -> None:
     facts = after(having(ready(devices=DEVICES), **RUNTIME))
-    assert isinstance(facts.gpu, Gpus)
     for board, told in ((Board(("0000:01:00.0",), (), Absent(), ()), False), (Board((), (), Absent(), ()), True)):
-        none = replace(facts, gpu=replace(facts.gpu, gpus=(), board=board))
+        none = replace(facts, gpu=replace(known(facts.gpu), gpus=(), board=board))
         assert ("docker rm --force" in problem(plan(none)).hint) == told
 
 
@@ -113,20 +111,19 @@ def test_a_unit_that_is_read_anew_would_take_the_gpus(
     said = ops(first, **more)[0].why
     assert ("which any `systemctl daemon-reload` takes from it; by CDI it keeps them" in said) == stopped
     facts = after(first, **more)
-    assert isinstance(facts.made, SetupState)
-    assert isinstance(facts.made.files, tuple)
     for name, restarts in ((f"{NAME}.service", stopped), ("wait.sh", False)):
-        other = tuple(replace(file, sha256="0" * 64) if file.path.endswith(name) else file for file in facts.made.files)
-        (start,) = ops(replace(facts, made=replace(facts.made, files=other)), **more)
+        other = tuple(
+            replace(file, sha256="0" * 64) if file.path.endswith(name) else file
+            for file in known(known(facts.made).files)
+        )
+        (start,) = ops(replace(facts, made=replace(known(facts.made), files=other)), **more)
         assert start.disrupts == ("container" if restarts else "nothing")
         assert ("the container starts anew, as it would lose its GPUs" in start.why) == restarts
 
 
 def test_a_container_is_not_made_anew_without_the_devices_it_has() -> None:
     facts = after(with_toolkit(ready(devices=RDMA)))
-    assert isinstance(facts.made, SetupState)
-    assert isinstance(facts.docker, DockerFacts)
-    gone = replace(facts, made=replace(facts.made, devices=("/dev/infiniband/rdma_cm",)))
+    gone = replace(facts, made=replace(known(facts.made), devices=("/dev/infiniband/rdma_cm",)))
     found = problem(plan(gone))
     assert found.message == f"{NAME} was made with /dev/infiniband/uverbs0, which this host does not show now"
     assert "is the driver loaded?" in found.hint
@@ -134,7 +131,7 @@ def test_a_container_is_not_made_anew_without_the_devices_it_has() -> None:
     for without in (
         with_gpus((), facts),
         replace(facts, gpu=Absent("no driver")),
-        replace(facts, docker=replace(facts.docker, toolkit=Absent())),
+        replace(facts, docker=replace(known(facts.docker), toolkit=Absent())),
     ):
         assert "was made with the GPUs, which" in problem(plan(without)).message
     (create, _start) = ops(facts, privileged=True)

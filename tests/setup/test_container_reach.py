@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from taco_launch.model.host.facts import SetupFile, SetupState
+from taco_launch.model.host.facts import SetupFile
 from taco_launch.setup import paths
 from taco_launch.setup.files import unit
+from tests.facts.hosts import known
 from tests.setup.stages.test_container import NAME, after, ops, plan
 from tests.setup.training import defined, problem, ready
 
@@ -46,10 +47,8 @@ def test_a_line_break_in_a_variable_is_refused(value: str) -> None:
 
 def test_what_a_version_before_left_is_taken_away() -> None:
     facts = after(ready())
-    assert isinstance(facts.made, SetupState)
-    assert isinstance(facts.made.files, tuple)
     old = [f"{paths.folder('hcc')}/{name}" for name in ("wait.sh", "environment", "ssh/sshd.pid")]
-    before = replace(facts, made=replace(facts.made, files=(*facts.made.files, *(SetupFile(path, "0" * 64, 0o600) for path in old))))  # fmt: skip
+    before = replace(facts, made=replace(known(facts.made), files=(*known(known(facts.made).files), *(SetupFile(path, "0" * 64, 0o600) for path in old))))  # fmt: skip
     (op,) = ops(before)
     assert set(op.args) == set(old)
     assert plan(op.expect(before)) == []

@@ -8,12 +8,12 @@ import pytest
 from taco_launch.flows.facts import declared
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import HostFacts
-from taco_launch.model.host.hardware import Adapters, Board, Gpus, Rdma
+from taco_launch.model.host.hardware import Adapters, Board, Rdma
 from taco_launch.model.host.hosts import Container, Host, Inventory, Network
 from taco_launch.setup.hardware import faults
 from taco_launch.setup.host_plan import plan_host
 from taco_launch.setup.ops import STAGES, PlanContext, Problem, StageRules
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 
 NONE = Absent()
 BOARD = Board(("0000:1b:00.0", "0000:1c:00.0"), (), NONE, ())
@@ -24,18 +24,19 @@ MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 
 def of(driver: dict[str, Any] | None = None, **gpu: Any) -> HostFacts:
     facts = host("gpu1")
-    assert isinstance(facts.gpu, Gpus)
     return replace(
-        facts, gpu=replace(facts.gpu, **{"board": BOARD, "driver": replace(facts.gpu.driver, **(driver or {})), **gpu})
+        facts,
+        gpu=replace(
+            known(facts.gpu), **{"board": BOARD, "driver": replace(known(facts.gpu).driver, **(driver or {})), **gpu}
+        ),
     )
 
 
 def rdma(loaded: Any, installed: Any, ofed: Any = OFED, *, dmabuf: bool = False, **more: Any) -> HostFacts:
     facts = of()
-    assert isinstance(facts.rdma, Rdma)
-    memory = replace(facts.rdma.peer_memory, dmabuf=dmabuf)
+    memory = replace(known(facts.rdma).peer_memory, dmabuf=dmabuf)
     adapters = Adapters(("0000:1a:00.0",), loaded, installed)
-    return replace(facts, rdma=replace(facts.rdma, ofed=ofed, adapters=adapters, peer_memory=memory, **more))
+    return replace(facts, rdma=replace(known(facts.rdma), ofed=ofed, adapters=adapters, peer_memory=memory, **more))
 
 
 def told(facts: HostFacts, gpus: str = "auto", **network: Any) -> list[Problem]:
@@ -72,8 +73,9 @@ def test_faults(facts: HostFacts, words: str) -> None:
 
 def test_what_is_in_the_way_of_the_driver_is_told() -> None:
     bare = of({"loaded": NONE})
-    assert isinstance(bare.rdma, Rdma)
-    secure = replace(bare, rdma=replace(bare.rdma, peer_memory=replace(bare.rdma.peer_memory, secure_boot=True)))
+    secure = replace(
+        bare, rdma=replace(known(bare.rdma), peer_memory=replace(known(bare.rdma).peer_memory, secure_boot=True))
+    )
     (plain,), (signed,) = told(bare), told(secure)
     assert "unsigned|rejected" in plain.hint
     assert "Secure Boot" not in plain.message + plain.hint

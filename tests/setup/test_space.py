@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import Disk, DockerFacts, HostFacts, System
+from taco_launch.model.host.facts import Disk, HostFacts
 from taco_launch.setup.host_plan import plan_host
 from taco_launch.setup.space import full
 from taco_launch.setup.stage_rules import RULES
+from tests.facts.hosts import known
 from tests.setup.training import bare, cluster
 
 MIB = 1 << 20
@@ -14,8 +15,7 @@ MIB = 1 << 20
 
 def with_free(disks: Found[tuple[Disk, ...]]) -> HostFacts:
     facts = bare("gpu1")
-    assert isinstance(facts.system, System)
-    return replace(facts, system=replace(facts.system, disks=disks))
+    return replace(facts, system=replace(known(facts.system), disks=disks))
 
 
 def told(facts: HostFacts) -> list[str]:
@@ -39,8 +39,7 @@ def test_full_disks_of_ours_and_of_docker() -> None:
 
 def test_what_is_not_known_is_not_full() -> None:
     facts = disks(64, 64, 0)
-    assert isinstance(facts.docker, DockerFacts)
-    assert told(replace(facts, docker=replace(facts.docker, root="/elsewhere"))) == []
+    assert told(replace(facts, docker=replace(known(facts.docker), root="/elsewhere"))) == []
     for unknown in (Unknown("df: no answer"), Absent(), ()):
         assert told(with_free(unknown)) == []
 

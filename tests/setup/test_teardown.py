@@ -9,14 +9,14 @@ import pytest
 
 from taco_launch.cli.cluster.teardown import _ORDER
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Image, SetupFile, SetupState
+from taco_launch.model.host.facts import ContainerState, HostFacts, Image, SetupFile, SetupState
 from taco_launch.setup import STAGES, paths, teardown
 from taco_launch.setup.ops import Op, Problem, Removal, StageRules
 from taco_launch.setup.stage_parts import firewall
 from taco_launch.setup.stage_parts.docker_removal import ADDED as ADDED_FILE
 from taco_launch.setup.stage_parts.docker_settings import MARKS
 from taco_launch.setup.stage_rules import RULES
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 from tests.setup.training import having
 from tests.setup.training import op as the_op
 from tests.setup.training import problem as the_problem
@@ -39,9 +39,10 @@ def facts(*made: str, config: str | None = None, labels: tuple[tuple[str, str], 
     daemon_json = none if config is None else config
     made_ = SetupState(files, (), (), None, none, none, none, none, none, none, none, none, daemon_json)
     found = host("gpu1", made=made_)
-    assert isinstance(found.docker, DockerFacts)
     containers = () if labels is None else (ContainerState(paths.container("c"), IMAGE, "running", labels),)
-    return replace(found, docker=replace(found.docker, containers=containers, images=(Image(IMAGE, "id", None, 1),)))
+    return replace(
+        found, docker=replace(known(found.docker), containers=containers, images=(Image(IMAGE, "id", None, 1),))
+    )
 
 
 def plan(found: HostFacts, cluster: str, image: str | None, added: str) -> Iterator[Op | Problem]:
@@ -116,10 +117,8 @@ def test_a_unit_of_another_cluster_by_the_name_of_before(whose: str) -> None:
     """A version before called the unit of c's firewall as that of a cluster c-firewall is called."""
     text = firewall._before("c").text if whose == "the firewall of c" else "[Unit]\n"
     there = facts(paths.folder("c"), paths.unit_file("c-firewall"))
-    assert isinstance(there.made, SetupState)
-    assert isinstance(there.made.files, tuple)
     unit = SetupFile(paths.unit_file("c-firewall"), hashlib.sha256(text.encode()).hexdigest(), 0o644)
-    there = replace(there, made=replace(there.made, files=(*there.made.files[:1], unit)))
+    there = replace(there, made=replace(known(there.made), files=(*known(known(there.made).files)[:1], unit)))
     found = [item.args for item in plan(there, "c", None, "") if isinstance(item, Op) and "firewall" in item.name]
     remove = ("taco-launch-c", "remove", paths.folder("c"), paths.unit("c-firewall"))
     assert found == ([remove] if whose == "the firewall of c" else [])
@@ -192,8 +191,7 @@ def test_it_is_put_only_where_it_is_as_it_was_looked_at() -> None:
 
 def test_a_daemon_json_that_cannot_be_read_keeps_the_record_of_it() -> None:
     there = facts(MARKS, ADDED_FILE)
-    assert isinstance(there.made, SetupState)
-    unknown = replace(there, made=replace(there.made, daemon_json=Unknown("cat: Input/output error")))
+    unknown = replace(there, made=replace(known(there.made), daemon_json=Unknown("cat: Input/output error")))
     problem = the_problem(plan(unknown, "c", None, ADDED))
     assert problem.message.endswith("cannot be taken out: cat: Input/output error")
     (gone,) = plan(there, "c", None, ADDED)
@@ -229,8 +227,7 @@ def test_a_daemon_json_that_is_none_stays() -> None:
 def test_what_is_there_cannot_be_told() -> None:
     unknown = Unknown("find: permission denied")
     there = facts()
-    assert isinstance(there.made, SetupState)
-    for found in (replace(there, made=unknown), replace(there, made=replace(there.made, files=unknown))):
+    for found in (replace(there, made=unknown), replace(there, made=replace(known(there.made), files=unknown))):
         problem = the_problem(plan(found, "c", None, ""))
         assert problem.message.endswith("find: permission denied")
 
@@ -257,6 +254,4 @@ def test_a_stage_needs_no_more_than_its_rules_to_be_taken_back() -> None:
 
 
 def _files(found: HostFacts) -> tuple[SetupFile, ...]:
-    assert isinstance(found.made, SetupState)
-    assert isinstance(found.made.files, tuple)
-    return found.made.files
+    return known(known(found.made).files)

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.model.host.facts import ContainerState, DockerFacts
+from taco_launch.model.host.facts import ContainerState
 from taco_launch.model.host.hosts import Container
 from taco_launch.model.host.variants import KEY_DIGITS, Variant, VariantRecord
 from taco_launch.setup import paths, variants
 from taco_launch.setup.files.container_definition import define
 from taco_launch.setup.ops import Op, Problem
 from taco_launch.setup.stages import container as stage
+from tests.facts.hosts import known
 from tests.setup.training import bare, cluster, image, inventory
 
 BASE = Container("train:1", mounts=(("/nas", "/nas", "ro"),))
@@ -107,9 +108,8 @@ def test_it_has_the_privileges_of_the_clusters_own_container_and_sees_its_proces
 def _planned(*, main: str) -> list[Op | Problem]:
     of = variants.inventory_of(inventory(), DATA, 12400)
     facts = bare("gpu1", image("train:1"), image("mine:1"))
-    assert isinstance(facts.docker, DockerFacts)
     own = ContainerState("taco-launch-hcc", "train:1", main, ((paths.CLUSTER_LABEL, "hcc"),))
-    facts = replace(facts, docker=replace(facts.docker, containers=(own,) if main else ()))
+    facts = replace(facts, docker=replace(known(facts.docker), containers=(own,) if main else ()))
     return list(stage.plan(of.hosts[0], facts, replace(cluster(facts), inventory=of)))
 
 

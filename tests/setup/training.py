@@ -5,11 +5,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from taco_launch.model.host.fact_value import Absent
-from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Image, SetupState
+from taco_launch.model.host.facts import ContainerState, HostFacts, Image, SetupState
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup.files.container_definition import Definition, define
 from taco_launch.setup.ops import Op, PlanContext, Problem
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 
 ALL = ("IPC_LOCK", "SYS_ADMIN", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO", "SYS_RESOURCE")
 ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
@@ -24,14 +24,12 @@ def made(**of: Any) -> SetupState:
 def bare(name: str = "gpu1", *images: Image, containers: Iterable[ContainerState] = (), **of: Any) -> HostFacts:
     """Return a host with an engine, GPUs that it hands to no container, and nothing of ours."""
     facts = host(name, made=made(**of))
-    assert isinstance(facts.docker, DockerFacts)
-    return replace(facts, docker=replace(facts.docker, images=images, containers=tuple(containers)))
+    return replace(facts, docker=replace(known(facts.docker), images=images, containers=tuple(containers)))
 
 
 def having(facts: HostFacts, **docker: Any) -> HostFacts:
     """Return a host of whose engine something else is told."""
-    assert isinstance(facts.docker, DockerFacts)
-    return replace(facts, docker=replace(facts.docker, **docker))
+    return replace(facts, docker=replace(known(facts.docker), **docker))
 
 
 def image(reference: str = "train:1", identity: str = ONE, digest: str | None = None, size: int | None = None) -> Image:

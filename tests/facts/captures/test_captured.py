@@ -16,7 +16,7 @@ from taco_launch.facts.captures.captured import read, understood
 from taco_launch.facts.reports.document import document
 from taco_launch.model.host.fact_value import Unknown
 from taco_launch.model.host.facts import HostFacts
-from taco_launch.model.host.hardware import Gpus, Rdma
+from tests.facts.hosts import known
 
 FOLDER = Path(__file__).parents[1] / "cases" / "captured"
 FILES = sorted(FOLDER.glob("*.txt"))
@@ -68,11 +68,8 @@ def test_the_files_of_a_folder_are_one_host_and_sub_folders_are_others() -> None
     )
     assert [facts.host for facts in found] == ["alone", "gpu2", "gpu10"]
     _, gpu2, gpu10 = found
-    assert isinstance(gpu2.gpu, Gpus)
-    assert isinstance(gpu2.gpu.gpus, tuple)
-    assert isinstance(gpu2.rdma, Rdma)
-    assert isinstance(gpu2.rdma.hcas, tuple)
-    (hca,) = gpu2.rdma.hcas
+    assert isinstance(known(gpu2.gpu).gpus, tuple)
+    (hca,) = known(known(gpu2.rdma).hcas)
     assert (hca.name, hca.interfaces, hca.numa, hca.ports[0].state) == ("mlx5_0", ("bond0",), 1, "ACTIVE")
     assert not gpu2.unread
     assert gpu10.gpu == Unknown("not asked")
@@ -125,20 +122,16 @@ def test_a_saved_answer_of_the_probe_is_a_host_by_itself() -> None:
     )
     found = read([("rack1/gpu7.probe", answer), ("rack1/topo", case("topo_old_soc"))])
     assert [facts.host for facts in found] == ["rack1", "gpu7"]
-    assert isinstance(found[1].gpu, Gpus)
-    assert isinstance(found[1].gpu.gpus, tuple)
-    assert len(found[1].gpu.gpus) == 2
+    assert len(known(known(found[1].gpu).gpus)) == 2
     assert understood(found[1])
 
 
 def test_what_no_capture_says_was_not_asked() -> None:
     (facts,) = read([("lsmod", case("lsmod"))])
-    assert isinstance(facts.rdma, Rdma)
-    peer, none = facts.rdma.peer_memory, Unknown("not asked: no captured output says")
-    assert (peer.exists, peer.comes_back, peer.clients, peer.dmabuf, facts.rdma.devices) == (none,) * 5
+    peer, none = known(facts.rdma).peer_memory, Unknown("not asked: no captured output says")
+    assert (peer.exists, peer.comes_back, peer.clients, peer.dmabuf, known(facts.rdma).devices) == (none,) * 5
     (facts,) = read([("query", case("query_two_gpus"))])
-    assert isinstance(facts.gpu, Gpus)
-    assert facts.gpu.driver.installed == none
+    assert known(facts.gpu).driver.installed == none
 
 
 def test_subjects_of_another_host_were_not_asked() -> None:

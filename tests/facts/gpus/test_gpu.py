@@ -21,6 +21,7 @@ from taco_launch.facts.sections import read as sections
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.hardware import Gpus
 from tests.facts.answers import answer
+from tests.facts.hosts import known
 
 CASES = Path(__file__).parents[1] / "cases" / "captured"
 NOT_THERE = ("", 127, "nvidia-smi: not found")
@@ -45,9 +46,7 @@ def whole(**other: Any) -> Gpus:
         "gpu_smi": case("smi_table"),
         **other,
     }
-    found = parse_gpu(answer(**told))
-    assert isinstance(found, Gpus)
-    return found
+    return known(parse_gpu(answer(**told)))
 
 
 UUIDS = [f"GPU-1b3fd4a2-0c11-4f5e-8a77-00000000000{n}" for n in range(3)]
@@ -59,16 +58,14 @@ PCI = (
 
 def test_a_whole_answer() -> None:
     found = whole(topology_pci=PCI)
-    assert isinstance(found.gpus, tuple)
-    assert [(gpu.index, gpu.uuid, gpu.pci, gpu.numa) for gpu in found.gpus] == [
+    assert [(gpu.index, gpu.uuid, gpu.pci, gpu.numa) for gpu in known(found.gpus)] == [
         (0, UUIDS[0], "0000:1b:00.0", 1),
         (1, UUIDS[1], "0000:1c:00.0", Unknown("not among the PCI devices: 0000:1c:00.0")),
     ]
     driver = found.driver
     assert (driver.loaded, driver.installed, driver.cuda, driver.open) == ("545.23.08", "545.23.08", "12.2", True)
     assert driver.fabric_manager == "active"
-    assert isinstance(found.processes, tuple)
-    assert len(found.processes) == 2
+    assert len(known(found.processes)) == 2
     assert (found.mig_instances, found.lost) == ((), ())
 
 
@@ -102,9 +99,8 @@ def test_a_driver_that_was_changed_under_its_programs() -> None:
 def test_a_gpu_that_fell_off_the_bus_is_told_and_the_others_stay() -> None:
     lost = "Unable to determine the device handle for GPU 0000:1C:00.0: Unknown Error\n"
     found = whole(gpu_list=(LIST.replace(LIST.split("\n")[1] + "\n", lost), 0, ""), gpu_query=(lost, 15, ""))
-    assert isinstance(found.gpus, tuple)
-    assert [(gpu.index, gpu.uuid) for gpu in found.gpus] == [(0, UUIDS[0])]
-    assert found.gpus[0].memory == Unknown(lost.strip())
+    assert [(gpu.index, gpu.uuid) for gpu in known(found.gpus)] == [(0, UUIDS[0])]
+    assert known(found.gpus)[0].memory == Unknown(lost.strip())
     assert found.lost == (lost.strip(),)
 
 
@@ -122,11 +118,9 @@ def test_an_answer_that_was_cut() -> None:
     text = (
         f"N probe 1 1.0\nN begin gpu.list\n{LIST}\nN end gpu.list 0\nN begin gpu.query\n{case('query_two_gpus')[:-30]}"
     )
-    found = parse_gpu(sections(text.encode()))
-    assert isinstance(found, Gpus)
-    assert isinstance(found.gpus, tuple)
-    assert [gpu.uuid for gpu in found.gpus] == UUIDS[:2]
-    assert isinstance(found.gpus[0].memory, Unknown)
+    found = known(parse_gpu(sections(text.encode())))
+    assert [gpu.uuid for gpu in known(found.gpus)] == UUIDS[:2]
+    assert isinstance(known(found.gpus)[0].memory, Unknown)
 
 
 def test_an_answer_that_was_cut_before_anything_was_told() -> None:
@@ -173,14 +167,11 @@ def test_addresses_are_written_as_sysfs_does() -> None:
 @pytest.mark.parametrize("name", ["query_two_gpus", "query_commas_in_names", "query_nounits", "query_not_supported"])
 def test_a_cut_query_gives_the_same_values_or_none(name: str) -> None:
     text = case(name)
-    full = read_query(text)
-    assert isinstance(full, QueriedGpus)
-    assert isinstance(full.gpus, tuple)
+    full = known(read_query(text))
     for end in range(len(text)):
         found = read_query(text[:end])
         if isinstance(found, QueriedGpus):
-            assert isinstance(found.gpus, tuple)
-            for one, other in zip(found.gpus, full.gpus, strict=False):
+            for one, other in zip(known(found.gpus), known(full.gpus), strict=False):
                 parts = [(getattr(one, field), getattr(other, field)) for field in vars(other)]
                 assert all(mine == theirs or isinstance(mine, Unknown) for mine, theirs in parts), text[:end][-40:]
             assert isinstance(found.driver, Unknown) or found.driver == full.driver
@@ -189,8 +180,7 @@ def test_a_cut_query_gives_the_same_values_or_none(name: str) -> None:
 @pytest.mark.parametrize("name", ["list_mig", "list_lost"])
 def test_a_cut_list_holds_whole_lines_only(name: str) -> None:
     text = case(name)
-    full = read_list(text)
-    assert isinstance(full, ListedGpus)
+    full = known(read_list(text))
     for end in range(len(text)):
         found = read_list(text[:end])
         if isinstance(found, ListedGpus):
@@ -221,8 +211,7 @@ REMAPPED = f"gpu_uuid, remapped_rows.pending, remapped_rows.failure\n{UUIDS[0]},
 
 @pytest.mark.parametrize("reasons", ["clocks_throttle_reasons.active", "clocks_event_reasons.active"])
 def test_what_verdicts_are_made_of(reasons: str) -> None:
-    found = whole(gpu_query=HEALTH.replace("{reasons}", reasons), gpu_remapped=REMAPPED).gpus
-    assert isinstance(found, tuple)
+    found = known(whole(gpu_query=HEALTH.replace("{reasons}", reasons), gpu_remapped=REMAPPED).gpus)
     one, two = found
     assert (one.persistence, one.ecc, one.temperature, one.width, one.max_width) == (True, True, 41, 8, 16)
     assert (one.slowdowns, two.slowdowns) == (("SwPowerCap", "HwThermalSlowdown"), ())
@@ -239,8 +228,7 @@ def test_what_verdicts_are_made_of(reasons: str) -> None:
     ],
 )
 def test_rows_that_are_not_told_of_are_not_fine(said: Any, found: object) -> None:
-    gpus = whole(gpu_remapped=said).gpus
-    assert isinstance(gpus, tuple)
+    gpus = known(whole(gpu_remapped=said).gpus)
     assert gpus[0].remap_pending == found
 
 
@@ -267,9 +255,7 @@ def test_the_xml_tells_the_same() -> None:
     <clocks_event_reason_hw_slowdown>Active</clocks_event_reason_hw_slowdown>
     <clocks_event_reason_sw_power_cap>Not Active</clocks_event_reason_sw_power_cap></clocks_event_reasons>
     </gpu></nvidia_smi_log>"""
-    found = read_xml(text)
-    assert isinstance(found, Gpus)
-    assert isinstance(found.gpus, tuple)
-    (gpu,) = found.gpus
+    found = known(read_xml(text))
+    (gpu,) = known(found.gpus)
     assert (gpu.persistence, gpu.ecc, gpu.remap_pending, gpu.remap_failed) == (False, True, True, False)
     assert (gpu.temperature, gpu.width, gpu.max_width, gpu.slowdowns) == (41, 8, 16, ("HwSlowdown",))

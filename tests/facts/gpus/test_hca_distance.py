@@ -9,9 +9,9 @@ from taco_launch.facts.gpus.hca_distance import between, distances
 from taco_launch.facts.system.pci import parse_pci, read_pci
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import HostFacts
-from taco_launch.model.host.hardware import Distance, Gpus, PciDevice, Topology
+from taco_launch.model.host.hardware import Distance, PciDevice, Topology
 from tests.facts.answers import answer
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 
 # two GPUs and an HCA below one switch, another HCA below the next one, one at the other socket
 TREE = """gpu\t0000:00:00.0\t/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0\t0\t8.0 GT/s PCIe\t16.0 GT/s PCIe\t8\t16
@@ -26,17 +26,13 @@ hca\trxe0\t/sys/devices/virtual/infiniband/rxe0\t\t\t\t\t
 
 
 def devices(text: str = TREE) -> tuple[PciDevice, ...]:
-    found = read_pci(text)
-    assert isinstance(found, tuple)
-    return found
+    return known(read_pci(text))
 
 
 def facts(pci: Any, topology: Any) -> HostFacts:
     base = host("gpu1")
-    assert isinstance(base.gpu, Gpus)
-    assert isinstance(base.gpu.gpus, tuple)
-    gpu = replace(base.gpu.gpus[0], pci="0000:18:00.0")
-    return replace(base, gpu=replace(base.gpu, gpus=(gpu,)), pci=pci, topology=topology)
+    gpu = replace(known(known(base.gpu).gpus)[0], pci="0000:18:00.0")
+    return replace(base, gpu=replace(known(base.gpu), gpus=(gpu,)), pci=pci, topology=topology)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +70,7 @@ def test_lines_that_are_not_whole_are_refused(text: str) -> None:
 
 def test_hcas_alone_come_from_their_own_section() -> None:
     line = TREE.split("\n")[1] + "\n"
-    found = parse_pci(answer(rdma_pci=line, rdma_sysfs=""))
-    assert isinstance(found, tuple)
+    found = known(parse_pci(answer(rdma_pci=line, rdma_sysfs="")))
     assert [one.name for one in found] == ["mlx5_0"]
     assert parse_pci(answer(gpu_list="")) == Unknown("not asked")
 
@@ -90,8 +85,7 @@ def matrix(*links: str) -> Topology:
 
 
 def test_tree_and_matrix_agree_or_say_so() -> None:
-    found = distances(facts(devices(), matrix("PIX", "PHB")))
-    assert isinstance(found, tuple)
+    found = known(distances(facts(devices(), matrix("PIX", "PHB"))))
     assert found[:3] == (
         Distance(0, "mlx5_0", "PIX"),
         Distance(0, "mlx5_1", Unknown("the PCI tree says PXB, and nvidia-smi topo -m says PHB")),

@@ -5,9 +5,10 @@ import pytest
 from taco_launch.facts.gpus.gpu import parse_gpu
 from taco_launch.facts.gpus.pcie_acs import parse_board
 from taco_launch.facts.rdma.rdma import parse_rdma
-from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.hardware import Adapters, Board, Gpus, Rdma
+from taco_launch.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.model.host.hardware import Adapters, Board
 from tests.facts.answers import answer
+from tests.facts.hosts import known
 
 GPU = "0000:1b:00.0"
 NO_MODULE = ("", 1, "modinfo: ERROR: Module mlx5_core not found.")
@@ -19,9 +20,7 @@ LSPCI = """0000:17:00.0 0604: 8086:2030 (rev 04) (prog-if 00 [Normal decode])
 
 
 def board(text: str, acs: str | tuple[str, int, str] = LSPCI) -> Board:
-    found = parse_board(answer(gpu_board=text, gpu_acs=acs))
-    assert isinstance(found, Board)
-    return found
+    return known(parse_board(answer(gpu_board=text, gpu_acs=acs)))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +73,7 @@ def test_gpus_without_any_driver_are_no_host_without_gpus() -> None:
         gpu_list=missing,
         gpu_query=missing,
     )
-    found = parse_gpu(sections)
-    assert isinstance(found, Gpus)
+    found = known(parse_gpu(sections))
     assert found.gpus == Unknown("1 on PCI, and neither nvidia-smi nor a driver is there")
     assert isinstance(found.board, Board)
 
@@ -83,22 +81,18 @@ def test_gpus_without_any_driver_are_no_host_without_gpus() -> None:
 @pytest.mark.parametrize("words", ["Module nvidia", "Module alias nvidia"])
 def test_kmods_words_for_a_driver_that_is_not_installed(words: str) -> None:
     none = ("", 1, f"modinfo: ERROR: {words} not found.")
-    found = parse_gpu(answer(gpu_board=f"gpu {GPU} none\n", gpu_driver_installed=none))
-    assert isinstance(found, Gpus)
+    found = known(parse_gpu(answer(gpu_board=f"gpu {GPU} none\n", gpu_driver_installed=none)))
     assert isinstance(found.driver.installed, Absent)
 
 
-def adapters(text: str, module: str | tuple[str, int, str] = "5.4-1.0.3\n") -> object:
-    found = parse_rdma(answer(rdma_adapters=text, rdma_mlx5_core=module))
-    assert isinstance(found, Rdma)
-    return found.adapters
+def adapters(text: str, module: str | tuple[str, int, str] = "5.4-1.0.3\n") -> Found[Adapters]:
+    return known(parse_rdma(answer(rdma_adapters=text, rdma_mlx5_core=module))).adapters
 
 
 def test_adapters_and_the_versions_of_their_driver() -> None:
     one = "adapter 0000:1a:00.0\n"
     assert adapters(f"{one}loaded 5.4-1.0.3\n") == Adapters(("0000:1a:00.0",), "5.4-1.0.3", "5.4-1.0.3")
     assert adapters(f"{one}loaded \n", "\n") == Adapters(("0000:1a:00.0",), "untold", "untold")
-    gone = adapters(one, NO_MODULE)
-    assert isinstance(gone, Adapters)
+    gone = known(adapters(one, NO_MODULE))
     assert (gone.loaded, isinstance(gone.installed, Absent)) == (Absent("mlx5_core is not loaded"), True)
     assert isinstance(adapters("loaded 5.0-0\n"), Absent)

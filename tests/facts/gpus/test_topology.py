@@ -11,6 +11,7 @@ from taco_launch.facts.gpus.topology import parse_topology, read
 from taco_launch.facts.sections import read as sections
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.hardware import Topology
+from tests.facts.hosts import known
 
 CASES = Path(__file__).parents[1] / "cases" / "captured"
 LINKS = ("SYS", "NODE", "PHB", "PXB", "PIX", "NV1", "NV2", "NV4", "NV12", "NV18")
@@ -155,8 +156,7 @@ P2P = "\tGPU0\tGPU1\nGPU0\tX\tNS\nGPU1\tNS\tX\n\nLegend:\n"
 
 def test_what_may_be_copied_is_passed_over_beside_how_it_is_linked() -> None:
     matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNODE\t0-15\nGPU1\tNODE\t X \t0-15\n\n"
-    alone = read(matrix)
-    assert isinstance(alone, Topology)
+    alone = known(read(matrix))
     assert read(matrix + P2P) == alone == read(P2P + matrix)
     assert "topo -p2p" in str(read(P2P))
 
@@ -169,8 +169,9 @@ def test_what_stands_right_below_a_whole_matrix_is_none_of_it() -> None:
 
 
 def test_a_matrix_that_was_put_in_line_by_hand_keeps_its_affinities() -> None:
-    found = read(
-        "\tGPU0\tGPU1\tCPU Affinity    NUMA Affinity\nGPU0\t X \t\tNODE\t\t0-15\t\t0\nGPU1\tNODE\t\t X \t\t0-15\t\t0\n\n"
+    found = known(
+        read(
+            "\tGPU0\tGPU1\tCPU Affinity    NUMA Affinity\nGPU0\t X \t\tNODE\t\t0-15\t\t0\nGPU1\tNODE\t\t X \t\t0-15\t\t0\n\n"
+        )
     )
-    assert isinstance(found, Topology)
     assert (found.cpus, found.numa) == (("0-15", "0-15"), ("0", "0"))

@@ -8,10 +8,10 @@ import pytest
 from taco_launch.facts.network.fabric import fabric
 from taco_launch.model.host.fabric import Fabric, FabricChoice
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Address, Bond, BondMember, Interface, NetworkFacts
+from taco_launch.model.host.facts import Address, Bond, BondMember, Interface
 from taco_launch.model.host.hardware import Gid
 from tests.facts.fleet import hca, mapped, network, roce, with_hcas
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 
 
 def value(found: Any) -> str | None:
@@ -88,9 +88,8 @@ def test_where_a_range_would_mislead_nccl_each_host_is_told() -> None:
 def test_a_range_that_holds_another_address_of_a_port_is_not_given() -> None:
     second = roce("mlx5_bond_0", "bond0", "10.0.0.2", 4)
     vlan = roce("mlx5_bond_0", "bond0.7", "10.0.0.200").ports[0].gids
-    own = second.ports[0].gids
+    own = known(second.ports[0].gids)
     assert isinstance(vlan, tuple)
-    assert isinstance(own, tuple)
     both = replace(second, ports=(replace(second.ports[0], gids=(*vlan, *own[2:])),))
     found = fabric([with_hcas("gpu1", roce("mlx5_bond_0", "bond0", "10.0.0.1")), with_hcas("gpu2", both)], "2.22.3")
     assert env(found)["gpu2"] == {"NCCL_IB_GID_INDEX": "5"}
@@ -215,8 +214,7 @@ def test_interfaces_of_different_names_are_told_by_their_network() -> None:
 def test_a_range_that_nobody_configured_says_so() -> None:
     def why(*addresses: str) -> str:
         hosts = [with_hcas(f"gpu{n}", network=network(f"eth{n}", address)) for n, address in enumerate(addresses)]
-        found = fabric(hosts).interface
-        assert isinstance(found, FabricChoice)
+        found = known(fabric(hosts).interface)
         return f"{found.value}: {found.why.partition(': ')[2]}"
 
     assert why("10.213.2.1/24", "10.213.5.1/24") == (
@@ -243,9 +241,8 @@ def test_a_member_stands_for_its_bond_and_loopback_for_none() -> None:
 
 def test_half_a_bond_is_named() -> None:
     facts = host("gpu1")
-    assert isinstance(facts.network, NetworkFacts)
     bond = Bond("bond0", "IEEE 802.3ad", True, (BondMember("eth0", True, 50.0), BondMember("eth1", False, None)))
-    found = fabric([replace(facts, network=replace(facts.network, bonds=(bond,)))])
+    found = fabric([replace(facts, network=replace(known(facts.network), bonds=(bond,)))])
     assert odd(found)[0] == "gpu1: bond0 has 1 of 2 members up: eth1 is down"
 
 

@@ -6,6 +6,7 @@ from taco_launch.facts.network.firewall import iptables_drops, nft_drops, parse_
 from taco_launch.facts.sections import Files, Section
 from taco_launch.model.host.fact_value import Unknown
 from taco_launch.model.host.facts import Firewall
+from tests.facts.hosts import known
 
 NO_FILES = Files({}, {}, None, None)
 
@@ -98,8 +99,7 @@ def test_rules_that_may_not_be_read() -> None:
     assert parse_firewalls(sections(DENIED), NO_FILES) == Unknown(why)
     assert parse_firewalls(sections(DENIED, firewalld="active\n"), NO_FILES) == Unknown(f"{why}; firewalld is active")
     # what iptables shows is known all the same
-    found = parse_firewalls(sections(DENIED, "-P INPUT DROP\n"), NO_FILES)
-    assert isinstance(found, tuple)
+    found = known(parse_firewalls(sections(DENIED, "-P INPUT DROP\n"), NO_FILES))
     assert found[0].active
 
 

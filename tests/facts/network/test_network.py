@@ -7,7 +7,8 @@ import pytest
 from taco_launch.facts.network.network import parse_network
 from taco_launch.facts.sections import Section
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Interface, Listener, NetworkFacts
+from taco_launch.model.host.facts import Listener, NetworkFacts
+from tests.facts.hosts import known
 
 TAIL = "\t0\t0\t0"
 REJECT6 = (
@@ -51,9 +52,9 @@ ADDRESSES = """1: lo    inet 127.0.0.1/8 scope host lo
 
 def network(**said: str) -> NetworkFacts:
     texts = {"interfaces": NET, "addresses": ADDRESSES, "connection": "\n", "routes": "", "listeners": "", **said}
-    found = parse_network({f"network.{name}": Section(f"network.{name}", text, "", 0) for name, text in texts.items()})
-    assert isinstance(found, NetworkFacts)
-    return found
+    return known(
+        parse_network({f"network.{name}": Section(f"network.{name}", text, "", 0) for name, text in texts.items()})
+    )
 
 
 def route(dev: str, flags: str = "0003", metric: int = 0, mask: str = "00000000") -> str:
@@ -116,8 +117,7 @@ def test_an_old_ip_tells_of_interfaces_too() -> None:
     found = network(addresses=link + ADDRESSES).interfaces
     assert found == network().interfaces
     assert isinstance(found, tuple)
-    assert isinstance(found[1], Interface)
-    assert [address.address for address in found[1].addresses] == ["10.0.0.1/24", "fe80::1/64"]
+    assert [address.address for address in known(found[1]).addresses] == ["10.0.0.1/24", "fe80::1/64"]
 
 
 def test_listening_ports_are_each_told_once() -> None:

@@ -8,6 +8,7 @@ from taco_launch.facts.rdma.gid import by_nccl, on_interface
 from taco_launch.model.host.fabric import GidChoice
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.hardware import Gid, Port
+from tests.facts.hosts import known
 
 V1, V2 = "IB/RoCE v1", "RoCE v2"
 LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe00:0001"
@@ -52,8 +53,7 @@ TWO = (*USUAL, *both(4, ip("10.9.0.1")))
     ],
 )
 def test_nccl_by_itself(slots: tuple[tuple[int, str, str], ...], asked: dict[str, object], index: int) -> None:
-    found = by_nccl("mlx5_0", port(*slots), **asked)  # type: ignore[arg-type]
-    assert isinstance(found, GidChoice)
+    found = known(by_nccl("mlx5_0", port(*slots), **asked))  # type: ignore[arg-type]
     assert (found.hca, found.port, found.gid_index) == ("mlx5_0", 1, index)
 
 

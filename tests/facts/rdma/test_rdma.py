@@ -15,7 +15,7 @@ from taco_launch.facts.reports.summary import rows
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.hardware import Gid, Hca, Rdma
 from tests.facts.answers import answer
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 
 SYS = "/sys/class/infiniband"
 LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe00:0001"
@@ -57,14 +57,11 @@ def rdma(**other: Any) -> Rdma:
         "rdma_devices": "rdma_cm\nuverbs0\n",
         **other,
     }
-    found = parse_rdma(answer(**told))
-    assert isinstance(found, Rdma)
-    return found
+    return known(parse_rdma(answer(**told)))
 
 
 def hca(**other: Any) -> Hca:
-    found = rdma(**other).hcas
-    assert isinstance(found, tuple)
+    found = known(rdma(**other).hcas)
     return found[0]
 
 
@@ -185,12 +182,11 @@ def test_a_port_without_any_gid_has_an_empty_table() -> None:
 def test_a_type_that_cannot_be_read_says_so() -> None:
     path = f"{SYS}/mlx5_bond_0/ports/1/gid_attrs/types/3"
     files = {name: text for name, text in FILES.items() if not name.endswith("types/3")}
-    gids = (
+    gids = known(
         hca(rdma_sysfs=(dump(files), 0, f"{path}: cannot be read\ngrep: {SYS}/*/hca_type: No such file or directory"))
         .ports[0]
         .gids
     )
-    assert isinstance(gids, tuple)
     assert gids[1].type == Unknown(f"{path}: cannot be read")
 
 
@@ -208,14 +204,12 @@ def test_infiniband_has_no_interfaces_of_gids() -> None:
     files["mlx5_bond_0/ports/1/link_layer"] = "InfiniBand"
     one = hca(rdma_sysfs=(dump(files), 0, f"{path}: cannot be read"), rdma_netdevs="")
     assert one.interfaces == ()
-    assert isinstance(one.ports[0].gids, tuple)
-    assert one.ports[0].gids[0].netdev == Absent("a GID of InfiniBand belongs to no interface")
+    assert known(one.ports[0].gids)[0].netdev == Absent("a GID of InfiniBand belongs to no interface")
 
 
 def test_hcas_in_natural_order() -> None:
     files = {f"mlx5_{n}/ports/1/state": "4: ACTIVE" for n in (10, 2, 1)}
-    found = rdma(rdma_sysfs=dump(files), rdma_netdevs="", rdma_pci=("", 0, "")).hcas
-    assert isinstance(found, tuple)
+    found = known(rdma(rdma_sysfs=dump(files), rdma_netdevs="", rdma_pci=("", 0, "")).hcas)
     assert [one.name for one in found] == ["mlx5_1", "mlx5_2", "mlx5_10"]
 
 
@@ -278,12 +272,10 @@ def test_dmabuf(kernel: str, driver: str, found: object) -> None:
 
 @pytest.mark.parametrize("word", ["Up", "Down"])
 def test_the_state_of_an_interface_is_told_and_is_not_the_ports(word: str) -> None:
-    seen = ibdev2netdev(f"mlx5_4 port 1 ==> eth4 ({word})\n")
-    assert isinstance(seen, tuple)
+    seen = known(ibdev2netdev(f"mlx5_4 port 1 ==> eth4 ({word})\n"))
     ((port,),) = [one.ports for one in build(seen)]
     assert port.state == Unknown(f"ibdev2netdev says only that the interface is {word}")
-    devinfo = ibv_devinfo("hca_id:\tmlx5_4\n\tport:\t1\n\tstate:\tPORT_ACTIVE (4)\n")
-    assert isinstance(devinfo, tuple)
+    devinfo = known(ibv_devinfo("hca_id:\tmlx5_4\n\tport:\t1\n\tstate:\tPORT_ACTIVE (4)\n"))
     assert build([*seen, *devinfo])[0].ports[0].state == "ACTIVE"
 
 
@@ -301,13 +293,12 @@ def test_no_text_raises(text: str) -> None:
 
 def test_a_module_that_did_not_load_at_this_boot_is_not_told_to_come_back() -> None:
     facts = host("gpu1")
-    assert isinstance(facts.rdma, Rdma)
-    peer = replace(facts.rdma.peer_memory, exists=("nvidia_peermem",), comes_back="/etc/modules-load.d/a.conf")
+    peer = replace(known(facts.rdma).peer_memory, exists=("nvidia_peermem",), comes_back="/etc/modules-load.d/a.conf")
     for loaded, words in (
         (Absent("none"), "not loaded (nvidia_peermem there): not loaded now, though /etc/modules-load.d/a.conf names it: it failed, or was unloaded"),
         ("nvidia_peermem", "nvidia_peermem loaded, returns by /etc/modules-load.d/a.conf"),
     ):  # fmt: skip
-        found = rows(replace(facts, rdma=replace(facts.rdma, peer_memory=replace(peer, loaded=loaded))))
+        found = rows(replace(facts, rdma=replace(known(facts.rdma), peer_memory=replace(peer, loaded=loaded))))
         assert [row.text for row in found if row.name == "peer memory"] == [words]
 
 
@@ -335,8 +326,7 @@ def test_devices_that_are_cut_off_are_not_a_whole_answer(begin: int, end: int | 
 
 
 def test_names_alone_are_names() -> None:
-    found = ibv_devinfo("hca_id:\tmlx5_0\n\tfw_ver:\t28.42.1000\nhca_id:\tmlx5_1\n\tfw_ver:\t28.42.1000\n")
-    assert isinstance(found, tuple)
+    found = known(ibv_devinfo("hca_id:\tmlx5_0\n\tfw_ver:\t28.42.1000\nhca_id:\tmlx5_1\n\tfw_ver:\t28.42.1000\n"))
     assert list(dict.fromkeys(seen.hca for seen in found)) == ["mlx5_0", "mlx5_1"]
 
 

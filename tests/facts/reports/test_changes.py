@@ -15,7 +15,7 @@ from taco_launch.facts.reports.document import document
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent
 from taco_launch.model.host.facts import Address, HostFacts, Interface, Listener, NetworkFacts, System
 from taco_launch.model.host.hardware import Gpus, Rdma
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 
 
 def told(facts: HostFacts) -> dict[str, Any]:
@@ -29,27 +29,21 @@ def differ(before: HostFacts, after: HostFacts) -> list[FactChange]:
 
 def parts() -> tuple[HostFacts, System, NetworkFacts, Gpus, Rdma]:
     facts = host("gpu1")
-    assert isinstance(facts.system, System)
-    assert isinstance(facts.network, NetworkFacts)
-    assert isinstance(facts.gpu, Gpus)
-    assert isinstance(facts.rdma, Rdma)
-    return facts, facts.system, facts.network, facts.gpu, facts.rdma
+    return facts, known(facts.system), known(facts.network), known(facts.gpu), known(facts.rdma)
 
 
 def test_a_reboot_is_no_change() -> None:
     facts, system, network, gpu, _ = parts()
     veth = Interface("veth12ab", "veth", "up", 1500, "02:00")
     bridge = Interface("docker0", "bridge", "up", 1500, "02:01")
-    assert isinstance(network.interfaces, tuple)
-    before = replace(facts, network=replace(network, interfaces=(*network.interfaces, bridge, veth)))
-    assert isinstance(gpu.gpus, tuple)
-    busy = tuple(replace(each, memory_used=5, temperature=60, slowdowns=("SwPowerCap",)) for each in gpu.gpus)
+    before = replace(facts, network=replace(network, interfaces=(*known(network.interfaces), bridge, veth)))
+    busy = tuple(replace(each, memory_used=5, temperature=60, slowdowns=("SwPowerCap",)) for each in known(gpu.gpus))
     after = replace(
         facts,
         system=replace(system, booted=5e8, clock_offset=0.9, clock_error=0.5),
         network=replace(
             network,
-            interfaces=(replace(bridge, mac="02:99"), *network.interfaces, replace(veth, name="veth99")),
+            interfaces=(replace(bridge, mac="02:99"), *known(network.interfaces), replace(veth, name="veth99")),
             listeners=(Listener("0.0.0.0", 40123, "rpc.statd"),),
         ),
         gpu=replace(gpu, gpus=busy, processes=()),
@@ -71,10 +65,8 @@ def test_the_only_interface_of_a_container_is_compared_and_summarised() -> None:
 
 def test_what_a_reboot_should_have_kept_is_named() -> None:
     facts, system, network, gpu, rdma = parts()
-    assert isinstance(gpu.gpus, tuple)
-    assert isinstance(network.interfaces, tuple)
-    off = tuple(replace(each, persistence=each.index != 3) for each in gpu.gpus)
-    on = tuple(replace(each, persistence=True) for each in gpu.gpus)
+    off = tuple(replace(each, persistence=each.index != 3) for each in known(gpu.gpus))
+    on = tuple(replace(each, persistence=True) for each in known(gpu.gpus))
     before = replace(
         facts,
         gpu=replace(gpu, gpus=on),
@@ -83,7 +75,7 @@ def test_what_a_reboot_should_have_kept_is_named() -> None:
     after = replace(
         facts,
         system=replace(system, kernel="3.10.0-1160.el7.x86_64"),
-        network=replace(network, interfaces=network.interfaces[:1]),
+        network=replace(network, interfaces=known(network.interfaces)[:1]),
         gpu=replace(gpu, gpus=off[:7]),
         rdma=replace(rdma, peer_memory=replace(rdma.peer_memory, loaded=Absent("gone"))),
     )

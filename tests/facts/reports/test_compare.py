@@ -12,8 +12,7 @@ from taco_launch.facts.reports.compare import outliers as odd_lines
 from taco_launch.facts.reports.summary import SummaryRow, duration, rows
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
 from taco_launch.model.host.facts import HostFacts
-from taco_launch.model.host.hardware import Gpus, Rdma
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 
 
 def folded(*hosts: HostFacts) -> dict[tuple[str, str], tuple[tuple[str, tuple[str, ...]], ...]]:
@@ -71,8 +70,7 @@ def test_a_subject_that_nobody_asked_for_is_told_of_nobody() -> None:
     assert {hosts for (subject, _name), values in both.items() if subject == "docker" for _, hosts in values} == {
         ("gpu2",)
     }
-    assert isinstance(asked.rdma, Rdma)
-    lsmod = replace(asked, rdma=replace(asked.rdma, hcas=Unknown("not asked: no captured output says")))
+    lsmod = replace(asked, rdma=replace(known(asked.rdma), hcas=Unknown("not asked: no captured output says")))
     assert folded(lsmod, host("gpu2"))["rdma", "HCAs"] == (("mlx5_bond_0", ("gpu2",)),)
 
 
@@ -118,14 +116,12 @@ def test_every_row_stands_in_the_fold_once(told: list[list[SummaryRow]]) -> None
 
 def test_errors_of_memory_are_shown_unasked_and_not_called_none_where_nobody_knows() -> None:
     facts = host("gpu1")
-    assert isinstance(facts.gpu, Gpus)
-    assert isinstance(facts.gpu.gpus, tuple)
 
     def row(*counts: Found[int]) -> tuple[str, bool]:
-        assert isinstance(facts.gpu, Gpus)
-        assert isinstance(facts.gpu.gpus, tuple)
-        gpus = tuple(replace(facts.gpu.gpus[index], ecc_uncorrected=count) for index, count in enumerate(counts))
-        told = rows(replace(facts, gpu=replace(facts.gpu, gpus=gpus)))
+        gpus = tuple(
+            replace(known(known(facts.gpu).gpus)[index], ecc_uncorrected=count) for index, count in enumerate(counts)
+        )
+        told = rows(replace(facts, gpu=replace(known(facts.gpu), gpus=gpus)))
         return next((one.text, one.wide) for one in told if one.name == "ECC errors")
 
     assert row(0, 3, 0, 1) == ("uncorrected, on GPU 1, 3", False)
@@ -154,16 +150,14 @@ def test_hosts_that_are_all_different_are_not_told_one_by_one() -> None:
 
 def test_a_host_whose_gpus_are_not_known_says_so_once() -> None:
     facts = host("gpu3")
-    assert isinstance(facts.gpu, Gpus)
-    dark = replace(facts, gpu=replace(facts.gpu, gpus=Unknown("NVIDIA-SMI has failed")))
+    dark = replace(facts, gpu=replace(known(facts.gpu), gpus=Unknown("NVIDIA-SMI has failed")))
     assert odd(host("gpu1"), host("gpu2"), dark) == [("gpu", "gpus")]
     assert not [row for row in folded(dark) if row in (("gpu", "memory"), ("gpu", "persistence"), ("gpu", "MIG"))]
 
 
 def test_a_long_value_is_cut_where_it_only_names() -> None:
     facts = host("gpu2")
-    assert isinstance(facts.gpu, Gpus)
-    long = replace(facts, gpu=replace(facts.gpu, gpus=Unknown("x" * 500)))
+    long = replace(facts, gpu=replace(known(facts.gpu), gpus=Unknown("x" * 500)))
     (line,) = odd_lines(fold([(each.host, rows(each)) for each in (host("gpu1"), long)]), "+".join)
     assert len(line) < 200
     assert line.endswith("xxx...")
@@ -171,8 +165,6 @@ def test_a_long_value_is_cut_where_it_only_names() -> None:
 
 def test_a_name_that_two_subjects_have_is_told_with_its_subject() -> None:
     facts = host("gpu1")
-    assert isinstance(facts.gpu, Gpus)
-    assert isinstance(facts.gpu.gpus, tuple)
-    less = replace(facts, host="gpu2", gpu=replace(facts.gpu, gpus=facts.gpu.gpus[:7]))
+    less = replace(facts, host="gpu2", gpu=replace(known(facts.gpu), gpus=known(known(facts.gpu).gpus)[:7]))
     lines = list(odd_lines(fold([(each.host, rows(each)) for each in (facts, less)]), "+".join))
     assert "gpu1: gpu memory 8x 40.0 GiB, gpu2: 7x 40.0 GiB" in lines

@@ -8,7 +8,7 @@ from taco_launch.facts.reports.document import document
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.hardware import Gpus, Rdma
 from tests.facts.fleet import gids, hca, mapped, roce, with_hcas
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 
 
 def test_the_keys_are_always_there() -> None:
@@ -23,10 +23,9 @@ def test_the_keys_are_always_there() -> None:
 def test_unknown_and_absent_are_null_and_unknown_is_listed() -> None:
     base = host("gpu1", driver="535.104.05")
     assert isinstance(base.gpu, Gpus)
-    assert isinstance(base.gpu.gpus, tuple)
-    gpu = replace(base.gpu.gpus[1], memory=Unknown("[Unknown Error]"), mig=Absent("[N/A]"))
+    gpu = replace(known(base.gpu.gpus)[1], memory=Unknown("[Unknown Error]"), mig=Absent("[N/A]"))
     driver = replace(base.gpu.driver, loaded=Unknown("mismatch"), cuda=Unknown("not asked: no tool says"))
-    found = document(replace(base, gpu=Gpus(driver, (base.gpu.gpus[0], gpu), (), (), ("GPU 2 is lost",))))
+    found = document(replace(base, gpu=Gpus(driver, (known(base.gpu.gpus)[0], gpu), (), (), ("GPU 2 is lost",))))
     assert found["gpu"]["driver"]["loaded"] is None
     assert found["gpu"]["gpus"][1]["memory"] is None
     assert found["gpu"]["gpus"][1]["mig"] is None

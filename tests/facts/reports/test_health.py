@@ -7,11 +7,11 @@ import pytest
 
 from taco_launch.facts.reports.health import judged, verdicts
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
-from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, System
-from taco_launch.model.host.hardware import Adapters, Board, Gpus, PciDevice, Rdma
+from taco_launch.model.host.facts import ContainerState, HostFacts
+from taco_launch.model.host.hardware import Adapters, Board, Gpus, PciDevice
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup.hardware import faults
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 
 BOARD = Board(("0000:1b:00.0",), (), Absent("no GPU is behind one"), ())
 FINE: dict[str, Any] = {
@@ -25,14 +25,12 @@ def of(name: str = "gpu1", at: int = 3, board: Any = BOARD, driver: Any = None, 
     """Return a host that is right, but for what is given: of GPU number `at`, of its board, of its driver."""
     facts = host(name)
     assert isinstance(facts.gpu, Gpus)
-    assert isinstance(facts.gpu.gpus, tuple)
-    gpus = tuple(replace(each, **{**FINE, **(gpu if each.index == at else {})}) for each in facts.gpu.gpus)
+    gpus = tuple(replace(each, **{**FINE, **(gpu if each.index == at else {})}) for each in known(facts.gpu.gpus))
     driver = replace(facts.gpu.driver, **{"fabric_version": "535.104.05", **(driver or {})})
-    assert isinstance(facts.rdma, Rdma)
     return replace(
         facts,
         gpu=replace(facts.gpu, gpus=gpus, board=board, driver=driver),
-        rdma=replace(facts.rdma, adapters=ADAPTERS),
+        rdma=replace(known(facts.rdma), adapters=ADAPTERS),
     )
 
 
@@ -52,9 +50,8 @@ def test_a_host_that_is_right_says_so_of_each_thing() -> None:
 
 def test_how_acs_is_turned_off() -> None:
     facts = of(board=replace(BOARD, acs=("0000:17:00.0",)))
-    assert isinstance(facts.system, System)
     for where in (Absent("bare metal"), "kvm"):
-        found = verdicts(replace(facts, system=replace(facts.system, virtualization=where)))
+        found = verdicts(replace(facts, system=replace(known(facts.system), virtualization=where)))
         (hint,) = [each.hint for each in found if each.name == "ACS"]
         assert "off in the BIOS, or at each boot: for each in $(lspci -D -d ::0604" in hint
         assert ("virtual machine" in hint) == (where == "kvm")
@@ -116,7 +113,6 @@ def test_what_stops_set_up_is_a_fault_here_in_its_words_and_what_follows_of_it_i
     idle = {"fabric_manager": "failed"}
     removed = Absent("modinfo: ERROR: Module nvidia not found.")
     unlike = of(board=SWITCHED, driver={"installed": "535.129.03"})
-    assert isinstance(unlike.rdma, Rdma)
     for facts, name, words in (
         (of(board=SWITCHED, driver={"loaded": Absent("no"), **idle}), "driver", "is installed and not loaded"),
         (unlike, "driver", "the kernel runs NVIDIA driver 535.104.05, and 535.129.03 is installed"),
@@ -127,7 +123,7 @@ def test_what_stops_set_up_is_a_fault_here_in_its_words_and_what_follows_of_it_i
         ),
         (without_programs(of()), "driver", "is loaded, and its programs are missing: nvidia-smi: not found"),
         (
-            replace(of(), rdma=replace(unlike.rdma, ofed="MLNX_OFED_LINUX-5.8-2.0.3.0")),
+            replace(of(), rdma=replace(known(unlike.rdma), ofed="MLNX_OFED_LINUX-5.8-2.0.3.0")),
             "OFED",
             "mlx5_core on the disk is 5.4",
         ),
@@ -146,14 +142,12 @@ def test_what_stops_set_up_is_a_fault_here_in_its_words_and_what_follows_of_it_i
 
 
 def without_programs(facts: HostFacts) -> HostFacts:
-    assert isinstance(facts.gpu, Gpus)
-    return replace(facts, gpu=replace(facts.gpu, gpus=Absent("nvidia-smi: not found")))
+    return replace(facts, gpu=replace(known(facts.gpu), gpus=Absent("nvidia-smi: not found")))
 
 
 def test_ofed_that_no_job_uses_is_no_fault() -> None:
     facts = of()
-    assert isinstance(facts.rdma, Rdma)
-    facts = replace(facts, rdma=replace(facts.rdma, ofed="MLNX_OFED_LINUX-5.8-2.0.3.0"))
+    facts = replace(facts, rdma=replace(known(facts.rdma), ofed="MLNX_OFED_LINUX-5.8-2.0.3.0"))
     assert [each.name for each in verdicts(facts) if each.level == "fault"] == ["OFED"]
     assert [each.name for each, _ in judged([facts], rdma="off") if each.level == "fault"] == []
 
@@ -161,24 +155,19 @@ def test_ofed_that_no_job_uses_is_no_fault() -> None:
 def test_a_gpu_that_is_gone_since_the_container_was_made_is_a_fault() -> None:
     facts = of()
     assert isinstance(facts.gpu, Gpus)
-    assert isinstance(facts.gpu.gpus, tuple)
-    assert isinstance(facts.docker, DockerFacts)
-    labels = (("taco-launch.gpus", ",".join(str(each.pci) for each in facts.gpu.gpus)),)
-    docker = replace(facts.docker, containers=(ContainerState("taco-launch-c", "train", "running", labels),))
+    labels = (("taco-launch.gpus", ",".join(str(each.pci) for each in known(facts.gpu.gpus))),)
+    docker = replace(known(facts.docker), containers=(ContainerState("taco-launch-c", "train", "running", labels),))
     facts = replace(facts, docker=docker)
     assert wrong(facts) == []
-    assert isinstance(facts.gpu, Gpus)
-    assert isinstance(facts.gpu.gpus, tuple)
-    less = replace(facts, gpu=replace(facts.gpu, gpus=facts.gpu.gpus[:-1]))
+    less = replace(facts, gpu=replace(known(facts.gpu), gpus=known(known(facts.gpu).gpus)[:-1]))
     text = "taco-launch-c: GPU 0000:07:00.0 is gone since the last setup (container made with 8, 7 here now)"
     assert wrong(less) == [("fault", "GPUs", text)]
 
 
 def test_a_gpu_that_is_lost_and_an_hca_with_too_few_lanes() -> None:
     facts = of()
-    assert isinstance(facts.gpu, Gpus)
     device = PciDevice("hca", "mlx5_0", ("pci0000:17", "0000:1a:00.0"), width=4, max_width=16)
-    facts = replace(facts, gpu=replace(facts.gpu, lost=("GPU is lost",)), pci=(device,))
+    facts = replace(facts, gpu=replace(known(facts.gpu), lost=("GPU is lost",)), pci=(device,))
     assert [each[:2] for each in wrong(facts)] == [("fault", "lost GPUs"), ("remark", "PCIe width")]
     assert wrong(facts)[1][2] == "mlx5_0 x4 of x16"
 
@@ -186,8 +175,7 @@ def test_a_gpu_that_is_lost_and_an_hca_with_too_few_lanes() -> None:
 @pytest.mark.parametrize("gpus", [Unknown("Unable to determine the device handle"), Absent("nvidia-smi: not found")])
 def test_gpus_that_nobody_can_ask_are_unknown_and_never_right(gpus: Any) -> None:
     facts = of()
-    assert isinstance(facts.gpu, Gpus)
-    silent = replace(facts, gpu=replace(facts.gpu, gpus=gpus))
+    silent = replace(facts, gpu=replace(known(facts.gpu), gpus=gpus))
     names = ("MIG", "ECC", "row remapping", "persistence", "clocks", "temperature", "PCIe width")
     unknown = [each for each in wrong(silent) if each[0] == "unknown"]
     assert unknown == [("unknown", name, gpus.reason) for name in names]
@@ -199,15 +187,13 @@ def test_gpus_that_nobody_can_ask_are_unknown_and_never_right(gpus: Any) -> None
 
 def test_ports_of_hcas_that_are_not_active() -> None:
     facts = of()
-    assert isinstance(facts.rdma, Rdma)
-    assert isinstance(facts.rdma.hcas, tuple)
-    (hca,) = facts.rdma.hcas
+    (hca,) = known(known(facts.rdma).hcas)
     down = replace(hca, name="mlx5_1", ports=tuple(replace(port, state="DOWN") for port in hca.ports))
     for hcas, level, text in (
         ((hca, down), "remark", "mlx5_1 port 1 is DOWN"),
         ((down,), "fault", "none is active, so there is no RDMA: mlx5_1 port 1 is DOWN"),
     ):
-        ailing = replace(facts, rdma=replace(facts.rdma, hcas=hcas))
+        ailing = replace(facts, rdma=replace(known(facts.rdma), hcas=hcas))
         assert wrong(ailing) == [(level, "RDMA ports", text)]
         assert next(each.hint for each in verdicts(ailing) if each.name == "RDMA ports")
         for judged_ports in (ailing, facts):  # of ports that jobs are not to use nothing is said
@@ -217,9 +203,8 @@ def test_ports_of_hcas_that_are_not_active() -> None:
 @pytest.mark.parametrize(("dmabuf", "level"), [(True, "ok"), (False, "remark")])
 def test_the_kernels_own_rdma_takes_dmabuf(dmabuf: bool, level: str) -> None:
     facts = of()
-    assert isinstance(facts.rdma, Rdma)
-    memory = replace(facts.rdma.peer_memory, dmabuf=dmabuf)
-    told = verdicts(replace(facts, rdma=replace(facts.rdma, ofed=Absent(), peer_memory=memory)))
+    memory = replace(known(facts.rdma).peer_memory, dmabuf=dmabuf)
+    told = verdicts(replace(facts, rdma=replace(known(facts.rdma), ofed=Absent(), peer_memory=memory)))
     assert [each.level for each in told if each.name == "OFED"] == [level]
 
 

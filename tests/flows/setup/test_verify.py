@@ -18,9 +18,10 @@ from taco_launch.flows.setup.proof import ProofFailure
 from taco_launch.flows.setup.verify import verify
 from taco_launch.inventory import profile
 from taco_launch.model.host.fact_value import Absent
-from taco_launch.model.host.facts import Firewall, HostFacts, NetworkFacts
+from taco_launch.model.host.facts import Firewall, HostFacts
 from taco_launch.remote.fanout import Fanout
 from tests.conftest import eventually
+from tests.facts.hosts import known
 from tests.setup.mesh import bare, inventory
 
 ENV = [
@@ -159,8 +160,7 @@ def test_only_hosts_that_are_set_up_are_asked() -> None:
 
 def test_a_blocked_pair_is_named_with_the_firewall() -> None:
     cluster = Cluster()
-    network = cluster.facts["gpu1"].network
-    assert isinstance(network, NetworkFacts)
+    network = known(cluster.facts["gpu1"].network)
     drops = Firewall("nftables", True, "nftables does not let everything in: policy drop (nft table inet filter)")
     cluster.facts["gpu1"] = replace(cluster.facts["gpu1"], network=replace(network, firewalls=(drops,)))
     cluster.hosts["gpu2"].ways["gpu1"] = {"port": "timed out"}

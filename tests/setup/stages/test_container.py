@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
-from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, ProcessLimits, SetupState, System
-from taco_launch.model.host.hardware import Gpus
+from taco_launch.model.host.facts import ContainerState, HostFacts, ProcessLimits
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import container as stage
+from tests.facts.hosts import known
 from tests.setup.training import TWO, bare, cluster, defined, having, image, inventory, problem, ready
 
 NAME = "taco-launch-hcc"
@@ -133,8 +133,7 @@ def test_a_limit_below_the_hosts_own_needs_no_capability(hard: int | None, limit
 
 def test_other_limits_are_compared_as_well() -> None:
     facts = ready(capabilities=())
-    assert isinstance(facts.system, System)
-    facts = replace(facts, system=replace(facts.system, limits=(ProcessLimits("nofile", 1024, 4096),)))
+    facts = replace(facts, system=replace(known(facts.system), limits=(ProcessLimits("nofile", 1024, 4096),)))
     assert not [option for option in options(facts, ulimits=(("nofile", 5000),)) if "nofile" in option]
     assert "--ulimit=nofile=4096:4096" in options(facts, ulimits=(("nofile", 4096),))
 
@@ -147,8 +146,7 @@ def test_unknown_capabilities_are_taken_to_be_there() -> None:
 
 def test_selinux_does_not_confine_it_and_that_is_said() -> None:
     facts = ready()
-    assert isinstance(facts.system, System)
-    facts = replace(facts, system=replace(facts.system, selinux="enforcing"))
+    facts = replace(facts, system=replace(known(facts.system), selinux="enforcing"))
     assert "--security-opt=label=disable" in options(facts)
     assert "SELinux does not confine it (label=disable)" in ops(facts)[0].why
 
@@ -184,8 +182,7 @@ def test_gpus_take_the_toolkit() -> None:
 
 def with_gpus(gpus: Any, facts: HostFacts | None = None) -> HostFacts:
     facts = facts or with_toolkit(ready())
-    assert isinstance(facts.gpu, Gpus)
-    return replace(facts, gpu=replace(facts.gpu, gpus=gpus))
+    return replace(facts, gpu=replace(known(facts.gpu), gpus=gpus))
 
 
 @pytest.mark.parametrize(
@@ -316,8 +313,7 @@ def test_a_container_of_somebody_else_is_never_touched(labels: Any) -> None:
 )
 def test_what_is_wrong_with_the_unit_is_put_right_without_a_new_container(change: Any, why: str) -> None:
     facts = after(ready())
-    assert isinstance(facts.made, SetupState)
-    broken = replace(facts, made=replace(facts.made, **change))
+    broken = replace(facts, made=replace(known(facts.made), **change))
     (start,) = ops(broken)
     assert (start.why, start.disrupts) == (why, "nothing")
     assert plan(start.expect(broken)) == []
@@ -325,19 +321,15 @@ def test_what_is_wrong_with_the_unit_is_put_right_without_a_new_container(change
 
 def test_a_container_that_does_not_run_is_started() -> None:
     facts = after(ready())
-    assert isinstance(facts.docker, DockerFacts)
-    assert isinstance(facts.docker.containers, tuple)
-    stopped = tuple(replace(each, state="exited") for each in facts.docker.containers)
+    stopped = tuple(replace(each, state="exited") for each in known(known(facts.docker).containers))
     facts = having(facts, containers=stopped)
     assert [each.name for each in ops(facts)] == [f"start {NAME}.service"]
 
 
 def test_a_mode_that_was_changed_is_put_right() -> None:
     facts = after(ready())
-    assert isinstance(facts.made, SetupState)
-    assert isinstance(facts.made.files, tuple)
-    loose = tuple(replace(file, mode=0o666) for file in facts.made.files)
-    assert len(ops(replace(facts, made=replace(facts.made, files=loose)))[0].files) == 3
+    loose = tuple(replace(file, mode=0o666) for file in known(known(facts.made).files))
+    assert len(ops(replace(facts, made=replace(known(facts.made), files=loose)))[0].files) == 3
 
 
 # --- what is not known

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from taco_launch.model.host.fact_value import Unknown
-from taco_launch.model.host.facts import ContainerState, DockerFacts
+from taco_launch.model.host.facts import ContainerState
+from tests.facts.hosts import known
 from tests.setup.training import defined, ready
 
 NAME = "taco-launch-hcc"
@@ -30,8 +31,7 @@ NAME = "taco-launch-hcc"
 )
 def test_what_a_rank_can_do_where_no_profile_confines_it(container: dict[str, Any], security: Any, said: str) -> None:
     facts = ready()
-    assert isinstance(facts.docker, DockerFacts)
-    made = defined(replace(facts, docker=replace(facts.docker, security=security)), **container)
+    made = defined(replace(facts, docker=replace(known(facts.docker), security=security)), **container)
     remarks = [remark for remark in made.remarks if "AppArmor" in remark]
     assert (bool(remarks), said in "".join(remarks)) == (bool(said), True)
     assert ("--pid=host" in made.options) == (container.get("pid") == "host")
@@ -56,9 +56,8 @@ def test_what_a_rank_can_do_to_other_containers_is_said(
 ) -> None:
     """Docker-default lets the processes that it confines trace and signal each other."""
     facts = ready()
-    assert isinstance(facts.docker, DockerFacts)
     ours = ContainerState(NAME, "train:1", "running", (("taco-launch.cluster", "hcc"),))
     others = (ContainerState(name, "web:1", "running", ()) for name in names)
-    docker = replace(facts.docker, security=("apparmor", "seccomp"), containers=(ours, *others))
+    docker = replace(known(facts.docker), security=("apparmor", "seccomp"), containers=(ours, *others))
     remarks = [each for each in defined(replace(facts, docker=docker), **container).remarks if "container.pid" in each]
     assert (bool(remarks), said in "".join(remarks)) == (bool(said), True)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import ContainerState, Disk, DockerFacts, HostFacts, Os, SetupFile, SetupState, System
+from taco_launch.model.host.facts import ContainerState, Disk, DockerFacts, HostFacts, Os, SetupFile, SetupState
 from taco_launch.model.host.hosts import DockerEngine, Host, Inventory
 from taco_launch.setup.diff import diffs
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stage_parts.docker_settings import PROXY_VALUES, proxy_files
 from taco_launch.setup.stages.docker import plan
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 
 CONFIG = "/etc/docker/daemon.json"
 DROP_IN = "/etc/systemd/system/docker.service.d/taco-launch.conf"
@@ -32,15 +32,13 @@ def made(**fields: Any) -> SetupState:
 def facts(docker: Found[DockerFacts] | None = None, of: dict[str, Any] | None = None, **fields: Any) -> HostFacts:
     """Return a Debian host with an engine that is as it should be, but for what is said."""
     found = host("gpu1", made=made(**fields))
-    system = found.system
-    assert isinstance(system, System)
+    system = known(found.system)
     system = replace(system, **{"os": DEBIAN, "package_manager": "apt-get", **(of or {})})
     return replace(found, system=system, docker=found.docker if docker is None else docker)
 
 
 def engine(**fields: Any) -> DockerFacts:
-    found = host("gpu1").docker
-    assert isinstance(found, DockerFacts)
+    found = known(host("gpu1").docker)
     return replace(found, **fields)
 
 
@@ -96,10 +94,8 @@ def test_a_bare_host_gets_all_of_it_in_one_plan() -> None:
     left = bare()
     for op in (install, settings, start):
         left = op.expect(left)
-    assert isinstance(left.docker, DockerFacts)
-    assert (left.docker.containers, left.docker.images) == ((), ())
-    assert isinstance(left.made, SetupState)
-    assert (left.made.engine_unit, left.made.daemon_json) == ("enabled", file(settings, CONFIG))
+    assert (known(left.docker).containers, known(left.docker).images) == ((), ())
+    assert (known(left.made).engine_unit, known(left.made).daemon_json) == ("enabled", file(settings, CONFIG))
 
 
 @pytest.mark.parametrize(
@@ -260,8 +256,7 @@ def test_later_stages_know_whether_the_engine_has_cdi_then(before: Any, told: st
     found = facts(engine(cdi_folders=before))
     feature = "{}" if told is None else f'{{"cdi": {told}}}'
     (op,) = ops(found, DockerEngine(settings=(("features", feature),)))
-    docker = op.expect(found).docker
-    assert isinstance(docker, DockerFacts)
+    docker = known(op.expect(found).docker)
     assert docker.cdi_folders == after
 
 
@@ -298,8 +293,7 @@ def test_a_restart_where_nothing_runs() -> None:
 
 def test_an_engine_with_another_data_root_has_to_pull_anew() -> None:
     (op,) = ops(facts(), DockerEngine(data_root="/data"))
-    after = op.expect(facts()).docker
-    assert isinstance(after, DockerFacts)
+    after = known(op.expect(facts()).docker)
     assert (after.root, after.images, after.containers) == ("/data", (), ())
     (op,) = ops(facts(), DockerEngine(data_root="/var/lib/docker"))
     assert op.expect(facts()).docker == facts().docker

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Disk, DockerFacts, HostFacts, System
+from taco_launch.model.host.facts import Disk, HostFacts, System
 from taco_launch.model.host.hosts import DockerEngine, Registry
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stage_parts.image_copy import SourceImage
 from taco_launch.setup.stages import image as stage
 from taco_launch.setup.stages.image import parse_reference, resolve
+from tests.facts.hosts import known
 from tests.setup.training import ONE, TWO, bare, cluster, image, inventory, op, problem
 
 A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -86,10 +87,8 @@ def test_others_pull_the_very_digest_that_the_head_has() -> None:
     assert "it is sha256:222222222222 here, and on gpu2 it is sha256:aaaaaaaaaaaa" in odd.why
     assert plan("gpu2", of) == []
     assert plan("gpu3", of, odd.expect(of.facts["gpu3"])) == []
-    after = missing.expect(of.facts["gpu1"]).docker
-    assert isinstance(after, DockerFacts)
-    assert isinstance(after.images, tuple)
-    assert [each.id for each in after.images] == [ONE], "it is known by then, so no container of it is made anew"
+    after = known(missing.expect(of.facts["gpu1"]).docker)
+    assert [each.id for each in known(after.images)] == [ONE], "it is known by then, so no container of it is made anew"
 
 
 def test_the_first_host_that_has_it_counts_where_the_head_has_not() -> None:
@@ -161,8 +160,7 @@ def test_a_login_hands_the_password_over_in_a_secret_file() -> None:
 
 
 def with_disk(facts: HostFacts, path: str, free: int) -> HostFacts:
-    assert isinstance(facts.system, System)
-    return replace(facts, system=replace(facts.system, disks=(Disk(path, "ext4", 100 * GIB, free),)))
+    return replace(facts, system=replace(known(facts.system), disks=(Disk(path, "ext4", 100 * GIB, free),)))
 
 
 def test_space_is_looked_at_on_the_disk_of_the_engine() -> None:
@@ -182,13 +180,14 @@ def test_space_is_looked_at_where_the_data_root_is_or_will_be() -> None:
 
     def message(engine: DockerEngine, root: Any, daemon_json: Any = None) -> str:
         facts = with_disk(bare("gpu1", daemon_json=daemon_json or Absent()), "/data", GIB)
-        assert isinstance(facts.docker, DockerFacts)
         assert isinstance(facts.system, System)
         disks = (
             Disk("/", "ext4", 100 * GIB, 90 * GIB),
             *(facts.system.disks if isinstance(facts.system.disks, tuple) else ()),
         )
-        facts = replace(facts, docker=replace(facts.docker, root=root), system=replace(facts.system, disks=disks))
+        facts = replace(
+            facts, docker=replace(known(facts.docker), root=root), system=replace(facts.system, disks=disks)
+        )
         of = cluster(facts)
         (found,) = plan("gpu1", replace(of, inventory=replace(of.inventory, docker=engine)))
         return found.message if isinstance(found, Problem) else found.why

@@ -15,13 +15,13 @@ from taco_launch.model.host.facts import (
     Image,
     Interface,
     Listener,
-    NetworkFacts,
     SetupState,
 )
 from taco_launch.model.host.hosts import Host
 from taco_launch.setup import paths
 from taco_launch.setup.ops import Op, Problem
 from taco_launch.setup.stages import container, ssh_mesh
+from tests.facts.hosts import known
 from tests.setup.mesh import NAME, NOTHING, World, bare, inventory, with_listener
 from tests.setup.training import problem as the_problem
 
@@ -199,9 +199,8 @@ def test_what_is_there_cannot_be_read(made: Found[SetupState]) -> None:
 
 def carried(*addresses: tuple[str, str], name: str = "bond0") -> HostFacts:
     facts = bare("gpu1")
-    assert isinstance(facts.network, NetworkFacts)
     one = Interface(name, "bond", "up", 1500, "aa", tuple(Carried(*each) for each in addresses))
-    return replace(facts, network=replace(facts.network, interfaces=(one,)))
+    return replace(facts, network=replace(known(facts.network), interfaces=(one,)))
 
 
 HOST = Host("gpu1", "10.0.0.1")
@@ -236,10 +235,8 @@ def test_a_new_address_is_taken_everywhere_and_only_its_own_sshd_begins_anew() -
     world = World(inventory())
     world.converge()
     facts = world.facts["gpu2"]
-    assert isinstance(facts.network, NetworkFacts)
-    moved = carried(("10.0.9.2/24", "global")).network
-    assert isinstance(moved, NetworkFacts)
-    world.facts["gpu2"] = replace(facts, network=replace(moved, listeners=facts.network.listeners))
+    moved = known(carried(("10.0.9.2/24", "global")).network)
+    world.facts["gpu2"] = replace(facts, network=replace(moved, listeners=known(facts.network).listeners))
     (first, *_) = world.converge()
     assert first["gpu1"] == ("ssh files: write hosts, ssh_config, known_hosts",)
     assert first["gpu2"][-1] == "container's sshd: write its settings"
@@ -310,8 +307,7 @@ def test_an_sshd_that_is_gone_is_waited_for() -> None:
 def test_a_host_key_that_is_gone_is_made_anew_and_taken() -> None:
     world = World(inventory())
     world.converge()
-    made = world.facts["gpu2"].made
-    assert isinstance(made, SetupState)
+    made = known(world.facts["gpu2"].made)
     world.facts["gpu2"] = replace(world.facts["gpu2"], made=replace(made, host_key=Absent()))
     assert [op.name for op in world.plan("gpu2") if isinstance(op, Op)] == [
         "container's sshd: make its host key",
@@ -326,8 +322,7 @@ DROPS = (Firewall("nftables", True, "nftables does not let everything in: policy
 
 def behind(world: World, name: str, firewalls: tuple[Firewall, ...] = DROPS) -> None:
     facts = world.facts[name]
-    assert isinstance(facts.network, NetworkFacts)
-    world.facts[name] = replace(facts, network=replace(facts.network, firewalls=firewalls))
+    world.facts[name] = replace(facts, network=replace(known(facts.network), firewalls=firewalls))
 
 
 def test_a_firewall_is_left_alone_unless_managed() -> None:
@@ -360,22 +355,18 @@ def test_what_a_version_before_opened_is_closed_and_opened_anew() -> None:
     world = World(inventory(firewall="manage"))
     behind(world, "gpu1")
     world.converge()
-    made = world.facts["gpu1"].made
-    assert isinstance(made, SetupState)
-    assert isinstance(made.files, tuple)
+    made = known(world.facts["gpu1"].made)
     moved = tuple(
         replace(file, path=file.path.replace(paths.host_folder(NAME), paths.folder(NAME)))
-        for file in made.files
+        for file in known(made.files)
         if file.path != paths.firewall_unit_file(NAME)
     )
     world.facts["gpu1"] = replace(world.facts["gpu1"], made=replace(made, files=moved))
     behind(world, "gpu1", ())  # by its rules nothing is stopped any more
     both = ("firewall: take our rules back", "firewall: open it for the cluster's hosts")
     assert world.converge() == [{"gpu1": both, "gpu2": ()}]
-    made = world.facts["gpu1"].made
-    assert isinstance(made, SetupState)
-    assert isinstance(made.files, tuple)
-    assert not [file.path for file in made.files if file.path.startswith(f"{paths.folder(NAME)}/firewall")]
+    made = known(world.facts["gpu1"].made)
+    assert not [file.path for file in known(made.files) if file.path.startswith(f"{paths.folder(NAME)}/firewall")]
 
 
 def test_a_host_alone_opens_nothing() -> None:

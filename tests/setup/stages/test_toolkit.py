@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Os, System
-from taco_launch.model.host.hardware import Gpus
+from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Os
 from taco_launch.model.host.hosts import DockerEngine, Host, Inventory, Toolkit
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import toolkit
-from tests.facts.hosts import host
+from tests.facts.hosts import host, known
 from tests.setup.stages.test_docker import file, made
 
 URL = "https://nvidia.github.io/libnvidia-container"
@@ -33,11 +32,9 @@ DEB = (("a.deb", b"one"), ("b.rpm", b"two"), ("c.deb", b"three"))
 def facts(manager: str = "apt-get", gpu: Any = None, of: dict[str, Any] | None = None, **docker: Any) -> HostFacts:
     """Return a host with 8 GPUs and an engine that runs, without a toolkit but for what is said of docker."""
     found = host("gpu1", made=made(**(of or {})))
-    assert isinstance(found.system, System)
-    assert isinstance(found.docker, DockerFacts)
-    system = replace(found.system, os=Os("debian", "12", "Debian"), package_manager=manager)
+    system = replace(known(found.system), os=Os("debian", "12", "Debian"), package_manager=manager)
     asked: dict[str, Any] = {"toolkit": NONE, "toolkit_programs": (), "runtimes": ("runc",), "cdi": ()}
-    engine = replace(found.docker, **{**asked, "cdi_folders": Absent("before 25.0"), **docker})
+    engine = replace(known(found.docker), **{**asked, "cdi_folders": Absent("before 25.0"), **docker})
     return replace(found, system=system, docker=engine, gpu=found.gpu if gpu is None else gpu)
 
 
@@ -75,8 +72,7 @@ def problem(found: HostFacts, of: Toolkit = Toolkit(), **more: Any) -> Problem: 
 
 
 def test_hosts_without_gpus_have_nothing_to_do() -> None:
-    there = host("a").gpu
-    assert isinstance(there, Gpus)
+    there = known(host("a").gpu)
     for gpu in (Absent("no driver"), Unknown("nvidia-smi hangs"), replace(there, gpus=())):
         assert planned(facts(gpu=gpu)) == []
     one = Host("gpu1", "10.0.0.1", gpus="none")
@@ -192,8 +188,7 @@ def test_one_that_is_there_by_half_is_completed_and_not_upgraded() -> None:
     half = facts(toolkit="1.16.2", toolkit_programs=PROGRAMS[:2])
     install, _register = ops(half)
     assert "of the NVIDIA container toolkit 1.16.2 there is no nvidia-container-runtime-hook" in install.why
-    done = install.expect(half).docker
-    assert isinstance(done, DockerFacts)
+    done = known(install.expect(half).docker)
     assert done.toolkit == "1.16.2"
     by_cdi = replace(done, toolkit_programs=PROGRAMS[:2], cdi_folders=("/etc/cdi",))
     assert [op.name for op in ops(replace(half, docker=by_cdi, made=made(daemon_json=CDI)))] == [
@@ -265,8 +260,7 @@ def test_where_cdi_stays_off(of: dict[str, Any], docker: dict[str, Any]) -> None
     (only,) = ops(found)
     assert "by the runtime nvidia, which it does not have" in only.why
     # and what GPUs are given by stays, when nothing runs there any more
-    assert isinstance(found.docker, DockerFacts)
-    idle = replace(found, docker=replace(found.docker, containers=()))
+    idle = replace(found, docker=replace(known(found.docker), containers=()))
     assert planned(only.expect(idle)) == []
 
 

@@ -719,9 +719,8 @@ made_files() { # MODE|KIND|PATH of each, the target of links, the SHA256 of file
   etc=/etc/taco-launch
   above=${cluster%/variants/*}
   set --
-  # the last but one: where a version before had the unit of its firewall
   for place in "$state" "$etc" "/etc/systemd/system/$unit.service" \
-    "/etc/systemd/system/$firewall.service" "/etc/systemd/system/$unit-firewall.service" \
+    "/etc/systemd/system/$firewall.service" \
     "/etc/systemd/system/taco-launch."*".$name.service" \
     /etc/systemd/system/docker.service.d /etc/modules-load.d/taco-launch-peermem.conf \
     /etc/modprobe.d/taco-launch-peermem.conf; do

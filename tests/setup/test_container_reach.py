@@ -1,14 +1,11 @@
-"""What the container can reach of its host, what of its variables others can read, and what a version before left."""
+"""What the container can reach of its host, and what of its variables others can read."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
-from taco_launch.model.host.facts import SetupFile
 from taco_launch.setup import paths
 from taco_launch.setup.files import unit
-from tests.facts.hosts import known
 from tests.setup.stages.test_container import NAME, after, ops, plan
 from tests.setup.training import defined, problem, ready
 
@@ -43,12 +40,3 @@ def test_a_line_break_in_a_variable_is_refused(value: str) -> None:
     found = problem(plan(ready(), env=(("TOKEN", value),)))
     assert found.message.startswith(f"{NAME}: the variable TOKEN holds a line break")
     assert "one" not in found.message
-
-
-def test_what_a_version_before_left_is_taken_away() -> None:
-    facts = after(ready())
-    old = [f"{paths.folder('hcc')}/{name}" for name in ("wait.sh", "environment", "ssh/sshd.pid")]
-    before = replace(facts, made=replace(known(facts.made), files=(*known(known(facts.made).files), *(SetupFile(path, "0" * 64, 0o600) for path in old))))  # fmt: skip
-    (op,) = ops(before)
-    assert set(op.args) == set(old)
-    assert plan(op.expect(before)) == []

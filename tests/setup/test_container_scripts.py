@@ -303,25 +303,6 @@ def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_
 
 
 @pytest.mark.parametrize("fakes", ["dash"], indirect=True)
-@pytest.mark.parametrize("shared", [True, False])
-def test_jobs_that_all_containers_could_write_to_are_put_aside(fakes: Fakes, tmp_path: Path, *, shared: bool) -> None:
-    """As versions before had them: whatever a rank has put there the host's root would obey."""
-    sources = f"{tmp_path}/agent\n{tmp_path}/{'jobs' if shared else 'containers/hcc'}"
-    fakes.make(
-        "docker",
-        f"""case "$*" in *taco-launch_hcc | *create*) exit ;; *Mounts*) printf '{sources}\n' ;; *inspect*) echo hcc ;; esac""",
-    )
-    for name in ("grep", "mkdir"):
-        fakes.make(name, f'exec /bin/{name} "$@"')
-    fakes.make("systemctl")
-    (tmp_path / "jobs/planted").mkdir(parents=True)
-    done = create(fakes, tmp_path, "idle() { :; }\nlook() { :; }\nmake_leases() { :; }", "0", "t:1")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "jobs").exists() != shared
-    assert (tmp_path / "jobs-of-before/planted").exists() == shared
-
-
-@pytest.mark.parametrize("fakes", ["dash"], indirect=True)
 @pytest.mark.parametrize("link", ["containers", "containers/hcc", "agent", "clusters/hcc/ssh"])
 def test_nothing_is_shared_by_way_of_a_link(fakes: Fakes, tmp_path: Path, link: str) -> None:
     (tmp_path / "clusters/hcc").mkdir(parents=True)

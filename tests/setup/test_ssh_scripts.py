@@ -126,7 +126,6 @@ def test_a_key_that_is_cut_off_leaves_nothing(tmp_path: Path, shell: tuple[str, 
 
 
 def test_the_firewall_is_closed_by_its_list_and_nothing_else_in_it(tmp_path: Path) -> None:
-    """An earlier version kept the list where containers could write to it."""
     fakes, units = Fakes(tmp_path / "bin"), tmp_path / "units"
     for name in ("nft", "iptables"):
         fakes.make(name)

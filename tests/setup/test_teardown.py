@@ -12,7 +12,6 @@ from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import ContainerState, HostFacts, Image, SetupFile, SetupState
 from taco_launch.setup import STAGES, paths, teardown
 from taco_launch.setup.ops import Op, Problem, Removal, StageRules
-from taco_launch.setup.stage_parts import firewall
 from taco_launch.setup.stage_parts.docker_removal import ADDED as ADDED_FILE
 from taco_launch.setup.stage_parts.docker_settings import MARKS
 from taco_launch.setup.stage_rules import RULES
@@ -105,23 +104,11 @@ def test_what_is_loaded_at_boot_for_gpudirect_goes_with_the_last_cluster() -> No
 
 
 def test_what_the_hosts_root_runs_is_taken_back_too() -> None:
-    for there in (paths.host_folder("c"), paths.folder("c")):
-        first, _last = plan(facts(there, f"{there}/firewall", f"{there}/firewall.sh"), "c", None, "")
-        assert isinstance(first, Op)
-        assert (first.name, first.args[:3]) == ("firewall: take our rules back", ("taco-launch-c", "remove", there))
-        assert first.script.index("idle()") < first.script.index('idle "$1"') < first.script.index("action=$1")
-
-
-@pytest.mark.parametrize("whose", ["the firewall of c", "the container of c-firewall"])
-def test_a_unit_of_another_cluster_by_the_name_of_before(whose: str) -> None:
-    """A version before called the unit of c's firewall as that of a cluster c-firewall is called."""
-    text = firewall._before("c").text if whose == "the firewall of c" else "[Unit]\n"
-    there = facts(paths.folder("c"), paths.unit_file("c-firewall"))
-    unit = SetupFile(paths.unit_file("c-firewall"), hashlib.sha256(text.encode()).hexdigest(), 0o644)
-    there = replace(there, made=replace(known(there.made), files=(*known(known(there.made).files)[:1], unit)))
-    found = [item.args for item in plan(there, "c", None, "") if isinstance(item, Op) and "firewall" in item.name]
-    remove = ("taco-launch-c", "remove", paths.folder("c"), paths.unit("c-firewall"))
-    assert found == ([remove] if whose == "the firewall of c" else [])
+    there = paths.host_folder("c")
+    first, _last = plan(facts(there, f"{there}/firewall", f"{there}/firewall.sh"), "c", None, "")
+    assert isinstance(first, Op)
+    assert (first.name, first.args[:3]) == ("firewall: take our rules back", ("taco-launch-c", "remove", there))
+    assert first.script.index("idle()") < first.script.index('idle "$1"') < first.script.index("action=$1")
 
 
 @pytest.mark.parametrize("names", [("a", "a-firewall"), ("a_firewall", "a"), ("-a", "a")])

@@ -17,8 +17,7 @@ from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.bench.history import complete_ladder, named_ladder, opened
 from taco_launch.cli.bench.log_files import read_log
 from taco_launch.cli.bench.workload_option import FORM, workload_of, workload_option
-from taco_launch.cli.options.common import Settings, add_option, settings_of, talk_options
-from taco_launch.cli.options.completion import complete_list
+from taco_launch.cli.options.common import add_option, settings_of, talk_options
 from taco_launch.errors import TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
@@ -34,9 +33,7 @@ _TOLD = 5
     "-o",
     "--output",
     "form",
-    old="--format",
-    metavar="[json|csv|parquet]",
-    shell_complete=complete_list(_FORMATS),
+    type=click.Choice(_FORMATS),
     help="Format. Default: the extension of FILE, else json.",
 )
 @add_option(
@@ -71,7 +68,6 @@ def export(
       taco-launch bench export --matrix taco --last 30 --to taco.parquet
       taco-launch bench export last -o csv | head
     """
-    form, target = _format_and_file(settings_of(ctx), form, target)
     ending = target.suffix.removeprefix(".") if target is not None else ""
     form = form or (ending if ending in _FORMATS else "json")
     if target is not None and target.exists() and not force:
@@ -90,20 +86,6 @@ def export(
     if target is not None:
         settings_of(ctx).talk(f"{len(chosen)} ladder{'' if len(chosen) == 1 else 's'} written to {target}")
     return 0
-
-
-def _format_and_file(settings: Settings, form: str | None, target: Path | None) -> tuple[str | None, Path | None]:
-    """Check the format; before -o was the format it was the file, which still works with a warning.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    if form is None or form in _FORMATS:
-        return form, target
-    if target is None and ("." in form or "/" in form):
-        settings.talk(f"warning: -o is now the format; write to a file with --to {form}")
-        return None, Path(form)
-    raise UsageError(f"-o {form}: unknown format", hint=f"formats: {', '.join(_FORMATS)}; a file is --to FILE")
 
 
 def _write(form: str, entries: "Iterable[HistoryEntry]", file: IO[bytes]) -> None:
@@ -155,9 +137,7 @@ def _written(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
 )
 @add_option("--variant", metavar="NAME", help="With --workload: what was measured, such as tcp.")
 @add_option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="With --workload: the number of ranks.")
-@add_option(
-    "-H", "--host", "hosts", old="--hosts", metavar="HOSTS", help="With --workload: where it ran, such as gpu[1-4]."
-)
+@add_option("-H", "--host", "hosts", metavar="HOSTS", help="With --workload: where it ran, such as gpu[1-4].")
 @add_option("--baseline", is_flag=True, help="Keep the nightly runs of the other history in the baseline here.")
 @talk_options
 @click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))

@@ -46,7 +46,6 @@ _DRY_RUN = (
     option(
         "--to",
         "out",
-        old="--out",
         type=click.Path(file_okay=False),
         metavar="DIR",
         advanced=True,

@@ -60,26 +60,14 @@ _OURS = re.compile(r"\n|\x1b\[(?:0|1|3[0-7])m")
 class TacoOption(click.Option):
     """An option that refuses an empty value, and that an environment variable can set.
 
-    `group` is its title in the help, which shows an `advanced` one only with --help-all. `old` is an earlier name, which
-    still works in this version, with a warning.
+    `group` is its title in the help, which shows an `advanced` one only with --help-all.
     """
 
-    def __init__(self, *args: Any, group: str = "", advanced: bool = False, old: str = "", **settings: Any) -> None:
+    def __init__(self, *args: Any, group: str = "", advanced: bool = False, **settings: Any) -> None:
         """Take what click.Option takes besides."""
         super().__init__(*args, **settings)
         self.group = group
         self.advanced = advanced
-        self.old = old
-
-    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, click.core.ParameterSource]:
-        """Return the value and where it is from; a value typed with the old name is this option's."""
-        before = opts.get(old_name(self.old)) if self.old else None
-        if before is None or self.name in opts:
-            return super().consume_value(ctx, opts)
-        settings_of(ctx).talk(
-            f"warning: {self.old} is now {'/'.join(self.opts)}; the old name works in this version only"
-        )
-        return before, click.core.ParameterSource.COMMANDLINE
 
     def variable(self, ctx: click.Context) -> str:
         """Return the environment variable of this option in a command: TACO_LAUNCH_RUN_NP for --np of run."""
@@ -111,27 +99,8 @@ class TacoOption(click.Option):
 
 
 def add_option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """Return the decorator that adds a TacoOption, as click.option does, and its old name."""
-    added = click.option(*names, cls=TacoOption, **settings)
-    old = settings.get("old")
-    if not old:
-        return added
-    multiple = bool(settings.get("multiple"))
-    hidden = click.option(
-        old,
-        old_name(old),
-        cls=TacoOption,
-        hidden=True,
-        expose_value=False,
-        multiple=multiple,
-        help=f"Old name of {names[0]}.",
-    )
-    return lambda function: hidden(added(function))
-
-
-def old_name(option: str) -> str:
-    """Return the name by which the parser keeps the value of an option's old name."""
-    return f"old_{option.lstrip('-').replace('-', '_')}"
+    """Return the decorator that adds a TacoOption, as click.option does."""
+    return click.option(*names, cls=TacoOption, **settings)
 
 
 def colour_wanted() -> bool:

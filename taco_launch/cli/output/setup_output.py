@@ -45,7 +45,6 @@ def hosts_option(function: Any) -> Any:
         "-H",
         "--host",
         "hosts",
-        old="--hosts",
         metavar="HOSTS",
         shell_complete=complete_host_list,
         help="Only these hosts or groups: names and ranges, separated by commas, such as gpu[1-3],gpu7.",

@@ -63,7 +63,7 @@ while [ "$paths" -gt 0 ]; do
 done
 look "$image" "$mpirun"
 umask 077
-# mounted files and folders have to be there, and themselves: an earlier version let containers write here
+# mounted files and folders have to be there, and themselves
 for each in "${state%/*}" "$state" "$shared/agent" "$shared/clusters" "${folder%/variants/*}" "${folder%/*}" "$folder" "$folder/ssh" "$folder/hosts" "$folder/ssh/ssh_config"; do
   if [ -L "$each" ]; then
     echo "error: $each is a symbolic link, and what it leads to would be shared: look who made it, and remove it" >&2
@@ -94,11 +94,6 @@ if ours "$container"; then
     exit 1
   fi
   systemctl stop "$unit" 2>/dev/null || : # it may not be there yet
-  # versions before let the containers of all clusters write where the host's root has its jobs
-  if docker container inspect --format '{{range .Mounts}}{{println .Source}}{{end}}' "$container" | grep -qxF "$shared/jobs" &&
-    [ ! -e "$shared/jobs-of-before" ]; then
-    mv "$shared/jobs" "$shared/jobs-of-before"
-  fi
   docker rm --force --volumes "$container" >/dev/null
 fi
 # the variants see the processes of the container that is gone, and cannot start again: set-up makes them anew

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import sha256
 from typing import Final
 
 from taco_launch.frozen import dataclass
@@ -36,15 +35,11 @@ _FIREWALLS = "firewalld.service ufw.service nftables.service iptables.service ne
 
 @dataclass(frozen=True)
 class _Place:
-    """Where all of it is: the folder of the list and the script, the unit's name and its text.
-
-    A name that is not `ours` may be that of another cluster's unit, so that the text has to tell.
-    """
+    """Where all of it is: the folder of the list and the script, the unit's name and its text."""
 
     folder: str
     unit: str
     text: str
-    ours: bool
 
     @property
     def list(self) -> str:
@@ -66,17 +61,14 @@ def plan(facts: HostFacts, cluster: PlanContext, own: str, members: tuple[Member
     given by the kernel or by the inventory's `port_range`.
     """
     inventory = cluster.inventory
-    place, before = _place(inventory.cluster), _before(inventory.cluster)
+    place = _place(inventory.cluster)
     firewall = active(facts)
     if inventory.network.firewall != "manage" or inventory.container is None:
         yield from taken_back(facts, inventory.cluster, "network.firewall is check")
         return
     there = files_of(facts) or {}
-    if firewall is None and place.list not in there and before.list not in there:
+    if firewall is None and place.list not in there:
         return
-    for op in _taken_back(facts, before, "they are of a version before"):
-        yield op
-        facts = op.expect(facts)
     others = [each.address for each in members if each.address != own and is_address(each.address)]
     ports = [(inventory.container.ssh_port,) * 2, *filter(None, (inventory.network.port_range,)), _ephemeral(facts)]
     lines = [f"port {_range(*each)}\n" for each in _merged(ports)] + [
@@ -105,16 +97,9 @@ def active(facts: HostFacts) -> Firewall | None:
 
 def taken_back(facts: HostFacts, cluster: str, why: str) -> Iterator[Op]:
     """Take back all of it, where there is anything."""
-    for place in (_place(cluster), _before(cluster)):
-        yield from _taken_back(facts, place, why)
-
-
-def _taken_back(facts: HostFacts, place: _Place, why: str) -> Iterator[Op]:
+    place = _place(cluster)
     there = files_of(facts) or {}
-    found = [path for path in (place.list, f"{place.list}.new", place.script) if path in there]
-    unit = there.get(place.unit_file)
-    if unit is not None and (place.ours or unit.sha256 == sha256(place.text.encode()).hexdigest()):
-        found.append(place.unit_file)
+    found = [path for path in (place.list, f"{place.list}.new", place.script, place.unit_file) if path in there]
     if not found:
         return
     args = ("remove", place.folder, place.unit if place.unit_file in found else "")
@@ -124,18 +109,8 @@ def _taken_back(facts: HostFacts, place: _Place, why: str) -> Iterator[Op]:
 
 def _place(cluster: str) -> _Place:
     folder, unit = paths.host_folder(cluster), paths.firewall_unit(cluster)
-    return _Place(folder, unit, _unit_text(cluster, f"{folder}/firewall.sh open {folder} {unit}"), ours=True)
-
-
-def _before(cluster: str) -> _Place:
-    """Return the place that all of it had while the container could write there."""
-    folder = paths.folder(cluster)
-    text = _unit_text(cluster, f"{folder}/firewall.sh open")
-    return _Place(folder, f"taco-launch-{cluster}-firewall.service", text, ours=False)
-
-
-def _unit_text(cluster: str, command: str) -> str:
-    return _UNIT.format(cluster=cluster, firewalls=_FIREWALLS, command=command)
+    command = f"{folder}/firewall.sh open {folder} {unit}"
+    return _Place(folder, unit, _UNIT.format(cluster=cluster, firewalls=_FIREWALLS, command=command))
 
 
 def _ephemeral(facts: HostFacts) -> tuple[int, int]:

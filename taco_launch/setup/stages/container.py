@@ -13,7 +13,7 @@ from taco_launch.setup import paths, scripts
 from taco_launch.setup.files import unit
 from taco_launch.setup.files.container_definition import Definition, cannot, changes, define, fewer, lost, unread
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Removal, StageRules
-from taco_launch.setup.setup_files import differing, files_of, with_files, without
+from taco_launch.setup.setup_files import differing, with_files
 from taco_launch.setup.stage_parts import firewall, gpus
 from taco_launch.setup.stages.ssh_mesh import taken_by_another
 from taco_launch.setup.variants import keys_of
@@ -21,8 +21,6 @@ from taco_launch.setup.variants import keys_of
 _CREATE_SECONDS = 300
 _START_SECONDS = unit.DEVICE_SECONDS + 120
 _STOP_SECONDS = 180
-# What lay in the cluster's folder, while the container could still write there.
-_BEFORE = ("environment", "environment.new", "wait.sh", "ssh/sshd.pid")
 
 
 def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
@@ -56,7 +54,6 @@ def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Pr
         yield create
         facts = create.expect(facts)
     yield from _start(definition, facts)
-    yield from _leftovers(definition.cluster, facts)
 
 
 def _refuse(container: Container, facts: HostFacts, cluster: PlanContext) -> Problem | None:
@@ -213,17 +210,6 @@ def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
         seconds=_START_SECONDS,
         expect=lambda facts: _started(facts, definition, changed),
     )
-
-
-def _leftovers(cluster: str, facts: HostFacts) -> Iterator[Op]:
-    """Take away what the version before kept in the folder that the container could write to."""
-    there = files_of(facts) or {}
-    old = tuple(path for path in (f"{paths.folder(cluster)}/{name}" for name in _BEFORE) if path in there)
-    if old:
-        names = ", ".join(path.removeprefix(f"{paths.folder(cluster)}/") for path in old)
-        why = "they are of a version before, and have another place now"
-        script = 'rm -f -- "$@"\n'
-        yield Op("container", f"take away {names}", why, script, old, expect=lambda facts: without(facts, old))
 
 
 def _started(facts: HostFacts, definition: Definition, changed: tuple[FileTarget, ...]) -> HostFacts:

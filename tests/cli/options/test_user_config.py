@@ -124,31 +124,3 @@ def test_doctor_shows_where_each_value_is_from(home: Path) -> None:
     assert f"inventory: {home}/typed.yaml (from -i): cluster typed" in typed
     unknown = call("doctor", env={**env, "TACO_LAUNCH_RUN_NPP": "2"}).stdout
     assert "note   TACO_LAUNCH_RUN_NPP: 2 (no option of this name)" in unknown
-
-
-@pytest.mark.parametrize(
-    ("words", "old", "new"),
-    [
-        (("run", "--dry-run", "--out", "OUT", "--", "true"), "--out", "--to"),
-        (("setup", "--dry-run", "--hosts", "nosuch"), "--hosts", "-H/--host"),
-        (("teardown", "--dry-run", "--hosts", "nosuch"), "--hosts", "-H/--host"),
-        (("bench", "export", "--format", "csv"), "--format", "-o/--output"),
-        (("bench", "import", "--hosts", "gpu1", "x.csv"), "--hosts", "-H/--host"),
-    ],
-)
-def test_an_old_spelling_works_with_a_warning(tmp_path: Path, words: tuple[str, ...], old: str, new: str) -> None:
-    state = {"TACO_LAUNCH_STATE": str(tmp_path / "state")}
-    result = call(*(str(tmp_path / "out") if word == "OUT" else word for word in words), env=state)
-    assert f"warning: {old} is now {new}; the old name works in this version only\n" in result.stderr
-    assert "No such option" not in result.stderr
-    if "nosuch" in words:
-        assert "nosuch" in result.stderr.replace(" ".join(words), "")
-
-
-def test_a_file_named_by_the_format_option_is_still_written(tmp_path: Path) -> None:
-    file = tmp_path / "all.csv"
-    result = call("bench", "export", "-o", str(file), env={"TACO_LAUNCH_STATE": str(tmp_path / "state")})
-    assert f"warning: -o is now the format; write to a file with --to {file}" in result.stderr
-    wrong = call("bench", "export", "-o", "cvs")
-    assert wrong.exit_code == 2
-    assert "hint: formats: json, csv, parquet; a file is --to FILE" in wrong.stderr

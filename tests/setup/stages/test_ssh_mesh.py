@@ -351,24 +351,6 @@ def test_what_was_opened_is_closed_again() -> None:
     assert world.converge() == [{"gpu1": ("firewall: take our rules back",), "gpu2": ()}]
 
 
-def test_what_a_version_before_opened_is_closed_and_opened_anew() -> None:
-    world = World(inventory(firewall="manage"))
-    behind(world, "gpu1")
-    world.converge()
-    made = known(world.facts["gpu1"].made)
-    moved = tuple(
-        replace(file, path=file.path.replace(paths.host_folder(NAME), paths.folder(NAME)))
-        for file in known(made.files)
-        if file.path != paths.firewall_unit_file(NAME)
-    )
-    world.facts["gpu1"] = replace(world.facts["gpu1"], made=replace(made, files=moved))
-    behind(world, "gpu1", ())  # by its rules nothing is stopped any more
-    both = ("firewall: take our rules back", "firewall: open it for the cluster's hosts")
-    assert world.converge() == [{"gpu1": both, "gpu2": ()}]
-    made = known(world.facts["gpu1"].made)
-    assert not [file.path for file in known(made.files) if file.path.startswith(f"{paths.folder(NAME)}/firewall")]
-
-
 def test_a_host_alone_opens_nothing() -> None:
     world = World(inventory(1, firewall="manage"))
     behind(world, "gpu1")

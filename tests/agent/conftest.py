@@ -4,6 +4,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from taco_launch.launch.env import JOB_ID
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.framing import dump
 from tests.agent.calls import PLACED, submitted
+from tests.agent.smi import GPUS, Smi, install
 from tests.patience import HANG
 
 PYTHON = (sys.executable, "-I", "-S")
@@ -73,6 +75,14 @@ def running(jobs: Jobs) -> Iterator[JobFolder]:
     assert lock is not None
     yield folder
     os.close(lock)
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smi:
+    """An nvidia-smi that tells of the usual GPUs."""
+    found = install(tmp_path / "smi", monkeypatch)
+    found.gpus(GPUS)
+    return found
 
 
 def write_agent(path: Path, script: str) -> None:
@@ -157,6 +167,14 @@ def number(process: "subprocess.Popen[bytes]") -> int:
     """Read a process number that a process prints."""
     assert process.stdout is not None
     return int(process.stdout.readline())
+
+
+def connected(folder: JobFolder) -> socket.socket | None:
+    """Return a connection to a job's guard, None while it does not listen yet."""
+    try:
+        return folder.connect()
+    except OSError:
+        return None
 
 
 class Mail:

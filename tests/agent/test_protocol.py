@@ -4,6 +4,7 @@ import io
 import json
 import socket
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -83,6 +84,13 @@ def test_another_version_names_the_side_to_upgrade(first: dict[str, Any] | None,
 # --- lines over a socket
 
 
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
 TIMES = st.lists(st.lists(st.integers(0, 1 << 40), min_size=2, max_size=2), max_size=3)
 LOGS = st.fixed_dictionaries({"rank": st.integers(-1, 99), "offset": st.integers(0, 1 << 40), "times": TIMES})
 MAIL = st.tuples(LOGS, st.binary(max_size=40))
@@ -106,46 +114,49 @@ def test_messages_cut_anywhere(mail: list[tuple[dict[str, Any], bytes]], sizes: 
         assert found == [LogData(**message, data=raw) for message, raw in mail]
 
 
-@pytest.mark.parametrize("text", [b"Welcome to gpu2!", b"", b"[1]", b'{"a":1}', b"\xff", b'{"op":', b"[" * 100_000])
-def test_what_is_no_message_is_noise(text: bytes) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.sendall(text + b'\n{"op":"beat"}\n')
-        line, found = JsonConnection(ours), list[Message]()
-        while len(found) < 2:
-            found += line.receive() or ()
-        assert [message.op for message in found] == ["noise", "beat"]
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"Welcome to gpu2!", b"", b"[1]", b'{"a":1}', b"\xff", b'{"op":', b"[" * 100_000),
+        *(b'{"op":"log","bytes":%b}' % size for size in (b"-1", b'"8"', b"true", b"1.5", b"null", b"99999999999999")),
+    ],
+)
+def test_what_is_no_message_is_noise(text: bytes, pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    theirs.sendall(text + b'\n{"op":"beat"}\n')
+    line, found = JsonConnection(ours), list[Message]()
+    while len(found) < 2:
+        found += line.receive() or ()
+    assert [message.op for message in found] == ["noise", "beat"]
 
 
-def test_what_is_posted_waits_for_room_and_comes_whole() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        sender, reader, found = JsonConnection(theirs), JsonConnection(ours), list[Message]()
-        sent = [LogData(rank=number, offset=0, times=[], data=bytes([number]) * 1_000_000) for number in range(4)]
-        for message in sent:
-            sender.post(message)
-        assert sender.waiting > 1_000_000
-        while len(found) < 4:
-            found += reader.receive() or ()
-            sender.flush()
-        assert sender.waiting == 0
-        assert found == sent
+def test_what_is_posted_waits_for_room_and_comes_whole(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    sender, reader, found = JsonConnection(theirs), JsonConnection(ours), list[Message]()
+    sent = [LogData(rank=number, offset=0, times=[], data=bytes([number]) * 1_000_000) for number in range(4)]
+    for message in sent:
+        sender.post(message)
+    assert sender.waiting > 1_000_000
+    while len(found) < 4:
+        found += reader.receive() or ()
+        sender.flush()
+    assert sender.waiting == 0
+    assert found == sent
 
 
-def test_a_long_message() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        message = Welcome(environment={"A": "x" * 2_000_000}, log_max_bytes=1, umask=0)
-        sender = threading.Thread(target=JsonConnection(theirs).send, args=(message,))
-        sender.start()
-        line = JsonConnection(ours)
-        found: list[Message] = []
-        while not found:
-            received = line.receive()
-            assert received is not None
-            found += received
-        sender.join()
-        assert found == [message]
+def test_a_long_message(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    message = Welcome(environment={"A": "x" * 2_000_000}, log_max_bytes=1, umask=0)
+    sender = threading.Thread(target=JsonConnection(theirs).send, args=(message,))
+    sender.start()
+    line = JsonConnection(ours)
+    found: list[Message] = []
+    while not found:
+        received = line.receive()
+        assert received is not None
+        found += received
+    sender.join()
+    assert found == [message]
 
 
 def test_the_other_side_is_gone() -> None:
@@ -162,34 +173,23 @@ def test_the_other_side_is_gone() -> None:
         assert not line.send(Heartbeat())
 
 
-def test_nothing_has_come() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        line = JsonConnection(ours)
-        assert line.receive() == []
-        assert line.fileno() == ours.fileno()
-        assert line.send(Heartbeat())
-        assert theirs.recv(100) == b'{"op":"beat"}\n'
+def test_nothing_has_come(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    ours.setblocking(False)
+    line = JsonConnection(ours)
+    assert line.receive() == []
+    assert line.fileno() == ours.fileno()
+    assert line.send(Heartbeat())
+    assert theirs.recv(100) == b'{"op":"beat"}\n'
 
 
-@pytest.mark.parametrize("size", [b"-1", b'"8"', b"true", b"1.5", b"null", b"99999999999999"])
-def test_a_size_that_is_none_is_noise(size: bytes) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.sendall(b'{"op":"log","bytes":' + size + b'}\n{"op":"beat"}\n')
-        line, found = JsonConnection(ours), list[Message]()
-        while len(found) < 2:
-            found += line.receive() or ()
-        assert [message.op for message in found] == ["noise", "beat"]
-
-
-def test_who_sends_a_line_without_an_end_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_sends_a_line_without_an_end_is_gone(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[socket.socket, socket.socket]
+) -> None:
     monkeypatch.setattr(protocol, "LINE_BYTES", 1 << 12)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        line = JsonConnection(ours)
-        theirs.sendall(b"x" * (1 << 12))
-        assert line.receive() == []
-        theirs.sendall(b"x")
-        assert line.receive() is None
+    ours, theirs = pair
+    line = JsonConnection(ours)
+    theirs.sendall(b"x" * (1 << 12))
+    assert line.receive() == []
+    theirs.sendall(b"x")
+    assert line.receive() is None

@@ -83,22 +83,27 @@ def test_an_alias_is_the_same_knob() -> None:
     assert knobs.find("plm_ssh_args") is knobs.find("plm_rsh_args")
 
 
-def test_matching_is_exact_or_by_beginning_in_any_case() -> None:
-    assert [knob.name for knob in knobs.matching("NCCL_NET")] == ["NCCL_NET"]
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ("NCCL_NET", ["NCCL_NET"]),
+        ("nccl_net", ["NCCL_NET"]),
+        ("Prte_Keep_Fqdn_Hostnames", ["orte_keep_fqdn_hostnames"]),
+        ("fusion", ["HOROVOD_FUSION_THRESHOLD", "HOROVOD_DISABLE_GROUP_FUSION"]),
+        ("OMPI_MCA_btl", ["btl"]),  # as the environment has it
+        ("nothing", []),
+    ],
+)
+def test_matching(asked: str, names: list[str]) -> None:
+    assert [knob.name for knob in knobs.matching(asked)] == names
+
+
+def test_matching_by_beginning_or_any_part() -> None:
     assert {knob.name for knob in knobs.matching("nccl_net_gdr_")} == {
         "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_NET_GDR_C2C",
     }  # fmt: skip
     assert "orte_launch_agent" in {knob.name for knob in knobs.matching("prte_")}
     assert knobs.matching("") == TABLE
-    assert knobs.matching("nothing") == ()
-
-
-def test_matching_goes_from_the_whole_name_to_any_part_of_it() -> None:
-    assert [knob.name for knob in knobs.matching("nccl_net")] == ["NCCL_NET"]
-    assert [knob.name for knob in knobs.matching("Prte_Keep_Fqdn_Hostnames")] == ["orte_keep_fqdn_hostnames"]
-    assert [knob.name for knob in knobs.matching("fusion")] == [
-        "HOROVOD_FUSION_THRESHOLD", "HOROVOD_DISABLE_GROUP_FUSION",
-    ]  # fmt: skip
     assert "NCCL_NET_GDR_LEVEL" in {knob.name for knob in knobs.matching("GDR")}
     # a part is looked for only where nothing starts with it
     assert all(knob.name.startswith("pml") for knob in knobs.matching("pml_"))
@@ -113,10 +118,6 @@ def test_matching_goes_from_the_whole_name_to_any_part_of_it() -> None:
 )  # fmt: skip
 def test_an_mca_parameter_as_the_environment_has_it(name: str, bare: str) -> None:
     assert knobs.parameter(name) == bare
-
-
-def test_matching_takes_the_form_of_the_environment() -> None:
-    assert [knob.name for knob in knobs.matching("OMPI_MCA_btl")] == ["btl"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.protocol.connection import JsonConnection
-from tests.agent.conftest import PYTHON, Family, Mail, held
+from tests.agent.conftest import PYTHON, Family, Mail, connected, held
 from tests.conftest import eventually
 from tests.patience import HANG
 
@@ -383,10 +382,3 @@ def test_one_that_nobody_asks_for_any_more_keeps_the_folder_for_its_logs_only(
     mail.close()
     assert guard.wait(HANG) == 0
     assert folder.path.exists() == bool(ranks)
-
-
-def connected(folder: JobFolder) -> socket.socket | None:
-    try:
-        return folder.connect()
-    except OSError:
-        return None

@@ -1,7 +1,6 @@
 """The probe of a host beside a guard's other work: its `ip` waits until the test lets it continue."""
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from taco_launch.agent.guard import host_probe
 from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
 from taco_launch.protocol.connection import JsonConnection
-from tests.agent.conftest import PYTHON, Family, Mail
+from tests.agent.conftest import PYTHON, Family, Mail, connected
 from tests.conftest import eventually
 from tests.patience import HANG
 
@@ -30,7 +29,7 @@ def test_a_guard_takes_slots_while_it_goes_on(gate: Path, folder: JobFolder, age
     with open(folder.debug, "wb") as debug:
         argv = (*PYTHON, str(agent), "guard", str(folder.path), family.job_id)
         guard = family.start(argv, stderr=debug, env=env)
-    mail = Mail(JsonConnection(eventually(lambda: _connected(folder), 10, "the guard to listen")))
+    mail = Mail(JsonConnection(eventually(lambda: connected(folder), 10, "the guard to listen")))
     more = {"look": False, "size": "2", "gpus": "none", "ports": None}
     mail.send("supervise", job_id=family.job_id, host_loss_timeout=30, **more)
     for _time in range(2):  # given again, as over a connection that was made again
@@ -58,10 +57,3 @@ def test_one_that_takes_too_long_has_found_nothing(gate: Path, monkeypatch: pyte
     finally:
         probe.close()
         gate.touch()
-
-
-def _connected(folder: JobFolder) -> "socket.socket | None":
-    try:
-        return folder.connect()
-    except OSError:
-        return None

@@ -18,7 +18,7 @@ from taco_launch.agent.store import folders
 from taco_launch.agent.store.folders import JobFolder, lease_folder
 from taco_launch.errors import HostError
 from tests.agent.conftest import Family
-from tests.agent.smi import GPUS, Smi, install
+from tests.agent.smi import GPUS, Smi
 from tests.conftest import eventually
 from tests.patience import HANG
 
@@ -57,13 +57,6 @@ def first(make: Callable[[], Leases]) -> Leases:
 @pytest.fixture
 def second(make: Callable[[], Leases]) -> Leases:
     return make()
-
-
-@pytest.fixture
-def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smi:
-    found = install(tmp_path / "smi", monkeypatch)
-    found.gpus(GPUS)
-    return found
 
 
 def holder(job_id: str, since: float | None = None) -> Holder:

@@ -22,7 +22,7 @@ from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, names
 from tests.agent.calls import submitted
 from tests.agent.conftest import PYTHON, Family
 from tests.agent.slots_here import slots_here
-from tests.agent.smi import GPUS, Smi, install
+from tests.agent.smi import GPUS, Smi
 from tests.patience import HANG
 
 NOWHERE = Path("/nowhere")
@@ -49,13 +49,6 @@ def hold(place: Path) -> Iterator[Callable[..., Leases]]:
     yield one
     for each in held:
         each.release(gone=True)
-
-
-@pytest.fixture
-def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smi:
-    found = install(tmp_path / "smi", monkeypatch)
-    found.gpus(GPUS)
-    return found
 
 
 @pytest.mark.parametrize(

@@ -253,15 +253,6 @@ def test_who_is_resumed_waits_behind_those_that_came_meanwhile(queue: Queue) -> 
     assert "" not in dict(queue.record("b").waiting)
 
 
-def test_what_is_asked_of_a_waiting_job_is_done(queue: Queue) -> None:
-    queue.job("a", np=2, says=REFUSED)
-    queue.hosts.tell("x", "x")
-    queue.until(lambda: queue.record("a").waiting)
-    records.write_json(queue.jobs.get("a").stop, {"by": "me", "signal": 15, "grace": None})
-    queue.until(lambda: queue.record("a").state is JobState.CANCELLED)
-    assert queue.step() is None
-
-
 def test_the_next_attempt_comes_after_its_delay(queue: Queue) -> None:
     queue.job("a", says=ENDED)
     records.Events(queue.jobs.get("a")).add(state.RESTARTING, "it failed", delay=40)
@@ -362,12 +353,12 @@ def test_a_job_that_cannot_be_read_stops_nobody(queue: Queue) -> None:
     queue.until(lambda: queue.step() is None)
 
 
-def test_only_the_hosts_of_those_that_wait_are_watched(queue: Queue) -> None:
+def test_a_waiting_job_is_stopped_and_its_hosts_are_no_longer_watched(queue: Queue) -> None:
     queue.job("a", says=REFUSED)
-    queue.until(lambda: queue.hosts.wanted == {SlotQuery(HERE, "2", "auto")})
+    queue.until(lambda: queue.record("a").waiting and queue.hosts.wanted == {SlotQuery(HERE, "2", "auto")})
     records.write_json(queue.jobs.get("a").stop, {"by": "me", "signal": 15, "grace": None})
     queue.until(lambda: queue.record("a").state is JobState.CANCELLED)
-    queue.step()
+    assert queue.step() is None
     assert queue.hosts.wanted == set()
 
 

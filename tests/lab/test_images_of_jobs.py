@@ -39,9 +39,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def second(cluster: Cluster, wheel: Path) -> Iterator[Cluster]:
     """The cluster; on the controller there is a second image, made by `image build`, and hosts have data."""
-    base = docker(
-        "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", "reference=taco-launch-lab:train-base-*"
-    ).split()[0]
+    images = docker(
+        "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", "reference=taco-launch-lab:train-*"
+    ).split()
+    (base,) = [image for image in images if not image.partition(":")[2].startswith(("train-base-", "train-builder-"))]
     words = ("--requirements", str(wheel / "requirements.txt"), "--wheels", str(wheel / "wheels"))
     cluster.ok("image", "build", "--from", base, *words, "--tag", IMAGE, seconds=200)
     for host in ("gpu1", "gpu2"):

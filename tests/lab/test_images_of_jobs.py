@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from taco_launch.lab import hosts
 from tests.conftest import eventually
-from tests.lab.rig import Cluster, docker
+from tests.lab.rig import Cluster, Lab, docker
 from tests.patience import patience
 from tests.sync.git_server import PASSWORD, USER, repository, served
 
@@ -36,15 +37,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def image_of_hosts(lab: Lab) -> str:
+    """Load the image of the hosts' containers into the controller's engine; return its name."""
+    name = lab.sh("gpu1", "docker images --format '{{.Repository}}:{{.Tag}}' | grep train-base").strip()
+    (host,) = [each.container for each in hosts.find(lab.name) if each.host.name == "gpu1"]
+    with subprocess.Popen(("docker", "exec", host, "docker", "save", name), stdout=subprocess.PIPE) as saved:
+        subprocess.run(("docker", "load"), stdin=saved.stdout, check=True)
+    return name
+
+
 @pytest.fixture(scope="module")
 def second(cluster: Cluster, wheel: Path) -> Iterator[Cluster]:
     """The cluster; on the controller there is a second image, made by `image build`, and hosts have data."""
-    images = docker(
-        "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", "reference=taco-launch-lab:train-*"
-    ).split()
-    (base,) = [image for image in images if not image.partition(":")[2].startswith(("train-base-", "train-builder-"))]
     words = ("--requirements", str(wheel / "requirements.txt"), "--wheels", str(wheel / "wheels"))
-    cluster.ok("image", "build", "--from", base, *words, "--tag", IMAGE, seconds=200)
+    cluster.ok("image", "build", "--from", image_of_hosts(cluster.lab), *words, "--tag", IMAGE, seconds=200)
     for host in ("gpu1", "gpu2"):
         cluster.lab.sh(host, "mkdir -p /srv/set && echo hello >/srv/set/file")
     yield cluster

@@ -16,6 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MOST_RANKS = 1 << 20
 _MOST = 1 << 63
 _MOST_PORT = 65535
+_MOST_PRIORITY = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,29 @@ def check_job(job: JobView) -> None:
     Raises:
         ValueError: nobody could submit it, or it has numbers that nobody can show.
     """
-    spec, record = job.spec, job.record
+    record = job.record
     ranks = [share.ranks for share in record.shares]
-    if not _NAME.fullmatch(spec.name):
-        raise ValueError(f"no job has the name {spec.name[:80]!r}")
-    if not spec.hosts or spec.launcher not in LAUNCHERS or spec.procs_per_gpu < 1 or (spec.slots_per_worker or 1) < 1:
-        raise ValueError("it is no job that anybody could submit")
+    check_spec(job.spec)
     if min(record.np, *ranks, 0) < 0 or max(record.np, sum(ranks)) > _MOST_RANKS:
         raise ValueError(f"fewer than 0 or more than {_MOST_RANKS} ranks")
     board = job.tensorboard
     if board is not None and not (board.port is None or 0 < board.port <= _MOST_PORT):
         raise ValueError(f"port {board.port}")
     _check_numbers(to_json(job))
+
+
+def check_spec(spec: JobSpec) -> None:
+    """Check what a job is, as another process says it: one that nobody can show would break every list that it is in.
+
+    Raises:
+        ValueError: nobody could submit it.
+    """
+    if not _NAME.fullmatch(spec.name):
+        raise ValueError(f"no job has the name {spec.name[:80]!r}")
+    if not spec.hosts or spec.launcher not in LAUNCHERS or spec.procs_per_gpu < 1 or (spec.slots_per_worker or 1) < 1:
+        raise ValueError("it is no job that anybody could submit")
+    if abs(spec.policy.priority) > _MOST_PRIORITY:
+        raise ValueError(f"priority {spec.policy.priority!r:.40} is out of range")
 
 
 def _check_numbers(value: Any) -> None:

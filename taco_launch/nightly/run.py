@@ -89,16 +89,18 @@ def run(
         ended=time.time(),
         judged=judged,
         failed=_failed(measured.runs),
+        lost=_lost(measured.runs),
         broken=_broken(measured),
         green="" if green is None else green.id,
         differences=() if green is None else _differences(history, green, measured.runs),
         notes=tuple(notes),
     )
+    if measured.outcome == ladders.INTERRUPTED:
+        history.end(one.id, ladders.INTERRUPTED)
+        raise KeyboardInterrupt
     if summary.outcome.counts:
         history.accept(one.id)
     history.end(one.id, summary.outcome.value)
-    if measured.outcome == ladders.INTERRUPTED:
-        raise KeyboardInterrupt
     return summary
 
 
@@ -209,6 +211,13 @@ def _failed(runs: Iterable[Run]) -> tuple[tuple[Cell, str], ...]:
         else:
             why[run.cell] = run.why
     return tuple((cell, text) for cell, text in why.items() if cell not in measured)
+
+
+def _lost(runs: Iterable[Run]) -> str:
+    """Return how many runs gave no sample, "" where all gave one; warm-ups do not count."""
+    counted = [run for run in runs if not run.warm_up]
+    lost = [run for run in counted if not run.readings]
+    return f"{len(lost)} of {len(counted)} runs failed: {lost[-1].why}" if lost else ""
 
 
 def _broken(measured: ladders.LadderResult) -> str:

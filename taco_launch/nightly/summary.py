@@ -97,7 +97,7 @@ class JudgedMetric:
 class Summary:
     """A night; times are seconds since the epoch.
 
-    `failed` are the cells that gave no sample at all, each with a reason. `unfit` says why the cluster could not be
+    `failed` are the cells that gave no sample at all, each with a reason; `lost` says how many runs gave none. `unfit` says why the cluster could not be
     measured, `broken` why the nightly run did not finish. `green` is the last night before that counts in the baseline,
     from which the `differences` are. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
     """
@@ -110,6 +110,7 @@ class Summary:
     ended: float
     judged: tuple[JudgedMetric, ...] = ()
     failed: tuple[tuple[Cell, str], ...] = ()
+    lost: str = ""
     unfit: str = ""
     broken: str = ""
     green: str = ""
@@ -157,6 +158,8 @@ def line(summary: Summary, path: str) -> str:
         causes = [_cause(one) for one in summary.differences[:_TOLD]]
         more = len(summary.differences) - len(causes)
         told.append("changed since the last green night: " + "; ".join(causes) + (f"; and {more} more" if more else ""))
+    if summary.lost and not summary.failed:
+        told.append(summary.lost)
     told.append(f"summary: {path}")
     words = "; ".join(" ".join(part.split()) for part in told)
     return f"nightly {summary.name}: {summary.outcome.value.upper()}: {words}"
@@ -217,6 +220,8 @@ def _blocks(summary: Summary) -> Iterator[str]:
     if summary.failed:
         lines = (f"- {_plain(cell_name(cell))}: {_plain(why)}" for cell, why in summary.failed)
         yield "\n".join(("## Cells without a sample", "", *lines))
+    if summary.lost:
+        yield _plain(f"{summary.lost}.")
     if summary.notes:
         yield "\n".join(("## What happened besides", "", *(f"- {_plain(note)}" for note in summary.notes)))
     yield from _next(summary)

@@ -1,15 +1,32 @@
 """Check a JobRequest that a Python program made: each value has the type of its field, or becomes one that has."""
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from taco_launch.errors import UsageError
+from taco_launch.inventory import names
 from taco_launch.model.job_request import JobRequest
+from taco_launch.model.launchers import LAUNCHERS
+from taco_launch.request import host_counts
 
 _MOST_SHOWN = 60
+# What a number may be, by its field, as on the command line and in a job file; of times, in seconds, see `_SECONDS`.
+_SLOTS, _HOSTS, _SECONDS = (1, names.MAX_SLOTS), (1, host_counts.MOST_HOSTS), (0, 1_000_000_000)
+_RANGES: Mapping[str, tuple[float, int]] = {
+    "np": (1, 1_000_000),
+    "hosts": _HOSTS,
+    "workers": _HOSTS,
+    **dict.fromkeys(("slots_per_host", "gpus", "slots_per_worker", "procs_per_gpu"), _SLOTS),
+    "priority": (-1_000_000_000, 1_000_000_000),
+    "backoff_limit": (0, 1_000_000),
+    "log_max_bytes": (4096, 1 << 50),
+    **dict.fromkeys(("timeout", "stall_timeout", "host_loss_timeout"), (0.001, _SECONDS[1])),
+    **dict.fromkeys(("grace", "queue_timeout", "backoff", "ttl", "tensorboard_grace"), _SECONDS),
+}
+_CHOICES: Mapping[str, Collection[str]] = {"launcher": LAUNCHERS, "transport": ("auto", "tcp", "rdma")}
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
 
 
@@ -17,7 +34,7 @@ def typed(request: JobRequest) -> JobRequest:
     """Return a request whose fields have their types: a dict becomes pairs, a list a tuple.
 
     Raises:
-        UsageError: a value cannot have the type of its field; names the field and what it has to be.
+        UsageError: a value cannot have the type of its field, or is out of its range; names the field and what it has to be.
     """
     hints = _hints()
     changes = {}
@@ -32,9 +49,22 @@ def typed(request: JobRequest) -> JobRequest:
                 "split it into words: shlex.split(...)" if each.name == "command" and isinstance(value, str) else None
             )
             raise UsageError(f"JobRequest.{each.name}: {shown}: must be {_described(hints[each.name])}", hint) from None
+        _check(each.name, read)
         if read is not value:
             changes[each.name] = read
     return replace(request, **changes) if changes else request
+
+
+def _check(name: str, value: Any) -> None:
+    """Refuse a number out of its range, and a word that is none of those known."""
+    if value is None:
+        return
+    if name in _RANGES:
+        least, most = _RANGES[name]
+        if not all(least <= each <= most for each in (value if isinstance(value, tuple) else (value,))):
+            raise UsageError(f"JobRequest.{name}: {value!r}: must be from {least} to {most}")
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise UsageError(f"JobRequest.{name}: {value!r:.60}: must be one of {', '.join(_CHOICES[name])}")
 
 
 @cache

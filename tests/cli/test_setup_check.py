@@ -119,7 +119,7 @@ def test_a_check_asks_the_containers_for_their_gpus(world: World, monkeypatch: p
     assert "nothing to do" not in done.stderr
     assert json.loads(setup(world, "--check", "--json").stdout)["found"][0]["what"] == flaw.what
     assert asked == [("gpu1", "gpu2", "gpu3")] * 2
-    for words in (("--dry-run",), ("--check", "--only", "docker"), ("--check", "--hosts", "gpu1")):
+    for words in (("--dry-run",), ("--check", "--only", "docker"), ("--check", "--host", "gpu1")):
         assert code(setup(world, *words)) == 0
     assert asked[2:] == [("gpu1",)]
     world.refused["gpu2", "image"] = Problem(
@@ -132,7 +132,7 @@ def test_a_check_asks_the_containers_for_their_gpus(world: World, monkeypatch: p
     assert asked[3:] == [("gpu1", "gpu3")]
     (world.of("gpu1") / "agent").unlink()
     (world.of("gpu3") / "toolkit").unlink()
-    assert code(setup(world, "--check", "--hosts", "gpu[1,3]")) == 3
+    assert code(setup(world, "--check", "--host", "gpu[1,3]")) == 3
     assert asked[4:] == [("gpu1",)], "of what is to be done the plan tells"
 
 

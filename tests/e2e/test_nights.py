@@ -207,3 +207,5 @@ def test_who_ends_it_ends_its_job(taco: Taco, matrix: Path) -> None:
     last = json.loads((taco.state / "nights" / "tiny" / "last.json").read_text())
     assert last["exit_code"] == 130
     assert last["ended"] is not None
+    nights = json.loads(taco("nightly", "baseline", "show", "tiny", "--json").stdout)["nights"]
+    assert nights == [], "what was broken off counts for nothing"

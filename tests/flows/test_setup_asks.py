@@ -60,7 +60,7 @@ def test_pull_takes_what_the_registry_has(world: World, registry: Registry) -> N
     assert code(setup(world, "--pull", "--yes")) == 0
     assert registry.asked == [("gpu1", "registry/train:1", "me", PASSWORD, sources.REGISTRY_SECONDS)]
     assert {each.latest for each in world.clusters[-5:]} == {"sha256:new"}
-    for words in (("--hosts", "gpu2"), ("--only", "docker")):
+    for words in (("--host", "gpu2"), ("--only", "docker")):
         done = setup(world, "--pull", *words)
         assert (code(done), len(registry.asked)) == (2, 1)
         assert str(done.exception).startswith("--pull: ")

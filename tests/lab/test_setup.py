@@ -174,7 +174,7 @@ def pulling(lab: Lab) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)])
 def test_cut_off_in_the_middle(bare: Lab, number: int) -> None:
-    take_back(bare, "--images", "--hosts", "gpu1")
+    take_back(bare, "--images", "--host", "gpu1")
     with bare.cluster.start("setup", "--yes") as running:
         eventually(lambda: pulling(bare), 60, "the image to be pulled")
         running.send_signal(number)
@@ -187,7 +187,7 @@ def test_cut_off_in_the_middle(bare: Lab, number: int) -> None:
 
 @pytest.mark.nightly
 def test_a_host_reboots_in_the_middle(bare: Lab) -> None:
-    take_back(bare, "--images", "--hosts", "gpu1")
+    take_back(bare, "--images", "--host", "gpu1")
     with bare.cluster.start("setup", "--yes") as running:
         eventually(lambda: pulling(bare), 60, "the image to be pulled")
         bare.fault("gpu1", "power-off")

@@ -48,6 +48,12 @@ def test_a_request_with_the_right_types_is_taken_as_it_is() -> None:
         ({"timeout": "5s"}, "timeout: '5s': must be a number", None),
         ({"mps": 1}, "mps: 1: must be True or False", None),
         ({"name": 3}, "name: 3: must be text", None),
+        ({"np": 0}, "np: 0: must be from 1 to 1000000", None),
+        ({"hosts": (0, 2)}, "hosts: (0, 2): must be from 1 to", None),
+        ({"timeout": -3}, "timeout: -3: must be from 0.001 to", None),
+        ({"priority": 10**12}, "priority: 1000000000000: must be from -1000000000 to", None),
+        ({"launcher": "slurm"}, "launcher: 'slurm': must be one of mpirun, ", None),
+        ({"transport": "foo"}, "transport: 'foo': must be one of auto, tcp, rdma", None),
         ({"restart": "Never"}, "restart: 'Never': must be Restart.", None),
     ],
 )  # fmt: skip

@@ -18,15 +18,15 @@ from taco_launch.bench.stats.estimates import Interval, percent
 from taco_launch.bench.stats.noise import NoiseEstimate
 from taco_launch.frozen import dataclass
 
-# A change by a factor of two is never called OK, however noisy the nightly runs are.
-_LARGE = math.log(2)
+# A change by a quarter is never called OK, however noisy the nightly runs are.
+_LARGE = math.log(4 / 3)
 
 
 class VerdictKind(Enum):
     """What is said of a cell.
 
-    UNSURE is what differed twice by what matters, or by a factor of two, where the nightly runs of the baseline differ too much
-    among themselves.
+    UNSURE is what differed twice by what matters, or by a quarter, where the nightly runs of the baseline differ too much among
+    themselves.
     PENDING is what differs from the few nightly runs of a baseline that is being built: a person accepts or rejects it.
     """
 

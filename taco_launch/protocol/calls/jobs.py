@@ -2,7 +2,7 @@
 
 from typing import Mapping, Optional
 
-from taco_launch.model.job_view import JobView, check_job
+from taco_launch.model.job_view import JobView, check_job, check_spec
 from taco_launch.model.jobs import JobSpec
 from taco_launch.protocol.calls import Reply, Request
 from taco_launch.protocol.message import Message
@@ -30,6 +30,10 @@ class Submit(Request):
     caller: CallerEnvironment
     follow: bool = False
     seconds: Optional[float] = None
+
+    def check(self) -> None:
+        """Check that it is a job that can be shown."""
+        check_spec(self.spec)
 
     @property
     def takes_input(self) -> bool:

@@ -266,7 +266,7 @@ NOISY = tuple(night(level, turn) for turn, level in enumerate((26745, 22548, 160
         (695, VerdictKind.REGRESSION),
         (2_000_000, VerdictKind.IMPROVEMENT),
         (9_000, VerdictKind.UNSURE),
-        (12_000, VerdictKind.OK),
+        (18_000, VerdictKind.OK),
     ],
 )
 def test_what_lies_wholly_beyond_what_matters_is_called_however_noisy_the_baseline(

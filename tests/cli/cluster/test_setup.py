@@ -192,7 +192,7 @@ def test_without_a_terminal_nobody_is_asked(world: World) -> None:
 
 
 def test_some_hosts_and_some_stages(world: World) -> None:
-    done = setup(world, "--yes", "--hosts", "gpu[2-3]", "--only", "image", "--only", "docker")
+    done = setup(world, "--yes", "--host", "gpu[2-3]", "--only", "image", "--only", "docker")
     assert (code(done), set(rows(done))) == (0, {"gpu2", "gpu3"})
     assert [sorted(path.name for path in world.of(name).iterdir()) for name in ("gpu1", "gpu2")] == [
         [],
@@ -203,7 +203,7 @@ def test_some_hosts_and_some_stages(world: World) -> None:
 
 
 def test_the_stages_know_whether_the_head_is_set_up_as_well(world: World) -> None:
-    setup(world, "--yes", "--hosts", "gpu[2-3]")
+    setup(world, "--yes", "--host", "gpu[2-3]")
     assert not any(cluster.with_head for cluster in world.clusters)
     world.clusters.clear()
     world.refused["gpu1", "image"] = Problem("image", "no room", "make some")
@@ -214,12 +214,12 @@ def test_the_stages_know_whether_the_head_is_set_up_as_well(world: World) -> Non
 
 def test_hosts_that_are_to_be_told_of_a_new_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow, "unaware", lambda _cluster: ("gpu1", "gpu2", "gpu3"))
-    done = setup(world, "--yes", "--hosts", "gpu3")
+    done = setup(world, "--yes", "--host", "gpu3")
     assert (code(done), rows(done)) == (5, {"gpu3": ["ready", str(len(STAGES))]})
     assert "error: gpu[1-2] does not know all hosts as they are now: only gpu3 was set up\nhint: " in done.stderr
     assert f"taco-launch -i {world.folder.parent}/cluster.yaml setup --only ssh_mesh\n" in done.stderr
     assert code(setup(world, "--yes")) == 0, "none is left out"
-    assert code(setup(world, "--yes", "--hosts", "gpu3", "--only", "agent")) == 0, "the mesh was not requested"
+    assert code(setup(world, "--yes", "--host", "gpu3", "--only", "agent")) == 0, "the mesh was not requested"
 
 
 def test_a_host_that_fails_keeps_no_other_from_it(world: World) -> None:
@@ -248,9 +248,9 @@ def test_a_host_that_does_not_answer(world: World) -> None:
     done = setup(world, "--yes")
     assert (code(done), rows(done)["gpu1"], rows(done)["gpu3"]) == (5, ["ready", str(len(STAGES))], ["failed", "0"])
     assert done.stderr.count("error: gpu3: no TCP connection") == 2, "at the plan and at the end"
-    chosen = setup(world, "--yes", "--hosts", "gpu1")
+    chosen = setup(world, "--yes", "--host", "gpu1")
     assert (code(chosen), rows(chosen)) == (0, {"gpu1": ["ready", "0"]})
-    check = setup(world, "--check", "--hosts", "gpu1")
+    check = setup(world, "--check", "--host", "gpu1")
     assert code(check) == 0
     assert "error: gpu3: no TCP connection" in check.stderr
 
@@ -292,7 +292,7 @@ def test_the_proof_fails(world: World) -> None:
 def test_diffs(world: World) -> None:
     (world.of("gpu1") / "docker").write_text("other\n")
     world.scripts["gpu1", "docker"] = ""
-    done = setup(world, "--dry-run", "--diff", "--hosts", "gpu2")
+    done = setup(world, "--dry-run", "--diff", "--host", "gpu2")
     assert f"gpu2:\n--- /dev/null\n+++ {world.of('gpu2')}/docker\n@@ -0,0 +1 @@\n+docker\n" in done.stdout
     assert f"+++ {world.of('gpu2')}/ssh_mesh\n(secret, not shown)\n" in done.stdout
     assert "+ssh_mesh\n" not in done.stdout
@@ -337,7 +337,7 @@ def test_secrets_are_nowhere(world: World) -> None:
             ("--only", "dokcer"),
             "unknown stage 'dokcer'; stages: docker, toolkit, peermem, image, container, ssh_mesh, agent",
         ),
-        (("--hosts", "gpu9"), "gpu9"),
+        (("--host", "gpu9"), "gpu9"),
         (("--disrupt", "everything"), "everything"),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_job_on_one_host_keeps_all_hosts_as_they_are(world: World, monkeypatch
         assert "gpu2: a job runs in a container that has to stop: set-up changes all hosts or none" in done.stderr
         assert not [file for name in ("gpu1", "gpu2", "gpu3") for file in world.of(name).iterdir()]
     assert "gpu[1-3]: ~ container: put container (it does not exist); the training" in setup(world, "--yes").stdout
-    assert code(setup(world, "--yes", "--hosts", "gpu[1,3]")) == 0, "it is in the way of no other host"
+    assert code(setup(world, "--yes", "--host", "gpu[1,3]")) == 0, "it is in the way of no other host"
     answering(monkeypatch, {})
     assert code(setup(world, "--yes")) == 0
 

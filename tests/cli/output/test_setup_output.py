@@ -126,7 +126,7 @@ def test_teardown_of_nothing_and_its_interruption(tmp_path: Path, monkeypatch: p
     assert (told.exit_code, json.loads(told.stdout)["hosts"][0]["state"]) == (0, "clear")
     plans[:] = [HostPlan("gpu1", (Op("container", "remove it", "", ":"),), ())]
     monkeypatch.setattr(flow.Teardown, "apply", stop)
-    stopped = CliRunner().invoke(cli, (*words, "--images", "--hosts", "gpu1"))
+    stopped = CliRunner().invoke(cli, (*words, "--images", "--host", "gpu1"))
     assert stopped.exit_code == 130
     again = f"taco-launch -i {file} teardown -H gpu1 --images\n"
     assert stopped.stderr.endswith(

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import TacoLaunchError
-from taco_launch.model.rows import FIELDS, encoded, row_of
+from taco_launch.model.rows import FIELDS, decoded, encoded, row_of
 
 _NAME = ".index.json"
 
@@ -43,15 +43,20 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
         folder = JobFolder(jobs.path / name)
         try:
             row = None if folder.is_guest else row_of(records.read_spec(folder), recovery.current_record(folder))
+            if row is None:
+                continue
+            line = encoded(row)
+            decoded(line)  # one that nobody can show must not hide all others
         except TacoLaunchError as error:
             if folder.path.is_dir():  # not removed meanwhile
                 found.warnings.append(error.message)
             continue
-        if row is None:
+        except ValueError as error:
+            found.warnings.append(f"job {name}: its record cannot be shown: {error}")
             continue
-        found.rows.append(encoded(row))
+        found.rows.append(line)
         if row.state.is_terminal and stamp is not None:
-            after[name] = (*stamp, found.rows[-1])
+            after[name] = (*stamp, line)
     if after != before:
         _write(jobs, after)
     return found

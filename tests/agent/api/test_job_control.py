@@ -132,3 +132,12 @@ def test_ones_own_that_runs_is_to_be_ended_first() -> None:
     again["spec"]["owner"] = ""
     hint = "choose another --name, or end the old one first: taco-launch stop running"
     assert call("submit", **again).error["hint"] == hint
+
+
+@pytest.mark.usefixtures("jobs")
+@pytest.mark.parametrize("change", [{"launcher": "slurm"}, {"hosts": []}, {"procs_per_gpu": 0}, {"name": "../a"}])
+def test_a_job_that_nobody_can_show_is_refused(jobs: Jobs, change: dict[str, Any]) -> None:
+    bad = request("bad")
+    bad["spec"].update(change)
+    assert "not a request of taco-launch" in call("submit", **bad).error["message"]
+    assert list(jobs.all()) == []

@@ -70,8 +70,9 @@ def test_list_and_get_never_disagree(jobs: Jobs) -> None:
         lambda folder: folder.spec.write_bytes(b""),
         lambda folder: folder.spec.write_bytes(b"{}"),
         lambda folder: records.Events(folder).add(state.PLACED, np="two"),
+        lambda folder: folder.spec.write_text(folder.spec.read_text("ascii").replace('"mpirun"', '"slurm"')),
     ],
-    ids=["other-schema", "no-spec", "empty-spec", "spec-without-schema", "event-without-fields"],
+    ids=["other-schema", "no-spec", "empty-spec", "spec-without-schema", "event-without-fields", "unknown-launcher"],
 )
 def test_a_damaged_job_hides_no_other(jobs: Jobs, damage: Callable[[JobFolder], None]) -> None:
     damage(submitted(jobs, "b"))

@@ -101,8 +101,17 @@ def read(path: Path, most: int) -> bytes:
 
 def read_named(path: Path, most: int) -> bytes:
     """Return the same of a file that this user has named: a link is followed. Raises as `read` does."""
+    return read(_real(path), most)
+
+
+def open_named(path: Path) -> int:
+    """Open a file that this user has named: a link is followed. Raises as `open_regular` does."""
+    return open_regular(_real(path))
+
+
+def _real(path: Path) -> Path:
     try:
-        return read(path.resolve(), most)
+        return path.resolve()
     except RuntimeError:  # a link in a circle
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
 

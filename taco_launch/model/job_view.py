@@ -5,7 +5,7 @@ from typing import Any, Optional, Tuple
 
 from taco_launch.frozen import dataclass
 from taco_launch.model.codec import to_json
-from taco_launch.model.jobs import LATEST, Event, JobRecord, JobSpec
+from taco_launch.model.jobs import LATEST, MOST_PRIORITY, Event, JobRecord, JobSpec
 from taco_launch.model.launchers import LAUNCHERS
 
 # Why a job waits: (host, why), what concerns no single host under "".
@@ -16,7 +16,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MOST_RANKS = 1 << 20
 _MOST = 1 << 63
 _MOST_PORT = 65535
-_MOST_PRIORITY = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -59,16 +58,16 @@ def check_job(job: JobView) -> None:
 
 
 def check_spec(spec: JobSpec) -> None:
-    """Check what a job is, as another process says it: one that nobody can show would break every list that it is in.
+    """Check a job that another process describes: one that cannot be shown would break every list that contains it.
 
     Raises:
-        ValueError: nobody could submit it.
+        ValueError: no user could submit it.
     """
     if not _NAME.fullmatch(spec.name):
         raise ValueError(f"no job has the name {spec.name[:80]!r}")
     if not spec.hosts or spec.launcher not in LAUNCHERS or spec.procs_per_gpu < 1 or (spec.slots_per_worker or 1) < 1:
         raise ValueError("it is no job that anybody could submit")
-    if abs(spec.policy.priority) > _MOST_PRIORITY:
+    if abs(spec.policy.priority) > MOST_PRIORITY:
         raise ValueError(f"priority {spec.policy.priority!r:.40} is out of range")
 
 

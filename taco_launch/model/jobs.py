@@ -196,6 +196,9 @@ class JobSpec:
 
 # Seconds since the epoch in the year 9999: nobody can show a later time.
 LATEST = 253_402_300_799
+# Kubernetes' PriorityClass: what users may give.
+MOST_PRIORITY = 1_000_000_000
+MOST_RETRIES = 1_000_000
 
 
 class JobState(enum.Enum):

@@ -56,7 +56,7 @@ class NightlyOutcome(enum.Enum):
 
     @property
     def counts(self) -> bool:
-        """Whether it counts in the baseline by itself."""
+        """Whether it enters the baseline without a decision."""
         return self in (NightlyOutcome.OK, NightlyOutcome.DRIFT)
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from taco_launch.errors import UsageError
 from taco_launch.inventory import names
 from taco_launch.model.job_request import JobRequest
+from taco_launch.model.jobs import MOST_PRIORITY, MOST_RETRIES
 from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.request import host_counts
 
@@ -20,8 +21,8 @@ _RANGES: Mapping[str, tuple[float, int]] = {
     "hosts": _HOSTS,
     "workers": _HOSTS,
     **dict.fromkeys(("slots_per_host", "gpus", "slots_per_worker", "procs_per_gpu"), _SLOTS),
-    "priority": (-1_000_000_000, 1_000_000_000),
-    "backoff_limit": (0, 1_000_000),
+    "priority": (-MOST_PRIORITY, MOST_PRIORITY),
+    "backoff_limit": (0, MOST_RETRIES),
     "log_max_bytes": (4096, 1 << 50),
     **dict.fromkeys(("timeout", "stall_timeout", "host_loss_timeout"), (0.001, _SECONDS[1])),
     **dict.fromkeys(("grace", "queue_timeout", "backoff", "ttl", "tensorboard_grace"), _SECONDS),

@@ -1,4 +1,4 @@
-"""Find what stands in the way of a plan on its host before the first change: running jobs, missing folders."""
+"""Find what prevents a plan on its host, before the first change: running jobs, missing folders."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,10 +37,10 @@ def look(plan: HostPlan, container: str, folders: Sequence[str], typed: str) -> 
 
 
 def judged(plan: HostPlan, folders: Sequence[str], said: bytes) -> HostPlan:
-    """Return a plan with what stands in its way, according to what its host said.
+    """Return a plan with the problems that its host's answer shows.
 
     Raises:
-        ValueError: the host said something else.
+        ValueError: the answer has another form.
     """
     lines = said.decode("utf-8", "replace").splitlines()
     numbers = [int(line.removeprefix(_MISSING)) for line in lines if line.startswith(_MISSING)]

@@ -1,4 +1,4 @@
-"""What the container can reach of its host, and what of its variables others can read."""
+"""What a container can reach on its host, and which of its variables other users can read."""
 
 import re
 

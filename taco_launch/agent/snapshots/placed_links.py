@@ -7,7 +7,7 @@ with the attempt, and so do the folders that were made for it, if they are empty
 import contextlib
 import os
 from pathlib import Path
-from typing import List, Sequence, Tuple
+from typing import List, Sequence, Set, Tuple
 
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
@@ -42,13 +42,15 @@ class PlacedLinks:
             _make(path, target, self._folder.path.parent)
 
     def remove(self) -> None:
-        """Remove those that are still this job's."""
+        """Remove those that are still this job's, then the empty folders above them that were made for them."""
+        above: Set[str] = set()
         for path in self._noted():
             with contextlib.suppress(OSError, ValueError):
-                if path.endswith("/"):
-                    os.rmdir(path)  # noqa: PTH106 - none that has anything in it
+                if path in above:  # a rank can write the list: it names no other folder
+                    os.rmdir(path)  # noqa: PTH106
                 elif _is_in(os.readlink(path), self._folder.path):
                     os.unlink(path)  # noqa: PTH108
+                    above.update(f"{folder}/" for folder in Path(path).parents)
 
     def _noted(self) -> List[str]:
         """Return the paths of links, and of folders with a slash behind them."""

@@ -46,7 +46,7 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
             if row is None:
                 continue
             line = encoded(row)
-            decoded(line)  # one that nobody can show must not hide all others
+            decoded(line)  # a job that cannot be shown must not hide the others
         except TacoLaunchError as error:
             if folder.path.is_dir():  # not removed meanwhile
                 found.warnings.append(error.message)

@@ -202,14 +202,16 @@ class _Cell:
 def _judged(series: Sequence[Series], rules: JudgeRules) -> tuple[_Cell, ...]:
     if len({each.key for each in series}) < len(series):
         raise ValueError("two series of one key")
-    can = [each for each in series if each.tonight and _enough(_counting(each, rules), rules)]
-    known = [_known(_counting(each, rules), math.log1p(rules.min_effect)) for each in can]
+    held = [(each, _counting(each, rules)) for each in series if each.tonight]
+    can = [(each, nights) for each, nights in held if _enough(nights, rules)]
+    known = [_known(nights, math.log1p(rules.min_effect)) for _series, nights in can]
     steady = _holm([trend.p if trend and trend.steady else 1.0 for _noise, trend in known])
     own = [
         noise.along(each, trend.slope) if trend and p <= rules.level else each
         for (each, trend), p in zip(known, steady, strict=True)
     ]
-    return tuple(starmap(_cell, zip(can, noise.moderated(own), steady, strict=True)))
+    judged = [each for each, _nights in can]
+    return tuple(starmap(_cell, zip(judged, noise.moderated(own), steady, strict=True)))
 
 
 def _counting(series: Series, rules: JudgeRules) -> tuple[tuple[float, ...], ...]:

@@ -7,13 +7,11 @@ import click
 
 from taco_launch.cli.options.common import Seconds
 from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
+from taco_launch.model.jobs import MOST_PRIORITY, MOST_RETRIES
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Kubernetes' Job, spec.backoffLimit.
 _RETRIES = 6
-_MOST_RETRIES = 1_000_000
-# Kubernetes' PriorityClass: what users may give.
-_MOST_PRIORITY = 1_000_000_000
 
 _LIMITS = (
     option(
@@ -90,7 +88,7 @@ _QUEUE = (
     option("--queue", metavar="NAME", advanced=True, help="Queue to count the job in. Default: default."),
     option(
         "--priority",
-        type=click.IntRange(-_MOST_PRIORITY, _MOST_PRIORITY),
+        type=click.IntRange(-MOST_PRIORITY, MOST_PRIORITY),
         metavar="N",
         help="Jobs with a higher number get their slots first; FIFO within a priority. Default: 0.",
     ),
@@ -112,7 +110,7 @@ _AFTER = (
     ),
     option(
         "--backoff-limit",
-        type=click.IntRange(0, _MOST_RETRIES),
+        type=click.IntRange(0, MOST_RETRIES),
         metavar="N",
         help=f"Number of retries. Default: {_RETRIES} with --restart.",
     ),

@@ -126,7 +126,7 @@ def _copy_without(names: frozenset[str], whole: IO[bytes], slim: IO[bytes]) -> N
 
 
 def _opened(path: str) -> IO[bytes]:
-    return os.fdopen(untrusted.open_regular(Path(path).expanduser().resolve()), "rb")
+    return os.fdopen(untrusted.open_named(Path(path).expanduser()), "rb")
 
 
 def _of_engine(image: str) -> SourceImage:

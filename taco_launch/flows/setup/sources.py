@@ -126,16 +126,17 @@ def unblocked(
     A host that does not answer is put to `failed`.
     """
     typed = shell(("taco-launch", "-i", inventory.source))
-    asked = {plan.host: blockers.look(plan, paths.container(inventory.cluster), folders, typed) for plan in plans}
+    container = paths.container(inventory.cluster)
+    looks = ((plan.host, blockers.look(plan, container, folders, typed)) for plan in plans)
+    asked = {host: command for host, command in looks if command is not None}
     of_host = {plan.host: plan for plan in plans}
 
     def ask(host: Transport) -> HostPlan:
-        command = asked[host.name]
-        said = host.run(command).stdout if command is not None else b""
+        said = host.run(asked[host.name]).stdout
         with understood(host.name, "its jobs and folders, before any change"):
             return blockers.judged(of_host[host.name], folders, said)
 
-    answers = fanout.only([host for host, command in asked.items() if command is not None]).each(ask)
+    answers = fanout.only(tuple(asked)).each(ask)
     failed |= {answer.host: answer.error for answer in answers if answer.error is not None}
     of_host |= {answer.host: answer.value for answer in answers if answer.value is not None}
     return tuple(plan for host, plan in of_host.items() if host not in failed)

@@ -13,12 +13,10 @@ from taco_launch.errors import SpecError
 from taco_launch.inventory import durations, names, select
 from taco_launch.inventory.schema.document import OddValue, kind_of
 from taco_launch.inventory.schema.values import named, whole, whole_schema
+from taco_launch.model.jobs import MOST_PRIORITY, MOST_RETRIES
 from taco_launch.request import host_counts, selection
 from taco_launch.request.early_signal import parse_early_signal
 
-MOST_RETRIES = 1_000_000
-# Kubernetes' PriorityClass: what users may give.
-MOST_PRIORITY = 1_000_000_000
 _MOST_RANKS = 1_000_000
 # A shell would make something else of these; here they would be words like any other.
 _OPERATORS = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"))

@@ -136,7 +136,7 @@ def test_ones_own_that_runs_is_to_be_ended_first() -> None:
 
 @pytest.mark.usefixtures("jobs")
 @pytest.mark.parametrize("change", [{"launcher": "slurm"}, {"hosts": []}, {"procs_per_gpu": 0}, {"name": "../a"}])
-def test_a_job_that_nobody_can_show_is_refused(jobs: Jobs, change: dict[str, Any]) -> None:
+def test_a_job_that_cannot_be_shown_is_refused(jobs: Jobs, change: dict[str, Any]) -> None:
     bad = request("bad")
     bad["spec"].update(change)
     assert "not a request of taco-launch" in call("submit", **bad).error["message"]

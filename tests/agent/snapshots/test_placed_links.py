@@ -1,5 +1,6 @@
 """Links at absolute paths: made where nothing is, taken from a job that has ended, and nothing else is ever touched."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,16 @@ def test_one_of_a_job_that_has_ended_is_replaced_and_of_one_that_runs_is_not(job
     PlacedLinks(old).remove()  # it is another's by now
     assert path.read_text() == "new"
     assert [entry.name for entry in tmp_path.iterdir()] == ["state", "file.conf"] or path.is_symlink()
+
+
+def test_a_list_that_was_tampered_with_names_no_other_folder(jobs: Path, tmp_path: Path) -> None:
+    folder, path, other = job(jobs, "one"), tmp_path / "etc" / "file.conf", tmp_path / "other"
+    make(folder, path)
+    other.mkdir()
+    noted = json.loads((folder.path / "links.json").read_text())
+    (folder.path / "links.json").write_text(json.dumps([*noted, f"{other}/"]))
+    PlacedLinks(folder).remove()
+    assert (path.parent.exists(), other.exists()) == (False, True)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, null]", '["a\\u0000b"]', '"text"', '{"a": 1}', '["/etc/passwd"]'])

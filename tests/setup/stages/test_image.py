@@ -88,7 +88,7 @@ def test_others_pull_the_very_digest_that_the_head_has() -> None:
     assert plan("gpu2", of) == []
     assert plan("gpu3", of, odd.expect(of.facts["gpu3"])) == []
     after = known(missing.expect(of.facts["gpu1"]).docker)
-    assert [each.id for each in known(after.images)] == [ONE], "it is known by then, so no container of it is made anew"
+    assert [each.id for each in known(after.images)] == [ONE], "it is known by then, so no container of it is recreated"
 
 
 def test_the_first_host_that_has_it_counts_where_the_head_has_not() -> None:

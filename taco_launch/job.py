@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,9 @@ from taco_launch.backend import Backend, FollowListener, LogQuery, Output
 if TYPE_CHECKING:
     from taco_launch.model.job_view import JobView as JobAnswer
     from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+
+# How often a wait with a timeout asks for the job.
+_POLL_SECONDS = 0.5
 
 
 class Job:
@@ -51,12 +55,21 @@ class Job:
         return self.record.exit_code
 
     def refresh(self) -> "Job":
-        """Ask for it anew; return it."""
+        """Ask for its state again; return it."""
         self._found = self._backend.get(self.name)
         return self
 
-    def wait(self, watch: FollowListener | None = None) -> int:
-        """Wait for its end; return its exit code."""
+    def wait(self, watch: FollowListener | None = None, *, timeout: float | None = None) -> int:
+        """Wait for its end, at most `timeout` seconds; return its exit code.
+
+        Raises:
+            TimeoutError: it has not ended by then. It runs on.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while deadline is not None and not self.refresh().state.is_terminal:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"job {self.name} is {self.state.value} after {timeout:g} s")
+            time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
         self._found = self._backend.follow(LogQuery(self.name, tail=0), lambda _data: None, watch or FollowListener())
         return self.exit_code or 0
 

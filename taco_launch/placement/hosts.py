@@ -159,16 +159,19 @@ def _refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> Pla
         return PlacementError(message, _reasons(free), f"{fewer}{_OTHERS}")
     message = f"{ranks} not fit: there {'is' if total == 1 else 'are'} {_slots(total)}"
     fewer = f"request at most --np {total}, or " if total else ""
-    each, over = divmod(max(0, np - total), len(free) or 1)  # shared out alike, the first ones take one more
-    given = [entry.all + each + (index < over) for index, entry in enumerate(free)]
-    listed = ",".join(f"{entry.host}:{slots}" for entry, slots in zip(free, given))
-    more = listed if len(free) <= _MOST_TOLD else f"{free[0].host}:{free[0].all + 1},..."
-    other = f"allow more ranks than cores or GPUs with -H {more}"
-    if any(entry.lacks for entry in free):  # more of these GPUs there are not
-        other = "let it have other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
+    return PlacementError(message, _totals(free), f"{fewer}{_more_slots(np, free)}", never=True)
+
+
+def _more_slots(ranks: int, free: Sequence[FreeSlots]) -> str:
+    """Return what gives so many ranks a slot each: -H, unless the job wants GPUs of which there are no more."""
     if any("--gpus" in entry.lacks for entry in free):
-        other = "count slots of any kind: --np N, or --workers W alone"
-    return PlacementError(message, _totals(free), f"{fewer}{other}", never=True)
+        return "omit --gpus, and a worker has a slot of any kind; or count ranks: --np N"
+    if any(entry.lacks for entry in free):
+        return "let it have other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
+    level = -(-ranks // (len(free) or 1))
+    listed = ",".join(f"{entry.host}:{max(entry.all, level)}" for entry in free)
+    more = listed if len(free) <= _MOST_TOLD else f"{free[0].host}:{max(free[0].all + 1, level)},..."
+    return f"allow more ranks than cores or GPUs with -H {more}"
 
 
 def _workers_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> PlacementError:
@@ -181,22 +184,20 @@ def _workers_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool
         f"{count} worker{'s' if many else ''} with {_slots(wanted.unit)}{' each' if many else ''} "
         f"{'do' if many else 'does'} not fit: each is on one host, and there is room for {room or 'none'}"
     )
-    ranks = count * wanted.unit
-    fits = [f"--workers {room} ({room * wanted.unit} instead of {ranks})"] if room else []
-    less = next((less for less in range(wanted.unit - 1, 0, -1) if sum(n // less for n in now) >= count), 0)
-    fits += [f"--gpus {less} ({less * count} instead of {ranks})"] if less else []
-    hint = _choices(ranks if sum(now) >= ranks else 0, fits, never)
+    hint = _as_many(count * wanted.unit, now, free, never)
     return PlacementError(message, _totals(free) if never else _reasons(free), hint, never=never)
 
 
-def _choices(ranks: int, fewer: Sequence[str], never: bool) -> Optional[str]:
-    """Return the hint of a job that does not fit: so many `ranks` would, on other hosts; what starts fewer is named as that."""
-    said = [f"--np {ranks} starts as many ranks on any hosts"] if ranks else []
-    if fewer:
-        said.append(f"fewer ranks: {' or '.join(fewer)}")
+def _as_many(ranks: int, now: Sequence[int], free: Sequence[FreeSlots], never: bool) -> str:
+    """Return the hint of workers or hosts that do not fit: how as many ranks start all the same."""
+    said = []
+    if sum(now) >= ranks:
+        said.append(f"--np {ranks} starts as many ranks on any hosts")
+    elif never:
+        said.append(f"--np {ranks}, and {_more_slots(ranks, free)}")
     if not never:
         said.append(_OTHERS)
-    return "; ".join(said) or None
+    return "; ".join(said)
 
 
 def _hosts_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> PlacementError:
@@ -215,13 +216,10 @@ def _hosts_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) 
     else:
         message = f"{least}{_hosts(count)} with {_slots(each)}{'' if count == 1 else ' each'} {does} not fit: "
         message += f"{some} {'have' if able > 1 else 'has'} as many{'' if never else ' free'}"
-    ranks = count * (each or 0)
-    fits = [("--hosts", able, able * (each or 0))] if able and wanted.hosts is not None else []
-    slots = sorted((entry.slots for entry in now), reverse=True)
-    if each is not None and 0 < count <= len(slots) and slots[count - 1] > 0:
-        fits.append(("--slots-per-host", slots[count - 1], slots[count - 1] * count))
-    fewer = [f"{option} {value}" + (f" ({left} instead of {ranks})" if ranks else "") for option, value, left in fits]
-    hint = _choices(ranks if sum(slots) >= ranks else 0, fewer, never)
+    if each is not None:
+        hint = _as_many(count * each, [entry.slots for entry in now], free, never)
+    else:
+        hint = "; ".join(filter(None, (f"--hosts {able}" if able else "", "" if never else _OTHERS)))
     return PlacementError(message, _totals(free) if never else _reasons(free), hint, never=never)
 
 

@@ -35,8 +35,9 @@ def git_address(sync: str, called: str = "--sync") -> tuple[str, str]:
     except ValueError as error:
         raise UsageError(f"{called} {sync!r}: {error}") from None
     if scheme not in _SCHEMES or "://" not in url or not (parts.hostname or scheme == "file") or not parts.path:
+        git = GIT if sync.startswith(GIT) else ""  # Arena's source has no such prefix
         raise UsageError(
-            f"{called} {sync!r}: write git+https://HOST/REPOSITORY[@REF], git+ssh://... or git+file:///PATH"
+            f"{called} {sync!r}: write {git}https://HOST/REPOSITORY[@REF], {git}ssh://... or {git}file:///PATH"
         )
     if password is not None:
         raise UsageError(
@@ -99,7 +100,7 @@ def from_arena(request: JobRequest, mode: str, source: str) -> JobRequest:
             f"--sync-source {source}: with rsync a folder of this machine is copied, no other machine's",
             hint="copy it here first, or mount it; or use --sync-mode git",
         )
-    address = git_address(sync, "--sync-source")[0] if mode == "git" else source
+    address = git_address(sync.removeprefix(GIT), "--sync-source")[0] if mode == "git" else source
     name = re.sub(r"\.git/?$", "", address.rstrip("/")).rpartition("/")[2]
     written = {**request.written, "sync": "--sync-source"}
     if name in ("", ".", ".."):

@@ -82,6 +82,8 @@ def test_a_job_is_started_waited_for_read_and_deleted(cluster: Cluster, backend:
     assert ([host.name for host in job.spec.hosts], job.spec.np) == (["gpu1", "gpu2"], 4)
     assert job.logs(rank=1, tail=5) == b"gpu1/0 | hello\n"
     assert backend.asked[-1] == LogQuery("vgg", rank=1, tail=5, follow=False)
+    with pytest.raises(TimeoutError, match="job vgg is RUNNING after 0 s"):
+        job.wait(timeout=0)
     assert job.wait() == 3
     assert backend.asked[-1] == LogQuery("vgg", tail=0)
     assert repr(cluster.job("vgg")) == "<Job vgg: FAILED>"

@@ -133,6 +133,7 @@ def test_the_folder_that_arenas_command_names_is_its_workdir(
         ("rsync", "host:code", "with rsync a folder of this machine is copied"),
         ("rsync", "rsync://host/code", "with rsync a folder of this machine is copied"),
         ("rsync", "..", "it has no name"),
+        ("git", "/srv/a", "--sync-source '/srv/a': write https://"),
     ],
 )
 def test_what_arenas_options_cannot_say(mode: str, source: str, words: str) -> None:

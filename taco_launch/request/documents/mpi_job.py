@@ -253,7 +253,8 @@ class _Manifest:
         for key, values in (("env", line.env), ("mca", line.mca)):
             for name, value, index in values:
                 self.put((key, name), value, places[index][0])
-        self.notes += [f"mpirun's {option}" for option in line.unused]
+        decided = dict.fromkeys(mpirun_line.OF_PROFILE, ": the profile decides it")
+        self.notes += [f"mpirun's {option}{decided.get(option.split()[0].lstrip('-'), '')}" for option in line.unused]
         if line.per_host is not None:
             self._each(line.per_host[0], places[line.per_host[1]][0])
         if line.np is not None:

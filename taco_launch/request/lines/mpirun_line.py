@@ -8,7 +8,7 @@ from taco_launch.inventory.profile import WORDS
 
 # What the inventory and the profile say here, and what only changes what mpirun prints.
 _HOSTS = ("H", "host", "hostfile", "machinefile", "default-hostfile")
-_PROFILE = (
+OF_PROFILE = (
     *("bind-to", "map-by", "report-bindings", "display-map", "display-allocation", "oversubscribe"),
     *("tag-output", "timestamp-output", "verbose", "v", "quiet", "q"),
 )
@@ -124,7 +124,7 @@ class Options:
             self._variable(words[1], at + 1)
         elif option in ("mca", "gmca"):
             self.mca.append((words[1], words[2], at + 1))
-        elif option in (*_HOSTS, *_PROFILE):
+        elif option in (*_HOSTS, *OF_PROFILE):
             self.unused.append(" ".join(words))
         elif option != "allow-run-as-root":  # added where it is needed
             raise UnclearError(at, "is an option of mpirun that has no counterpart in a job")

@@ -10,8 +10,8 @@ from taco_launch.lab import access, daemon, engine, hosts, registry
 from taco_launch.lab.engine import docker
 from taco_launch.lab.images import image
 from taco_launch.lab.labels import KEY, check_lab_name, option_of
+from taco_launch.lab.lock import one_at_a_time
 from taco_launch.lab.reporter import Reporter
-from taco_launch.lab.up import one_at_a_time
 
 # What a lab is made of, in the order in which it is removed.
 _PARTS = ("containers", "volumes", "networks", "keys")

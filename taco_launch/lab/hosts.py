@@ -26,8 +26,9 @@ from taco_launch.lab.labels import KEY, NO_GPUS, REGISTRY, LabHost, from_labels,
 # because the registry holds it as well. It takes memory only for what is written.
 STATE_PATH = "/var/lib/taco-launch"
 STATE_BYTES = 512 << 20
-# What acts on the whole machine, not on one host: its clock, kernel, power, devices, and its kernel's messages.
-FORBIDDEN = ("SYS_TIME", "SYS_MODULE", "SYS_BOOT", "SYS_RAWIO", "SYSLOG")
+# What acts on the whole machine, not on one host: its clock, kernel, power, devices, its kernel's messages, and files of its
+# file systems by their handles (open_by_handle_at(2)).
+FORBIDDEN = ("SYS_TIME", "SYS_MODULE", "SYS_BOOT", "SYS_RAWIO", "SYSLOG", "DAC_READ_SEARCH")
 # The images of every registry of this machine: one volume, which outlives labs.
 REGISTRY_VOLUME, REGISTRY_PATH = "taco-launch-lab-registry", "/var/lib/docker-registry"
 BOOT_SECONDS = 90

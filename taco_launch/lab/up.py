@@ -1,6 +1,5 @@
 """lab up: makes what is missing of a lab, and repairs what the controller has lost of it."""
 
-import fcntl
 import json
 import os
 import re
@@ -24,13 +23,13 @@ from taco_launch.lab.hardware import machines
 from taco_launch.lab.hosts import WAKE, FoundHost, state_word
 from taco_launch.lab.images import image, repository, root, training
 from taco_launch.lab.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, check_lab_name, option_of
+from taco_launch.lab.lock import one_at_a_time
 from taco_launch.lab.reporter import Reporter
 
 T = TypeVar("T")
 
 _DEFAULT_SIZE, _DEFAULT_SLOTS = 2, 2
 _MAX_SLOTS = 64
-_LOCKED = "/run"
 _AT_ONCE = 8  # hosts that are made at the same time
 _ADMIT = """
 set -eu
@@ -205,24 +204,6 @@ def settled(wanted: LabRequest, there: Sequence[LabHost], own: str) -> LabReques
 def _slots(gpus: str | None) -> int:
     """Return the slots of a host of this kind: its GPUs, as an inventory of real hosts would have it."""
     return next((len(machine.gpus) for machine in machines.ALL if machine.name == gpus), _DEFAULT_SLOTS)
-
-
-@contextmanager
-def one_at_a_time(talk: Reporter) -> Iterator[None]:
-    """Let no two commands on this machine change labs at the same time, whoever's: they share engine, images, networks.
-
-    The lock is on a folder that every user can open: no file of it is left, and none can be in another user's way.
-    """
-    handle = os.open(_LOCKED, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            talk.say("another `taco-launch lab` is at work: waiting for it")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def planned(wanted: LabRequest, net: IPv4Network) -> tuple[LabHost, ...]:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone, tzinfo
@@ -166,11 +167,12 @@ def runs(asked: InstallRequest, argv: Sequence[str], inventory: str | None, entr
     """Return the files and folders that decide what a nightly run runs: program, interpreter, package, inventory, matrix, PATH."""
     named = (*argv, inventory or "", asked.matrix)
     package = Path(__file__).parents[1]
+    libraries = map(sysconfig.get_path, ("purelib", "platlib"))  # which it imports
     folders = (folder for name, value in entry.env if name in _PATHS for folder in value.split(":"))
     env = dict(entry.env)
     home = [env[name] for name in ("HOME", "XDG_CONFIG_HOME", "TACO_LAUNCH_STATE") if name in env]
     words = (word for word in (sys.executable, *named, *folders, *home) if word.startswith("/"))
-    return (*map(Path, dict.fromkeys(words)), package)
+    return (*map(Path, dict.fromkeys((*words, *libraries))), package)
 
 
 def check_argv(asked: InstallRequest, argv: Sequence[str], inventory: str | None) -> tuple[str, ...]:

@@ -245,7 +245,10 @@ def test_an_mpijob(submit: Submit) -> None:
     spec, result = submit("-f", str(guide), "--image", "registry/taco:1")
     assert spec.command[:2] == ("python", "scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py")
     assert (spec.name, spec.np, spec.slots_per_worker) == ("tensorflow-benchmarks", 2, 2)
-    assert re.search(r"good_mpijob_of_the_guide\.yaml: not used here:\n  mpirun's -bind-to none: the profile decides it\n", result.stderr)
+    assert re.search(
+        r"good_mpijob_of_the_guide\.yaml: not used here:\n  mpirun's -bind-to none: the profile decides it\n",
+        result.stderr,
+    )
 
 
 def test_an_mpijob_keeps_the_number_of_ranks_of_its_line(submit: Submit, cluster: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from taco_launch.errors import TacoLaunchError
-from taco_launch.lab import access, hosts, registry, up
+from taco_launch.lab import access, hosts, lock, registry
 from taco_launch.lab.images import training
 from taco_launch.lab.reporter import Reporter
 from tests.conftest import eventually
@@ -350,7 +350,7 @@ def _put_small_image(lab: Lab) -> None:
         pytest.skip(f"cannot: {error}")
     name = re.sub(r".*:(train-base)-", r"\1:", recipe.base)
     found = next(each for each in hosts.find(lab.name) if each.host.is_registry)
-    with up.one_at_a_time(talk):  # the images of all registries of a machine are one volume
+    with lock.one_at_a_time(talk):  # the images of all registries of a machine are one volume
         if not registry.has(found.container, name):
             training.ensure_base(recipe, talk)
             registry.push(found.host, found.container, recipe.base, name, talk.show)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taco_launch.agent.logs import segments
@@ -74,13 +74,23 @@ def test_a_history_that_was_empty_is_a_history(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-@pytest.mark.parametrize("text", ["=1+2", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "'=1", "x"])
+SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
+
+
+@given(st.text(st.sampled_from(f"{SIGNS};\t\r\n' x,\""), max_size=9))
+@example("x;=1+2;y")
+@example("x\t \t=1")
+@example("\uff1d1")
+@example("';'=1")
 def test_a_spreadsheet_takes_no_text_for_a_formula(text: str) -> None:
+    entry = exchange.HistoryEntry(replace(ladder(1), matrix=text or "x"), ())
     file = io.StringIO()
-    exchange.write_csv([exchange.HistoryEntry(replace(ladder(1), cluster=text), ())], file)
+    exchange.write_csv([entry], file)
     (row,) = csv.DictReader(io.StringIO(file.getvalue(), newline=""))
-    assert row["cluster"][0] not in "=+-@\t\r\n"
-    assert row["cluster"] == (text if text == "x" else f"'{text}")
+    assert row["matrix"][0] not in "\t\r\n"
+    cells = re.split(r"[;\t\r\n]", row["matrix"])
+    assert not [cell for cell in cells if cell.lstrip(" ").startswith(tuple(SIGNS))]
+    assert exchange._unmarked(row["matrix"]) == entry.ladder.matrix
 
 
 @given(st.integers(1, 3000))

@@ -8,6 +8,7 @@ one for a ladder without runs; hosts and circumstances are JSON lists there, and
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -47,6 +48,9 @@ _TYPES = {
 _MOST = 1 << 63
 _LONGEST_NAME = 253  # RFC 1035, section 2.3.4
 _FACT = 3  # host, what, value
+# Where a spreadsheet may see a cell that starts with a sign of a formula: with {} before, behind a separator and blanks.
+_FORMULA = r"^{0}(?='*[\t\r\n])|((?:^|[;\t\r\n]) *){0}(?='*[=+\-@＝＋－＠])"  # noqa: RUF001 - the full-width signs are meant
+_TO_MARK, _MARKED = (re.compile(_FORMULA.format(mark)) for mark in ("", "'"))
 T = TypeVar("T")
 _PARQUET_ROWS = 50_000
 
@@ -80,18 +84,22 @@ def write_json(entries: Iterable[HistoryEntry], file: IO[str]) -> None:
 def write_csv(entries: Iterable[HistoryEntry], file: IO[str]) -> None:
     """Write ladders as CSV; the file has been opened with newline="".
 
-    A text that a spreadsheet would take for a formula stands behind an apostrophe (OWASP, CSV Injection), as does one
-    that starts with an apostrophe, so that `read` returns what was there.
+    Where a spreadsheet would take a text for a formula an apostrophe is put (OWASP, CSV Injection): at its start, and
+    behind ';', a tab or the end of a line, which may end a cell. `read` removes it.
     """
     # All texts in quotes: with minimal quoting one that holds a bare carriage return stands without.
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writeheader()
     for row in _flat(entries):
-        writer.writerow({name: f"'{value}" if _taken_for_formula(value) else value for name, value in row.items()})
+        writer.writerow({name: _marked(value) if isinstance(value, str) else value for name, value in row.items()})
 
 
-def _taken_for_formula(value: object) -> bool:
-    return isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "'"))
+def _marked(text: str) -> str:
+    return _TO_MARK.sub(lambda found: f"{found[1] or ''}'", text)
+
+
+def _unmarked(text: str) -> str:
+    return _MARKED.sub(lambda found: found[1] or "", text)
 
 
 def write_parquet(entries: Iterable[HistoryEntry], file: IO[bytes]) -> None:
@@ -191,7 +199,8 @@ def _from_csv(text: str) -> dict[str, Any]:
     return {"format": _FORMAT, "version": _VERSION, "circumstances": [], "ladders": list(ladders.values())}
 
 
-def _parsed(text: str, kind: str, where: str) -> Any:
+def _parsed(marked: str, kind: str, where: str) -> Any:
+    text = _unmarked(marked)
     try:
         if kind == "json":
             return json.loads(text) if text else None
@@ -202,7 +211,7 @@ def _parsed(text: str, kind: str, where: str) -> Any:
             return number(text) if text else None
     except (ValueError, KeyError):
         raise ValueError(f"{where}: {text[:40]!r} is none") from None
-    return text[1:] if text.startswith("'") and _taken_for_formula(text[1:]) else text
+    return text
 
 
 def _entries(data: Any) -> tuple[HistoryEntry, ...]:

@@ -225,13 +225,17 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
       taco-launch lab push mine:1
       taco-launch lab push --name big quay.example/team/train:2
     """
-    from taco_launch.lab import push as flow
+    from taco_launch.lab import hosts, registry, status
+    from taco_launch.lab.labels import REGISTRY
 
-    settings = settings_of(ctx)
-    talk = _talk(settings)
-    reference = flow.push(lab, image, os.environ, talk.show)
+    talk = _talk(settings_of(ctx))
+    name = registry.name_of(image)
+    tagged = image if image.endswith(f":{name.rpartition(':')[2]}") else f"{image}:latest"
+    found = status.one(lab, REGISTRY, os.environ)
+    hosts.require_on(found, "it takes no image")
+    registry.push(found.host, found.container, tagged, name, talk.show)
     talk.show("")
-    click.echo(reference)
+    click.echo(f"{registry.ADDRESS}/{name}")
 
 
 @lab.command("exec")

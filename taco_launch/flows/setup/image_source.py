@@ -25,6 +25,8 @@ from taco_launch.setup.stages.image import parse_reference
 _SECONDS = 20
 _CHUNK = 1 << 20
 _MOST_JSON = 16 << 20
+# An image has at most 127 layers (moby, layer/layer_store.go), of up to four files each.
+_MOST_MEMBERS = 4096
 _SHA256_DIGITS = 64
 
 
@@ -177,7 +179,9 @@ def _read(tar: tarfile.TarFile, image: str, where: str) -> SourceImage:
     """
     found: dict[str, Any] = {}
     size = 0
-    for member in tar:
+    for number, member in enumerate(tar):
+        if number == _MOST_MEMBERS:
+            raise HostError(f"{where} is not what docker save writes: it has more than {_MOST_MEMBERS} files")
         size += member.size
         if member.name in ("manifest.json", "index.json") and member.isfile() and member.size <= _MOST_JSON:
             file = tar.extractfile(member)

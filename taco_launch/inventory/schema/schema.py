@@ -39,6 +39,7 @@ from taco_launch.inventory.schema.values import (
     PortRange,
     Profile,
     Program,
+    PublicUrl,
     RegistryLogin,
     RegistryName,
     Setting,
@@ -204,7 +205,7 @@ class Docker(SchemaSection):
         description="Where it comes from on hosts without one. distribution: its package. docker: Docker's own package "
         "repository. script: a get-docker script. packages: files of this machine. none: it is not installed.",
     )
-    url: Url | None = Field(
+    url: PublicUrl | None = Field(
         default=None, description="docker: a mirror of download.docker.com. script: where the script is."
     )
     key_fingerprint: Fingerprint | None = Field(
@@ -216,7 +217,7 @@ class Docker(SchemaSection):
         default=None, description="Folder of this machine with the package files (.deb or .rpm): a path from / or ~/."
     )
     proxy: Proxy = Field(default_factory=Proxy, description="The proxy that images are pulled through.")
-    mirrors: tuple[Url, ...] = Field(default=(), description="Mirrors of the registry docker.io, first to last.")
+    mirrors: tuple[PublicUrl, ...] = Field(default=(), description="Mirrors of the registry docker.io, first to last.")
     insecure_registries: tuple[RegistryName, ...] = Field(
         default=(), description="Registries without TLS: HOST, HOST:PORT or a network."
     )
@@ -236,7 +237,7 @@ class Toolkit(SchemaSection):
         description="Where it comes from on hosts without one. nvidia: NVIDIA's package repository. packages: files of "
         "this machine. none: it is not installed.",
     )
-    url: Url | None = Field(default=None, description="A mirror of https://nvidia.github.io/libnvidia-container.")
+    url: PublicUrl | None = Field(default=None, description="A mirror of https://nvidia.github.io/libnvidia-container.")
     key: UrlOrOwnFile | None = Field(
         default=None,
         description="Key that signs the repository: a URL, or a file of this machine: a path from / or ~/. "

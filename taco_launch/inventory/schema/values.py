@@ -229,11 +229,19 @@ EnvName = Annotated[str, _ruled(_variable)]
 EnvValue = Annotated[str, AfterValidator(_value)]
 HostPath = Annotated[str, _matching(mounts.PATH, "is not a whole path: from /, without ':', ',' or control characters")]
 Url = Annotated[str, _matching(_URL, "is not a URL: http://... or https://..., without spaces or quotes")]
+# Plans, logs and package sources show such a URL.
+PublicUrl = Annotated[
+    str,
+    _matching(
+        re.compile(rf"(?!https?://[^/]*@){_URL.pattern}"),
+        "is not a URL without a login: http://... or https://..., without USER:PASSWORD@, spaces or quotes",
+    ),
+]
 UrlOrOwnFile = Annotated[
     str,
     _matching(
-        re.compile(f"{_URL.pattern}|{_FILE.pattern}"),
-        "is neither a URL (http://... or https://...) nor a path on this machine: from / or ~/",
+        re.compile(rf"(?!https?://[^/]*@)(?:{_URL.pattern}|{_FILE.pattern})"),
+        "is neither a URL without a login (http://... or https://...) nor a path on this machine: from / or ~/",
     ),
 ]
 RegistryName = Annotated[

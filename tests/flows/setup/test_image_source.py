@@ -19,7 +19,7 @@ from taco_launch.setup.stage_parts.image_copy import SourceImage, common_layers
 CONFIG, MANIFEST = "1" * 64, "2" * 64
 
 
-def saved(tags: list[str], *, oci: bool = False, mode: str = "w") -> bytes:
+def saved(tags: list[str], *, oci: bool = False, mode: str = "w", empty: int = 0) -> bytes:
     """Write what docker writes: up to 24 (configuration and layers by name), and from 25 on (an OCI layout as well)."""
     config = f"blobs/sha256/{CONFIG}" if oci else f"{CONFIG}.json"
     files: dict[str, Any] = {config: {}, "manifest.json": [{"Config": config, "RepoTags": tags, "Layers": []}]}
@@ -33,6 +33,8 @@ def saved(tags: list[str], *, oci: bool = False, mode: str = "w") -> bytes:
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
+        for number in range(empty):
+            tar.addfile(tarfile.TarInfo(f"empty-{number}"))
     return made.getvalue()
 
 
@@ -62,6 +64,7 @@ def test_a_tar_file_is_read_and_sent_as_it_is(tmp_path: Path, text: bytes, ids: 
     [
         (saved(["other:2"]), "holds other:2, not train:1"),
         (saved([]), "holds no image with a name, not train:1"),
+        (saved(["train:1"], empty=5000), "is not what docker save writes: it has more than 4096 files"),
         (b"no tar at all", ": file could not be opened successfully"),
         (None, ": No such file or directory"),
     ],

@@ -1,0 +1,59 @@
+"""The lock of labs: commands of all users of a machine that change labs wait for one another."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from taco_launch.agent import untrusted
+from taco_launch.agent.host import file_locks
+from taco_launch.errors import TacoLaunchError
+from taco_launch.lab.reporter import Reporter
+
+_LOCKED = "/run"
+_MOST_SECONDS, _PAUSE_SECONDS = 1800.0, 0.2
+
+
+@contextmanager
+def one_at_a_time(talk: Reporter) -> Iterator[None]:
+    """Let no two commands on this machine change labs at the same time, whoever's: they share engine, images, networks.
+
+    The lock is on a folder that every user can open: no file of it is left, and none can be in another user's way. As any
+    user can keep it, the wait ends.
+
+    Raises:
+        TacoLaunchError: the lock is still held after half an hour; names its holder.
+    """
+    handle = os.open(_LOCKED, os.O_RDONLY | os.O_DIRECTORY)
+    deadline, told = time.monotonic() + _MOST_SECONDS, False
+    try:
+        while not _locked(handle):
+            if time.monotonic() > deadline:
+                raise TacoLaunchError(
+                    f"{_holder(handle)} has held the lock of labs, on {_LOCKED}, for {_MOST_SECONDS // 60:g} min",
+                    hint="end it if it is not a `taco-launch lab` at work, and try again",
+                )
+            if not told:
+                talk.say(f"another `taco-launch lab` is at work ({_holder(handle)}): waiting for it")
+                told = True
+            time.sleep(_PAUSE_SECONDS)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _holder(handle: int) -> str:
+    """Return which process holds the lock of labs, and whose it is, as far as that can be seen."""
+    with suppress(OSError):
+        for pid in file_locks.read().takers(os.fstat(handle)):
+            return f"process {pid} of {untrusted.user_name(Path(f'/proc/{pid}').stat().st_uid)}"
+    return "another process"

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 import taco_launch
-from taco_launch.cli import verbs
+from taco_launch.cli import secrets, verbs
 from taco_launch.cli.options.common import (
     Settings,
     config_path,
@@ -213,11 +213,11 @@ def main() -> NoReturn:
 
 
 def _guarded() -> int:
-    # Out of the environment, before anything is started that would inherit it: the agent, every rank, a ProxyCommand.
+    passwords = secrets.take(("TACO_LAUNCH_SUDO_PASSWORD", "TACO_LAUNCH_REGISTRY_PASSWORD"))
     settings = Settings(
-        sudo_password=os.environ.pop("TACO_LAUNCH_SUDO_PASSWORD", None),
-        registry_password=os.environ.pop("TACO_LAUNCH_REGISTRY_PASSWORD", None),
-        git_secrets={name: os.environ.pop(name) for name in GIT_SECRETS if name in os.environ},
+        sudo_password=passwords.get("TACO_LAUNCH_SUDO_PASSWORD"),
+        registry_password=passwords.get("TACO_LAUNCH_REGISTRY_PASSWORD"),
+        git_secrets=secrets.take(GIT_SECRETS),
     )
     if _COMPLETE in os.environ:
         from taco_launch.cli.options import shell_scripts

@@ -42,11 +42,12 @@ status=$(docker container inspect --format '{{.State.Status}}' "$1" 2>/dev/null)
 [ "$status" = running ] || unready stopped "$status"
 whole "$2" || unready agent "$2"
 echo ready
-# what a container says on stderr may go to a terminal: without control characters, and not without an end
+# what a container prints on stderr may go to a terminal: without control characters; one that prints without end is cut off,
+# as nothing else would end this when the connection is lost
 {
   docker exec -i "$1" /bin/sh -c \\
     'command -v python3 >/dev/null 2>&1 || { echo unready python3; exit; }; exec python3 -I -S "$@"' sh "$2" "$3" \\
-    2>&1 >&3 3>&- | { head -c 65536 | tr -d '\\000-\\010\\013-\\037\\177' >&2; cat >/dev/null; } 3>&-
+    2>&1 >&3 3>&- | { head -c 65536 | tr -d '\\000-\\010\\013-\\037\\177' >&2; head -c 16777216 >/dev/null; } 3>&-
 } 3>&1
 """
 _TURN_SECONDS = 30.0

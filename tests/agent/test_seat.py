@@ -76,6 +76,18 @@ def test_the_agent_in_a_container(head: Head, simulated: Path, tmp_path: Path) -
     assert "exec -i taco-launch-c /bin/sh -c" in (simulated / "calls").read_text()
 
 
+def test_a_container_that_prints_errors_without_end_is_cut_off(simulated: Path, tmp_path: Path) -> None:
+    (tmp_path / "agent").write_bytes(b"PK" + bytes(20))
+    python3 = simulated / "inside" / "python3"
+    python3.unlink()
+    python3.write_text("#!/bin/sh\nexec /usr/bin/yes >&2\n")
+    python3.chmod(0o755)
+    location = replace(agent_location.in_container("taco-launch-c"), folder=f"{tmp_path}/")
+    argv = location.argv("agent", "list")
+    done = subprocess.run(argv, capture_output=True, timeout=30, check=False)
+    assert (done.stdout, len(done.stderr)) == (b"ready\n", 65536)
+
+
 def test_an_older_agent_stays_beside_ours(head: Head, tmp_path: Path) -> None:
     other = tmp_path / "state" / "agent" / "agent-0123456789abcdef.pyz"
     other.parent.mkdir(parents=True)

@@ -26,8 +26,6 @@ ASK_SECONDS, ANSWER_SECONDS = 10.0, 30.0
 MOST_CLIENTS = 32
 # A request of Prometheus has some hundred bytes; http.server would keep a hundred headers of 64 KiB.
 _ASKED_BYTES = 16 << 10
-# Of one address: others than it are served still.
-MOST_OF_ONE = 8
 _BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 5\r\n\r\n"
 
 
@@ -50,7 +48,7 @@ class Server(ThreadingHTTPServer):
         own = socket.gethostname()
         self._names = {name.lower() for name in ("localhost", own, own.partition(".")[0], *names)}
         self._due: dict[socket.socket, float] = {}  # by when each client has to have asked, or taken its answer
-        self._whose: dict[socket.socket, object] = {}  # its address
+        self._silent: dict[socket.socket, None] = {}  # who has not asked yet, the oldest first
         super().__init__((address, port), _Handler)
 
     @property
@@ -80,26 +78,35 @@ class Server(ThreadingHTTPServer):
     def due(self, client: socket.socket, seconds: float | None) -> None:
         """Limit how long a client has from now on; None while it waits for us."""
         self._due[client] = float("inf") if seconds is None else time.monotonic() + seconds
+        self._silent.pop(client, None)
 
     def process_request(self, request: "socket.socket | tuple[bytes, socket.socket]", client_address: object) -> None:
-        """Serve a client by a thread of its own, unless there are too many."""
+        """Serve a client by a thread of its own; of too many, the oldest that has asked for nothing makes room."""
         assert isinstance(request, socket.socket)
-        whose = client_address[0] if isinstance(client_address, tuple) else client_address
-        if len(self._due) >= MOST_CLIENTS or list(self._whose.values()).count(whose) >= MOST_OF_ONE:
+        if len(self._due) >= MOST_CLIENTS:
+            oldest = next(iter(list(self._silent)), None)
+            if oldest is None:
+                with contextlib.suppress(OSError):
+                    request.setblocking(False)
+                    request.send(_BUSY)
+                self.shutdown_request(request)
+                return
+            self._forget(oldest)
             with contextlib.suppress(OSError):
-                request.setblocking(False)
-                request.send(_BUSY)
-            self.shutdown_request(request)
-            return
-        self._whose[request] = whose
+                oldest.shutdown(socket.SHUT_RDWR)
         self.due(request, ASK_SECONDS)
+        self._silent[request] = None
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: "socket.socket | tuple[bytes, socket.socket]") -> None:
         """Close a client's connection."""
-        self._due.pop(request, None)  # type: ignore[arg-type]  # of TCP it is a socket
-        self._whose.pop(request, None)  # type: ignore[arg-type]
+        assert isinstance(request, socket.socket)
+        self._forget(request)
         super().shutdown_request(request)
+
+    def _forget(self, client: socket.socket) -> None:
+        self._due.pop(client, None)
+        self._silent.pop(client, None)
 
     def service_actions(self) -> None:
         """Cut off the clients that are too slow; called all the time."""

@@ -1,6 +1,6 @@
-"""Find what prevents a plan on its host, before the first change: running jobs, missing folders."""
+"""Find what prevents a plan on its host, before the first change: running jobs, missing folders; and what mounts allow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from taco_launch.command import Command
@@ -10,14 +10,30 @@ from taco_launch.setup.host_plan import HostPlan
 from taco_launch.setup.ops import Op, Problem
 
 _SECONDS = 60
-_MISSING = "missing "
-# The number of each folder that is not there; then whether a job runs in the container, where that is to stop.
+_MISSING, _SETUID = "missing ", "setuid "
+# The number of each folder that does not exist, or from which any user of the host can run a setuid program; then whether a
+# job runs in the container, if that is to stop.
 _LOOK = """
 taco_typed=$1 container=$2
 shift 2
+passes() { # whether any user can enter the folder
+  folder=$1
+  while [ "$(($(stat -c %a "$folder") % 2))" = 1 ]; do
+    [ "$folder" != / ] || return 0
+    folder=$(dirname "$folder")
+  done
+  return 1
+}
 number=0
 for path; do
-  [ -e "$path" ] || echo "missing $number"
+  if [ ! -e "$path" ]; then
+    echo "missing $number"
+  elif [ -d "$path" ] && mounted=$(findmnt -nro OPTIONS -T "$path" 2>/dev/null); then
+    case ,$mounted, in
+      *,nosuid,*) ;;
+      *) ! passes "$(readlink -f "$path")" || echo "setuid $number" ;;
+    esac
+  fi
   number=$((number + 1))
 done
 [ -z "$container" ] || idle "$container" 2>&1 || :
@@ -36,15 +52,16 @@ def look(plan: HostPlan, container: str, folders: Sequence[str], typed: str) -> 
     return Command(("/bin/sh", "-c", script, "look", typed, stops, *folders), sudo=True, timeout=_SECONDS)
 
 
-def judged(plan: HostPlan, folders: Sequence[str], said: bytes) -> HostPlan:
-    """Return a plan with the problems that its host's answer shows.
+def judged(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan:
+    """Return a plan with the problems and remarks that its host's answer leads to.
+
+    `folders` are those that were asked about; the value tells whether the container can write there.
 
     Raises:
         ValueError: the answer has another form.
     """
     lines = said.decode("utf-8", "replace").splitlines()
-    numbers = [int(line.removeprefix(_MISSING)) for line in lines if line.startswith(_MISSING)]
-    missing = [folders[number] for number in numbers if number < len(folders)]
+    missing, setuid = (_named(tuple(folders), lines, word) for word in (_MISSING, _SETUID))
     if missing:
         several = len(missing) > 1
         problem = Problem(
@@ -55,12 +72,30 @@ def judged(plan: HostPlan, folders: Sequence[str], said: bytes) -> HostPlan:
             stops="host",
         )
         return HostPlan(plan.host, (), (problem,))
+    plan = _remarked(plan, [folder for folder in setuid if folders[folder]])
     errors, hints = error_and_hint_lines(said)
     op = _stopping(plan)
     if op is None or not errors:
         return plan
     job = Problem(op.stage, "; ".join(errors), "; ".join(hints), stops="cluster")
     return replace(plan, problems=(job, *plan.problems))
+
+
+def _named(folders: Sequence[str], lines: Sequence[str], word: str) -> list[str]:
+    numbers = [int(line.removeprefix(word)) for line in lines if line.startswith(word)]
+    return [folders[number] for number in numbers if number < len(folders)]
+
+
+def _remarked(plan: HostPlan, folders: Sequence[str]) -> HostPlan:
+    """Add to the creation of the container what a rank, as root, can leave in these folders for users of the host."""
+    if not folders:
+        return plan
+    remark = (
+        f"who runs a rank can leave a setuid program of root in {', '.join(folders)}, by which any user of the host becomes "
+        "root: mount its file system with nosuid, or chmod o-x a folder above it"
+    )
+    ops = [replace(op, why=f"{op.why}; {remark}") if op.stage == "container" else op for op in plan.ops]
+    return replace(plan, ops=tuple(ops))
 
 
 def _stopping(plan: HostPlan) -> Op | None:

@@ -39,12 +39,12 @@ def test_a_job_keeps_all_hosts_as_they_are(tmp_path: Path, shell: str) -> None:
     lock = tmp_path / "state/jobs/busy/lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
-    assert blockers.judged(plan, (), said(fakes, plan)) == plan
+    assert blockers.judged(plan, {}, said(fakes, plan)) == plan
     descriptor = os.open(lock, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        blocked = blockers.judged(plan, (), said(fakes, plan))
-        assert said(fakes, HostPlan("gpu1", (CREATE,)), "/") == b"", "a container that stays is in no job's way"
+        blocked = blockers.judged(plan, {}, said(fakes, plan))
+        assert said(fakes, HostPlan("gpu1", (CREATE,)), str(tmp_path)) == b"", "a container that stays is in no job's way"
     finally:
         os.close(descriptor)
     (problem,) = blocked.problems
@@ -58,16 +58,39 @@ def test_a_folder_that_is_missing_keeps_its_host_as_it_is(tmp_path: Path, shell:
     there, gone, other = f"{tmp_path}/a b", f"{tmp_path}/gone", f"{tmp_path}/o\nther"
     Path(there).mkdir()
     fakes, plan = Fakes(tmp_path / "bin", shell), HostPlan("gpu1", (CREATE,))
-    found = blockers.judged(plan, (there, gone), said(fakes, plan, there, gone))
+    found = blockers.judged(plan, {there: True, gone: True}, said(fakes, plan, there, gone))
     (problem,) = found.problems
     assert (found.ops, problem.stops) == ((), "host")
     assert problem.message == f"{gone}, which container.mounts names, is not on this host"
     assert problem.hint == f"mkdir -p {gone} there, or take it out of container.mounts in the inventory"
-    (problem,) = blockers.judged(plan, (other, gone), said(fakes, plan, other, gone)).problems
+    (problem,) = blockers.judged(plan, {other: True, gone: True}, said(fakes, plan, other, gone)).problems
     assert problem.message == f"{other}, {gone}, which container.mounts names, are not on this host"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("options", "mode", "writable", "remarked"),
+    [
+        ("rw,relatime", 0o777, True, True),
+        ("rw,nosuid,nodev", 0o777, True, False),
+        ("rw,relatime", 0o770, True, False),
+        ("rw,relatime", 0o777, False, False),
+    ],
+)
+def test_a_writable_folder_where_setuid_programs_run_is_named(
+    tmp_path: Path, shell: str, options: str, mode: int, writable: bool, remarked: bool
+) -> None:
+    """The folder lies below this one, whose ancestors others cannot always enter: stat answers for those."""
+    data = tmp_path / "data"
+    data.mkdir()
+    fakes, plan = Fakes(tmp_path / "bin", shell), HostPlan("gpu1", (CREATE,))
+    fakes.make("findmnt", f"echo {options}")
+    fakes.make("stat", f'[ "$3" = {data} ] && echo {mode:o} || echo 755')
+    (op,) = blockers.judged(plan, {str(data): writable}, said(fakes, plan, str(data))).ops
+    assert (f"leave a setuid program of root in {data}" in op.why) is remarked
 
 
 @pytest.mark.parametrize("answer", [b"missing x\n", b"missing \n", "missing ²\n".encode()])
 def test_an_answer_of_another_kind_is_an_error(answer: bytes) -> None:
     with pytest.raises(ValueError, match="invalid literal"):
-        blockers.judged(HostPlan("gpu1", (CREATE,)), ("/data",), answer)
+        blockers.judged(HostPlan("gpu1", (CREATE,)), {"/data": True}, answer)

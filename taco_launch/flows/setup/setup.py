@@ -154,7 +154,7 @@ class Setup:
         container = self._inventory.container
         mounts = container.mounts if container is not None and "container" in self._ask.stages else ()
         plans = tuple(self._chain(name, self._ask.stages) for name in self._alive())
-        folders = tuple(source for source, _, _ in mounts)
+        folders = {source: mode != "ro" for source, _, mode in mounts}
         self._plans = sources.unblocked(plans, folders, self._inventory, self._fanout, self.failed)
         return self._plans
 

@@ -116,18 +116,18 @@ def secrets(inventory: Inventory, registry: str | None) -> tuple[str, ...]:
 
 def unblocked(
     plans: Sequence[HostPlan],
-    folders: Sequence[str],
+    folders: Mapping[str, bool],
     inventory: Inventory,
     fanout: Fanout,
     failed: dict[str, TacoLaunchError],
 ) -> tuple[HostPlan, ...]:
     """Return the plans with what stands in their way: jobs that run, and which of these folders a host lacks.
 
-    A host that does not answer is put to `failed`.
+    The value of a folder tells whether the container can write there. A host that does not answer is put to `failed`.
     """
     typed = shell(("taco-launch", "-i", inventory.source))
     container = paths.container(inventory.cluster)
-    looks = ((plan.host, blockers.look(plan, container, folders, typed)) for plan in plans)
+    looks = ((plan.host, blockers.look(plan, container, tuple(folders), typed)) for plan in plans)
     asked = {host: command for host, command in looks if command is not None}
     of_host = {plan.host: plan for plan in plans}
 

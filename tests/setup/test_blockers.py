@@ -44,7 +44,9 @@ def test_a_job_keeps_all_hosts_as_they_are(tmp_path: Path, shell: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         blocked = blockers.judged(plan, {}, said(fakes, plan))
-        assert said(fakes, HostPlan("gpu1", (CREATE,)), str(tmp_path)) == b"", "a container that stays is in no job's way"
+        assert said(fakes, HostPlan("gpu1", (CREATE,)), str(tmp_path)) == b"", (
+            "a container that stays is in no job's way"
+        )
     finally:
         os.close(descriptor)
     (problem,) = blocked.problems

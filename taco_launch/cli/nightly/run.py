@@ -107,7 +107,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     else:
         click.echo(render.printable(words))
     if summary.outcome.waits:
-        choice = f"{settings.typed} nightly baseline accept|reject {summary.ladder}"
+        choice = f"{settings.typed} nightly baseline accept|reject|reset {summary.ladder}"
         render.warning(settings, f"the baseline is as it was until you decide: {choice}")
     return code
 

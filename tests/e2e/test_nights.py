@@ -181,7 +181,7 @@ def test_it_never_overlaps_itself_and_ends_what_broke_off(taco: Taco, matrix: Pa
     job = eventually(lambda: running(taco), 40)
     second = night(taco, matrix)
     assert second.returncode == 1
-    assert "nightly run tiny is already running" in second.stderr
+    assert f"nightly run tiny is already running: process {broken.pid}, since 20" in second.stderr
     broken.send_signal(signal.SIGKILL)
     broken.wait(patience(10))
     assert running(taco) == job  # nobody has ended it

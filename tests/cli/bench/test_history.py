@@ -172,6 +172,8 @@ def test_an_export_is_imported_once(ending: str, db: str, tmp_path: Path) -> Non
     assert bench("import", strange, file).stderr == added
     found = json.loads(bench("export", strange).stdout)["ladders"]
     assert [ladder["accepted"] for ladder in found] == [False, False]
+    late = bench("import", strange, "--baseline", file).stderr
+    assert f"nightly baseline accept taco-000001 --db {strange}" in late
     one = bench("export", db, "taco-000001").stdout
     assert [found["id"] for found in json.loads(one)["ladders"]] == ["taco-000001"]
     assert [found["id"] for found in json.loads(bench("export", db, "--last", "1").stdout)["ladders"]] == [

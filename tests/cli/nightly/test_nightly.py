@@ -89,7 +89,7 @@ def test_a_night_comes_and_goes_and_nothing_else_is_touched(taco: Taco, kept: Pa
     assert taco("nightly", "uninstall", "--yes").returncode == 2, "which of them?"
     assert taco("nightly", "uninstall", "second", "lab", "--yes").returncode == 0
     assert kept.read_bytes() == OTHERS + b"\n"
-    assert taco("nightly", "uninstall", "lab", "--yes").returncode == 1
+    assert taco("nightly", "uninstall", "lab", "--yes").returncode == 2
     assert status(taco) == []
 
 

@@ -25,7 +25,8 @@ from taco_launch.cli.options.common import (
     talk_options,
 )
 from taco_launch.cli.output import render
-from taco_launch.errors import FAILED, INTERRUPTED, HostError, TacoLaunchError
+from taco_launch.command import shell
+from taco_launch.errors import FAILED, INTERRUPTED, HostError, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,8 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
 
     settings = settings_of(ctx)
     require()
+    if junit is not None:
+        _check_junit(Path(junit))
     # A nightly run that has a name keeps that its matrix is wrong; without one nobody knows which night it was to be.
     known = None if name else load(matrix, os.environ)
     night = known.name if known is not None else str(name)
@@ -110,6 +113,19 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     return code
 
 
+def _check_junit(path: Path) -> None:
+    """See before anything is measured that the file can be written.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"--junit {path}: there is no folder {folder}", hint=shell(("mkdir", "-p", str(folder))))
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise UsageError(f"--junit {path}: {path if path.exists() else folder} is not writable")
+
+
 def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[str, Any]) -> "Summary":
     from taco_launch.bench.history.history import LadderKind, open_history
     from taco_launch.bench.ladder import order
@@ -118,6 +134,7 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
     from taco_launch.nightly import run
 
     inventory, access = settings.load(), access_of(options)
+    ladder_output.warn_of_few_repeats(settings, found.repeats, nightly=True)
     made = matrix_jobs.prepared(settings, found, (), access)
     specs, around = made.specs, made.around
     seed = ladder_output.new_seed() if found.seed is None else found.seed

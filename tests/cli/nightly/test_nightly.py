@@ -145,6 +145,20 @@ def test_what_a_night_lacks_in_crons_environment(taco: Taco, kept: Path, install
     assert str(taco.state / "history.db") in done.stderr
 
 
+def test_what_is_wrong_or_little_is_told_before_anything_is_measured(taco: Taco, tmp_path: Path) -> None:
+    matrix = tmp_path / "mine.yaml"
+    matrix.write_text(MATRIX.replace("[1]", "[9999]") + "repeats: 1\n")
+    refused = taco("nightly", "run", str(matrix), "--junit", str(tmp_path / "none" / "x.xml"))
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"error: --junit {tmp_path}/none/x.xml: there is no folder {tmp_path}/none\nhint: mkdir -p {tmp_path}/none\n"
+    )
+    assert not (taco.state / "nights").exists()
+    few = taco("nightly", "run", str(matrix))
+    assert (few.returncode, few.stdout) == (2, ""), "the cluster is too small"
+    assert "only large differences will show (repeats: 5 in the matrix)" in few.stderr
+
+
 def test_how_the_last_night_went(taco: Taco, kept: Path, install: Install) -> None:
     # an hour that was not a moment ago, and will not come while this runs
     hour = (datetime.now(local_zone()[0]).hour - 3) % 24

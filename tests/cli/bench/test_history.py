@@ -257,6 +257,15 @@ def test_ladders_are_completed_newest_first(db: str, tmp_path: Path) -> None:
     assert offered("bench", "show", "--db", str(tmp_path / "none.db"), "") == []
 
 
+def test_a_long_list_tells_how_many_it_leaves_out(tmp_path: Path) -> None:
+    with open_history(tmp_path / "h.db") as history:
+        for number in range(7):
+            history.begin(ladder(number))
+    refused = bench("show", str(tmp_path / "h.db"), "taco").stderr
+    assert "taco: 7 ladders start so: taco-000006, " in refused
+    assert ", taco-000002 and 2 more\n" in refused
+
+
 def test_names_cannot_move_a_terminal(tmp_path: Path) -> None:
     with open_history(tmp_path / "h.db") as history:
         history.merge(replace(ladder(1), matrix="\x1b[2J"), [(0, run(1.0, "\x1b[31m", log="\x1b]0;x\x07"))])

@@ -52,8 +52,8 @@ def baseline() -> None:
 def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     """List the nightly runs of MATRIX, its file or its name, how each ended and whether it counts, the newest first.
 
-    The outcome of a run that was rejected or accepted by `reject` or `accept` is `rejected` or `accepted`. Those that measured something far from the others are marked as outliers: nothing is held against them, and `reject`
-    removes them from the baseline.
+    After `reject` the outcome is `rejected`, after `accept` it is `accepted`. Runs that measured something far from the
+    others are marked as outliers: nothing is held against them, and `reject` removes them from the baseline.
 
     \b
     Example:

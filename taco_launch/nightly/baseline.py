@@ -1,16 +1,20 @@
-"""List the nightly runs that a baseline is made of, which are far from the others, and those that wait or were rejected."""
+"""List the nightly runs of a matrix: which count, which are far from the others, and which of those that wait are not."""
 
 import math
 from collections.abc import Sequence
 
 from taco_launch.bench.history.history import History, Ladder, LadderKind
-from taco_launch.bench.runs import Cell, Run
+from taco_launch.bench.runs import Cell
 from taco_launch.bench.stats import noise
 from taco_launch.frozen import dataclass
 from taco_launch.nightly.summary import NightlyOutcome, cell_name
 
-# The outcome of a nightly run that a person has taken out.
-REJECTED = "rejected"
+# The outcome of a nightly run that a person has taken out, and of one that counts by a person's word alone.
+REJECTED, _ACCEPTED = "rejected", "accepted"
+_COUNTING = {each.value for each in NightlyOutcome if each.counts}
+_WAITING = {each.value for each in NightlyOutcome if each.waits}
+# By cell and metric, by the place of the nightly run: the logarithms of what it measured.
+_Values = dict[tuple[Cell, str], dict[int, list[float]]]
 
 
 @dataclass(frozen=True)
@@ -20,33 +24,41 @@ class BaselineEntry:
     ladder: Ladder
     outlier: str = ""
 
+    @property
+    def outcome(self) -> str:
+        """How it ended, or what a person has decided since."""
+        by_word = self.ladder.accepted and self.ladder.outcome not in _COUNTING
+        return _ACCEPTED if by_word else self.ladder.outcome
+
 
 def entries(history: History, matrix: str, cluster: str) -> tuple[BaselineEntry, ...]:
-    """Return the nightly runs of a matrix on a cluster that count, wait for a decision or were rejected, the newest first."""
-    others = [
-        one
-        for one in history.ladders(LadderKind.NIGHT, matrix)
-        if one.cluster == cluster and not one.accepted and (one.outcome == REJECTED or _waits(one.outcome))
-    ]
+    """Return the nightly runs of a matrix on a cluster that have ended, the newest first."""
     counting = history.baseline(matrix, cluster)
-    far = _outliers([[run for _at, run in history.runs(one.id)] for one in counting])
-    found = [BaselineEntry(one, far.get(place, "")) for place, one in enumerate(counting)]
-    found += map(BaselineEntry, others)
-    return tuple(sorted(found, key=lambda entry: entry.ladder.started, reverse=True))
+    far = _outliers(_values(history, counting))
+    outliers = {one.id: far.get(place, "") for place, one in enumerate(counting)}
+    return tuple(
+        BaselineEntry(one, outliers.get(one.id, ""))
+        for one in history.ladders(LadderKind.NIGHT, matrix)
+        if one.cluster == cluster and (one.accepted or one.ended is not None)
+    )
 
 
-def _waits(outcome: str) -> bool:
-    return outcome in {each.value for each in NightlyOutcome if each.waits}
+def agreeing(history: History, matrix: str, cluster: str) -> tuple[str, ...]:
+    """Return the ids of nightly runs that wait and are near the middle of those that count or wait, the oldest first."""
+    nights = [
+        one
+        for one in reversed(history.ladders(LadderKind.NIGHT, matrix))
+        if one.cluster == cluster and (one.accepted or one.outcome in _WAITING)
+    ]
+    far: set[int] = set()
+    for of_night in _values(history, nights).values():
+        together = [*of_night.values()]
+        far |= {place for place, own in of_night.items() if noise.off_from_few(together, own, noise.OUTLIER)}
+    return tuple(one.id for place, one in enumerate(nights) if not one.accepted and place not in far)
 
 
-def _outliers(nights: Sequence[Sequence[Run]]) -> dict[int, str]:
+def _outliers(values: _Values) -> dict[int, str]:
     """Return by place which nightly runs are far from the others, with the first cell and metric that shows it."""
-    values: dict[tuple[Cell, str], dict[int, list[float]]] = {}
-    for place, runs in enumerate(nights):
-        for run in runs:
-            for reading in () if run.warm_up else run.readings:
-                of_night = values.setdefault((run.cell, reading.metric.name), {})
-                of_night.setdefault(place, []).append(math.log(reading.value))
     far: dict[int, str] = {}
     for (cell, _metric), of_night in values.items():
         places = list(of_night)
@@ -55,3 +67,13 @@ def _outliers(nights: Sequence[Sequence[Run]]) -> dict[int, str]:
             change = math.expm1(noise.off(measured[at], measured[:at] + measured[at + 1 :]))
             far.setdefault(places[at], f"{cell_name(cell)}: {100 * change:+.0f} %")
     return far
+
+
+def _values(history: History, nights: Sequence[Ladder]) -> _Values:
+    values: _Values = {}
+    for place, night in enumerate(nights):
+        for _at, run in history.runs(night.id):
+            for reading in () if run.warm_up else run.readings:
+                of_night = values.setdefault((run.cell, reading.metric.name), {})
+                of_night.setdefault(place, []).append(math.log(reading.value))
+    return values

@@ -197,9 +197,11 @@ def _worst(judged: Sequence[JudgedMetric]) -> str:
 
 def _counts(summary: Summary) -> str:
     counts = Counter(one.verdict.kind for one in summary.judged)
-    words = (f"{counts[kind]} cell{'' if counts[kind] == 1 else 's'} {_WORDS[kind]}" for kind in _ORDER if counts[kind])
+    words = {kind: f"{counts[kind]} cell{'' if counts[kind] == 1 else 's'} {_WORDS[kind]}" for kind in _ORDER}
+    if faster := summary.of(VerdictKind.IMPROVEMENT):
+        words[VerdictKind.IMPROVEMENT] += f" ({_worst(faster)})"
     building = summary.of(VerdictKind.NO_VERDICT_YET)
-    told = ", ".join(words) or "nothing was measured"
+    told = ", ".join(text for kind, text in words.items() if counts[kind]) or "nothing was measured"
     return f"{told}: {building[0].verdict.why}" if building else told
 
 
@@ -274,6 +276,7 @@ def _next(summary: Summary) -> Iterator[str]:
         steps.append(
             f"`taco-launch nightly baseline accept {summary.ladder}`: it is no regression, and counts from now on"
         )
+    if summary.outcome.waits or summary.of(VerdictKind.REGRESSION):
         steps.append(
             f"`taco-launch nightly baseline reset {summary.ladder}`: it is the new normal: the baseline starts with it"
         )

@@ -188,12 +188,16 @@ def test_bench_run_prints_how_it_scales(taco: Taco, tmp_path: Path) -> None:
     (tmp_path / "scipy.py").write_text("raise ImportError('No module named scipy')")
     paths = taco.env.get("PYTHONPATH", "")
     taco.env["PYTHONPATH"] = f"{tmp_path}:{paths}"
-    done = taco("bench", "run", "--np", "2,1", "--", "python3", str(tmp_path / "rates.py"))
+    done = taco("bench", "run", "--np", "2,1", "--chart", "--", "python3", str(tmp_path / "rates.py"))
     assert done.returncode == 0, done.stderr
     assert [line.split() for line in done.stdout.splitlines()] == [
         ["RANKS", "IMG/SEC", "IMG/SEC", "PER", "RANK", "LINEAR", "SPEEDUP"],
         ["1", "100.0", "100.0", "-"],
         ["2", "180.0", "90.00", "90.00%"],
+        [],
+        ["RANKS", "IMG/SEC", "LINEAR", "SPEEDUP"],
+        ["1", "█" * 22 + "▎", "100.0", "-"],
+        ["2", "█" * 40, "180.0", "90.00%"],
     ]
     refused = taco("bench", "run", "--np", "1", "--repeats", "2", "--", "true")
     assert refused.returncode == 1
@@ -225,3 +229,8 @@ def test_bench_run_reads_a_program_of_ones_own(taco: Taco) -> None:
     missing = taco("bench", "run", "--np", "1", "-H", "localhost:1", "--", "python3", "-c", line)
     assert missing.returncode == 1
     assert "--pattern" in missing.stderr
+    slow = taco.start("bench", "run", "--np", "1", "--", "sleep", "100")
+    eventually(lambda: any(job["state"] == "RUNNING" for job in jobs_of(taco)), 40)
+    slow.send_signal(signal.SIGINT)
+    _out, err = (text.decode() for text in slow.communicate(timeout=patience(40)))
+    assert err.endswith("interrupted: 0 of 1 runs are done\n  the same command measures from the start again\n")

@@ -68,7 +68,11 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
             "pending",
             "1 cell without a verdict yet: so it is; changed since the last green night: gpu2: NIC rate",
         ),
-        (replace(NIGHT, judged=(judged(VerdictKind.IMPROVEMENT, 0.2),)), "ok", "1 cell faster"),
+        (
+            replace(NIGHT, judged=(judged(VerdictKind.IMPROVEMENT, 0.2),)),
+            "ok",
+            "1 cell faster (resnet50 RDMA at 16 ranks +20.0 % [19.0, 21.0])",
+        ),
         (replace(NIGHT, judged=(judged(VerdictKind.NO_SAMPLE),)), "failed", "1 cell without a sample"),
         (replace(NIGHT, unfit="gpu2: no route"), "cluster not fit", "gpu2: no route"),
         (replace(NIGHT, broken="the head was lost"), "failed", "the head was lost"),
@@ -97,6 +101,8 @@ def test_the_summary_says_what_to_type_next() -> None:
     assert "| NIC rate eth0 | gpu2 | 100 Gbit/s | 25 Gbit/s |" in text
     assert "`taco-launch bench diff taco-111111 taco-3fa2c1`" in text
     assert "`taco-launch nightly baseline accept taco-3fa2c1`" in text
+    waiting = markdown(replace(NIGHT, judged=(judged(VerdictKind.PENDING, 3.0),)))
+    assert "`taco-launch nightly baseline reset taco-3fa2c1`: it is the new normal" in waiting
     assert text.index("at 8 ranks | regression") < text.index("at 16 ranks | ok")
 
 

@@ -61,8 +61,8 @@ def _matched(workload: Workload, text: str) -> tuple[Reading, ...] | NoSample:
             what = "" if match.text is None else match.text
             return NoSample(f"{where}: the group of {pattern} holds {shown(what)}, and no number above 0")
         first = lines[found[0].line]
-        if workload.last and lines[match.line][1] != first[1]:
-            return NoSample(f"several ranks print it, and which is last is chance: line {found[0].line + 1}; {where}")
+        if lines[match.line][1] != first[1] and (workload.last or value != values[0]):
+            return NoSample(f"several ranks print it; print it on rank 0 only ({where})")
         if not workload.last and value != values[0]:
             there = f"line {found[0].line + 1}: {shown(first[0])}"
             return NoSample(f"several lines match {pattern}, and differ: {there}; {where} (which: last takes the last)")

@@ -18,7 +18,7 @@ from taco_launch.bench.stats.estimates import Interval, percent
 from taco_launch.bench.stats.noise import NoiseEstimate
 from taco_launch.frozen import dataclass
 
-# A change by a quarter is never called OK, however noisy the nightly runs are.
+# A loss of a quarter or a gain of a third is never called OK, however noisy the nightly runs are.
 _LARGE = math.log(4 / 3)
 
 
@@ -27,7 +27,8 @@ class VerdictKind(Enum):
 
     UNSURE is what differed twice by what matters, or by a quarter, where the nightly runs of the baseline differ too much among
     themselves.
-    PENDING is what differs from the few nightly runs of a baseline that is being built: a person accepts or rejects it.
+    PENDING is what differs from the few nightly runs of a baseline that is being built, or gained so much that an error is
+    likelier: a person accepts or rejects it.
     """
 
     OK = "ok"
@@ -290,7 +291,10 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
         if (p <= rules.level and abs(change.value) >= rules.min_effect) or cell.is_clear(rules):
             side = _side(cell, cell.fresh)
             kind = VerdictKind.IMPROVEMENT if side == "better" else VerdictKind.REGRESSION
-            return Verdict(key, kind, change, p, f"{side}: {percent(change)} {against}, {again}: {_since(cell)}")
+            why = f"{side}: {percent(change)} {against}, {again}: {_since(cell)}"
+            if kind is VerdictKind.IMPROVEMENT and abs(cell.fresh) >= _LARGE:
+                kind, why = VerdictKind.PENDING, f"{why}; a gain this large counts once it is accepted"
+            return Verdict(key, kind, change, p, why)
         why += f", but {percent(change)} when {again}"
         if (
             abs(change.value) >= rules.min_effect

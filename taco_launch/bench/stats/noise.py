@@ -19,7 +19,7 @@ from taco_launch.frozen import dataclass
 # Benchmarks print fewer than nine digits: what differs by less is the rounding of sums.
 ROUNDING = 1e-9
 # What accepted nightly runs may differ by before one is called an outlier.
-_OUTLIER = math.log(1.25)
+OUTLIER = math.log(1.25)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def outliers(nights: Sequence[Sequence[float]]) -> tuple[int, ...]:
     middle = median(centres)
     luck = math.sqrt(_of_runs(ordered) * fmean([1 / len(night) for night in nights]))
     spread = max(1.4826 * median(abs(each - middle) for each in centres), luck)
-    far = max(_OUTLIER, 5 * (1 + 6 / (len(nights) - 2)) * spread + ROUNDING)
+    far = max(OUTLIER, 5 * (1 + 6 / (len(nights) - 2)) * spread + ROUNDING)
     return tuple(place for place, each in enumerate(centres) if abs(each - middle) > far)
 
 

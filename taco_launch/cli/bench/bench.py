@@ -1,6 +1,8 @@
 """bench: measure a workload at several sizes, or read what somebody else measured."""
 
+import sys
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +89,7 @@ for verb in (ladder, *history.VERBS, *export_import.VERBS):
     help="Read the number of a program of your own: a regular expression with one group. Of several lines the last one counts.",
 )
 @add_option("--unit", metavar="NAME", help="With --pattern: the number's unit, such as tokens/s. Default: it/s.")
+@add_option("--chart", is_flag=True, help="Print the rates as bars as well. Default on a terminal.")
 @ladder_output.db_option
 @job_options
 @click.pass_context
@@ -99,6 +102,7 @@ def run(
     repeats: int,
     pattern: str | None,
     unit: str | None,
+    chart: bool,
     db: Path | None,
     **options: Any,
 ) -> int:
@@ -134,7 +138,7 @@ def run(
     spec = spec_of(settings, request, sized=False)
     if repeats > 1:
         require()
-        ladder_output.warn_of_few_repeats(settings, repeats)
+    ladder_output.warn_of_few_repeats(settings, repeats)
     name = job_names.stem(command) if options["name"] is None else spec.name
     access = access_of(options)
     cluster = settings.cluster(access)
@@ -145,8 +149,10 @@ def run(
     room = flow.slots(spec, around.facts)
     if max(sizes) > room:
         fitting = ",".join(str(np) for np in sizes if np <= room)
-        hint = f"--np {fitting}" if fitting else None
-        raise UsageError(f"{max(sizes)} ranks do not fit: there are {render.counted(room, 'slot')}", hint)
+        ways = [f"--np {fitting}"] if fitting else []
+        ways += [f"-H localhost:{max(sizes)} for more ranks than slots"] if settings.source is None else []
+        problem = f"{max(sizes)} ranks do not fit: there are {render.counted(room, 'slot')}"
+        raise UsageError(problem, hint=", or ".join(ways) or None)
     seed = ladder_output.new_seed() if repeats > 1 else 0
     one = ladder_output.new_ladder(name, LadderKind.RUN, "", seed, settings.load().cluster)
     with open_history(ladder_output.history_path(db)) as history:
@@ -160,7 +166,7 @@ def run(
             ladder_output.ladders_folder() / one.id,
             ends_unread=True,
         )
-        return ladder_output.measure(settings, plan, history, around, cluster.backend, "", _show)
+        return ladder_output.measure(settings, plan, history, around, cluster.backend, "", partial(_show, chart=chart))
 
 
 def _reader(pattern: str | None, unit: str) -> "Reader":
@@ -252,13 +258,17 @@ def _parse_workload(settings: Settings, log: str, text: str, workload: "Workload
     return 0
 
 
-def _show(settings: Settings, plan: "LadderPlan", measured: "LadderResult") -> None:
+def _show(settings: Settings, plan: "LadderPlan", measured: "LadderResult", *, chart: bool) -> None:
     """Print how the rate grows with the number of ranks."""
-    _print(settings.output, tuple(plan.specs), measured.runs, {"ladder": plan.ladder.id})
+    chart = chart or sys.stdout.isatty()
+    _print(settings.output, tuple(plan.specs), measured.runs, {"ladder": plan.ladder.id}, chart=chart)
 
 
-def _print(output: str, cells: "Sequence[Cell]", runs: "Sequence[Run]", more: dict[str, Any]) -> None:
+def _print(
+    output: str, cells: "Sequence[Cell]", runs: "Sequence[Run]", more: dict[str, Any], *, chart: bool = False
+) -> None:
     from taco_launch.bench import tables
+    from taco_launch.bench.chart import bars
 
     found = tables.tables(cells, runs)
     entries = sorted(found[0].entries, key=lambda entry: entry.cell.ranks) if found else []
@@ -270,6 +280,13 @@ def _print(output: str, cells: "Sequence[Cell]", runs: "Sequence[Run]", more: di
         return
     unit = found[0].metric.unit.upper()
     header = ["RANKS", unit, f"{unit} PER RANK", "LINEAR SPEEDUP"]
-    render.table(header, [tables.row(entry) for entry in entries], numbers=header)
+    rows = [tables.row(entry) for entry in entries]
+    render.table(header, rows, numbers=header)
+    if chart and len(rows) > 1:
+        click.echo()
+        drawn = [
+            (ranks, bar, rate, row[-1]) for (ranks, _variant, bar, rate), row in zip(bars(found[0]), rows, strict=True)
+        ]
+        render.table([header[0], "", unit, header[-1]], drawn, numbers=[header[0], unit, header[-1]])
     if any(len(entry.values) > 1 for entry in entries):
         click.echo(tables.legend(found))

@@ -18,13 +18,14 @@ from taco_launch.cli.bench.history import complete_ladder, named_ladder, opened
 from taco_launch.cli.bench.log_files import read_log
 from taco_launch.cli.bench.workload_option import FORM, workload_of, workload_option
 from taco_launch.cli.options.common import add_option, settings_of, talk_options
+from taco_launch.cli.output import render
+from taco_launch.command import shell
 from taco_launch.errors import TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
     from taco_launch.bench.history.exchange import HistoryEntry
 
 _FORMATS = ("json", "csv", "parquet")
-_TOLD = 5
 
 
 @click.command("export")
@@ -156,7 +157,7 @@ def import_(
 
     Exports (JSON or CSV) are merged by sweep id: existing entries are unchanged, and importing a file twice adds nothing.
     Imported nightly runs do not count in a baseline, because hosts of the same names may be other machines; --baseline
-    overrides this. With --workload each FILE is the log of one run (- is standard input), and all of them are repeats of
+    overrides this for runs that are new here. With --workload each FILE is the log of one run (- is standard input), and all of them are repeats of
     one cell. If a log has no complete result, nothing is added and the error names the log.
 
     \b
@@ -178,14 +179,22 @@ def import_(
         raise UsageError("--workload needs --variant", hint="name what was measured: --variant NAME, such as tcp")
     else:
         entries = [_of_logs(logs, workload, **of)]
-    new = 0
+    new, waiting = 0, []
     with open_history(ladder_output.history_path(db)) as history:
         for ladder, runs in entries:
             if workload is None or history.ladder(ladder.id) is None:  # a log that came by standard input has no time
                 new += history.merge(replace(ladder, accepted=ladder.accepted and baseline), runs)
+            kept = history.ladder(ladder.id)
+            if baseline and ladder.accepted and kept is not None and not kept.accepted:
+                waiting.append(ladder.id)
     here = sum(len(entry.runs) for entry in entries) - new
-    ids = ", ".join(entry.ladder.id for entry in entries[:_TOLD]) + (", ..." if len(entries) > _TOLD else "")
-    settings_of(ctx).talk(f"{new} run{'' if new == 1 else 's'} added, {here} were here already: {ids or 'no ladder'}")
+    ids = render.shortened([entry.ladder.id for entry in entries])
+    settings = settings_of(ctx)
+    settings.talk(f"{new} run{'' if new == 1 else 's'} added, {here} were here already: {ids or 'no ladder'}")
+    if waiting:
+        words = ("nightly", "baseline", "accept", *waiting, *(() if db is None else ("--db", str(db))))
+        here_before = f"{render.counted(len(waiting), 'nightly run')} already here and not in the baseline"
+        render.warning(settings, f"{here_before}; to add: {settings.typed} {shell(words)}")
     return 0
 
 

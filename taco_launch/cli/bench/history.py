@@ -293,7 +293,7 @@ def named_ladder(found: "History", text: str) -> "Ladder":
     if len(matching) == 1:
         return matching[0]
     if matching:
-        several = ", ".join(ladder.id for ladder in matching[:5])
+        several = render.shortened([ladder.id for ladder in matching])
         raise UsageError(f"{text}: {len(matching)} ladders start so: {several}", hint="give more of the id")
     hint = "taco-launch bench history names them" if known else "taco-launch bench ladder measures one"
     raise UsageError(f"{text}: no such ladder in {found.path}", hint=hint)

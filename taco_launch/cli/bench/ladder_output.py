@@ -161,19 +161,20 @@ def describe_run(run: "Run") -> str:
     return f"{name}{number(first.value)} {first.metric.unit}"
 
 
-def warn_of_few_repeats(settings: Settings, repeats: int) -> None:
-    """Warn before a measurement whose intervals will be too wide to show much."""
+def warn_of_few_repeats(settings: Settings, repeats: int, *, nightly: bool = False) -> None:
+    """Warn before a measurement that will show little: of a nightly run, which is held against others, large changes."""
     from taco_launch.bench.stats.estimates import spread
 
     if repeats >= _ENOUGH:
         return
-    few = "1 repeat gives no intervals, so no difference will show"
+    few = f"1 repeat gives no intervals, so {'only large differences' if nightly else 'no difference'} will show"
     if repeats > 1:
         few = (
             f"{repeats} repeats give intervals of ±{spread(repeats):.1f} standard deviations, "
             f"{_ENOUGH} give ±{spread(_ENOUGH):.1f}: only large differences will show"
         )
-    render.warning(settings, f"{few} (--repeats {_ENOUGH})")
+    option = f"repeats: {_ENOUGH} in the matrix" if nightly else f"--repeats {_ENOUGH}"
+    render.warning(settings, f"{few} ({option})")
 
 
 def measure(
@@ -219,7 +220,7 @@ def finish(settings: Settings, plan: "LadderPlan", history: "History", measured:
     runs = sum(not run.warm_up for run in measured.runs)
     if measured.outcome in (flow.INTERRUPTED, flow.HEAD_LOST):
         done = len(history.runs(plan.ladder.id))
-        hint = f"continue with it: {go_on}" if go_on else None
+        hint = f"continue with it: {go_on}" if go_on else "the same command measures from the start again"
         if not go_on:
             history.end(plan.ladder.id, measured.outcome)
         message = f"{measured.outcome}: {done} of {len(plan.steps)} runs are done"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.cli.bench import ladder_output
-from taco_launch.cli.nightly import run
+from taco_launch.cli.nightly import baseline, run
 from taco_launch.cli.options.common import (
     Seconds,
     Settings,
@@ -42,7 +42,7 @@ def nightly() -> None:
 
 
 nightly.add_command(run.run)
-nightly.add_command(run.baseline)
+nightly.add_command(baseline.baseline)
 
 
 @nightly.command("install")
@@ -160,13 +160,12 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
         raise UsageError(
             f"several nightly runs are installed: {', '.join(wanted)}", hint="taco-launch nightly uninstall NAME..."
         )
-    unknown = [name for name in wanted if name not in [night.name for _, night in kept]]
-    if unknown or not wanted:
-        known = ", ".join(night.name for _, night in kept) or "none"
-        settings.talk(
-            f"no such nightly run: {', '.join(unknown)}; installed: {known}" if names else "no nightly run is installed"
-        )
-        return FAILED if names else 0
+    known = [night.name for _, night in kept]
+    if unknown := [name for name in names if name not in known]:
+        raise baseline.unknown_night(unknown[0], known)
+    if not wanted:
+        settings.talk("no nightly run is installed")
+        return 0
     for keeper, night in kept:
         if night.name in wanted:
             click.echo(_shown(keeper.removing(night.name).text()), nl=False)
@@ -205,9 +204,9 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
     settings = settings_of(ctx)
     zone, zone_name = local_zone()
     found = flow.status(_keepers(), os.geteuid(), dict(os.environ), datetime.now(zone))
-    if unknown := [name for name in names if name not in [night.kept.name for night in found]]:
-        known = ", ".join(night.kept.name for night in found) or "none"
-        raise UsageError(f"no nightly run of this name is installed: {unknown[0]}", hint=f"installed: {known}")
+    known = [night.kept.name for night in found]
+    if unknown := [name for name in names if name not in known]:
+        raise baseline.unknown_night(unknown[0], known)
     shown = [night for night in found if not names or night.kept.name in names]
     if settings.output in ("json", "yaml"):
         render.data([_document(night, zone_name) for night in shown], settings.output)

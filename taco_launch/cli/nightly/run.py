@@ -1,4 +1,4 @@
-"""nightly run and nightly baseline: one nightly run, and what later nightly runs are held against."""
+"""nightly run: one nightly run."""
 
 import contextlib
 import fcntl
@@ -24,14 +24,13 @@ from taco_launch.cli.options.common import (
     settings_of,
     talk_options,
 )
-from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
+from taco_launch.command import shell
 from taco_launch.errors import FAILED, INTERRUPTED, HostError, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from taco_launch.bench.history.history import History, Ladder
     from taco_launch.bench.matrix import Matrix
     from taco_launch.cli.options.common import Settings
     from taco_launch.nightly.record import LastRun
@@ -88,6 +87,8 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
 
     settings = settings_of(ctx)
     require()
+    if junit is not None:
+        _check_junit(Path(junit))
     # A nightly run that has a name keeps that its matrix is wrong; without one nobody knows which night it was to be.
     known = None if name else load(matrix, os.environ)
     night = known.name if known is not None else str(name)
@@ -107,9 +108,22 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     else:
         click.echo(render.printable(words))
     if summary.outcome.waits:
-        choice = f"{settings.typed} nightly baseline accept|reject {summary.ladder}"
+        choice = f"{settings.typed} nightly baseline accept|reject|reset {summary.ladder}"
         render.warning(settings, f"the baseline is as it was until you decide: {choice}")
     return code
+
+
+def _check_junit(path: Path) -> None:
+    """See before anything is measured that the file can be written.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"--junit {path}: there is no folder {folder}", hint=shell(("mkdir", "-p", str(folder))))
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise UsageError(f"--junit {path}: {path if path.exists() else folder} is not writable")
 
 
 def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[str, Any]) -> "Summary":
@@ -120,6 +134,7 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
     from taco_launch.nightly import run
 
     inventory, access = settings.load(), access_of(options)
+    ladder_output.warn_of_few_repeats(settings, found.repeats, nightly=True)
     made = matrix_jobs.prepared(settings, found, (), access)
     specs, around = made.specs, made.around
     seed = ladder_output.new_seed() if found.seed is None else found.seed
@@ -162,9 +177,22 @@ def _exclusive_lock(place: Path, night: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise TacoLaunchError(
-                f"nightly run {night} is already running", hint="what it has measured so far: taco-launch bench show"
+                f"nightly run {night} is already running{_who(place)}",
+                hint="what it has measured so far: taco-launch bench show",
             ) from None
         yield
+
+
+def _who(place: Path) -> str:
+    """Name the process that runs a nightly run and its start, "" where it has not written them yet."""
+    from taco_launch.nightly import record
+
+    with contextlib.suppress(TacoLaunchError):
+        last = record.read(place)
+        if last is not None and last.ended is None:
+            began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last.started))
+            return f": process {last.pid}, since {began}"
+    return ""
 
 
 @contextlib.contextmanager
@@ -222,150 +250,3 @@ def _write(place: Path, summary: "Summary", junit: str | None) -> Path:
     except OSError as error:
         raise TacoLaunchError(f"the summary cannot be written: {error.filename}: {error.strerror}") from None
     return place / f"{stem}.md"
-
-
-@click.group(cls=SuggestingGroup)
-def baseline() -> None:
-    """See and change what nightly runs are held against: the last nightly runs that were accepted.
-
-    A nightly run in which nothing got slower and each cell has a sample is accepted by itself. One that is unsure or
-    pending waits for `accept` or `reject`.
-    """
-
-
-@baseline.command("show")
-@inventory_option
-@output_options
-@talk_options
-@click.argument("matrix", shell_complete=complete_file)
-@ladder_output.db_option
-@click.pass_context
-def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
-    """List the nightly runs of MATRIX, its file or its name, that count, wait for a decision or were rejected, the newest first.
-
-    Those that measured something far from the others are marked as outliers: nothing is held against them, and `reject`
-    removes them from the baseline.
-
-    \b
-    Example:
-      taco-launch nightly baseline show taco
-    """
-    from taco_launch.bench.history.history import open_history
-    from taco_launch.model.codec import to_json
-    from taco_launch.nightly import baseline
-    from taco_launch.request.documents.matrix_file import load
-
-    settings = settings_of(ctx)
-    name = load(matrix, os.environ).name if Path(matrix).is_file() else matrix
-    with open_history(ladder_output.history_path(db), create=False) as history:
-        found = baseline.entries(history, name, settings.load().cluster)
-    if settings.output in ("json", "yaml"):
-        nights = [{**to_json(one.ladder), "outlier": one.outlier} for one in found]
-        render.data({"nights": nights}, settings.output)
-        return
-    if not found:
-        settings.talk(f"no nightly run of {name} counts on cluster {settings.load().cluster}")
-        return
-    rows = [
-        (
-            one.ladder.id,
-            _at(one.ladder.started),
-            one.ladder.outcome,
-            "yes" if one.ladder.accepted else "no",
-            one.outlier,
-        )
-        for one in found
-    ]
-    render.table(("LADDER", "STARTED", "OUTCOME", "COUNTS", "OUTLIER"), rows)
-
-
-@baseline.command("accept")
-@talk_options
-@click.argument("ladder")
-@ladder_output.db_option
-@click.pass_context
-def accept(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
-    """Have the nightly run LADDER count in the baseline, whatever was judged of it: it was a false alarm.
-
-    LADDER is an id, the start of one, or `last`, the newest of all nights.
-
-    \b
-    Examples:
-      taco-launch nightly baseline accept taco-3fa2c1
-      taco-launch nightly baseline accept last
-    """
-    from taco_launch.bench.history.history import open_history
-
-    with open_history(ladder_output.history_path(db), create=False) as history:
-        one = _night(history, ladder)
-        history.accept(one.id)
-    settings_of(ctx).talk(f"what {one.id} measured counts in the baseline")
-
-
-@baseline.command("reject")
-@talk_options
-@click.argument("ladder")
-@ladder_output.db_option
-@click.pass_context
-def reject(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
-    """Have the nightly run LADDER count in no baseline: something was wrong with it.
-
-    LADDER is as in `nightly baseline accept`. What it measured is kept, and `accept` undoes this.
-
-    \b
-    Examples:
-      taco-launch nightly baseline reject taco-3fa2c1
-      taco-launch nightly baseline reject last
-    """
-    from taco_launch.bench.history.history import open_history
-    from taco_launch.nightly.baseline import REJECTED
-
-    with open_history(ladder_output.history_path(db), create=False) as history:
-        one = _night(history, ladder)
-        history.reject(one.id, REJECTED)
-    settings_of(ctx).talk(f"what {one.id} measured does not count in the baseline")
-
-
-@baseline.command("reset")
-@talk_options
-@click.argument("ladder")
-@ladder_output.db_option
-@click.pass_context
-def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
-    """Have the baseline start with the nightly run LADDER: what it measured is the new normal, and nightly runs before it do not count.
-
-    LADDER is as in `nightly baseline accept`. There is no verdict again until enough nightly runs count: three, with ten values.
-
-    \b
-    Example:
-      taco-launch nightly baseline reset taco-3fa2c1
-    """
-    from taco_launch.bench.history.history import open_history
-
-    with open_history(ladder_output.history_path(db), create=False) as history:
-        one = _night(history, ladder)
-        if not any(run.readings and not run.warm_up for _at, run in history.runs(one.id)):
-            raise UsageError(f"{one.id} has measured nothing that a baseline could start with")
-        gone = [each for each in history.baseline(one.matrix, one.cluster) if each.started < one.started]
-        history.reset(one.started, one.matrix, one.cluster)
-        history.accept(one.id)
-    count = f"{len(gone)} night{'' if len(gone) == 1 else 's'} before it count no longer"
-    settings_of(ctx).talk(f"the baseline of {one.matrix} starts with {one.id}; {count}")
-
-
-def _night(history: "History", ladder: str) -> "Ladder":
-    from taco_launch.bench.history.history import LadderKind
-    from taco_launch.cli.bench.history import named_ladder
-
-    newest = history.ladders(LadderKind.NIGHT, limit=1) if ladder == "last" else ()
-    one = newest[0] if newest else named_ladder(history, ladder)
-    if one.kind is not LadderKind.NIGHT:
-        what = f"made by {one.kind.value}, not by nightly run"
-        raise UsageError(f"{one.id}: {what}", hint=f"nights that count: taco-launch nightly baseline show {one.matrix}")
-    if one.ended is None:
-        raise UsageError(f"{one.id} has not ended")
-    return one
-
-
-def _at(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

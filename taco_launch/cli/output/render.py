@@ -183,6 +183,12 @@ def more_hosts(count: int) -> str:
     return f"and {counted(count, 'more host')}"
 
 
+def shortened(words: "Sequence[str]", most: int = 5) -> str:
+    """Return a list for a message, cut short: `a, b and 2 more`."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return f"{', '.join(words[:most])}{more}"
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number and its noun: `1 cell`, `2 cells`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

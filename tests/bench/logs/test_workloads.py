@@ -109,7 +109,10 @@ def test_a_group_that_took_no_part() -> None:
 def test_the_last_of_several() -> None:
     text = "gpu1/0 | latency: 12.5 ms\ngpu1/0 | latency: 13 ms\n"
     assert read(latency(last=True), text, 1) == (Reading(Metric("ms", "ms", higher_is_better=False), 13.0),)
-    assert "chance" in why(latency(last=True), text.replace("gpu1/0 | latency: 13", "gpu2/1 | latency: 13"))
+    ranks = text.replace("gpu1/0 | latency: 13", "gpu2/1 | latency: 13")
+    for last in (True, False):
+        said = "several ranks print it; print it on rank 0 only (line 2: 'latency: 13 ms')"
+        assert why(latency(last=last), ranks) == said
 
 
 def test_a_pattern_that_never_ends_is_ended() -> None:

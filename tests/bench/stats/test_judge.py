@@ -94,6 +94,14 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
         ),
         (
             FLAT,
+            40_000,
+            40_000,
+            "pending",
+            f"better: +3899.9 % {AGAINST}, {AGAIN}: {NEW}; a gain this large counts once it is accepted",
+        ),
+        (FLAT, 25, 25, "regression", None),
+        (
+            FLAT,
             960,
             999,
             "ok",
@@ -264,7 +272,7 @@ NOISY = tuple(night(level, turn) for turn, level in enumerate((26745, 22548, 160
     ("tonight", "kind"),
     [
         (695, VerdictKind.REGRESSION),
-        (2_000_000, VerdictKind.IMPROVEMENT),
+        (2_000_000, VerdictKind.PENDING),
         (9_000, VerdictKind.UNSURE),
         (18_000, VerdictKind.OK),
     ],

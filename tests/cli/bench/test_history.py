@@ -172,6 +172,8 @@ def test_an_export_is_imported_once(ending: str, db: str, tmp_path: Path) -> Non
     assert bench("import", strange, file).stderr == added
     found = json.loads(bench("export", strange).stdout)["ladders"]
     assert [ladder["accepted"] for ladder in found] == [False, False]
+    late = bench("import", strange, "--baseline", file).stderr
+    assert f"nightly baseline accept taco-000001 --db {strange}" in late
     one = bench("export", db, "taco-000001").stdout
     assert [found["id"] for found in json.loads(one)["ladders"]] == ["taco-000001"]
     assert [found["id"] for found in json.loads(bench("export", db, "--last", "1").stdout)["ladders"]] == [
@@ -253,6 +255,15 @@ def test_ladders_are_completed_newest_first(db: str, tmp_path: Path) -> None:
     assert offered("bench", "show", "--db", db, "") == ["taco-000002", "taco-000001"]
     assert offered("bench", "diff", "--db", db, "last", "taco-000001") == ["taco-000001"]
     assert offered("bench", "show", "--db", str(tmp_path / "none.db"), "") == []
+
+
+def test_a_long_list_tells_how_many_it_leaves_out(tmp_path: Path) -> None:
+    with open_history(tmp_path / "h.db") as history:
+        for number in range(7):
+            history.begin(ladder(number))
+    refused = bench("show", str(tmp_path / "h.db"), "taco").stderr
+    assert "taco: 7 ladders start so: taco-000006, " in refused
+    assert ", taco-000002 and 2 more\n" in refused
 
 
 def test_names_cannot_move_a_terminal(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_night_comes_and_goes_and_nothing_else_is_touched(taco: Taco, kept: Pa
     assert taco("nightly", "uninstall", "--yes").returncode == 2, "which of them?"
     assert taco("nightly", "uninstall", "second", "lab", "--yes").returncode == 0
     assert kept.read_bytes() == OTHERS + b"\n"
-    assert taco("nightly", "uninstall", "lab", "--yes").returncode == 1
+    assert taco("nightly", "uninstall", "lab", "--yes").returncode == 2
     assert status(taco) == []
 
 
@@ -143,6 +143,20 @@ def test_what_a_night_lacks_in_crons_environment(taco: Taco, kept: Path, install
     done = install(str(matrix), "--at", "2:30", "--yes")
     assert (done.returncode, kept.exists()) == (1, False)
     assert str(taco.state / "history.db") in done.stderr
+
+
+def test_what_is_wrong_or_little_is_told_before_anything_is_measured(taco: Taco, tmp_path: Path) -> None:
+    matrix = tmp_path / "mine.yaml"
+    matrix.write_text(MATRIX.replace("[1]", "[9999]") + "repeats: 1\n")
+    refused = taco("nightly", "run", str(matrix), "--junit", str(tmp_path / "none" / "x.xml"))
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"error: --junit {tmp_path}/none/x.xml: there is no folder {tmp_path}/none\nhint: mkdir -p {tmp_path}/none\n"
+    )
+    assert not (taco.state / "nights").exists()
+    few = taco("nightly", "run", str(matrix))
+    assert (few.returncode, few.stdout) == (2, ""), "the cluster is too small"
+    assert "only large differences will show (repeats: 5 in the matrix)" in few.stderr
 
 
 def test_how_the_last_night_went(taco: Taco, kept: Path, install: Install) -> None:

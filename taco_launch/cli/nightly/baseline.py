@@ -1,0 +1,196 @@
+"""nightly baseline: what nightly runs are held against, shown and changed."""
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from taco_launch.cli.bench import ladder_output
+from taco_launch.cli.options.common import (
+    complete_file,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.options.suggestions import SuggestingGroup
+from taco_launch.cli.output import render
+from taco_launch.errors import UsageError
+
+if TYPE_CHECKING:
+    from taco_launch.bench.history.history import History, Ladder
+
+
+def unknown_night(name: str, known: Iterable[str]) -> UsageError:
+    """Return the error of a name that no nightly run has; it tells the name that was meant, or those that there are."""
+    from taco_launch.inventory.names import did_you_mean, plain
+
+    there = sorted(set(known))
+    hint = did_you_mean(name, there) or (f"there are: {', '.join(there)}" if there else "there is no nightly run yet")
+    return UsageError(f"no such nightly run: {plain(name)}", hint)
+
+
+@click.group(cls=SuggestingGroup)
+def baseline() -> None:
+    """See and change what nightly runs are held against: the last nightly runs that were accepted.
+
+    A nightly run in which nothing got slower and each cell has a sample is accepted by itself. One that is unsure or
+    pending waits for `accept` or `reject`.
+    """
+
+
+@baseline.command("show")
+@inventory_option
+@output_options
+@talk_options
+@click.argument("matrix", shell_complete=complete_file)
+@ladder_output.db_option
+@click.pass_context
+def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
+    """List the nightly runs of MATRIX, its file or its name, how each ended and whether it counts, the newest first.
+
+    After `reject` the outcome is `rejected`, after `accept` it is `accepted`. Runs that measured something far from the
+    others are marked as outliers: nothing is held against them, and `reject` removes them from the baseline.
+
+    \b
+    Example:
+      taco-launch nightly baseline show taco
+    """
+    from taco_launch.bench.history.history import LadderKind, open_history
+    from taco_launch.model.codec import to_json
+    from taco_launch.nightly import baseline
+    from taco_launch.request.documents.matrix_file import load, shipped
+
+    settings = settings_of(ctx)
+    is_file = Path(matrix).is_file()
+    name = load(matrix, os.environ).name if is_file else matrix
+    cluster = settings.load().cluster
+    with open_history(ladder_output.history_path(db), create=False) as history:
+        found = baseline.entries(history, name, cluster)
+        known = {one.matrix for one in history.ladders(LadderKind.NIGHT)}
+    if not (is_file or name in known or name in shipped()):
+        raise unknown_night(name, known)
+    if settings.output in ("json", "yaml"):
+        nights = [{**to_json(one.ladder), "outcome": one.outcome, "outlier": one.outlier} for one in found]
+        render.data({"nights": nights}, settings.output)
+        return
+    if not found:
+        settings.talk(f"no nightly run of {name} has ended on cluster {cluster}")
+        return
+    rows = [
+        (
+            one.ladder.id,
+            _at(one.ladder.started),
+            one.outcome,
+            "yes" if one.ladder.accepted else "no",
+            one.outlier,
+        )
+        for one in found
+    ]
+    render.table(("LADDER", "STARTED", "OUTCOME", "COUNTS", "OUTLIER"), rows)
+
+
+@baseline.command("accept")
+@talk_options
+@click.argument("ladders", metavar="LADDER...", nargs=-1, required=True)
+@ladder_output.db_option
+@click.pass_context
+def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) -> None:
+    """Have the nightly runs LADDER... count in the baseline, whatever was judged of them: it was a false alarm.
+
+    LADDER is an id, the start of one, or `last`, the newest of all nights.
+
+    \b
+    Examples:
+      taco-launch nightly baseline accept taco-3fa2c1
+      taco-launch nightly baseline accept last
+    """
+    from taco_launch.bench.history.history import open_history
+
+    with open_history(ladder_output.history_path(db), create=False) as history:
+        ids = list(dict.fromkeys(_night(history, ladder).id for ladder in ladders))
+        for ladder in ids:
+            history.accept(ladder)
+    settings_of(ctx).talk(f"what {', '.join(ids)} measured counts in the baseline")
+
+
+@baseline.command("reject")
+@talk_options
+@click.argument("ladders", metavar="LADDER...", nargs=-1, required=True)
+@ladder_output.db_option
+@click.pass_context
+def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) -> None:
+    """Have the nightly runs LADDER... count in no baseline: something was wrong with them.
+
+    LADDER is as in `nightly baseline accept`. What they measured is kept, and `accept` undoes this. Runs that wait and
+    agree with the rest now are named, with the command that accepts them.
+
+    \b
+    Examples:
+      taco-launch nightly baseline reject taco-3fa2c1
+      taco-launch nightly baseline reject last
+    """
+    from taco_launch.bench.history.history import open_history
+    from taco_launch.command import shell
+    from taco_launch.nightly.baseline import REJECTED, agreeing
+
+    settings = settings_of(ctx)
+    with open_history(ladder_output.history_path(db), create=False) as history:
+        nights = {one.id: one for one in (_night(history, ladder) for ladder in ladders)}
+        for ladder in nights:
+            history.reject(ladder, REJECTED)
+        of = dict.fromkeys((one.matrix, one.cluster) for one in nights.values())
+        waiting = [one for matrix, cluster in of for one in agreeing(history, matrix, cluster)]
+    settings.talk(f"what {', '.join(nights)} measured does not count in the baseline")
+    if waiting:
+        words = ("nightly", "baseline", "accept", *waiting, *(() if db is None else ("--db", str(db))))
+        agree = f"{render.counted(len(waiting), 'waiting nightly run')} agree{'' if waiting[1:] else 's'} with the rest"
+        settings.talk(f"{agree}: {settings.typed} {shell(words)}")
+
+
+@baseline.command("reset")
+@talk_options
+@click.argument("ladder")
+@ladder_output.db_option
+@click.pass_context
+def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
+    """Have the baseline start with the nightly run LADDER: what it measured is the new normal, and nightly runs before it do not count.
+
+    LADDER is as in `nightly baseline accept`. There is no verdict again until enough nightly runs count: three, with ten values.
+
+    \b
+    Example:
+      taco-launch nightly baseline reset taco-3fa2c1
+    """
+    from taco_launch.bench.history.history import open_history
+
+    with open_history(ladder_output.history_path(db), create=False) as history:
+        one = _night(history, ladder)
+        if not any(run.readings and not run.warm_up for _at, run in history.runs(one.id)):
+            raise UsageError(f"{one.id} has measured nothing that a baseline could start with")
+        gone = [each for each in history.baseline(one.matrix, one.cluster) if each.started < one.started]
+        history.reset(one.started, one.matrix, one.cluster)
+        history.accept(one.id)
+    count = f"{len(gone)} night{'' if len(gone) == 1 else 's'} before it count no longer"
+    settings_of(ctx).talk(f"the baseline of {one.matrix} starts with {one.id}; {count}")
+
+
+def _night(history: "History", ladder: str) -> "Ladder":
+    from taco_launch.bench.history.history import LadderKind
+    from taco_launch.cli.bench.history import named_ladder
+
+    newest = history.ladders(LadderKind.NIGHT, limit=1) if ladder == "last" else ()
+    one = newest[0] if newest else named_ladder(history, ladder)
+    if one.kind is not LadderKind.NIGHT:
+        what = f"made by {one.kind.value}, not by nightly run"
+        raise UsageError(f"{one.id}: {what}", hint=f"nights that count: taco-launch nightly baseline show {one.matrix}")
+    if one.ended is None:
+        raise UsageError(f"{one.id} has not ended")
+    return one
+
+
+def _at(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

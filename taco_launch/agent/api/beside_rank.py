@@ -16,7 +16,7 @@ from taco_launch.agent.rank import visitor
 from taco_launch.agent.rank.caller_stream import CallerStream
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.errors import SIGNAL_BASE, HostError, UsageError
+from taco_launch.errors import NO_JOB, SIGNAL_BASE, HostError, TacoLaunchError, UsageError
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.protocol.calls import Reply, Request, reply_of
 from taco_launch.protocol.calls.caller_input import WINDOW
@@ -32,13 +32,26 @@ _RECORD_SECONDS, _PAUSE_SECONDS = 2.0, 0.05
 _ENDED_WITH_JOB = (SIGNAL_BASE + signal.SIGHUP, SIGNAL_BASE + signal.SIGKILL, SIGNAL_BASE + signal.SIGTERM, 255)
 
 
+class NotRunningError(TacoLaunchError):
+    """The job does not run, so nothing can run beside its ranks."""
+
+
 def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Iterator[Reply]:
-    """Run a command; yield what it writes, and its exit code at its end."""
+    """Run a command; yield what it writes, and its exit code at its end.
+
+    Raises:
+        NotRunningError: the job does not run; its exit code is none that a command has.
+    """
     how, terminal = visitor.PIPES, request.terminal
     if terminal is not None:
         how = f"{visitor.TERMINAL}:{terminal.kind}:{terminal.rows}:{terminal.columns}"
     folder = jobs.get(request.name)
-    for reply in _enter(_argv(folder, request.rank, how, request.command), caller):
+    try:
+        argv = _argv(folder, request.rank, how, request.command)
+    except NotRunningError as error:
+        error.exit_code = NO_JOB
+        raise
+    for reply in _enter(argv, caller):
         if isinstance(reply, Exited) and reply.code in _ENDED_WITH_JOB and _has_ended(folder):
             # a terminal is in raw mode where this is shown
             words = f"\r\ntaco-launch: job {folder.name} has ended, and what ran beside its ranks with it\r\n"
@@ -203,11 +216,15 @@ def _sent(process: "subprocess.Popen[bytes]", waiting: bytearray) -> bool:
 
 
 def _argv(folder: JobFolder, rank: int, how: str, words: Sequence[str]) -> Tuple[str, ...]:
-    """Return what runs something beside a rank, on its host: the agent there that the job was started with."""
+    """Return what runs something beside a rank, on its host: the agent there that the job was started with.
+
+    Raises:
+        NotRunningError: the job does not run.
+    """
     record = recovery.current_record(folder)
     if record.state is not JobState.RUNNING:
         ended = "; only cp NAME:PATH . still works" if record.state.is_terminal else ""
-        raise UsageError(f"job {folder.name}: it is {record.state.value}: nothing can run beside its ranks{ended}")
+        raise NotRunningError(f"job {folder.name}: it is {record.state.value}: nothing can run beside its ranks{ended}")
     line = ("enter", str(folder.path), str(rank), how, "--", *words)
     return _on_host(folder, records.read_spec(folder), record, rank, line)
 

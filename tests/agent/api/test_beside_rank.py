@@ -59,9 +59,13 @@ def test_a_rank_that_there_is_not(agent: Path, family: Family) -> None:
 def test_a_job_that_has_ended(jobs: Jobs, agent: Path, family: Family) -> None:
     submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)
     process, _stdin = start(agent, family, name="a", rank=0, command=["true"])
-    assert ended(process).error["message"] == (
-        "job a: it is SUCCEEDED: nothing can run beside its ranks; only cp NAME:PATH . still works"
-    )
+    assert ended(process).error == {
+        "message": "job a: it is SUCCEEDED: nothing can run beside its ranks; only cp NAME:PATH . still works",
+        "hint": None,
+        "kind": "failed",
+        "op": "failure",
+        "exit_code": 125,
+    }
 
 
 @pytest.mark.parametrize(

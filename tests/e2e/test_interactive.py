@@ -151,7 +151,9 @@ def test_files_there_and_back(taco: Taco, job: str, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
-def test_run_on_a_terminal_keeps_the_name_of_the_job_and_no_message_continues_a_line(taco: Taco, tmp_path: Path) -> None:
+def test_run_on_a_terminal_keeps_the_name_of_the_job_and_no_message_continues_a_line(
+    taco: Taco, tmp_path: Path
+) -> None:
     words = ("--launcher", "env", "--np", "1", "--name", "j", "-x", "NCCL_IB_DISABLE=0", "--", "echo", "hi")
     with typist(taco.argv("run", *words), taco.env, cwd=tmp_path) as found:
         shown = found.sees("SUCCEEDED.*\n")

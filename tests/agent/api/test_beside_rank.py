@@ -94,6 +94,18 @@ def test_files_of_a_job_that_has_ended(
     assert beyond.error["hint"] == "its ranks are 0 to 1"
 
 
+@pytest.mark.parametrize(("workdir", "told"), [("", True), ("/work", False)])
+def test_that_the_code_was_removed_is_told_where_a_file_is_missing_there(
+    jobs: Jobs, agent: Path, family: Family, workdir: str, told: bool
+) -> None:
+    folder = submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)
+    code = CodeSnapshot("1" * 64, "/src")
+    records.write_spec(folder, replace(records.read_spec(folder), code=code, workdir=workdir))
+    folder.agent.write_text("import sys\nsys.exit('x: No such file or directory')\n", encoding="ascii")
+    answer = ended(start(agent, family, "read-files", name="a", rank=0, path="train.py", most=1000)[0])
+    assert (b"hint: the files of the code were removed when the job ended; " in answer.raw) == told
+
+
 @pytest.mark.usefixtures("running")
 @pytest.mark.parametrize("terminal", [{"kind": "x;y"}, {"kind": "xterm", "rows": -1}, {"kind": "xterm", "rows": 10**9}])
 def test_a_terminal_that_is_none(agent: Path, family: Family, terminal: object) -> None:

@@ -221,21 +221,24 @@ class Retry(NamedTuple):
 
 
 def retry(
-    policy: Policy, record: JobRecord, end: JobState, exit_code: int, host: str, *, hung: bool = False
+    policy: Policy,
+    record: JobRecord,
+    end: JobState,
+    exit_code: int,
+    host: str,
+    *,
+    hung: bool = False,
+    raised: bool = False,
 ) -> Optional[Retry]:
     """Return whether a job whose attempt ended so is tried again; `host` is the one to blame, "" where none is.
 
     After a loss always, as far as `backoff_limit` goes; after a failure by `restart`. Never where no rank could start,
-    or the time of the job is over; a job that was ended because it `hung` has failed. The hosts that earlier attempts failed on stay left out;
+    or the time of the job is over; a job that was ended because it `hung` has failed. That a program `raised` an exception
+    counts as such, by whatever signal it ended then. The hosts that earlier attempts failed on stay left out;
     one that was lost is left out of one attempt, and may be back then.
     """
-    lost = end is JobState.LOST
     failed = _failures(record)
-    if policy.restart is Restart.NEVER or failed >= policy.backoff_limit:
-        return None
-    if not lost and (end is not JobState.FAILED or (not hung and exit_code in (DEADLINE, NO_JOB))):
-        return None
-    if not lost and policy.restart is Restart.EXIT_CODE and exit_code < SIGNAL_BASE:
+    if failed >= policy.backoff_limit or not _is_for_retry(policy, end, exit_code, hung=hung, raised=raised):
         return None
     delay = min(policy.backoff * 2.0**failed, _LONGEST_DELAY_SECONDS)
     stay = tuple(other for other in record.left_out if other != record.lost)
@@ -243,12 +246,29 @@ def retry(
     return Retry(delay, (*stay, *blamed))
 
 
-def not_retried(policy: Policy, record: JobRecord, end: JobState, exit_code: int) -> str:
-    """State why a failure is not tried again although `backoff_limit` allows it, where its exit code decides that."""
-    by_code = policy.restart is Restart.EXIT_CODE and end is JobState.FAILED and exit_code < SIGNAL_BASE
-    if not by_code or exit_code in (DEADLINE, NO_JOB) or _failures(record) >= policy.backoff_limit:
+def _is_for_retry(policy: Policy, end: JobState, exit_code: int, *, hung: bool, raised: bool) -> bool:
+    """Return whether a job is tried again after such an end, if it has attempts left."""
+    if policy.restart is Restart.NEVER:
+        return False
+    if end is JobState.LOST:
+        return True
+    if end is not JobState.FAILED or (not hung and exit_code in (DEADLINE, NO_JOB)):
+        return False
+    return policy.restart is not Restart.EXIT_CODE or (exit_code >= SIGNAL_BASE and not raised)
+
+
+def not_retried(
+    policy: Policy, record: JobRecord, end: JobState, exit_code: int, *, hung: bool = False, raised: bool = False
+) -> str:
+    """State why a failure is not tried again: its attempts are used up, or what it is decides that."""
+    used_up = _failures(record) >= policy.backoff_limit
+    if _is_for_retry(policy, end, exit_code, hung=hung, raised=raised):
+        return f"its {record.attempt} attempts are used up" if used_up and policy.backoff_limit else ""
+    by_code = policy.restart is Restart.EXIT_CODE and end is JobState.FAILED and exit_code not in (DEADLINE, NO_JOB)
+    if used_up or not by_code:
         return ""
-    return f"not tried again: with --restart exit-code only a signal or a lost host is, and not exit code {exit_code}"
+    what = "an exception of the program" if raised else f"exit code {exit_code}"
+    return f"not tried again: with --restart exit-code only a signal or a lost host is, and not {what}"
 
 
 class PreviousAttempt(NamedTuple):

@@ -280,10 +280,7 @@ def _say(message: str, hint: str | None, code: int) -> int:
 
 
 def _bug(error: Exception) -> int:
-    import tempfile
-    import traceback
+    from taco_launch import bug_log
 
-    with tempfile.NamedTemporaryFile("w", prefix="taco-launch-bug-", suffix=".log", delete=False) as log:
-        log.write(f"taco-launch {taco_launch.__version__}\n{sys.argv!r}\n")
-        traceback.print_exception(error, file=log)
-    return _say(f"a bug in taco-launch: {type(error).__name__}: {error}", f"the details are in {log.name}", FAILED)
+    path = bug_log.write(error, f"taco-launch {taco_launch.__version__}\n{sys.argv!r}\n")
+    return _say(f"a bug in taco-launch: {type(error).__name__}: {error}", f"the details are in {path}", FAILED)

@@ -347,7 +347,27 @@ class JobRecord:
         """When its first attempt started; `started` is the time from which --timeout counts, anew after a suspension."""
         return next((change.time for change in self.transitions if change.state is JobState.STARTING), self.started)
 
+    @property
+    def pause(self) -> Tuple[float, Optional[float]]:
+        """For how many seconds it was suspended after its first start, and since when it is, None where it is not."""
+        begun, spent, since = False, 0.0, None
+        for change in self.transitions:
+            starts = change.state is JobState.STARTING
+            if since is not None and (starts or change.state.is_terminal):
+                spent, since = spent + change.time - since, None
+            elif begun and since is None and change.state is JobState.SUSPENDED:
+                since = change.time
+            begun = begun or starts
+        return spent, since
+
     def training(self, now: float) -> Optional[float]:
-        """Return the seconds from its first start to its end, or until `now`; None where it has not started."""
+        """Return the seconds from its first start to its end, or until `now`, less those that it was suspended.
+
+        None where it has not started.
+        """
         begun = self.first_start
-        return None if begun is None else (now if self.ended is None else self.ended) - begun
+        if begun is None:
+            return None
+        spent, since = self.pause
+        end = now if self.ended is None else self.ended
+        return (end if since is None else since) - begun - spent

@@ -4,6 +4,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, List, Optional, Sequence, Tuple, Union, get_args, get_origin, get_type_hints
 
+from taco_launch.command import shell
 from taco_launch.errors import CANNOT_PLACE, HOST_FAILED
 from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import LATEST, JobRecord, JobSpec, JobState
@@ -17,7 +18,9 @@ class JobRow:
 
     `waited` is how many seconds it took from its submission to its first start, None where it never started. `requested`
     is how many slots it asks for, None where its hosts' own facts say that; `allocated` how many it has at this moment.
-    `gpus` says whether the slots that it has or had are GPUs. `hosts` is where its ranks are or were.
+    `gpus` says whether the slots that it has or had are GPUs. `hosts` is where its ranks are or were. `suspended` is for how
+    many seconds it was suspended after its first start, `suspended_since` since when it is. `last_line` is what its ranks
+    wrote last.
     """
 
     name: str
@@ -41,6 +44,10 @@ class JobRow:
     attempt: int
     waited: Optional[float]
     admitted: bool
+    suspended: float
+    suspended_since: Optional[float]
+    command: str
+    last_line: str
 
     @property
     def is_counted(self) -> bool:
@@ -51,10 +58,12 @@ class JobRow:
         return not refused and self.state is not JobState.QUEUED
 
     def training(self, now: float) -> Optional[float]:
-        """Return the seconds from its first start to its end, or until `now`; None where it has not started."""
+        """Return how long it ran, as JobRecord.training has it; None where it has not started."""
         if self.submitted is None or self.waited is None:
             return None
-        return (now if self.ended is None else self.ended) - self.submitted - self.waited
+        end = now if self.ended is None else self.ended
+        until = end if self.suspended_since is None else self.suspended_since
+        return until - self.submitted - self.waited - self.suspended
 
     @property
     def nodes(self) -> Tuple[str, ...]:
@@ -66,8 +75,9 @@ FIELDS = tuple(entry.name for entry in fields(JobRow))
 _STATE, _LAUNCHER, _HOSTS = FIELDS.index("state"), FIELDS.index("launcher"), FIELDS.index("hosts")
 
 
-def row_of(spec: JobSpec, record: JobRecord) -> JobRow:
+def row_of(spec: JobSpec, record: JobRecord, last_line: str = "") -> JobRow:
     """Return the line of a job."""
+    suspended, suspended_since = record.pause
     on_hosts = not (record.state.is_terminal or record.state.waits)
     return JobRow(
         name=spec.name,
@@ -91,6 +101,10 @@ def row_of(spec: JobSpec, record: JobRecord) -> JobRow:
         attempt=record.attempt,
         waited=_waited(record),
         admitted=record.admitted,
+        suspended=suspended,
+        suspended_since=suspended_since,
+        command=shell(spec.command),
+        last_line=last_line,
     )
 
 

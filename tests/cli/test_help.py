@@ -102,6 +102,20 @@ def test_errors_of_options_have_the_form_of_all_errors() -> None:
     assert hint == "hint: taco-launch run --help"
 
 
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("logs -n 5 j", "-n: use -t LINES for the last lines"),
+        ("wait -n j", "'-n'"),
+        ("run --ranks 4 -- true", "--ranks: use --np N for the number of ranks"),
+    ],
+)
+def test_an_option_of_other_tools_is_answered_with_ours(typed: str, told: str) -> None:
+    result = call(*typed.split())
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[0].removesuffix(".").endswith(told)
+
+
 def test_an_error_is_data_too_where_data_is_requested() -> None:
     result = call("get", "nope", "--json")
     assert result.exit_code == 1

@@ -159,7 +159,13 @@ def test_when_a_job_is_tried_again(
     record = JobRecord(id="abc", state=JobState.RUNNING, attempt=attempt + 1, left_out=("a",), transitions=changes)
     found = state.retry(policy, record, JobState(end), code, "b")
     assert (found and found.delay) == delay
-    assert bool(state.not_retried(policy, record, JobState(end), code)) == ((restart, code) == ("exit-code", 127))
+    by_code = "not tried again: with --restart exit-code only a signal or a lost host is, and not "
+    why = {("exit-code", 127, 1): f"{by_code}exit code 127", ("on-failure", 1, 4): "its 5 attempts are used up"}
+    assert state.not_retried(policy, record, JobState(end), code) == why.get((restart, code, attempt), "")
+    if code == 128:
+        assert state.retry(policy, record, JobState(end), code, "b", raised=True) is None
+        told = state.not_retried(policy, record, JobState(end), code, raised=True)
+        assert told == f"{by_code}an exception of the program"
     if found is not None:
         assert found.left_out == ("a", "b")
         assert state.retry(policy, record, JobState(end), code, "a") == (delay, ("a",))

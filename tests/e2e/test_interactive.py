@@ -1,6 +1,7 @@
 """A terminal and plain input beside a rank of this machine: keys, sizes, exit codes, and that nothing is left behind."""
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -148,3 +149,14 @@ def test_files_there_and_back(taco: Taco, job: str, tmp_path: Path) -> None:
     assert "error: j: rank 0: out: is larger than 102400 bytes\nhint: copy a part, or raise --max\n" in done.stderr
     assert not (tmp_path / "x").exists()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_run_on_a_terminal_keeps_the_name_of_the_job_and_no_message_continues_a_line(
+    taco: Taco, tmp_path: Path
+) -> None:
+    words = ("--launcher", "env", "--np", "1", "--name", "j", "-x", "NCCL_IB_DISABLE=0", "--", "echo", "hi")
+    with typist(taco.argv("run", *words), taco.env, cwd=tmp_path) as found:
+        shown = found.sees("SUCCEEDED.*\n")
+    erased = r"\x1b\[2K"
+    assert re.search(rf"{erased}job j: 1 rank on localhost; follow it: .*\n", shown), shown
+    assert re.search(rf"{erased}(\x1b\[\d+m)*warning:.*\n", shown), shown

@@ -253,6 +253,7 @@ def test_the_number_of_attempts_is_bounded(taco: Taco) -> None:
     run = taco("run", "--name", "fails", "--np", "1", *words, "--", "sh", "-c", "exit 7")
     assert run.returncode == 7
     assert kinds(taco, "fails").count("restarting") == 1
+    assert "its 2 attempts are used up" in run.stderr
 
 
 def test_the_time_of_a_job_is_that_of_all_attempts(taco: Taco) -> None:

@@ -328,9 +328,18 @@ def test_a_value_given_to_the_ranks_stands_in_nobodys_argv(taco: Taco, tmp_path:
     assert "mpirun" in output
 
 
-def test_a_job_that_is_not_tried_again_says_why(taco: Taco) -> None:
-    done = taco("run", "--np", "1", "--restart", "exit-code", "--", "sh", "-c", "exit 7")
-    assert done.returncode == 7
-    assert (
-        "not tried again: with --restart exit-code only a signal or a lost host is, and not exit code 7" in done.stderr
-    )
+ABORTS = "import atexit, os; atexit.register(os.abort); raise ValueError('mine')"
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "why"),
+    [
+        (("sh", "-c", "exit 7"), 7, "exit code 7"),
+        ((sys.executable, "-c", ABORTS), 134, "an exception of the program"),
+    ],
+)
+def test_a_job_that_is_not_tried_again_says_why(taco: Taco, argv: tuple[str, ...], code: int, why: str) -> None:
+    done = taco("run", "--launcher", "env", "--np", "1", "--restart", "exit-code", "--", *argv)
+    assert done.returncode == code
+    told = f"not tried again: with --restart exit-code only a signal or a lost host is, and not {why}"
+    assert told in done.stderr

@@ -43,9 +43,10 @@ def test_list_get_and_top_tell_the_same(taco: Taco) -> None:
         ["done", "SUCCEEDED", "MPIJOB", "2", "localhost"],
     ]
     assert [row[:5] + row[6:] for row in top[1:3]] == [
-        ["train", "2", "2", "RUNNING", "mpijob", "localhost"],
-        ["done", "2", "0", "SUCCEEDED", "mpijob", "N/A"],
+        ["train", "2", "2", "RUNNING", "MPIJOB", "localhost"],
+        ["done", "2", "0", "SUCCEEDED", "MPIJOB", "N/A"],
     ]
+    assert [row[0] for row in lines(taco, "list", "-n", "1")[1:]] == ["train"]
     assert top[-1] == ["2"]
     assert got[0] == ["STATUS:", "RUNNING"]
     assert [row[:3] + row[4:] for row in got[6:8]] == [

@@ -4,6 +4,7 @@ What was started ends with the caller as well as with the job: it hears nothing 
 """
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -14,10 +15,11 @@ from typing import Callable, Dict, Iterator, Sequence, Tuple, Type
 from taco_launch.agent import containers, program, ssh
 from taco_launch.agent.rank import visitor
 from taco_launch.agent.rank.caller_stream import CallerStream
+from taco_launch.agent.rank.tree_pack import HINT
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.errors import SIGNAL_BASE, HostError, UsageError
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.errors import NO_JOB, SIGNAL_BASE, HostError, TacoLaunchError, UsageError
+from taco_launch.model.jobs import CleanUp, JobRecord, JobSpec, JobState
 from taco_launch.protocol.calls import Reply, Request, reply_of
 from taco_launch.protocol.calls.caller_input import WINDOW
 from taco_launch.protocol.calls.copy_files import ReadFiles, WriteFiles
@@ -32,13 +34,26 @@ _RECORD_SECONDS, _PAUSE_SECONDS = 2.0, 0.05
 _ENDED_WITH_JOB = (SIGNAL_BASE + signal.SIGHUP, SIGNAL_BASE + signal.SIGKILL, SIGNAL_BASE + signal.SIGTERM, 255)
 
 
+class NotRunningError(TacoLaunchError):
+    """The job does not run, so nothing can run beside its ranks."""
+
+
 def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Iterator[Reply]:
-    """Run a command; yield what it writes, and its exit code at its end."""
+    """Run a command; yield what it writes, and its exit code at its end.
+
+    Raises:
+        NotRunningError: the job does not run; its exit code is none that a command has.
+    """
     how, terminal = visitor.PIPES, request.terminal
     if terminal is not None:
         how = f"{visitor.TERMINAL}:{terminal.kind}:{terminal.rows}:{terminal.columns}"
     folder = jobs.get(request.name)
-    for reply in _enter(_argv(folder, request.rank, how, request.command), caller):
+    try:
+        argv = _argv(folder, request.rank, how, request.command)
+    except NotRunningError as error:
+        error.exit_code = NO_JOB
+        raise
+    for reply in _enter(argv, caller):
         if isinstance(reply, Exited) and reply.code in _ENDED_WITH_JOB and _has_ended(folder):
             # a terminal is in raw mode where this is shown
             words = f"\r\ntaco-launch: job {folder.name} has ended, and what ran beside its ranks with it\r\n"
@@ -69,9 +84,30 @@ def _read_files(jobs: Jobs, _agent: str, request: ReadFiles, caller: CallerStrea
                 hint=f"name a whole path: {folder.name}:/results",
             )
         line = ("pack", str(request.most), path)
-        return _enter(_on_host(folder, spec, record, request.rank, line), caller)
+        found = _enter(_on_host(folder, spec, record, request.rank, line), caller)
+        in_code = f"{path}/".startswith(f"{folder.code}/")
+        return _hinted(found, _left_of_code(folder, spec, record, request.rank)) if in_code else found
     how = f"{visitor.PACK}:{request.most}"
     return _enter(_argv(folder, request.rank, how, [request.path]), caller)
+
+
+def _left_of_code(folder: JobFolder, spec: JobSpec, record: JobRecord, rank: int) -> str:
+    """Return what is left of the code of a job that has ended, and of what its ranks wrote there."""
+    host = _host(folder, record, rank)
+    if spec.policy.clean_up is CleanUp.ALL and host in recovery.elsewhere(spec, record):
+        return f"the code on {host} was removed when the job ended, and with --clean-up all also what its ranks wrote there"
+    return "the files of the code were removed when the job ended; what its ranks wrote or changed there is kept"
+
+
+def _hinted(replies: Iterator[Reply], hint: str) -> Iterator[Reply]:
+    """Add a hint where the last words are that there is no such file."""
+    said = b""
+    for reply in replies:
+        if isinstance(reply, Output) and reply.stream == "err":
+            said = (said + reply.data)[-_CHUNK:]
+        elif isinstance(reply, Exited) and said.rstrip().endswith(os.strerror(errno.ENOENT).encode()):
+            yield Output(stream="err", data=f"{HINT}{hint}\n".encode())
+        yield reply
 
 
 def _write_files(jobs: Jobs, _agent: str, request: WriteFiles, caller: CallerStream) -> Iterator[Reply]:
@@ -203,11 +239,15 @@ def _sent(process: "subprocess.Popen[bytes]", waiting: bytearray) -> bool:
 
 
 def _argv(folder: JobFolder, rank: int, how: str, words: Sequence[str]) -> Tuple[str, ...]:
-    """Return what runs something beside a rank, on its host: the agent there that the job was started with."""
+    """Return what runs something beside a rank, on its host: the agent there that the job was started with.
+
+    Raises:
+        NotRunningError: the job does not run.
+    """
     record = recovery.current_record(folder)
     if record.state is not JobState.RUNNING:
         ended = "; only cp NAME:PATH . still works" if record.state.is_terminal else ""
-        raise UsageError(f"job {folder.name}: it is {record.state.value}: nothing can run beside its ranks{ended}")
+        raise NotRunningError(f"job {folder.name}: it is {record.state.value}: nothing can run beside its ranks{ended}")
     line = ("enter", str(folder.path), str(rank), how, "--", *words)
     return _on_host(folder, records.read_spec(folder), record, rank, line)
 
@@ -224,15 +264,20 @@ def _on_host(folder: JobFolder, spec: JobSpec, record: JobRecord, rank: int, lin
     Raises:
         UsageError: the job has no such rank.
     """
+    host = _host(folder, record, rank)
+    variant = containers.of(spec)
+    if variant != containers.here():
+        return ssh.argv(host, str(folder.agent), *line, options=containers.ssh_options(variant))
+    if host in recovery.elsewhere(spec, record):
+        return ssh.argv(host, str(folder.agent), *line)
+    return program.argv(str(folder.agent), *line)
+
+
+def _host(folder: JobFolder, record: JobRecord, rank: int) -> str:
     hosts = [share.host for share in record.shares for _rank in range(share.ranks)]
     if rank >= len(hosts):
         raise UsageError(f"job {folder.name}: it has no rank {rank}", hint=f"its ranks are 0 to {len(hosts) - 1}")
-    variant = containers.of(spec)
-    if variant != containers.here():
-        return ssh.argv(hosts[rank], str(folder.agent), *line, options=containers.ssh_options(variant))
-    if hosts[rank] in recovery.elsewhere(spec, record):
-        return ssh.argv(hosts[rank], str(folder.agent), *line)
-    return program.argv(str(folder.agent), *line)
+    return hosts[rank]
 
 
 OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {

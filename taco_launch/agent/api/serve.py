@@ -62,12 +62,9 @@ def _answer(stdout: IO[bytes], error: TacoLaunchError) -> int:
 
 
 def _bug(error: Exception) -> TacoLaunchError:
-    import tempfile  # noqa: PLC0415 - each call would load them, and take as long as it takes to answer
-    import traceback  # noqa: PLC0415
+    from taco_launch import bug_log  # noqa: PLC0415 - each call would load it, and take as long as it takes to answer
 
-    descriptor, path = tempfile.mkstemp(prefix="taco-launch-bug-", suffix=".log")
-    with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as log:
-        traceback.print_exception(type(error), error, error.__traceback__, file=log)
+    path = bug_log.write(error)
     return TacoLaunchError(f"a bug in the agent: {type(error).__name__}: {error}", f"the details are in {path}")
 
 

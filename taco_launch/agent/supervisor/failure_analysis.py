@@ -1,7 +1,11 @@
 """Why a job failed, as far as the log of the rank to blame and mpirun itself tell."""
 
+import os
+import re
 import socket
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch import state
@@ -14,9 +18,13 @@ from taco_launch.model.jobs import CleanUp, Finding, JobSpec, RankEnd
 from taco_launch.model.launchers import launcher_of
 from taco_launch.signatures.entry import FailureText
 from taco_launch.signatures.lines import says
+from taco_launch.signatures.match import ENTRIES, SignatureMatch
 from taco_launch.signatures.signals import UNFORESEEN, by_signal
 
 _MOST = 8
+_NO_SCRIPT = "script-missing"
+# Of a folder so many names are compared with a missing one.
+_MOST_NAMES = 1000
 _MOST_SHOWN = 200
 # Of the rank that failed first: what stands in the job's record.
 _LAST_LINES, _LAST_BYTES, _LAST_CHARACTERS = 20, 1 << 14, 1000
@@ -63,7 +71,12 @@ def analyze_failure(
     kinds = {FailureText.NOTE} if ended_itself else {FailureText.NOTE, FailureText.OUTCOME, FailureText.FALLBACK}
     banners = (*_BANNERS, *_BY_TORCHRUN) if launcher_of(spec).sets_rendezvous else _BANNERS
     told = [match for match in scan.matches() if match.kind not in kinds and match.finding.signature not in banners]
-    found = [match.finding for match in told]
+    own_folder = (
+        spec.container is None
+        and spec.code is None
+        and any(one.name == host and one.connection == "local" for one in spec.hosts)
+    )
+    found = [_in_working_folder(spec, match) if own_folder else match.finding for match in told]
     number = state.numbered(rank, spec.procs_per_gpu)
     killed = by_signal(number, host, exit_code, killed_by) if ended_itself else None
     if killed is not None:  # the launcher's log tells of the same
@@ -73,6 +86,31 @@ def analyze_failure(
         if not found or killed.signature in UNFORESEEN:
             found.insert(causes, killed)
     return FailureAnalysis(tuple(found[:_MOST]), found[0].line if found and found[0] in (own or ()) else 0)
+
+
+def _in_working_folder(spec: JobSpec, match: SignatureMatch) -> Finding:
+    """Return a finding; of a missing script of a job on this machine with the name that may be meant."""
+    finding = match.finding
+    named = re.search(ENTRIES[finding.signature].pattern, match.text) if finding.signature == _NO_SCRIPT else None
+    if named is None:
+        return finding
+    from difflib import get_close_matches  # noqa: PLC0415 - few jobs fail so
+
+    folder = Path(spec.cwd, spec.workdir)
+    path = folder / named["file"]
+    inside = folder in path.parents
+    shown, where = (
+        (path.relative_to(folder), f"in the working folder {folder}") if inside else (path, "on this machine")
+    )
+    try:
+        if path.exists():
+            return finding
+        with os.scandir(path.parent) as entries:
+            near = get_close_matches(path.name, [entry.name for entry in islice(entries, _MOST_NAMES)], n=1)
+    except OSError:
+        near = []
+    meant = f" Did you mean {shown.with_name(near[0])}?" if near else ""
+    return replace(finding, next=f"There is no {shown} {where}.{meant}")
 
 
 def blamed(folder: JobFolder, ends: Sequence[RankEnd]) -> Tuple[RankEnd, ...]:

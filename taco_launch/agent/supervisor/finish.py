@@ -1,16 +1,19 @@
 """How an attempt ended, recorded: the end of its job, or that the job is tried again."""
 
+import signal
 from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from taco_launch import state
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.errors import SIGNAL_BASE
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
 
 if TYPE_CHECKING:  # it has tables of what programs say, and a job that went well needs none of them
     from taco_launch.agent.supervisor.failure_analysis import FailureAnalysis
 
+_ABORTED = SIGNAL_BASE + signal.SIGABRT
 # CPU time for what the logs tell: of a whole job's, a second at most is used.
 _EXPLAIN_SECONDS = 20
 
@@ -72,13 +75,16 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
 
         log, lines = last_lines(folder, spec, failure, 0 if told is None else told.line)
         data, host = {"rank": failure.rank, "host": failure.host, "log": log, "lines": lines}, failure.host
-    again = state.retry(spec.policy, records.record(folder), job_state, code, host, hung=end.hung)
+    # An exception ends a program with 1; what it leaves behind, such as threads of gloo, may abort it then.
+    raised = code == _ABORTED and told is not None and told.line and told.findings[0].signature == "python-exception"
+    found = (spec.policy, records.record(folder), job_state, code)
+    again = state.retry(*found, host, hung=end.hung, raised=bool(raised))
     if again is not None:
         lost = end.lost_host if job_state is JobState.LOST else ""
         more: Dict[str, Any] = {"delay": again.delay, "left_out": again.left_out, "lost": lost, "exit_code": code}
         events.add(state.RESTARTING, reason, **data, **more)
         return
-    final = state.not_retried(spec.policy, records.record(folder), job_state, code)
+    final = state.not_retried(*found, hung=end.hung, raised=bool(raised))
     reason = "; ".join(filter(None, (reason, final)))
     if told is not None and told.findings:
         data["findings"] = to_json(told.findings)

@@ -48,7 +48,7 @@ def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, stdin: 
 
     It runs on the rank's host, in its container, folder and environment. It belongs to the job and ends with it.
     Without -i it reads nothing from standard input, and Ctrl-C ends it, not the job. With -it every key goes to it, and
-    `~.` at the beginning of a line leaves it. The exit code is the command's, or 125 if that rank is no longer running.
+    `~.` at the beginning of a line leaves it. The exit code is the command's, or 125 if the job or the rank does not run.
     For another user's job it asks first; without a terminal that requires --yes.
 
     An inventory is named before the verb: taco-launch -i hosts.yaml exec NAME ...

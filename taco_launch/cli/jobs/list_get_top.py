@@ -1,5 +1,6 @@
 """list, get, top: jobs and hosts and their state, once or refreshed; prune: deletes old jobs."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from taco_launch.model.rows import JobRow
 
 F = TypeVar("F", bound=Callable[..., Any])
+_OF_A_RANK = re.compile(r"\S+/\d+ *\| ")
 
 
 def _states() -> list[str]:
@@ -71,15 +73,27 @@ def _watch_option(function: F) -> F:
     shell_complete=_complete_state,
     help="Only jobs in this state. Repeatable.",
 )
+@add_option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N of these jobs.")
 @click.pass_context
 def list_(
-    ctx: click.Context, /, *, watch: bool, mine: bool, queue: str | None, states: tuple[str, ...], **access: Any
+    ctx: click.Context,
+    /,
+    *,
+    watch: bool,
+    mine: bool,
+    queue: str | None,
+    states: tuple[str, ...],
+    last: int | None,
+    **access: Any,
 ) -> None:
     """List jobs, newest first; ended ones come last.
+
+    -o wide adds the exit code, queue, priority, owner, reason, command and the last line of the ranks.
 
     \b
     Examples:
       taco-launch list -o wide
+      taco-launch list -n 5
       taco-launch list --mine --state QUEUED --state RUNNING
     """
     from taco_launch.cli.output import job_tables
@@ -92,7 +106,7 @@ def list_(
     def query() -> "tuple[Sequence[JobRow], Sequence[str]]":
         rows, warnings = backend.list()
         wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
-        return [row for row in wanted if owner in (None, row.owner)], warnings
+        return [row for row in wanted if owner in (None, row.owner)][:last], warnings
 
     def table(rows: "Sequence[JobRow]") -> str:
         return job_tables.job_list(rows, time.time(), wide=settings.output == "wide")
@@ -115,7 +129,7 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
     MPIJob of the MPI Operator: kind, metadata, spec.runPolicy, status.
 
     TRAINING DURATION is the time from the first start of the job to its end, or until now. It includes waiting time
-    between attempts, but not before the first start. `run` and `wait` print the same time at the end ("after 5m").
+    between attempts, but neither before the first start nor while the job is suspended. `run` and `wait` print the same time at the end ("after 5m").
 
     \b
     Examples:
@@ -123,14 +137,13 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
       taco-launch get vgg16 -o yaml
     """
     from taco_launch.cli.output import job_tables
-    from taco_launch.model.jobs import JobState
 
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
     wide = settings.output == "wide"
 
     def table(job: "JobView") -> str:
-        last = _last_line(backend, name) if job.record.state is JobState.RUNNING else ""
+        last = _last_line(backend, name) if job.record.started and not job.record.first_failure else ""
         return job_tables.one_job(job, time.time(), wide=wide, last_line=last)
 
     _show(settings, lambda: (backend.get(name), ()), table, job_tables.job_data, watch=watch)
@@ -142,7 +155,8 @@ def _last_line(backend: "Backend", name: str) -> str:
 
     pieces: list[bytes] = []
     backend.follow(LogQuery(name, tail=1, follow=False), pieces.append, FollowListener())
-    return b"".join(pieces).decode("utf-8", "replace")
+    lines = b"".join(pieces).decode("utf-8", "replace").splitlines()
+    return next((line for line in lines if _OF_A_RANK.match(line)), "")  # what launchers wrote after it comes as well
 
 
 @click.group(cls=SuggestingGroup)

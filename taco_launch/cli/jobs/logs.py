@@ -17,7 +17,7 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
-from taco_launch.errors import UsageError
+from taco_launch.errors import FAILED, OK, UsageError
 from taco_launch.inventory.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -91,12 +91,13 @@ def _pattern(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
 @add_option("--timestamps", is_flag=True, help="Put the time before each line, in UTC.")
 @click.argument("name", shell_complete=complete_job)
 @click.pass_context
-def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any], **options: Any) -> None:
+def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any], **options: Any) -> int:
     """Print the output of a job.
 
     With -f, a connection to the head that is lost is made again, and the output continues where it broke off.
 
-    A pattern is looked for on the head, in each line without its label HOST/RANK, so only what matches is sent.
+    A pattern is looked for on the head, in each line without its label HOST/RANK, so only what matches is sent. If no line
+    matches, the exit code is 1.
 
     What a launcher prints about a rank that failed is shown with -v only, or with --grep, and -t counts lines of ranks.
     Of a progress bar -f shows a state in five seconds, else the last one is shown; --rank shows all.
@@ -125,7 +126,13 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     if options["agent"] and options["attempt"] is not None:
         raise UsageError("--agent and --attempt: a job has one agent log, of all attempts", hint="leave --attempt out")
     settings = settings_of(ctx)
-    out = render.LogOutput(sys.stdout.buffer, colour=options["rank"] is None and not options["agent"])
+    found = False
+
+    def note() -> None:
+        nonlocal found
+        found = True
+
+    out = render.LogOutput(sys.stdout.buffer, note, colour=options["rank"] is None and not options["agent"])
     asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps", "grep")}
     query = LogQuery(name, follow=follow, **asked, **when)
 
@@ -143,3 +150,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
         from taco_launch.queue import pending_reasons
 
         waits(pending_reasons(job.record, name) or _UNTOLD)
+    if options["grep"] is None or found:
+        return OK
+    settings.talk(f"no line matches {options['grep']!r}")
+    return FAILED

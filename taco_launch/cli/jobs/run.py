@@ -242,13 +242,12 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
             return
         for warning in job.record.warnings:
             render.warning(settings, warning)
-        if not sys.stderr.isatty():  # on a terminal a line at the bottom shows it as long as no rank prints anything
-            hosts = job.record.hosts
-            where = ", ".join(hosts[:_MOST_HOSTS]) + (
-                f" and {len(hosts) - _MOST_HOSTS} more" if hosts[_MOST_HOSTS:] else ""
-            )
-            ranks = f"{job.record.np} rank{'' if job.record.np == 1 else 's'} on {where}"
-            settings.talk(f"job {spec.name}: {ranks}; follow it: {settings.typed} logs -f {spec.name}")
+        hosts = job.record.hosts
+        where = ", ".join(hosts[:_MOST_HOSTS]) + (
+            f" and {len(hosts) - _MOST_HOSTS} more" if hosts[_MOST_HOSTS:] else ""
+        )
+        ranks = f"{job.record.np} rank{'' if job.record.np == 1 else 's'} on {where}"
+        settings.talk(f"job {spec.name}: {ranks}; follow it: {settings.typed} logs -f {spec.name}")
         if settings.verbose:
             settings.talk(f"job {spec.name}: {job.record.line}")
 

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,6 +53,8 @@ class Seconds(click.types.FloatParamType):
 
 F = TypeVar("F", bound=Callable[..., Any])
 _THIS_MACHINE = "taco_launch.this_machine"
+# Takes a status line away while a message is written to the terminal; render.waiting sets it.
+aside: "Callable[[], AbstractContextManager[None]]" = nullcontext
 FORMATS = ("table", "wide", "json", "yaml")
 # Line ends, and the styles of our own messages: bold, colours, the end of both.
 _OURS = re.compile(r"\n|\x1b\[(?:0|1|3[0-7])m")
@@ -202,7 +205,8 @@ class Settings:
             from taco_launch.remote.terminal import safe
 
             shown = safe(shown)
-        click.echo(shown, err=True, color=None if colour_wanted() else False)
+        with aside():
+            click.echo(shown, err=True, color=None if colour_wanted() else False)
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:

@@ -11,6 +11,7 @@ _PER_HOST = "ranks on each host are said by --slots-per-host N"
 _WDIR = "cd there before you type the line; in containers let the command start with: env -C DIR"
 _LOG = "each rank's output is kept by itself: taco-launch logs NAME --rank N"
 # By its name without leading -, and with - for _: options of mpirun(1), horovodrun(1), torch/distributed/run.py and Arena.
+# Behind the name of a command those that are meant there alone.
 _OPTIONS = {
     **dict.fromkeys(("bind-to", "map-by", "rank-by", "report-bindings", "display-map", "display-allocation"), _PROFILE),
     **dict.fromkeys(("bind-to-core", "bind-to-none", "bycore", "byslot", "bynode"), _PROFILE),
@@ -23,13 +24,14 @@ _OPTIONS = {
     **dict.fromkeys(("wdir", "wd"), _WDIR),
     **dict.fromkeys(("tag-output", "timestamp-output", "output-filename"), _LOG),
     "gmca": "an MCA parameter is given by --mca NAME VALUE",
-    "num-proc": "the number of ranks is said by --np N",
+    **dict.fromkeys(("num-proc", "ranks", "nprocs"), "use --np N for the number of ranks"),
     "nnodes": "the number of hosts is said by --hosts N",
     **dict.fromkeys(("node-rank", "master-addr", "master-port", "use-env", "standalone"), _SET),
     **dict.fromkeys(("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"), _SET),
     "max-restarts": "a job is tried again by --backoff-limit N",
     "type": "jobs are found by their name alone, whatever they are: omit it",
     "loglevel": "-v says more, -q less",
+    **dict.fromkeys(("logs n", "logs lines"), "use -t LINES for the last lines"),
 }
 
 
@@ -47,7 +49,8 @@ def refuse(ctx: click.Context, words: Sequence[str]) -> None:
 
 def explained(error: click.NoSuchOption) -> click.UsageError:
     """Return the error that says how it is said here; the same one where that is not known."""
-    how = _known(error.option_name)
+    command = error.ctx and error.ctx.info_name
+    how = _known(error.option_name) or _known(f"{command} {error.option_name.lstrip('-')}")
     return click.UsageError(f"No such option: {error.option_name}: {how}", error.ctx) if how else error
 
 

@@ -105,8 +105,8 @@ _AFTER = (
         "--restart",
         type=click.Choice(["never", "on-failure", "exit-code"]),
         advanced=True,
-        help="Retry after any failure, or with exit-code only after a signal (exit code 128 or more) or the loss of a host. "
-        "Default: never, or on-failure with --backoff-limit.",
+        help="Retry after any failure, or with exit-code only after a signal (exit code 128 or more) or the loss of a host, "
+        "not after an exception of the program. Default: never, or on-failure with --backoff-limit.",
     ),
     option(
         "--backoff-limit",

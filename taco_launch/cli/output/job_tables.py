@@ -32,7 +32,7 @@ _RULE = "-" * 89
 def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     """Return the table of `list`, jobs that ended behind all others; `now` is in seconds since the epoch."""
     header = ["NAME", "STATUS", "TRAINER", "RANKS", "AGE", "DURATION", "NODE"]
-    more = ["EXIT", "QUEUE", "PRIORITY", "OWNER", "REASON"] if wide else []
+    more = ["EXIT", "QUEUE", "PRIORITY", "OWNER", "REASON", "COMMAND", "LAST LINE"] if wide else []
     cells = []
     for row in sorted(rows, key=lambda row: row.state.is_terminal):
         training = row.training(now)
@@ -42,6 +42,7 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
         if wide:
             code = "" if row.exit_code is None else str(row.exit_code)
             line += [code, row.queue, str(row.priority), row.owner, _in_short(row)]
+            line += [_cut(row.command), _cut(row.last_line)]
         cells.append(line)
     return columns(header + more, cells, numbers=("RANKS", "EXIT", "PRIORITY"))
 
@@ -49,15 +50,21 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
 def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     """Return the table of `top job`: jobs with the most slots first, then those that request most, then the newest.
 
+    Jobs that ended come behind all others.
+
     The slots are called GPUs if any of these jobs has or had one. Totals leave out jobs that ended.
     """
     unit = "GPU" if any(row.gpus for row in rows) else "SLOT"
     header = ["NAME", f"{unit}(Requests)", f"{unit}(Allocated)", "STATUS", "TRAINER", "AGE", "NODE"]
     more = ["QUEUE", "PRIORITY", "OWNER"] if wide else []
     cells = []
-    for row in sorted(rows, key=lambda row: (-row.allocated, -(row.requested or 0), -(row.submitted or 0), row.name)):
+
+    def place(row: JobRow) -> tuple[bool, int, int, float, str]:
+        return row.state.is_terminal, -row.allocated, -(row.requested or 0), -(row.submitted or 0), row.name
+
+    for row in sorted(rows, key=place):
         requested = _NONE if row.requested is None else str(row.requested)
-        trainer = LAUNCHERS[row.launcher].trainer.lower()
+        trainer = LAUNCHERS[row.launcher].trainer
         line = [row.name, requested, str(row.allocated), row.state.value, trainer, age_of(row, now), nodes(row.nodes)]
         cells.append(line + ([row.queue, str(row.priority), row.owner] if wide else []))
     words = "GPUs" if unit == "GPU" else "Slots"
@@ -195,11 +202,12 @@ def node_data(node: "Node") -> dict[str, Any]:
 
 
 def _what(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
-    begun = job.record.first_start
+    begun, ended = job.record.first_start, job.record.ended
     return [
         ("COMMAND", shell(job.spec.command)),
         ("RANKS", str(row.np or row.requested or "")),
         ("STARTED", "" if begun is None else _time(begun)),
+        ("ENDED", "" if ended is None else _time(ended)),
     ]
 
 
@@ -321,10 +329,10 @@ def _last_lines(job: "JobView") -> str:
 
 
 def _conditions(job: "JobView") -> str:
-    from taco_launch.cli.output.mpi_job import conditions
+    from taco_launch.cli.output.mpi_job import conditions, moment
 
     rows = [
-        [c["type"], c["status"], c["lastTransitionTime"], c["reason"], one_line(c["message"])]
+        [c["type"], c["status"], _time(moment(c["lastTransitionTime"])), c["reason"], one_line(c["message"])]
         for c in conditions(job.spec, job.record)
     ]
     return columns(["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], rows) if rows else ""
@@ -342,7 +350,8 @@ def _events(job: "JobView") -> str:
 
 
 def _time(when: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
+    """Return a time of day here, with the zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(when))
 
 
 def headed(lines: Sequence[tuple[str, str]]) -> str:
@@ -356,6 +365,12 @@ def _in_short(row: JobRow) -> str:
     hosts = [line for line in lines if line.startswith("  ")] if row.exit_code == CANNOT_PLACE else []
     more = [more_hosts(len(hosts) - 1)] if len(hosts) > 1 else []
     told = one_line("\n".join([*(line for line in lines if line not in hosts), *hosts[:1], *more]))
+    return _cut(told)
+
+
+def _cut(text: str) -> str:
+    """Put a text into one line of the length that a cell has."""
+    told = one_line(text)
     return told if len(told) <= _MOST_IN_CELL else f"{told[:_MOST_IN_CELL]}..."
 
 

@@ -4,6 +4,7 @@ The names are those of the operators' types.go; what they mean there stands in m
 pytorchjob_controller.go. Two ends that these have not are `Failed` with reasons of our own: MPIJobCancelled and MPIJobLost.
 """
 
+import calendar
 import math
 import time
 from typing import Any
@@ -12,6 +13,7 @@ from taco_launch.model.instances import instances
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.launchers import launcher_of
 
+_RFC_3339 = "%Y-%m-%dT%H:%M:%SZ"
 _RUNS = frozenset((JobState.STARTING, JobState.RUNNING, JobState.STOPPING))
 _ENDS = {
     JobState.SUCCEEDED: ("Succeeded", "Succeeded"),
@@ -159,7 +161,12 @@ def _replicas(spec: JobSpec, record: JobRecord) -> dict[str, dict[str, int]] | N
 
 def _moment(when: float | None) -> str | None:
     """Return a time as RFC 3339 says, in UTC and whole seconds."""
-    return None if when is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when))
+    return None if when is None else time.strftime(_RFC_3339, time.gmtime(when))
+
+
+def moment(text: str) -> float:
+    """Read a time that a condition has."""
+    return calendar.timegm(time.strptime(text, _RFC_3339))
 
 
 def _seconds(span: float | None) -> int | None:

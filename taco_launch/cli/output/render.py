@@ -7,12 +7,13 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import click
 
+from taco_launch.cli.options import common
 from taco_launch.cli.options.common import Settings, colour_wanted, settings_of
 from taco_launch.command import as_typed
 from taco_launch.errors import TacoLaunchError
@@ -352,6 +353,17 @@ class WaitingLine:
         if self._status is not None:
             self._status.update(f"job {self._name}: {state}")
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Take the line away while the block writes to the terminal."""
+        if self._status is not None:
+            self._status.stop()
+        try:
+            yield
+        finally:
+            if self._status is not None:
+                self._status.start()
+
     def hide(self) -> None:
         """Take the line away for good."""
         if self._status is not None:
@@ -370,7 +382,9 @@ def waiting(quiet: bool, name: str) -> Iterator[WaitingLine]:
     status = Console(stderr=True).status(f"job {name}")
     status.start()
     shown = WaitingLine(name, status)
+    common.aside = shown.aside
     try:
         yield shown
     finally:
+        common.aside = nullcontext
         shown.hide()

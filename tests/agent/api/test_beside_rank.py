@@ -59,9 +59,13 @@ def test_a_rank_that_there_is_not(agent: Path, family: Family) -> None:
 def test_a_job_that_has_ended(jobs: Jobs, agent: Path, family: Family) -> None:
     submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)
     process, _stdin = start(agent, family, name="a", rank=0, command=["true"])
-    assert ended(process).error["message"] == (
-        "job a: it is SUCCEEDED: nothing can run beside its ranks; only cp NAME:PATH . still works"
-    )
+    assert ended(process).error == {
+        "message": "job a: it is SUCCEEDED: nothing can run beside its ranks; only cp NAME:PATH . still works",
+        "hint": None,
+        "kind": "failed",
+        "op": "failure",
+        "exit_code": 125,
+    }
 
 
 @pytest.mark.parametrize(
@@ -88,6 +92,18 @@ def test_files_of_a_job_that_has_ended(
         assert answer.raw == f"pack 1000 {found.format(folder=folder.path)}\n".encode()
     beyond = ended(start(agent, family, "read-files", name="a", rank=2, path="/out", most=1000)[0])
     assert beyond.error["hint"] == "its ranks are 0 to 1"
+
+
+@pytest.mark.parametrize(("workdir", "told"), [("", True), ("/work", False)])
+def test_that_the_code_was_removed_is_told_where_a_file_is_missing_there(
+    jobs: Jobs, agent: Path, family: Family, workdir: str, told: bool
+) -> None:
+    folder = submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)
+    code = CodeSnapshot("1" * 64, "/src")
+    records.write_spec(folder, replace(records.read_spec(folder), code=code, workdir=workdir))
+    folder.agent.write_text("import sys\nsys.exit('x: No such file or directory')\n", encoding="ascii")
+    answer = ended(start(agent, family, "read-files", name="a", rank=0, path="train.py", most=1000)[0])
+    assert (b"hint: the files of the code were removed when the job ended; " in answer.raw) == told
 
 
 @pytest.mark.usefixtures("running")

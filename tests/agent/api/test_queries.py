@@ -53,13 +53,18 @@ def test_list_of_none() -> None:
 def test_list_and_get_never_disagree(jobs: Jobs) -> None:
     submitted(jobs, "done", (state.PLACED, PLACED), SUCCEEDED)
     submitted(jobs, "suspended", (state.SUSPENDED, {}))
+    said = b"n1/0 | step 1\nn1/0  | 10%\rn1/0  | 20%\r\nn1/1  | \nn1/mpirun | bye\n"
+    jobs.get("done").merged.with_name(f"{jobs.get('done').merged.name}.0.log").write_bytes(said)
     for _indexed in range(2):  # made of the events, and then of the index
         found = rows()
+        last = {name: row.last_line for name, row in found.items()}
+        assert last == {"done": "20%", "running": "", "suspended": ""}
         assert sorted(found) == ["done", "running", "suspended"]
         for name, row in found.items():
             (frame,) = call("get", name=name).frames
             shown = frame["job"]
-            assert row == row_of(from_json(JobSpec, shown["spec"]), from_json(JobRecord, shown["record"]))
+            made = row_of(from_json(JobSpec, shown["spec"]), from_json(JobRecord, shown["record"]), last[name])
+            assert row == made
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,14 @@ def test_a_request_without_its_fields() -> None:
 @pytest.mark.usefixtures("jobs")
 def test_a_bug_is_one_line_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(queries.OPERATIONS, Get, lambda jobs, *_words: jobs.nosuch)
+    old = [tmp_path / f"taco-launch-bug-{number}.log" for number in range(6)]
+    for number, path in enumerate((*old, tmp_path / "taco-launch-bug-others.txt")):
+        path.touch()
+        os.utime(path, (number, number))
     found = call("get", name="a")
+    assert [path.exists() for path in old] == [False, False, True, True, True, True]
+    for path in old[2:]:
+        path.unlink()
     assert found.error["message"] == "a bug in the agent: AttributeError: 'Jobs' object has no attribute 'nosuch'"
     (log,) = tmp_path.glob("taco-launch-bug-*.log")
     assert str(log) in found.error["hint"]

@@ -67,6 +67,24 @@ def test_hosts_are_told_by_the_names_of_the_spec(folder: JobFolder, monkeypatch:
     assert found[1].cause == "Two ranks on gpu1 and gpu2 have no transport in common (tried: self)."
 
 
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("trian.py", "There is no trian.py in the working folder {cwd}. Did you mean train.py?"),
+        ("{cwd}/x/trian.py", "There is no x/trian.py in the working folder {cwd}."),
+        ("/nosuch/t.py", "There is no /nosuch/t.py on this machine."),
+        ("{cwd}/train.py", "Mount or copy it there, "),  # it may not be read
+    ],
+)
+def test_a_missing_script_of_this_machine(folder: JobFolder, tmp_path: Path, file: str, told: str) -> None:
+    (tmp_path / "train.py").touch()
+    spec = JobSpec("job", ("true",), (Host("localhost", "127.0.0.1", connection="local"),), cwd=str(tmp_path))
+    records.write_spec(folder, spec)
+    write(folder.rank(0), f"python3: can't open file '{file.format(cwd=tmp_path)}': [Errno 2] x\n".encode())
+    (found,) = analyze_failure(folder, 0, "localhost", ended_itself=True).findings
+    assert found.next.startswith(told.format(cwd=tmp_path))
+
+
 def test_the_machines_own_name_may_be_that_of_another_host(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "gpu2")
     write(folder.launcher, REFUSED)

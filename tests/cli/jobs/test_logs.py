@@ -93,6 +93,17 @@ def test_what_is_no_time(asked: list[LogQuery], text: str) -> None:
     assert asked == []
 
 
+def test_that_no_line_matches_is_told_and_the_exit_code_is_that_of_grep(
+    asked: list[LogQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert asked == []
+    result = call("--grep", "a|b", "j")
+    assert (result.return_value, result.stdout, result.stderr) == (1, "", "no line matches 'a|b'\n")
+    monkeypatch.setattr(AgentBackend, "follow", lambda _backend, _what, output, *_more: output(b"n1/0 | a\n") or JOB)
+    result = call("--grep", "a|b", "j")
+    assert (result.return_value, result.stderr) == (0, "")
+
+
 def test_what_is_no_pattern(asked: list[LogQuery]) -> None:
     result = call("--grep", "(", "j")
     assert "'(' is no regular expression" in str(result.exception)

@@ -16,6 +16,7 @@ from taco_launch.model.jobs import (
     Restart,
     Transition,
 )
+from taco_launch.model.rows import row_of
 from taco_launch.model.stalls import RankLook, Stall
 from tests.cli.output.test_job_tables import GPUS, NOW, ROWS, job, text
 
@@ -37,7 +38,7 @@ dist  RUNNING  MPIJOB   1m   dist-worker-1  gpu2
 
 COMMAND: python3 train.py
 RANKS: 3
-STARTED: {time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(NOW - 57))}
+STARTED: {time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(NOW - 57))}
 REASON: every rank has started"""
     )
 
@@ -107,14 +108,19 @@ SUSPENDED = (
 
 
 def test_get_of_a_job_that_was_suspended() -> None:
-    """Its training lasts from its first start on, whatever came in between; an attempt is counted where one may fail."""
+    """Its training lasts from its first start on, less what it was suspended; an attempt is counted where one may fail."""
     found = job("a", 1, JobState.SUSPENDED, 60, attempt=1, transitions=SUSPENDED, reason="suspended by ann")
     assert text(job_tables.one_job(found, NOW, wide=False)).endswith(
         "REASON: suspended by ann\n\nWAITING:\n  suspended by ann; taco-launch resume a lets it continue"
     )
-    again = replace(found.record, state=JobState.RUNNING, attempt=2, started=NOW - 5)
-    shown = text(job_tables.one_job(replace(found, record=again), NOW, wide=False))
-    assert "TRAINING DURATION: 50s" in shown
+    changes = (*SUSPENDED, Transition(NOW - 12, JobState.QUEUED), Transition(NOW - 5, JobState.STARTING))
+    again = replace(found.record, state=JobState.RUNNING, attempt=2, started=NOW - 5, transitions=changes)
+    over = replace(again, state=JobState.CANCELLED, ended=NOW - 1)
+    for record, ran in ((found.record, 20), (again, 25), (over, 24)):
+        shown = text(job_tables.one_job(replace(found, record=record), NOW, wide=False))
+        assert f"TRAINING DURATION: {ran}s" in shown
+        assert row_of(found.spec, record).training(NOW) == ran
+        assert ("\nENDED: " in shown) == (record is over)
     assert "ATTEMPT" not in shown
     policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=2)
     counted = replace(found, spec=replace(found.spec, policy=policy))
@@ -133,7 +139,7 @@ def test_wide_list_names_one_host_of_those_that_had_no_place() -> None:
     )
     late = replace(ROWS[2], exit_code=4, reason=reason)
     (line,) = job_tables.job_list((late,), NOW, wide=True).splitlines()[1:]
-    assert line.endswith("5 s; job b is before it; gpu1: full; and 2 more hosts")
+    assert line.endswith("5 s; job b is before it; gpu1: full; and 2 more hosts  python3 train.py")
 
 
 def test_the_events_have_the_number_of_their_attempt() -> None:
@@ -141,7 +147,7 @@ def test_the_events_have_the_number_of_their_attempt() -> None:
     events = tuple(Event(NOW, kind, data={"attempt": 2 if at == 5 else 1}) for at, kind in enumerate(kinds))
     found = replace(job("a", 1, JobState.RUNNING, 1), events=events)
     lines = text(job_tables.one_job(found, NOW, wide=True)).splitlines()[-7:]
-    assert [line.split()[2:-1] for line in lines] == [[], ["1"], ["1"], ["1"], [], ["2"], ["2"]]
+    assert [line.split()[3:-1] for line in lines] == [[], ["1"], ["1"], ["1"], [], ["2"], ["2"]]
 
 
 def test_get_explains_a_failure() -> None:
@@ -169,8 +175,8 @@ def test_wide_get() -> None:
         "COMMAND: python3 train.py",
         "LINE: mpirun -np 3",
         "FOLDER: /state/jobs/dist",
-        "CONDITION  STATUS  SINCE                 REASON         MESSAGE",
-        "Running    True    1970-01-12T13:45:50Z  MPIJobRunning  runs",
+        "CONDITION  STATUS  SINCE                      REASON         MESSAGE",
+        f"Running    True    {job_tables._time(NOW - 50)}  MPIJobRunning  runs",
     ):
         assert line in shown.splitlines(), line
     assert shown.splitlines()[-1].endswith("  running  a; b")

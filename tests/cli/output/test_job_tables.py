@@ -64,13 +64,13 @@ night  FAILED     MPIJOB       2  14h            gpu2"""
 
 
 def test_wide_list() -> None:
-    rows = (ROWS[2], replace(ROWS[3], priority=-5, queue="night"))
+    rows = (replace(ROWS[2], last_line="z" * 130), replace(ROWS[3], priority=-5, queue="night"))
     assert (
         text(job_tables.job_list(rows, NOW, wide=True))
-        == """\
-NAME   STATUS  TRAINER  RANKS  AGE  DURATION  NODE  EXIT  QUEUE    PRIORITY  OWNER  REASON
-next   QUEUED  MPIJOB       1  3s             N/A         night          -5  alice
-night  FAILED  MPIJOB       2  14h            gpu2     3  default         0  alice  a; b"""
+        == f"""\
+NAME   STATUS  TRAINER  RANKS  AGE  DURATION  NODE  EXIT  QUEUE    PRIORITY  OWNER  REASON  COMMAND           LAST LINE
+next   QUEUED  MPIJOB       1  3s             N/A         night          -5  alice          python3 train.py
+night  FAILED  MPIJOB       2  14h            gpu2     3  default         0  alice  a; b    python3 train.py  {"z" * 120}..."""
     )
 
 
@@ -96,10 +96,10 @@ def test_top_job() -> None:
         text(job_tables.top_jobs(ROWS, NOW, wide=False))
         == """\
 NAME   GPU(Requests)  GPU(Allocated)  STATUS     TRAINER  AGE  NODE
-dist   3              3               RUNNING    mpijob   29s  gpu[1-2]
-night  2              0               FAILED     mpijob   14h  N/A
-next   1              0               QUEUED     mpijob   3s   N/A
-small  1              0               SUCCEEDED  mpijob   46m  N/A
+dist   3              3               RUNNING    MPIJOB   29s  gpu[1-2]
+next   1              0               QUEUED     MPIJOB   3s   N/A
+night  2              0               FAILED     MPIJOB   14h  N/A
+small  1              0               SUCCEEDED  MPIJOB   46m  N/A
 
 Total Allocated GPUs of Training Job:
 3
@@ -116,8 +116,8 @@ def test_top_job_without_gpus() -> None:
         text(job_tables.top_jobs(rows, NOW, wide=False))
         == """\
 NAME  SLOT(Requests)  SLOT(Allocated)  STATUS   TRAINER  AGE  NODE
-a     2               2                RUNNING  mpijob   5s   gpu1
-b     4               0                QUEUED   mpijob   1s   N/A
+a     2               2                RUNNING  MPIJOB   5s   gpu1
+b     4               0                QUEUED   MPIJOB   1s   N/A
 
 Total Allocated Slots of Training Job:
 2
@@ -129,7 +129,7 @@ Total Requested Slots of Training Job:
 
 def test_top_job_that_asks_for_what_nobody_knows_yet() -> None:
     shown = text(job_tables.top_jobs((replace(ROWS[3], requested=None),), NOW, wide=False)).splitlines()
-    assert shown[1].split() == ["next", "N/A", "0", "QUEUED", "mpijob", "3s", "N/A"]
+    assert shown[1].split() == ["next", "N/A", "0", "QUEUED", "MPIJOB", "3s", "N/A"]
     assert shown[-1] == "0"
 
 
@@ -226,4 +226,4 @@ def test_list_and_get_show_the_same_of_a_job(state: JobState) -> None:
 
 def test_a_long_reason_is_cut_in_a_table() -> None:
     shown = job_tables.job_list((replace(ROWS[2], reason="hung: " + "x" * 300),), NOW, wide=True)
-    assert shown.endswith("  hung: " + "x" * 114 + "...")
+    assert shown.endswith("  hung: " + "x" * 114 + "...  python3 train.py")

@@ -1,10 +1,7 @@
-"""Set-up looks who uses a host, among files and processes that containers and other users made: idle.sh and agent.sh."""
+"""Set-up looks who uses a host, among files that containers and other users made: idle.sh."""
 
 import fcntl
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +9,6 @@ import pytest
 
 from taco_launch.setup import scripts
 from tests.setup.fakes import SHELLS, Fakes
-
-NEW = "agent-new.pyz"
-OLD = f"agent-old-{os.getpid()}.pyz"
-TEXT = scripts.text("idle.sh") + scripts.text("agent.sh")
 
 
 @pytest.fixture(params=SHELLS)
@@ -25,11 +18,8 @@ def fakes(tmp_path: Path, request: pytest.FixtureRequest) -> Fakes:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """A host's state folder, with an agent that nobody uses and a job that runs."""
+    """A host's state folder, with a job that runs."""
     folder = tmp_path / "state"
-    (folder / "agent").mkdir(parents=True)
-    for name in (OLD, NEW):
-        (folder / "agent" / name).touch()
     (folder / "jobs" / "train").mkdir(parents=True)
     return folder
 
@@ -54,14 +44,6 @@ def locked(fakes: Fakes, folder: Path, *lines: str, most: int = 10, text: str = 
     done = fakes.run_text(text + asked, str(folder), str(most), *lines)
     assert (done.stderr, done.returncode) == ("", 0)
     return done.stdout.splitlines()
-
-
-def stays(fakes: Fakes, state: Path, text: str = TEXT) -> bool:
-    """Install the new agent, and say whether the old one stays."""
-    fakes.folder.mkdir(exist_ok=True)
-    done = fakes.run_text(text, str(state), str(state / "agent"), NEW)
-    assert done.returncode == 0, done.stderr
-    return (state / "agent" / OLD).exists()
 
 
 def test_what_is_locked_is_known_without_opening_it(fakes: Fakes, state: Path, lock: Path) -> None:
@@ -110,52 +92,3 @@ def test_files_without_an_end_are_more_than_can_be_looked_at(fakes: Fakes, state
     fakes.make("timeout", "exit 124")
     asked = 'idle_jobs "$1" | idle_locked 10 "$1"'
     assert fakes.run_text(scripts.text("idle.sh") + asked, str(state)).stdout == "more\n"
-
-
-# --- agents
-
-
-def test_of_a_command_line_the_beginning_is_read(fakes: Fakes, state: Path) -> None:
-    argv = (sys.executable, "-c", "input()", "x" * 100_000, OLD)
-    with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
-        assert not stays(fakes, state)
-        process.communicate(b"\n")
-
-
-def test_where_time_is_up_all_agents_stay(fakes: Fakes, state: Path) -> None:
-    fakes.make("timeout", "exit 124")
-    assert stays(fakes, state)
-
-
-@pytest.mark.parametrize("more", [False, True])
-def test_where_a_job_has_too_many_files_all_agents_stay(fakes: Fakes, state: Path, lock: Path, *, more: bool) -> None:
-    for number in range(3 + more):
-        (lock.parent / f"{number}.json").touch()
-    assert TEXT.count("\nfiles=8192\n") == 1
-    assert stays(fakes, state, TEXT.replace("\nfiles=8192\n", "\nfiles=3\n")) == more
-
-
-def swaps(fakes: Fakes, swap: str) -> None:
-    """Have the files of a job be swapped as soon as they were found."""
-    real = shutil.which("find")
-    fakes.make(
-        "find", f'case "$*" in *json*) ;; *) exec {real} "$@" ;; esac; found=$({real} "$@"); {swap}; echo "$found"'
-    )
-
-
-def test_a_file_that_becomes_a_link_is_not_opened(fakes: Fakes, state: Path, lock: Path) -> None:
-    """It may lead to a watchdog, which ends the host where it is opened and closed."""
-    file, other = lock.parent / "a.json", state / "other"
-    file.touch()
-    other.touch()
-    swaps(fakes, f"ln -sf {other} {file}")
-    assert stays(fakes, state)
-    assert file.is_symlink()
-
-
-def test_a_file_that_becomes_a_fifo_is_not_waited_for(fakes: Fakes, state: Path, lock: Path) -> None:
-    file = lock.parent / "a.json"
-    file.touch()
-    swaps(fakes, f"rm -f {file}; mkfifo {file}")
-    assert not stays(fakes, state)
-    assert file.is_fifo()

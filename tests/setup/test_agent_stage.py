@@ -1,9 +1,7 @@
-"""The agent's stage, planned; and its script on a real folder: the link, and which old agents stay."""
+"""The agent's stage, planned; and its script on a real folder."""
 
-import fcntl
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,100 +71,19 @@ def test_nothing_to_do_without_one() -> None:
 
 # --- the script
 
-# Other processes of these tests have theirs at the same time, and each is looked at.
-ONE, TWO = (f"agent-{number}-{os.getpid()}.pyz" for number in (1, 2))
+OLD = [f"agent-{number:016x}.pyz" for number in range(12)]
 
 
-def install(state: Path, name: str) -> None:
-    argv = (
-        "sh",
-        "-euc",
-        scripts.text("idle.sh") + scripts.text("agent.sh"),
-        "agent.sh",
-        str(state),
-        str(state / "agent"),
-        name,
-    )
-    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, timeout=20)
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    folder = tmp_path / "state"
-    (folder / "agent").mkdir(parents=True)
-    for name in (ONE, TWO, NEW):
-        (folder / "agent" / name).touch()
-    (folder / "agent" / "current").symlink_to(ONE)
-    return folder
-
-
-def agents(state: Path) -> set[str]:
-    return {path.name for path in (state / "agent").glob("*.pyz")}
-
-
-def test_the_link_is_set_and_old_ones_go(state: Path) -> None:
-    install(state, NEW)
-    assert (state / "agent" / "current").readlink() == Path(NEW)
-    assert agents(state) == {NEW}
-    assert state.stat().st_mode & 0o777 == 0o700
-    assert not (state / "agent" / ".current").is_symlink()
-    install(state, NEW)
-    assert agents(state) == {NEW}
-
-
-def test_one_that_a_process_runs_stays(state: Path) -> None:
-    script = "import sys; sys.stdin.read()"
-    argv = (sys.executable, "-c", script, str(state / "agent" / ONE), "guard")
-    with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
-        install(state, NEW)
-        assert agents(state) == {NEW, ONE}
-        process.communicate(b"")
-    install(state, NEW)
-    assert agents(state) == {NEW}
-
-
-@pytest.mark.parametrize("jobs", ["jobs", "containers/hcc/jobs"])
-def test_one_that_a_running_job_names_stays(state: Path, jobs: str) -> None:
-    job = state / jobs / "train"
-    job.mkdir(parents=True)
-    (job / "events.jsonl").write_text(f'{{"agent": "{TWO}"}}\n')
-    lock = os.open(job / "lock", os.O_CREAT | os.O_RDWR)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    install(state, NEW)
-    assert agents(state) == {NEW, TWO}
-    os.close(lock)
-    install(state, NEW)
-    assert agents(state) == {NEW}
-
-
-@pytest.mark.parametrize("queue", ["jobs/.queue", "containers/hcc/jobs/.queue"])
-def test_one_that_a_waiting_job_begins_with_stays(state: Path, queue: str) -> None:
-    jobs = (state / queue).parent
-    for name, file in (("waits", TWO), ("ended", ONE)):
-        (jobs / name).mkdir(parents=True)
-        (jobs / name / "agent.pyz").symlink_to(state / "agent" / file)
-    pending = state / queue / "pending"
-    pending.mkdir(parents=True)
-    for name in ("waits", "gone"):
-        (pending / name).touch()
-    install(state, NEW)
-    assert agents(state) == {NEW, TWO}
-    (pending / "waits").unlink()
-    install(state, NEW)
-    assert agents(state) == {NEW}
-
-
-def test_what_a_container_put_among_jobs_is_neither_followed_nor_waited_for(state: Path) -> None:
-    job, odd = state / "jobs" / "train", state / "jobs" / "odd"
-    job.mkdir(parents=True)
-    odd.mkdir()
-    os.mkfifo(job / "events.jsonl")
-    (job / "spec.json").symlink_to(state / "elsewhere")
-    (state / "elsewhere").write_text(TWO)
-    (odd / "lock").symlink_to(state / "made")
-    lock = os.open(job / "lock", os.O_CREAT | os.O_RDWR)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    install(state, NEW)
-    os.close(lock)
-    assert agents(state) == {NEW}
-    assert not (state / "made").exists()
+def test_the_link_is_set_and_the_oldest_go(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    (state / "agent").mkdir(parents=True)
+    for age, name in enumerate((NEW, *OLD, "agent-x y.pyz")):
+        (state / "agent" / name).touch()
+        os.utime(state / "agent" / name, (age, age))
+    (state / "agent" / "current").symlink_to(OLD[-1])
+    argv = ("sh", "-euc", scripts.text("agent.sh"), "agent.sh", str(state), str(state / "agent"), NEW)
+    for _again in range(2):
+        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, timeout=20)
+        assert (state / "agent" / "current").readlink() == Path(NEW)
+        assert {path.name for path in (state / "agent").iterdir()} == {"current", NEW, *OLD[4:], "agent-x y.pyz"}
+        assert state.stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,4 @@
-"""The agent on every host: its file, named by its content, the link to it, and none that nobody uses any more."""
+"""The agent on every host: its file, named by its content, the link to it, and the newest few of other versions."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _PRIVATE = 0o700
 def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Put this version's agent there, and let the link name it.
 
-    Agents of other versions stay for as long as a job runs with them; the next one that is installed takes them away.
+    Jobs run on with the agent that they were submitted with: agent.sh keeps the newest eight others.
     """
     if cluster.agent is None or cluster.inventory.container is None:
         return
@@ -41,7 +41,7 @@ def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | P
         "agent",
         f"install {name}",
         why,
-        scripts.text("idle.sh") + scripts.text("agent.sh"),
+        scripts.text("agent.sh"),
         (paths.STATE, paths.AGENT, name),
         missing,
         expect=lambda facts: with_made(with_files(facts, (file,)), after),

@@ -7,6 +7,7 @@ from taco_launch.frozen import dataclass
 from taco_launch.model.codec import to_json
 from taco_launch.model.jobs import LATEST, MOST_PRIORITY, Event, JobRecord, JobSpec
 from taco_launch.model.launchers import LAUNCHERS
+from taco_launch.model.run.progress import Progress
 
 # Why a job waits: (host, why), what concerns no single host under "".
 WaitReasons = Tuple[Tuple[str, str], ...]
@@ -38,6 +39,9 @@ class JobView:
     events: Tuple[Event, ...] = ()
     # None where it has none, or that has ended
     tensorboard: Optional[BoardView] = None
+    # what its ranks wrote last, with its label, and how far its training has come; only with the events
+    last_line: str = ""
+    progress: Optional[Progress] = None
 
 
 def check_job(job: JobView) -> None:

@@ -9,6 +9,7 @@ from taco_launch.errors import CANNOT_PLACE, HOST_FAILED
 from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import LATEST, JobRecord, JobSpec, JobState
 from taco_launch.model.launchers import LAUNCHERS
+from taco_launch.model.run.progress import Progress
 from taco_launch.model.slots import is_gpu
 
 
@@ -20,7 +21,7 @@ class JobRow:
     is how many slots it asks for, None where its hosts' own facts say that; `allocated` how many it has at this moment.
     `gpus` says whether the slots that it has or had are GPUs. `hosts` is where its ranks are or were. `suspended` is for how
     many seconds it was suspended after its first start, `suspended_since` since when it is. `last_line` is what its ranks
-    wrote last.
+    wrote last, and `progress` how far its training has come.
     """
 
     name: str
@@ -48,6 +49,7 @@ class JobRow:
     suspended_since: Optional[float]
     command: str
     last_line: str
+    progress: str
 
     @property
     def is_counted(self) -> bool:
@@ -75,7 +77,7 @@ FIELDS = tuple(entry.name for entry in fields(JobRow))
 _STATE, _LAUNCHER, _HOSTS = FIELDS.index("state"), FIELDS.index("launcher"), FIELDS.index("hosts")
 
 
-def row_of(spec: JobSpec, record: JobRecord, last_line: str = "") -> JobRow:
+def row_of(spec: JobSpec, record: JobRecord, last_line: str = "", progress: Optional[Progress] = None) -> JobRow:
     """Return the line of a job."""
     suspended, suspended_since = record.pause
     on_hosts = not (record.state.is_terminal or record.state.waits)
@@ -105,6 +107,7 @@ def row_of(spec: JobSpec, record: JobRecord, last_line: str = "") -> JobRow:
         suspended_since=suspended_since,
         command=shell(spec.command),
         last_line=last_line,
+        progress="" if progress is None else progress.text(left=not record.state.is_terminal),
     )
 
 

@@ -42,9 +42,9 @@ class SlotState:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Who has the slots of a host; `host` is how it calls itself, `gpus` how many GPUs it has.
+    """Who has the slots of a host; `host` is how it calls itself, `gpus` how many of its slots are GPUs.
 
-    The first slots are these GPUs, in the order of their indices; `models` are their names, where they are known, with
+    These are the first slots, in the order of their indices; `models` are their names, where they are known, with
     ` MIG` behind that of a GPU that is divided into instances.
     """
 

@@ -1,8 +1,10 @@
 """The progress of ranks, line by line: a value is there after three lines that agree with each other, not before."""
 
+import math
 from collections import deque
 from typing import Deque, Dict, List, NamedTuple, Optional, Tuple
 
+from taco_launch.model.jobs import LATEST
 from taco_launch.model.run.progress import Progress
 from taco_launch.progress import bars, lines
 from taco_launch.progress.reading import Reading
@@ -103,19 +105,26 @@ def _progress(program: str, rank: int, mine: List[_Series]) -> Progress:
     eta = None
     if shown.total is not None and shown.step is not None and speed:
         eta = max(0.0, shown.total - shown.step) / speed
+    loss = next((reading.loss for reading in last if reading.loss is not None), None)
     return Progress(
         program=program,
         rank=rank,
         time=max(series.kept[-1].time for series in mine),
-        step=shown.step,
-        total=shown.total,
-        epoch=next((reading.epoch for reading in last if reading.epoch is not None), None),
-        loss=next((reading.loss for reading in last if reading.loss is not None), None),
-        rate=rated.rate if rated is not None else None,
+        step=_shown(shown.step),
+        total=_shown(shown.total),
+        epoch=_shown(next((reading.epoch for reading in last if reading.epoch is not None), None)),
+        loss=_shown(loss),
+        diverged=loss is not None and not math.isfinite(loss),
+        rate=_shown(rated.rate) if rated is not None else None,
         unit=rated.unit if rated is not None else "",
-        steps_per_second=speed,
-        eta=eta,
+        steps_per_second=_shown(speed),
+        eta=_shown(eta),
     )
+
+
+def _shown(value: Optional[float]) -> Optional[float]:
+    """Return a number that a record can have, None for another: a rank may print any."""
+    return value if value is not None and abs(value) <= LATEST else None
 
 
 def _same(last: Reading, now: Reading) -> bool:

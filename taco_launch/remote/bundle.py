@@ -18,6 +18,7 @@ _CONTENTS = (
     "facts",
     "manifest.py",
     "placement",
+    "progress",
     "protocol",
     "queue.py",
     "signatures",

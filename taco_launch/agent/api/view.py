@@ -1,17 +1,24 @@
 """A job as callers see it."""
 
+from dataclasses import replace
 from typing import Optional
 
+from taco_launch.agent.logs import output_end
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.job_view import BoardView, JobView
 
 
 def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
-    """Return a job as it is at this moment."""
+    """Return a job as it is at this moment; with `events` also what its output tells."""
     spec, record = records.read_spec(folder), recovery.current_record(folder)
-    found = tuple(records.read_events(folder)) if events else ()
-    return JobView(spec, record, str(folder.path), found, _board(folder) if spec.tensorboard is not None else None)
+    board = _board(folder) if spec.tensorboard is not None else None
+    view = JobView(spec, record, str(folder.path), tensorboard=board)
+    if not events:
+        return view
+    said = output_end.read(folder.merged)
+    found = tuple(records.read_events(folder))
+    return replace(view, events=found, last_line=said.labelled, progress=said.progress)
 
 
 def _board(folder: JobFolder) -> Optional[BoardView]:

@@ -61,7 +61,7 @@ class Slots:
             found = tuple(sorted(name for name in _listed(folder) if is_gpu(name) and "." not in name))
         told = facts.slots(len(found)) if word == AUTO and self.uuids is not None else None
         self.names = names(found, max(told or 0, int(least or 0)) if word == AUTO else int(word))
-        self.gpus = len(found)
+        self.gpus = sum(map(is_gpu, self.names))
         self.use: Optional[Mapping[str, gpus.GpuUse]] = None
         self.used_at = -_THOROUGH_SECONDS
         self._users: Tuple[int, ...] = ()

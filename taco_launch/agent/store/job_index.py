@@ -6,18 +6,15 @@ of change. The file is made anew where it is missing, damaged or of another vers
 
 import contextlib
 import os
-import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from taco_launch.agent.logs import segments
+from taco_launch.agent.logs import output_end
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.rows import FIELDS, decoded, encoded, row_of
 
 _NAME = ".index.json"
-_OF_A_RANK = re.compile(r"\S+/\d+ *\| (.*\S.*)")
-_MOST_OF_LINE = 200
 
 # As model/rows.py encodes it.
 Row = List[Any]
@@ -49,7 +46,8 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
             if folder.is_guest:
                 continue
             record = recovery.current_record(folder)
-            row = row_of(records.read_spec(folder), record, _last_line(folder) if record.started else "")
+            said = output_end.read(folder.merged) if record.started else output_end.OutputEnd()
+            row = row_of(records.read_spec(folder), record, said.line, said.progress)
             line = encoded(row)
             decoded(line)  # a job that cannot be shown must not hide the others
         except TacoLaunchError as error:
@@ -65,16 +63,6 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
     if after != before:
         _write(jobs, after)
     return found
-
-
-def _last_line(folder: JobFolder) -> str:
-    """Return what the ranks of a job wrote last, without its label."""
-    try:
-        lines = re.split("[\r\n]+", segments.last_words(folder.merged))
-    except OSError:
-        return ""
-    labelled = (_OF_A_RANK.match(line) for line in reversed(lines))
-    return next((found[1].strip()[:_MOST_OF_LINE] for found in labelled if found), "")
 
 
 def _names(jobs: Jobs) -> List[str]:

@@ -1,6 +1,5 @@
 """list, get, top: jobs and hosts and their state, once or refreshed; prune: deletes old jobs."""
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,12 +25,11 @@ from taco_launch.errors import UsageError
 from taco_launch.request.caller import person
 
 if TYPE_CHECKING:
-    from taco_launch.backend import Backend, Node
+    from taco_launch.backend import Node
     from taco_launch.model.job_view import JobView
     from taco_launch.model.rows import JobRow
 
 F = TypeVar("F", bound=Callable[..., Any])
-_OF_A_RANK = re.compile(r"\S+/\d+ *\| ")
 
 
 def _states() -> list[str]:
@@ -88,7 +86,7 @@ def list_(
 ) -> None:
     """List jobs, newest first; ended ones come last.
 
-    -o wide adds the exit code, queue, priority, owner, reason, command and the last line of the ranks.
+    -o wide adds the exit code, queue, priority, owner, reason, command, progress and the last line of the ranks.
 
     \b
     Examples:
@@ -143,20 +141,9 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
     wide = settings.output == "wide"
 
     def table(job: "JobView") -> str:
-        last = _last_line(backend, name) if job.record.started and not job.record.first_failure else ""
-        return job_tables.one_job(job, time.time(), wide=wide, last_line=last)
+        return job_tables.one_job(job, time.time(), wide=wide)
 
     _show(settings, lambda: (backend.get(name), ()), table, job_tables.job_data, watch=watch)
-
-
-def _last_line(backend: "Backend", name: str) -> str:
-    """Return the last line that a job's ranks wrote."""
-    from taco_launch.backend import FollowListener, LogQuery
-
-    pieces: list[bytes] = []
-    backend.follow(LogQuery(name, tail=1, follow=False), pieces.append, FollowListener())
-    lines = b"".join(pieces).decode("utf-8", "replace").splitlines()
-    return next((line for line in lines if _OF_A_RANK.match(line)), "")  # what launchers wrote after it comes as well
 
 
 @click.group(cls=SuggestingGroup)
@@ -181,7 +168,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     Example:
       taco-launch -i hosts.yaml top node -w
     """
-    from taco_launch.cli.output import job_tables, variant_tables
+    from taco_launch.cli.output import node_tables, variant_tables
 
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
@@ -191,7 +178,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
         return found, [f"{node.host.name}: {node.problem}" for node in found if node.problem]
 
     def data(nodes: "Sequence[Node]") -> Any:
-        found = [job_tables.node_data(node) for node in nodes]
+        found = [node_tables.node_data(node) for node in nodes]
         containers = variant_tables.rows(settings, access_of(access))
         return {
             "nodes": found,
@@ -202,7 +189,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     wide = settings.output == "wide"
 
     def table(nodes: "Sequence[Node]") -> str:
-        text = job_tables.top_nodes(nodes, wide=wide)
+        text = node_tables.top_nodes(nodes, wide=wide)
         others = variant_tables.rows(settings, access_of(access)) if wide else []
         return "\n\n".join((text, variant_tables.table(others))) if others else text
 

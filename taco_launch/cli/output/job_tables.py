@@ -13,26 +13,22 @@ from taco_launch.model.instances import instances
 from taco_launch.model.jobs import JobState, Restart
 from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.model.rows import JobRow, row_of
-from taco_launch.model.slots import is_gpu
 from taco_launch.queue import pending_reasons
 from taco_launch.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_attempts, past
 
 if TYPE_CHECKING:
-    from taco_launch.backend import Node
     from taco_launch.model.choices import GpuChoice
     from taco_launch.model.job_view import JobView
 
 _NONE = "N/A"
 # Of a reason, a cell of a table shows so many letters; `get` has all.
 _MOST_IN_CELL = 120
-# As long as the line of Arena's `top node`.
-_RULE = "-" * 89
 
 
 def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     """Return the table of `list`, jobs that ended behind all others; `now` is in seconds since the epoch."""
     header = ["NAME", "STATUS", "TRAINER", "RANKS", "AGE", "DURATION", "NODE"]
-    more = ["EXIT", "QUEUE", "PRIORITY", "OWNER", "REASON", "COMMAND", "LAST LINE"] if wide else []
+    more = ["EXIT", "QUEUE", "PRIORITY", "OWNER", "REASON", "COMMAND", "PROGRESS", "LAST LINE"] if wide else []
     cells = []
     for row in sorted(rows, key=lambda row: row.state.is_terminal):
         training = row.training(now)
@@ -42,7 +38,7 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
         if wide:
             code = "" if row.exit_code is None else str(row.exit_code)
             line += [code, row.queue, str(row.priority), row.owner, _in_short(row)]
-            line += [_cut(row.command), _cut(row.last_line)]
+            line += [_cut(row.command), row.progress, _cut(row.last_line)]
         cells.append(line)
     return columns(header + more, cells, numbers=("RANKS", "EXIT", "PRIORITY"))
 
@@ -56,7 +52,7 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     """
     unit = "GPU" if any(row.gpus for row in rows) else "SLOT"
     header = ["NAME", f"{unit}(Requests)", f"{unit}(Allocated)", "STATUS", "TRAINER", "AGE", "NODE"]
-    more = ["QUEUE", "PRIORITY", "OWNER"] if wide else []
+    more = ["QUEUE", "PRIORITY", "OWNER", "PROGRESS"] if wide else []
     cells = []
 
     def place(row: JobRow) -> tuple[bool, int, int, float, str]:
@@ -66,7 +62,7 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
         requested = _NONE if row.requested is None else str(row.requested)
         trainer = LAUNCHERS[row.launcher].trainer
         line = [row.name, requested, str(row.allocated), row.state.value, trainer, age_of(row, now), nodes(row.nodes)]
-        cells.append(line + ([row.queue, str(row.priority), row.owner] if wide else []))
+        cells.append(line + ([row.queue, str(row.priority), row.owner, row.progress] if wide else []))
     words = "GPUs" if unit == "GPU" else "Slots"
     return "\n".join(
         (
@@ -86,43 +82,7 @@ def total_requested(rows: Sequence[JobRow]) -> int:
     return sum(row.requested or 0 for row in rows if not row.state.is_terminal)
 
 
-def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
-    """Return the table of `top node`. Where no host has a GPU it counts slots."""
-    from taco_launch.model.slots import describe_holders
-
-    gpus = any(node.occupancy is not None and node.occupancy.gpus for node in nodes)
-    unit, words = ("GPU", "GPUs") if gpus else ("SLOT", "Slots")
-    header = ["NAME", "IPADDRESS", "ROLE", "STATUS", f"{unit}(Total)", f"{unit}(Allocated)"]
-    more = ["HELD BY"] if wide else []
-    cells = []
-    allocated = total = 0
-    for node in nodes:
-        slots = [] if node.occupancy is None else node.occupancy.slots
-        counted = [slot for slot in slots if is_gpu(slot.name) or not gpus]
-        taken = sum(slot.holder is not None for slot in counted)
-        total, allocated = total + len(counted), allocated + taken
-        status = "notready" if node.occupancy is None else "ready"
-        line = [node.host.name, node.host.address, "head" if node.is_head else "<none>", status]
-        cells.append(
-            [
-                *line,
-                str(len(counted)),
-                str(taken),
-                *([describe_holders(node.occupancy) if node.occupancy else ""] if wide else []),
-            ]
-        )
-    percent = round(100 * allocated / total) if total else 0
-    footer = (_RULE, f"Allocated/Total {words} In Cluster:", f"{allocated}/{total} ({percent}%)")
-    others = [
-        printable(f"{node.host.name}: {other}")
-        for node in nodes
-        if not wide and node.occupancy is not None and (other := describe_holders(node.occupancy, jobs=False))
-    ]
-    block = ("", f"{words} In Use Outside of Jobs:", *others) if others else ()
-    return "\n".join((columns(header + more, cells), *footer, *block))
-
-
-def one_job(job: "JobView", now: float, *, wide: bool, last_line: str = "") -> str:
+def one_job(job: "JobView", now: float, *, wide: bool) -> str:
     """Return what `get` shows: Arena's header and table, then why the job is where it is, and the last line of its ranks."""
     spec, record = job.spec, job.record
     row = row_of(spec, record)
@@ -144,7 +104,7 @@ def one_job(job: "JobView", now: float, *, wide: bool, last_line: str = "") -> s
     blocks = [
         headed(header),
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
-        headed((*_what(job, row), *why(job), ("LAST LINE", last_line), *(_more(job) if wide else ()))),
+        headed((*_what(job, row), *why(job), *_said(job), *(_more(job) if wide else ()))),
         *below(job, now),
     ]
     if wide:
@@ -179,26 +139,16 @@ def job_data(job: "JobView") -> dict[str, Any]:
 
     shape = mpi_job(job.spec, job.record)
     board = None if job.tensorboard is None else to_json(job.tensorboard)
-    ours = {"name": job.spec.name, **to_json(job.record), "folder": job.folder, "tensorboard": board}
-    values = {**shape, **ours, "spec": {**shape["spec"], **to_json(job.spec)}}
-    return {**values, "events": to_json(job.events)} if job.events else values
-
-
-def node_data(node: "Node") -> dict[str, Any]:
-    """Return a host and its slots as JSON values."""
-    slots = () if node.occupancy is None else node.occupancy.slots
-    return {
-        "name": node.host.name,
-        "address": node.host.address,
-        "role": "head" if node.is_head else "",
-        "status": "notready" if node.occupancy is None else "ready",
-        "problem": node.problem,
-        "gpus": 0 if node.occupancy is None else node.occupancy.gpus,
-        "total": len(slots),
-        "allocated": sum(slot.holder is not None for slot in slots),
-        "free": sum(slot.is_free for slot in slots),
-        "slots": to_json(slots),
+    ours = {
+        "name": job.spec.name,
+        **to_json(job.record),
+        "folder": job.folder,
+        "tensorboard": board,
+        "last_line": job.last_line,
     }
+    values = {**shape, **ours, "spec": {**shape["spec"], **to_json(job.spec)}}
+    values |= {"progress": None if job.progress is None else to_json(job.progress)}
+    return {**values, "events": to_json(job.events)} if job.events else values
 
 
 def _what(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
@@ -209,6 +159,13 @@ def _what(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
         ("STARTED", "" if begun is None else _time(begun)),
         ("ENDED", "" if ended is None else _time(ended)),
     ]
+
+
+def _said(job: "JobView") -> list[tuple[str, str]]:
+    """Return what a job's output tells; of one whose first failing rank has lines of its own, these tell more."""
+    progress, record = job.progress, job.record
+    told = "" if progress is None else progress.text(left=record.state is JobState.RUNNING)
+    return [("PROGRESS", told), ("LAST LINE", "" if record.first_failure else job.last_line)]
 
 
 def why(job: "JobView") -> list[tuple[str, str]]:

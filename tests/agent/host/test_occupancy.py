@@ -18,7 +18,7 @@ from taco_launch.agent.host.occupancy import Slots
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.errors import HostError
-from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, names
+from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, check_occupancy, names
 from tests.agent.calls import submitted
 from tests.agent.conftest import PYTHON, Family
 from tests.agent.slots_here import slots_here
@@ -72,6 +72,10 @@ def test_how_many_slots_there_are(smi: Smi, tmp_path: Path) -> None:
     assert {size: len(Slots(tmp_path, tmp_path, size).names) for size in sizes} == sizes
     assert len(Slots(tmp_path, tmp_path, "auto", "none").names) == cores
     assert len(Slots(tmp_path, tmp_path, "auto+99", "none").names) == 99
+    told = {size: Slots(tmp_path, tmp_path, size).read() for size in sizes}
+    assert {size: each.gpus for size, each in told.items()} == {size: min(number, 4) for size, number in sizes.items()}
+    for each in told.values():
+        check_occupancy(each)  # what another machine refuses
     smi.fail()
     assert Slots(tmp_path, tmp_path, "auto+3").names == names((), 3)  # who says how many ranks a host takes says it all
     with pytest.raises(HostError, match="GPU is lost"):

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from taco_launch.backend import Node
-from taco_launch.cli.output import job_tables
+from taco_launch.cli.output import job_tables, node_tables
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import (
@@ -64,13 +64,13 @@ night  FAILED     MPIJOB       2  14h            gpu2"""
 
 
 def test_wide_list() -> None:
-    rows = (replace(ROWS[2], last_line="z" * 130), replace(ROWS[3], priority=-5, queue="night"))
+    rows = (replace(ROWS[2], last_line="z" * 130, progress="step 5/10"), replace(ROWS[3], priority=-5, queue="night"))
     assert (
         text(job_tables.job_list(rows, NOW, wide=True))
         == f"""\
-NAME   STATUS  TRAINER  RANKS  AGE  DURATION  NODE  EXIT  QUEUE    PRIORITY  OWNER  REASON  COMMAND           LAST LINE
+NAME   STATUS  TRAINER  RANKS  AGE  DURATION  NODE  EXIT  QUEUE    PRIORITY  OWNER  REASON  COMMAND           PROGRESS   LAST LINE
 next   QUEUED  MPIJOB       1  3s             N/A         night          -5  alice          python3 train.py
-night  FAILED  MPIJOB       2  14h            gpu2     3  default         0  alice  a; b    python3 train.py  {"z" * 120}..."""
+night  FAILED  MPIJOB       2  14h            gpu2     3  default         0  alice  a; b    python3 train.py  step 5/10  {"z" * 120}..."""
     )
 
 
@@ -153,7 +153,7 @@ NODES = (
 
 def test_top_node() -> None:
     assert (
-        text(job_tables.top_nodes(NODES, wide=False))
+        text(node_tables.top_nodes(NODES, wide=False))
         == """\
 NAME  IPADDRESS     ROLE    STATUS  GPU(Total)  GPU(Allocated)
 gpu1  192.168.0.31  head    ready   2           2
@@ -169,7 +169,7 @@ gpu3: 1 used by process 4711 (python3 of bob): GPU 0"""
 
 
 def test_top_node_says_who_holds_what() -> None:
-    lines = text(job_tables.top_nodes(NODES, wide=True)).splitlines()
+    lines = text(node_tables.top_nodes(NODES, wide=True)).splitlines()
     assert lines[0].endswith("GPU(Allocated)  HELD BY")
     assert [line.split("  ")[-1].strip() for line in lines[1:4]] == [
         "2 job vgg16 (alice): GPU 0,1",
@@ -177,7 +177,7 @@ def test_top_node_says_who_holds_what() -> None:
         "1 used by process 4711 (python3 of bob): GPU 0",
     ]
     both = (SlotState("GPU-1", HELD), SlotState("GPU-2", replace(HELD, job="b")), SlotState("GPU-3", HELD))
-    shown = text(job_tables.top_nodes((replace(NODES[0], occupancy=gpus("a", *both)),), wide=True))
+    shown = text(node_tables.top_nodes((replace(NODES[0], occupancy=gpus("a", *both)),), wide=True))
     assert "  2 job vgg16 (alice): GPU 0,2; 1 job b (alice): GPU 1\n" in shown
 
 
@@ -191,7 +191,7 @@ def test_top_node_without_gpus() -> None:
         Node(HOSTS[1], is_head=False, occupancy=None, problem="no route to host"),
     )
     assert (
-        text(job_tables.top_nodes(nodes, wide=False))
+        text(node_tables.top_nodes(nodes, wide=False))
         == """\
 NAME  IPADDRESS     ROLE    STATUS    SLOT(Total)  SLOT(Allocated)
 gpu1  192.168.0.31  head    ready     3            1
@@ -200,13 +200,13 @@ gpu2  192.168.0.32  <none>  notready  0            0
 Allocated/Total Slots In Cluster:
 1/3 (33%)"""
     )
-    data = [job_tables.node_data(node) for node in nodes]
+    data = [node_tables.node_data(node) for node in nodes]
     assert (data[0]["status"], data[0]["total"], data[0]["allocated"], data[0]["free"]) == ("ready", 3, 1, 2)
     assert (data[1]["status"], data[1]["problem"]) == ("notready", "no route to host")
 
 
 def test_top_node_of_nothing() -> None:
-    assert text(job_tables.top_nodes((), wide=False)).splitlines()[-1] == "0/0 (0%)"
+    assert text(node_tables.top_nodes((), wide=False)).splitlines()[-1] == "0/0 (0%)"
 
 
 @pytest.mark.parametrize("state", list(JobState), ids=lambda state: state.value)

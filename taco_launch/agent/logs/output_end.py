@@ -1,0 +1,47 @@
+"""The end of a job's output: the last line of its ranks, and how far its training has come."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+from taco_launch.agent.logs import segments
+from taco_launch.agent.logs.lines import LineReader
+from taco_launch.errors import HostError
+from taco_launch.model.run.progress import Progress
+from taco_launch.progress.tracker import Tracker
+
+# Of a hundred ranks that print a line per step, some steps of each.
+_BYTES = 1 << 18
+_OF_A_RANK = re.compile(r"\S+/(\d{1,7}) *\| (.*)")
+_MOST_OF_LINE = 200
+
+
+class OutputEnd(NamedTuple):
+    """The last line of any rank, with its label and without; and the progress of the first rank that prints one."""
+
+    labelled: str = ""
+    line: str = ""
+    progress: Optional[Progress] = None
+
+
+def read(merged: Path) -> OutputEnd:
+    """Read the end of a merged log; nothing of one that does not exist or cannot be read."""
+    end = segments.size(merged)
+    start = max(end - _BYTES, 0)
+    reader = LineReader(merged, start, headless=start > 0, merged=True)
+    reader.finished = True
+    tracker, labelled, last = Tracker(), "", ""
+    try:
+        while reader.offset < end:
+            pieces = reader.read()
+            if not pieces:
+                break
+            for data, at in pieces:
+                for text in re.split("[\r\n]+", data.decode("utf-8", "replace")):
+                    found = _OF_A_RANK.match(text)
+                    if found is not None and found[2].strip():
+                        labelled, last = text, found[2]
+                        tracker.feed(at / 1e6, int(found[1]), last)
+    except (OSError, HostError):
+        return OutputEnd()
+    return OutputEnd(labelled.strip()[:_MOST_OF_LINE], last.strip()[:_MOST_OF_LINE], tracker.best())

@@ -1,0 +1,51 @@
+"""The end of a merged log: the last line of a rank, and the progress that it tells."""
+
+from pathlib import Path
+
+import pytest
+
+from taco_launch.agent.logs import output_end
+from taco_launch.agent.logs.segments import Writer
+
+AT = 1_795_700_000_000_000
+
+
+def written(tmp_path: Path, *lines: str, apart: int = 1_000_000) -> Path:
+    writer = Writer(tmp_path / "merged", 1 << 24)
+    for number, line in enumerate(lines):
+        writer.write(f"{line}\n".encode(), AT + number * apart)
+    writer.close()
+    return tmp_path / "merged"
+
+
+def test_the_last_line_is_that_of_a_rank(tmp_path: Path) -> None:
+    found = output_end.read(
+        written(tmp_path, "gpu1/0 | hello", "gpu2/11 | \x41 b\rgpu2/11 | c", "gpu1/0 |  ", "mpirun: x")
+    )
+    assert (found.labelled, found.line, found.progress) == ("gpu2/11 | c", "c", None)
+    assert output_end.read(tmp_path / "none") == output_end.OutputEnd()
+
+
+def test_progress_is_of_the_first_rank_that_tells_some(tmp_path: Path) -> None:
+    lines = [f"gpu1/{rank} | step {step}/200 | loss 0.5 | norm 1 | 1,234 tok/s" for step in range(5) for rank in (3, 1)]
+    found = output_end.read(written(tmp_path, *lines)).progress
+    assert found is not None
+    assert (found.rank, found.step, found.total, found.rate) == (1, 4, 200, 1234)
+    assert found.eta == pytest.approx(196 * 2)
+    assert found.text(left=True) == "step 4/200, loss 0.5, 1234 tokens/s, 6.5m left"
+    assert found.text(left=False) == "step 4/200, loss 0.5, 1234 tokens/s"
+
+
+def test_a_loss_that_is_no_number_is_told_as_that(tmp_path: Path) -> None:
+    lines = [f"gpu1/0 | step {step}/200 | loss nan | norm 1 | 1,234 tok/s" for step in range(3)]
+    found = output_end.read(written(tmp_path, *lines)).progress
+    assert found is not None
+    assert (found.loss, found.diverged) == (None, True)
+    assert "loss is not a number" in found.text(left=False)
+
+
+def test_of_a_long_log_the_end_is_read(tmp_path: Path) -> None:
+    noise = [f"gpu1/0 | {'x' * 1000}"] * 1000
+    lines = [f"gpu1/0 | Iter #{step}: 11.0 img/sec per CPU" for step in range(3)]
+    assert output_end.read(written(tmp_path, *lines, *noise)).progress is None
+    assert output_end.read(written(tmp_path, *noise, *lines)).progress is not None

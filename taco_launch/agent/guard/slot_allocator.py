@@ -167,7 +167,7 @@ class _Order:
 
     def _only(self, had: Sequence[int]) -> Optional[GpuChoice]:
         """Return what GPUs are worth to which there was no other set; those of a whole host, where nvidia-smi has told that before."""
-        mesh = self._mesh(ask=len(had) < self._slots.gpus) if had else None
+        mesh = self._mesh(ask=len(had) < len(self._slots.uuids or ())) if had else None
         if mesh is None:
             return None
         from taco_launch.placement.host_gpus import only  # noqa: PLC0415 - only where the links are known
@@ -177,7 +177,7 @@ class _Order:
     def _near(self, had: Sequence[int]) -> LocalHcas:
         """Return which HCAs are near the GPUs of a job that leaves others of them to other jobs, as far as it is known."""
         gpus = [number for number in had if number < self._slots.gpus]
-        if self._whole or not self._terms.topology or not 0 < len(gpus) < self._slots.gpus:
+        if self._whole or not self._terms.topology or not 0 < len(gpus) < len(self._slots.uuids or ()):
             return ()
         from taco_launch.facts.gpus.hca_distance import nearest_first  # noqa: PLC0415 - only for some of the GPUs
 

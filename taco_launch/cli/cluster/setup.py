@@ -163,6 +163,7 @@ def setup(
             settings.talk("nothing was done")
             ctx.exit(code or FAILED)
         begun = time.monotonic()
+        told = {plan.host for plan in plans if plan.problems} | work.failed.keys()
         try:
             with progress.live([host.name for host in chosen], plans):
                 done = work.apply()
@@ -171,7 +172,7 @@ def setup(
             ctx.exit(setup_output.interrupted(settings, inventory))
     seconds = time.monotonic() - begun
     found = setup_output.findings(work.facts, inventory, {host: error.message for host, error in work.failed.items()})
-    code = setup_output.show_done(settings, done, inventory, seconds, ("ready", "failed"), found)
+    code = setup_output.show_done(settings, done, inventory, seconds, ("ready", "failed"), found, told)
     for error in wrong:
         render.error(error.message, error.hint)
     ctx.exit(HOST_FAILED if wrong else code)
@@ -240,7 +241,7 @@ def _show(
             f"{setup_output.names(busy)}: a job runs in a container that has to stop: set-up changes all hosts or none, "
             "so it changes none now"
         )
-    if work.failed:
+    if work.failed and looking:
         gone = setup_output.names(list(work.failed))
         settings.talk(f"to continue without {gone}: {shell(('--exclude', gone))}")
     return HOST_FAILED if wrong else OK

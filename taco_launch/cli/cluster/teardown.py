@@ -34,10 +34,10 @@ _ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
 def teardown(
     ctx: click.Context, /, *, hosts: str | None, images: bool, dry_run: bool, yes: bool, **access: Any
 ) -> None:
-    """Remove what setup installed on hosts.
+    """Remove what setup made on hosts: the container, its keys and settings, boot services.
 
-    Docker itself, images, records of jobs and whatever setup did not make stay. Nothing is done to a host on which a
-    job runs.
+    Packages (Docker, the NVIDIA container toolkit) with their package sources, images, records of jobs, and what setup did
+    not make stay. Nothing is done to a host on which a job runs.
 
     \b
     Examples:
@@ -76,9 +76,13 @@ def teardown(
             settings.talk("nothing was done")
             ctx.exit(HOST_FAILED if wrong else FAILED)
         begun = time.monotonic()
+        told = {plan.host for plan in plans if plan.problems} | work.failed.keys()
         try:
             with progress.live([host.name for host in chosen], plans):
                 done = work.apply()
         except KeyboardInterrupt:
             ctx.exit(setup_output.interrupted(settings, inventory))
-    ctx.exit(setup_output.show_done(settings, done, inventory, time.monotonic() - begun, ("clear", "failed")))
+    code = setup_output.show_done(settings, done, inventory, time.monotonic() - begun, ("clear", "failed"), told=told)
+    kept = "" if images else ", images (--images removes the training image)"
+    settings.talk(f"left there: Docker and the container toolkit with their package sources, records of jobs{kept}")
+    ctx.exit(code)

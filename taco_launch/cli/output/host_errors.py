@@ -20,8 +20,8 @@ def show(answers: "Sequence[Answer[Any]]", addresses: Mapping[str, str]) -> None
     """Print on stderr which hosts failed: equal errors once, with all hosts they befell.
 
     `addresses` are the hosts' addresses by their names. Of what differs only in names, addresses and ports all are
-    shown (`gpu[1-3]: no TCP connection to 10.0.0.[1-3]:22`), and of the hints, which are to be typed, the first; their
-    log files, FOLDER/HOST.log, stand in it all together.
+    shown (`gpu[1-3]: no TCP connection to 10.0.0.[1-3]:22`), and of the hints, which are to be typed, the first; of
+    their log files, FOLDER/HOST.log, the folder.
     """
     told: dict[tuple[tuple[str, ...], ...], list[tuple[str, tuple[str, ...], str | None]]] = {}
     for answer in answers:
@@ -42,10 +42,8 @@ def _parted(text: str, whose: Sequence[str]) -> tuple[tuple[str, ...], tuple[str
 
 
 def _logs(hosts: Sequence[str], hint: str | None) -> str | None:
-    """Name the log files of all hosts in the hint of the first one."""
-    from taco_launch.inventory.ranges import fold
-
-    return hint and hint.replace(f"/{hosts[0]}.log", f"/{fold(hosts)}.log")
+    """Name the folder of all hosts' log files in the hint of the first one."""
+    return hint if len(hosts) == 1 or not hint else hint.replace(f"/{hosts[0]}.log", "/, a file for each host")
 
 
 def _joined(parts: Sequence[str], own: Sequence[Sequence[str]]) -> str:

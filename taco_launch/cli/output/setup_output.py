@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -219,10 +219,11 @@ def show_done(
     seconds: float,
     states: tuple[str, str],
     found: Findings | None = None,
+    told: Collection[str] = (),
 ) -> int:
     """Show how every host ended, in the words `states` of one that is right and one that failed; give the exit code.
 
-    A host with a fault, of which `found` tells or the proof, is neither.
+    A host with a fault, of which `found` tells or the proof, is neither. Why the hosts `told` failed was shown before.
     """
     broken = found.faults if found else ()
     faulty = {*broken, *(host for flaw in done.found for host in flaw.hosts)}
@@ -241,7 +242,7 @@ def show_done(
         rows = [[host.host, state[host.host], str(host.changes)] for host in done.hosts]
         render.table(["HOST", "STATE", "CHANGES"], rows, numbers=("CHANGES",))
     failed = {host.host: host.error for host in done.hosts if host.error}
-    show_errors(failed, (), inventory)
+    show_errors({host: error for host, error in failed.items() if host not in told}, (), inventory)
     for flaw in done.found:
         render.error(str(flaw), flaw.hint)
     logs = f"; logs in {done.logs}" if done.logs else ""

@@ -186,7 +186,8 @@ def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
     if facts.made.enabled is not True:
         why.append("it does not start at boot")
     if facts.made.unit != "active" or there is None or there.state != "running":
-        why.append("the container does not run under it")
+        is_stopped = there is not None and there.state == "exited"
+        why.append("the container is stopped" if is_stopped else "the container does not run under it")
     if not why:
         return
     unit_file, new = paths.unit_file(definition.cluster), unit.changed_file(definition.cluster)

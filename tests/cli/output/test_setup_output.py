@@ -110,6 +110,9 @@ def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.Ca
     assert [each["state"] for each in document["hosts"]] == ["fault", "fault"]
     assert document["remarks"][0]["name"] == "fabric manager"
     assert said(error=HostError("gpu2: no")) == (5, f"1 of 2 hosts ready after 3 s{goes_on}")
+    done = SetupResult((HostResult("gpu1", 1), HostResult("gpu2", 0, HostError("gpu2: no"))), (), "")
+    assert setup_output.show_done(Settings(), done, inventory, 3, ("ready", "failed"), told={"gpu2"}) == 5
+    assert "gpu2: no" not in capsys.readouterr().err, "it was shown with the plan"
 
 
 def test_teardown_of_nothing_and_its_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ _Answer = TypeVar("_Answer", bound=Message)
 # $1 is the agent where set-up puts it, which a container may only read; $2 where `AgentUpload` does.
 _RUN = 'a=$1; [ -f "$2" ] && a=$2; shift 2; exec python3 -I -S "$a" "$@"'
 _OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+# For a question that a person waits for: the containers' ssh_config has three attempts, which take 33 s of a host that is off.
+_ONCE = ("-o", "ConnectionAttempts=1")
 # More at a time only compete for the head's cores, as with mpirun's own.
 MOST_AT_ONCE = 64
 # A connection that is cut looks like the end of the file. The login shell there reads this, csh too: one line, no single
@@ -56,7 +58,10 @@ def ask(
         errors = SshErrors()
         try:
             process = subprocess.Popen(
-                argv(host, agent, *words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors.file
+                argv(host, agent, *words, options=_ONCE),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors.file,
             )
         except OSError as error:
             return f"ssh: {error.strerror}"

@@ -126,7 +126,8 @@ def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Pr
     """Return whose the port is, where it is not free and not ours."""
     listener = _listener(facts, own, container.ssh_port)
     ours = _runs(facts, cluster) and paths.sshd_config(cluster) in (files_of(facts) or {})
-    if listener is None or (ours and (listener.process or "sshd").startswith("sshd")):
+    # our sshd listens on this address alone
+    if listener is None or (ours and listener.address == own and (listener.process or "sshd").startswith("sshd")):
         return None
     return Problem(
         _STAGE,

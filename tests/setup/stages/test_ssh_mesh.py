@@ -290,10 +290,11 @@ def test_others_listen_elsewhere(listener: Listener) -> None:
     assert not any(isinstance(item, Problem) for item in world.plan("gpu1"))
 
 
-def test_a_stranger_takes_the_port_later() -> None:
+@pytest.mark.parametrize("process", ["nginx", "sshd"])
+def test_a_stranger_takes_the_port_later(process: str) -> None:
     world = World(inventory())
     world.converge()
-    world.facts["gpu1"] = with_listener(world.facts["gpu1"], Listener("0.0.0.0", 12222, "nginx"))
+    world.facts["gpu1"] = with_listener(world.facts["gpu1"], Listener("0.0.0.0", 12222, process))
     assert the_problem(world.plan("gpu1")).hint
 
 

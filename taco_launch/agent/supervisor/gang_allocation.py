@@ -16,6 +16,7 @@ from taco_launch.agent.supervisor import probe_results
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
 from taco_launch.agent.supervisor.placement_errors import (
+    HiddenHolders,
     check_images,
     crowded,
     hosts_to_reach,
@@ -80,6 +81,7 @@ class GangAllocation(GuardPool):
         self._wanted = wanted_of(spec, left_out)
         self._free: Dict[str, FreeSlots] = {}
         self._found: Dict[str, Occupancy] = {}
+        self._hidden = HiddenHolders()
         self._models: Tuple[str, ...] = ()  # the one that the job is placed on, where there are several
         self._choices: Dict[str, Optional[GpuChoice]] = {}
         self._rails: Dict[int, Tuple[int, ...]] = {}  # what is free on all hosts, by the number of ranks there
@@ -220,7 +222,7 @@ class GangAllocation(GuardPool):
 
     def _note_free(self, host: Host, found: Optional[Occupancy]) -> None:
         assert found is not None  # the message was checked
-        self._found[host.name] = found
+        self._found[host.name] = found = self._hidden.applied(host.name, found)
         words = partial(occupancy.describe, jobs=self._folder.path.parent, owner=self._spec.owner)
         self._free[host.name] = host_slots(host, found, words, exclusive=self._spec.exclusive)
 
@@ -298,6 +300,8 @@ class GangAllocation(GuardPool):
             if set(own) & set(answer.ports):
                 raise no_own_port(host.name, own[0], answer.who, per_host=own == (PER_HOST_PORT,))
             self._taken.update(answer.ports)
+            assert answer.occupancy is not None  # the message was checked
+            self._hidden.note(host.name, self._found[host.name], answer.occupancy)
             self._note_free(host, answer.occupancy)
         self._choices[host.name] = answer.choice
         if answer.slots is None:

@@ -1,5 +1,6 @@
 """Decide which of a job's hosts are asked for their slots, and say why the job cannot be placed on them."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -13,6 +14,9 @@ from taco_launch.placement.hosts import place, reason
 _SHORT_ID = len("sha256:") + 12
 # So many hosts are named in what is to be typed.
 _MOST_LEFT_OUT = 8
+# Two jobs that refuse each other's slots do so once or twice, and then one of them has these.
+_REFUSALS = 3
+_HIDDEN = "held by a job of another cluster, which cannot be seen from here"
 _LIST = "choose other hosts with -H, or see who runs what: taco-launch list"
 
 
@@ -195,4 +199,27 @@ def check_images(images: Mapping[str, Sequence[str]]) -> None:
             "the containers of its hosts are not of one image: "
             + "; ".join(f"{image} on {names}" for image, names in told.items()),
             "make them of one: taco-launch setup",
+        )
+
+
+class HiddenHolders:
+    """Slots that look free and are refused again and again.
+
+    A container sees the locks of its own PID namespace only (/proc/locks, proc(5)): a slot that a job of another cluster holds
+    looks free to it, and taking it fails.
+    """
+
+    def __init__(self) -> None:
+        """Know of no refusal."""
+        self._refused: Counter[Tuple[str, str]] = Counter()
+
+    def note(self, host: str, before: Occupancy, after: Occupancy) -> None:
+        """Take which slots looked free `before` a try, and are not by its answer."""
+        free = {slot.name for slot in before.slots if slot.is_free}
+        self._refused.update((host, slot.name) for slot in after.slots if slot.name in free and not slot.is_free)
+
+    def applied(self, host: str, found: Occupancy) -> Occupancy:
+        """Return what a host has free, without the slots that were refused too often."""
+        return found.without(
+            {slot: _HIDDEN for (of, slot), count in self._refused.items() if of == host and count >= _REFUSALS}
         )

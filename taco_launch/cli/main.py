@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 import taco_launch
-from taco_launch.cli import secrets, verbs
+from taco_launch.cli import verbs
 from taco_launch.cli.options.common import (
     Settings,
     config_path,
@@ -213,11 +213,11 @@ def main() -> NoReturn:
 
 
 def _guarded() -> int:
-    passwords = secrets.take(("TACO_LAUNCH_SUDO_PASSWORD", "TACO_LAUNCH_REGISTRY_PASSWORD"))
+    passwords = _passwords()
     settings = Settings(
-        sudo_password=passwords.get("TACO_LAUNCH_SUDO_PASSWORD"),
-        registry_password=passwords.get("TACO_LAUNCH_REGISTRY_PASSWORD"),
-        git_secrets=secrets.take(GIT_SECRETS),
+        sudo_password=passwords.pop("TACO_LAUNCH_SUDO_PASSWORD", None),
+        registry_password=passwords.pop("TACO_LAUNCH_REGISTRY_PASSWORD", None),
+        git_secrets=passwords,
     )
     if _COMPLETE in os.environ:
         from taco_launch.cli.options import shell_scripts
@@ -260,6 +260,15 @@ def _guarded() -> int:
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _passwords() -> dict[str, str]:
+    names = ("TACO_LAUNCH_SUDO_PASSWORD", "TACO_LAUNCH_REGISTRY_PASSWORD", *GIT_SECRETS)
+    if not any(name in os.environ for name in names):
+        return {}
+    from taco_launch.cli import secrets
+
+    return secrets.take(names)
 
 
 def _nobody_reads() -> bool:

@@ -29,7 +29,7 @@ _VERBS = {
     "trust": ("Hosts", "cluster.trust", "Show and store the SSH host keys of hosts."),
     "facts": ("Hosts", "cluster.facts", "Show the hardware and software of hosts."),
     "setup": ("Hosts", "cluster.setup", "Set up hosts for training, stage by stage, and verify it."),
-    "teardown": ("Hosts", "cluster.teardown", "Remove what setup installed on hosts."),
+    "teardown": ("Hosts", "cluster.teardown", "Remove what setup made on hosts."),
     "image": ("Hosts", "cluster.image", "Build images for jobs, and list the containers of them."),
     "data": ("Hosts", "cluster.data", "List the data sets that jobs may name."),
     "arena": ("Jobs", "arena", "Run a command of Arena, as its guides type it."),

@@ -9,7 +9,6 @@ from taco_launch.errors import CANNOT_PLACE, HOST_FAILED
 from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import LATEST, JobRecord, JobSpec, JobState
 from taco_launch.model.launchers import LAUNCHERS
-from taco_launch.model.run.progress import Progress
 from taco_launch.model.slots import is_gpu
 
 
@@ -77,7 +76,7 @@ FIELDS = tuple(entry.name for entry in fields(JobRow))
 _STATE, _LAUNCHER, _HOSTS = FIELDS.index("state"), FIELDS.index("launcher"), FIELDS.index("hosts")
 
 
-def row_of(spec: JobSpec, record: JobRecord, last_line: str = "", progress: Optional[Progress] = None) -> JobRow:
+def row_of(spec: JobSpec, record: JobRecord, last_line: str = "", progress: str = "") -> JobRow:
     """Return the line of a job."""
     suspended, suspended_since = record.pause
     on_hosts = not (record.state.is_terminal or record.state.waits)
@@ -107,7 +106,7 @@ def row_of(spec: JobSpec, record: JobRecord, last_line: str = "", progress: Opti
         suspended_since=suspended_since,
         command=shell(spec.command),
         last_line=last_line,
-        progress="" if progress is None else progress.text(left=not record.state.is_terminal),
+        progress=progress,
     )
 
 

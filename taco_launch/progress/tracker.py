@@ -4,8 +4,8 @@ import math
 from collections import deque
 from typing import Deque, Dict, List, NamedTuple, Optional, Tuple
 
+from taco_launch.model.job_view import Progress
 from taco_launch.model.jobs import LATEST
-from taco_launch.model.run.progress import Progress
 from taco_launch.progress import bars, lines
 from taco_launch.progress.reading import Reading
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Optional
 
-from taco_launch.agent.logs import output_end
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.job_view import BoardView, JobView
@@ -16,6 +15,8 @@ def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
     view = JobView(spec, record, str(folder.path), tensorboard=board)
     if not events:
         return view
+    from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
+
     said = output_end.read(folder.merged)
     found = tuple(records.read_events(folder))
     return replace(view, events=found, last_line=said.labelled, progress=said.progress)

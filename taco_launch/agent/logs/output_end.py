@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.lines import LineReader
 from taco_launch.errors import HostError
-from taco_launch.model.run.progress import Progress
+from taco_launch.model.job_view import Progress
 from taco_launch.progress.tracker import Tracker
 
 # Of a hundred ranks that print a line per step, some steps of each.

@@ -8,7 +8,6 @@ import contextlib
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from taco_launch.agent.logs import output_end
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import TacoLaunchError
@@ -46,8 +45,7 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
             if folder.is_guest:
                 continue
             record = recovery.current_record(folder)
-            said = output_end.read(folder.merged) if record.started else output_end.OutputEnd()
-            row = row_of(records.read_spec(folder), record, said.line, said.progress)
+            row = row_of(records.read_spec(folder), record, *_said(folder, left=not record.state.is_terminal))
             line = encoded(row)
             decoded(line)  # a job that cannot be shown must not hide the others
         except TacoLaunchError as error:
@@ -63,6 +61,14 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
     if after != before:
         _write(jobs, after)
     return found
+
+
+def _said(folder: JobFolder, *, left: bool) -> Tuple[str, str]:
+    """Return the last line of a job's ranks, and its progress; `left`: with the time that it still takes."""
+    from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
+
+    said = output_end.read(folder.merged)
+    return said.line, "" if said.progress is None else said.progress.text(left=left)
 
 
 def _names(jobs: Jobs) -> List[str]:

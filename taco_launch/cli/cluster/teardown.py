@@ -34,9 +34,9 @@ _ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
 def teardown(
     ctx: click.Context, /, *, hosts: str | None, images: bool, dry_run: bool, yes: bool, **access: Any
 ) -> None:
-    """Remove what setup made on hosts: the container, its keys and settings, boot services.
+    """Remove what setup made on hosts.
 
-    Packages (Docker, the NVIDIA container toolkit) with their package sources, images, records of jobs, and what setup did
+    This is the container with its keys, settings and services. Packages (Docker, the NVIDIA container toolkit) with their package sources, images, records of jobs, and what setup did
     not make stay. Nothing is done to a host on which a job runs.
 
     \b

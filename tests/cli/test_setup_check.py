@@ -9,7 +9,7 @@ import pytest
 from taco_launch.flows.setup import setup as flow
 from taco_launch.flows.setup.proof import ProofFailure
 from taco_launch.model.host.fact_value import Absent
-from taco_launch.model.host.facts import DockerFacts, HostFacts
+from taco_launch.model.host.facts import DockerFacts, HostFacts, NetworkFacts
 from taco_launch.model.host.hardware import Gpus, Rdma
 from taco_launch.remote.fanout import Fanout
 from taco_launch.setup.ops import Problem
@@ -134,6 +134,23 @@ def test_a_check_asks_the_containers_for_their_gpus(world: World, monkeypatch: p
     (world.of("gpu3") / "toolkit").unlink()
     assert code(setup(world, "--check", "--host", "gpu[1,3]")) == 3
     assert asked[4:] == [("gpu1",)], "of what is to be done the plan tells"
+
+
+def test_hosts_with_other_mtus_differ(world: World) -> None:
+    setup(world, "--yes")
+    assert code(setup(world, "--check")) == 0
+
+    def small(name: str, **more: Any) -> HostFacts:
+        facts = facts_of(name, **more)
+        assert isinstance(facts.network, NetworkFacts)
+        assert isinstance(facts.network.interfaces, tuple)
+        *others, first = facts.network.interfaces
+        return replace(facts, network=replace(facts.network, interfaces=(replace(first, mtu=first.mtu - 100), *others)))
+
+    world.like["gpu2"] = small
+    done = setup(world, "--check")
+    assert code(done) == 3
+    assert "nothing to do for set-up, but hosts differ in the MTU of " in done.stderr
 
 
 def test_what_stops_a_host_is_told_once(world: World) -> None:

@@ -114,7 +114,7 @@ def setup(
     \b
     Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 usage or inventory, or nobody to ask, 3 hardware has
     a fault that set-up cannot fix and that is not in its way; with --check also: there is something to do, or hosts differ
-    in driver, OFED, toolkit or image; 5 a host failed or cannot be set up (its driver, OFED, a GPU that is gone), the proof
+    in driver, OFED, toolkit, image or MTU; 5 a host failed or cannot be set up (its driver, OFED, a GPU that is gone), the proof
     found a fault (of --check: do the containers have their GPUs), or others are to be told of a new host, 130 after Ctrl-C.
     """
     from taco_launch.flows.setup.setup import Setup, SetupRequest

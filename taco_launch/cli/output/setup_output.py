@@ -1,5 +1,6 @@
 """Operations on hosts as setup and teardown show them: the plan, the question, the progress, how every host ended."""
 
+import re
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _FAULT = "fault"
 # What all hosts of a job should have the same of; they may differ in what they are made of.
 _SAME = ("driver", "driver on disk", "OFED", "container toolkit", "training image")
+_MTU = re.compile(r"\bMTU (\d+)")
 # Where there is no terminal, a step that tells how far it is gets a line no more often than this, on each host.
 _QUIET_SECONDS = 10
 _STOPS = {
@@ -111,7 +113,7 @@ def show_errors(
 class Findings:
     """What is to be seen of hosts, and is not set-up's to change: verdicts with hosts, and lines of who differs.
 
-    `unlike` names the software that hosts differ in, and should not.
+    `unlike` names the software and the MTUs that hosts differ in, and should not.
     """
 
     verdicts: "tuple[tuple[HealthVerdict, tuple[str, ...]], ...]"
@@ -176,8 +178,11 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapp
 
 
 def _unlike(folded: "Sequence[FoldedFact]") -> Iterator[str]:
-    """Name the software that hosts have, and not the same of; a host without GPUs has none of some."""
+    """Name the software that hosts have, and not the same of; a host without GPUs has none of some. And interfaces' MTUs."""
     for row in folded:
+        mtus = {found[1] for text, _ in row.values if row.subject == "network" and (found := _MTU.search(text))}
+        if row.differs and len(mtus) > 1:
+            yield f"the MTU of {row.name}"
         versions = [text for text, _ in row.values if not text.startswith(("none", "unknown"))]
         if row.differs and row.name in _SAME and len(versions) > 1:
             yield row.name

@@ -238,7 +238,7 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
     click.echo(f"{registry.ADDRESS}/{name}")
 
 
-@lab.command("exec")
+@lab.command("exec", context_settings={"allow_interspersed_args": False})
 @talk_options
 @_name
 @click.argument("host", shell_complete=_hosts)
@@ -251,8 +251,8 @@ def execute(ctx: click.Context, *, lab: str, host: str, command: tuple[str, ...]
 
     \b
     Examples:
-      taco-launch lab exec gpu1 -- systemctl status ssh
-      taco-launch lab exec gpu1 -- bash
+      taco-launch lab exec gpu1 systemctl status ssh
+      taco-launch lab exec gpu1 bash
     """
     from taco_launch.lab import engine, hosts
     from taco_launch.lab import status as flow

@@ -296,10 +296,7 @@ def _unconfined(cluster: str, container: Container, facts: HostFacts) -> Iterato
 
 
 # Whether a limit of locked memory is bad, and what to do.
-_MEMLOCK = (
-    "; TCP works all the same, RDMA does not: for RDMA, start the host itself with --cap-add SYS_RESOURCE or "
-    "--ulimit memlock=-1, if it is a container"
-)
+_MEMLOCK = "; TCP works, RDMA does not (a host that is a container: start it with --ulimit memlock=-1)"
 
 
 def _limits(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:

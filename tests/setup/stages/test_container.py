@@ -119,7 +119,7 @@ def test_what_the_host_cannot_give_is_left_out_and_named() -> None:
     first, _second = ops(facts)
     assert "without IPC_LOCK, which this host lacks itself" in first.why
     assert "memlock stays at 8388608 instead of unlimited: this host lacks SYS_RESOURCE itself; TCP works" in first.why
-    assert "for RDMA, start the host itself with --cap-add SYS_RESOURCE" in first.why
+    assert "start it with --ulimit memlock=-1" in first.why
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The whole table, in the order in which texts of one line are told."""
 
 from taco_launch.signatures.texts.containers import CONTAINERS, DOCKER
+from taco_launch.signatures.texts.frameworks import FRAMEWORKS
 from taco_launch.signatures.texts.hydra import HYDRA
 from taco_launch.signatures.texts.mpi import MPI
 from taco_launch.signatures.texts.mpirun import LAUNCHER, RANKS
@@ -26,6 +27,7 @@ TABLE = (
     *TRAINING,
     *TORCH,
     *TORCH_RANKS,
+    *FRAMEWORKS,
     *CONTAINERS,
     *DOCKER,
     *SYSTEM,

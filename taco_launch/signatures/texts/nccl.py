@@ -84,7 +84,7 @@ NCCL = (
     ),
     Signature(
         "nccl-connect",
-        ("onnect to ", "socketPollConnect"),
+        ("onnect to ", "socketPollConnect", "WARN Call to connect failed"),
         "{host} cannot connect to [[peer?{peer}||another rank]] for NCCL's start[[why? ({why})]]: an address of a network that "
         "the hosts do not share, a firewall, or a rank that never started[[dropped? or is called by more than it accepts]].",
         "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} shows which way it "
@@ -92,7 +92,8 @@ NCCL = (
         "of ranks: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog.]]",
         r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?"
         r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*[^\s])?"
-        r"|(?P<dropped>NCCL WARN socketPollConnect)[ :]+(?![ :]|Connect to)(?P<why2>[^\r\n]*\S)",
+        r"|(?P<dropped>NCCL WARN socketPollConnect)[ :]+(?![ :]|Connect to)(?P<why2>[^\r\n]*\S)"
+        r"|WARN Call to connect failed ?: (?P<why3>[^\r\n]*\S)",  # NCCL 2.0 to 2.2
     ),
     Signature(
         "nccl-network-unknown",
@@ -150,7 +151,7 @@ NCCL = (
     ),
     Signature(
         "fabricmanager",
-        ("system not yet initialized", "cudaErrorSystemNotReady"),
+        ("system not yet initialized", "System not yet initialized", "cudaErrorSystemNotReady"),
         "The NVSwitch fabric of {host} is not ready: nvidia-fabricmanager does not run, or is of another version than the "
         "driver.",
         "systemctl status nvidia-fabricmanager; install the version of the driver exactly, then systemctl restart it.",
@@ -173,6 +174,7 @@ NCCL = (
             "cuda-stub",
             "nccl-too-many-peers",
             "cuda-not-started",
+            "cuda-device-number",
         ),
     ),
     Signature(
@@ -276,6 +278,7 @@ NCCL = (
         "For RDMA install the user-space drivers there or in the image, of the host's MLNX_OFED: apt-get install libibverbs1 "
         "ibverbs-providers.",
         kind=FailureText.NOTE,
+        unless=("nccl-ofi-no-provider",),
     ),
     Signature(
         "nccl-no-ib-device",

@@ -75,7 +75,8 @@ SLURM = (
         ("Task launch for ",),
         "Slurm could not start the tasks of a step on {host}: {why}.",
         "On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. 'Invalid job credential' is the clock or "
-        "munge of that host, 'Socket timed out' a slurmd that is busy: with a container's import, for example.",
+        "munge of that host. 'Socket timed out' is a slurmd that is busy (with a container's import, for example), or a munge.key that differs from the "
+        "controller's.",
         r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout)(?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
@@ -126,6 +127,7 @@ SLURM = (
         "On that host: systemctl status munge; date on all hosts (the clocks may differ by 5 minutes at most), and the same "
         "/etc/munge/munge.key. A container needs /run/munge mounted.",
         r"Munge (?:de|en)code failed: (?P<why>[^\r\n]*[^\s.])|(?P<why2>If munged is up[^\r\n]*[^\s.])",
+        unless=("file-system-failed",),
     ),
     Signature(
         "slurm-script-refused",

@@ -146,4 +146,57 @@ TORCH_RANKS = (
         "of all hosts.",
         r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
     ),
+    Signature(
+        "torch-store-shut-down",
+        (
+            'Failed to check the "should dump" flag on TCPStore',
+            *("sendBytes failed on SocketImpl(", "recvValue failed on SocketImpl(", "recvVector failed on SocketImpl("),
+        ),
+        "A rank of {host} lost the store of torch.distributed: rank 0, or its launcher, ended first. After a job that ended well this is harmless.",
+        "Look at rank 0's own last lines; these are not the reason.",
+        kind=FailureText.ECHO,
+        at_end=r"SocketImpl|TCPStore|lib\w+\.so\)|^frame #",
+    ),
+    Signature(
+        "torch-connect-timeout",
+        ("connect() timed out. Original timeout was ",),
+        "A rank of {host} could not reach the store of rank 0 within {seconds} ms: that has not started, its name means another address there, or a firewall is "
+        "between. Under torchrun it may be that no host takes itself for the one of --rdzv_endpoint.",
+        "getent hosts $MASTER_ADDR on each host, and nc -vz MASTER_ADDR MASTER_PORT. torchrun: --rdzv_conf is_host=1 on the first host.",
+        r"Original timeout was (?P<seconds>\d+) ms",
+        unless=("torch-master-unreachable",),
+    ),
+    Signature(
+        "torch-first-collective",
+        ("Watchdog caught collective operation timeout",),
+        "The first collective of the job never ended on {host}: {what} (elements: {count}). The data is not the reason: a rank is missing, or "
+        "the GPUs or hosts do not reach each other.",
+        "Run it with -x NCCL_DEBUG=INFO. On one host try -x NCCL_P2P_DISABLE=1: if that helps, turn off the IOMMU and PCI ACS. Between hosts name the "
+        "network: -x NCCL_SOCKET_IFNAME==bond0.",
+        r"SeqNum=1, OpType=(?P<what>\w+), NumelIn=(?P<count>\d{1,3}),",
+        kind=FailureText.ECHO,
+        unless=("torch-collectives-differ", "torch-ranks-apart"),
+    ),
+    Signature(
+        "torch-init-file",
+        ("file:///",),
+        "The ranks meet by the file {file}. One that an earlier run has left hands out that run's addresses.",
+        "Delete {file} before each start, or use init_method='env://'.",
+        r"init\w{0,20}[\"']?[:= ]{1,4}[\"']?file://(?P<file>/[^\s\"',]+)",
+        only_with=("nccl-connect", "nccl-retries"),
+    ),
+    Signature(
+        "gloo-families-differ",
+        ("address family mismatch",),
+        "Gloo's ranks use IPv6 on one host and IPv4 on another: the hosts' own names mean addresses of different kinds.",
+        "Name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0. Or give each host an IPv4 address in /etc/hosts (getent ahosts $(hostname)).",
+        r"gloo/transport/tcp/\w+\.cc:\d+\] address family mismatch",
+    ),
+    Signature(
+        "torch-ready-twice",
+        ("Expected to mark a variable ready only once", "has been marked as ready twice"),
+        "DistributedDataParallel got the gradient of one parameter twice in a step: a layer is run again (activation checkpointing), or a parameter is used in "
+        "several backward passes.",
+        "torch.utils.checkpoint.checkpoint(..., use_reentrant=False), or DistributedDataParallel(..., static_graph=True). Wrap each parameter once.",
+    ),
 )

@@ -16,12 +16,16 @@ from taco_launch.signatures.texts.system import SYSTEM
 
 # What ends a program, whatever it says.
 RAISED = re.compile(r"(?:[\w.]*(?:Error|Exception): |[^\r\n]*error while loading shared libraries)")
+# What says that a program continues.
+GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b")
 ENTRIES = {entry.name: entry for entry in TABLE}
 OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)}
 OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
 SPEAK_LATE = {
     entry.name for entry in (*NCCL, *NCCL_DEVICES, *DOCKER, *SYSTEM, *SLURM) if "CANCELLED" not in entry.pattern
 }
+# What says that a rank failed, and not why.
+_SAY_NO_REASON = ("rank-exited", "rank-exited-255", "rank-failed", "slurm-task-exited", "torchrun-child-failed")
 SPEAK_LATE.add("ucx-cuda-context")  # said by the threads that a crash has not ended yet
 
 
@@ -56,6 +60,11 @@ def is_cause(entry: Signature, text: str) -> bool:
         and any(key in text for key in entry.keys)
         and bool(re.search(entry.pattern, text))
     )
+
+
+def is_reason(match: SignatureMatch) -> bool:
+    """Return whether a text says why something failed."""
+    return match.kind < FailureText.NOTE and match.finding.signature not in _SAY_NO_REASON
 
 
 def is_failure(match: SignatureMatch) -> bool:

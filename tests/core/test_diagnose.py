@@ -166,7 +166,7 @@ def test_what_ssh_says_after_a_ranks_end_never_explains_it() -> None:
 
 
 def test_only_ssh_denies_for_want_of_a_key() -> None:
-    assert names("error: cannot open /cache/x: Permission denied (os error 13)") == []
+    assert names("error: cannot open /cache/x: Permission denied (os error 13)") == ["unknown-error"]
     assert names("gpu2: Permission denied (gssapi-with-mic).") == ["ssh-permission-denied"]
 
 

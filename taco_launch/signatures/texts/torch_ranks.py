@@ -214,7 +214,7 @@ FRAMEWORKS = (
     Signature(
         "accelerate-rtx",
         ("doesn't support faster communication broadband",),
-        "accelerate refuses the GPUs of {host}, which cannot reach each other directly, because NCCL is not told so.",
+        "accelerate refuses the GPUs of {host}, which cannot reach each other directly: NCCL_P2P_DISABLE and NCCL_IB_DISABLE are not set.",
         "-x NCCL_P2P_DISABLE=1 -x NCCL_IB_DISABLE=1 in every rank, or a newer accelerate and driver.",
     ),
     Signature(

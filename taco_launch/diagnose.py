@@ -7,7 +7,6 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence,
 from taco_launch.model.jobs import Finding
 from taco_launch.signatures.entry import FailureText, Signature
 from taco_launch.signatures.filling import MOST_SHOWN, filled, values_of
-from taco_launch.signatures.first_error import FirstError
 from taco_launch.signatures.lines import LINE, SAID, around, clean, ended, label, says, with_following
 from taco_launch.signatures.match import (
     ENTRIES,
@@ -16,6 +15,7 @@ from taco_launch.signatures.match import (
     OF_RANKS_ENDS,
     RAISED,
     SPEAK_LATE,
+    FirstError,
     SignatureMatch,
     goes_with,
     is_cause,

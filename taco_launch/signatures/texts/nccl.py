@@ -10,9 +10,10 @@ NCCL = (
         ("Got completion ",),
         "An RDMA message of {host}[[peer? to {peer}]] got no answer (status 12, retries exceeded): wrong GID index or no route if "
         "it arrived at once; a link, cable or lossless-Ethernet (PFC) fault if it arrived late; or the other rank is gone.",
-        "show_gids on both hosts, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address (from NCCL 2.21 on "
-        "omit it). Test the pair: ib_write_bw -d mlx5_0 -x INDEX. Late only: -x NCCL_IB_TIMEOUT=22.",
-        _COMPLETION + r"12\b",
+        "[[link?The GID that was used is link-local (fe80:): -x NCCL_IB_ADDR_FAMILY=AF_INET6, or -x NCCL_IB_GID_INDEX= the index of RoCE v2 "
+        "with an address of the network (show_gids on both hosts)||show_gids on both hosts, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with "
+        "the IPv4 address (from NCCL 2.21 on omit it)]]. Test the pair: ib_write_bw -d mlx5_0 -x INDEX. Late only: -x NCCL_IB_TIMEOUT=22.",
+        _COMPLETION + r"12\b(?=(?:[^\r\n]*localGid (?P<link>fe80))?)",
     ),
     Signature(
         "nccl-ib-flushed",

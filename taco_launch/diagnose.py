@@ -10,10 +10,12 @@ from taco_launch.signatures.filling import MOST_SHOWN, filled, values_of
 from taco_launch.signatures.lines import LINE, SAID, around, clean, ended, label, says, with_following
 from taco_launch.signatures.match import (
     ENTRIES,
+    GOES_ON,
     OF_MPIRUN_AND_SSH,
     OF_RANKS_ENDS,
     RAISED,
     SPEAK_LATE,
+    FirstError,
     SignatureMatch,
     goes_with,
     is_cause,
@@ -48,8 +50,6 @@ _MOST_RANKS = 4096
 # A cause that stands so many lines above the error that ends a rank's log was survived: tracebacks are shorter.
 _FAR = 200
 
-# What says that a program continues.
-_GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b")
 _HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
 
 
@@ -98,6 +98,7 @@ class LogScan:
         self._places: Dict[Tuple[int, str, str], int] = {}  # in _found, of texts of which the last counts
         self._after: Dict[Tuple[int, str], Tuple[int, int]] = {}  # a rank's error: its line, the rank's lines since
         self._in_vain: Dict[str, int] = {}
+        self._first_error = FirstError()
         self._end = ""  # the last characters of what was looked through
 
     def begin(self, host: str = "") -> None:
@@ -150,7 +151,9 @@ class LogScan:
         found = [(logs[id(match)], match) for match in told]
         order = [(*self._ranked(log, match, found), log) for log, match in found]
         order.sort(key=lambda entry: (entry[0].kind, entry[1], entry[2], entry[0].finding.line))
-        return tuple(match for match, _later, _log in order[:_MOST_FINDINGS])
+        found = [(log, match) for match, _later, log in order[:_MOST_FINDINGS]]
+        first = () if self._failed else self._first_error.told(found, self._lengths)
+        return (*first, *(match for _log, match in found))
 
     def findings(self) -> Tuple[Finding, ...]:
         """Return `matches` without the rest."""
@@ -234,7 +237,7 @@ class LogScan:
         rest = block[cut:]
         self._pending, self._size = [rest] if rest else [], len(rest)
         seen = block[:cut]
-        if any(log == self._log for log, _label in self._after):
+        if self._first_error.watches(self._log) or any(log == self._log for log, _label in self._after):
             self._listen(seen, self.lines + (not self._open_line))
         if seen:
             # What is cut within a line has counted it already.
@@ -254,6 +257,7 @@ class LogScan:
             number += seen.count("\n", line_at, match.start())
             line_at = match.start()
             rank = (self._log, match.group("label") or match.group("tag"))
+            self._first_error.said(*rank, number)
             line, count = self._after.get(rank, (number, 0))
             if number > line:
                 self._after[rank] = (line, count + 1)
@@ -286,6 +290,10 @@ class LogScan:
         end = block.find("\n", position)
         end = len(block) if end < 0 else end
         host = self._host or self._named(clean(block[start : min(end, start + LINE)])[0])
+        if entry.unknown:
+            line = block[start : min(end, start + LINE)]
+            self._first_error.look(self._log, number, host, line, around(block, start, position, end))
+            return
         told = self._hosts.setdefault(entry.name, set())
         rank = label(block[start : min(end, start + LINE)]) if entry.handled else ""
         last_counts = entry.survived or entry.handled or (self._failed and entry.kind is FailureText.OUTCOME)
@@ -303,7 +311,7 @@ class LogScan:
             return
         if entry.more and int(match[entry.more[0]]) <= int(match[entry.more[1]]):
             return
-        if entry.survived and _GOES_ON.search(text) and not RAISED.match(text):
+        if entry.survived and GOES_ON.search(text) and not RAISED.match(text):
             return
         self._note(entry, match, host, rank, number, last_counts=last_counts)
 

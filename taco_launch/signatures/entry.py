@@ -35,7 +35,8 @@ class Signature:
     failure, or where `at_end` is found in the log's last line. A text that is often `survived` says a failure only where
     a program raised it, at the end of its log or shortly above another failure, and never on a line that warns or tells
     of a new try; the last one counts. One that is often `handled` says a failure only where its rank says hardly anything
-    after it, or where no label tells whose it is, at the end of the log or shortly above another failure.
+    after it, or where no label tells whose it is, at the end of the log or shortly above another failure. Of those whose cause is
+    `unknown` only the first that ended a rank is told, and only where nothing else tells why.
     """
 
     name: str
@@ -51,4 +52,5 @@ class Signature:
     at_end: str = ""
     survived: bool = False
     handled: bool = False
+    unknown: bool = False
     more: Tuple[str, ...] = ()

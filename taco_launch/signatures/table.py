@@ -10,7 +10,7 @@ from taco_launch.signatures.texts.slurm import SLURM
 from taco_launch.signatures.texts.ssh import SSH
 from taco_launch.signatures.texts.system import SYSTEM
 from taco_launch.signatures.texts.torch import TORCH
-from taco_launch.signatures.texts.torch_ranks import TORCH_RANKS
+from taco_launch.signatures.texts.torch_ranks import FRAMEWORKS, TORCH_RANKS
 from taco_launch.signatures.texts.training import TRAINING
 from taco_launch.signatures.texts.ucx import UCX
 from taco_launch.signatures.texts.unknown import UNKNOWN
@@ -26,6 +26,7 @@ TABLE = (
     *TRAINING,
     *TORCH,
     *TORCH_RANKS,
+    *FRAMEWORKS,
     *CONTAINERS,
     *DOCKER,
     *SYSTEM,

@@ -166,7 +166,11 @@ def test_what_ssh_says_after_a_ranks_end_never_explains_it() -> None:
 
 
 def test_only_ssh_denies_for_want_of_a_key() -> None:
-    assert names("error: cannot open /cache/x: Permission denied (os error 13)") == []
+    denied = "error: cannot open /cache/x: Permission denied (os error 13)"
+    assert names(denied) == ["unknown-error"]
+    scan = LogScan(failed=True)  # of a job the last words are told in its place
+    scan.feed(denied)
+    assert scan.matches() == ()
     assert names("gpu2: Permission denied (gssapi-with-mic).") == ["ssh-permission-denied"]
 
 

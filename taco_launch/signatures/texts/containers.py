@@ -49,14 +49,17 @@ DOCKER = (
                 "nvidia-container-ldconfig",
                 "nvidia-container-device",
                 "nvidia-container-library",
+                "nvidia-container-driver",
+                "nvidia-container-cgroup-old",
+                "nvidia-container-rules",
             ),
         ),
     ),
     Signature(
         "nvidia-container-cgroup",
         ("failed to add device rules", "devices.allow: operation not permitted"),
-        "Docker on {host} itself runs in a container that may not say which devices others may use.",
-        "Run it on the host, or its container privileged; or no-cgroups = true in /etc/nvidia-container-runtime/config.toml and "
+        "Docker on {host} may not say which devices containers may use: it is rootless, or itself runs in a container.",
+        "Run it on the host as root, or its container privileged; or no-cgroups = true in /etc/nvidia-container-runtime/config.toml and "
         "docker run --device /dev/nvidia0 and so on.",
         r"nvidia-container-cli(?:\.real)?: [^\r\n]*(?:failed to add device rules|devices\.allow)[^\r\n]*not permitted",
     ),
@@ -163,10 +166,11 @@ CONTAINERS = (
     Signature(
         "nvidia-container-ldconfig",
         ("ldcache error: ",),
-        "The NVIDIA container runtime of {host} could not run {what}[[signal?, which was killed (signal {signal})]].",
+        "The NVIDIA container runtime of {host} could not run {what}[[code? (exit code {code})]][[signal?, which was killed (signal {signal})]].",
         "[[signal?Try again when {host} is less busy: it gives that program 10 s.||In /etc/nvidia-container-runtime/config.toml: ldconfig = "
-        '"@/sbin/ldconfig.real" on Debian and Ubuntu, "@/sbin/ldconfig" elsewhere.]]',
-        r"ldcache error: process (?P<what>\S+) (?:failed with error code|terminated with signal:? ?(?P<signal>\d+))",
+        '"@/sbin/ldconfig.real" on Debian and Ubuntu, "@/sbin/ldconfig" elsewhere. If that is right: libnvidia-container 1.9 and 1.10 may not mount '
+        "/dev on some hosts, so use a newer one (or 1.8.1); debug = in that file names a log with the reason.]]",
+        r"ldcache error: process (?P<what>\S+) (?:failed with error code:? ?(?P<code>\d+)?|terminated with signal:? ?(?P<signal>\d+))",
     ),
     Signature(
         "nvidia-container-device",
@@ -181,8 +185,9 @@ CONTAINERS = (
         "Slurm's container plugin (pyxis) could not start the container on {host}: {why}.",
         "enroot import docker://IMAGE by hand on that host shows all of it. An image without the shell or program that is named is "
         "incomplete, or of another architecture; srun --no-container-entrypoint leaves its entry point out.",
-        r"pyxis: +(?P<why>enroot-\w+: [^\r\n]*[^\s.])|pyxis: (?P<why2>failed to (?:import|create|start)[^\r\n]*[^\s.])"
-        r"|pyxis:? +(?P<why3>\[ERROR\] [^\r\n]*[^\s.])",
+        # The lines of enroot's own log are indented.
+        r"pyxis: {2,8}(?P<why>(?!\[(?:INFO|WARN|DEBUG))[^\s][^\r\n]*[^\s.])|pyxis:? (?P<why2>\[ERROR\] [^\r\n]*[^\s.])",
+        unless=("enroot-folder",),
     ),
     Signature(
         "pod-ended",
@@ -251,5 +256,62 @@ CONTAINERS = (
         "apptainer on {host} found none of the NVIDIA driver's files, so the container has no GPU.",
         "nvidia-smi and ldconfig -p | grep libcuda on {host}: the driver has to be there, and on the path of libraries.",
         kind=FailureText.NOTE,
+    ),
+    Signature(
+        "enroot-folder",
+        ("pyxis: ",),
+        "Slurm's container plugin (pyxis) may not create the folder {path} on {host}.",
+        "Each user needs a folder there: in /etc/enroot/enroot.conf, ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u) (likewise ENROOT_CACHE_PATH and "
+        "ENROOT_DATA_PATH), made by a prolog of Slurm.",
+        r"pyxis: +mkdir: cannot create directory ['\u2018](?P<path>[^'\u2019\r\n]+)['\u2019]: Permission denied",
+    ),
+    Signature(
+        "pyxis-failed",
+        ("pyxis: failed to ",),
+        "Slurm's container plugin (pyxis) could not start the container on {host}: {why}.",
+        "The indented lines below it have the reason, in that host's slurmd.log if not here. enroot import docker://IMAGE by hand on that host "
+        "may show it.",
+        r"pyxis: (?P<why>failed to (?:import|create|start)[^\r\n]*[^\s.])",
+        unless=("enroot-failed", "enroot-folder"),
+    ),
+    Signature(
+        "nvidia-container-driver",
+        ("failed to process request",),
+        "The NVIDIA container runtime of {host} gets no answer from the driver: its libraries and its kernel module do not fit, or it is too old.",
+        "nvidia-smi on {host}, and cat /proc/driver/nvidia/version: both must name the same version. Update the driver and the NVIDIA Container "
+        "Toolkit, then reboot. nvidia-container-cli -k -d /dev/tty info shows where it fails.",
+        r"nvidia-container-cli(?:\.real)?: [^\r\n]{0,80}driver (?:rpc )?error: failed to process request",
+    ),
+    Signature(
+        "nvidia-container-cgroup-old",
+        ("cgroup subsystem devices not found",),
+        "{host} has cgroup v2 only, and its NVIDIA Container Toolkit knows cgroup v1 only.",
+        "Install NVIDIA Container Toolkit 1.8 or newer. Or start the kernel with systemd.unified_cgroup_hierarchy=0.",
+    ),
+    Signature(
+        "nvidia-container-rules",
+        ("failed to add device rules",),
+        "The NVIDIA container runtime of {host} cannot add its GPUs to the container's cgroup: the kernel refuses its program (BPF).",
+        'Update the NVIDIA Container Toolkit and runc. Else use CDI (mode = "cdi" in /etc/nvidia-container-runtime/config.toml), or no-cgroups = true '
+        "there and docker run --device /dev/nvidia0 and so on.",
+        r"failed to add device rules: [^\r\n]{0,200}invalid argument",
+    ),
+    Signature(
+        "ngc-cuda-failed",
+        ("The NVIDIA Driver is present, but CUDA failed to initialize",),
+        "CUDA did not start in the container on {host}: {why}.",
+        "nvidia-smi on {host}, and dmesg -T | grep -E 'NVRM|Xid'. Compare the driver with what the image needs; docker run --gpus all.",
+        r"CUDA failed to initialize[\s\S]{0,200}?\[\[ (?P<why>[^\]\r\n]*\(error \d+\)) \]\]",
+        lines=3,
+        unless=("fabricmanager", "cuda-driver-old", "cuda-forward-compatibility"),
+        at_end=r"\(error \d+\) \]\]",
+    ),
+    Signature(
+        "kubernetes-no-pod",
+        ("unable to upgrade connection: container not found", "rror dialing backend", 'NotFound): pods "'),
+        "Kubernetes cannot reach the worker[[name? {name}]]: [[why?{why}||its container does not run]].",
+        "kubectl get pods -o wide, kubectl describe pod WORKER, and kubectl logs --previous WORKER: why it has ended or has not started.",
+        r"unable to upgrade connection: container not found \(\"(?P<name>[^\"\r\n]+)\"\)|rror dialing backend: (?P<why>[^\r\n]*[^\s.])"
+        r"|NotFound\): pods \"(?P<name2>[^\"\r\n]+)\" not found",
     ),
 )

@@ -80,6 +80,7 @@ MPI = (
         r"[\s\S]{0,120}?is on host: (?:(?P=host)(?=\s)|(?P<other>\S+))\s+BTLs attempted: (?P<tried>[^\r\n]*\S))?"
         r"|process is unreachable|unreachable proc|add-procs-fail|Unreachable",
         lines=10,
+        unless=("btl-interface-unknown",),
     ),
     Signature(
         "mpi-tcp-connect",
@@ -117,28 +118,30 @@ MPI = (
         "PMIx cannot use the files on {host} by which the ranks of a host know each other: folders that another user left in /tmp, "
         "no space there, or a file system that cannot lock.",
         "-x PMIX_MCA_gds=hash does without them. Else on {host}: df -h /tmp; ls -ld /tmp/ompi.* /tmp/pmix*.",
-        r"PMIX ERROR: \S[^\r\n]* in file (?:gds_ds\d+_lock_pthread|dstore_base)\.c",
+        r"PMIX ERROR: \S[^\r\n]* in file (?:gds_ds\d+_lock_pthread|dstore_base)\.c(?! at line 206\b)",
         survived=True,
         unless=("slurm-without-pmi",),
     ),
     Signature(
         "pmix-files-left",
-        ("dstore_base.c",),
-        "PMIx could not remove its files on {host}, which harms nothing where the job has ended well.",
+        ("dstore_base.c", "gds_ds12_lock_pthread.c at line 206"),
+        "PMIx could not remove its files on {host}, which is harmless if the program's output is complete.",
         "-x PMIX_MCA_gds=hash does without these files.",
-        r"PMIX ERROR: (?:NO-PERMISSIONS|NOT-FOUND) in file \S*dstore_base\.c",
+        r"PMIX ERROR: (?:NO-PERMISSIONS|NOT-FOUND) in file \S*dstore_base\.c|lock_pthread\.c at line 206\b",
         kind=FailureText.NOTE,
         unless=("pmix-files",),
     ),
     Signature(
         "pmix-versions",
         ("PMIX ERROR: UNPACK", "PMIX_ERR_UNPACK", "PMIX ERROR: PMIX_ERR_UNPACK"),
-        "The PMIx of mpirun and that of the program on {host} do not understand each other: they are of different versions of Open "
-        "MPI, on one host or on several.",
-        "Start with the mpirun of the program's own MPI: ldd PROGRAM | grep -E 'libmpi|pmix', which mpirun, and mpirun --version on "
-        "all hosts.",
-        r"PMIX ERROR: (?:PMIX_ERR_)?UNPACK|PMIX_ERR_UNPACK",
-        unless=("slurm-without-pmi",),
+        "[[plm?mpirun and its daemon on {host} do not understand each other: the hosts have different versions of Open MPI, or this 5.0 "
+        "has a known fault with hosts that differ||The PMIx of mpirun and that of the program on {host} do not understand each other: they "
+        "are of different versions of Open MPI, on one host or on several]].",
+        "[[plm?Compare mpirun --version on all hosts. If they agree, update Open MPI to the newest 5.0||Start with the mpirun of the "
+        "program's own MPI: ldd PROGRAM | grep -E 'libmpi|pmix', which mpirun, and mpirun --version on all hosts]].",
+        r"(?:PMIX ERROR: (?:PMIX_ERR_)?UNPACK|PMIX_ERR_UNPACK)(?:[\w-]{0,60} in file \S{0,120}(?P<plm>plm_base_launch_support\.c))?",
+        unless=("slurm-without-pmi", "pmix-session-folder"),
+        survived=True,
     ),
     Signature(
         "slurm-pmix",
@@ -155,6 +158,13 @@ MPI = (
         "srun started the program, and this Open MPI has no PMI by which its ranks would know each other.",
         "Inside salloc or sbatch start it with mpirun; or srun --mpi=pmix, where Slurm and Open MPI have the same PMIx (srun "
         "--mpi=list shows what there is).",
+    ),
+    Signature(
+        "mpirun-no-common-network",
+        ("tcp_peer_send_blocking: send() to socket",),
+        "mpirun's daemons lost each other: of the networks in oob_tcp_if_include some hosts have only one, and not the same.",
+        "Name one network that all hosts share: --mca oob_tcp_if_include 10.0.0.0/24 --mca btl_tcp_if_include 10.0.0.0/24; ip -br addr on each host.",
+        only_with=("oob-interface-unusable",),
     ),
     Signature(
         "daemon-route",
@@ -222,7 +232,7 @@ MPI = (
         "mpirun-text-lost",
         ("show_help.c at line",),
         "mpirun could not read a message of one of its ranks, so what it had to say of a failure may be missing here.",
-        "Run it again with --mca orte_base_help_aggregate 0: that shows all of it.",
+        "Run it again with --mca orte_base_help_aggregate 0: that shows all of it. If not, compare mpirun --version on all hosts.",
         r"ORTE_ERROR_LOG: [^\r\n]*show_help\.c at line \d+",
         kind=FailureText.FALLBACK,
         unless=("mpi-init-failed",),
@@ -303,5 +313,68 @@ MPI = (
         "A short folder of the host's own: export TMPDIR=/tmp on all hosts (or --mca orte_tmpdir_base /tmp), and remove what older jobs left: "
         "ls -ld /tmp/ompi.*.",
         r"(?:pmix_server_)?listener(?:\.c:\d+)? bind\(\) failed",
+    ),
+    Signature(
+        "btl-interface-unknown",
+        ("] invalid interface ",),
+        "{host} has no network interface {name}, which btl_tcp_if_include names.",
+        "See what it has: ip -br addr. Names may differ between hosts: give a subnet in which every host has an address, such as 10.0.0.0/24.",
+        r"^\[(?P<host>[\w.-]+)\]\[[^\r\n]{0,200}\] invalid interface \"(?P<name>[^\"\r\n]+)\"",
+    ),
+    Signature(
+        "interface-both-lists",
+        ("Both TCP interface include and exclude lists were specified",),
+        "mpirun was given networks to include ({include}) and to exclude ({exclude}), and uses only one of the two.",
+        "Keep one of them. The other may be in openmpi-mca-params.conf, ~/.openmpi/mca-params.conf or the environment: env | grep -E "
+        "'OMPI_MCA_|PRTE_MCA_|PMIX_MCA_'.",
+        r"exclude lists were specified:?(?:[\s\S]{0,100}?Include: *(?P<include>\S+)[\s\S]{0,100}?Exclude: *(?P<exclude>\S+))",
+        lines=6,
+    ),
+    Signature(
+        "mpi-address-changed",
+        ("btl: tcp: Match incoming connection from ",),
+        "{host} did not accept rank {rank}'s connection: it comes from {address}, an address that this rank has not named. Something changes addresses on "
+        "the way (NAT), as docker's bridge does.",
+        "docker run --network host. Else --mca btl_tcp_if_include a network whose addresses arrive unchanged.",
+        r"^\[(?P<host>[\w.-]+):\d+\] btl: tcp: Match incoming connection from \[\[\d+,\d+\],(?P<rank>\d+)\] (?P<address>\S+) with locally known IP \S+ failed",
+        kind=FailureText.FALLBACK,
+        at_end=r"btl: tcp: ",  # of several addresses one may match
+    ),
+    Signature(
+        "mpi-cuda-ipc-off",
+        ("help-mpi-common-cuda.txt / cuIpc",),
+        "Open MPI cannot share GPU memory between ranks of one host (CUDA IPC), and copies it through the host's memory.",
+        "Containers of one host need --ipc=host and all GPUs. --mca btl_smcuda_use_cuda_ipc 0 keeps the message back.",
+        kind=FailureText.NOTE,
+    ),
+    Signature(
+        "psm2-failed",
+        ("PSM2 can't open hfi unit", "PSM2 was unable to open an endpoint"),
+        "Open MPI on {host} cannot open the Omni-Path adapter (PSM2): the memlock limit is too low, its link is down, or there are more ranks than contexts.",
+        "mpirun ... bash -c 'ulimit -l' has to show unlimited (limits.conf, or LimitMEMLOCK of sshd or slurmd). Then opainfo on {host}. --mca mtl ^psm2 "
+        "continues without.",
+    ),
+    Signature(
+        "pmix-munge",
+        ("psec: munge failed to create credential",),
+        "PMIx on {host} cannot use munge, which identifies its users: munged does not run, or its socket is not in the container.",
+        "Mount /run/munge into the container, or -x PMIX_MCA_psec=native.",
+    ),
+    Signature(
+        "pmix-session-folder",
+        ("gds_shmem2.c", "shmem: mmap: an error occurred while determining"),
+        "A rank on {host} cannot open the files by which the ranks of a host know each other: the session folder[[path? {path}]] is not in its container, or "
+        "may not be read.",
+        "Mount that folder (srun's: /tmp/spmix_appdir_*) into the container. -x PMIX_MCA_gds=hash does without them.",
+        r"PMIX_ERR_FILE_OPEN_FAILURE in file \S{0,200}gds_shmem2\.c|determining whether or not (?P<path>/\S{0,120}spmix_\S+) could be created",
+        survived=True,
+    ),
+    Signature(
+        "pmix-no-server",
+        ("PMIX ERROR: NOT-FOUND in file ptl_",),
+        "The program on {host} finds no PMIx server of its own: srun has no PMIx that fits it, or a task of srun starts a second MPI program.",
+        "srun --mpi=pmix (srun --mpi=list shows what there is), and one srun for each MPI program; or mpirun inside salloc or sbatch.",
+        r"PMIX ERROR: NOT-FOUND in file ptl_\w+\.c",
+        survived=True,
     ),
 )

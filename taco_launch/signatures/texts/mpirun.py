@@ -192,16 +192,18 @@ LAUNCHER = (
         "interface-missing",
         ("None of the TCP networks specified to be included",),
         "{host} has no network interface {value}.",
-        "See what it has: ip -br addr. Names may differ between hosts: give the subnet instead, such as 10.0.0.0/24.",
-        r"None of the TCP networks specified to be included[\s\S]{0,200}?Value given: +(?P<value>\S+)",
+        "See what it has: ip -br addr. [[subnet?Name a subnet in which every host has an address||Names may differ between hosts: give the "
+        "subnet instead, such as 10.0.0.0/24]].",
+        r"None of the TCP networks specified to be included[\s\S]{0,200}?Value given: +(?P<value>[^\s/]+(?P<subnet>/\d+)?\S*)",
         lines=7,
     ),
     Signature(
         "interface-unusable",
         ("invalid value was given for btl_tcp_if_",),
         "{host} has no network interface {value}, so Open MPI leaves that value out.",
-        "See what it has: ip -br addr. Names may differ between hosts: give the subnet instead, such as 10.0.0.0/24.",
-        r"invalid value was given for btl_tcp_if_[\s\S]{0,120}?Local host: +(?P<host>\S+)\s+Value: +(?P<value>\S+)",
+        "See what it has: ip -br addr. [[subnet?Name a subnet in which every host has an address||Names may differ between hosts: give the "
+        "subnet instead, such as 10.0.0.0/24]].",
+        r"invalid value was given for btl_tcp_if_[\s\S]{0,120}?Local host: +(?P<host>\S+)\s+Value: +(?P<value>[^\s/]+(?P<subnet>/\d+)?\S*)",
         lines=7,
         # Where the ranks reach each other without it, the job keeps running well.
         only_with=("mpi-unreachable", "mpi-tcp-connect", "mpi-init-failed"),
@@ -210,9 +212,10 @@ LAUNCHER = (
         "oob-interface-unusable",
         ("invalid value was given for oob_tcp_if_",),
         "{host} has no network {value}, so mpirun leaves that value of {name} out.",
-        "See what it has: ip -br addr. Names may differ between hosts: give the subnet instead, such as 10.0.0.0/24.",
+        "See what it has: ip -br addr. [[subnet?Name a subnet in which every host has an address||Names may differ between hosts: give the "
+        "subnet instead, such as 10.0.0.0/24]].",
         r"invalid value was given for (?P<name>oob_tcp_if_\w+)[\s\S]{0,120}?Local host: +(?P<host>\S+)\s+"
-        r"Value: +(?P<value>\S+)",
+        r"Value: +(?P<value>[^\s/]+(?P<subnet>/\d+)?\S*)",
         lines=7,
         kind=FailureText.NOTE,
     ),

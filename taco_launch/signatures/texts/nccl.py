@@ -10,9 +10,10 @@ NCCL = (
         ("Got completion ",),
         "An RDMA message of {host}[[peer? to {peer}]] got no answer (status 12, retries exceeded): wrong GID index or no route if "
         "it arrived at once; a link, cable or lossless-Ethernet (PFC) fault if it arrived late; or the other rank is gone.",
-        "show_gids on both hosts, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address (from NCCL 2.21 on "
-        "omit it). Test the pair: ib_write_bw -d mlx5_0 -x INDEX. Late only: -x NCCL_IB_TIMEOUT=22.",
-        _COMPLETION + r"12\b",
+        "[[link?The GID that was used is link-local (fe80:): -x NCCL_IB_ADDR_FAMILY=AF_INET6, or -x NCCL_IB_GID_INDEX= the index of RoCE v2 "
+        "with an address of the network (show_gids on both hosts)||show_gids on both hosts, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with "
+        "the IPv4 address (from NCCL 2.21 on omit it)]]. Test the pair: ib_write_bw -d mlx5_0 -x INDEX. Late only: -x NCCL_IB_TIMEOUT=22.",
+        _COMPLETION + r"12\b(?=(?:[^\r\n]*localGid (?P<link>fe80))?)",
     ),
     Signature(
         "nccl-ib-flushed",
@@ -84,7 +85,7 @@ NCCL = (
     ),
     Signature(
         "nccl-connect",
-        ("onnect to ", "socketPollConnect"),
+        ("onnect to ", "socketPollConnect", "WARN Call to connect failed"),
         "{host} cannot connect to [[peer?{peer}||another rank]] for NCCL's start[[why? ({why})]]: an address of a network that "
         "the hosts do not share, a firewall, or a rank that never started[[dropped? or is called by more than it accepts]].",
         "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} shows which way it "
@@ -92,7 +93,8 @@ NCCL = (
         "of ranks: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog.]]",
         r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?"
         r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*[^\s])?"
-        r"|(?P<dropped>NCCL WARN socketPollConnect)[ :]+(?![ :]|Connect to)(?P<why2>[^\r\n]*\S)",
+        r"|(?P<dropped>NCCL WARN socketPollConnect)[ :]+(?![ :]|Connect to)(?P<why2>[^\r\n]*\S)"
+        r"|WARN Call to connect failed ?: (?P<why3>[^\r\n]*\S)",  # NCCL 2.0 to 2.2
     ),
     Signature(
         "nccl-network-unknown",
@@ -150,7 +152,7 @@ NCCL = (
     ),
     Signature(
         "fabricmanager",
-        ("system not yet initialized", "cudaErrorSystemNotReady"),
+        ("system not yet initialized", "System not yet initialized", "cudaErrorSystemNotReady"),
         "The NVSwitch fabric of {host} is not ready: nvidia-fabricmanager does not run, or is of another version than the "
         "driver.",
         "systemctl status nvidia-fabricmanager; install the version of the driver exactly, then systemctl restart it.",
@@ -173,6 +175,7 @@ NCCL = (
             "cuda-stub",
             "nccl-too-many-peers",
             "cuda-not-started",
+            "cuda-device-number",
         ),
     ),
     Signature(
@@ -276,6 +279,7 @@ NCCL = (
         "For RDMA install the user-space drivers there or in the image, of the host's MLNX_OFED: apt-get install libibverbs1 "
         "ibverbs-providers.",
         kind=FailureText.NOTE,
+        unless=("nccl-ofi-no-provider",),
     ),
     Signature(
         "nccl-no-ib-device",

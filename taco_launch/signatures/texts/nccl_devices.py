@@ -113,6 +113,7 @@ NCCL_DEVICES = (
         "NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=GRAPH shows what it sees.",
         r"NCCL WARN (?P<what>[^\r\n]*(?:local path|NET with id|CPU close|XML|real path)[^\r\n]*[^\s.])"
         r"|(?P<what2>Attribute \w+ of node \w+ not found)",
+        unless=("nccl-usb-interface",),
     ),
     Signature(
         "nccl-no-transport",
@@ -143,12 +144,13 @@ NCCL_DEVICES = (
     ),
     Signature(
         "nccl-gpu-hidden",
-        ("nvmlDeviceGetHandleByPciBusId",),
+        ("nvmlDeviceGetHandleByPciBusId", "invalid device ordinal"),
         "NCCL on {host} does not see the GPU of another rank of that host: Slurm (--gpu-bind, --gpus-per-task), a container "
         "or a cgroup shows each rank its own GPU only.",
         "Show every rank all GPUs of the host, and choose one by the local rank: srun --gpus-per-node=8 without "
-        "--gpus-per-task and --gpu-bind; one container for all ranks of a host.",
-        r"NCCL WARN nvmlDeviceGetHandleByPciBusId\([^)\r\n]*\) failed: Not Found",
+        "--gpus-per-task and --gpu-bind; one container for all ranks of a host. -x NCCL_P2P_DISABLE=1 or -x NCCL_CUMEM_ENABLE=0 "
+        "continues without.",
+        r"NCCL WARN nvmlDeviceGetHandleByPciBusId\([^)\r\n]*\) failed: Not Found|p2p\.cc:\d+ NCCL WARN Cuda failure (?:\d+ )?'invalid device",
     ),
     Signature(
         "nccl-warned",
@@ -179,9 +181,10 @@ NCCL_DEVICES = (
     Signature(
         "nccl-libfabric",
         ("NET/OFI Couldn't ",),
-        "NCCL's plugin for libfabric (EFA) cannot use a device of {host}: {what}.",
-        "On {host}: fi_info -p efa, ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none continues over TCP.",
+        "NCCL's plugin for libfabric (on AWS: EFA) cannot use a device of {host}: {what}.",
+        "On {host}: fi_info -p efa (or the provider that the log names), ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none continues over TCP.",
         r"NET/OFI (?P<what>Couldn't (?:create|allocate|bind|enable|open|get|register) [^\r\n]*[^\s.])",
+        unless=("slingshot-no-vni",),
     ),
     Signature(
         "nccl-sizes-differ",
@@ -213,15 +216,18 @@ NCCL_DEVICES = (
         "nccl-device-event",
         ("async event",),
         "An RDMA queue or device of {host}[[device? ({device})]] reported: {why}. What other hosts say of completions follows from it.",
-        "An access violation comes of memory that was freed or never registered: the same NCCL and driver on all hosts, and -x "
-        "NCCL_NET_GDR_LEVEL=LOC to see whether GPUDirect is at fault. dmesg -T | grep -i mlx5 on {host}.",
-        rf"NET/IB ?: (?:(?P<device>[\w.-]+:\d+) )?Got (?:non-fatal )?async event ?: (?P<why>{_EVENTS})",
+        "[[hardware?The HCA itself failed: dmesg -T | grep -i mlx on {host}. Reset it or update its firmware, and leave {host} out with "
+        "--exclude {host} until then||An access violation comes of memory that was freed or never registered: the same NCCL and driver on "
+        "all hosts, and -x NCCL_NET_GDR_LEVEL=LOC to see whether GPUDirect is at fault. dmesg -T | grep -i mlx5 on {host}]].",
+        rf"NET/IB ?: (?:(?P<device>[\w.-]+:\d+) )?Got (?:non-fatal )?async event ?: (?=(?P<hardware>local cata)?)(?P<why>{_EVENTS})",
     ),
     Signature(
         "nccl-too-many-peers",
         ("peer mapping resources exhausted", "CUDA_ERROR_TOO_MANY_PEERS"),
         "A GPU of {host} would have to reach more GPUs directly than CUDA lets it: more than 8 others.",
-        "-x NCCL_P2P_LEVEL=PXB keeps to GPUs that are near each other; -x NCCL_P2P_DISABLE=1 continues over shared memory.",
+        "[[one?One process uses all of them, as nccl-tests does with -g: start one process per GPU (mpirun -np N, -g 1)||-x "
+        "NCCL_P2P_LEVEL=PXB keeps to GPUs that are near each other; -x NCCL_P2P_DISABLE=1 continues over shared memory]].",
+        r"(?:(?P<one>allocator\.cc):\d+ NCCL WARN Cuda failure [\d ']{0,20})?(?:peer mapping resources exhausted|CUDA_ERROR_TOO_MANY_PEERS)",
     ),
     Signature(
         "nccl-retries",
@@ -251,5 +257,68 @@ NCCL_DEVICES = (
         kind=FailureText.FALLBACK,
         unless=("nccl-failed", "nccl-start-failed", "nccl-retries", "nccl-foreign-connection"),
         at_end=r"NCCL WARN ",
+    ),
+    Signature(
+        "nccl-tests-gpus",
+        ("invalid device ordinal",),
+        "nccl-tests on {host} requests more GPUs than it sees there: -g counts the GPUs of each process.",
+        "-g 1 with one process per GPU (mpirun -np N), or one process per host with -g 8.",
+        r"Test CUDA failure [\w.]+:\d+ 'invalid device ordinal'",
+    ),
+    Signature(
+        "nccl-ofi-no-provider",
+        ("Could not find any optimal provider", "No eligible providers were found"),
+        "NCCL's plugin for libfabric (on AWS: EFA) found no network on {host} that it can use.",
+        "fi_info -p efa where the ranks run. A container needs docker run --device /dev/infiniband and the EFA software in its image; leave "
+        "FI_PROVIDER out. -x NCCL_NET_PLUGIN=none continues over TCP.",
+        r"NET/OFI (?:Could not find any optimal provider|No eligible providers were found)",
+    ),
+    Signature(
+        "slingshot-no-vni",
+        ("Failed to find valid default rgroup and vni",),
+        "The processes of {host} have no right to use the Slingshot network: no network identifier (VNI) was given to them for {device}.",
+        "Start the job through the scheduler (srun), which gives one to its steps (env | grep SLINGSHOT shows it); a container needs those variables, too. Use a "
+        "newer aws-ofi-nccl and libfabric.",
+        r"valid default rgroup and vni for (?P<device>\w+)",
+    ),
+    Signature(
+        "nccl-ofi-request",
+        ("completed with error. RC: ",),
+        "A message of {host} failed in libfabric (on AWS: EFA): code {code} ({why}). Another rank has ended, or cannot be reached.",
+        "Look for the rank that ended first. If none did: the EFA security group needs rules that allow all traffic to and from itself. "
+        "Compare the versions of EFA and aws-ofi-nccl on all hosts.",
+        r"NET/OFI Request[^\r\n]{0,40} completed with error\. RC: (?P<code>\d+)\. Error: (?P<why>[^\r\n]{0,160}[^\s.])",
+    ),
+    Signature(
+        "nccl-graph-file",
+        ("XML Import Channel",),
+        "NCCL on {host} reads a graph file for another set of GPUs: it has no device {device}.",
+        "Remove NCCL_GRAPH_FILE: from the environment, /etc/nccl.conf and ~/.nccl.conf.",
+        r"XML Import Channel ?: dev (?P<device>\d+) not found",
+    ),
+    Signature(
+        "nccl-ring-broken",
+        ("does not loop back to start", " does not contain rank "),
+        "NCCL mixes up hosts: {what}. Several hosts have the same identity, or the ranks see different topologies.",
+        "Unset NCCL_HOSTID and NCCL_TOPO_FILE. Compare hostname and cat /proc/sys/kernel/random/boot_id on all hosts: both must differ.",
+        r"NCCL WARN Error ?: (?P<what>ring \d+ does not [^\r\n]*\S)",
+    ),
+    Signature(
+        "nccl-usb-interface",
+        ("is not a PCI device (usb)",),
+        "NCCL on {host} takes a network interface on USB for a part of the topology, which this version cannot.",
+        "Name the network: -x NCCL_SOCKET_IFNAME==bond0, without the USB interface (ip -br addr); or use a newer NCCL.",
+        only_with=("nccl-topology",),
+    ),
+    Signature(
+        "nccl-ras-differ",
+        ("operation counts",),
+        "The ranks are out of step, as NCCL's RAS sees it: they have started different numbers of {what}[[at?: {most} ranks are at {at}, {few} "
+        "at {other}]][[rank?, among these rank {rank}]].",
+        "py-spy dump --pid PID on ranks of both groups shows where they are. Every rank has to call the same collectives in the same order.",
+        r"Communicator ranks have different (?P<what>\w+) operation counts(?:\s{1,9}(?P<most>\d+) ranks? ha\w+ launched up to operation (?P<at>\d+)"
+        r"\s{1,9}(?P<few>\d+) ranks? ha\w+ launched up to operation (?P<other>\d+)(?:\s{1,9}Rank (?P<rank>\d+) -- GPU \S+ managed by process \d+ on node "
+        r"(?P<host>\S+))?)?",
+        lines=4,
     ),
 )

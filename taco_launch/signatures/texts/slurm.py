@@ -51,7 +51,7 @@ SLURM = (
         "failed before that line.",
         r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))",
         kind=FailureText.OUTCOME,
-        unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure"),
+        unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait"),
     ),
     Signature(
         "slurm-task-exited",
@@ -75,7 +75,8 @@ SLURM = (
         ("Task launch for ",),
         "Slurm could not start the tasks of a step on {host}: {why}.",
         "On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. 'Invalid job credential' is the clock or "
-        "munge of that host, 'Socket timed out' a slurmd that is busy: with a container's import, for example.",
+        "munge of that host. 'Socket timed out' is a slurmd that is busy (with a container's import, for example), or a munge.key that differs from the "
+        "controller's.",
         r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout)(?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
@@ -89,9 +90,9 @@ SLURM = (
         "slurm-task-signal",
         ("srun: error: ",),
         "Task {task} on {host} was ended by a signal: {why}.",
-        "Killed: most often for want of memory (dmesg -T on {host}). Bus error: /dev/shm is full. Of a crash the lines before it tell: "
+        "Bus error: /dev/shm is full. Of a crash the lines before it tell: "
         "PYTHONFAULTHANDLER=1. Terminated follows another task's end.",
-        r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): (?P<why>Killed|Aborted|Terminated|Segmentation fault|Bus error"
+        r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): (?P<why>Aborted|Terminated|Segmentation fault|Bus error"
         r"|Illegal instruction|Floating point exception)",
         kind=FailureText.OUTCOME,
         unless=("slurm-out-of-memory",),
@@ -126,6 +127,7 @@ SLURM = (
         "On that host: systemctl status munge; date on all hosts (the clocks may differ by 5 minutes at most), and the same "
         "/etc/munge/munge.key. A container needs /run/munge mounted.",
         r"Munge (?:de|en)code failed: (?P<why>[^\r\n]*[^\s.])|(?P<why2>If munged is up[^\r\n]*[^\s.])",
+        unless=("file-system-failed",),
     ),
     Signature(
         "slurm-script-refused",
@@ -133,5 +135,23 @@ SLURM = (
         "sbatch refuses the script: [[dos?it has Windows line ends||its first line is no #! line]].",
         "[[dos?sed -i 's/\\r$//' SCRIPT||Begin it with #!/bin/bash]].",
         r"contains (?P<dos>DOS) line breaks|This does not look like a batch script",
+    ),
+    Signature(
+        "slurm-wait",
+        ("srun: First task exited ",),
+        "srun ended the other tasks {seconds} s after the first one had ended (--wait, or WaitTime in slurm.conf).",
+        "Look for why that task ended first: the last lines of the task that is listed as exited. If it was done: srun --wait=0 lets the others finish.",
+        r"First task exited (?P<seconds>\d+)s ago",
+        kind=FailureText.OUTCOME,
+    ),
+    Signature(
+        "slurm-task-killed",
+        (": Killed",),
+        "Task {task} on {host} was killed (signal 9), most often because memory ran out.",
+        "dmesg -T | grep -i kill on {host}. Request more memory: sbatch --mem=0 (all of a node's) or --mem-per-cpu; or smaller batches, fewer data loader "
+        "workers.",
+        r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Killed",
+        kind=FailureText.OUTCOME,
+        unless=("slurm-out-of-memory", "slurm-wait"),
     ),
 )

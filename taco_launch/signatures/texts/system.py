@@ -357,6 +357,13 @@ SYSTEM = (
         r"NVRM: [^\r\n]*\[?(?P<why>NV_ERR_(?:RESET_REQUIRED|GPU_IS_LOST|NVLINK_FABRIC_FAILURE))",
         unless=("gpu-xid-fatal", "gpu-xid-nvlink", "gpu-lost"),
     ),
+    Signature(
+        "file-system-failed",
+        (": Input/output error",),
+        "The file system of {host} fails: {file} cannot be read.",
+        "Leave {host} out with --exclude {host} (Slurm: --exclude=NODE). There: dmesg -T | tail -50; df -h {file}.",
+        r"(?:^|[\s:])(?P<file>/(?:usr/)?s?bin/[\w.-]+): (?:bad interpreter: )?Input/output error",
+    ),
 )
 
 

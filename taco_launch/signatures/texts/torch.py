@@ -11,9 +11,10 @@ TORCH = (
     ),
     Signature(
         "port-in-use",
-        ("EADDRINUSE", "ddress already in use", "port is already allocated"),
+        ("EADDRINUSE", "ddress already in use", "port is already allocated", "but another process is utilizing it"),
         "A port that the job wants to listen on is taken on {host}.",
-        "See by what: ss -ltnp on {host}. A job of before may still run there; else give another MASTER_PORT.",
+        "See by what: ss -ltnp on {host}. A job of before may still run there; else give another MASTER_PORT (accelerate: "
+        "--main_process_port).",
         # What torch warns of, one address of several, may come right with the next.
         r"^(?!.*\[W[\d: .]*socket\.cpp)",
         unless=("ssh-refused",),
@@ -72,7 +73,7 @@ TORCH = (
         "and torchfrtrace compares them.",
         r"collective operation timeout: (?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
         kind=FailureText.ECHO,
-        unless=("torch-collectives-differ", "torch-ranks-apart"),
+        unless=("torch-collectives-differ", "torch-ranks-apart", "torch-first-collective"),
     ),
     Signature(
         "torch-watchdog-stuck",
@@ -139,10 +140,10 @@ TORCH = (
     ),
     Signature(
         "torchrun-rank-killed",
-        ("failed (exitcode: -9)",),
-        "Local rank {rank} of torchrun on {host} was killed (signal 9), most often because memory ran out.",
+        ("failed (exitcode: -9)", "(SIGKILL) received by PID"),
+        "[[rank?Local rank {rank}||A rank]] of torchrun on {host} was killed (signal 9), most often because memory ran out.",
         "dmesg -T | grep -i kill on {host}, and the container's memory limit; fewer data loader workers, smaller batches.",
-        r"failed \(exitcode: -9\) local_rank: (?P<rank>\d+)",
+        r"failed \(exitcode: -9\) local_rank: (?P<rank>\d+)|\(SIGKILL\) received by PID",
         unless=("rank-killed",),
     ),
     Signature(
@@ -187,8 +188,10 @@ TORCH = (
         "torch-unused-parameters",
         ("Expected to have finished reduction in the prior iteration",),
         "Some parameters of the model got no gradient in a step, and DistributedDataParallel waits for all of them.",
-        "See which, with -x TORCH_DISTRIBUTED_DEBUG=DETAIL. Use all in the loss, or "
-        "DistributedDataParallel(..., find_unused_parameters=True).",
+        "See which, with -x TORCH_DISTRIBUTED_DEBUG=DETAIL. Use all in the loss[[on?, also every "
+        "output of forward; find_unused_parameters=True, which is set, does not help where an output is left out||, or "
+        "DistributedDataParallel(..., find_unused_parameters=True)]].",
+        r"Expected to have finished reduction in the prior iteration(?=(?:[^\r\n]*(?P<on>Since `find_unused_parameters=True` is enabled))?)",
     ),
     Signature(
         "torch-collective-mismatch",

@@ -1,4 +1,4 @@
-"""What torch.distributed says where ranks do not meet, or do not do the same: its store, Gloo and the desync report.
+"""What torch.distributed says where ranks do not meet, or do not do the same (its store, Gloo, the desync report); and frameworks around it.
 
 Sources of torch 1.10 to 2.13: torch/csrc/distributed/c10d (TCPStore.cpp, ProcessGroupGloo.cpp, ProcessGroupNCCL.cpp,
 TraceUtils.h), torch/distributed/distributed_c10d.py, and Gloo's transport/tcp.
@@ -145,5 +145,110 @@ TORCH_RANKS = (
         "Lightning: num_nodes= the number of hosts, devices= the ranks of each. Else see what the program passes as world_size: WORLD_SIZE counts the ranks "
         "of all hosts.",
         r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
+    ),
+    Signature(
+        "torch-store-shut-down",
+        (
+            'Failed to check the "should dump" flag on TCPStore',
+            *("sendBytes failed on SocketImpl(", "recvValue failed on SocketImpl(", "recvVector failed on SocketImpl("),
+        ),
+        "A rank of {host} lost the store of torch.distributed: rank 0, or its launcher, ended first. After a job that ended well this is harmless.",
+        "Look at rank 0's own last lines; these are not the reason.",
+        kind=FailureText.ECHO,
+        at_end=r"SocketImpl|TCPStore|lib\w+\.so\)|^frame #",
+    ),
+    Signature(
+        "torch-connect-timeout",
+        ("connect() timed out. Original timeout was ",),
+        "A rank of {host} could not reach the store of rank 0 within {seconds} ms: that has not started, its name means another address there, or a firewall is "
+        "between. Under torchrun it may be that no host takes itself for the one of --rdzv_endpoint.",
+        "getent hosts $MASTER_ADDR on each host, and nc -vz MASTER_ADDR MASTER_PORT. torchrun: --rdzv_conf is_host=1 on the first host.",
+        r"Original timeout was (?P<seconds>\d+) ms",
+        unless=("torch-master-unreachable",),
+    ),
+    Signature(
+        "torch-first-collective",
+        ("Watchdog caught collective operation timeout",),
+        "The first collective of the job never ended on {host}: {what} (elements: {count}). The data is not the reason: a rank is missing, or "
+        "the GPUs or hosts do not reach each other.",
+        "Run it with -x NCCL_DEBUG=INFO. On one host try -x NCCL_P2P_DISABLE=1: if that helps, turn off the IOMMU and PCI ACS. Between hosts name the "
+        "network: -x NCCL_SOCKET_IFNAME==bond0.",
+        r"SeqNum=1, OpType=(?P<what>\w+), NumelIn=(?P<count>\d{1,3}),",
+        kind=FailureText.ECHO,
+        unless=("torch-collectives-differ", "torch-ranks-apart"),
+    ),
+    Signature(
+        "torch-init-file",
+        ("file:///",),
+        "The ranks meet by the file {file}. One that an earlier run has left hands out that run's addresses.",
+        "Delete {file} before each start, or use init_method='env://'.",
+        r"init\w{0,20}[\"']?[:= ]{1,4}[\"']?file://(?P<file>/[^\s\"',]+)",
+        only_with=("nccl-connect", "nccl-retries"),
+    ),
+    Signature(
+        "gloo-families-differ",
+        ("address family mismatch",),
+        "Gloo's ranks use IPv6 on one host and IPv4 on another: the hosts' own names mean addresses of different kinds.",
+        "Name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0. Or give each host an IPv4 address in /etc/hosts (getent ahosts $(hostname)).",
+        r"gloo/transport/tcp/\w+\.cc:\d+\] address family mismatch",
+    ),
+    Signature(
+        "torch-ready-twice",
+        ("Expected to mark a variable ready only once", "has been marked as ready twice"),
+        "DistributedDataParallel got the gradient of one parameter twice in a step: a layer is run again (activation checkpointing), or a parameter is used in "
+        "several backward passes.",
+        "torch.utils.checkpoint.checkpoint(..., use_reentrant=False), or DistributedDataParallel(..., static_graph=True). Wrap each parameter once.",
+    ),
+)
+
+# Lightning, accelerate, Ray, DeepSpeed's launcher, and the Python parts of Horovod and TensorFlow.
+FRAMEWORKS = (
+    Signature(
+        "lightning-gpus",
+        ("MisconfigurationException: You requested ",),
+        "Lightning on {host} requests GPUs {asked}, and the process sees [[seen?{seen} only||fewer]].",
+        "Show each task all GPUs of its host: in Slurm --gpus-per-node or --gres, without --gpus-per-task. Or Trainer(devices=...) no more than it sees.",
+        r"You requested (?i:gpus?): (?P<asked>\[[\d, ]{0,200}\])(?:\s{1,9}But your machine only has: (?P<seen>\[[\d, ]{0,200}\]))?",
+        lines=2,
+    ),
+    Signature(
+        "accelerate-rtx",
+        ("doesn't support faster communication broadband",),
+        "accelerate refuses the GPUs of {host}, which cannot reach each other directly: NCCL_P2P_DISABLE and NCCL_IB_DISABLE are not set.",
+        "-x NCCL_P2P_DISABLE=1 -x NCCL_IB_DISABLE=1 in every rank, or a newer accelerate and driver.",
+    ),
+    Signature(
+        "ray-worker-died",
+        ("Worker exit type: SYSTEM_ERROR",),
+        "A worker of Ray[[host? on {host}]] was killed or crashed[[pid? (process {pid})]].",
+        "On its host: dmesg -T | tail (was memory full?), and the worker's own file in /tmp/ray/session_latest/logs.",
+        r"(?:Worker IP address: (?P<host>[\w.:]+) Worker port: \d+ Worker PID: (?P<pid>\d+) )?Worker exit type: SYSTEM_ERROR",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "deepspeed-ssh-port",
+        ("KeyError: 'PDSH_SSH_ARGS_APPEND'",),
+        "DeepSpeed's launcher (about 0.14.0) fails with --ssh_port where PDSH_SSH_ARGS_APPEND is not set.",
+        'export PDSH_SSH_ARGS_APPEND="-p PORT", or a newer DeepSpeed.',
+    ),
+    Signature(
+        "horovodrun-no-address",
+        ("Horovod was unable to connect to ",),
+        "horovodrun does not reach {name} on any of its addresses ({addresses}): the hosts share no network interface of one name, or a firewall is between.",
+        "horovodrun --network-interface NAME --verbose; all ports have to be open between the hosts. Under taco-launch no such service is needed.",
+        r"Horovod was unable to connect to (?P<name>[^\r\n]{1,120}) on any of the following addresses: (?P<addresses>[^\r\n]{0,300}[^\s.])",
+    ),
+    Signature(
+        "horovod-tensor-in-flight",
+        ("with the same name as another tensor that is currently being processed",),
+        "Horovod was asked to reduce a tensor whose last reduction is not done yet: backward() was called again before optimizer.step().",
+        "DistributedOptimizer(..., backward_passes_per_step=N); or optimizer.synchronize() after backward() and with optimizer.skip_synchronize(): "
+        "optimizer.step(). Give tensors of your own names that differ.",
+    ),
+    Signature(
+        "tensorflow-device-twice",
+        ("is being mapped to multiple CUDA devices",),
+        "Two sessions of TensorFlow in one process choose different GPUs.",
+        "Give every session the same configuration: gpu_options.visible_device_list = str(hvd.local_rank()), from the first one on.",
     ),
 )

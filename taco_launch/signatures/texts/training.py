@@ -130,6 +130,7 @@ TRAINING = (
         ("invalid device ordinal",),
         "A rank on {host} requested a GPU number that does not exist: more ranks than GPUs, or rank used for local rank.",
         "torch.cuda.set_device(local_rank); slots per host no more than nvidia-smi -L shows where the ranks run.",
+        unless=("nccl-gpu-hidden", "nccl-tests-gpus"),
     ),
     Signature(
         "cuda-architecture",
@@ -194,12 +195,20 @@ TRAINING = (
     ),
     Signature(
         "no-gpu",
-        ("No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is detected"),
+        (
+            *(
+                "No CUDA GPUs are available",
+                "Found no NVIDIA driver on your system",
+                "no CUDA-capable device is detected",
+            ),
+            *("ProcessGroupNCCL is only supported with GPUs, no GPUs", "no supported devices found for platform CUDA"),
+        ),
         "A rank on {host} sees no GPU.",
         "nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all), and "
-        "CUDA_VISIBLE_DEVICES must not be empty.",
+        "CUDA_VISIBLE_DEVICES must not be empty.[[torch? If both are right, torch is built for CPUs: python3 -c 'import torch; "
+        "print(torch.version.cuda)'.]]",
         # What torch only warns of, and TensorFlow's own, are said by programs that continue without a GPU.
-        r"^(?!.*(?:CUDA initialization: |failed call to cuInit))",
+        r"^(?!.*(?:CUDA initialization: |failed call to cuInit))(?=(?:.*(?P<torch>ProcessGroupNCCL is only))?)",
     ),
     Signature(
         "peer-gone",
@@ -370,10 +379,11 @@ TRAINING = (
     Signature(
         "deepspeed-rank-crashed",
         ("exits with return code = -",),
-        "DeepSpeed's launcher on {host} says that a rank crashed (signal {signal}).",
-        "Signal 11 is a segmentation fault, 7 a bus error (/dev/shm full), 6 an abort, whose reason is above, 4 a library built for "
-        "another CPU. For a stack in Python: PYTHONFAULTHANDLER=1. A library built for another CUDA, NCCL or torch does this.",
-        r"exits with return code = -(?P<signal>(?!9\b)\d{1,2})\b",
+        "DeepSpeed's launcher on {host} says that a rank [[bus?ended with a bus error (signal 7), most often because /dev/shm was "
+        "full||crashed (signal {signal})]].",
+        "[[bus?df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g, or --ipc=host||Signal 11 is a segmentation fault, 6 an abort, whose reason is above, 4 a library built for "
+        "another CPU. For a stack in Python: PYTHONFAULTHANDLER=1. A library built for another CUDA, NCCL or torch does this]].",
+        r"exits with return code = -(?P<signal>(?!9\b)(?P<bus>7\b)?\d{0,2})\b",
         kind=FailureText.OUTCOME,
     ),
 )

@@ -83,6 +83,8 @@ class JobRequest:
     stall_timeout: Optional[float] = None
     host_loss_timeout: Optional[float] = None
     log_max_bytes: Optional[int] = None
+    # A regular expression with groups step, total, epoch, loss, rate, by which progress is read.
+    progress: Optional[str] = None
     clean_up: Optional[CleanUp] = None
     restart: Optional[Restart] = None
     backoff_limit: Optional[int] = None

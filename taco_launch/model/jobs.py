@@ -53,6 +53,8 @@ class Policy:
     and how many times it is tried again, the first time after `backoff`, then after twice as long each. `ttl` is how
     long its record is kept after its end, None until it is deleted. `host_loss_timeout` is the time without a heartbeat
     after which a guard ends its ranks; `log_max_bytes` the most bytes kept of each rank's log, the oldest dropped first.
+    `progress` is a regular expression whose groups are the values of a line of the training (progress/pattern.py), "" where
+    known formats are read.
     """
 
     grace: float = 10.0
@@ -60,6 +62,7 @@ class Policy:
     stall_timeout: Optional[float] = None
     host_loss_timeout: float = 60.0
     log_max_bytes: int = 1 << 30
+    progress: str = ""
     queue: str = "default"
     priority: int = 0
     queue_timeout: Optional[float] = None

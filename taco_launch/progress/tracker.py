@@ -2,11 +2,13 @@
 
 import math
 from collections import deque
-from typing import Deque, Dict, List, NamedTuple, Optional, Tuple
+from functools import partial
+from typing import Deque, Dict, List, NamedTuple, Optional, Pattern, Tuple
 
 from taco_launch.model.job_view import Progress
 from taco_launch.model.jobs import LATEST
 from taco_launch.progress import bars, lines
+from taco_launch.progress.pattern import read as read_by
 from taco_launch.progress.reading import Reading
 
 _AGREEING = 3
@@ -50,14 +52,15 @@ class _Series:
 class Tracker:
     """What the ranks of a host, or of a job, say of their progress."""
 
-    def __init__(self) -> None:
-        """Know nothing yet."""
+    def __init__(self, pattern: "Optional[Pattern[str]]" = None) -> None:
+        """Know nothing yet; lines are read by a user's pattern, if there is one, instead of as those of known programs."""
         self._series: Dict[Tuple[int, str, str], _Series] = {}
+        self._read = lines.read if pattern is None else partial(read_by, pattern)
 
     def feed(self, time: float, rank: int, text: str) -> None:
         """Take what a rank has written, at this time in seconds since the epoch."""
         for line in text.replace("\r", "\n").split("\n"):
-            reading = lines.read(line)
+            reading = self._read(line)
             if reading is not None:
                 self.take(time, rank, reading)
 

@@ -15,6 +15,7 @@ _SAME = (
     "stall_timeout",
     "host_loss_timeout",
     "log_max_bytes",
+    "progress",
     "queue",
     "priority",
     "queue_timeout",
@@ -43,10 +44,22 @@ def policy(request: JobRequest, host_loss_timeout: float | None) -> Policy:
     if request.no_wait:
         _refuse_waiting(request)
         same["queue_timeout"] = 0.0
+    if request.progress is not None:
+        _check_pattern(request, request.progress)
     restart, limit = _restart(request)
     if request.signal is not None:
         same["signal"] = _signal(request, request.signal)
     return Policy(**same, suspend=request.suspend, restart=restart, backoff_limit=limit)
+
+
+def _check_pattern(request: JobRequest, text: str) -> None:
+    from taco_launch.progress import pattern  # noqa: PLC0415 - few jobs have one
+
+    try:
+        pattern.compiled(text)
+    except pattern.PatternError as error:
+        called = request.called("progress")
+        raise UsageError(f"{called}: {error}", hint=rf"{called} 'step (?P<step>\d+)/(?P<total>\d+)'") from None
 
 
 def _signal(request: JobRequest, text: str) -> EarlySignal:

@@ -17,7 +17,7 @@ def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
         return view
     from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
 
-    said = output_end.read(folder.merged)
+    said = output_end.read(folder.merged, spec.policy.progress)
     found = tuple(records.read_events(folder))
     return replace(view, events=found, last_line=said.labelled, progress=said.progress)
 

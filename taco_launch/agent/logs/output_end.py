@@ -2,18 +2,22 @@
 
 import re
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
+from taco_launch.agent.bounded import bounded
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.lines import LineReader
 from taco_launch.errors import HostError
+from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.job_view import Progress
+from taco_launch.progress.pattern import compiled
 from taco_launch.progress.tracker import Tracker
 
 # Of a hundred ranks that print a line per step, some steps of each.
 _BYTES = 1 << 18
 _OF_A_RANK = re.compile(r"\S+/(\d{1,7}) *\| (.*)")
 _MOST_OF_LINE = 200
+_PATTERN_SECONDS = 1
 
 
 class OutputEnd(NamedTuple):
@@ -24,13 +28,31 @@ class OutputEnd(NamedTuple):
     progress: Optional[Progress] = None
 
 
-def read(merged: Path) -> OutputEnd:
-    """Read the end of a merged log; nothing of one that does not exist or cannot be read."""
+def read(merged: Path, pattern: str = "") -> OutputEnd:
+    """Read the end of a merged log; nothing of one that does not exist or cannot be read.
+
+    A user's `pattern` for the progress is tried in a process of its own, with a limit of time.
+    """
+    if not pattern:
+        return _read(merged, Tracker())
+
+    def act() -> Any:
+        found = _read(merged, Tracker(compiled(pattern)))
+        return found._replace(progress=None if found.progress is None else to_json(found.progress))
+
+    told = bounded(act, _PATTERN_SECONDS)
+    if told is None:
+        return _read(merged, Tracker())._replace(progress=None)
+    labelled, line, progress = told
+    return OutputEnd(labelled, line, None if progress is None else from_json(Progress, progress))
+
+
+def _read(merged: Path, tracker: Tracker) -> OutputEnd:
     end = segments.size(merged)
     start = max(end - _BYTES, 0)
     reader = LineReader(merged, start, headless=start > 0, merged=True)
     reader.finished = True
-    tracker, labelled, last = Tracker(), "", ""
+    labelled, last = "", ""
     try:
         while reader.offset < end:
             pieces = reader.read()

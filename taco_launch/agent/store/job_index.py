@@ -45,7 +45,8 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
             if folder.is_guest:
                 continue
             record = recovery.current_record(folder)
-            row = row_of(records.read_spec(folder), record, *_said(folder, left=not record.state.is_terminal))
+            spec = records.read_spec(folder)
+            row = row_of(spec, record, *_said(folder, spec.policy.progress, left=not record.state.is_terminal))
             line = encoded(row)
             decoded(line)  # a job that cannot be shown must not hide the others
         except TacoLaunchError as error:
@@ -63,11 +64,11 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
     return found
 
 
-def _said(folder: JobFolder, *, left: bool) -> Tuple[str, str]:
+def _said(folder: JobFolder, pattern: str, *, left: bool) -> Tuple[str, str]:
     """Return the last line of a job's ranks, and its progress; `left`: with the time that it still takes."""
     from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
 
-    said = output_end.read(folder.merged)
+    said = output_end.read(folder.merged, pattern)
     return said.line, "" if said.progress is None else said.progress.text(left=left)
 
 

@@ -33,7 +33,10 @@ _SAME = {
         name: name
         for name in ("profile", "transport", "interface", "gdr", "light", "queue", "priority", "queue_timeout")
     },
-    **{name: name for name in ("grace", "timeout", "stall_timeout", "host_loss_timeout", "log_max_bytes", "ttl")},
+    **{
+        name: name
+        for name in ("grace", "timeout", "stall_timeout", "host_loss_timeout", "log_max_bytes", "ttl", "progress")
+    },
     **{name: name for name in ("backoff_limit", "backoff", "signal", "logdir", "tensorboard_grace")},
     **{name: name for name in ("gpu_ids", "image", "worker_image", "image_from", "shm_size", "workdir")},
     "hosts": "host_count",

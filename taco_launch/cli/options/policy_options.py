@@ -58,6 +58,13 @@ _LOGS = (
         help="Keep at most this many bytes of each rank's log; the oldest go first. Default: 1073741824 (1 GiB).",
     ),
     option(
+        "--progress",
+        metavar="REGEX",
+        advanced=True,
+        help="Read the progress that `get` and `list` show by this regular expression, with named groups step, total, epoch, "
+        "loss, rate. Default: formats of known programs.",
+    ),
+    option(
         "--agent-log",
         is_flag=True,
         advanced=True,

@@ -61,6 +61,7 @@ _TOP = {
     "gdr": "gdr",
     "light": "light",
     "logMaxBytes": "log_max_bytes",
+    "progress": "progress",
     "tensorboard": "tensorboard",
     "logdir": "logdir",
     "tensorboardGraceSeconds": "tensorboard_grace",

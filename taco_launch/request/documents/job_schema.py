@@ -173,6 +173,11 @@ class JobDocument(SchemaSection):
         default=None,
         description="true: a TensorBoard beside the job, on the head; `taco-launch tensorboard NAME` opens it.",
     )
+    progress: NonEmpty | None = Field(
+        default=None,
+        description="Regular expression with named groups (step, total, epoch, loss, rate), by which the progress is read from "
+        "the output; formats of known programs without it.",
+    )
     logdir: str | None = Field(
         default=None,
         description="Folder that TensorBoard reads, on the head, from the ranks' folder on; runs without it.",

@@ -1,11 +1,13 @@
 """The end of a merged log: the last line of a rank, and the progress that it tells."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from taco_launch.agent.logs import output_end
 from taco_launch.agent.logs.segments import Writer
+from tests.patience import HANG
 
 AT = 1_795_700_000_000_000
 
@@ -49,3 +51,20 @@ def test_of_a_long_log_the_end_is_read(tmp_path: Path) -> None:
     lines = [f"gpu1/0 | Iter #{step}: 11.0 img/sec per CPU" for step in range(3)]
     assert output_end.read(written(tmp_path, *lines, *noise)).progress is None
     assert output_end.read(written(tmp_path, *noise, *lines)).progress is not None
+
+
+def test_a_users_pattern_reads_its_own_lines(tmp_path: Path) -> None:
+    lines = [f"gpu1/0 | it {step} of 9 :: L=0.5" for step in range(4)]
+    merged = written(tmp_path, *lines)
+    assert output_end.read(merged).progress is None
+    found = output_end.read(merged, r"it (?P<step>\d+) of (?P<total>\d+) :: L=(?P<loss>[\d.]+)").progress
+    assert found is not None
+    assert (found.step, found.total, found.loss) == (3, 9, 0.5)
+
+
+def test_a_pattern_that_takes_for_ever_costs_a_second(tmp_path: Path) -> None:
+    merged = written(tmp_path, *[f"gpu1/0 | {'a' * 500}"] * 200)
+    begun = time.monotonic()
+    found = output_end.read(merged, r".*a.*a.*a.*a.*b(?P<step>\d+)")
+    assert (found.line, found.progress) == ("a" * 200, None)
+    assert time.monotonic() - begun < HANG

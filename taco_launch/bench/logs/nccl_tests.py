@@ -76,7 +76,7 @@ _WIDTHS = {
 def speaks(text: str) -> bool:
     """Return whether a log holds a line that these programs alone print: the settings, the columns, the average."""
     return any(
-        _SETTINGS.fullmatch(rest) or _COLUMNS_OF.match(rest) or _MEAN.fullmatch(rest)
+        _SETTINGS.search(rest) or _COLUMNS_OF.match(rest) or _MEAN.fullmatch(rest)
         for line in text.split("\n")
         if "nThread " in line or "busbw" in line or "Avg bus" in line
         for rest in (untagged(line.strip())[0],)
@@ -112,7 +112,9 @@ def _one(found: tuple[tuple[int, str], ...], ranks: int | None) -> _Table:
     """Put the lines together to the one table that a log may have."""
     begins = [settings for _, line in found if (settings := _SETTINGS.fullmatch(line))]
     if not begins:
-        raise RefusedError("no line '# nThread ...', the first line of every nccl-tests program")
+        first = "no line '# nThread ...', the first line of every nccl-tests program"
+        within = next((f"line {number}: {shown(line)}" for number, line in found if _SETTINGS.search(line)), "")
+        raise RefusedError(f"{within}: what stands before '# nThread' is no label known here" if within else first)
     threads, gpus = int(begins[0][1]), int(begins[0][2])
     table = _Table(threads, threads * gpus)
     if len(begins) > 1:

@@ -228,6 +228,7 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tu
             f"the command of an MPI job starts with mpirun, and this one with {words[0]!r:.60}",
             hint="a program that is started once for each worker: arena submit pytorch ...",
         )
+    words = words[found.begin :]
     try:
         line = launcher_line.read(words, found)
     except UnclearError as error:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.test_cli import call
 
+JOBS = Path(__file__).parents[1] / "request" / "jobs"
 INVENTORY = "cluster: two\nnetwork: {interface: eth0}\nhosts:\n  n[1-2]: {slots: 2}\n"
 
 
@@ -82,4 +83,15 @@ def test_the_line_for_a_launcher_as_the_command_is_one_that_works(two: list[str]
     program, *hint = shlex.split(refused.stderr.partition("hint: ")[2])
     assert program == "taco-launch"
     found = call(*hint)
+    assert found.exit_code == 0, found.stderr
+
+
+@pytest.mark.parametrize("case", sorted(JOBS.glob("bad_pytorchjob*.yaml")), ids=lambda path: path.stem)
+def test_the_line_for_a_pytorchjob_is_one_that_works(tmp_path: Path, case: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text(INVENTORY.replace("n[1-2]: {slots: 2}", "n[1-8]: {slots: 8}"), encoding="ascii")
+    refused = call("-i", str(file), "run", "-f", str(case))
+    assert refused.exit_code == 2
+    hint = shlex.split(refused.stderr.partition("(taco-launch -i FILE submit ")[2].rpartition(")")[0])
+    found = call("-i", str(file), "run", "--dry-run", *hint)
     assert found.exit_code == 0, found.stderr

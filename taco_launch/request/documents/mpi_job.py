@@ -14,7 +14,7 @@ from taco_launch.command import shell
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.schema.document import kind_of
 from taco_launch.inventory.schema.faults import Faults, Loc, path_of
-from taco_launch.request.documents import mpi_pod
+from taco_launch.request.documents import mpi_pod, pytorch_job
 from taco_launch.request.lines import hydra_line, mpirun_line, shell_line
 from taco_launch.request.lines.mpirun_line import MpirunLine, UnclearError
 
@@ -81,7 +81,11 @@ class _Manifest:
 
     def converted(self) -> ConvertedManifest:
         if self._value["kind"] != "MPIJob":
-            self.faults.add(("kind",), "of Kubernetes' objects an MPIJob can be read, and no other", self._torchs())
+            self.faults.add(
+                ("kind",),
+                "of Kubernetes' objects an MPIJob can be read, and no other",
+                pytorch_job.suggested(self._value),
+            )
             return ConvertedManifest({}, {}, ())
         version = self.at(("apiVersion",))
         old = self.at(("spec", "template")) is not None and self.at(("spec", "mpiReplicaSpecs")) is None
@@ -121,21 +125,6 @@ class _Manifest:
         mpi_pod.take(self, container, workers, slots if isinstance(slots, int) else None)
         unused = [self._shown(loc) for loc in self._left(self._value, ())]
         return ConvertedManifest(self._document, self.origin, (*self.notes, *unused), self.line_np)
-
-    def _torchs(self) -> str:
-        """Return the line of a job as a PyTorchJob has it, one process on each of its workers; "" for another object."""
-        if self._value["kind"] != "PyTorchJob":
-            return ""
-        replicas: Loc = ("spec", "pytorchReplicaSpecs")
-        counts = [self.at((*replicas, role, "replicas")) or 1 for role in self.at(replicas) or ()]
-        container: Loc = (*replicas, "Master", "template", "spec", "containers", 0)
-        gpus = self.at((*container, "resources", "limits", "nvidia.com/gpu")) or 1
-        if not all(isinstance(count, int) for count in (*counts, gpus)):
-            return ""
-        each = ("--per-host",) if gpus > 1 else ()  # else every GPU would have a process of its own
-        size = ("--workers", str(sum(counts)), "--gpus", str(gpus)) if counts else ()
-        words = [word for key in ("command", "args") for word in self._words((*container, key))]
-        return shell(("taco-launch", "submit", "--launcher", "env", *each, *size, "--", *(words or ("COMMAND",))))
 
     def _again(self) -> str:
         """Return the line that submits a job again of which `get` told: its size and its command, as far as they are there."""

@@ -43,7 +43,7 @@ _COUNT = re.compile(r"[1-9][0-9]{0,5}")
 
 @dataclass(frozen=True)
 class LauncherLine:
-    """What a line says: `size` as options here, `hosts` as -H takes them and `hostfile`, each "" where it has none.
+    """What a line says: `size` and `more` as options here, `hosts` as -H takes them and `hostfile`, each "" where it has none.
 
     `env` is what -x takes, `mca` (name, value), `program` the program with its arguments.
     """
@@ -54,6 +54,7 @@ class LauncherLine:
     hostfile: str = ""
     env: tuple[str, ...] = ()
     mca: tuple[tuple[str, str], ...] = ()
+    more: tuple[str, ...] = ()
 
 
 def read(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
@@ -80,6 +81,7 @@ def _mpirun(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
         _first(told, (*_HOSTFILES, "f")),
         (*(f"{name}={value}" for name, value, _at in line.env), *bare),
         tuple((name, value) for name, value, _at in line.mca),
+        ("--timeout", f"{line.timeout[0]}s") if line.timeout else (),
     )
 
 

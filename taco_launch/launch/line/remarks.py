@@ -7,7 +7,6 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 from taco_launch.frozen import dataclass
 from taco_launch.launch.line import profile_options as entries
 from taco_launch.launch.line.decisions import Decisions, decide, versions
-from taco_launch.launch.line.given_remarks import given_remarks
 from taco_launch.launch.line.network_remarks import join_texts, network_remarks
 from taco_launch.launch.line.overrides import Option, tells_hosts
 from taco_launch.launch.line.profile_options import LeftOut
@@ -68,7 +67,6 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *(_reached(draft) if by_mpirun else ()),
         *network_remarks(draft.spec, draft.facts, draft.decisions, dict(env)),
         *_interfaces(draft.options),
-        *given_remarks(draft.given, draft.placement),
         *_light(draft.placement, draft.decisions, env),
         *(_ports(draft.spec, draft.placement, draft.decisions) if by_mpirun else ()),
         *_openmpi5(draft.decisions, draft.options),
@@ -78,6 +76,10 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *_unread(draft.spec.command),
         *_lost(draft.spec),
     ]
+    if draft.given:
+        from taco_launch.launch.line.given_remarks import given_remarks  # noqa: PLC0415 - few jobs have any
+
+        said += given_remarks(draft.given, draft.placement)
     given = draft.given if by_mpirun else ()
     mca = [(option.tokens[1].text, option.tokens[-1].text) for option in given if option.key[0] == "mca"]
     pairs = [(name, value) for name, value in env if value is not None and name.startswith(_KNOBS)] + mca

@@ -179,7 +179,7 @@ def _has(table: Dict[int, Gid]) -> str:
     if not table:
         return "the table is empty: is its interface up?"
     six = [index for index in sorted(table) if not _fault(table[index], "AF_INET6", None, 2)]
-    cure = f"; -x NCCL_IB_ADDR_FAMILY=AF_INET6 or -x NCCL_IB_GID_INDEX={six[0]} takes its IPv6 address" if six else ""
+    cure = f"; -x NCCL_IB_ADDR_FAMILY=AF_INET6 or -x NCCL_IB_GID_INDEX={six[0]} uses its IPv6 address" if six else ""
     return f"its interface has no IPv4 address{cure}"
 
 

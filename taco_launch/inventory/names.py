@@ -126,8 +126,11 @@ def interface(text: str, path: str = "--interface", source: str = COMMAND_LINE) 
     """
     if not is_interface(text):
         problem = "is not a network interface: at most 15 letters, digits, '_', '.', ':' and '-'"
-        takes = f"--mca btl_tcp_if_include {text} --mca oob_tcp_if_include {text} take networks"
-        raise _refused(text, problem, path, source, takes if _network(text) else "")
+        mpi = f"--mca btl_tcp_if_include {text} --mca oob_tcp_if_include {text}"
+        hint = f"{mpi} take networks" if _network(text) else ""
+        if all(map(is_interface, text.split(","))):
+            hint = f"for several: -x NCCL_SOCKET_IFNAME=={text} {mpi}"
+        raise _refused(text, problem, path, source, hint)
     return text
 
 

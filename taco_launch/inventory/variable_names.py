@@ -9,6 +9,8 @@ from taco_launch.launch.knobs.lists import FINE
 MCA_NAME = re.compile(r"[A-Za-z0-9_]+")
 ENV_LIST = "mca_base_env_list"
 BESIDE_X = ("cannot be combined with -x, which the line has: mpirun takes one of the two", "use -x NAME=VALUE")
+# What torch.distributed reads of a rank's place.
+OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
 LET_THROUGH = "--allow-unknown-knobs accepts it"
 
 
@@ -17,6 +19,8 @@ def env_fault(name: str, value: str | None, *, allow_unknown: bool = False) -> t
 
     `name` is that of an environment variable (`names.env_name`), and `value` goes into a hint where it may be shown.
     """
+    if name in OF_A_RANK:
+        return "would be the same for every rank, and taco-launch sets it for each of them", "omit it"
     knob = knobs.find(name)
     if knob and knob.mca:
         return (

@@ -31,10 +31,12 @@ def logs(draw: st.DrawFn, most_ranks: int = 20) -> tuple[list[str], int, Numbers
     """Return the lines of a good log, the number of ranks, and the numbers in it."""
     keys, words, wrong, none = draw(st.sampled_from(FORMS))
     ranks, gpus = draw(st.integers(2, most_ranks)), draw(st.integers(1, 2))
-    sizes = draw(st.lists(st.integers(1, 1 << 40), min_size=1, max_size=6, unique=True).map(sorted))
-    rates = draw(st.lists(st.floats(1.0, 20000.0), min_size=2 * len(sizes), max_size=2 * len(sizes)))
+    counts = draw(st.lists(st.integers(1, 1 << 40), min_size=1, max_size=6, unique=True).map(sorted))
+    rates = draw(st.lists(st.floats(1.0, 20000.0), min_size=2 * len(counts), max_size=2 * len(counts)))
     columns = f"time algbw busbw {wrong}"
-    width = {"bfloat16": 2, "float": 4}[words.split()[0]]
+    # all_reduce counts the elements of all data, all_gather and its like those of one rank.
+    width = {"bfloat16": 2, "float": 4}[words.split()[0]] * draw(st.sampled_from((1, ranks * gpus)))
+    sizes = [count * width for count in counts]
     rows = [
         f"{size:12} {size // width:12}  {words}  12.5  1.25  {written(out)}  {none}  13011  1.25  {written(within)}  {none}"
         for size, out, within in zip(sizes, rates[::2], rates[1::2], strict=True)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.test_cli import call
 
+JOBS = Path(__file__).parents[1] / "request" / "jobs"
 INVENTORY = "cluster: two\nnetwork: {interface: eth0}\nhosts:\n  n[1-2]: {slots: 2}\n"
 
 
@@ -58,3 +59,39 @@ def test_per_host_is_for_env_alone(two: list[str], launcher: list[str]) -> None:
     assert (found.exit_code, found.stdout) == (2, "")
     assert "--per-host" in found.stderr
     assert "--launcher env" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "deepspeed --num_gpus 2 t.py --deepspeed",
+        "accelerate launch --num_processes 4 t.py",
+        "srun -N 2 --ntasks-per-node=2 a.out",
+        "composer -n 2 t.py",
+        "colossalai run --nproc_per_node 2 --host n1,n2 t.py",
+        "mpiexec.hydra -n 2 -genv A=1 a.out",
+        "torchrun --nnodes 2 --nproc_per_node=2 t.py",
+        "A=1 nohup mpirun -np 4 -H n1:2,n2:2 a.out",
+        "numactl -N 0 python -m torch.distributed.run --nproc_per_node 2 t.py",
+        "horovodrun -np 4 -H n1:2,n2:2 python t.py",
+    ],
+)
+def test_the_line_for_a_launcher_as_the_command_is_one_that_works(two: list[str], line: str) -> None:
+    refused = call(*two, "--", *line.split())
+    assert refused.exit_code == 2
+    assert "the command is a launcher itself" in refused.stderr
+    program, *hint = shlex.split(refused.stderr.partition("hint: ")[2])
+    assert program == "taco-launch"
+    found = call(*hint)
+    assert found.exit_code == 0, found.stderr
+
+
+@pytest.mark.parametrize("case", sorted(JOBS.glob("bad_pytorchjob*.yaml")), ids=lambda path: path.stem)
+def test_the_line_for_a_pytorchjob_is_one_that_works(tmp_path: Path, case: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text(INVENTORY.replace("n[1-2]: {slots: 2}", "n[1-8]: {slots: 8}"), encoding="ascii")
+    refused = call("-i", str(file), "run", "-f", str(case))
+    assert refused.exit_code == 2
+    hint = shlex.split(refused.stderr.partition("(taco-launch -i FILE submit ")[2].rpartition(")")[0])
+    found = call("-i", str(file), "run", "--dry-run", *hint)
+    assert found.exit_code == 0, found.stderr

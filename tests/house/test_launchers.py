@@ -24,7 +24,7 @@ def test_a_launcher_is_asked_for_what_it_does_and_not_for_its_name() -> None:
         if _ASKS.search(line)
     ]
     # Open MPI refuses to be started by itself.
-    assert [line.partition(":")[0] for line in asking] == ["cli/options/nested_launcher.py"] * 3 + [
+    assert [line.partition(":")[0] for line in asking] == ["cli/options/nested_launcher.py"] * 2 + [
         "launch/nested_launcher.py",
         "request/resolve.py",
     ]

@@ -139,6 +139,11 @@ def test_a_network_is_no_interface_and_where_one_may_stand_is_told(network: str)
     assert fault.hint == f"--mca btl_tcp_if_include {network} --mca oob_tcp_if_include {network} take networks"
 
 
+def test_several_interfaces_are_named_by_variables_and_parameters() -> None:
+    with pytest.raises(SpecError, match="for several: -x NCCL_SOCKET_IFNAME==eth0,eth1 --mca btl_tcp_if_include eth0"):
+        interface("eth0,eth1")
+
+
 @pytest.mark.parametrize("text", ["eth0/24", "a_name_of_an_interface", "", "10.0.0.0/40", "fd00:1:2:3:4:5:6:7"])
 def test_other_words_that_are_no_interface_have_no_such_hint(text: str) -> None:
     with pytest.raises(SpecError) as caught:

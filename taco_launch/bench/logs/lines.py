@@ -54,7 +54,18 @@ _FORMS = tuple(
 _WORDS = re.compile(r"[Ii]mg/sec|images/sec|Model:|Batch size:|Number of [GC]PUs:|per device|Devices:")
 _RATE_WORDS = re.compile(r"[Ii]mg/sec|images/sec")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\([A-Z0-9])")
-_MERGED = re.compile(r"[^\s|]+/(\d+)\s+\|", re.ASCII)  # HOST/RANK |
+# What is put before each line, with the rank or pod where it names one: by our own merged log, `kubectl logs --prefix`,
+# torchrun, `docker logs -t`.
+_LABELS = (
+    r"[^\s|]+/(\d+)\s+\|",
+    r"\[(pod/[\w.-]+/[\w.-]+)\](?:\s|$)",
+    r"\[[a-z]\w{0,63}?(\d{1,7})\]:",
+    r"()\d{4}-\d\d-\d\dT[\d:.]+Z\s",
+)
+# The same of `srun -l`, Hydra's -l and docker compose, whose forms a program's own lines may have, too.
+_LOOSE_LABELS = (r"(\d{1,7}):(?:\s|$)", r"\[(\d{1,7})\](?:\s|$)", r"([a-z0-9][\w.-]{0,255})\s+\|(?:\s|$)")
+_LABEL = re.compile(rf"(?:{'|'.join(_LABELS)})\s*", re.ASCII)
+_LABEL_OR_LOOSE = re.compile(rf"(?:{'|'.join((*_LABELS, *_LOOSE_LABELS))})\s*", re.ASCII)
 _TAGGED = (  # [JOB,RANK]<stdout>: of mpirun, [RANK]<stdout>: of horovodrun, the time before it on request
     r"(?:\[?[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]?)?"
     r"(?:\[(?:\d+,)?(?P<rank>\d+)\])?<std(?:out|err|diag)>:"
@@ -68,7 +79,7 @@ _SHOWN = 120
 def lines(text: str) -> Iterator[LogLine]:
     """Yield the lines of the two forms, from a log with anything else in between; in time linear to its length.
 
-    What mpirun (4.x, 5.x), horovodrun or our own merged log put before a line is taken off, and so are colours.
+    What launchers, Kubernetes, docker or our own merged log put before a line is taken off, and so are colours.
 
     Raises:
         RefusedError: A line speaks of a rate and is not whole.
@@ -109,17 +120,20 @@ def _read(number: int, text: str) -> LogLine | None:
     return None
 
 
-def untagged(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a line without what was put before it, and the ranks that it named.
+def untagged(text: str, *, loose: bool = True) -> tuple[str, tuple[str, ...]]:
+    """Return a line without the labels before it, and the ranks that they name.
+
+    Without `loose` a label stays whose form a line of any program may have.
 
     mpirun's tag is taken off the end too where it names the same rank: it writes `text[1,0]<stdout>:` where the end of
     the line reached it after the text (seen with Open MPI 4.1.4).
     """
     ranks = []
-    merged = _MERGED.match(text)
-    if merged is not None:
-        ranks.append(merged[1])
-        text = text[merged.end() :].lstrip()
+    begin, form = 0, _LABEL_OR_LOOSE if loose else _LABEL
+    while label := form.match(text, begin):
+        ranks += [rank for rank in label.groups() if rank]
+        begin = label.end()
+    text = text[begin:]
     tag = _TAG.match(text)
     if tag is not None:
         ranks.append(tag["rank"] or "")

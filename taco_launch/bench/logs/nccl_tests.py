@@ -50,13 +50,17 @@ _OF_RESULTS = re.compile(r"Out of bounds val|Avg bus band|^#.*\bbusbw\b|^#? ?nTh
 
 @dataclass
 class _Table:
-    """One run of the program, as far as the log shows it; `per_process` is its threads times its GPUs."""
+    """One run of the program, as far as the log shows it.
+
+    `per_process` is its threads times its GPUs, `parts` how many times the elements that a row counts its data are.
+    """
 
     threads: int
     per_process: int
     ranks: set[int] = field(default_factory=set)
     names: tuple[str, ...] = ()
-    halves: dict[int, tuple[str, str]] = field(default_factory=dict)
+    parts: int = 0
+    rows: list[tuple[int, tuple[str, str]]] = field(default_factory=list)
     average: str = ""
 
 
@@ -72,7 +76,7 @@ _WIDTHS = {
 def speaks(text: str) -> bool:
     """Return whether a log holds a line that these programs alone print: the settings, the columns, the average."""
     return any(
-        _SETTINGS.fullmatch(rest) or _COLUMNS_OF.match(rest) or _MEAN.fullmatch(rest)
+        _SETTINGS.search(rest) or _COLUMNS_OF.match(rest) or _MEAN.fullmatch(rest)
         for line in text.split("\n")
         if "nThread " in line or "busbw" in line or "Avg bus" in line
         for rest in (untagged(line.strip())[0],)
@@ -108,7 +112,9 @@ def _one(found: tuple[tuple[int, str], ...], ranks: int | None) -> _Table:
     """Put the lines together to the one table that a log may have."""
     begins = [settings for _, line in found if (settings := _SETTINGS.fullmatch(line))]
     if not begins:
-        raise RefusedError("no line '# nThread ...', the first line of every nccl-tests program")
+        first = "no line '# nThread ...', the first line of every nccl-tests program"
+        within = next((f"line {number}: {shown(line)}" for number, line in found if _SETTINGS.search(line)), "")
+        raise RefusedError(f"{within}: the text before '# nThread' is no label known here" if within else first)
     threads, gpus = int(begins[0][1]), int(begins[0][2])
     table = _Table(threads, threads * gpus)
     if len(begins) > 1:
@@ -145,23 +151,32 @@ def _put(table: _Table, line: str, where: str) -> None:
 
 
 def _put_row(table: _Table, line: str, size: int, where: str) -> None:
-    if size in table.halves:
+    before = table.rows[-1][0] if table.rows else 0
+    if size == before and size:
         raise RefusedError(
             f"{where}: this size is listed twice: give one type (-d), one operation (-o), one cycle (-N 1)"
         )
-    if size < max(table.halves, default=0) or not _is_size(line, size, len(table.ranks)):
+    if size < before or not _is_size(table, line, size):
         raise RefusedError(f"{where} is cut: its size is not that of its elements, or of the part before it")
-    table.halves[size] = _row(line, table.names, where)
+    table.rows.append((size, _row(line, table.names, where)))
 
 
-def _is_size(line: str, size: int, ranks: int) -> bool:
+def _is_size(table: _Table, line: str, size: int) -> bool:
     """Return whether a row's size is that of its elements, as far as these are known: a digit that is lost changes it.
 
-    common.cu prints both of one number of bytes; collectives that share it out round it down to 16 bytes for each rank.
+    Where the data are shared out (all_gather, reduce_scatter, alltoall, gather, scatter) the count is that of one rank,
+    whose group is smaller than all ranks with NCCL_TESTS_SPLIT; a size that is too small for that is printed as 0.
     """
     words = line.split()
-    count, width = (int(words[1]) if words[1].isdigit() else 0), _WIDTHS.get(words[2]) if len(words) > 2 else None
-    return width is None or abs(size - count * width) <= 16 * max(ranks, 1) + width
+    width = _WIDTHS.get(words[2]) if len(words) > 2 else None
+    if width is None:
+        return True
+    counted = int(words[1]) * width if words[1].isdigit() else 0
+    if not counted:
+        return size == 0
+    parts, rest = divmod(size, counted)
+    table.parts = table.parts or parts
+    return not rest and parts == table.parts > 0 and (parts == 1 or len(table.ranks) % parts == 0)
 
 
 def _names(line: str, where: str) -> tuple[str, ...]:
@@ -230,25 +245,25 @@ def _rank_list(ranks: set[int]) -> str:
 
 
 def _readings(table: _Table) -> tuple[Reading, ...]:
-    if not table.halves:
+    if not table.rows:
         raise RefusedError("the log has no row of a size")
     if not table.average:
-        size = max(table.halves)
+        size = table.rows[-1][0]
         raise RefusedError(
             f"no line '# Avg bus bandwidth : ...': the log ends after {size} B, or the program failed there"
         )
-    written = [rate for pair in table.halves.values() for rate in pair]
+    written = [rate for _size, pair in table.rows for rate in pair]
     mean, average = math.fsum(map(float, written)) / len(written), float(table.average)
     off = max(_rounded(rate) for rate in written) + _rounded_mean(average)
     if table.threads > 1:
         off += _THREADS_DIFFER * average
     if abs(mean - average) > off + 1e-9:
         raise RefusedError(
-            f"the average {table.average} is not that of the {len(table.halves)} sizes shown, {mean:.6g}: lines are missing"
+            f"the average {table.average} is not that of the {len(table.rows)} sizes shown, {mean:.6g}: lines are missing"
         )
     if average <= 0:
         raise RefusedError("the bus bandwidth is 0: no data went between the GPUs; " + _BUILD)
-    sizes = [(size, float(out_of_place)) for size, (out_of_place, _) in sorted(table.halves.items())]
+    sizes = [(size, float(out_of_place)) for size, (out_of_place, _) in table.rows]
     return (
         Reading(_AVERAGE, average),
         *(Reading(Metric(f"busbw {size} B", _UNIT), value) for size, value in sizes if value >= _LEAST),

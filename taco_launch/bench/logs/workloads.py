@@ -45,7 +45,7 @@ def _rate(kind: LogFormat, text: str, ranks: int | None) -> tuple[Reading, ...] 
 def _matched(workload: Workload, text: str) -> tuple[Reading, ...] | NoSample:
     """Return the number that the workload's pattern finds; a line that the log ends in the middle of counts for none."""
     pattern = workload.pattern if workload.pattern.isprintable() else shown(workload.pattern)
-    lines = [untagged(line.rstrip("\r")) for line in without_escapes(text).split("\n")]
+    lines = [untagged(line.rstrip("\r"), loose=False) for line in without_escapes(text).split("\n")]
     try:
         found = patterns.matches(workload.pattern, [line for line, _ in lines])
     except patterns.FailedError as error:

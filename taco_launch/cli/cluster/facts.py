@@ -251,7 +251,7 @@ def _is_whole(where: str) -> bool:
     """Return whether a fact is of a host, and not of one of its devices or of a file."""
     from taco_launch.facts import SUBJECTS
 
-    return "[" not in where and where.partition(".")[0] in SUBJECTS
+    return "[" not in where and where.partition(".")[0] in (*SUBJECTS, "gid")
 
 
 def _folded(found: "Sequence[HostFacts]") -> "tuple[FoldedFact, ...]":

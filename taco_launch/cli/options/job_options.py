@@ -267,7 +267,7 @@ _TUNING = (
         "--allow-unknown-knobs",
         is_flag=True,
         advanced=True,
-        help="Accept NCCL_*, HOROVOD_* and LIGHT_* variables that taco-launch does not know.",
+        help="Accept names of variables and parameters that are nearly those of known ones.",
     ),
 )
 

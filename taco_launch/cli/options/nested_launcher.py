@@ -7,8 +7,11 @@ from taco_launch.command import BARE, shell
 
 _LAUNCHER = "--launcher"
 _PER_HOST = "--per-host"
-# Whose programs find each other by what torchrun sets.
-_AS_TORCHRUN = ("torch", "deepspeed", "accelerate")
+# Whose programs find each other by what torchrun sets, or Hydra; those of the others by what mpirun does.
+_OURS = {
+    **dict.fromkeys(("torch", "deepspeed", "accelerate", "composer", "colossalai"), "torchrun"),
+    "hydra": "hydra",
+}
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
 
 
@@ -26,10 +29,11 @@ def line(
     found = inner(command)
     if found is None:
         return f"{verb} {shell((*own, '--', *command))}"
-    by_torch = found.kind in _AS_TORCHRUN
-    if _PER_HOST in own or (by_torch and launcher == "mpirun"):
-        own, launcher = _without_launcher(own), "torchrun" if by_torch else "mpirun"
-        own = own if launcher == "mpirun" else (_LAUNCHER, launcher, *own)
+    fitting = _OURS.get(found.kind)
+    if _PER_HOST in own or (fitting and launcher == "mpirun"):
+        own, launcher = _without_launcher(own), fitting or "mpirun"
+        own = (_LAUNCHER, fitting, *own) if fitting else own
+    command = command[found.begin :]
     try:
         pasted = read(command, found)
     except UnclearError as error:
@@ -37,6 +41,7 @@ def line(
     more = list(own)
     if not sized and not _SIZES & set(own):
         more += pasted.size
+    more += pasted.more if "--timeout" not in own else ()
     if pasted.hosts and "-H" not in own:
         more += ["-H", pasted.hosts]
     names = {value.partition("=")[0] for option, value in itertools.pairwise(own) if option in ("-x", "--mca")}

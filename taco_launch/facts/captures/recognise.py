@@ -171,7 +171,7 @@ _RECOGNISERS: Sequence[Tuple[str, Callable[[str], bool], Callable[[str], object]
     ("--query-compute-apps", _header(of_processes=True), gpu.read_processes),
     ("", _LINKS, _links_of),
     ("-L", _matching(r"^GPU [0-9]+: "), gpu.read_list),
-    ("ibstat", _matching(r"^\s*CA '\S+'\s*$"), ibstat.read),
+    ("ibstat", lambda line: bool(re.search(r"^\s*CA '\S+'\s*$", line) or ibstat.PANIC.fullmatch(line)), ibstat.read),
     ("-q -x", _matching("<nvidia_smi_log>"), smi_xml.read_xml),
     ("driver", _matching("^NVRM version: "), gpu.loaded),
     ("cuda", _matching(r"CUDA (?:UMD )?Version\s*: "), gpu.cuda),

@@ -40,7 +40,7 @@ _REASONS = (
 # what nvidia-smi says instead of an answer
 _REFUSED = re.compile(
     r"NVIDIA-SMI has failed.*|Failed to initialize NVML.*|Driver/library version mismatch.*|NVML library version.*|"
-    r"Unable to determine the device handle.*|.*GPU is lost.*|No devices were found.*|Insufficient Permissions.*"
+    r"Unable to determine the device handle.*|.*GPU is lost.*|No devices (?:were )?found.*|Insufficient Permissions.*"
 )
 
 
@@ -171,7 +171,10 @@ def read_query(text: str) -> "Found[QueriedGpus]":
     driver = next((version for version in versions if not isinstance(version, str)), versions[0])
     if isinstance(driver, str) and len(versions) > 1:
         driver = Unknown(f"the rows name different drivers: {', '.join(map(str, versions))}")
-    return QueriedGpus(tuple(sorted(gpus, key=lambda gpu: gpu.index)), lost, driver)
+    asks = (
+        f"GPU {row.cells['index']} requires a reset" for row in rows if "[GPU requires reset]" in row.cells.values()
+    )
+    return QueriedGpus(tuple(sorted(gpus, key=lambda gpu: gpu.index)), (*lost, *asks), driver)
 
 
 def read_list(text: str) -> Found[ListedGpus]:

@@ -66,7 +66,11 @@ def read_xml(text: str) -> Found[Gpus]:
                         memory if isinstance(memory, int) else None,
                     )
                 )
-    return Gpus(driver, gpus, tuple(processes), not_told("nvidia-smi -q -x does not name the instances' UUIDs"))
+    actions = [(index, _perhaps(node, "gpu_recovery_action")) for index, node in enumerate(nodes)]
+    lost = tuple(
+        f"GPU {index} requires: {action}" for index, action in actions if isinstance(action, str) and action != "None"
+    )
+    return Gpus(driver, gpus, tuple(processes), not_told("nvidia-smi -q -x does not name the instances' UUIDs"), lost)
 
 
 def _gpu(index: int, node: ET.Element) -> Gpu:

@@ -176,7 +176,11 @@ def _has(table: Dict[int, Gid]) -> str:
     addresses = sorted({str(address_of(gid.gid)) for gid in table.values() if address_of(gid.gid)})
     if addresses:
         return f"the port has {', '.join(addresses)}"
-    return "its interface has no IPv4 address" if table else "the table is empty: is its interface up?"
+    if not table:
+        return "the table is empty: is its interface up?"
+    six = [index for index in sorted(table) if not _fault(table[index], "AF_INET6", None, 2)]
+    cure = f"; -x NCCL_IB_ADDR_FAMILY=AF_INET6 or -x NCCL_IB_GID_INDEX={six[0]} uses its IPv6 address" if six else ""
+    return f"its interface has no IPv4 address{cure}"
 
 
 def _of(interfaces: Sequence[str], subnet: Optional[str]) -> str:

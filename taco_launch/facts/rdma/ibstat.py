@@ -10,6 +10,8 @@ from taco_launch.model.host.fact_value import Found, Unknown
 
 _DEVICE = re.compile(r"\s*CA '([A-Za-z][\w.-]*)'\s*", re.ASCII)
 _PORT = re.compile(r"\s*Port ([0-9]{1,3}):\s*")
+# Its last line where it gives up, as a rule at a device (util/ibstat.c, IBPANIC).
+PANIC = re.compile(r"ibpanic: \[[0-9]+\] \w+: (?P<why>.*?(?:'(?P<hca>[A-Za-z][\w.-]*)'.*)?)\s*", re.ASCII)
 _ROW = re.compile(r"\s*([A-Z][A-Za-z ]*[A-Za-z]):\s*(\S.*?)?\s*")
 _STATES = {"Active": "ACTIVE", "Down": "DOWN", "Initializing": "INIT", "Armed": "ARMED"}
 _PHYSICAL = (
@@ -26,9 +28,16 @@ def read(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
     """Read the devices; Unknown where one of them, or a port, does not exist as a whole."""
     found: Dict[_Key, Dict[str, str]] = {}
     at: Optional[_Key] = None
+    unread: List[HcaStatement] = []
     for number, row in enumerate(plain(text).split("\n"), 1):
         device, port, value = _DEVICE.fullmatch(row), _PORT.fullmatch(row), _ROW.fullmatch(row)
-        if device or (port and at):
+        if panic := PANIC.fullmatch(row):
+            ends = Unknown(f"ibstat ends there: {panic['why']}")
+            if not found or not panic["hca"]:
+                return ends
+            unread.append(HcaStatement(panic["hca"], 1, None, "state", ends, "ibstat"))
+            at = None
+        elif device or (port and at):
             at = (device[1], None) if device else (at[0] if at else "", int(port[1]) if port else 0)
             if at in found:
                 return Unknown(f"line {number}: {shown(row)}: ibstat lists it twice: of two hosts?")
@@ -41,7 +50,7 @@ def read(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
             at = None
     if (why := _missing(found)) is not None:
         return Unknown(why)
-    seen = [one for (hca, port_), values in found.items() for one in _seen(hca, port_, values)]
+    seen = unread + [one for (hca, port_), values in found.items() for one in _seen(hca, port_, values)]
     other = conflict(seen)
     return tuple(seen) if other is None else Unknown(f"ibstat says two different things of {other}")
 

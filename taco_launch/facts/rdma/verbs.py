@@ -21,6 +21,9 @@ _NETDEV_V = re.compile(
     re.ASCII,
 )
 _DEVINFO = re.compile(r"\s*([a-z_]+|GID\[ *[0-9]+\]):\s+(\S.*?)\s*")
+# The vendor of EFA, whose ports older drivers say to be InfiniBand's (rdma-core, pyverbs; linux, drivers/infiniband/hw/efa).
+_AMAZON = "0x1d0f"
+EFA = Absent("EFA, which NCCL reaches by libfabric (aws-ofi-nccl) and not by NCCL_IB_*")
 _STATES = ("ACTIVE", "DOWN", "INIT", "ARMED")
 _PHYSICAL = {
     "SLEEP": "Sleep",
@@ -150,6 +153,7 @@ def ibv_devinfo(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
 def _devices(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
     seen: List[HcaStatement] = []
     hca, port, verbose = "", 0, "GID[" in text
+    efa = set()
     width = ""
     rows = plain(text).split("\n")
     for number, row in enumerate(rows, 1):
@@ -178,8 +182,11 @@ def _devices(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
             seen += slot
         elif key == "active_width":
             width = value
+        elif key == "vendor_id" and value == _AMAZON:
+            efa.add(hca)
         else:
             seen += _devinfo_value(hca, port, key, f"{width} {value}" if key == "active_speed" else value)
+    seen = [one._replace(value=EFA) if one.hca in efa and one.what == "link_layer" else one for one in seen]
     return _agreeing(seen, "ibv_devinfo") or Unknown("neither a device (hca_id: ...) nor a GID of ibv_devinfo is there")
 
 

@@ -1,12 +1,13 @@
 """Judges hardware by its facts: what is right, what to look at, what is broken. Nothing of it is ever changed by set-up."""
 
+from collections import Counter
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from taco_launch.facts.gpus import blocking_faults
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.fact_value import Absent, Found, Unknown, asked
 from taco_launch.model.host.facts import HostFacts, System
-from taco_launch.model.host.hardware import Adapters, Board, Gpu, Gpus, Hca, Rdma
+from taco_launch.model.host.hardware import Adapters, Board, Gpu, Gpus, Hca, Rdma, Topology
 
 OK, REMARK, FAULT, UNKNOWN = "ok", "remark", "fault", "unknown"
 # Where each rule is from. Nothing else of a rule is taken from there.
@@ -23,6 +24,7 @@ _ACS = "NCCL user guide, troubleshooting: PCI Access Control Services"
 _IOMMU = "NVIDIA GPUDirect RDMA guide: IOMMU"
 _OFED = "NVIDIA GPUDirect RDMA guide: peer memory takes MLNX_OFED, or DMA-BUF"
 _PORTS = "NCCL: its InfiniBand transport passes over ports that are not active"
+_NVLINK = "NVIDIA: the GPUs of a host with NVSwitches all have the same links to one another"
 # What is judged of GPUs one by one, and whose rule it is.
 _OF_GPUS = (
     ("MIG", _MIG),
@@ -75,6 +77,7 @@ def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[H
                 found += each(facts.gpu.gpus)
     if (why := _silent(facts)) is not None:
         found += [HealthVerdict(name, UNKNOWN, why.reason, source) for name, source in _OF_GPUS]
+    found += _nvlink(facts.topology) if isinstance(facts.topology, Topology) else ()
     found += _pcie(facts)
     if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.board, Board):
         found += _iommu(facts.gpu.board)
@@ -248,6 +251,22 @@ def _pcie(facts: HostFacts) -> Iterator[HealthVerdict]:
         yield HealthVerdict("PCIe width", REMARK, ", ".join(narrow), _PCIE, hint)
     elif told:
         yield from _plain("PCIe width", told, "all lanes", _PCIE)
+
+
+def _nvlink(matrix: Topology) -> Iterator[HealthVerdict]:
+    """Judge a host whose GPUs are all linked alike by NVLink, but for a few that are not."""
+    count = len(matrix.gpus)
+    links = [row[:count] for row in matrix.links[:count]]
+    counted = Counter(link for row in links for link in row if link.startswith("NV")).most_common(1)
+    usual = counted[0][0] if counted else ""
+    odd = [index for index, row in enumerate(links) if usual and usual not in row]
+    alike = [index for index in range(count) if index not in odd]
+    if not odd or len(alike) < max(3, len(odd) + 1):
+        return
+    if all(links[one][other] in (usual, "X") for one in alike for other in alike):
+        text = f"{_which(odd)} {'have' if len(odd) > 1 else 'has'} no {usual} to any other GPU, and the other {len(alike)} have it to one another"
+        hint = "nvidia-smi nvlink --status -i N and dmesg -T | grep -i -e xid -e nvlink say why; reset it or reboot, else have it replaced"
+        yield HealthVerdict("NVLink", FAULT, text, _NVLINK, hint)
 
 
 def _iommu(board: Board) -> Iterator[HealthVerdict]:

@@ -142,7 +142,10 @@ class _Reader:
         items: dict[str, Any] = {}
         while not isinstance(key := self._next(), yaml.MappingEndEvent):
             if not isinstance(key, yaml.ScalarEvent):
-                raise self._fatal(key, "a key has to be text")
+                template = "{{" in line_of(self._text, key.start_mark.line)
+                raise self._fatal(
+                    key, f"a key has to be text{': a template is to be rendered first' if template else ''}"
+                )
             at = (*loc, key.value)
             if key.value in items:
                 self._twice(key, at)

@@ -3,8 +3,12 @@
 import re
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
+from taco_launch.launch.knobs import find
+
 # An interface whose name is the start of another's: eth1 of eth10.
 _PREFIX = re.compile(r"[A-Za-z_]+[0-9]*[1-9]")
+# The name of a driver, of whose HCAs each has a number: mlx5 of mlx5_0.
+_DRIVER = re.compile(r"mlx[45]_?|[a-z]+(?:_[a-z]+)*_?")
 _LIMIT_OF_TIMEOUT = 32
 _DEFAULT_STALL_CHECK = 60
 # A fusion threshold of so few bytes fuses nothing; it is one of MiB.
@@ -28,7 +32,14 @@ def remarks(pairs: Sequence[Tuple[str, Optional[str]]]) -> Tuple[str, ...]:
     """
     given = dict(pairs)
     known = {name: value for name, value in given.items() if value}
-    return (*_logging(given, known), *_network(known), *_horovod(known), *_light(known), *_openmpi(known))
+    return (
+        *_logging(given, known),
+        *_network(known),
+        *_horovod(known),
+        *_light(known),
+        *_openmpi(known),
+        *_btl_exclude(known),
+    )
 
 
 def _logging(given: Mapping[str, Optional[str]], known: Dict[str, str]) -> Tuple[str, ...]:
@@ -53,6 +64,16 @@ def _network(known: Dict[str, str]) -> Tuple[str, ...]:
         )
     if known.get("NCCL_IB_DISABLE") == "1" and known.get("NCCL_NET", "").upper() == "IB":
         found.append("NCCL_NET=IB allows IB alone and NCCL_IB_DISABLE=1 forbids it: NCCL fails; leave one of them out")
+    if known.get("NCCL_IB_DISABLE") == "1":
+        unused = [name for name in known if _is_of_rdma(name)]
+        if unused:
+            does = "does" if len(unused) == 1 else "do"
+            found.append(f"NCCL_IB_DISABLE=1 keeps NCCL off RDMA: {', '.join(unused)} {does} nothing beside it")
+    hcas = known.get("NCCL_IB_HCA", "")
+    exact = hcas.lstrip("^")[1:].split(",") if hcas.lstrip("^").startswith("=") else []
+    driver = next((item for item in exact if _DRIVER.fullmatch(item)), "")
+    if driver:
+        found.append(f"NCCL_IB_HCA={hcas} is exact, and {driver} is a driver's name, not an HCA's: omit the =")
     names = known.get("NCCL_SOCKET_IFNAME", "")
     sign = "^" if names.startswith("^") else ""
     items = names[len(sign) :]
@@ -60,6 +81,8 @@ def _network(known: Dict[str, str]) -> Tuple[str, ...]:
     if wide:
         does = "leaves out" if sign else "takes"
         found.append(f"NCCL_SOCKET_IFNAME={names} is a prefix: {wide} also {does} {wide}0; {sign}={items} is exact")
+    if sign and not items.startswith("=") and not any("lo".startswith(item) for item in items.split(",") if item):
+        found.append(f"NCCL_SOCKET_IFNAME={names} does not leave out lo, which reaches no other host: {names},lo does")
     timeout = known.get("NCCL_IB_TIMEOUT", "")
     if timeout.isdecimal() and (int(timeout) == 0 or int(timeout) >= _LIMIT_OF_TIMEOUT):
         found.append(f"NCCL_IB_TIMEOUT={timeout} waits for ever: a lost host hangs the job instead of ending it")
@@ -126,6 +149,19 @@ def _openmpi(known: Dict[str, str]) -> Tuple[str, ...]:
     if items == ["self"]:
         return ("btl self reaches no other rank, and MPI does not start; write self,tcp",)
     return ()
+
+
+def _btl_exclude(known: Dict[str, str]) -> Tuple[str, ...]:
+    """Look for the loopback interface, which the default of this list has."""
+    value = known.get("btl_tcp_if_exclude", "")
+    if not value or any(item == "lo" or item.startswith("127.") for item in value.split(",")):
+        return ()
+    return (f"btl_tcp_if_exclude {value} lacks lo, which reaches no other host: write lo,{value}",)
+
+
+def _is_of_rdma(name: str) -> bool:
+    knob = find(name)
+    return knob is not None and name.startswith("NCCL_IB_") and ("IB verbs" in knob.applies or "RoCE" in knob.applies)
 
 
 def _hidden(given: Mapping[str, Optional[str]], name: str) -> bool:

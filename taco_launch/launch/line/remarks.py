@@ -76,8 +76,12 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *_unread(draft.spec.command),
         *_lost(draft.spec),
     ]
+    if draft.given:
+        from taco_launch.launch.line.given_remarks import given_remarks  # noqa: PLC0415 - few jobs have any
+
+        said += given_remarks(draft.given, draft.placement)
     given = draft.given if by_mpirun else ()
-    mca = [(option.key[1], option.tokens[-1].text) for option in given if option.key[0] == "mca"]
+    mca = [(option.tokens[1].text, option.tokens[-1].text) for option in given if option.key[0] == "mca"]
     pairs = [(name, value) for name, value in env if value is not None and name.startswith(_KNOBS)] + mca
     if _led(draft):
         pairs = [pair for pair in pairs if pair[0] != "NCCL_IB_GID_INDEX"]

@@ -18,7 +18,7 @@ from taco_launch.inventory.variable_names import LET_THROUGH
 from taco_launch.model.job_request import JobRequest
 from taco_launch.model.jobs import CleanUp, Restart
 from taco_launch.request import code_options, variables
-from taco_launch.request.documents import mpi_job
+from taco_launch.request.documents import manifests, mpi_job
 from taco_launch.request.documents.job_schema import JobDocument, RunPolicy, SchedulingPolicy
 from taco_launch.request.documents.job_values import NO_WHOLE_PATH
 
@@ -126,7 +126,7 @@ def parse(data: bytes, source: str, environ: Mapping[str, str], *, allow_unknown
     """
     check_size(data, source, "job file")
     faults = Faults(source, _HINT, "job file")
-    value = document.read(decode(data, faults), faults)
+    value, others = manifests.read(decode(data, faults), faults)
     hide_values(faults, ("env",))
     manifest = mpi_job.convert(value, faults) if isinstance(value, dict) and "kind" in value else None
     if manifest is None:
@@ -137,7 +137,7 @@ def parse(data: bytes, source: str, environ: Mapping[str, str], *, allow_unknown
     request = request_of(job, source)
     if manifest is None:
         return JobFile(request, ())
-    return JobFile(replace(request, line_np=manifest.line_np), manifest.notes, is_manifest=True)
+    return JobFile(replace(request, line_np=manifest.line_np), (*others, *manifest.notes), is_manifest=True)
 
 
 def without_container(file: JobFile) -> JobFile:

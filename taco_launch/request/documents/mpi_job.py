@@ -14,7 +14,8 @@ from taco_launch.command import shell
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.schema.document import kind_of
 from taco_launch.inventory.schema.faults import Faults, Loc, path_of
-from taco_launch.request.documents import mpi_pod
+from taco_launch.launch.line.given_remarks import reference
+from taco_launch.request.documents import mpi_pod, of_kubernetes, pytorch_job
 from taco_launch.request.lines import hydra_line, mpirun_line, shell_line
 from taco_launch.request.lines.mpirun_line import MpirunLine, UnclearError
 
@@ -81,7 +82,11 @@ class _Manifest:
 
     def converted(self) -> ConvertedManifest:
         if self._value["kind"] != "MPIJob":
-            self.faults.add(("kind",), "of Kubernetes' objects an MPIJob can be read, and no other", self._torchs())
+            self.faults.add(
+                ("kind",),
+                "of Kubernetes' objects an MPIJob can be read, and no other",
+                pytorch_job.suggested(self._value),
+            )
             return ConvertedManifest({}, {}, ())
         version = self.at(("apiVersion",))
         old = self.at(("spec", "template")) is not None and self.at(("spec", "mpiReplicaSpecs")) is None
@@ -121,21 +126,6 @@ class _Manifest:
         mpi_pod.take(self, container, workers, slots if isinstance(slots, int) else None)
         unused = [self._shown(loc) for loc in self._left(self._value, ())]
         return ConvertedManifest(self._document, self.origin, (*self.notes, *unused), self.line_np)
-
-    def _torchs(self) -> str:
-        """Return the line of a job as a PyTorchJob has it, one process on each of its workers; "" for another object."""
-        if self._value["kind"] != "PyTorchJob":
-            return ""
-        replicas: Loc = ("spec", "pytorchReplicaSpecs")
-        counts = [self.at((*replicas, role, "replicas")) or 1 for role in self.at(replicas) or ()]
-        container: Loc = (*replicas, "Master", "template", "spec", "containers", 0)
-        gpus = self.at((*container, "resources", "limits", "nvidia.com/gpu")) or 1
-        if not all(isinstance(count, int) for count in (*counts, gpus)):
-            return ""
-        each = ("--per-host",) if gpus > 1 else ()  # else every GPU would have a process of its own
-        size = ("--workers", str(sum(counts)), "--gpus", str(gpus)) if counts else ()
-        words = [word for key in ("command", "args") for word in self._words((*container, key))]
-        return shell(("taco-launch", "submit", "--launcher", "env", *each, *size, "--", *(words or ("COMMAND",))))
 
     def _again(self) -> str:
         """Return the line that submits a job again of which `get` told: its size and its command, as far as they are there."""
@@ -211,14 +201,13 @@ class _Manifest:
     def _workers_program(self, container: Loc) -> None:
         """Refuse workers that are to run something else than an sshd, which mpirun's daemons come by."""
         places = [(*container, key) for key in ("command", "args") if self.at((*container, key)) is not None]
-        words = [word for place in places for word in self._words(place)]
-        try:
-            inner = shell_line.read(words) if words else None
-        except UnclearError:
-            inner = None
-        if words and (words if inner is None else inner[0])[0].rpartition("/")[2] != "sshd":
+        words = [(*place, index) for place in places for index, _word in enumerate(self._words(place))]
+        before = of_kubernetes.before_sshd([str(self.at(word)) for word in words]) if words else ()
+        if before is None:
             problem = "is what the workers would run before any rank, and here nothing would"
-            self.faults.add(places[0], problem, "prepare the hosts, or the image, and omit it")
+            self.faults.add(words[-1], problem, "prepare the hosts, or the image, and omit it")
+        elif before:
+            self.notes.append(f"{path_of(words[-1])}: what comes before its sshd: {'; '.join(before)}")
 
     def _command(self, container: Loc) -> None:
         """Take the launcher's line apart."""
@@ -252,9 +241,11 @@ class _Manifest:
             self.origin["command", index] = place
         for key, values in (("env", line.env), ("mca", line.mca)):
             for name, value, index in values:
-                self.put((key, name), value, places[index][0])
+                self._set(key, name, value, places[index][0])
         decided = dict.fromkeys(mpirun_line.OF_PROFILE, ": the profile decides it")
         self.notes += [f"mpirun's {option}{decided.get(option.split()[0].lstrip('-'), '')}" for option in line.unused]
+        if line.timeout is not None and "activeDeadlineSeconds" not in self._document.get("runPolicy", {}):
+            self.put(("runPolicy", "activeDeadlineSeconds"), line.timeout[0], places[line.timeout[1]][0])
         if line.per_host is not None:
             self._each(line.per_host[0], places[line.per_host[1]][0])
         if line.np is not None:
@@ -271,7 +262,7 @@ class _Manifest:
                 continue
             elif name.startswith(_MCA):
                 if name.removeprefix(_MCA) not in told:  # the line goes before
-                    self.put(("mca", name.removeprefix(_MCA)), known[name], at)
+                    self._set("mca", name.removeprefix(_MCA), known[name], at)
             else:
                 self.notes.append(f"{path_of(at)}: {name}, which mpirun does not pass on without -x")
 
@@ -290,7 +281,16 @@ class _Manifest:
             parameter = mpirun_line.parameter(name)
             key, known = ("mca", parameter) if parameter else ("env", name)
             if known not in document.get(key, {}):  # mpirun's line goes before
-                self.put((key, known), value, at)
+                self._set(key, known, value, at)
+
+    def _set(self, key: str, name: str, value: str, at: Loc) -> None:
+        """Take a variable (`key` env) or a parameter (mca), unless it means something in Kubernetes alone."""
+        if why := of_kubernetes.unused(key, name, value):
+            self.notes.append(f"{path_of(at)}: {name}: {why}")
+            return
+        if reference(name, value):
+            self.faults.add(at, "no shell reads its $, and the ranks would get it as it stands", "write the value")
+        self.put((key, name), value, at)
 
     def _each(self, ranks: int, place: Loc) -> None:
         """Take how many ranks the line has on each host."""

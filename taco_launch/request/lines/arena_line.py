@@ -228,10 +228,12 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tu
             f"the command of an MPI job starts with mpirun, and this one with {words[0]!r:.60}",
             hint="a program that is started once for each worker: arena submit pytorch ...",
         )
+    words = words[found.begin :]
     try:
         line = launcher_line.read(words, found)
     except UnclearError as error:
         raise UsageError(f"{words[error.index]!r} of {found.name}: {error.problem}", error.hint) from None
+    own += line.more if "--timeout" not in own else ()
     own += [word for text in line.env for word in ("-x", text)]
     own += [word for name, value in line.mca for word in ("--mca", name, value)]
     slots = int(given.get("workers", "1")) * max(int(given.get("gpus", "0")), 1)

@@ -37,7 +37,9 @@ def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
 def _option(line: Options, words: Sequence[str], at: int) -> int:
     """Take the option at a place; return how many words it has with its values."""
     option = words[at].lstrip("-")
-    count = 3 if option in _SET else 2 if option in (*_RANKS, *_PER_HOST, *_PASSED) else _UNUSED.get(option, 0)
+    count = 2 if option in (*_RANKS, *_PER_HOST, *_PASSED, *_SET) else _UNUSED.get(option, 0)
+    if option in _SET and "=" not in "".join(words[at + 1 : at + 2]):
+        count = 3
     if not count:
         raise UnclearError(at, "is an option of Hydra that has no counterpart in a job")
     if at + count > len(words):
@@ -47,7 +49,8 @@ def _option(line: Options, words: Sequence[str], at: int) -> int:
     elif option in _PER_HOST:
         line.ranks_per_host(words[at + 1], at + 1)
     elif option in _SET:
-        line.env.append((words[at + 1], words[at + 2], at + 2))
+        name, equals, value = words[at + 1].partition("=")
+        line.env.append((name, value if equals else words[at + 2], at + count - 1))
     elif option in _PASSED:
         line.bare += [name for name in words[at + 1].split(",") if name]
     else:

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from taco_launch.frozen import dataclass
 from taco_launch.launch.nested_launcher import NestedLauncher
-from taco_launch.request.lines import mpirun_line
+from taco_launch.request.lines import hydra_line, mpirun_line
 from taco_launch.request.lines.mpirun_line import UnclearError
 
 # Every job's line has these where they are needed.
@@ -30,6 +31,11 @@ _COUNTED = {
         **dict.fromkeys(("num-processes", "num-machines", "machine-rank", "main-process-ip", "main-process-port"), 2),
         **dict.fromkeys(("multi-gpu", "cpu"), 1),
     },
+    "composer": {
+        **dict.fromkeys(("n", "nproc", "world-size", "node-rank", "base-rank", "master-addr", "master-port"), 2),
+        **dict.fromkeys(("v", "verbose"), 1),
+    },
+    "colossalai": dict.fromkeys(("nproc-per-node", "num-nodes", "hostfile", "host", "master-addr", "master-port"), 2),
 }
 _TORCHS_FLAGS = ("standalone", "no-python", "run-path", "use-env", "m", "module")
 _COUNT = re.compile(r"[1-9][0-9]{0,5}")
@@ -37,7 +43,7 @@ _COUNT = re.compile(r"[1-9][0-9]{0,5}")
 
 @dataclass(frozen=True)
 class LauncherLine:
-    """What a line says: `size` as options here, `hosts` as -H takes them and `hostfile`, each "" where it has none.
+    """What a line says: `size` and `more` as options here, `hosts` as -H takes them and `hostfile`, each "" where it has none.
 
     `env` is what -x takes, `mca` (name, value), `program` the program with its arguments.
     """
@@ -48,31 +54,34 @@ class LauncherLine:
     hostfile: str = ""
     env: tuple[str, ...] = ()
     mca: tuple[tuple[str, str], ...] = ()
+    more: tuple[str, ...] = ()
 
 
 def read(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
-    """Read a line that starts with that launcher.
+    """Read a launcher's line, without what stands before it.
 
     Raises:
         UnclearError: where its program starts, or what an option asks for, is not known beyond doubt.
     """
-    kinds = {"mpirun": _mpirun, "horovodrun": _horovodrun, "torch": _torch}
-    return kinds.get(inner.kind, _counted)(words, inner)
+    kinds = {"mpirun": _mpirun, "hydra": _mpirun, "horovodrun": _horovodrun, "torch": _torch}
+    line = kinds.get(inner.kind, _counted)(words, inner)
+    return replace(line, program=(*inner.around, *line.program), env=(*inner.env, *line.env))
 
 
-def _mpirun(words: Sequence[str], _inner: NestedLauncher) -> LauncherLine:
-    line = mpirun_line.read(words, {})
+def _mpirun(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
+    line = (hydra_line if inner.kind == "hydra" else mpirun_line).read(("mpirun", *words[1:]), {})
     unused = [text.partition(" ") for text in line.unused]
     told = {option.lstrip("-"): value for option, _space, value in unused}
-    bare = [value for option, _space, value in unused if option == "-x" and value not in _PASSED_ON]
+    bare = [name for name in line.bare if name not in _PASSED_ON]
     sizes = ("--np", line.np), ("--slots-per-host", line.per_host)
     return LauncherLine(
         tuple(word for option, size in sizes if size is not None for word in (option, str(size[0]))),
         tuple(words[line.program :]),
         _hosts(told, words),
-        _first(told, _HOSTFILES),
+        _first(told, (*_HOSTFILES, "f")),
         (*(f"{name}={value}" for name, value, _at in line.env), *bare),
         tuple((name, value) for name, value, _at in line.mca),
+        ("--timeout", f"{line.timeout[0]}s") if line.timeout else (),
     )
 
 
@@ -106,16 +115,16 @@ def _counted(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
             raise UnclearError(len(words) - 1, "is the last word, and no program comes after it")
         told[option] = value if is_set else words[at - 1]
     python = () if inner.kind == "srun" or not words[at].endswith(".py") else ("python3",)
-    hostfile = _first(told, ("H", *_HOSTFILES)) if inner.kind == "deepspeed" else ""
-    return LauncherLine(tuple(_size(told)), (*python, *words[at:]), hostfile=hostfile)
+    hostfile = _first(told, ("H", *_HOSTFILES) if inner.kind == "deepspeed" else _HOSTFILES)
+    return LauncherLine(tuple(_size(told)), (*python, *words[at:]), _first(told, ("host",)), hostfile)
 
 
 def _size(told: dict[str, str]) -> Iterator[str]:
     ranks, hosts = (
-        _first(told, ("n", "ntasks", "num-processes")),
+        _first(told, ("world-size", "n", "nproc", "ntasks", "num-processes")),
         _first(told, ("N", "nodes", "num-nodes", "num-machines")),
     )
-    each = _first(told, ("ntasks-per-node", "num-gpus"))
+    each = _first(told, ("ntasks-per-node", "num-gpus", "nproc-per-node"))
     if _COUNT.fullmatch(ranks):
         yield from ("--np", ranks)
     elif _COUNT.fullmatch(each) and _COUNT.fullmatch(hosts or "1"):

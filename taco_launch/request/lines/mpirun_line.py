@@ -12,9 +12,12 @@ OF_PROFILE = (
     *("bind-to", "map-by", "report-bindings", "display-map", "display-allocation", "oversubscribe"),
     *("tag-output", "timestamp-output", "verbose", "v", "quiet", "q"),
 )
+# Where its own libraries are, which is so on the hosts or in the image, and more of what it prints.
+_PASSED_OVER = ("prefix", "show-progress", "report-state-on-timeout", "get-stack-traces", "display-topo")
+_SECONDS = re.compile("[1-9][0-9]{0,8}")
 # mpirun(1): ranks on each host.
 _EACH = ("N", "npernode")
-_PER_HOST = re.compile(r"ppr:(?P<count>[1-9][0-9]{0,5}):node(?::.*)?")
+_PER_HOST = re.compile(r"ppr:(?P<count>[1-9][0-9]{0,5}):node(?P<rest>:.*)?")
 # The frameworks that are of the ranks alone (ompi/mca of Open MPI 4 and 5, and what of opal/mca they move data by): for
 # these `-x OMPI_MCA_btl=...` and `--mca btl ...` are the same. Others are mpirun's own, which -x does not reach.
 _OF_RANKS = re.compile(
@@ -40,7 +43,7 @@ class MpirunLine:
 
     `np` and `per_host`, the ranks on each host, are None where the line says none; `env` and `mca` hold (name, value,
     index); `unused` the options that are passed over, as they stand there; `bare` the variables whose value does not exist;
-    the program starts at `program`.
+    the program starts at `program`. After `timeout` seconds mpirun ends the ranks.
     """
 
     np: tuple[int, int] | None
@@ -50,6 +53,7 @@ class MpirunLine:
     unused: tuple[str, ...]
     bare: tuple[str, ...]
     program: int
+    timeout: tuple[int, int] | None = None
 
 
 def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
@@ -87,6 +91,7 @@ class Options:
         self.mca: list[tuple[str, str, int]] = []
         self.unused: list[str] = []
         self.bare: list[str] = []
+        self.timeout: tuple[int, int] | None = None
 
     def line(self, words: Sequence[str], program: int) -> MpirunLine:
         """Return what was gathered; the program starts at `program`.
@@ -99,7 +104,7 @@ class Options:
         if ":" in words[program:]:
             raise UnclearError(program + list(words[program:]).index(":"), "starts a second program, and a job has one")
         rest = tuple(self.env), tuple(self.mca), tuple(self.unused), tuple(self.bare)
-        return MpirunLine(self.np, self.per_host, *rest, program)
+        return MpirunLine(self.np, self.per_host, *rest, program, self.timeout)
 
     def ranks(self, word: str, at: int) -> None:
         """Take the number of ranks."""
@@ -118,13 +123,17 @@ class Options:
             self.ranks_per_host(words[1], at + 1)
         elif option == "map-by" and (each := _PER_HOST.fullmatch(words[1])):
             self.per_host = int(each["count"]), at + 1
+            if each["rest"]:  # cores for each rank and the like
+                self.unused.append(" ".join(words))
         elif option == "map-by" and words[1].startswith("ppr:"):
             raise UnclearError(at + 1, "places ranks within hosts, which a job's line does not say")
         elif option == "x":
             self._variable(words[1], at + 1)
         elif option in ("mca", "gmca"):
             self.mca.append((words[1], words[2], at + 1))
-        elif option in (*_HOSTS, *OF_PROFILE):
+        elif option == "timeout" and _SECONDS.fullmatch(words[1]):
+            self.timeout = int(words[1]), at + 1
+        elif option in (*_HOSTS, *OF_PROFILE, *_PASSED_OVER):
             self.unused.append(" ".join(words))
         elif option != "allow-run-as-root":  # added where it is needed
             raise UnclearError(at, "is an option of mpirun that has no counterpart in a job")

@@ -23,6 +23,7 @@ from tests.facts.hosts import host
 from tests.launch.machines import bond
 
 TOPO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV2\t0-7\nGPU1\tNV2\t X \t0-7\n"
+CASES = Path(__file__).parents[2] / "facts" / "cases" / "captured"
 GIDS = """DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4  \t\tVER\tDEV
 ---\t----\t-----\t---\t\t\t\t\t------------  \t---\t---
 mlx5_0\t1\t2\t0000:0000:0000:0000:0000:ffff:0a00:0001\t10.0.0.1  \tv1\tbond0
@@ -52,6 +53,12 @@ def test_standard_input() -> None:
     done = call("facts", "--from", "-", "--json", stdin=GIDS)
     assert json.loads(done.stdout)["gid"] | {"why": ""} == {"hca": "mlx5_0", "port": 1, "gid_index": 3, "why": ""}
     assert "GID index: 3 on mlx5_0:1" in call("facts", "--from", "-", stdin=GIDS).stdout
+
+
+def test_why_no_gid_is_right_is_a_warning() -> None:
+    done = call("facts", "--from", str(CASES / "show_gids_ipv6_only.txt"))
+    assert "gid: bnxt_re0:1: NCCL would take GID index 0, and that is link-local" in done.stderr
+    assert "-x NCCL_IB_ADDR_FAMILY=AF_INET6 or -x NCCL_IB_GID_INDEX=3" in done.stderr
 
 
 def test_nothing_is_understood(captures: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from taco_launch.facts.reports.health import judged, verdicts
 from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
 from taco_launch.model.host.facts import ContainerState, HostFacts
-from taco_launch.model.host.hardware import Adapters, Board, Gpus, PciDevice
+from taco_launch.model.host.hardware import Adapters, Board, Gpus, PciDevice, Topology
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup.hardware import faults
 from tests.facts.hosts import host, known
@@ -183,6 +183,28 @@ def test_gpus_that_nobody_can_ask_are_unknown_and_never_right(gpus: Any) -> None
     assert {verdict.name for verdict, hosts in told if hosts == ("gpu2",)} - {"driver"} == set(names)
     whole = replace(facts, gpu=Unknown("no answer"))
     assert [name for _, name, _ in wrong(whole)] == list(names)
+
+
+@pytest.mark.parametrize(
+    ("odd", "others", "text"),
+    [
+        ((2,), "NV18", "GPU 2 has no NV18 to any other GPU, and the other 7 have it to one another"),
+        ((2, 3), "NV18", "GPUs 2-3 have no NV18 to any other GPU, and the other 6 have it to one another"),
+        ((), "NV18", ""),
+        ((), "SYS", ""),
+        ((0, 1, 2, 3), "NV18", ""),  # half of them: which half is right is not known
+    ],
+)
+def test_a_gpu_that_has_not_the_links_of_the_others(odd: tuple[int, ...], others: str, text: str) -> None:
+    links = [["X" if a == b else "SYS" if {a, b} & {*odd} else others for b in range(8)] for a in range(8)]
+    matrix = Topology(tuple(f"GPU{number}" for number in range(8)), (), tuple(map(tuple, links)))
+    assert wrong(replace(of(), topology=matrix)) == ([("fault", "NVLink", text)] if text else [])
+
+
+def test_bridges_between_pairs_are_no_fault() -> None:
+    links = [["X" if a == b else "NV4" if a // 2 == b // 2 < 3 else "SYS" for b in range(8)] for a in range(8)]
+    matrix = Topology(tuple(f"GPU{number}" for number in range(8)), (), tuple(map(tuple, links)))
+    assert wrong(replace(of(), topology=matrix)) == []
 
 
 def test_ports_of_hcas_that_are_not_active() -> None:

@@ -56,6 +56,14 @@ def test_any_line(launcher: tuple[str, ...], rest: list[str]) -> None:
             "",
         ),
         ("accelerate launch --num_processes 16 --num_machines 2 t.py", "--np 16", "python3 t.py", ""),
+        ("composer -n 8 t.py", "--np 8", "python3 t.py", ""),
+        ("mpiexec.hydra -n 8 -ppn 4 -f h -genv A=2 a.out", "--np 8 --slots-per-host 4", "a.out", "h"),
+        ("mpirun.real -np 2 a.out", "--np 2", "a.out", ""),
+        ("python -m deepspeed.launcher.runner --num_gpus 4 t.py", "--np 4", "python3 t.py", ""),
+        ("nohup env A=1 mpirun -np 2 a.out", "--np 2", "a.out", ""),
+        ("numactl -N 0 torchrun --nproc_per_node 4 t.py", "--np 4", "numactl -N 0 python3 t.py", ""),
+        ("uv run --with x torchrun --nproc_per_node 4 t.py", "--np 4", "uv run --with x python3 t.py", ""),
+        ("apptainer exec --nv -B /a i.sif torchrun t.py", "--np 1", "apptainer exec --nv -B /a i.sif python3 t.py", ""),
         ("horovodrun -np 2 --network-interface eth0 python t.py", "--np 2", "python t.py", ""),
     ],
 )
@@ -63,8 +71,31 @@ def test_launchers_that_count(line: str, size: str, program: str, hostfile: str)
     words = tuple(line.split())
     found = inner(words)
     assert found is not None
-    said = read(words, found)
+    said = read(words[found.begin :], found)
     assert (" ".join(said.size), " ".join(said.program), said.hostfile) == (size, program, hostfile)
+
+
+def test_variables_before_a_launcher_are_those_of_the_ranks() -> None:
+    words = ("A=1", "sudo", "-E", "-u", "me", "B=2", "mpirun", "-x", "C=3", "-np", "2", "a.out")
+    found = inner(words)
+    assert found is not None
+    assert read(words[found.begin :], found).env == ("A=1", "B=2", "C=3")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "env A=1 python t.py mpirun",
+        "numactl -N 0 python t.py torchrun x",
+        "sh -c torchrun x",
+        "uv run t.py",
+        "A=1",
+        "env",
+        "nohup",
+    ],
+)
+def test_a_launchers_name_elsewhere_is_none(line: str) -> None:
+    assert inner(line.split()) is None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, List, Optional, Sequence, Tuple, Union, get_args, get_origin, get_type_hints
 
-from taco_launch.command import shell
 from taco_launch.errors import CANNOT_PLACE, HOST_FAILED
 from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import LATEST, JobRecord, JobSpec, JobState
@@ -76,8 +75,8 @@ FIELDS = tuple(entry.name for entry in fields(JobRow))
 _STATE, _LAUNCHER, _HOSTS = FIELDS.index("state"), FIELDS.index("launcher"), FIELDS.index("hosts")
 
 
-def row_of(spec: JobSpec, record: JobRecord, last_line: str = "", progress: str = "") -> JobRow:
-    """Return the line of a job."""
+def row_of(spec: JobSpec, record: JobRecord, *, command: str = "", last_line: str = "", progress: str = "") -> JobRow:
+    """Return the line of a job; `command` is its command as it is typed."""
     suspended, suspended_since = record.pause
     on_hosts = not (record.state.is_terminal or record.state.waits)
     return JobRow(
@@ -104,7 +103,7 @@ def row_of(spec: JobSpec, record: JobRecord, last_line: str = "", progress: str 
         admitted=record.admitted,
         suspended=suspended,
         suspended_since=suspended_since,
-        command=shell(spec.command),
+        command=command,
         last_line=last_line,
         progress=progress,
     )

@@ -51,7 +51,7 @@ def test_the_guide(taco: Taco, tmp_path: Path) -> None:
         *("WORLD_SIZE: 2, CURRENT_RANK: 1", "beside it []")
     ]
     assert "In Cluster:" in ok(taco, "top", "node")
-    assert "pytorchjob" in ok(taco, "top", "job")
+    assert "PYTORCHJOB" in ok(taco, "top", "job")
     ok(taco, "delete", "pytorch-dist", "--type", "pytorchjob")
     assert len(ok(taco, "list").splitlines()) == 1
 

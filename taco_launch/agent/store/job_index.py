@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.command import shell
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.rows import FIELDS, decoded, encoded, row_of
 
@@ -46,7 +47,8 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
                 continue
             record = recovery.current_record(folder)
             spec = records.read_spec(folder)
-            row = row_of(spec, record, *_said(folder, spec.policy.progress, left=not record.state.is_terminal))
+            last, progress = _said(folder, spec.policy.progress, left=not record.state.is_terminal)
+            row = row_of(spec, record, command=shell(spec.command), last_line=last, progress=progress)
             line = encoded(row)
             decoded(line)  # a job that cannot be shown must not hide the others
         except TacoLaunchError as error:

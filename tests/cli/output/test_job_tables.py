@@ -40,7 +40,7 @@ def job(name: str, np: int, state: JobState, ago: float, **record: Any) -> JobVi
 
 def row(name: str, np: int, state: JobState, ago: float, **record: Any) -> JobRow:
     found = job(name, np, state, ago, **record)
-    return row_of(found.spec, found.record)
+    return row_of(found.spec, found.record, command="python3 train.py")
 
 
 ROWS = (

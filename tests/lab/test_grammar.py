@@ -257,7 +257,7 @@ def test_no_host_is_given_what_reaches_beyond_it(lacking: tuple[str, ...]) -> No
         argv = hosts.create_argv(host, lab(), MACHINE, lacking, "image")
         assert "--privileged" not in argv
         dropped = {argv[index + 1] for index, word in enumerate(argv) if word == "--cap-drop"}
-        assert dropped == {"SYS_TIME", "SYS_MODULE", "SYS_BOOT", "SYS_RAWIO", "SYSLOG", *lacking}
+        assert dropped == {"SYS_TIME", "SYS_MODULE", "SYS_BOOT", "SYS_RAWIO", "SYSLOG", "DAC_READ_SEARCH", *lacking}
         mounts = [argv[index + 1] for index, word in enumerate(argv) if word == "--volume"]
         # volumes of the lab or of all labs, nothing of the machine
         assert all(mount.startswith(("taco-lab-lab-gpu", "taco-launch-lab-registry:")) for mount in mounts)

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.test_cli import call
 
 JOBS = Path(__file__).parents[1] / "request" / "jobs"
-INVENTORY = "cluster: two\nnetwork: {interface: eth0}\nhosts:\n  n[1-2]: {slots: 2}\n"
+INVENTORY = 'cluster: two\nnetwork: {interface: eth0}\nversions: {openmpi: "4.1.4"}\nhosts:\n  n[1-2]: {slots: 2}\n'
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taco_launch.backend import Backend, FollowListener, LogQuery, Output
+from taco_launch.errors import UsageError
 
 if TYPE_CHECKING:
     from taco_launch.model.job_view import JobView as JobAnswer
@@ -99,6 +100,8 @@ class Job:
         """
         from taco_launch.protocol.calls.caller_input import pieces  # noqa: PLC0415 - no other call needs it
 
+        if isinstance(command, str):
+            raise UsageError(f"command: {command!r}: must be a list of texts", hint="split it: shlex.split(...)")
         return self._backend.execute(self.name, rank, tuple(command), output, errors or output, pieces(given))
 
     def fetch(self, path: str, local: "str | os.PathLike[str]", *, rank: int = 0) -> Path:

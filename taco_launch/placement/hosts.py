@@ -165,7 +165,7 @@ def _refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> Pla
 def _more_slots(ranks: int, free: Sequence[FreeSlots]) -> str:
     """Return what gives so many ranks a slot each: -H, unless the job wants GPUs of which there are no more."""
     if any("--gpus" in entry.lacks for entry in free):
-        return "omit --gpus, and a worker has a slot of any kind; or count ranks: --np N"
+        return "--np N counts ranks on slots of any kind, and without --gpus a worker is one such slot"
     if any(entry.lacks for entry in free):
         return "let it have other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
     level = -(-ranks // (len(free) or 1))

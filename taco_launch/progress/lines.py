@@ -37,6 +37,13 @@ _LLMC = re.compile(
     rf"(?:^|\s)step\s+(\d{{1,9}})/(\d{{1,9}}) (?:\([\d.]+%\) )?\| (?:train )?loss:?\s+({_LOSS})\b(?=.*\|)"
     r"(?:.*?(?:\| ([\d,]{1,15}(?:\.\d+)?) tok/s|\| tok/sec: ([\d,]{1,15}(?:\.\d+)?)))?"
 )
+# pytorch/examples' mnist/main.py, and Horovod's
+_MNIST = re.compile(rf"^\s*Train Epoch: (\d{{1,6}}) \[(\d{{1,9}})/(\d{{1,9}}) \(\d{{1,3}}%\)\]\s+Loss: ({_LOSS})\s*$")
+# Of no program: what people write who count steps or epochs and print the loss behind them.
+_PLAIN = re.compile(
+    rf"(?:^|\s)(?:[Ss]tep|[Ii]ter(?:ation)?|([Ee]poch))[ :]+(\d{{1,9}})/(\d{{1,9}})[ ,:|-]{{1,5}}(?:train(?:ing)?[ _])?"
+    rf"[Ll]oss[ :=]{{1,3}}({_LOSS})(?=$|[\s,|])"
+)
 _TITAN = re.compile(rf"\bstep:\s+(\d{{1,9}})\s+loss:\s+({_LOSS})\s+.*?\btps: ([\d,]{{1,15}})")
 
 
@@ -122,6 +129,16 @@ def _llmc(match: "re.Match[str]") -> Reading:
     )
 
 
+def _mnist(match: "re.Match[str]") -> Reading:
+    step, total = _number(match[2]), _number(match[3])
+    return Reading("PyTorch's MNIST example", "", step, total, _number(match[1]), _number(match[4]))
+
+
+def _plain(match: "re.Match[str]") -> Reading:
+    series = "epochs" if match[1] else "steps"
+    return Reading("a training of its own", series, _number(match[2]), _number(match[3]), loss=_number(match[4]))
+
+
 def _titan(match: "re.Match[str]") -> Reading:
     rate = _number(match[3].replace(",", ""))
     return Reading("torchtitan", step=_number(match[1]), loss=_number(match[2]), rate=rate, unit="tokens/s per rank")
@@ -153,4 +170,6 @@ _FORMS: Tuple[Tuple["re.Pattern[str]", Callable[["re.Match[str]"], Optional[Read
     (_NANOGPT, _nanogpt),
     (_LLMC, _llmc),
     (_TITAN, _titan),
+    (_MNIST, _mnist),
+    (_PLAIN, _plain),
 )

@@ -67,7 +67,7 @@ def shrink(store: SnapshotStore, keep: str = "", most: int = 0) -> Removed:
 def prune(store: SnapshotStore, since: float, *, dry_run: bool) -> Removed:
     """Remove the snapshots that were last used more than `since` seconds ago and that no job needs; `dry_run` only counts."""
     found = _remove(store, [kept.name for kept in _idle(store, _snapshots(store), since)], dry_run=dry_run)
-    return found if dry_run else found._replace(bytes=found.bytes + recycled_tree.remove(store))
+    return found._replace(bytes=found.bytes + recycled_tree.remove(store, since, dry_run=dry_run))
 
 
 def _idle(store: SnapshotStore, every: Iterable[_Kept], since: float) -> List[_Kept]:

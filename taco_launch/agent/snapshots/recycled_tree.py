@@ -61,16 +61,27 @@ def keep(folder: JobFolder, store: SnapshotStore) -> None:
             shutil.rmtree(moved, ignore_errors=True)
 
 
-def remove(store: SnapshotStore) -> int:
-    """Remove the tree that is kept; return how many bytes that frees."""
-    gone = store.path / f".tree.{os.urandom(6).hex()}"
-    take(store, gone)
+def remove(store: SnapshotStore, since: float = 0.0, *, dry_run: bool = False) -> int:
+    """Remove the tree that is kept, if that is for at least `since` seconds; return how many bytes that frees.
+
+    `dry_run` only counts them.
+    """
+    try:
+        kept = time.time() - store.spare.lstat().st_ctime
+    except OSError:
+        return 0
+    if kept < since:
+        return 0
+    gone = store.spare if dry_run else store.path / f".tree.{os.urandom(6).hex()}"
+    if not dry_run:
+        take(store, gone)
     freed = 0
     for there, _folders, names in os.walk(gone):
         for name in names:
             with contextlib.suppress(OSError):
                 freed += os.lstat(f"{there}/{name}").st_size
-    shutil.rmtree(gone, ignore_errors=True)
+    if not dry_run:
+        shutil.rmtree(gone, ignore_errors=True)
     return freed
 
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
 from taco_launch.errors import CANNOT_PLACE, FAILED, HOST_FAILED, NO_JOB, TacoLaunchError
+from taco_launch.model.jobs import JobState
 
 if TYPE_CHECKING:
     from taco_launch.model.job_view import JobView
 
 # A program may exit with these codes too. Usage (2) stays: nothing was started, and the caller can fix it.
-_LAUNCHER = (FAILED, CANNOT_PLACE, HOST_FAILED)
+_OF_HOSTS = (CANNOT_PLACE, HOST_FAILED)
+_LAUNCHER = (FAILED, *_OF_HOSTS)
 
 
 @contextmanager
@@ -32,8 +34,11 @@ def launcher_errors() -> Iterator[None]:
 
 def code_of(job: "JobView") -> int:
     """Return the exit code of an ended job; 125 if it ended before a rank ran."""
-    code = job.record.exit_code or 0
-    return NO_JOB if job.record.started is None and code in _LAUNCHER else code
+    record = job.record
+    code = record.exit_code or 0
+    ran = record.first_failure is not None or any(each.state is JobState.RUNNING for each in record.transitions)
+    refused = code in _LAUNCHER if record.started is None else code in _OF_HOSTS and not ran
+    return NO_JOB if refused else code
 
 
 def print_job_data(settings: Settings, job: "JobView") -> None:

@@ -25,7 +25,7 @@ _OPTIONS = {
     **dict.fromkeys(("tag-output", "timestamp-output", "output-filename"), _LOG),
     "gmca": "an MCA parameter is given by --mca NAME VALUE",
     **dict.fromkeys(("num-proc", "ranks", "nprocs"), "use --np N for the number of ranks"),
-    "nnodes": "the number of hosts is said by --hosts N",
+    **dict.fromkeys(("nnodes", "nodes", "num-nodes"), "use --hosts N for the number of hosts"),
     **dict.fromkeys(("node-rank", "master-addr", "master-port", "use-env", "standalone"), _SET),
     **dict.fromkeys(("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"), _SET),
     "max-restarts": "a job is tried again by --backoff-limit N",

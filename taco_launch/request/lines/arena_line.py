@@ -239,9 +239,9 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tu
     slots = int(given.get("workers", "1")) * max(int(given.get("gpus", "0")), 1)
     asked = dict(zip(line.size[::2], line.size[1::2], strict=True)).get("--np")
     if asked is not None and int(asked) > slots:
-        raise UsageError(
-            f"{found.name} -np {asked}: the workers have {slots} slots", hint=f"--workers {asked} --gpus 1"
-        )
+        many = "1 slot" if slots == 1 else f"{slots} slots"
+        gpus = " --gpus 1" if "gpus" in given else ""
+        raise UsageError(f"{found.name} -np {asked}: the workers have {many}", hint=f"--workers {asked}{gpus}")
     if asked is not None and int(asked) < slots:
         own = [*_without(own, ("--workers", "--gpus")), "--np", asked]
     return ("submit", *own, "--", *line.program)

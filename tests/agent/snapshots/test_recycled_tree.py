@@ -121,5 +121,7 @@ def test_nothing_is_lost_where_the_outputs_cannot_be_moved(
 def test_it_is_removed_with_its_size(store: SnapshotStore) -> None:
     assert recycled_tree.remove(store) == 0
     recycled_tree.keep(attempt(store), store)
-    assert recycled_tree.remove(store) == 2 * len(DATA)
+    assert recycled_tree.remove(store, 3600) == 0, "it was used a moment ago"
+    for dry_run in (True, False):
+        assert recycled_tree.remove(store, dry_run=dry_run) == 2 * len(DATA)
     assert not store.spare.exists()

@@ -38,7 +38,7 @@ def _lines(path: str, environ: Mapping[str, str], *, allow_unknown: bool) -> _Pa
             continue
         name, equals, value = line.partition("=")
         pair = (name, value if equals else None)
-        if not equals and name not in environ:
+        if not equals and name not in environ and not any(map(str.isspace, name)):
             continue
         try:
             variables.check((pair,), (), (), environ, allow_unknown=allow_unknown)

@@ -106,7 +106,7 @@ def test_what_is_far_from_the_others_is_marked_and_rejected(taco: Taco) -> None:
 def test_the_baseline_begins_with_the_new_normal(taco: Taco) -> None:
     done = taco("nightly", "baseline", "reset", "tiny-2")
     assert done.returncode == 0
-    assert done.stderr == "the baseline of tiny starts with tiny-2; 1 night before it count no longer\n"
+    assert done.stderr == "the baseline of tiny starts with tiny-2; 1 night before it no longer counts\n"
     assert counted(taco) == ["tiny-1", "tiny-2"]
     table = taco("nightly", "baseline", "show", "tiny").stdout.splitlines()
     assert [line.split()[0] for line in table if " yes" in line] == ["tiny-1", "tiny-2"]
@@ -126,10 +126,11 @@ def test_what_is_no_night_is_refused(taco: Taco, ladder: str, words: str) -> Non
 
 
 @pytest.mark.usefixtures("nights")
-def test_a_baseline_begins_with_no_night_that_measured_nothing(taco: Taco) -> None:
-    refused = taco("nightly", "baseline", "reset", "tiny-bare")
-    assert refused.returncode == 2
-    assert "tiny-bare has measured nothing" in refused.stderr
+def test_a_night_that_measured_nothing_counts_in_no_baseline(taco: Taco) -> None:
+    for verb in ("accept", "reset"):
+        refused = taco("nightly", "baseline", verb, "tiny-bare")
+        assert refused.returncode == 2
+        assert "tiny-bare measured nothing that can count" in refused.stderr
     assert counted(taco) == ["tiny-1", "tiny-3"]
 
 

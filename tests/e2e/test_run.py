@@ -312,6 +312,12 @@ def test_no_rank_inherits_a_password_of_taco_launch(taco: Taco, name: str) -> No
     assert [file for file in taco.state.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()] == []
 
 
+def test_where_no_rank_began_the_code_is_the_launchers(taco: Taco) -> None:
+    done = taco("run", "--np", "1", "--workdir", "/nowhere", "--", "true")
+    assert (done.returncode, "--workdir /nowhere: there is no such folder there" in done.stderr) == (125, True)
+    assert taco("run", "--np", "1", "--", "sh", "-c", "exit 5").returncode == 5
+
+
 def test_a_value_given_to_the_ranks_stands_in_nobodys_argv(taco: Taco, tmp_path: Path) -> None:
     go = tmp_path / "go"
     script = f"until [ -e {go} ]; do sleep 0.1; done; echo \"has $TOKEN\"; cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"

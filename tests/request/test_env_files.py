@@ -36,8 +36,8 @@ def test_a_later_file_goes_before_an_earlier_one(tmp_path: Path) -> None:
 
 def test_all_faults_at_once_without_values(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as error:
-        read(tmp_path, "A B=hunter2\nNCCL_DEBUG=hunter2\nfine=1\n=hunter2\nNCCL_DEBUGG=hunter2\n")
-    assert [fault.path for fault in error.value.faults] == ["line 1", "line 2", "line 4", "line 5"]
+        read(tmp_path, "A B=hunter2\nNCCL_DEBUG=hunter2\nfine=1\n=hunter2\nNCCL_DEBUGG=hunter2\nbad line\n")
+    assert [fault.path for fault in error.value.faults] == ["line 1", "line 2", "line 4", "line 5", "line 6"]
     assert "hunter2" not in str(error.value)
 
 

@@ -111,7 +111,7 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
     from taco_launch.bench.history.history import open_history
 
     with open_history(ladder_output.history_path(db), create=False) as history:
-        ids = list(dict.fromkeys(_night(history, ladder).id for ladder in ladders))
+        ids = list(dict.fromkeys(_measured(history, ladder).id for ladder in ladders))
         for ladder in ids:
             history.accept(ladder)
     settings_of(ctx).talk(f"what {', '.join(ids)} measured counts in the baseline")
@@ -168,14 +168,28 @@ def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
     from taco_launch.bench.history.history import open_history
 
     with open_history(ladder_output.history_path(db), create=False) as history:
-        one = _night(history, ladder)
-        if not any(run.readings and not run.warm_up for _at, run in history.runs(one.id)):
-            raise UsageError(f"{one.id} has measured nothing that a baseline could start with")
+        one = _measured(history, ladder)
         gone = [each for each in history.baseline(one.matrix, one.cluster) if each.started < one.started]
         history.reset(one.started, one.matrix, one.cluster)
         history.accept(one.id)
-    count = f"{len(gone)} night{'' if len(gone) == 1 else 's'} before it count no longer"
+    count = f"{render.counted(len(gone), 'night')} before it no longer count{'s' if len(gone) == 1 else ''}"
     settings_of(ctx).talk(f"the baseline of {one.matrix} starts with {one.id}; {count}")
+
+
+def _measured(history: "History", ladder: str) -> "Ladder":
+    """Return a nightly run that can be part of a baseline.
+
+    Raises:
+        UsageError: it measured nothing, or was interrupted.
+    """
+    from taco_launch.flows.ladder import HEAD_LOST, INTERRUPTED
+
+    one = _night(history, ladder)
+    if not any(run.readings and not run.warm_up for _at, run in history.runs(one.id)):
+        raise UsageError(f"{one.id} measured nothing that can count in a baseline")
+    if one.outcome in (INTERRUPTED, HEAD_LOST):
+        raise UsageError(f"{one.id} was interrupted: what it measured is a part, and cannot count in a baseline")
+    return one
 
 
 def _night(history: "History", ladder: str) -> "Ladder":

@@ -1,6 +1,5 @@
 """Decide which of a job's hosts are asked for their slots, and say why the job cannot be placed on them."""
 
-from collections import Counter
 from dataclasses import replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -216,7 +215,9 @@ class HiddenHolders:
     def note(self, host: str, before: Occupancy, after: Occupancy) -> None:
         """Take which slots looked free `before` a try, and are not by its answer."""
         free = {slot.name for slot in before.slots if slot.is_free}
-        self._refused.update((host, slot.name) for slot in after.slots if slot.name in free and not slot.is_free)
+        for slot in after.slots:
+            if slot.name in free and not slot.is_free:
+                self._refused[host, slot.name] = self._refused.get((host, slot.name), 0) + 1
 
     def applied(self, host: str, found: Occupancy) -> Occupancy:
         """Return what a host has free, without the slots that were refused too often."""

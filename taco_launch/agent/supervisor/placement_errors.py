@@ -210,7 +210,7 @@ class HiddenHolders:
 
     def __init__(self) -> None:
         """Know of no refusal."""
-        self._refused: Counter[Tuple[str, str]] = Counter()
+        self._refused: Dict[Tuple[str, str], int] = {}
 
     def note(self, host: str, before: Occupancy, after: Occupancy) -> None:
         """Take which slots looked free `before` a try, and are not by its answer."""

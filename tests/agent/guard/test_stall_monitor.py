@@ -96,7 +96,14 @@ def test_ranks_that_do_nothing_are_told_with_what_they_do(folder: JobFolder, sta
 def test_of_a_ranks_processes_the_stopped_one_is_shown(folder: JobFolder, start: Start) -> None:
     """Not the one that has used more CPU time and waits, nor the zombie."""
     script = "import os, time\nif not os.fork(): os.kill(os.getpid(), 19)\nif not os.fork(): os._exit(0)\n"
-    watch = Watch(folder, start(script + "sum(range(10**6)); time.sleep(1000)"))
+    wrapper = start(script + "sum(range(10**6)); time.sleep(1000)")
+
+    def settled() -> bool:
+        (rank,) = processes.children(wrapper)
+        return (rank.state, {entry.state for entry in processes.children(rank.pid)}) == ("S", {"T", "Z"})
+
+    eventually(settled)
+    watch = Watch(folder, wrapper)
     watch.silent()
     assert watch.look()["ranks"][0]["state"] == "T"
 

@@ -1,14 +1,12 @@
-"""Passwords that the environment has: taken out of it before anything is started that would inherit it."""
+"""Take passwords out of the environment before anything is started that would inherit it."""
 
 import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
-_START, _END = (
-    50,
-    51,
-)  # env_start and env_end in /proc/PID/stat, proc(5); the third field stands behind the program's name
+# env_start and env_end in /proc/PID/stat, proc(5); the third field follows the program's name.
+_START, _END = 50, 51
 
 
 def take(names: Iterable[str]) -> dict[str, str]:

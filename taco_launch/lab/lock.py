@@ -1,4 +1,4 @@
-"""The lock of labs: commands of all users of a machine that change labs wait for one another."""
+"""The lock of labs: on one machine, commands that change labs wait for one another."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ _MOST_SECONDS, _PAUSE_SECONDS = 1800.0, 0.2
 
 @contextmanager
 def one_at_a_time(talk: Reporter) -> Iterator[None]:
-    """Let no two commands on this machine change labs at the same time, whoever's: they share engine, images, networks.
+    """Let one command at a time change labs on this machine, of any user: labs share the engine, images and networks.
 
     The lock is on a folder that every user can open: no file of it is left, and none can be in another user's way. As any
     user can keep it, the wait ends.

@@ -42,9 +42,9 @@ class SlotState:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Who has the slots of a host; `host` is how it calls itself, `gpus` how many of its slots are GPUs.
+    """The slots of a host and who holds them; `host` is the host's own name, `gpus` the number of its slots that are GPUs.
 
-    These are the first slots, in the order of their indices; `models` are their names, where they are known, with
+    GPUs come first, in the order of their indices; `models` are their names, where they are known, with
     ` MIG` behind that of a GPU that is divided into instances.
     """
 

@@ -26,7 +26,7 @@ class BaselineEntry:
 
     @property
     def outcome(self) -> str:
-        """How it ended, or what a person has decided since."""
+        """The outcome of the run, or what the user decided later."""
         by_word = self.ladder.accepted and self.ladder.outcome not in _COUNTING
         return _ACCEPTED if by_word else self.ladder.outcome
 

@@ -42,12 +42,12 @@ def read(merged: Path, pattern: str = "") -> OutputEnd:
 
     told = bounded(act, _PATTERN_SECONDS)
     if told is None:
-        return _read(merged, Tracker())._replace(progress=None)
+        return _read(merged, None)
     labelled, line, progress = told
     return OutputEnd(labelled, line, None if progress is None else from_json(Progress, progress))
 
 
-def _read(merged: Path, tracker: Tracker) -> OutputEnd:
+def _read(merged: Path, tracker: Optional[Tracker]) -> OutputEnd:
     end = segments.size(merged)
     start = max(end - _BYTES, 0)
     reader = LineReader(merged, start, headless=start > 0, merged=True)
@@ -63,7 +63,9 @@ def _read(merged: Path, tracker: Tracker) -> OutputEnd:
                     found = _OF_A_RANK.match(text)
                     if found is not None and found[2].strip():
                         labelled, last = text, found[2]
-                        tracker.feed(at / 1e6, int(found[1]), last)
+                        if tracker is not None:
+                            tracker.feed(at / 1e6, int(found[1]), last)
     except (OSError, HostError):
         return OutputEnd()
-    return OutputEnd(labelled.strip()[:_MOST_OF_LINE], last.strip()[:_MOST_OF_LINE], tracker.best())
+    progress = None if tracker is None else tracker.best()
+    return OutputEnd(labelled.strip()[:_MOST_OF_LINE], last.strip()[:_MOST_OF_LINE], progress)

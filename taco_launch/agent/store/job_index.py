@@ -47,7 +47,8 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
                 continue
             record = recovery.current_record(folder)
             spec = records.read_spec(folder)
-            last, progress = _said(folder, spec.policy.progress, left=not record.state.is_terminal)
+            ongoing = not record.state.is_terminal
+            last, progress = _said(folder, spec.policy.progress, left=ongoing) if record.started else ("", "")
             row = row_of(spec, record, command=shell(spec.command), last_line=last, progress=progress)
             line = encoded(row)
             decoded(line)  # a job that cannot be shown must not hide the others

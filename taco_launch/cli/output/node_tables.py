@@ -1,4 +1,4 @@
-"""How hosts and their slots look as a table, in the words of Arena: pure."""
+"""Tables of hosts and their slots, with the column names of Arena. Pure."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

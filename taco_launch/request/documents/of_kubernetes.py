@@ -1,4 +1,4 @@
-"""What in a manifest means something in Kubernetes alone: how pods are reached, and what their sshd needs; pure."""
+"""Parts of a manifest that matter only in Kubernetes: how pods are reached, and what their sshd needs. Pure."""
 
 import re
 from collections.abc import Sequence

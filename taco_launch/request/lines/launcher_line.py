@@ -43,7 +43,7 @@ _COUNT = re.compile(r"[1-9][0-9]{0,5}")
 
 @dataclass(frozen=True)
 class LauncherLine:
-    """What a line says: `size` and `more` as options here, `hosts` as -H takes them and `hostfile`, each "" where it has none.
+    """The content of a line: `size` and `more` as options of taco-launch, `hosts` in the form of -H, and `hostfile`, "" if missing.
 
     `env` is what -x takes, `mca` (name, value), `program` the program with its arguments.
     """

@@ -152,7 +152,7 @@ def _table(asked: argparse.Namespace) -> int:
             "baseline",
             "false alarms",
             *(f"{drop:.0%} found" for drop in _DROPS),
-            "unsure, of 95 %",
+            *(f"{unsure} unsure" for unsure in ("no change", "10%", "95%")),
         )
     ]
     found, data = [], {}
@@ -162,8 +162,8 @@ def _table(asked: argparse.Namespace) -> int:
         dropped = [_simulated(asked, noise, baseline, drop) for drop in _DROPS]
         false = 100 * quiet["false"] / asked.nights
         power = [100 * each["found"] / asked.nights for each in dropped]
-        unsure = 100 * dropped[-1]["unsure"] / asked.nights
-        cells = (f"{each:.1f} %" for each in (false, *power, unsure))
+        unsure = [100 * each["unsure"] / asked.nights for each in (quiet, dropped[1], dropped[-1])]
+        cells = (f"{each:.1f} %" for each in (false, *power, *unsure))
         rows.append((f"{run:.0%}", f"{noise.night:.1%}", f"{baseline} nightly runs", *cells))
         name = f"noise {run:.0%}, of nights {noise.night:.1%}, baseline of {baseline} nightly runs"
         data[name] = {"false": false, **{f"{drop:.0%}": each for drop, each in zip(_DROPS, power, strict=True)}}

@@ -20,6 +20,8 @@ from taco_launch.frozen import dataclass
 
 # A loss of a quarter or a gain of a third is never called OK, however noisy the nightly runs are.
 _LARGE = math.log(4 / 3)
+# Below so many nightly runs the baseline tells little about how they differ: what lies beyond the luck of runs is not OK.
+_FEW = 8
 
 
 class VerdictKind(Enum):
@@ -312,10 +314,20 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
     kind = VerdictKind.OK
     if abs(change.value) >= rules.min_effect:
         why += ": the nightly runs differ too much to be sure"
-        kind = VerdictKind.UNSURE if abs(math.log1p(change.value)) >= _LARGE else kind
+        large = abs(math.log1p(change.value)) >= _LARGE
+        kind = VerdictKind.UNSURE if large or _is_off_from_few(cell, rules) else kind
     elif p <= rules.screen:
         why += f": less than the {100 * rules.min_effect:g} % that matter"
     return Verdict(key, kind, change, p, why)
+
+
+def _is_off_from_few(cell: _Cell, rules: JudgeRules) -> bool:
+    """Return whether tonight lies beyond what the luck of runs explains, where few nightly runs were accepted so far."""
+    nights = _counting(cell.series, rules)
+    if len(nights) >= _FEW:
+        return False
+    least = math.log1p(rules.min_effect)
+    return noise.off_from_few([_logs(night) for night in nights], _logs(cell.series.tonight), least) != 0
 
 
 def _since(cell: _Cell) -> str:

@@ -297,6 +297,14 @@ def test_a_wild_nightly_run_of_the_baseline_hides_nothing(nights: tuple[Night, .
     assert one((nights[0], nights[0], nights[3]), night(slow)).kind is VerdictKind.PENDING
 
 
+@pytest.mark.parametrize(("count", "kind"), [(3, VerdictKind.UNSURE), (7, VerdictKind.UNSURE), (8, VerdictKind.OK)])
+def test_a_tenth_is_not_ok_after_few_nightly_runs_that_differ_as_much(count: int, kind: VerdictKind) -> None:
+    """Three of 960, 1000 and 1040 may be luck, and 900 after them may be none."""
+    nights = baseline(*[1000 + 40 * (at % 3 - 1) for at in range(count)])
+    assert one(nights, night(920)).kind is kind
+    assert one(nights, night(975)).kind is VerdictKind.OK
+
+
 def test_what_a_noisy_cell_is_seen_to_vary_by_is_no_outlier() -> None:
     assert noise.outliers([[0.0], [0.3], [0.9]]) == ()
     assert noise.outliers([[0.0, 0.4], [0.0, 0.4], [1.2, 1.6]]) == ()

@@ -28,14 +28,13 @@ COPIED = "copied"  # data: bytes, seconds, notes: the job's code is on its hosts
 LAUNCHED = "launched"  # data: boot, roots: mpirun has started
 RUNNING = "running"  # data: boot, roots: every rank has started; it may be that one has ended already
 RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not end with 0
-STALLED = "stalled"  # data: since, ranks: no rank does anything
+STALLED = "stalled"  # data: since, ranks: no rank makes progress
+SEEN = "seen"  # data: since, ranks, hung: what the ranks did at the timeout
 STIRRED = "stirred"  # it continues after that
 SIGNALLED = "signalled"  # data: signal, stops: whether the ranks are ended after it
 NOT_CAUGHT = "signal-not-caught"  # data: ranks
 STOPPING = "stopping"
-RESTARTING = (
-    "restarting"  # an attempt failed; data: delay (seconds), left_out, lost, exit_code; rank, host as of `ended`
-)
+RESTARTING = "restarting"  # data: delay (seconds), left_out, lost, exit_code; rank, host as of `ended`
 ENDED = "ended"  # data: state, exit_code; rank, host where a rank's failure is the reason; findings where there are any
 
 _LAST_SIGNAL = 64  # SIGRTMAX, signal(7)
@@ -140,6 +139,10 @@ def _stalled(record: JobRecord, event: Event) -> JobRecord:
     return replace(record, stalled=from_json(Stall, event.data), reason=event.reason)
 
 
+def _seen(record: JobRecord, event: Event) -> JobRecord:
+    return replace(record, stalled=from_json(Stall, event.data))
+
+
 def _stirred(record: JobRecord, event: Event) -> JobRecord:
     return record if record.stalled is None else replace(record, stalled=None, reason=event.reason)
 
@@ -195,6 +198,7 @@ _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
     COPIED: _copied,
     RUNNING: _running,
     STALLED: _stalled,
+    SEEN: _seen,
     STIRRED: _stirred,
     SIGNALLED: _signalled,
     STOPPING: _stopping,

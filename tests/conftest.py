@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import pytest_timeout
 
-from taco_launch.remote import bundle
+from taco_launch.remote import bundle, py_spy
 from tests.patience import patience
 
 pytest_plugins = ["tests.budget_plugin"]
@@ -138,6 +138,9 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     contents = bundle.sources()
     path = tmp_path_factory.mktemp("agent") / bundle.name(contents)
     path.write_bytes(bundle.build(contents))
+    program = py_spy.program()
+    assert program is not None
+    (path.parent / program[0]).write_bytes(program[1])
     return path
 
 
@@ -149,7 +152,8 @@ def taco(tmp_path: Path, agent: Path) -> Iterator[Taco]:
     state = Path(held.name, "state")
     (state / "agent").mkdir(mode=0o700, parents=True)
     state.chmod(0o700)
-    (state / "agent" / agent.name).hardlink_to(agent)
+    for file in agent.parent.iterdir():
+        (state / "agent" / file.name).hardlink_to(file)
     env = {name: value for name, value in os.environ.items() if not name.startswith("TACO_LAUNCH")}
     own = {"TACO_LAUNCH_STATE": str(state), "TACO_LAUNCH_LEASES": str(tmp_path / "leases")}
     runner = Taco(state, {**env, **own})

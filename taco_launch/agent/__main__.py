@@ -38,6 +38,10 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: C901, PLR0911, PLR09
         from taco_launch.agent.guard import guard
 
         return guard.main(JobFolder(Path(rest[0])), rest[1] if len(rest) > 1 else "")
+    if op == "stacks" and rest:  # without words it is the controller's call
+        from taco_launch.agent.stacks import reader
+
+        return reader.main(JobFolder(Path(rest[0])), agent)
     if op in ("guard-start", "attach", "clear", "remove"):
         from taco_launch.agent.guard import relay
 

@@ -19,7 +19,7 @@ _Answer = TypeVar("_Answer", bound=Message)
 _RUN = 'a=$1; [ -f "$2" ] && a=$2; shift 2; exec python3 -I -S "$a" "$@"'
 _OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 # For a question that a person waits for: the containers' ssh_config has three attempts, which take 33 s of a host that is off.
-_ONCE = ("-o", "ConnectionAttempts=1")
+ONCE = ("-o", "ConnectionAttempts=1")
 # More at a time only compete for the head's cores, as with mpirun's own.
 MOST_AT_ONCE = 64
 # A connection that is cut looks like the end of the file. The login shell there reads this, csh too: one line, no single
@@ -53,31 +53,40 @@ def ask(
     hosts: Sequence[str], agent: str, answer: Type[_Answer], *words: str, seconds: float
 ) -> List[Tuple[str, Union[_Answer, str]]]:
     """Have each host do one operation, side by side; return (host, its answer), or (host, why there is none)."""
+    return ask_by([(host, argv(host, agent, *words, options=ONCE)) for host in hosts], answer, seconds)
 
-    def request(host: str) -> Union[_Answer, str]:
+
+def ask_by(
+    lines: Sequence[Tuple[str, Sequence[str]]], answer: Type[_Answer], seconds: float
+) -> List[Tuple[str, Union[_Answer, str]]]:
+    """Run the command of each host, side by side; return as `ask` does."""
+
+    def request(line: Sequence[str]) -> Union[_Answer, str]:
         errors = SshErrors()
         try:
             process = subprocess.Popen(
-                argv(host, agent, *words, options=_ONCE),
+                list(line),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors.file,
             )
         except OSError as error:
-            return f"ssh: {error.strerror}"
-        errors.limit(process.pid)
+            return f"{line[0]}: {error.strerror}"
+        if line[0] == "ssh":
+            errors.limit(process.pid)
         with process:
             said = _output(process, seconds)
             process.kill()  # if it has not ended, it is to say no more
         if said is None:
             return f"no answer within {seconds:g} s"
         last = said.rpartition(b"\n")[0].rpartition(b"\n")[2]
-        return understood(last, answer) or errors.last_line() or f"ssh: exit {process.returncode}"
+        return understood(last, answer) or errors.last_line() or f"{line[0]}: exit {process.returncode}"
 
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - every supervisor and guard imports this file
 
-    with ThreadPoolExecutor(max(1, min(len(hosts), MOST_AT_ONCE))) as pool:
-        return list(zip(hosts, pool.map(request, hosts)))
+    with ThreadPoolExecutor(max(1, min(len(lines), MOST_AT_ONCE))) as pool:
+        answers = pool.map(request, [line for _host, line in lines])
+        return [(host, found) for (host, _line), found in zip(lines, answers)]
 
 
 def understood(line: bytes, kind: Type[_Answer]) -> Union[_Answer, str]:

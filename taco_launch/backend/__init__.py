@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from taco_launch.model.job_view import JobView, WaitReasons
     from taco_launch.model.jobs import JobSpec
     from taco_launch.model.rows import JobRow
+    from taco_launch.model.run.looks import RankStack
     from taco_launch.model.slots import Occupancy
     from taco_launch.protocol.calls.caller_input import CallerInput
     from taco_launch.protocol.calls.exec_command import Terminal
@@ -202,6 +203,13 @@ class Backend(Protocol):
 
     def counters(self) -> Counters:
         """Return what metrics count."""
+
+    def stacks(self, name: str) -> "tuple[tuple[RankStack, ...], Mapping[str, str]]":
+        """Return what each rank of a running job does, and why a host told nothing of its ranks.
+
+        Raises:
+            UsageError: the job does not run.
+        """
 
     def execute(
         self,

@@ -33,6 +33,7 @@ from taco_launch.remote.head import Head
 if TYPE_CHECKING:
     from taco_launch.model.host.hosts import Host, Inventory
     from taco_launch.model.rows import JobRow
+    from taco_launch.model.run.looks import RankStack
     from taco_launch.protocol.calls.caller_input import CallerInput
     from taco_launch.protocol.calls.exec_command import Terminal
     from taco_launch.remote.credentials import Credentials
@@ -148,6 +149,13 @@ class AgentBackend:
         from taco_launch.backend.log_follower import LogFollower  # noqa: PLC0415 - see above
 
         return LogFollower(self._head, query, output, watch, patience=math.inf).to_end()
+
+    def stacks(self, name: str) -> "tuple[tuple[RankStack, ...], Mapping[str, str]]":
+        """Return what each rank of a running job does, and why a host told nothing of its ranks."""
+        from taco_launch.protocol.calls.stacks import Stacks, StacksReply  # noqa: PLC0415 - no other call needs it
+
+        found = self._head.expect(Stacks(name=name), StacksReply)
+        return tuple(found.ranks), found.problems
 
     def stop(self, name: str, by: str, number: int, grace: float | None = None) -> JobView:
         """Ask a job to end. Returns at once."""

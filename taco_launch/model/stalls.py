@@ -1,4 +1,4 @@
-"""A job that hangs: what its ranks' processes were seen doing, and for how long; and how that is said. Pure."""
+"""A job that hangs: what its ranks were seen doing, and for how long; and how that is told. Pure."""
 
 from collections import Counter
 from typing import List, Mapping, Optional, Sequence, Tuple
@@ -7,8 +7,8 @@ from taco_launch.frozen import dataclass
 
 # Longer than a checkpoint to a slow file system, or the first compilation of a model.
 TOLD_AFTER_SECONDS = 600.0
-# What is said of each hang.
-HANGS = "no output and no CPU use of any rank"
+# What is told of each hang.
+HANGS = "no rank has made progress"
 # How often a guard looks, at most.
 LOOK_SECONDS = 5.0
 _LEAST_LOOKS = 4
@@ -20,20 +20,27 @@ _STATES: Mapping[str, str] = {
     "T": "is stopped",
     "t": "is stopped by a debugger",
     "D": "waits in the kernel and cannot be interrupted",
-    "Z": "has ended, and nobody took notice",
+    "Z": "has ended, and its parent has not noticed",
     "R": "is ready to run",
     "S": "sleeps",
 }
+# Whatever their stacks are, processes in these states do nothing.
+STOPPED = "Tt"
 
 
 @dataclass(frozen=True)
 class RankLook:
-    """What a rank's processes were seen doing.
+    """What a rank was seen doing.
 
     `pid` is one process of all that the rank runs: one that is stopped or cannot be interrupted, else that which has used
     the most CPU time (0 where none is left); `program` is its name, `state` its letter in /proc/PID/stat, `where` what it
     waits for in the kernel, as far as that can be read.
     `silent` is how many seconds the rank has written nothing, `last_line` what it wrote last.
+
+    `does` is where the stack of its Python program is, in words (`in hvd.allreduce at train.py:57`), "" where it cannot be
+    read or was not read yet. `waits` tells that it waits there for other ranks, `gpu` that it waits for a GPU that may be
+    computing. `idle` tells that the rank has used no CPU to speak of. `rate` is how many bytes per second it has exchanged
+    with others since it made progress, `usual` while it made progress; None where that is not known.
     """
 
     rank: int
@@ -44,14 +51,24 @@ class RankLook:
     silent: float = 0.0
     last_line: str = ""
     host: str = ""
+    does: str = ""
+    waits: bool = False
+    gpu: bool = False
+    idle: bool = True
+    rate: Optional[float] = None
+    usual: Optional[float] = None
 
 
 @dataclass(frozen=True)
 class Stall:
-    """No rank has written anything or used CPU time since `since` (seconds since the epoch); the most telling ranks first."""
+    """No rank has made progress since `since` (seconds since the epoch); the most telling ranks first.
+
+    Where it was not `hung`, that is what the ranks did when the job reached its timeout at `since`.
+    """
 
     since: float
     ranks: Tuple[RankLook, ...] = ()
+    hung: bool = True
 
 
 def stall_report_delay(limit: Optional[float]) -> float:
@@ -65,34 +82,39 @@ def look_every(after: float) -> float:
 
 
 def telling(ranks: Sequence[RankLook]) -> Tuple[RankLook, ...]:
-    """Put those first whose state tells most, then those that do what the fewest do: the others wait for them.
+    """Put those first whose state tells most, then those that wait for no other rank, then those that do what the fewest do.
 
     Of those that do the same the longest silent come first; a bounded number is given.
     """
     order = "".join(_STATES)
     alike = Counter(map(_does, ranks))
 
-    def key(look: RankLook) -> Tuple[int, int, float, int]:
+    def key(look: RankLook) -> Tuple[int, bool, int, float, int]:
         state = order.index(look.state) if look.state in _STATES else len(order)
-        return state, alike[_does(look)], -look.silent, look.rank
+        # Where a stack is known, it tells more than whether a thread polls or sleeps.
+        if look.does and look.state not in STOPPED:
+            state = order.index("R")
+        return state, look.waits, alike[_does(look)], -look.silent, look.rank
 
     return tuple(sorted(ranks, key=key)[:_MOST_RANKS])
 
 
-def _does(look: RankLook) -> Tuple[str, str, str]:
-    return look.program, look.state, look.where
+def _does(look: RankLook) -> Tuple[str, ...]:
+    return (look.does,) if look.does else (look.program, look.state, look.where)
 
 
 def doing(look: RankLook) -> str:
-    """State in words what a rank's process does."""
+    """State in words what a rank does."""
     if not look.pid:
         return "has no process that can be seen"
+    if look.does and look.state not in STOPPED:
+        return f"waits {look.does}" if look.waits else f"is {look.does}"
     words = _STATES.get(look.state, "is in a state that is not known")
     return f"{words} ({look.state}{f', {look.where}' if look.where else ''})"
 
 
-def reason(seconds: float, running: int, ranks: Sequence[RankLook]) -> str:
-    """State in one line that a job hangs: for how long, and what the most telling of its `running` ranks do."""
+def reason(running: int, ranks: Sequence[RankLook]) -> str:
+    """State in one line what the most telling of a job's `running` ranks do."""
     words: List[str] = []
     for look in ranks[:_MOST_IN_REASON]:
         process = f": process {look.pid} ({look.program}) {doing(look)}" if look.pid else f" {doing(look)}"
@@ -103,4 +125,4 @@ def reason(seconds: float, running: int, ranks: Sequence[RankLook]) -> str:
     alike = {_does(look) for look in ranks[len(words) - 1 :]}  # the last one that is told, and the rest
     if more and len(alike) == 1 and len(ranks) == running:
         more = [f"{more[0]} like rank {ranks[len(words) - 1].rank}"]
-    return "; ".join((f"{HANGS} for {seconds:.0f} s", *words, *more))
+    return "; ".join((*words, *more))

@@ -4,7 +4,6 @@ A supervisor, its guards and the wrappers of their ranks are of one version: a j
 was started with. `tests/protocol` holds the fields against what they were when jobs of that version may still run.
 """
 
-import math
 from typing import Any, Mapping, Optional, Sequence
 
 from taco_launch import trace
@@ -12,7 +11,6 @@ from taco_launch.model.choices import GpuChoice
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import GpuConstraints
 from taco_launch.model.slots import Occupancy, check_occupancy
-from taco_launch.model.stalls import RankLook
 from taco_launch.protocol.job_host_facts import JobHostFacts
 from taco_launch.protocol.message import Message
 from taco_launch.protocol.rank_messages import Roots, Welcome, check_roots
@@ -278,22 +276,6 @@ class LauncherEnded(Message):
 
     op = "done"
     code: int
-
-
-class StallReport(Message):
-    """For how many seconds the host's ranks have done nothing (0: they work again), and what each was seen doing."""
-
-    op = "pulse"
-    silent: float
-    ranks: Sequence[RankLook]
-
-    def check(self) -> None:
-        """Check that they are times, and that what was seen is told in short."""
-        texts = [text for look in self.ranks for text in (look.program, look.state, look.where, look.last_line)]
-        if not all(0 <= seconds < math.inf for seconds in (self.silent, *(look.silent for look in self.ranks))):
-            raise ValueError("silent is no time")
-        if max(map(len, texts), default=0) > _TEXT_CHARACTERS:
-            raise ValueError(f"ranks have words of more than {_TEXT_CHARACTERS} characters")
 
 
 class LogData(Message):

@@ -22,6 +22,7 @@ _CONTENTS = (
     "protocol",
     "queue.py",
     "signatures",
+    "stalls",
     "state.py",
     "trace.py",
     "model",

@@ -173,6 +173,11 @@ class Head:
                     yield found
                     return
         trace.decision("%s: %s does not exist: installing the agent", self.name, missing)
+        from taco_launch.remote import py_spy  # noqa: PLC0415 - once for each version of the agent
+
+        program = py_spy.program()
+        if program is not None:
+            self._remote.put(program[1], f"{missing.rpartition('/')[0]}/{program[0]}", sudo=self.seat.sudo)
         self._remote.put(bundle.build(self._contents), missing, sudo=self.seat.sudo)
         with start(command) as found:
             if self._begin(op, found.stdout) is not None:

@@ -98,7 +98,7 @@ class PlanContext:
     `host_keys` the public host keys of the containers' sshd, once they are there: (host, key); `known_hosts` the text of
     the head's file of them as it is now. `with_head` says whether this call sets the head up as well, and it has not
     failed: only then a key that does not exist will be. `agent` is (file name, content) of the agent, where every host
-    has a file of that name without the content; `packages` those of the docker packages that are on the controller.
+    has a file of that name without the content, and `py_spy` that of the program beside it; `packages` those of the docker packages that are on the controller.
     `password` is the registry's. `given` is what the controller has of an image that no registry gives, or why it has none.
     `toolkit_packages` are the packages of the NVIDIA container toolkit that are on the controller, and `toolkit_key` is
     the key that signs its repository, where that is a file there. `peermem_packages` are those that bring nv_peer_mem.
@@ -114,6 +114,7 @@ class PlanContext:
     known_hosts: str = ""
     with_head: bool = True
     agent: tuple[str, bytes] | None = None
+    py_spy: tuple[str, bytes] | None = None
     packages: tuple[tuple[str, bytes], ...] = ()
     password: str | None = field(default=None, repr=False)
     given: SourceImage | str = ""

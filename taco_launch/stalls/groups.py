@@ -2,18 +2,20 @@
 
 from typing import Dict, List, Sequence, Tuple
 
-from taco_launch.model.run.looks import Stack, StackGroup
-from taco_launch.stalls.waits import Place, place
+from taco_launch.model.run.looks import StackGroup
+from taco_launch.model.stalls import RankLook
+from taco_launch.stalls.waits import Place
 
 _MOST_NAMED = 3
+_MOST_GROUPS = 4
 
 
-def groups(stacks: Sequence[Tuple[int, str, Stack]]) -> Tuple[StackGroup, ...]:
-    """Group (rank, host, stack): those that wait for nobody come first, then the smaller group."""
-    found: Dict[Place, List[Tuple[int, str]]] = {}
-    for rank, host, stack in stacks:
-        found.setdefault(place(stack), []).append((rank, host))
-    made = [StackGroup(tuple(sorted(ranks)), does(where), where.waits) for where, ranks in found.items()]
+def groups(looks: Sequence[RankLook]) -> Tuple[StackGroup, ...]:
+    """Group ranks whose stacks are known: those that wait for no other come first, then the smaller group."""
+    found: Dict[Tuple[bool, str], List[Tuple[int, str]]] = {}
+    for look in looks:
+        found.setdefault((look.waits, look.does), []).append((look.rank, look.host))
+    made = [StackGroup(tuple(sorted(ranks)), does, waits) for (waits, does), ranks in found.items()]
     return tuple(sorted(made, key=lambda group: (group.waits, len(group.ranks), group.ranks)))
 
 
@@ -28,10 +30,13 @@ def does(where: Place) -> str:
 
 def sentence(found: Sequence[StackGroup]) -> str:
     """Return the groups in one line: "rank 5 on gpu3 is in load_batch at data.py:19; 15 ranks wait in hvd.allreduce at train.py:57"."""
-    return "; ".join(_words(group) for group in found)
+    left = len(found) - _MOST_GROUPS
+    more = [f"{left} more group{'s' if left > 1 else ''} of ranks"] if left > 0 else []
+    return "; ".join((*map(words, found[:_MOST_GROUPS]), *more))
 
 
-def _words(group: StackGroup) -> str:
+def words(group: StackGroup) -> str:
+    """Return what the ranks of a group do."""
     count = len(group.ranks)
     if count == 1:
         rank, host = group.ranks[0]

@@ -67,7 +67,7 @@ def head(simulated: Path, agent: Path, monkeypatch: pytest.MonkeyPatch) -> Head:
 
 def test_the_agent_in_a_container(head: Head, simulated: Path, tmp_path: Path) -> None:
     assert head.call(List()) == [Rows(rows=[])]
-    (file,) = (tmp_path / "state" / "agent").iterdir()
+    (file,) = (tmp_path / "state" / "agent").glob("agent-*")
     assert file.name == bundle.name(bundle.sources())
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     before = file.stat().st_mtime_ns
@@ -93,14 +93,14 @@ def test_an_older_agent_stays_beside_ours(head: Head, tmp_path: Path) -> None:
     other.parent.mkdir(parents=True)
     other.write_text("older")
     assert head.call(List()) == [Rows(rows=[])]
-    assert len(list(other.parent.iterdir())) == 2
+    assert len(list(other.parent.glob("agent-*"))) == 2
     assert other.read_text() == "older"
 
 
 @pytest.mark.parametrize("size", [0, 1000, -1])
 def test_an_agent_that_is_there_in_part_is_put_there_again(head: Head, tmp_path: Path, size: int) -> None:
     assert head.call(List()) == [Rows(rows=[])]
-    (file,) = (tmp_path / "state" / "agent").iterdir()
+    (file,) = (tmp_path / "state" / "agent").glob("agent-*")
     whole = file.read_bytes()
     file.write_bytes(whole[:size])
     assert head.call(List()) == [Rows(rows=[])]

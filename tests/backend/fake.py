@@ -63,6 +63,9 @@ class FakeBackend:
     def execute(self, name: str, *_more: Any) -> int:
         raise AssertionError(f"execute {name}")
 
+    def stacks(self, name: str) -> Any:
+        raise AssertionError(f"stacks {name}")
+
     def read_files(self, name: str, *_more: Any) -> int:
         raise AssertionError(f"read_files {name}")
 

@@ -9,7 +9,7 @@ from taco_launch import state
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import job_tables, render
 from taco_launch.model.jobs import JobState, RankEnd
-from taco_launch.model.stalls import RankLook, Stall, reason
+from taco_launch.model.stalls import HANGS, RankLook, Stall, reason
 from tests.cli.output.test_job_tables import GPUS, NOW, job, text
 
 
@@ -38,7 +38,16 @@ def test_processes_that_share_a_slot_are_told_by_the_numbers_that_they_have(caps
 def test_the_end_of_a_job_that_hung_leads_to_what_each_rank_did(capsys: pytest.CaptureFixture[str]) -> None:
     looks = (RankLook(3, 13, "python3", "S", "in hrtimer_nanosleep", 60.0, "step 2", "gpu2"),)
     stalled = Stall(NOW - 60, looks)
-    found = job("a", 3, JobState.FAILED, 99, shares=GPUS, attempt=1, stalled=stalled, reason=reason(60, 3, looks))
+    found = job(
+        "a",
+        3,
+        JobState.FAILED,
+        99,
+        shares=GPUS,
+        attempt=1,
+        stalled=stalled,
+        reason=f"{HANGS} for 60 s; {reason(3, looks)}",
+    )
     render.ending(Settings(), found)
     assert capsys.readouterr().err.splitlines()[1:] == [
         "its log: taco-launch logs a (that rank alone: --rank 3)",

@@ -33,13 +33,14 @@ class Cluster:
         self.made, self.python = made, python
         self.agent = f"{STATE}/agent/{agent.name}"
         self.cut_off: set[int] = set()
-        shutil.copy(agent, made.folder)
+        for file in agent.parent.iterdir():
+            shutil.copy(file, made.folder)
         programs = made.folder / "bin"
         programs.mkdir()
         (programs / "ssh").write_text(SSH.format(ssh=shutil.which("ssh"), config=made.ssh_config))
         (programs / "ssh").chmod(0o755)
         self.env = {"PATH": f"{programs}:{os.environ['PATH']}", "TACO_LAUNCH_STATE": STATE}
-        self.sh(f"mkdir -p {STATE}/agent && cp {made.folder}/{agent.name} {STATE}/agent")
+        self.sh(f"mkdir -p {STATE}/agent && cp {made.folder}/{agent.name} {made.folder}/py-spy-* {STATE}/agent")
 
     def sh(self, script: str, *words: str, on: int = 0) -> str:
         done = self.made.run("sh", "-c", script, "sh", *words, on=on, env=self.env)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.model.host.fact_value import NOT_ASKED
-from taco_launch.model.host.facts import HostFacts, SetupFile
+from taco_launch.model.host.facts import HostFacts, SetupFile, System
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import agent
@@ -42,6 +42,24 @@ def test_a_bare_host_gets_it() -> None:
 def test_what_is_there_is_known_by_its_name() -> None:
     assert planned(*THERE) == ()
     assert planned(*THERE, data=b"") == ()
+
+
+@pytest.mark.parametrize(("machine", "comes"), [("x86_64", True), ("aarch64", False)])
+def test_py_spy_lies_beside_it_where_the_processor_is_of_the_same_kind(machine: str, comes: bool) -> None:
+    facts = bare("gpu1")
+    assert isinstance(facts.system, System)
+    facts = replace(facts, made=made(files=THERE), system=replace(facts.system, architecture=machine))
+    name = "py-spy-0.4.3-x86_64"
+    cluster = replace(World(inventory()).cluster, agent=(NEW, b"zip"), py_spy=(name, b"ELF"))
+    found = list(agent.plan(cluster.host("gpu1"), facts, cluster))
+    if not comes:
+        assert found == []
+        return
+    (op,) = found
+    assert isinstance(op, Op)
+    assert [(file.path, file.data) for file in op.files] == [(f"{paths.AGENT}/{name}", b"ELF")]
+    assert op.why == f"{paths.AGENT}/{name} does not exist"
+    assert list(agent.plan(cluster.host("gpu1"), op.expect(facts), cluster)) == []
 
 
 @pytest.mark.parametrize(

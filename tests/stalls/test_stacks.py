@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.model.run.looks import Frame, OtherThread, Stack
+from taco_launch.model.stalls import RankLook
 from taco_launch.stalls import texts
 from taco_launch.stalls.dumps import MOST_CHARACTERS, main_stack, of_threads
-from taco_launch.stalls.groups import groups, sentence
+from taco_launch.stalls.groups import does, groups, sentence
 from taco_launch.stalls.waits import place, same_python
 from tests.stalls.recorded import situation
 
@@ -136,10 +137,15 @@ def test_native_frames_move_while_a_call_polls() -> None:
     assert all(same_python(stacks[0], other) for other in stacks)
 
 
+def look(rank: int, host: str, stack: Stack) -> RankLook:
+    where = place(stack)
+    return RankLook(rank, host=host, does=does(where), waits=where.waits)
+
+
 def test_groups_in_words() -> None:
     at = Stack((Frame("load", "/train/data.py", 3), Frame("<module>", "/train/train.py", 9)))
     other = Stack((Frame("save", "/train/train.py", 30),))
-    found = groups([(0, "a", at), (1, "b", at), (2, "c", other)])
+    found = groups([look(0, "a", at), look(1, "b", at), look(2, "c", other)])
     assert sentence(found) == "rank 2 on c is in save at train.py:30; ranks 0 on a, 1 on b are in load at data.py:3"
     assert sentence(()) == ""
 

@@ -264,7 +264,13 @@ def _on_host(folder: JobFolder, spec: JobSpec, record: JobRecord, rank: int, lin
     Raises:
         UsageError: the job has no such rank.
     """
-    host = _host(folder, record, rank)
+    return argv_on_host(folder, spec, record, _host(folder, record, rank), line)
+
+
+def argv_on_host(
+    folder: JobFolder, spec: JobSpec, record: JobRecord, host: str, line: Sequence[str]
+) -> Tuple[str, ...]:
+    """Return what runs the job's agent on one of its hosts, in its container."""
     variant = containers.of(spec)
     if variant != containers.here():
         return ssh.argv(host, str(folder.agent), *line, options=containers.ssh_options(variant))

@@ -113,5 +113,6 @@ _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("variant", "variants"): ("api.variants",),
     ("snapshot-prune",): ("api.snapshot_upload",),
     ("list", "get", "metrics", "top", "prune"): ("api.queries",),
+    ("stacks",): ("api.stacks",),
     ("exec", "read-files", "write-files", "forward", "forward-board"): ("api.beside_rank",),
 }

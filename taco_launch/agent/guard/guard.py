@@ -21,15 +21,15 @@ from taco_launch.agent.guard.code_fetch import CodeFetch
 from taco_launch.agent.guard.host_launcher import HostLauncher
 from taco_launch.agent.guard.host_probe import ProbeOnce
 from taco_launch.agent.guard.memory_kills import MemoryKills
+from taco_launch.agent.guard.observer import Observer
 from taco_launch.agent.guard.slot_allocator import JobSlots
-from taco_launch.agent.guard.stall_monitor import StallMonitor
 from taco_launch.agent.host import ports, process_registry, processes
 from taco_launch.agent.logs.agent_log import GuardTrace
 from taco_launch.agent.logs.remote_streams import LAUNCHER, LogSender
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import SIGNAL_BASE
-from taco_launch.protocol import guard_messages, rank_messages
+from taco_launch.protocol import guard_messages, rank_messages, stall_messages
 from taco_launch.protocol.connection import JsonConnection
 from taco_launch.protocol.message import Message
 
@@ -69,7 +69,7 @@ class _Guard:
         self._roots: Set[Tuple[int, int]] = set()
         self._told: List[Message] = []
         self._sender = LogSender(folder)
-        self._pulse = StallMonitor()
+        self._observer = Observer(folder)
         self._kills = MemoryKills()
         self._trace = GuardTrace(folder, elsewhere=self._elsewhere)
         self._slots = JobSlots(folder)
@@ -93,6 +93,7 @@ class _Guard:
             guard_messages.StreamLogs: lambda message: self._sender.go_on(message.offsets),
             guard_messages.Ack: lambda message: self._sender.acknowledge(message.rank, message.offset),
             rank_messages.SignalRanks: self._pass_on,
+            stall_messages.ReadStacks: lambda _message: self._observer.read(),
             rank_messages.Terminate: self._terminate,
             rank_messages.AllowExit: self._release,
             guard_messages.EndJob: self._end,
@@ -115,12 +116,13 @@ class _Guard:
                     self._accept(key.fileobj)  # type: ignore[arg-type]
             self._probe.follow()
             self._look_at_launcher()
-            self._pulse.check(looked, self._ranks.values(), self._answer)
+            self._observer.check(looked, self._ranks.values(), self._answer)
             silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
                 self._on_supervisor_lost(silent=silent)
         self._probe.close()
         self._code.close()
+        self._observer.close()
         if self._supervisor is not None:
             self._supervisor.finish(_LAST_WORDS_SECONDS)
 
@@ -161,6 +163,8 @@ class _Guard:
             self._register(line, message)
         elif isinstance(message, rank_messages.Visit):
             self._receive_visitor(line, message)
+        elif isinstance(message, stall_messages.AskRanks):
+            line.send(stall_messages.RunningRanks(ranks=self._observer.running(self._ranks.values())))
         elif isinstance(message, rank_messages.Signalled):
             self._tell(message)
         elif isinstance(message, rank_messages.Exit):
@@ -196,7 +200,7 @@ class _Guard:
     def _prepare(self, message: guard_messages.Prepare) -> None:
         first = self._welcome is None
         self._welcome = self._code.welcomed(message.welcome)
-        self._pulse.begin(self._folder.of_attempt(self._welcome.attempt), message.stall_after)
+        self._observer.begin(self._folder.of_attempt(self._welcome.attempt), message.stall_after)
         if first:  # the connection broke just before, and the launcher was faster than the next
             for line in self._ranks:
                 self._greet(line)
@@ -249,7 +253,7 @@ class _Guard:
         self._host_loss_timeout = message.host_loss_timeout
         self._trace.begin(line, message)
         self._remember()
-        self._pulse.repeat_report()
+        self._observer.repeat_report()
         for told in self._told:
             line.post(told)
         if not self._has_told(guard_messages.HostReport):
@@ -274,7 +278,7 @@ class _Guard:
     def _register(self, line: JsonConnection, message: rank_messages.Register) -> None:
         self._ranks[line] = message.rank
         self._remember(*message.roots)
-        self._pulse.add(message.rank, message.roots)
+        self._observer.add(message.rank, message.roots)
         if message.roots:
             self._kills.begin(message.rank, message.roots[0][0])
         if self._elsewhere:

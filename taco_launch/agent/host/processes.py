@@ -16,6 +16,7 @@ from taco_launch.launch.env import JOB_ID, SERVICE
 
 _SERVICE = f"{SERVICE}=1".encode()
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_PR_SET_PTRACER = 0x59616D61
 _SETTLE_SECONDS = 1.0
 # In the middle of execve(2) a process has no environment for a moment, and one that ends may have forked just before:
 # where there was such a process, nothing found has to be so twice.
@@ -53,6 +54,11 @@ class ProcessScan(NamedTuple):
 def become_subreaper() -> None:
     """Make orphans among this process's descendants its children, so that they stay its descendants."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def allow_tracing() -> None:
+    """Let any process of this user trace this one, and what it executes next."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
 
 
 def identify(pid: int) -> Optional[Process]:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import termios
 import time
-from typing import List, Mapping, Optional, Sequence, Tuple, Type
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple, Type
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
@@ -90,6 +90,20 @@ def _advice(program: str, path: Optional[str]) -> str:
         by_python = f"python3 {program}, or " if program.endswith(".py") else ""
         return f" (it lies in this folder: {by_python}./{program})"
     return ""
+
+
+def _tracing_allowed() -> "Optional[Callable[[], None]]":
+    """Return what lets py-spy read the command's stack, where the kernel restricts that to a process's parents.
+
+    Under kernel.yama.ptrace_scope 1 a process may name who else may trace it: prctl(2), PR_SET_PTRACER.
+    """
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope", encoding="ascii") as file:
+            if file.read().strip() != "1":
+                return None
+    except OSError:  # a kernel without Yama
+        return None
+    return processes.allow_tracing
 
 
 def _inherited(environment: Mapping[str, str]) -> Tuple[int, ...]:
@@ -169,6 +183,7 @@ class _Rank:
                 stdout=write_end,
                 stderr=write_end,
                 pass_fds=_inherited(environment),
+                preexec_fn=_tracing_allowed(),  # noqa: PLW1509 - there is one thread
             )
         except OSError as error:
             why = f"cannot run {command[0]!r}: {error.strerror}{_advice(command[0], environment.get('PATH'))}"

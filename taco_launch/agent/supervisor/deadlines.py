@@ -1,4 +1,4 @@
-"""What ends a job that runs, by its policy: its time is over, or it hangs, the ranks of all hosts doing nothing at once.
+"""What ends a job that runs, by its policy: its time is over, or it hangs: the ranks of all hosts make no progress at once.
 
 Before it is ended its ranks may be told to save their state (--signal).
 """
@@ -6,7 +6,7 @@ Before it is ended its ranks may be told to save their state (--signal).
 import signal
 import time
 from dataclasses import replace
-from typing import Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional
 
 from taco_launch import state
 from taco_launch.agent.store import records
@@ -14,19 +14,21 @@ from taco_launch.agent.supervisor.guard_pool import GuardPool
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.codec import to_json
 from taco_launch.model.jobs import Policy
-from taco_launch.model.stalls import LOOK_SECONDS, RankLook, reason, stall_report_delay, telling
-from taco_launch.protocol.guard_messages import StallReport
+from taco_launch.model.stalls import LOOK_SECONDS, RankLook, stall_report_delay, telling
 from taco_launch.protocol.message import Message
 from taco_launch.protocol.rank_messages import Signalled, SignalRanks
+from taco_launch.protocol.stall_messages import ReadStacks, SeenRanks, StallReport
 
 # What a guard said that has not been heard since may be true no more.
 _FRESH_SECONDS = 3 * LOOK_SECONDS
 # Ranks that have not told by then whether they have caught the signal are told of with the others.
 _ANSWER_SECONDS = 5.0
+# How long a job that has reached its timeout continues until its stacks are read.
+_STACKS_SECONDS = 5.0
 
 
 class _Word(NamedTuple):
-    """What a guard said last: how long its ranks do nothing, what they were seen doing, and when it was heard."""
+    """What a guard said last: how long its ranks have made no progress, what they were seen doing, and when it was heard."""
 
     silent: float
     ranks: List[RankLook]
@@ -34,14 +36,19 @@ class _Word(NamedTuple):
 
 
 class Limits:
-    """The limits of an attempt, and what its guards say of ranks that do nothing."""
+    """The limits of an attempt, and what its guards say of ranks that make no progress."""
 
-    def __init__(self, policy: Policy, ranks: Ranks, events: records.Events) -> None:
-        """Know of no hang yet."""
+    def __init__(
+        self, policy: Policy, ranks: Ranks, events: records.Events, order: Callable[[Message], object]
+    ) -> None:
+        """Know of no hang yet; `order` sends all guards an order."""
         self._timeout, self._limit = policy.timeout, policy.stall_timeout
         self.stall_after = stall_report_delay(self._limit)
         self._ranks, self._events = ranks, events
         self._words: Dict[str, _Word] = {}
+        self._order = order
+        self._seen: Dict[str, List[RankLook]] = {}
+        self._asked: Optional[float] = None
         self._told: Optional[float] = None
         self.hung = False  # and that ends the job
 
@@ -50,32 +57,56 @@ class Limits:
         if isinstance(message, StallReport):
             looks = [replace(look, host=host) for look in message.ranks]
             self._words[host] = _Word(message.silent, looks, time.monotonic())
+        elif isinstance(message, SeenRanks):
+            self._seen[host] = [replace(look, host=host) for look in message.ranks]
 
     def exceeded(self, seconds: float) -> str:
         """Return why the job has to end after `seconds`, "" where it continues; record when it starts to hang and when it stops."""
         if self._timeout is not None and seconds > self._timeout:
-            return f"reached its --timeout of {self._timeout:g} s"
+            return self._timed_out(f"reached its --timeout of {self._timeout:g} s")
         if not self._words or len(self._ranks.started) < self._ranks.np or self._ranks.all_ended:
             return ""
         words = [self._words.get(host) for host in set(self._ranks.started.values())]
         if self._told is not None and any(word is not None and not word.silent for word in words):
-            self._events.add(state.STIRRED, "there is output or CPU use again")
+            self._events.add(state.STIRRED, "it makes progress again")
             self._told = None
         since = time.monotonic() - _FRESH_SECONDS
         known = [word for word in words if word is not None and word.silent and word.heard >= since]
         if len(known) < len(words):
             return ""
+        from taco_launch.model.run.looks import Life  # noqa: PLC0415 - few jobs get here
+        from taco_launch.stalls.judge import judge  # noqa: PLC0415 - few jobs get here
+
         silent = min(word.silent for word in known)
         looks = [look for word in known for look in word.ranks]
-        found = telling(looks)
+        verdict = judge(looks, tuple(sorted(self._ranks.ended)), silent)
+        if verdict.life is not Life.HUNG:
+            return ""
         if self._told is None:
             self._told = time.time() - silent
-            words_of = f"it hangs: {reason(silent, len(looks), found)}"
-            self._events.add(state.STALLED, words_of, since=self._told, ranks=to_json(found))
+            found = to_json(telling(looks))
+            self._events.add(state.STALLED, f"it hangs: {verdict.why}", since=self._told, ranks=found)
         if self._limit is None or silent < self._limit:
             return ""
         self.hung = True
-        return f"hung for its --stall-timeout of {self._limit:g} s: {reason(silent, len(looks), found)}"
+        return f"hung for its --stall-timeout of {self._limit:g} s: {verdict.why}"
+
+    def _timed_out(self, why: str) -> str:
+        """Return why the job ends and what its ranks did, once that is known: the guards read it first, "" until then."""
+        hosts = {host for rank, host in self._ranks.started.items() if rank not in self._ranks.ended}
+        if self._asked is None:
+            self._asked = time.monotonic()
+            self._order(ReadStacks())
+        if not hosts <= self._seen.keys() and time.monotonic() < self._asked + _STACKS_SECONDS:
+            return ""
+        looks = [look for seen in self._seen.values() for look in seen]
+        if self._told is None and looks:
+            found = to_json(telling(looks))
+            self._events.add(state.SEEN, "its ranks were looked at", since=time.time(), ranks=found, hung=False)
+        from taco_launch.stalls import groups  # noqa: PLC0415 - see above
+
+        told = groups.sentence(groups.groups([look for look in looks if look.does]))
+        return f"{why}: {told}" if told else why
 
 
 class EarlySignal:

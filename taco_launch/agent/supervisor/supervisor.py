@@ -76,12 +76,12 @@ class _Supervisor:
         self._events = records.Events(folder)
         limit = self._spec.policy.log_max_bytes
         self._ranks = Ranks(self._folder, self._events, limit)
-        self._limits = Limits(self._spec.policy, self._ranks, self._events)
         self._launcher_log = segments.Writer(self._folder.launcher, limit)
         self._guard_process = guard_process
         left_out = self._record.left_out
         lives = lambda: guard_process.poll() is None  # noqa: E731
         self._gang = GangAllocation(folder, agent, self._spec, self._id, lives, self._hear_early, left_out)
+        self._limits = Limits(self._spec.policy, self._ranks, self._events, self._gang.order)
         self._orphans = teardown.Orphans(guard_process, self._gang)
         self._early = EarlySignal(self._spec.policy, self._gang, self._ranks, self._events)
         self._launcher: Optional[start.Launcher] = None

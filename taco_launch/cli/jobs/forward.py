@@ -1,20 +1,30 @@
-"""forward: a port of a rank's host on this machine's loopback."""
+"""forward, tensorboard: a port of a rank's host, or a job's TensorBoard, on this machine's loopback."""
 
 import re
 import signal
+import socket
 from types import FrameType
 from typing import Any
 
 import click
 
 from taco_launch.cli.jobs import named_jobs
-from taco_launch.cli.options.common import access_of, access_options, inventory_option, settings_of, talk_options
+from taco_launch.cli.options.common import (
+    access_of,
+    access_options,
+    add_option,
+    inventory_option,
+    settings_of,
+    talk_options,
+)
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
-from taco_launch.errors import SIGNAL_BASE
+from taco_launch.errors import SIGNAL_BASE, UsageError
 
 _PORTS = re.compile(r"([0-9]{1,5})(?::([0-9]{1,5}))?")
 _MOST = 65535
+# Of TensorBoard.
+_BOARD_PORT = 6006
 
 
 class Ports(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it took none
@@ -58,7 +68,7 @@ def forward(ctx: click.Context, /, name: str, ports: tuple[int, int], *, yes: bo
     from taco_launch.model.jobs import JobState
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, leave)
+        signal.signal(number, _leave)
     settings = settings_of(ctx)
     port, local = ports
     with flow.listen(local) as server:
@@ -81,6 +91,62 @@ def forward(ctx: click.Context, /, name: str, ports: tuple[int, int], *, yes: bo
     return 0
 
 
-def leave(number: int, _frame: FrameType | None) -> None:
+def _leave(number: int, _frame: FrameType | None) -> None:
     """End the command by a signal."""
     raise SystemExit(SIGNAL_BASE + number)
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@add_option(
+    "--port",
+    type=click.IntRange(0, _MOST),
+    metavar="N",
+    help="Port of this machine. Default: 6006, or any if that is in use.",
+)
+@named_jobs.yes_option
+@click.argument("name", shell_complete=complete_job)
+@click.pass_context
+def tensorboard(ctx: click.Context, /, name: str, *, port: int | None, yes: bool, **access: Any) -> int:
+    """Open a job's TensorBoard on this machine.
+
+    Prints the address to open in a browser. TensorBoard runs on the head, of a job that was started with --tensorboard,
+    until some time after the job's end. Only this machine can connect. Ctrl-C ends the command, not TensorBoard.
+
+    \b
+    Examples:
+      taco-launch submit --name vgg16 --tensorboard --logdir runs -- python3 train.py
+      taco-launch tensorboard vgg16
+    """
+    from taco_launch.flows import forward as flow
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    settings = settings_of(ctx)
+    with _listen(port) as server:
+        backend = settings.backend(access_of(access))
+        named_jobs.agree(backend, name, "look at", "looked at", yes=yes)
+        address = f"http://{flow.LOOPBACK}:{server.getsockname()[1]}/"
+        flow.Forwarder(
+            server,
+            lambda: backend.forward_board(name),
+            lambda: backend.get(name),
+            settings.talk,
+            lambda _host: click.echo(address),
+            lambda job: job.tensorboard is None or job.tensorboard.port is None,
+        ).run()
+    settings.talk(f"job {name}: its TensorBoard has ended")
+    return 0
+
+
+def _listen(port: int | None) -> socket.socket:
+    from taco_launch.flows import forward as flow
+
+    if port is not None:
+        return flow.listen(port)
+    try:
+        return flow.listen(_BOARD_PORT)
+    except UsageError:
+        return flow.listen(0)

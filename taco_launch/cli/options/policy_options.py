@@ -24,8 +24,8 @@ _LIMITS = (
         "--stall-timeout",
         type=Seconds(1),
         metavar="TIME",
-        help="Fail the job when no rank has written output or used CPU for this long. Default: never; `get` reports a stall "
-        "after 10m.",
+        help="Fail the job when no rank has made progress for this long; waiting by polling is no progress. Default: never; "
+        "`get` reports a hang after 10m.",
     ),
     option(
         "--signal",

@@ -272,7 +272,7 @@ def _hang(job: "JobView", now: float) -> str:
         [str(look.rank), look.host, str(look.pid or ""), look.program, doing(look), age(look.silent), look.last_line]
         for look in found.ranks
     ]
-    title = f"STALLED: {HANGS} for {span}, since {at}"
+    title = f"STALLED: {HANGS} for {span}, since {at}" if found.hung else f"WHAT EACH RANK DID AT THE TIMEOUT, {at}"
     return f"{title}\n{columns(header, rows, numbers=('RANK', 'PID', 'SILENT'))}"
 
 

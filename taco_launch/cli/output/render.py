@@ -243,7 +243,7 @@ def hang(record: "JobRecord") -> str:
     """State since when a job hung, and what the most telling of its ranks did; nothing where its reason says so."""
     from taco_launch.model.stalls import HANGS, doing
 
-    if record.stalled is None or not record.stalled.ranks or HANGS in record.reason:
+    if record.stalled is None or not (record.stalled.hung and record.stalled.ranks) or HANGS in record.reason:
         return ""
     first = record.stalled.ranks[0]
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.stalled.since))

@@ -8,6 +8,7 @@ from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.flows.setup import sources
 from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState
 from taco_launch.model.host.hosts import Host, Inventory
+from taco_launch.remote import py_spy
 from taco_launch.remote.fanout import Fanout
 from taco_launch.setup import paths
 from taco_launch.setup.ops import PlanContext
@@ -25,6 +26,7 @@ class SharedReadings:
         self._inventory = inventory
         self._chosen = chosen
         self._agent = sources.Agent()
+        self._py_spy = py_spy.program()
         self._packages = cache(sources.packages)
         self._of_head = sources.HeadFiles(inventory.cluster)
 
@@ -56,6 +58,7 @@ class SharedReadings:
             host_keys=tuple((name, each.host_key) for name, each in made.items() if isinstance(each.host_key, str)),
             known_hosts=self._of_head.known_hosts,
             agent=self._agent.file(made[name] for name in alive if name in made),
+            py_spy=self._py_spy,
             packages=self._packages(engine.packages, "docker.packages") if bare else (),
             toolkit_packages=self._packages(toolkit.packages, "toolkit.packages") if wanting else (),
             peermem_packages=self._packages(self._inventory.peermem.packages, "peermem.packages"),

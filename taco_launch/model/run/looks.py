@@ -1,9 +1,10 @@
-"""What guards see of each rank while it runs, look after look, and what that amounts to: working, hung or unknown."""
+"""What a guard sees of each rank while it runs, look after look, and what that amounts to: working, hung or unknown."""
 
 import enum
 from typing import Optional, Tuple
 
 from taco_launch.frozen import dataclass
+from taco_launch.model.stalls import RankLook
 
 
 @dataclass(frozen=True)
@@ -36,39 +37,31 @@ class Stack:
 class Look:
     """One look at one rank; None is "not known". Counters only grow, each from its process's start.
 
-    `time` is monotonic, in seconds. `output` counts bytes of its log without lines that only say that it hangs. `step` is
-    that of its progress. `sockets` are bytes on its connections, `network` those on interfaces and HCA ports that no
-    other job of the host uses (None where one may). `read` and `written` are rchar and wchar, which count what goes through
-    sockets in part. `cpu` is seconds of CPU time of all threads, `main_cpu` those of its main
-    thread, `state` that thread's letter in /proc/PID/stat. `gpu` is the use of its GPUs from 0 to 1.
+    `time` is monotonic, in seconds. `output` counts bytes of its log without lines that only tell that it hangs.
+    `sockets` are bytes on its TCP connections, `network` those on the InfiniBand ports of its host. `read` and `written` are
+    rchar and wchar, which count what goes through sockets in part. `cpu` is seconds of CPU time of all threads, `main_cpu`
+    those of its main thread. `changes` counts how often it was seen to have other processes than before.
     """
 
     time: float
     output: Optional[int] = None
-    step: Optional[float] = None
     sockets: Optional[int] = None
     network: Optional[int] = None
     read: Optional[int] = None
     written: Optional[int] = None
     cpu: Optional[float] = None
     main_cpu: Optional[float] = None
-    state: str = ""
-    gpu: Optional[float] = None
+    changes: int = 0
     stack: Optional[Stack] = None
 
 
 @dataclass(frozen=True)
-class RankLooks:
-    """The looks at one rank, oldest first; `ended` when it runs no more.
+class RankStack:
+    """What a rank does now: its process, and the stack of its Python program, or why that cannot be read."""
 
-    `usual` is how many bytes per second it exchanged while the job worked, where the looks of that time are no longer kept.
-    """
-
-    rank: int
-    host: str
-    looks: Tuple[Look, ...]
-    ended: bool = False
-    usual: Optional[float] = None
+    look: RankLook
+    stack: Optional[Stack] = None
+    why: str = ""
 
 
 class Life(enum.Enum):
@@ -90,13 +83,9 @@ class StackGroup:
 
 @dataclass(frozen=True)
 class LifeVerdict:
-    """What a job does, and why that is known: `waiting` ranks wait for those of `missing` (empty: it is not known for whom).
-
-    `groups` are the ranks by what they do, the odd one first.
-    """
+    """What a job does, and why that is known: `waiting` ranks wait for those of `missing` (empty: it is not known for whom)."""
 
     life: Life
     why: str
     waiting: Tuple[int, ...] = ()
     missing: Tuple[int, ...] = ()
-    groups: Tuple[StackGroup, ...] = ()

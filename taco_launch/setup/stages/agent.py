@@ -1,9 +1,9 @@
-"""The agent on every host: its file, named by its content, the link to it, and the newest few of other versions."""
+"""The agent on every host: its file, named by its content, the link to it, the newest few of other versions, and py-spy."""
 
 from collections.abc import Iterator
 
 from taco_launch.facts import MADE
-from taco_launch.model.host.facts import HostFacts, SetupFile
+from taco_launch.model.host.facts import HostFacts, SetupFile, System
 from taco_launch.model.host.hosts import Host
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StageRules
@@ -26,10 +26,11 @@ def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | P
     name, data = cluster.agent
     file = FileTarget(f"{paths.AGENT}/{name}", data, 0o600)
     # By its name alone: that is the hash of its sources, while its bytes are of the Python that packed it, too.
-    missing = () if file.path in there else (file,)
+    wanted = (file, *_py_spy(facts, cluster))
+    missing = tuple(each for each in wanted if each.path not in there)
     link, state = there.get(paths.AGENT_LINK), there.get(paths.STATE)
     if missing:
-        why = "it does not exist"
+        why = "it does not exist" if file in missing else f"{missing[0].path} does not exist"
     elif link is None or link.link not in (name, file.path):
         why = "the link names another one"
     elif state is None or state.mode != _PRIVATE:
@@ -44,8 +45,16 @@ def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | P
         scripts.text("agent.sh"),
         (paths.STATE, paths.AGENT, name),
         missing,
-        expect=lambda facts: with_made(with_files(facts, (file,)), after),
+        expect=lambda facts: with_made(with_files(facts, wanted), after),
     )
+
+
+def _py_spy(facts: HostFacts, cluster: PlanContext) -> Iterator[FileTarget]:
+    """Yield the program that reads stacks, for hosts with a processor of the controller's kind."""
+    if not isinstance(facts.system, System) or cluster.py_spy is None:
+        return
+    if cluster.py_spy[0].endswith(f"-{facts.system.architecture}"):
+        yield FileTarget(f"{paths.AGENT}/{cluster.py_spy[0]}", cluster.py_spy[1], 0o600)
 
 
 STAGE = StageRules(plan, (MADE,))

@@ -1,4 +1,4 @@
-"""What ends a job that runs: its time, or that all guards tell at once that their ranks do nothing."""
+"""What ends a job that runs: its time, or that all guards tell at once that their ranks make no progress."""
 
 from typing import Any
 
@@ -11,10 +11,18 @@ from taco_launch.agent.supervisor.deadlines import Limits
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.jobs import Policy
 from taco_launch.model.stalls import RankLook
-from taco_launch.protocol.guard_messages import StallReport
+from taco_launch.protocol.message import Message
 from taco_launch.protocol.rank_messages import Exit
+from taco_launch.protocol.stall_messages import ReadStacks, SeenRanks, StallReport
 
-SLEEPS = {"rank": 0, "pid": 11, "program": "python3", "state": "S", "silent": 30.0, "last_line": "step 7"}
+SLEEPS: dict[str, Any] = {
+    "rank": 0,
+    "pid": 11,
+    "program": "python3",
+    "state": "S",
+    "silent": 30.0,
+    "last_line": "step 7",
+}
 
 
 class Watched:
@@ -26,7 +34,8 @@ class Watched:
         self.ranks = Ranks(folder, events, 1 << 20)
         self.ranks.np = 2
         self.ranks.started = {0: "gpu1", 1: "gpu2"}
-        self.limits = Limits(policy, self.ranks, events)
+        self.orders: list[Message] = []
+        self.limits = Limits(policy, self.ranks, events, self.orders.append)
 
     def note(self, host: str, silent: float, **look: Any) -> None:
         ranks = [RankLook(**{**SLEEPS, **look})] if silent else []
@@ -48,11 +57,32 @@ def both(job: Watched, silent: float) -> None:
     job.note("gpu2", silent + 5, rank=1, pid=21, state="T")
 
 
-def test_its_time(folder: JobFolder) -> None:
-    limits = Watched(folder, Policy(timeout=60)).limits
-    assert limits.exceeded(60) == ""
-    assert limits.exceeded(60.1) == "reached its --timeout of 60 s"
-    assert not limits.hung
+def test_its_time(folder: JobFolder, clock: list[float]) -> None:
+    """The guards read what the ranks do before the job is ended; one that does not answer is waited for five seconds."""
+    job = Watched(folder, Policy(timeout=60))
+    assert job.limits.exceeded(60) == ""
+    assert job.orders == []
+    for _tick in range(2):
+        assert job.limits.exceeded(60.1) == ""
+    assert job.orders == [ReadStacks()]
+    waits = RankLook(**SLEEPS, does="in hvd.allreduce at train.py:57", waits=True)
+    job.limits.note("gpu1", SeenRanks(ranks=[waits]))
+    assert job.limits.exceeded(61) == ""
+    clock[0] += 5
+    assert job.limits.exceeded(65.1) == (
+        "reached its --timeout of 60 s: rank 0 on gpu1 waits in hvd.allreduce at train.py:57"
+    )
+    assert not job.limits.hung
+    (event,) = records.read_events(folder)
+    assert (event.kind, event.data["hung"], event.data["ranks"][0]["host"]) == (state.SEEN, False, "gpu1")
+
+
+def test_all_have_answered(folder: JobFolder) -> None:
+    job = Watched(folder, Policy(timeout=60))
+    job.ranks.ended = {1: 0}
+    assert job.limits.exceeded(60.1) == ""
+    job.limits.note("gpu1", SeenRanks(ranks=[RankLook(**SLEEPS)]))
+    assert job.limits.exceeded(60.2) == "reached its --timeout of 60 s"
 
 
 def test_a_hang_is_told_once_and_does_not_end_the_job(folder: JobFolder) -> None:
@@ -69,7 +99,7 @@ def test_a_hang_is_told_once_and_does_not_end_the_job(folder: JobFolder) -> None
         ("gpu1", 0, "S"),
     ]
     assert event.reason.startswith(
-        "it hangs: no output and no CPU use of any rank for 600 s; rank 1 on gpu2: process 21"
+        "it hangs: no rank has made progress for 600 s; rank 1 on gpu2: process 21 (python3) is stopped"
     )
 
 
@@ -79,7 +109,7 @@ def test_a_hang_ends_the_job_where_that_is_asked(folder: JobFolder) -> None:
     assert job.limits.exceeded(0) == ""
     both(job, 1200)
     assert job.limits.exceeded(0).startswith(
-        "hung for its --stall-timeout of 1200 s: no output and no CPU use of any rank for"
+        "hung for its --stall-timeout of 1200 s: no rank has made progress for 1200 s; rank 1 on gpu2"
     )
     assert job.limits.hung
     assert job.events() == [state.STALLED]
@@ -111,6 +141,29 @@ def test_one_host_that_works_is_enough(folder: JobFolder, clock: list[float]) ->
     assert job.events() == []
     job.note("gpu2", 10)
     assert job.limits.exceeded(0)
+
+
+def test_a_rank_that_may_compute_is_no_hang(folder: JobFolder) -> None:
+    """Its CPU use alone does not tell, and nothing is said of a job of which that is not known."""
+    job = Watched(folder, Policy(stall_timeout=10))
+    job.note("gpu1", 20, idle=False)
+    job.note("gpu2", 20, rank=1)
+    assert job.limits.exceeded(0) == ""
+    assert job.events() == []
+    job.note("gpu1", 20, idle=False, does="in hvd.allreduce at train.py:57", waits=True)
+    job.note("gpu2", 20, rank=1, does="in load_batch at data.py:19")
+    assert job.limits.exceeded(0) == (
+        "hung for its --stall-timeout of 10 s: no rank has made progress for 20 s: "
+        "rank 1 on gpu2 is in load_batch at data.py:19; rank 0 on gpu1 waits in hvd.allreduce at train.py:57"
+    )
+
+
+@pytest.mark.parametrize(("rate", "hangs"), [(60e3, True), (1e6, False)])
+def test_traffic_as_when_it_worked_is_no_hang(folder: JobFolder, rate: float, hangs: bool) -> None:
+    job = Watched(folder, Policy(stall_timeout=10))
+    job.note("gpu1", 20, rate=rate, usual=10e6)
+    job.note("gpu2", 20, rank=1)
+    assert bool(job.limits.exceeded(0)) is hangs
 
 
 @pytest.mark.parametrize("change", ["starting", "ended"])

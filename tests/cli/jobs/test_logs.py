@@ -19,7 +19,7 @@ from taco_launch.cli.output import render
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
-from taco_launch.model.stalls import RankLook, Stall, reason
+from taco_launch.model.stalls import HANGS, RankLook, Stall, reason
 
 JOB = JobView(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1", JobState.SUCCEEDED), "/f")
 
@@ -165,9 +165,11 @@ def test_that_it_hung_to_its_end_is_said_once(state: JobState, capsys: pytest.Ca
     render.ending(Settings(), replace(JOB, record=record))
     said = capsys.readouterr().err.splitlines()[1:]
     assert len(said) == 1
-    assert said[0].startswith("it hung: no output and no CPU use of any rank since 1970-01-1")
+    assert said[0].startswith("it hung: no rank has made progress since 1970-01-1")
     assert said[0].endswith("; rank 1 on gpu2 is stopped (T)")
-    render.ending(Settings(), replace(JOB, record=replace(record, reason=reason(700, 1, stall.ranks))))
+    render.ending(
+        Settings(), replace(JOB, record=replace(record, reason=f"{HANGS} for 700 s; {reason(1, stall.ranks)}"))
+    )
     assert "it hung" not in capsys.readouterr().err
 
 

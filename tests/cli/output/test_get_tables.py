@@ -200,7 +200,7 @@ def test_get_shows_a_hang_and_the_first_rank_to_fail() -> None:
     found = job("a", 3, JobState.RUNNING, 900, shares=GPUS, stalled=Stall(NOW - 660, looks), first_failure=failed)
     blocks = text(job_tables.one_job(found, NOW, wide=False)).split("\n\n")
     first, *rows = blocks[-2].splitlines()
-    assert first.startswith("STALLED: no output and no CPU use of any rank for 11m, since 1970-01-12 ")
+    assert first.startswith("STALLED: no rank has made progress for 11m, since 1970-01-12 ")
     does = "is stopped (T, in do_signal_stop)"
     assert re.split("  +", rows[1].strip()) == ["1", "gpu2", "31", "python3", does, "11m", "step\\t7"]
     assert rows[2].split() == ["0", "gpu1", "has", "no", "process", "that", "can", "be", "seen", "10m"]

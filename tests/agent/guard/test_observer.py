@@ -1,4 +1,4 @@
-"""Whether ranks do anything, seen on real processes; the time is the test's."""
+"""Whether ranks make progress, seen on real processes; the time is the test's."""
 
 import json
 import os
@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from taco_launch.agent.guard.stall_monitor import StallMonitor, where
+from taco_launch.agent.counters.process_trees import where
+from taco_launch.agent.guard.observer import Observer
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.model.run.looks import Frame, RankStack, Stack
+from taco_launch.model.stalls import RankLook
 from tests.conftest import eventually
 
 AFTER = 20.0  # so it looks every 5 s
@@ -51,13 +54,28 @@ def is_python(pid: int) -> bool:
         return name.read().startswith("python")
 
 
+class Reading:
+    """A reading of stacks that is done at once."""
+
+    def __init__(self, stacks: dict[int, RankStack]) -> None:
+        self.runs, self._stacks, self._started = False, stacks, True
+
+    def start(self) -> None:
+        self._started = True
+
+    def take(self) -> dict[int, RankStack] | None:
+        started, self._started = self._started, False
+        return self._stacks if started else None
+
+
 class Watch:
-    """A pulse that is looked at every five seconds of its own time."""
+    """An observer that looks every five seconds of its own time; stacks are those of `stacks`."""
 
     def __init__(self, folder: JobFolder, *wrappers: int) -> None:
         self.wrappers, self.now = wrappers, 0.0
         self.running = list(range(len(wrappers)))
-        self.pulse = StallMonitor()
+        self.stacks: dict[int, RankStack] = {}
+        self.pulse = Observer(folder)
         self.pulse.begin(folder, AFTER)
         self.logs = [segments.Writer(folder.rank(rank), 1 << 20) for rank in self.running]
         for rank, pid in enumerate(wrappers):
@@ -68,6 +86,8 @@ class Watch:
     def look(self, seconds: float = 5.0) -> Any:
         self.now += seconds
         told: list[Any] = []
+        if self.pulse._ranks is not None:
+            self.pulse._ranks._reading = Reading(self.stacks)  # type: ignore[assignment]
         self.pulse.check(self.now, self.running, lambda message: told.append(json.loads(message.encode())))
         return told[0] if told else None
 
@@ -75,7 +95,7 @@ class Watch:
         return [self.look() for _look in range(count)]
 
     def silent(self) -> None:
-        """The first two looks have nothing to compare with; the four after that are 20 s of silence."""
+        """The first look has nothing to compare with; with the next one that differs 20 s are over."""
         assert self.looks(5) == [None] * 5
 
 
@@ -108,27 +128,48 @@ def test_of_a_ranks_processes_the_stopped_one_is_shown(folder: JobFolder, start:
     assert watch.look()["ranks"][0]["state"] == "T"
 
 
-@pytest.mark.parametrize("script", [SPIN, FORKS])
-def test_ranks_that_work_are_not_told(folder: JobFolder, start: Start, script: str) -> None:
-    watch = Watch(folder, start(CALM), start(script))
-    for _look in range(4):
+def test_processes_that_come_and_go_are_progress(folder: JobFolder, start: Start) -> None:
+    watch = Watch(folder, start(CALM), start(FORKS))
+    for _look in range(6):
         assert watch.look() is None
         time.sleep(0.5)  # where others work too it may be a while until it has a core
 
 
-def test_cpu_time_of_processes_that_have_ended_counts(folder: JobFolder, start: Start) -> None:
-    """A process that comes and goes between two looks is seen by the CPU time that its parent is given for it."""
-    burn = "subprocess.run([sys.executable, '-S', '-c', 'sum(range(2*10**7))'])"
-    script = f"import signal, subprocess, sys, time\nsignal.signal(10, lambda *_: {burn})\nwhile True: time.sleep(1000)"
-    watch = Watch(folder, start(script))
-    watch.silent()
-    (python,) = processes.children(watch.wrappers[0])
-    os.kill(python.pid, signal.SIGUSR1)
-    eventually(lambda: processes.children(python.pid))
-    eventually(lambda: not processes.children(python.pid))
-    assert watch.look() is None
-    assert watch.looks(3) == [None] * 3
+def test_files_that_are_read_are_progress(folder: JobFolder, start: Start) -> None:
+    reads = "import time\nwhile True:\n open('/proc/cpuinfo').read(); open('/etc/passwd').read(); time.sleep(0.001)"
+    watch = Watch(folder, start(CALM), start(reads))
+    for _look in range(6):
+        assert watch.look() is None
+        time.sleep(0.5)
+
+
+def test_a_rank_that_uses_cpu_is_not_idle_and_what_its_stack_shows_is_told(folder: JobFolder, start: Start) -> None:
+    watch = Watch(folder, start(CALM), start(SPIN))
+    waits = Stack((Frame("ncclAllReduce", "/opt/libnccl.so.2"), Frame("<module>", "/train/train.py", 57)))
+    watch.stacks = {1: RankStack(RankLook(1), waits)}
+    assert watch.looks(5) == [None] * 5
+    time.sleep(2)  # of the 25 s that the test says have gone by, it has to use more than a fiftieth
+    calm, spins = watch.look()["ranks"]
+    assert (calm["idle"], calm["does"]) == (True, "")
+    assert (spins["idle"], spins["waits"], spins["does"]) == (False, True, "in ncclAllReduce at train.py:57")
+
+
+def test_a_stack_that_moves_is_progress(folder: JobFolder, start: Start) -> None:
+    watch = Watch(folder, start(CALM))
+    for line in range(12):
+        watch.stacks = {0: RankStack(RankLook(0), Stack((Frame("train", "/train/train.py", 10 + line),)))}
+        assert watch.look() is None
+
+
+def test_what_only_tells_that_it_hangs_is_no_output(folder: JobFolder, start: Start) -> None:
+    watch = Watch(folder, start(CALM))
+    warning = b"[W stall_inspector.cc:105] One or more tensors were submitted to be reduced by subset of ranks\n"
+    for _look in range(5):
+        assert watch.look() is None
+        watch.logs[0].write(warning)
     assert watch.look()["silent"] == 20.0
+    watch.logs[0].write(warning + b"step 8\n")
+    assert watch.look()["silent"] == 0.0
 
 
 def test_output_clears_it_once_and_costs_no_look_at_processes(
@@ -137,12 +178,12 @@ def test_output_clears_it_once_and_costs_no_look_at_processes(
     watch = Watch(folder, start(CALM), start(CALM))
     watch.silent()
     assert watch.look()["silent"] == 20.0
-    monkeypatch.setattr(
-        "taco_launch.agent.guard.stall_monitor.trees", lambda _roots: pytest.fail("looked at all processes")
-    )
     watch.logs[1].write(b"x")
     assert watch.look() == {"op": "pulse", "silent": 0.0, "ranks": []}
-    for _look in range(6):
+    monkeypatch.setattr(
+        "taco_launch.agent.counters.process_trees.trees", lambda _roots: pytest.fail("looked at all processes")
+    )
+    for _look in range(4):
         watch.logs[1].write(b"x")
         assert watch.look() is None
 
@@ -187,5 +228,5 @@ def test_it_looks_no_oftener_than_it_has_to(folder: JobFolder, start: Start, mon
 def test_nothing_is_looked_at_before_there_are_ranks(folder: JobFolder) -> None:
     watch = Watch(folder)
     assert watch.looks(20) == [None] * 20
-    watch.pulse = StallMonitor()
+    watch.pulse = Observer(folder)
     assert watch.look() is None

@@ -1,0 +1,47 @@
+"""The call for the stacks of a job's ranks: each host's agent reads those of its own."""
+
+from dataclasses import replace
+from typing import Callable, Dict, Iterator, List, Type
+
+from taco_launch.agent import ssh
+from taco_launch.agent.api.beside_rank import argv_on_host
+from taco_launch.agent.store import records, recovery
+from taco_launch.agent.store.folders import Jobs
+from taco_launch.errors import UsageError
+from taco_launch.model.jobs import JobState
+from taco_launch.model.run.looks import RankStack
+from taco_launch.protocol.calls import Reply, Request
+from taco_launch.protocol.calls.stacks import Stacks, StacksReply
+from taco_launch.protocol.stack_messages import WHY_CHARACTERS, HostStacks
+
+# py-spy has 20 s for each of a host's ranks, of which four are read at once; it takes less than one.
+_SECONDS = 120.0
+
+
+def _stacks(jobs: Jobs, _agent: str, request: Stacks) -> Iterator[Reply]:
+    """Read the stacks on all hosts of a running job, side by side.
+
+    Raises:
+        UsageError: the job does not run.
+    """
+    folder = jobs.get(request.name)
+    record = recovery.current_record(folder)
+    if record.state is not JobState.RUNNING:
+        raise UsageError(
+            f"job {folder.name}: it is {record.state.value}: only ranks that run have stacks",
+            hint=f"taco-launch get {folder.name} shows what is known of it",
+        )
+    spec = records.read_spec(folder)
+    line = ("stacks", str(folder.path))
+    hosts = [(share.host, argv_on_host(folder, spec, record, share.host, line)) for share in record.shares]
+    ranks: List[RankStack] = []
+    problems: Dict[str, str] = {}
+    for host, answer in ssh.ask_by(hosts, HostStacks, _SECONDS):
+        if isinstance(answer, str):
+            problems[host] = answer[:WHY_CHARACTERS]
+        else:
+            ranks += [replace(told, look=replace(told.look, host=host)) for told in answer.ranks]
+    yield StacksReply(ranks=sorted(ranks, key=lambda told: told.look.rank), problems=problems)
+
+
+OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {Stacks: _stacks}

@@ -1,0 +1,133 @@
+"""The processes of this host's ranks while these write nothing: their counters and, where these rest too, their stacks.
+
+Stacks stop a rank for a moment, so they are only read when all else has stood still for half of the time after which a hang is
+told.
+"""
+
+from dataclasses import replace
+from typing import Dict, List, Mapping, Optional
+
+from taco_launch.agent.counters import nics, process_trees, sockets
+from taco_launch.agent.counters import processes as counters
+from taco_launch.agent.counters.process_trees import Key
+from taco_launch.agent.guard.stack_reading import StackReading
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.model.run.looks import Look, RankStack
+from taco_launch.model.stalls import RankLook
+from taco_launch.stalls.quiet import LEAST_STACKS, QuietHost
+
+# On a machine that has much to do, stacks may not have been read often enough when the time is over.
+_MOST_WAIT_SECONDS = 15.0
+
+
+class QuietRanks:
+    """What is known of the ranks of this host since one of them last made progress."""
+
+    def __init__(self, job: JobFolder, after: float) -> None:
+        """Know nothing yet; a hang is told `after` seconds."""
+        self._after = after
+        self._host = QuietHost(after)
+        self._reading = StackReading(job)
+        self._read: List[float] = []  # after how many seconds without progress
+        self._taken = 0
+        self._members: Dict[int, List[Key]] = {}
+        self._changes: Dict[int, int] = {}
+
+    @property
+    def silent(self) -> float:
+        """For how many seconds no rank has made progress."""
+        return self._host.silent
+
+    @property
+    def reads(self) -> bool:
+        """Whether stacks are being read."""
+        return self._reading.runs
+
+    def look(self, now: float, roots: Mapping[int, Key], output: Mapping[int, int]) -> float:
+        """Look at the processes of the ranks, of which each has written so many bytes; return `silent`."""
+        found = process_trees.trees(roots)
+        for rank, members in found.items():
+            if members != self._members.get(rank, members):
+                self._changes[rank] = self._changes.get(rank, 0) + 1
+        self._members = found
+        ports = [port.received + port.sent for port in nics.infiniband_ports() if port.received and port.sent]
+        network = sum(ports) if ports else None
+        self._host.add(now, {rank: self._look(rank, now, output.get(rank), network) for rank in found})
+        if not self.silent:
+            self._read.clear()
+            self._taken = 0
+        elif self._is_due():
+            self._read.append(self.silent)
+            self.start_reading()
+        return self.silent
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the stacks were read often enough to tell whether they stand still, as far as they can be read."""
+        return self._taken >= LEAST_STACKS or self.silent >= self._after + _MOST_WAIT_SECONDS
+
+    def start_reading(self) -> None:
+        """Read the stacks, unless they are being read."""
+        if not self._reading.runs:
+            self._reading.start()
+
+    def take_stacks(self) -> Optional[Dict[int, RankStack]]:
+        """Return what a reading has found, once it has ended."""
+        found = self._reading.take()
+        if found is not None:
+            self._taken += 1
+            self._host.add_stacks({rank: told.stack for rank, told in found.items() if told.stack is not None})
+        return found
+
+    def seen(self, rank: int, silent: float, last_line: str) -> RankLook:
+        """Return what the processes of a rank are seen doing now."""
+        shown = process_trees.most_telling(process_trees.of_rank(self._members.get(rank, [])))
+        if shown is None:
+            return RankLook(rank, silent=silent, last_line=last_line)
+        name = process_trees.word(shown.pid, "comm")
+        return RankLook(rank, shown.pid, name, shown.state, process_trees.where(shown.pid), silent, last_line)
+
+    def standing(self, look: RankLook) -> RankLook:
+        """Add what is known of a rank's stack, CPU use and traffic."""
+        return self._host.standing(look)
+
+    def with_stack(self, look: RankLook, told: RankStack) -> RankLook:
+        """Add what a single reading has found."""
+        at = told.look
+        return replace(
+            look,
+            pid=at.pid,
+            program=at.program,
+            state=at.state,
+            where=at.where,
+            does=at.does,
+            waits=at.waits,
+            gpu=at.gpu,
+        )
+
+    def close(self) -> None:
+        """End a reading of stacks."""
+        self._reading.close()
+
+    def _look(self, rank: int, now: float, output: Optional[int], network: Optional[int]) -> Look:
+        members = self._members[rank]
+        pids = [pid for pid, _start in members[1:]]
+        counted = counters.of_processes(pids)
+        python = process_trees.of_python(process_trees.of_rank(members))
+        main = None if python is None else counters.counters(python.pid)
+        return Look(
+            now,
+            output=output,
+            sockets=sockets.of_processes(pids).bytes,
+            network=network,
+            read=None if counted is None else counted.read,
+            written=None if counted is None else counted.written,
+            cpu=None if counted is None else counted.cpu_seconds,
+            main_cpu=None if main is None else main.main_cpu_seconds,
+            changes=self._changes.get(rank, 0),
+        )
+
+    def _is_due(self) -> bool:
+        """Return whether stacks are to be read now: in the second half of the time, at least as often as is needed."""
+        since = self.silent - self._read[-1] if self._read else self.silent
+        return self.silent >= self._after / 2 and since >= min(self._after / (2 * LEAST_STACKS), self.silent)

@@ -1,0 +1,1 @@
+"""The stacks of a host's ranks, as py-spy reads them."""

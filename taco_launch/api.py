@@ -11,7 +11,7 @@ Every call raises a TacoLaunchError (taco_launch.errors) with a message and a hi
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -192,19 +192,26 @@ class Cluster:
             UsageError: its name is taken, or as `resolve`.
             TacoLaunchError: no host can be its place; nothing is kept of it.
         """
-        request = _typed(request)
-        spec = self.with_code(self.resolve(request), request)
-        found = self.backend.submit(spec, self._environ)
-        require_started(found)
+        with _fields_in_hints():
+            request = _typed(request)
+            spec = self.with_code(self.resolve(request), request)
+            found = self.backend.submit(spec, self._environ)
+            require_started(found)
         return self._begun(found)
 
     def run(
         self, request: JobRequest, output: Output = lambda _data: None, watch: FollowListener | None = None
     ) -> "Job":
-        """Start a job, follow it to its end, and return it; `output` is given its log. Raises as `submit` does."""
-        request = _typed(request)
-        spec = self.with_code(self.resolve(request), request)
-        found = self.backend.run(spec, self._environ, output, watch or FollowListener())
+        """Start a job, follow it to its end, and return it; `output` is given its log. Raises as `submit` does.
+
+        A job whose ranks fail raises nothing: `exit_code` of what is returned tells.
+        """
+        with _fields_in_hints():
+            request = _typed(request)
+            spec = self.with_code(self.resolve(request), request)
+            found = self.backend.run(spec, self._environ, output, watch or FollowListener())
+            if not found.record.attempt:  # of one whose ranks failed at once there is a log to read
+                require_started(found)
         return self._begun(found)
 
     def job(self, name: str) -> "Job":
@@ -246,7 +253,8 @@ class Cluster:
         Raises:
             PlacementError: the job does not fit; or as `resolve`.
         """
-        return self.plan_of(self.resolve(_typed(request)), folder=folder, explain=explain)
+        with _fields_in_hints():
+            return self.plan_of(self.resolve(_typed(request)), folder=folder, explain=explain)
 
     def plan_of(self, spec: "JobSpec", *, folder: str = "", explain: bool = False) -> "Planned":
         """Plan a job that was resolved. See `plan`."""
@@ -319,6 +327,12 @@ def _typed(request: JobRequest) -> JobRequest:
     from taco_launch.request.python_values import typed  # noqa: PLC0415 - the command line's requests have their types
 
     return typed(request)
+
+
+def _fields_in_hints() -> AbstractContextManager[None]:
+    from taco_launch.request.python_values import fields_in_hints  # noqa: PLC0415 - see above
+
+    return fields_in_hints()
 
 
 def _agent(backend: Backend) -> "AgentBackend | None":

@@ -10,8 +10,10 @@ from taco_launch.bench.stats.estimates import Interval, interval, percent, ratio
 from taco_launch.frozen import dataclass
 
 NO_SAMPLE = "no sample"
+# What a pattern finds has no unit unless one is named; it is then held for a rate of work, as those below.
+UNNAMED = "value"
 # Of work that all ranks do together, n ranks are to do n times as much: img/sec, not the bytes of a bus.
-_OF_WORK = re.compile(r"(?![KMGT]?i?B/).+/s(ec)?")
+_OF_WORK = re.compile(rf"(?![KMGT]?i?B/).+/s(ec)?|{UNNAMED}")
 _PERCENT = 100
 # The unit of benchmarks that know it by themselves.
 _IMAGES = "img/sec"

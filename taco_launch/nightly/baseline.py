@@ -30,6 +30,13 @@ class BaselineEntry:
         by_word = self.ladder.accepted and self.ladder.outcome not in _COUNTING
         return _ACCEPTED if by_word else self.ladder.outcome
 
+    @property
+    def why_not(self) -> str:
+        """Why a run whose outcome counts by itself does not count, "" where it does, or where the outcome tells why."""
+        if self.ladder.accepted or self.ladder.outcome not in _COUNTING:
+            return ""
+        return "imported without --baseline" if self.ladder.imported else "before the baseline reset"
+
 
 def entries(history: History, matrix: str, cluster: str) -> tuple[BaselineEntry, ...]:
     """Return the nightly runs of a matrix on a cluster that have ended, the newest first."""

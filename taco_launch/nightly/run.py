@@ -1,5 +1,6 @@
 """nightly run: one nightly run: is the cluster fit and free, measure, look again at what seems slower, judge, keep, clear away."""
 
+import itertools
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,6 +27,8 @@ from taco_launch.nightly.summary import JudgedMetric, NightlyOutcome, Summary, c
 
 # How often a busy cluster is looked at again.
 _LOOK_SECONDS = 30.0
+# The outcomes of nightly runs in which nothing was judged; "" is that of one that broke off.
+_NOT_JUDGED = ("", ladders.INTERRUPTED, ladders.HEAD_LOST, ladders.GIVEN_UP, NightlyOutcome.NOT_FIT.value)
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,8 @@ def run(
     if measured.outcome == ladders.INTERRUPTED:
         history.end(one.id, ladders.INTERRUPTED)
         raise KeyboardInterrupt
+    if summary.outcome is NightlyOutcome.UNSURE:
+        summary = replace(summary, in_a_row=1 + unsure_before(history, one))
     if summary.outcome.counts:
         history.accept(one.id)
     history.end(one.id, summary.outcome.value)
@@ -114,6 +119,17 @@ def _begun(plan: ladders.LadderPlan, asked: RunRequest) -> Summary:
     return Summary(
         asked.name, one.matrix, one.cluster, one.id, one.started, one.started, logs=str(plan.logs), strict=asked.strict
     )
+
+
+def unsure_before(history: History, one: Ladder) -> int:
+    """Count the unsure nightly runs in a row right before one; `accept` or `reject` of one ends the row, runs without a judgement do not."""
+    judged = [
+        earlier
+        for earlier in _nights(history, one.matrix, one.cluster)
+        if earlier.started < one.started and earlier.outcome not in _NOT_JUDGED
+    ]
+    unsure = NightlyOutcome.UNSURE.value
+    return len(list(itertools.takewhile(lambda earlier: earlier.outcome == unsure and not earlier.accepted, judged)))
 
 
 def clear_logs(history: History, matrix: str, cluster: str, folder: Path, before: float) -> int:

@@ -99,7 +99,8 @@ class Summary:
 
     `failed` are the cells that gave no sample at all, each with a reason; `lost` says how many runs gave none. `unfit` says why the cluster could not be
     measured, `broken` why the nightly run did not finish. `green` is the last night before that counts in the baseline,
-    from which the `differences` are. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
+    from which the `differences` are. `in_a_row` is, where it is unsure, how many nightly runs in a row are, this one
+    included. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Summary:
     notes: tuple[str, ...] = ()
     strict: bool = False
     logs: str = ""
+    in_a_row: int = 0
 
     @property
     def outcome(self) -> NightlyOutcome:
@@ -154,6 +156,8 @@ def cell_name(cell: Cell) -> str:
 def line(summary: Summary, path: str) -> str:
     """Return what cron mails: how the nightly run ended, the worst of it, what has changed, and where the summary is."""
     told = [_headline(summary)]
+    if summary.in_a_row > 1:
+        told.append(_again(summary))
     if (summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION) and summary.differences:
         causes = [_cause(one) for one in summary.differences[:_TOLD]]
         more = len(summary.differences) - len(causes)
@@ -189,6 +193,11 @@ def _headline(summary: Summary) -> str:
     return _counts(summary)
 
 
+def _again(summary: Summary) -> str:
+    row = f"unsure {summary.in_a_row} nightly runs in a row"
+    return f"{row}: accept them or reset the baseline, or raise minEffect or repeats in the matrix"
+
+
 def _worst(judged: Sequence[JudgedMetric]) -> str:
     worst = max(judged, key=lambda one: abs(one.verdict.change.value) if one.verdict.change else 0.0)
     more = f", and {len(judged) - 1} more" if len(judged) > 1 else ""
@@ -214,6 +223,8 @@ def _blocks(summary: Summary) -> Iterator[str]:
     yield f"# Night {_plain(summary.name)}: {summary.outcome.value}"
     span = f"{_at(summary.started)} to {_at(summary.ended)}"
     yield _plain(f"{_headline(summary)}.")
+    if summary.in_a_row > 1:
+        yield _plain(f"It was {_again(summary)}.")
     yield _plain(f"Matrix {summary.matrix} on cluster {summary.cluster}, {span}, ladder {summary.ladder}.")
     if summary.broken and summary.of(VerdictKind.REGRESSION):
         yield _plain(f"It did not reach its end: {summary.broken}.")

@@ -1,12 +1,14 @@
 """Check a JobRequest that a Python program made: each value has the type of its field, or becomes one that has."""
 
+import contextlib
 import enum
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from taco_launch.errors import UsageError
+from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.inventory import names
 from taco_launch.model.job_request import JobRequest
 from taco_launch.model.jobs import MOST_PRIORITY, MOST_RETRIES
@@ -28,6 +30,15 @@ _RANGES: Mapping[str, tuple[float, int]] = {
     **dict.fromkeys(("grace", "queue_timeout", "backoff", "ttl", "tensorboard_grace"), _SECONDS),
 }
 _CHOICES: Mapping[str, Collection[str]] = {"launcher": LAUNCHERS, "transport": ("auto", "tcp", "rdma")}
+# Options that are not called as their fields are.
+_FIELDS = {
+    "-H": "host",
+    "-x": "env",
+    "--gpu-model": "gpu_models",
+    "--gputopology": "gpu_topology",
+    **{f"--{name.replace('_', '-')}": f"{name}s" for name in ("knob", "selector", "config_file", "env_file")},
+}
+_OPTION = re.compile(r"(?<![\w-])(?:-[Hx]|--[a-z]+(?:-[a-z]+)*)(?![\w-])")
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
 
 
@@ -54,6 +65,24 @@ def typed(request: JobRequest) -> JobRequest:
         if read is not value:
             changes[each.name] = read
     return replace(request, **changes) if changes else request
+
+
+@contextlib.contextmanager
+def fields_in_hints() -> Iterator[None]:
+    """Name in the hint of an error the fields of a request that it calls by their options (`--np 4`).
+
+    Raises:
+        TacoLaunchError: the one that was raised in the block.
+    """
+    try:
+        yield
+    except TacoLaunchError as error:
+        hint = error.hint or ""
+        known = {**{f"--{each.name.replace('_', '-')}": each.name for each in fields(JobRequest)}, **_FIELDS}
+        named = dict.fromkeys(known[word] for word in _OPTION.findall(f"{error.message} {hint}") if word in known)
+        if named:
+            error.hint = f"{hint} (fields of JobRequest: {', '.join(named)})".lstrip()
+        raise
 
 
 def _check(name: str, value: Any) -> None:

@@ -29,7 +29,7 @@ class Jobs(FakeBackend):
 
     def submit(self, spec: JobSpec, environ: Mapping[str, str]) -> Answer:
         assert environ is ENVIRON
-        self.kept[spec.name] = Answer(spec, JobRecord("1", JobState.RUNNING), "/f")
+        self.kept[spec.name] = Answer(spec, JobRecord("1", JobState.RUNNING, attempt=1), "/f")
         return self.kept[spec.name]
 
     def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: FollowListener) -> Answer:
@@ -137,15 +137,26 @@ def test_other_names_are_no_part_of_the_package() -> None:
         _found = taco_launch.Clusters  # type: ignore[attr-defined]
 
 
-def test_a_job_that_could_not_start_is_an_error() -> None:
+@pytest.mark.parametrize("call", ["submit", "run"])
+def test_a_job_that_could_not_start_is_an_error(call: str) -> None:
     class Refusing(Jobs):
         def submit(self, spec: JobSpec, environ: Mapping[str, str]) -> Answer:
             made = super().submit(spec, environ)
             record = replace(
-                made.record, state=JobState.FAILED, exit_code=4, reason="99 ranks do not fit", hint="request less"
+                made.record,
+                attempt=0,
+                state=JobState.FAILED,
+                exit_code=4,
+                reason="99 ranks do not fit",
+                hint="request less: --np 2",
             )
             return replace(made, record=record)
 
+        def run(self, spec: JobSpec, environ: Mapping[str, str], *_given: object) -> Answer:
+            return self.submit(spec, environ)
+
+    request = JobRequest(command=("true",), name="big", np=99)
     with Cluster(backend=Refusing(), environ=ENVIRON) as cluster, pytest.raises(TacoLaunchError) as caught:
-        cluster.submit(JobRequest(command=("true",), name="big", np=99))
+        getattr(cluster, call)(request)
+    assert caught.value.hint == "request less: --np 2 (fields of JobRequest: np)"
     assert (caught.value.message, caught.value.exit_code) == ("job big: 99 ranks do not fit", 4)

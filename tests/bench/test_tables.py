@@ -143,6 +143,15 @@ def test_a_bus_has_no_linear_speedup_and_its_first_metric_stands_for_it() -> Non
     assert tables.sentences(found, "GPUs")[0].startswith("nccl, busbw average: tcp to rdma: at 1 GPU ")
 
 
+def test_numbers_without_a_unit_have_a_linear_speedup() -> None:
+    cells = (Cell("own", "run", 1), Cell("own", "run", 2))
+    for unit, speedups in ((tables.UNNAMED, ("100.00%",)), ("ms", ("-",))):
+        metric = Metric(unit, unit)
+        made = [run(cell, 8.0 * cell.ranks, metric=metric) for cell in cells]
+        (table,) = tables.tables(cells, made)
+        assert tables.row(table.entries[1])[3:] == speedups
+
+
 def test_less_is_better_is_told() -> None:
     found = made({("a", 1): [3.0], ("a", 2): [4.0]}, Metric("ms/sec", "ms/sec", higher_is_better=False))
     (rates,) = tables.grids(found, "ranks")

@@ -106,10 +106,29 @@ def test_what_is_far_from_the_others_is_marked_and_rejected(taco: Taco) -> None:
 def test_the_baseline_begins_with_the_new_normal(taco: Taco) -> None:
     done = taco("nightly", "baseline", "reset", "tiny-2")
     assert done.returncode == 0
-    assert done.stderr == "the baseline of tiny starts with tiny-2; 1 night before it no longer counts\n"
+    told, undo = done.stderr.splitlines()
+    assert told == "the baseline of tiny starts with tiny-2; 1 night before it no longer counts"
     assert counted(taco) == ["tiny-1", "tiny-2"]
     table = taco("nightly", "baseline", "show", "tiny").stdout.splitlines()
     assert [line.split()[0] for line in table if " yes" in line] == ["tiny-1", "tiny-2"]
+    assert next(line for line in table if line.startswith("tiny-3")).endswith(
+        "  ok        no: before the baseline reset"
+    )
+    for command in undo.removeprefix("undo it: ").split(" && "):
+        assert taco(*command.removeprefix("taco-launch ").split()).returncode == 0
+    assert counted(taco) == ["tiny-1", "tiny-3"]
+    assert "undo" not in taco("nightly", "baseline", "reset", "tiny-3").stderr, "it changes nothing"
+
+
+@pytest.mark.usefixtures("nights")
+def test_a_good_night_that_was_imported_shows_why_it_does_not_count(taco: Taco) -> None:
+    now = time.time()
+    with open_history(taco.state / "history.db") as history:
+        history.begin(Ladder("there", "tiny", LadderKind.NIGHT, "", 1, "local", now, now, "ok", imported=True))
+    found = json.loads(taco("nightly", "baseline", "show", "tiny", "--json").stdout)["nights"]
+    told = {night["id"]: night["why_not"] for night in found}
+    assert told.pop("there") == "imported without --baseline"
+    assert set(told.values()) == {""}, "they count, or their outcome says why not"
 
 
 @pytest.mark.usefixtures("nights")

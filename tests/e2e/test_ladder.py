@@ -225,7 +225,10 @@ def test_bench_run_reads_a_program_of_ones_own(taco: Taco) -> None:
     done = taco(*words, "--", "python3", "-c", line)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
-    assert [(row["rate"], row["unit"], row["linear_speedup"]) for row in rows] == [(800, "it/s", 1), (1600, "it/s", 1)]
+    assert [(row["rate"], row["unit"], row["linear_speedup"]) for row in rows] == [
+        (800, "value", 1),
+        (1600, "value", 1),
+    ]
     missing = taco("bench", "run", "--np", "1", "-H", "localhost:1", "--", "python3", "-c", line)
     assert missing.returncode == 1
     assert "--pattern" in missing.stderr

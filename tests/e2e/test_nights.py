@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import platform
+import re
 import signal
 import sqlite3
 import subprocess
@@ -205,7 +206,26 @@ def test_who_ends_it_ends_its_job(taco: Taco, matrix: Path) -> None:
     assert ended.wait(patience(60)) == 130
     assert not running(taco)
     last = json.loads((taco.state / "nights" / "tiny" / "last.json").read_text())
-    assert last["exit_code"] == 130
+    assert (last["exit_code"], last["outcome"]) == (130, "interrupted")
     assert last["ended"] is not None
+    assert ended.stdout is not None
+    assert ended.stdout.read().decode() == f"{last['line']}\n"
+    assert last["line"] == (
+        "nightly tiny: INTERRUPTED: nothing was measured; the run does not count in the baseline; "
+        f"run it again: taco-launch nightly run {matrix}"
+    )
     nights = json.loads(taco("nightly", "baseline", "show", "tiny", "--json").stdout)["nights"]
     assert [(night["outcome"], night["accepted"]) for night in nights] == [("interrupted", False)]
+
+    (matrix.parent / "slow").unlink()
+    matrix.write_text(matrix.read_text().replace("repeats: 5", "repeats: 500"))
+    ended = taco.start("nightly", "run", str(matrix), "--json")
+    assert ended.stderr is not None
+    while b"run 2 of 500" not in (line := ended.stderr.readline()):
+        assert line
+    ended.send_signal(signal.SIGINT)
+    _out, told = ended.communicate(timeout=patience(60))
+    assert ended.returncode == 130
+    assert re.search(
+        r"INTERRUPTED: \d+ runs? (is|are) kept: taco-launch bench show tiny-\w+; the run does not", told.decode()
+    )

@@ -95,6 +95,17 @@ def test_outcomes(night: Summary, outcome: str, words: str) -> None:
     assert bool(failures) == (outcome == "regression" or bool(night.of(VerdictKind.UNSURE, VerdictKind.PENDING)))
 
 
+def test_several_unsure_nights_in_a_row_are_told() -> None:
+    once = replace(NIGHT, judged=(judged(VerdictKind.UNSURE, -0.2),), in_a_row=1)
+    assert "in a row" not in line(once, "x") + markdown(once)
+    words = (
+        "unsure 3 nightly runs in a row: accept them or reset the baseline, or raise minEffect or repeats in the matrix"
+    )
+    thrice = replace(once, in_a_row=3)
+    assert f"to be sure; {words}; summary: x" in line(thrice, "x")
+    assert f"\n\nIt was {words}.\n\n" in markdown(thrice)
+
+
 def test_the_summary_says_what_to_type_next() -> None:
     text = markdown(SLOWER)
     assert text.startswith("# Night taco: regression\n\nresnet50 RDMA at 8 ranks -8.0 %")

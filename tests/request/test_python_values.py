@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from taco_launch.errors import UsageError
+from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.model.job_request import JobRequest
 from taco_launch.model.jobs import Restart
-from taco_launch.request.python_values import typed
+from taco_launch.request.python_values import fields_in_hints, typed
 
 
 def request(**values: Any) -> JobRequest:
@@ -62,3 +62,18 @@ def test_a_wrong_type_names_its_field(values: dict[str, Any], message: str, hint
         typed(request(**values))
     assert caught.value.message.startswith(f"JobRequest.{message}")
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("message", "hint", "told"),
+    [
+        ("9 ranks do not fit", "request at most --np 2, or -H localhost:9", " (fields of JobRequest: np, host)"),
+        ("--knob: 'X': no such knob", None, "(fields of JobRequest: knobs)"),
+        ("x--np, --nosuch", "see --np-x", ""),
+        ("job a not found", None, ""),
+    ],
+)
+def test_hints_name_the_fields_of_options(message: str, hint: str | None, told: str) -> None:
+    with pytest.raises(TacoLaunchError) as caught, fields_in_hints():
+        raise TacoLaunchError(message, hint)
+    assert caught.value.hint == (f"{hint or ''}{told}" or None)

@@ -88,7 +88,9 @@ for verb in (ladder, *history.VERBS, *export_import.VERBS):
     metavar="REGEX",
     help="Read the number of a program of your own: a regular expression with one group. Of several lines the last one counts.",
 )
-@add_option("--unit", metavar="NAME", help="With --pattern: the number's unit, such as tokens/s. Default: it/s.")
+@add_option(
+    "--unit", metavar="NAME", help="With --pattern: the number's unit, such as tokens/s. Default: none is shown."
+)
 @add_option("--chart", is_flag=True, help="Print the rates as bars as well. Default on a terminal.")
 @ladder_output.db_option
 @job_options
@@ -127,6 +129,7 @@ def run(
     from taco_launch.bench.ladder import order
     from taco_launch.bench.runs import Cell
     from taco_launch.bench.stats.estimates import require
+    from taco_launch.bench.tables import UNNAMED
     from taco_launch.flows import ladder as flow
     from taco_launch.flows.run_environment import EnvironmentProbe
     from taco_launch.request import job_names
@@ -162,7 +165,7 @@ def run(
             one,
             steps,
             specs,
-            _reader(pattern, unit or "it/s"),
+            _reader(pattern, unit or UNNAMED),
             ladder_output.ladders_folder() / one.id,
             ends_unread=True,
         )

@@ -173,7 +173,8 @@ def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
     """Show everything that differs between A and B, the largest suspects first, and how what they measured changed.
 
     A and B are ladders (an id, the start of one, or `last`), cells of them, LADDER:WORKLOAD/VARIANT/RANKS, or runs,
-    LADDER:RUN with the number that `bench show` prints. Of two ladders, the cells that both have are compared.
+    LADDER:RUN with the number that `bench show` prints. Of two ladders, the cells that both have are compared. A side that
+    is a warm-up, or has no sample, is named in a warning.
 
     \b
     Examples:
@@ -195,6 +196,8 @@ def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
         render.data({**told, **to_json(result)}, settings.output)
         return 0
     for name, text, side in zip("AB", (before, after), sides, strict=True):
+        if odd := _no_measure(side.runs):
+            render.warning(settings, f"{name} ({text}) {odd}")
         one = side.ladder
         what = f"{text}, which is {one.id}" if text != one.id else text
         click.echo(render.printable(f"{name}: {what}: {one.matrix} ({one.kind.value}), {_when(one.started)}"))
@@ -246,6 +249,14 @@ def _changed_row(one: "Changed") -> list[str]:
         for old, new in zip(_words(one.before_cell), _words(one.after_cell), strict=True)
     ]
     return [*words, _metric(one.metric.name, one.metric.unit), *sides, told]
+
+
+def _no_measure(runs: "Sequence[Run]") -> str:
+    """Return why what runs gave is no measure, "" where it is one."""
+    counted = [run for run in runs if not run.warm_up] or runs
+    if counted and not any(run.readings for run in counted):
+        return f"has no sample, so only what it was made on is compared: {render.one_line(counted[-1].why)}"
+    return "is a warm-up: its numbers are of a cold start" if counted and counted[0].warm_up else ""
 
 
 class _Side(NamedTuple):

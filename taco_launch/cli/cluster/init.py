@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from taco_launch.remote.fanout import Answer
 
 _SUBJECTS = ("network", "gpu", "rdma")
+# As remote/ssh/ssh_socket.py words it.
+_NO_ADDRESS = "no address for"
 
 
 @click.command()
@@ -160,6 +162,7 @@ def _sketch_hosts(
         answers = gather(fanout, _SUBJECTS)
     failed = [*silent, *(answer for answer in answers if answer.error is not None)]
     if failed:
+        failed = [_named_by_address(answer) for answer in failed]
         host_errors.show(failed, {host.name: host.address for host in inventory.hosts})
         gone = fold(tuple(answer.host for answer in failed))
         raise HostError(
@@ -167,3 +170,14 @@ def _sketch_hosts(
             hint=f"fix that, or run init without {gone}, or write the inventory without contacting hosts: --no-facts",
         )
     return {answer.host: HostSketch.of(answer.value) for answer in answers if answer.value is not None}
+
+
+def _named_by_address(answer: "Answer[Any]") -> "Answer[Any]":
+    """Return what a host answered; of one whose name has no address the hint fits `init`, before there is an inventory."""
+    error = answer.error
+    if error is None or _NO_ADDRESS not in error.message:
+        return answer
+    hint = (
+        f"type its IP address instead of the name, or add a line to /etc/hosts of this machine: ADDRESS {answer.host}"
+    )
+    return replace(answer, error=HostError(error.message, hint))

@@ -22,6 +22,7 @@ from taco_launch.cli.options.common import (
     talk_options,
 )
 from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.options.option_groups import SeparatedCommand
 from taco_launch.errors import SIGNAL_BASE, NoJobError, TacoLaunchError, UsageError
 from taco_launch.remote.terminal import SafeStream
 
@@ -32,7 +33,14 @@ if TYPE_CHECKING:
 _SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec /bin/sh")
 
 
-@click.command("exec")
+class _ExecCommand(SeparatedCommand):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" not in args and not ctx.resilient_parsing:
+            self.refuse_options_behind(ctx, args)
+        return super().parse_args(ctx, args)
+
+
+@click.command("exec", cls=_ExecCommand)
 @long_inventory_option
 @talk_options
 @access_options

@@ -1,6 +1,8 @@
 """wait, stop, delete."""
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,10 +21,17 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
+from taco_launch.errors import DEADLINE, TacoLaunchError
 from taco_launch.request.caller import person
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from taco_launch.backend import Backend
+
+
+class _TimeoutReached(KeyboardInterrupt):
+    """The time of `wait --timeout` is over; what Ctrl-C ends, it ends."""
 
 
 _name = click.argument("name", shell_complete=complete_job)
@@ -33,22 +42,25 @@ _name = click.argument("name", shell_complete=complete_job)
 @output_options
 @talk_options
 @access_options
+@add_option("--timeout", type=Seconds(1), metavar="TIME", help="Stop waiting after TIME. The job continues.")
 @_name
 @click.pass_context
-def wait(ctx: click.Context, /, name: str, **access: Any) -> int:
+def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: Any) -> int:
     """Wait for a job to end and exit with its code.
 
-    The exit code is 125 if the job was not found, or if no rank ran. --json prints the job, or the error.
+    The exit code is 125 if the job was not found, or if no rank ran, and 124 if it has not ended after --timeout. --json
+    prints the job, or the error.
 
     \b
     Examples:
       taco-launch wait vgg16 && echo trained
+      taco-launch wait vgg16 --timeout 30m
       taco-launch wait vgg16 --json
     """
     from taco_launch.backend import FollowListener, LogQuery
 
     settings = settings_of(ctx)
-    with launcher_errors(), render.waiting(settings.quiet, name) as status:
+    with launcher_errors(), _at_most(timeout, name), render.waiting(settings.quiet, name) as status:
         watch = FollowListener(
             state=status.state, waits=lambda words: render.waits(settings, name, words), say=settings.talk
         )
@@ -113,6 +125,34 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
         settings.talk(f"{name}: deleted")
 
     return named_jobs.each(names, one)
+
+
+@contextmanager
+def _at_most(seconds: float | None, name: str) -> Iterator[None]:
+    """End the block after so many seconds, if any.
+
+    Raises:
+        TacoLaunchError: the job has not ended by then.
+    """
+
+    def end(_number: int, _frame: "FrameType | None") -> None:
+        raise _TimeoutReached
+
+    if seconds is None:
+        yield
+        return
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except _TimeoutReached:
+        error = TacoLaunchError(
+            f"job {name} has not ended after {render.age(seconds)}; it continues", hint=f"taco-launch get {name}"
+        )
+        error.exit_code = DEADLINE
+        raise error from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _stop(backend: "Backend", name: str, grace: float | None) -> str:

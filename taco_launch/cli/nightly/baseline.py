@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from taco_launch.bench.history.history import History, Ladder
 
 
+# So many of the newest runs that count are what a nightly run is held against (JudgeRules.nights).
+_LAST = 20
+
+
 def unknown_night(name: str, known: Iterable[str]) -> UsageError:
     """Return the error of a name that no nightly run has; it tells the name that was meant, or those that there are."""
     from taco_launch.inventory.names import did_you_mean, plain
@@ -52,7 +56,8 @@ def baseline() -> None:
 def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     """List the nightly runs of MATRIX, its file or its name, how each ended and whether it counts, the newest first.
 
-    After `reject` the outcome is `rejected`, after `accept` it is `accepted`. Runs that measured something far from the
+    After `reject` the outcome is `rejected`, after `accept` it is `accepted`. An `ok` run that does not count shows why:
+    it started before a baseline reset, or was imported without --baseline. Runs that measured something far from the
     others are marked as outliers: nothing is held against them, and `reject` removes them from the baseline.
 
     \b
@@ -74,7 +79,10 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     if not (is_file or name in known or name in shipped()):
         raise unknown_night(name, known)
     if settings.output in ("json", "yaml"):
-        nights = [{**to_json(one.ladder), "outcome": one.outcome, "outlier": one.outlier} for one in found]
+        nights = [
+            {**to_json(one.ladder), "outcome": one.outcome, "why_not": one.why_not, "outlier": one.outlier}
+            for one in found
+        ]
         render.data({"nights": nights}, settings.output)
         return
     if not found:
@@ -85,7 +93,7 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
             one.ladder.id,
             _at(one.ladder.started),
             one.outcome,
-            "yes" if one.ladder.accepted else "no",
+            "yes" if one.ladder.accepted else f"no{one.why_not and f': {one.why_not}'}",
             one.outlier,
         )
         for one in found
@@ -160,20 +168,29 @@ def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
     """Have the baseline start with the nightly run LADDER: what it measured is the new normal, and nightly runs before it do not count.
 
     LADDER is as in `nightly baseline accept`. There is no verdict again until enough nightly runs count: three, with ten values.
+    It prints the command that undoes this.
 
     \b
     Example:
       taco-launch nightly baseline reset taco-3fa2c1
     """
     from taco_launch.bench.history.history import open_history
+    from taco_launch.command import shell
 
+    settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
         one = _measured(history, ladder)
         gone = [each for each in history.baseline(one.matrix, one.cluster) if each.started < one.started]
         history.reset(one.started, one.matrix, one.cluster)
         history.accept(one.id)
     count = f"{render.counted(len(gone), 'night')} before it no longer count{'s' if len(gone) == 1 else ''}"
-    settings_of(ctx).talk(f"the baseline of {one.matrix} starts with {one.id}; {count}")
+    settings.talk(f"the baseline of {one.matrix} starts with {one.id}; {count}")
+    undo = [("accept", *(each.id for each in gone[:_LAST]))] if gone else []
+    undo += [] if one.accepted else [("reject", one.id)]
+    more = () if db is None else ("--db", str(db))
+    if undo:
+        typed = " && ".join(f"{settings.typed} {shell(('nightly', 'baseline', *words, *more))}" for words in undo)
+        settings.talk(f"undo it: {typed}")
 
 
 def _measured(history: "History", ladder: str) -> "Ladder":

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -96,7 +97,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     place = folder(os.environ, os.geteuid(), night)
     with _exclusive_lock(place, night):
         begun = LastRun(time.time(), os.getpid())
-        with _kept(place, begun, night, junit) as keep:
+        with _kept(place, begun, night, junit) as keep, _told_of_interrupt(settings, night):
             summary = _measured(settings, known or load(matrix, os.environ), night, options)
             path = _write(place, summary, junit)
             from taco_launch.nightly.summary import line, to_json
@@ -159,6 +160,24 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
             return run.run(made.cluster.backend, inventory, plan, asked, history, around, os.environ, teller)
         except HostError as error:
             return run.unfit(plan, asked, error.message)
+        except KeyboardInterrupt:
+            kept = len(history.runs(one.id))
+            words = ("bench", "show", one.id, *(() if options["db"] is None else ("--db", str(options["db"]))))
+            told = f"{render.counted(kept, 'run')} {'is' if kept == 1 else 'are'} kept: {settings.typed} {shell(words)}"
+            raise KeyboardInterrupt(told if kept else "") from None
+
+
+@contextlib.contextmanager
+def _told_of_interrupt(settings: "Settings", night: str) -> Iterator[None]:
+    """Print the line of a nightly run that is interrupted: what is kept of it, and how to run it again."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        kept = str(interrupt) or "nothing was measured"
+        again = shell(("taco-launch", *sys.argv[1:]))
+        words = f"nightly {night}: INTERRUPTED: {kept}; the run does not count in the baseline; run it again: {again}"
+        click.echo(render.printable(words), err=settings.output in ("json", "yaml"))
+        raise KeyboardInterrupt(words) from None
 
 
 @contextlib.contextmanager
@@ -223,8 +242,8 @@ def _kept(place: Path, begun: "LastRun", night: str, junit: str | None) -> "Iter
         with contextlib.suppress(TacoLaunchError):
             keep(replace(ended, summary=str(_write(place, broken, junit))))
         raise
-    except KeyboardInterrupt:
-        keep(replace(ended, exit_code=INTERRUPTED, line=f"nightly {night}: FAILED: interrupted"))
+    except KeyboardInterrupt as interrupt:
+        keep(replace(ended, exit_code=INTERRUPTED, outcome="interrupted", line=str(interrupt)))
         raise
     finally:
         record.write(place, replace(ended, ended=time.time()))

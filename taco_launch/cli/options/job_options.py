@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,7 +11,13 @@ from click.shell_completion import CompletionItem
 from taco_launch.cli.options.common import Settings, add_option, complete_file, settings_of
 from taco_launch.cli.options.container_options import code_options, container_options
 from taco_launch.cli.options.gpu_options import gpu_options
-from taco_launch.cli.options.option_groups import GroupedCommand, OptionGroup, option, options_of_group
+from taco_launch.cli.options.option_groups import (
+    GroupedCommand,
+    OptionGroup,
+    SeparatedCommand,
+    option,
+    options_of_group,
+)
 from taco_launch.cli.options.policy_options import ending_options
 from taco_launch.errors import UsageError
 from taco_launch.model.launchers import LAUNCHERS, what_starts_ranks
@@ -74,7 +80,7 @@ _WRITTEN = {
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class JobCommand(GroupedCommand):
+class JobCommand(SeparatedCommand, GroupedCommand):
     """A command whose arguments behind `--` are another program's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -85,10 +91,10 @@ class JobCommand(GroupedCommand):
         if not ctx.resilient_parsing:
             self._refuse_others(ctx, before, behind, alone=len(args) == 1)
             if split == len(args):
-                self._refuse_options_behind(ctx, before)
-            ctx.meta[_OWN] = self._words(ctx, before, lax=True, without="inventory")[0]
+                self.refuse_options_behind(ctx, before)
+            ctx.meta[_OWN] = self.words(ctx, before, lax=True, without="inventory")[0]
         if split < len(args):
-            own, stray = self._words(ctx, before)
+            own, stray = self.words(ctx, before)
             if stray and "" in own:
                 raise click.BadParameter("the value is empty", ctx, param_hint=f"'{own[own.index('') - 1]}'")
             if stray:
@@ -105,40 +111,13 @@ class JobCommand(GroupedCommand):
             from taco_launch.cli.options import foreign_options
 
             foreign_options.refuse(ctx, before)
-        words = self._words(ctx, before, lax=True)[1]
+        words = self.words(ctx, before, lax=True)[1]
         if words and any(param.name == "host_count" for param in self.params):
             from taco_launch.cli.options import arena
 
             hint = arena.arena_hint(settings_of(ctx).typed, before, words, behind, alone=alone)
             if hint is not None:
                 raise click.UsageError(hint, ctx)
-
-    def _refuse_options_behind(self, ctx: click.Context, args: list[str]) -> None:
-        """Refuse an option after a command without `--`: whose it is, ours or the program's, nobody can tell."""
-        from taco_launch.command import shell
-
-        if not self._words(ctx, args, lax=True)[1]:
-            return
-        at = self._command_at(ctx, args)
-        option = next((word for word in args[at:] if word.startswith("-") and word != "-"), None)
-        if option is not None:
-            own, program = shell(args[:at]), shell(args[at:])
-            line = " ".join(filter(None, (ctx.command_path, own, "--", program)))
-            raise click.UsageError(
-                f"{option} is after the command {args[at]}, and -- is missing before that.\n"
-                f"  if {option} is the program's: {line}\n  if it is an option of {ctx.command_path}, put it before --",
-                ctx,
-            )
-
-    def _command_at(self, ctx: click.Context, args: list[str]) -> int:
-        """Return the place of the first word that is no option and no option's value."""
-        for at in range(len(args)):
-            try:
-                if self._words(ctx, args[: at + 1], lax=True)[1]:
-                    return at
-            except click.UsageError:  # an option whose value comes next
-                continue
-        return len(args)
 
     def _flag(self, word: str) -> str | None:
         """Return a flag without the value that Arena's flags take (--gputopology=true); None where that leaves none."""
@@ -147,31 +126,6 @@ class JobCommand(GroupedCommand):
         if flag is None or not flag.is_flag or value not in ("true", "false"):
             return word
         return name if value == "true" else next(iter(flag.secondary_opts), None)
-
-    def _words(
-        self, ctx: click.Context, args: list[str], *, lax: bool = False, without: str = ""
-    ) -> tuple[list[str], tuple[str, ...]]:
-        """Return the options, and the words that are no option's; with `lax` also options that there are not.
-
-        `without` names one to leave out.
-        """
-        parser = self.make_parser(ctx)
-        parser.ignore_unknown_options = lax
-        found, _, _ = parser.parse_args(list(args))
-        words = found.get("command")  # or click's own word for nothing
-        found.pop(without, None)
-        return list(self._typed(found)), tuple(words) if isinstance(words, (tuple, list)) else ()
-
-    def _typed(self, found: Mapping[str, Any]) -> Iterator[str]:
-        """Yield options as they are typed, of the parser's values."""
-        for each in self.params:
-            if not isinstance(each, click.Option) or each.name not in found:
-                continue
-            value = found[each.name]
-            for one in value if each.multiple else (value,):
-                yield each.secondary_opts[0] if one is False else each.opts[0]
-                if not each.is_flag:
-                    yield from one if each.nargs > 1 else (one,)
 
 
 def _complete_knob(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

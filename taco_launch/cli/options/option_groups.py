@@ -1,12 +1,12 @@
 """Help texts with options in titled groups: --help shows the usual ones, --help-all every one."""
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import click
 
-from taco_launch.cli.options.common import TacoOption, add_option
+from taco_launch.cli.options.common import TacoOption, add_option, settings_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 # In a context's `meta`: --help-all was given.
@@ -98,3 +98,60 @@ _HELP_ALL = TacoOption(
     callback=_show_all,
     help="Show every option and exit.",
 )
+
+
+class SeparatedCommand(click.Command):
+    """A command with an argument `command`, another program's, which is put after `--`."""
+
+    def refuse_options_behind(self, ctx: click.Context, args: list[str]) -> None:
+        """Refuse an option after a command without `--`: whose it is, ours or the program's, nobody can tell."""
+        from taco_launch.command import BARE, shell
+
+        if not self.words(ctx, args, lax=True)[1]:
+            return
+        at = self._command_at(ctx, args)
+        option = next((word for word in args[at:] if word.startswith("-") and word != "-"), None)
+        if option is not None:
+            own, program = shell(args[:at]), shell(args[at:])
+            verb = f"{settings_of(ctx).typed}{ctx.command_path.removeprefix(BARE)}"
+            line = " ".join(filter(None, (verb, own, "--", program)))
+            raise click.UsageError(
+                f"{option} is after the command {args[at]}, and -- is missing before that.\n"
+                f"  if {option} is the program's: {line}\n  if it is an option of {ctx.command_path}, put it before --",
+                ctx,
+            )
+
+    def _command_at(self, ctx: click.Context, args: list[str]) -> int:
+        """Return the place of the first word that is no option and no option's value."""
+        for at in range(len(args)):
+            try:
+                if self.words(ctx, args[: at + 1], lax=True)[1]:
+                    return at
+            except click.UsageError:  # an option whose value comes next
+                continue
+        return len(args)
+
+    def words(
+        self, ctx: click.Context, args: list[str], *, lax: bool = False, without: str = ""
+    ) -> tuple[list[str], tuple[str, ...]]:
+        """Return the options, and the words that are no option's; with `lax` also options that there are not.
+
+        `without` names one to leave out.
+        """
+        parser = self.make_parser(ctx)
+        parser.ignore_unknown_options = lax
+        found, _, _ = parser.parse_args(list(args))
+        words = found.get("command")  # or click's own word for nothing
+        found.pop(without, None)
+        return list(self._typed(found)), tuple(words) if isinstance(words, (tuple, list)) else ()
+
+    def _typed(self, found: Mapping[str, Any]) -> Iterator[str]:
+        """Yield options as they are typed, of the parser's values."""
+        for each in self.params:
+            if not isinstance(each, click.Option) or each.name not in found:
+                continue
+            value = found[each.name]
+            for one in value if each.multiple else (value,):
+                yield each.secondary_opts[0] if one is False else each.opts[0]
+                if not each.is_flag:
+                    yield from one if each.nargs > 1 else (one,)

@@ -275,7 +275,8 @@ TRAINING = (
         ("can't open file '",),
         "Python finds no script {file} on {host}.",
         "Mount or copy it there, under the same path on every host (into containers by container.mounts of the "
-        "inventory); a relative path counts from the folder the job starts in.",
+        "inventory); a relative path counts from the folder the job starts in. If --sync copied it, name it instead by its path in the "
+        "copied folder, or start in a folder of that: --workdir DIR.",
         r"can't open file '(?:/(?=/))?(?P<file>[^']+)'",  # from / python3 makes //x of a relative x
     ),
     Signature(

@@ -125,6 +125,12 @@ def test_diff_of_cells_and_of_runs(db: str) -> None:
     assert "tcp -> rdma" in cells
     runs = bench("diff", db, "taco-000001:2", "last:7").stdout.splitlines()
     assert runs[-1].endswith("99 (1)  no sample  -")
+    told = bench("diff", db, "last:1", "last:7").stderr.splitlines()
+    assert told == [
+        "warning: A (last:1) is a warm-up: its numbers are of a cold start",
+        "warning: B (last:7) has no sample, so only what it was made on is compared: job failed: exit code 1",
+    ]
+    assert bench("diff", db, "taco-000001", "last").stderr == ""
     runs = bench("diff", db, "taco-000001:2", "last:2").stdout.splitlines()
     assert runs[-1].endswith("-30.3 % (one value a side: no interval)")
 

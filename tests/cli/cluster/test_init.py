@@ -1,5 +1,6 @@
 """init: an inventory from names, and nothing overwritten; tests/lab/test_facts.py has it look at real hosts."""
 
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,17 @@ def test_all_hosts_that_cannot_be_asked_are_told(world: Hosts, tmp_path: Path) -
         f"error: {target} is not written, as nothing is known of gpu[3-4]",
         "hint: fix that, or run init without gpu[3-4], or write the inventory without contacting hosts: --no-facts",
     ]
+
+
+def test_names_without_an_address_are_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_args: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "create_connection", unknown)
+    done = call("init", "gpu[1-2].invalid", "--yes", "--to", str(tmp_path / "hosts.yaml"))
+    assert done.exit_code == 5
+    told = done.stderr.splitlines()
+    assert told[0].startswith("error: gpu[1-2].invalid: no address for gpu[1-2].invalid: ")
+    assert told[1] == (
+        "hint: type its IP address instead of the name, or add a line to /etc/hosts of this machine: ADDRESS gpu1.invalid"
+    )

@@ -168,3 +168,11 @@ def test_who_types(uid: int, sudo: str | None, name: str, monkeypatch: pytest.Mo
     if sudo is not None:
         monkeypatch.setenv("SUDO_USER", sudo)
     assert person() == name
+
+
+@pytest.mark.parametrize("words", [("ls", "-l"), ("ls", "-t"), ("python3", "--rank", "3")])
+def test_an_option_after_the_command_of_exec_needs_the_separator(verb: Verb, words: tuple[str, ...]) -> None:
+    result, done = verb("exec", "mine", "--rank", "1", *words)
+    assert (result.exit_code, done) == (2, [])
+    assert f"if {words[1]} is the program's: taco-launch exec mine --rank 1 -- {' '.join(words)}\n" in result.output
+    assert "is missing" not in verb("exec", "mine", "--", *words)[0].output

@@ -1,4 +1,4 @@
-"""Signals to a `run` that follows its job, however long its main thread is not woken by them."""
+"""Signals to a `run` that follows its job, however long its main thread is not woken by them; the timeout of `wait`."""
 
 import signal
 import subprocess
@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.conftest import Taco
 from tests.patience import patience
 
 # As where a signal arrives just before a read: it is there, and the main thread is not interrupted by it.
@@ -22,6 +23,22 @@ signals.job_started()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
 print("follows", flush=True)
 sys.stdin.read()
+"""
+
+WAITS = """
+import sys, time
+from taco_launch.backend.agent import AgentBackend
+from taco_launch.cli.main import main
+from taco_launch.model.job_view import JobView
+from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+
+def follow(*given):
+    time.sleep({seconds})
+    return JobView(JobSpec("x", ("true",), ()), JobRecord("x", JobState.SUCCEEDED), "")
+
+AgentBackend.follow = follow
+sys.argv = ["taco-launch", "wait", "x", "--timeout", "1s"]
+main()
 """
 
 
@@ -45,3 +62,12 @@ def test_a_signal_is_obeyed_while_the_main_thread_reads(before: tuple[signal.Sig
         err = follower.stderr.read()
     assert follower.returncode == 128 + last
     assert (b"leaving job j" if last != signal.SIGHUP else b"job j keeps running: taco-launch logs -f j") in err
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(0, 0), (60, 124)])
+def test_wait_ends_after_its_timeout(taco: Taco, seconds: int, code: int) -> None:
+    argv = (sys.executable, "-c", WAITS.format(seconds=seconds))
+    done = subprocess.run(argv, env=taco.env, capture_output=True, text=True, timeout=patience(30), check=False)
+    assert done.returncode == code, done.stderr
+    told = "error: job x has not ended after 1s; it continues\nhint: taco-launch get x\n"
+    assert done.stderr.endswith(told if code else "job x: SUCCEEDED: \n")

@@ -57,6 +57,7 @@ def test_the_readme_fits_on_two_screens() -> None:
     ("chinese", "english"),
     [
         ("quickstart", "quickstart"),
+        ("examples", "guides/examples"),
         ("setup", "guides/setup"),
         ("research", "guides/research"),
         ("nightly", "guides/nightly"),

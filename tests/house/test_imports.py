@@ -16,7 +16,8 @@ _PROGRAMS = {"taco_launch.__main__", "taco_launch.agent.__main__", "taco_launch.
 
 
 def names() -> list[str]:
-    found = (".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("*.py"))
+    paths = (path for path in PACKAGE.rglob("*.py") if PACKAGE / "examples" not in path.parents)
+    found = (".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in paths)
     return sorted({name.removesuffix(".__init__") for name in found} - _PROGRAMS)
 
 

@@ -29,6 +29,7 @@ def there() -> set[str]:
     """Return what the package has, in the same words; a room within a room is a folder with anything but bytecode."""
     found = {f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir()} - _UNDRAWN
     inner = {path for path in PACKAGE.glob("*/*/") if path.is_dir() and path.name != "__pycache__"}
+    inner -= set(PACKAGE.glob("examples/*/"))  # data, each folder by itself
     return found | {f"{path.parent.name}/{path.name}/" for path in inner if any(path.glob("*.*"))}
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from taco_launch.cli.cluster.examples import complete_example, copy_example
 from taco_launch.cli.cluster.trust import kept, show_keys
 from taco_launch.cli.options.common import Settings, access_of, access_options, add_option, settings_of, talk_options
 from taco_launch.cli.output import host_errors
@@ -27,7 +28,7 @@ _NO_ADDRESS = "no address for"
 @click.command()
 @talk_options
 @access_options
-@click.argument("hosts", nargs=-1, required=True, metavar="HOST...")
+@click.argument("hosts", nargs=-1, metavar="HOST...|[FOLDER]")
 @add_option(
     "--to",
     "target",
@@ -45,6 +46,12 @@ _NO_ADDRESS = "no address for"
     "--facts/--no-facts", "look", default=True, help="Contact the hosts for GPUs, interface and RDMA. Default: yes."
 )
 @add_option("--yes", is_flag=True, help="Do not ask: take every new host key.")
+@add_option(
+    "--example",
+    metavar="NAME",
+    shell_complete=complete_example,
+    help="Copy a complete example to FOLDER instead, by default ./NAME; list shows the names.",
+)
 @click.pass_context
 def init(
     ctx: click.Context,
@@ -56,6 +63,7 @@ def init(
     user: str | None,
     image: str | None,
     look: bool,
+    example: str | None,
     **more: Any,
 ) -> None:
     """Write a first inventory from the names of your hosts.
@@ -64,17 +72,28 @@ def init(
     kept if you agree, as by `trust`. Then the hosts are contacted for the number of GPUs, the interface between them, and
     RDMA. If one does not answer, nothing is written: fix it, or use --no-facts.
 
+    With --example, a complete example is copied instead: a job, its program and an inventory to edit. FOLDER must be empty,
+    or must not exist.
+
     \b
     Examples:
       taco-launch init 'gpu[1-4]' --user root --identity-file ~/.ssh/cluster
       taco-launch init gpu1 gpu2 --image registry.example.com/taco-train:1 --to hosts.yaml
       taco-launch init gpu1 gpu2 --no-facts
+      taco-launch init --example 01-hello my-job
     """
     from taco_launch.command import shell
     from taco_launch.inventory import load, scaffold
     from taco_launch.inventory.ranges import expand
 
     settings = settings_of(ctx)
+    if example is not None:
+        copy_example(ctx, example, hosts)
+        return
+    if not hosts:
+        raise UsageError(
+            "HOST... is missing", hint="name the hosts: taco-launch init gpu1 gpu2; examples: --example list"
+        )
     typed = shell(("taco-launch", "-i", str(target)))
     if target.exists():
         raise UsageError(

@@ -16,6 +16,7 @@ from taco_launch.model.jobs import (
     RankEnd,
     Restart,
     Transition,
+    VerifiedRun,
 )
 from taco_launch.model.stalls import Stall
 
@@ -30,6 +31,7 @@ RUNNING = "running"  # data: boot, roots: every rank has started; it may be that
 RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not end with 0
 STALLED = "stalled"  # data: since, ranks: no rank makes progress
 SEEN = "seen"  # data: since, ranks, hung: what the ranks did at the timeout
+VERIFIED = "verified"  # data: status, why, next
 STIRRED = "stirred"  # it continues after that
 SIGNALLED = "signalled"  # data: signal, stops: whether the ranks are ended after it
 NOT_CAUGHT = "signal-not-caught"  # data: ranks
@@ -119,6 +121,7 @@ def _placed(record: JobRecord, event: Event) -> JobRecord:
         shares=tuple(from_json(HostRanks, entry) for entry in data.get("shares", ())),
         admitted=True,
         stalled=None,
+        verified=None,
     )
 
 
@@ -137,10 +140,6 @@ def _stalled(record: JobRecord, event: Event) -> JobRecord:
     if record.state is not JobState.RUNNING:
         return record
     return replace(record, stalled=from_json(Stall, event.data), reason=event.reason)
-
-
-def _seen(record: JobRecord, event: Event) -> JobRecord:
-    return replace(record, stalled=from_json(Stall, event.data))
 
 
 def _stirred(record: JobRecord, event: Event) -> JobRecord:
@@ -198,7 +197,8 @@ _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
     COPIED: _copied,
     RUNNING: _running,
     STALLED: _stalled,
-    SEEN: _seen,
+    SEEN: lambda record, event: replace(record, stalled=from_json(Stall, event.data)),
+    VERIFIED: lambda record, event: replace(record, verified=from_json(VerifiedRun, event.data)),
     STIRRED: _stirred,
     SIGNALLED: _signalled,
     STOPPING: _stopping,

@@ -27,6 +27,7 @@ _SECTIONS = (
     ("rank_messages", "Between a rank's wrapper and the guard of its host"),
     ("guard_messages", "Between a job's supervisor and the guards of its hosts"),
     ("stall_messages", "Between supervisors, guards and what reads stacks, about ranks that make no progress"),
+    ("verify_messages", "What guards tell of their ranks, to be compared with the plan"),
     ("stack_messages", "What reads stacks on a host"),
     ("connection", "Of every connection between processes of a job"),
     ("calls", "Calls from the controller to the agent: every call"),

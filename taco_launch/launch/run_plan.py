@@ -1,5 +1,6 @@
 """The RunPlan of a placed job: what its ranks are told about the network, as values that can be compared with what is seen."""
 
+from types import MappingProxyType
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from taco_launch.launch.env import relevant
@@ -15,7 +16,7 @@ def run_plan(
     placement: Placement,
     launch: LaunchPlan,
     facts: JobFacts,
-    hostnames: Mapping[str, Tuple[str, ...]],
+    hostnames: Mapping[str, Tuple[str, ...]] = MappingProxyType({}),
     image_digest: Optional[str] = None,
 ) -> RunPlan:
     """Return what was planned, as far as it can be seen of a run.

@@ -304,6 +304,18 @@ class HostRanks:
 
 
 @dataclass(frozen=True)
+class VerifiedRun:
+    """Whether an attempt runs as planned: `status` is True, False or Unknown, as Kubernetes has it.
+
+    `why` tells what was compared, the first mismatch, or what is not known; `next` explains a mismatch, and what to do.
+    """
+
+    status: str
+    why: str = ""
+    next: str = ""
+
+
+@dataclass(frozen=True)
 class JobRecord:
     """A job as every command sees it: the fold of its events.
 
@@ -317,7 +329,8 @@ class JobRecord:
     no single host under "". `not_before` is when the next attempt may begin, `left_out` the hosts that it had better not
     have, of which `lost` is the one that was lost, if any. `shares` is where its ranks are, `transitions` every change of state, the first the submission. `admitted` says that
     it was let in, to its slots or to wait for them; a job that is refused at its first try never is. `stalled` is set while
-    its attempt hangs, and of one that hung to its end.
+    its attempt hangs, and of one that hung to its end. `verified` is whether its attempt runs as planned, None before that
+    was looked at.
     """
 
     id: str
@@ -343,6 +356,7 @@ class JobRecord:
     transitions: Tuple[Transition, ...] = ()
     admitted: bool = False
     stalled: Optional[Stall] = None
+    verified: Optional[VerifiedRun] = None
     hint: str = ""
 
     @property

@@ -1,4 +1,4 @@
-"""The messages about ranks that make no progress, and about their stacks: of guards, and of what reads stacks on their hosts."""
+"""The messages about what ranks are seen doing, and about their stacks: of guards, and of what reads stacks on their hosts."""
 
 import math
 from typing import Mapping, Sequence
@@ -16,6 +16,13 @@ class ReadStacks(Message):
     """Read the stacks of the ranks now, and return SeenRanks: the job is about to be ended."""
 
     op = "read-stacks"
+
+
+class LookAtRanks(Message):
+    """Look at the ranks, and return RanksSeen (verify_messages.py): `variables` are those of the environment that are wanted."""
+
+    op = "look-at-ranks"
+    variables: Sequence[str]
 
 
 class StallReport(Message):

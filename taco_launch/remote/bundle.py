@@ -25,6 +25,7 @@ _CONTENTS = (
     "stalls",
     "state.py",
     "trace.py",
+    "verify",
     "model",
     "launch",
     "agent",

@@ -14,8 +14,11 @@ _MOST_WHY = 3
 
 
 class _Check(NamedTuple):
+    """What is compared, by whom, and whether anything of it was planned."""
+
     name: str
     run: Callable[[RunPlan, SeenRun], Iterator[Union[Mismatch, Missing]]]
+    planned: Callable[[RunPlan], bool]
 
 
 def verify(plan: RunPlan, seen: SeenRun) -> Verified:
@@ -32,7 +35,7 @@ def verify(plan: RunPlan, seen: SeenRun) -> Verified:
             if isinstance(found, Mismatch):
                 return Verified(Truth.FALSE, str(found), found, (*checked, check.name))
             missing.append(found.why)
-        if len(missing) == before:
+        if len(missing) == before and check.planned(plan):
             checked.append(check.name)
     if missing:
         more = len(missing) - _MOST_WHY
@@ -132,8 +135,8 @@ def _environment(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missi
                     one.rank,
                     f"{name}={value}",
                     f"{name}={there[name]}" if name in there else f"no {name}",
-                    "The launcher does not pass it on, or the shell or the image on that host sets it anew.",
-                    f"-x {name}={value}; taco-launch exec {one.host} -- env shows what is set there.",
+                    "The launcher does not pass it on, or a script, the shell or the image on that host sets it again.",
+                    f"-x {name}={value}; taco-launch exec NAME --rank {one.rank} -- env shows what is set there.",
                 )
         if unread:
             yield from _not_seen(unread, f"{name} of rank")
@@ -187,17 +190,25 @@ def _nccl(check: nccl_checks.NcclCheck) -> Callable[[RunPlan, SeenRun], Iterator
     return run
 
 
+def _of_nccl(plan: RunPlan) -> bool:
+    return plan.nccl is not None
+
+
+def _between_hosts(plan: RunPlan) -> bool:
+    return len(plan.hosts) > 1 and any(host.interface is not None for host in plan.hosts)
+
+
 _CHECKS = (
-    _Check("world size", worlds.world_size),
-    _Check("ranks and hosts", _ranks),
-    _Check("NCCL's ranks and hosts", worlds.nccl_world),
-    _Check("image digest", _images),
-    _Check("versions", _versions),
-    _Check("environment", _environment),
-    _Check("GPUs", _gpus),
-    _Check("transport", _nccl(nccl_checks.transport)),
-    _Check("HCAs", _nccl(nccl_checks.hcas)),
-    _Check("GID index", _nccl(nccl_checks.gid_index)),
-    _Check("GPUDirect RDMA", _nccl(nccl_checks.gdr)),
-    _Check("interface", interfaces),
+    _Check("world size", worlds.world_size, _of_nccl),
+    _Check("ranks and hosts", _ranks, lambda _plan: True),
+    _Check("NCCL's ranks and hosts", worlds.nccl_world, _of_nccl),
+    _Check("image digest", _images, lambda plan: plan.image_digest is not None),
+    _Check("versions", _versions, lambda plan: bool(plan.versions)),
+    _Check("environment", _environment, lambda plan: bool(plan.env)),
+    _Check("GPUs", _gpus, lambda plan: plan.gpus_per_rank is not None),
+    _Check("transport", _nccl(nccl_checks.transport), _of_nccl),
+    _Check("HCAs", _nccl(nccl_checks.hcas), _of_nccl),
+    _Check("GID index", _nccl(nccl_checks.gid_index), _of_nccl),
+    _Check("GPUDirect RDMA", _nccl(nccl_checks.gdr), _of_nccl),
+    _Check("interface", interfaces, _between_hosts),
 )

@@ -38,7 +38,7 @@ def world_size(plan: RunPlan, seen: SeenRun) -> Found:
             )
     yield from _nccl_sizes(plan, seen)
     unknown = [one.rank for one in seen.ranks if one.world_size is None]
-    if unknown and plan.nccl is None:
+    if told and unknown and plan.nccl is None:
         yield Missing(f"world size of rank {matching(unknown)} not known")
 
 

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.protocol import connection, framing, guard_messages, rank_messages, stack_messages, stall_messages
+from taco_launch.protocol import (
+    connection,
+    framing,
+    guard_messages,
+    rank_messages,
+    stack_messages,
+    stall_messages,
+    verify_messages,
+)
 from taco_launch.protocol.guard_messages import Heartbeat, Lease, LogData, Prepare, Trace
 from taco_launch.protocol.message import KINDS, Message
 from taco_launch.protocol.rank_messages import Exit, Register, Welcome
@@ -110,7 +118,7 @@ def test_fields_are_what_they_were() -> None:
     now = {op: {name: described(form) for name, form in kind._fields} for op, kind in KINDS.items()}
     assert set(KINDS.values()) == {
         value
-        for module in (connection, guard_messages, rank_messages, stack_messages, stall_messages)
+        for module in (connection, guard_messages, rank_messages, stack_messages, stall_messages, verify_messages)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Message) and value.op
     }

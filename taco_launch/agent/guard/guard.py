@@ -93,6 +93,7 @@ class _Guard:
             guard_messages.StreamLogs: lambda message: self._sender.go_on(message.offsets),
             guard_messages.Ack: lambda message: self._sender.acknowledge(message.rank, message.offset),
             rank_messages.SignalRanks: self._pass_on,
+            stall_messages.LookAtRanks: self._look_at_ranks,
             stall_messages.ReadStacks: lambda _message: self._observer.read(),
             rank_messages.Terminate: self._terminate,
             rank_messages.AllowExit: self._release,
@@ -164,7 +165,8 @@ class _Guard:
         elif isinstance(message, rank_messages.Visit):
             self._receive_visitor(line, message)
         elif isinstance(message, stall_messages.AskRanks):
-            line.send(stall_messages.RunningRanks(ranks=self._observer.running(self._ranks.values())))
+            running = self._observer.running(self._ranks.values())
+            line.send(stall_messages.RunningRanks(ranks={str(rank): root for rank, root in running.items()}))
         elif isinstance(message, rank_messages.Signalled):
             self._tell(message)
         elif isinstance(message, rank_messages.Exit):
@@ -269,6 +271,12 @@ class _Guard:
         """Try the port of another host where the ranks are to meet; not again, over a new connection, once they do."""
         if self._welcome is None:
             self._answer(guard_messages.Reached(why=ports.unreachable(message.address, message.port)))
+
+    def _look_at_ranks(self, message: stall_messages.LookAtRanks) -> None:
+        """Return what is seen of the ranks."""
+        from taco_launch.agent.guard import rank_view  # noqa: PLC0415 - not while a job starts
+
+        self._answer(rank_view.seen(self._observer.running(self._ranks.values()), message.variables))
 
     def _answer(self, answer: Message) -> None:
         """State something once: who asks asks again, or gives up."""

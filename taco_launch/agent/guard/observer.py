@@ -3,7 +3,7 @@
 What reads processes and stacks is loaded some seconds after a job has started, not while it does.
 """
 
-from typing import TYPE_CHECKING, Callable, Collection, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Collection, Dict, Optional, Sequence
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.bars import last_state
@@ -61,9 +61,9 @@ class Observer:
         """Report again at the next check: the last report may be lost."""
         self._told = self._ever_told
 
-    def running(self, running: Collection[int]) -> Dict[str, List[int]]:
+    def running(self, running: Collection[int]) -> "Dict[int, Key]":
         """Return the wrappers of the ranks that have not ended."""
-        return {str(rank): list(root) for rank, root in self._roots.items() if rank in running}
+        return {rank: root for rank, root in self._roots.items() if rank in running}
 
     def read(self) -> None:
         """Read the stacks now, and tell what each rank does."""

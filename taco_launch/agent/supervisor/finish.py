@@ -1,11 +1,14 @@
 """How an attempt ended, recorded: the end of its job, or that the job is tried again."""
 
 import signal
-from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Tuple
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from taco_launch import state
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor.ranks import WRAPPER_KILLED, Ranks
+from taco_launch.agent.supervisor.start import Launcher
 from taco_launch.errors import SIGNAL_BASE
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
@@ -16,6 +19,17 @@ if TYPE_CHECKING:  # it has tables of what programs say, and a job that went wel
 _ABORTED = SIGNAL_BASE + signal.SIGABRT
 # CPU time for what the logs tell: of a whole job's, a second at most is used.
 _EXPLAIN_SECONDS = 20
+_SAME_MOMENT_SECONDS = 0.3
+
+
+def failures_so_far(ranks: Ranks, launcher: Optional[Launcher], pump: Callable[[], object]) -> int:
+    """Return how many ranks have failed; after a signal has ended the launcher, only one killed with its wrapper counts."""
+    if ranks.failures or launcher is None or (launcher.poll() or 0) >= 0:
+        return len(ranks.failures)
+    until = time.monotonic() + _SAME_MOMENT_SECONDS  # guards may not have reported it yet
+    while not ranks.failures and time.monotonic() < until:
+        pump()
+    return sum(end.reason.startswith(WRAPPER_KILLED) for end in ranks.failures[:1])
 
 
 class AttemptEnd(NamedTuple):

@@ -12,7 +12,7 @@ from taco_launch.agent import shared_ssh
 from taco_launch.agent.host import occupancy
 from taco_launch.agent.logs import agent_log
 from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
-from taco_launch.agent.supervisor import probe_results
+from taco_launch.agent.supervisor import guard_pool
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
 from taco_launch.agent.supervisor.placement_errors import (
@@ -194,7 +194,7 @@ class GangAllocation(GuardPool):
         if hosts and self._between:
             self._probe(self.links)
             self.pump(note)  # so that the connections are being made meanwhile
-            probe_results.parsers()
+            guard_pool.parsers()
         self._wait(
             note, lambda: all(link.answers.facts is not None or self._dead(link) for link in asked), GUARD_SECONDS
         )
@@ -365,7 +365,7 @@ class GangAllocation(GuardPool):
 
     def _known(self, known: JobFacts, hosts: Sequence[Host], note: Note) -> JobFacts:
         """Add what the guards have told of the placed hosts; where one is elsewhere, what is between them is asked."""
-        known = replace(known, daemon_ports=self._ports, near=probe_results.near(hosts, self.link))
+        known = replace(known, daemon_ports=self._ports, near=guard_pool.near(hosts, self.link))
         links = [self.link(host.name) for host in hosts]
         found = [
             (link.name, JobHostFacts() if link.answers.facts is None else link.answers.facts.host) for link in links
@@ -385,7 +385,7 @@ class GangAllocation(GuardPool):
             _PROBE_SECONDS,
         )
         told = {link.name: (link.answers.probed or Probed(text="")).text for link in asked}
-        return probe_results.added(known, spec, told)
+        return guard_pool.added(known, spec, told)
 
 
 def _global(host: Host) -> Tuple[str, str]:

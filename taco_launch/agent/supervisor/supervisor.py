@@ -25,7 +25,8 @@ from taco_launch.agent.supervisor.deadlines import EarlySignal, Limits
 from taco_launch.agent.supervisor.gang_allocation import GangAllocation
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS
-from taco_launch.agent.supervisor.ranks import WRAPPER_KILLED, Ranks
+from taco_launch.agent.supervisor.ranks import Ranks
+from taco_launch.agent.supervisor.verification import Verification
 from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
 from taco_launch.launch import plan
 from taco_launch.launch.env import relevant
@@ -43,7 +44,6 @@ from taco_launch.state import JobOutcome
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
 _LINGER_SECONDS = 10.0
 # A launcher may hear of a rank's end, and end by the same signal, before the guard has told of that.
-_SAME_MOMENT_SECONDS = 0.3
 
 
 def main(folder: JobFolder, agent: str, guard_process: program.Process, lock: int) -> int:
@@ -81,6 +81,7 @@ class _Supervisor:
         left_out = self._record.left_out
         lives = lambda: guard_process.poll() is None  # noqa: E731
         self._gang = GangAllocation(folder, agent, self._spec, self._id, lives, self._hear_early, left_out)
+        self._verification = Verification(self._spec.name, self._ranks, self._events, self._gang.order)
         self._limits = Limits(self._spec.policy, self._ranks, self._events, self._gang.order)
         self._orphans = teardown.Orphans(guard_process, self._gang)
         self._early = EarlySignal(self._spec.policy, self._gang, self._ranks, self._events)
@@ -186,6 +187,7 @@ class _Supervisor:
         suspended = state.suspension(self._record, self._attempt)
         self._ranks.place(placement, self._gang.here, self._attempt, launcher_of(spec), suspended)
         attempt = start.Attempt(spec, self._folder, self._id, self._attempt, placement, launch, self._gang.port)
+        self._verification.begin(placement, launch, known)
         start.prepare(attempt, self._gang, self._ranks, caller.umask, self._limits.stall_after)
         if spec.tensorboard is not None:
             from taco_launch.agent.board import board  # noqa: PLC0415 - few jobs have one
@@ -244,6 +246,7 @@ class _Supervisor:
             self._cut_short = JobOutcome(JobState.FAILED, DEADLINE, why)
             self._terminate(why)
         self._early.step(now - begin)
+        self._verification.step()
         if self._kill_at is None and self._early.is_over(now):
             self._terminate(self._early.why)
         if self._kill_at is None and self._cut_short is None:
@@ -291,6 +294,7 @@ class _Supervisor:
                 reason = reason.replace("its guard", f"its guard on {link.name}", 1)
             self._cut_short = JobOutcome(JobState.FAILED, FAILED, reason)
         else:
+            self._verification.note(link.name, message)
             self._limits.note(link.name, message)
             self._early.note(message)
             self._ranks.note(link, message, blame=self._cut_short is None)
@@ -299,7 +303,7 @@ class _Supervisor:
 
     def _finish(self) -> None:
         """End what is left, bring the logs together, record the end, or why and for what the job waits."""
-        failures = self._failures_so_far()
+        failures = finish.failures_so_far(self._ranks, self._launcher, lambda: self._gang.pump(self._note))
         left = self._end_processes()
         code = -signal.SIGKILL
         if self._launcher is not None:
@@ -333,16 +337,6 @@ class _Supervisor:
             finish.record(self._folder, self._events, self._spec, end)
         while not self._events.flush():
             time.sleep(1)
-
-    def _failures_so_far(self) -> int:
-        """Return how many ranks have failed; after a signal has ended the launcher, only one killed with its wrapper counts."""
-        ranks = self._ranks
-        if ranks.failures or self._launcher is None or (self._launcher.poll() or 0) >= 0:
-            return len(ranks.failures)
-        until = time.monotonic() + _SAME_MOMENT_SECONDS  # guards may not have reported it yet
-        while not ranks.failures and time.monotonic() < until:
-            self._gang.pump(self._note)
-        return sum(end.reason.startswith(WRAPPER_KILLED) for end in ranks.failures[:1])
 
     def _end_processes(self) -> str:
         """Have every guard end all that belongs to the job; do it without them where there is none. Say what is left."""

@@ -104,12 +104,20 @@ def one_job(job: "JobView", now: float, *, wide: bool) -> str:
     blocks = [
         headed(header),
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
-        headed((*_what(job, row), *why(job), *_said(job), *(_more(job) if wide else ()))),
+        headed((*_what(job, row), *why(job), *_verified(job), *_said(job), *(_more(job) if wide else ()))),
         *below(job, now),
     ]
     if wide:
         blocks += [_choices(job), _conditions(job), _events(job)]
     return "\n\n".join(block for block in blocks if block)
+
+
+def _verified(job: "JobView") -> list[tuple[str, str]]:
+    """Return whether the job runs as planned, where that was looked at."""
+    found = job.record.verified
+    if found is None:
+        return []
+    return [("VERIFIED", f"{found.status}: {found.why}"), *([("TO DO", found.next)] if found.next else [])]
 
 
 def below(job: "JobView", now: float) -> tuple[str, ...]:

@@ -1,0 +1,104 @@
+"""Whether what runs is what was planned: the guards tell what they see of their ranks, which is held against the plan.
+
+Nothing of this is loaded, and no guard is asked, before the ranks have run for some time.
+"""
+
+import time
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple, Type
+
+from taco_launch import state
+from taco_launch.agent.store import records
+from taco_launch.agent.supervisor.ranks import Ranks
+from taco_launch.model.codec import to_json
+from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.jobs import VerifiedRun
+from taco_launch.model.plans import LaunchPlan, Placement
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.stall_messages import LookAtRanks
+
+if TYPE_CHECKING:
+    from taco_launch.model.run.observed import SeenRank
+    from taco_launch.model.run.planned import RunPlan
+    from taco_launch.protocol.verify_messages import RanksSeen
+
+# Seconds after all ranks have started: libraries that meet late, or send their first bytes late, have done so by then.
+_AT_SECONDS = (60.0, 300.0, 1800.0)
+# How long guards have to answer.
+_ANSWER_SECONDS = 10.0
+
+
+class Verification:
+    """The looks at an attempt, and what was found."""
+
+    def __init__(self, job: str, ranks: Ranks, events: records.Events, order: Callable[[Message], object]) -> None:
+        """Know of no plan yet; `job` is the job's name, and `order` sends all guards an order."""
+        self._job = job
+        self._ranks, self._events, self._order = ranks, events, order
+        self._plan: Optional[Tuple[Placement, LaunchPlan, JobFacts]] = None
+        self._due: List[float] = list(_AT_SECONDS)
+        self._begun: Optional[float] = None
+        self._asked: Optional[float] = None
+        self._answer: Optional[Type[RanksSeen]] = None
+        self._seen: Dict[str, Sequence[SeenRank]] = {}
+        self._told: Optional[VerifiedRun] = None
+
+    def begin(self, placement: Placement, launch: LaunchPlan, facts: JobFacts) -> None:
+        """Keep what was planned."""
+        self._plan = placement, launch, facts
+
+    def note(self, host: str, message: Message) -> None:
+        """Take what a guard says, if it is about this."""
+        if self._answer is not None and isinstance(message, self._answer):
+            self._seen[host] = message.ranks
+
+    def step(self) -> None:
+        """Have the guards look where that is due; tell what they saw once they have answered."""
+        if self._plan is None or len(self._ranks.started) < self._ranks.np or self._ranks.ended:
+            return
+        now = time.monotonic()
+        self._begun = self._begun or now
+        if self._asked is None:
+            if self._due and now >= self._begun + self._due[0]:
+                self._due.pop(0)
+                self._ask(now)
+        elif len(self._seen) == len(set(self._ranks.started.values())) or now > self._asked + _ANSWER_SECONDS:
+            self._judge()
+            self._asked = None
+
+    def _ask(self, now: float) -> None:
+        from taco_launch.protocol.verify_messages import RanksSeen  # noqa: PLC0415 - see above
+
+        self._answer = RanksSeen  # a message of a kind whose module is not loaded is not understood
+        self._asked, self._seen = now, {}
+        self._order(LookAtRanks(variables=[name for name, _value in self._planned().env]))
+
+    def _planned(self) -> "RunPlan":
+        """Return what was planned, without what only NCCL's own log and looks at the host tell."""
+        from dataclasses import replace  # noqa: PLC0415 - see above
+
+        from taco_launch.launch.run_plan import run_plan  # noqa: PLC0415
+
+        assert self._plan is not None
+        return replace(run_plan(*self._plan), nccl=None, versions=())
+
+    def _judge(self) -> None:
+        """Tell what was found where that is news; what is known to be right or wrong is looked at no more."""
+        from dataclasses import replace  # noqa: PLC0415 - see above
+
+        from taco_launch.model.run.observed import SeenRun  # noqa: PLC0415
+        from taco_launch.verify.compare import verify  # noqa: PLC0415
+
+        seen = tuple(replace(one, host=host) for host, ranks in self._seen.items() for one in ranks)
+        found = verify(self._planned(), SeenRun(ranks=seen))
+        wrong = found.mismatch
+        why = found.why or ", ".join(found.checked)
+        to_do = "" if wrong is None else f"{wrong.cause} {wrong.next_step}".replace(" NAME ", f" {self._job} ")
+        told = VerifiedRun(found.status.value, why, to_do)
+        if found.status.value != "Unknown":
+            self._due.clear()
+        if told != self._told:
+            self._told = told
+            words = {"True": "it runs as planned", "False": "it does not run as planned"}.get(
+                told.status, "whether it runs as planned is not known"
+            )
+            self._events.add(state.VERIFIED, f"{words}: {told.why}", **to_json(told))

@@ -1,0 +1,129 @@
+"""Whether a job runs as planned: when guards are asked, and what their answers amount to."""
+
+from typing import Any
+
+import pytest
+
+from taco_launch import state
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor.ranks import Ranks
+from taco_launch.agent.supervisor.verification import Verification
+from taco_launch.launch.run_plan import run_plan
+from taco_launch.model.jobs import NetworkOverrides
+from taco_launch.model.plans import Placement, Share
+from taco_launch.model.run.observed import InterfaceTraffic, SeenRank
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.stall_messages import LookAtRanks
+from taco_launch.protocol.verify_messages import RanksSeen
+from tests.core.planned import FAR, RDMA, plan, told
+from tests.facts.fleet import roce, with_hcas
+
+FACTS = told(*(with_hcas(host.name, roce("mlx5_bond_0", "bond0", host.address)) for host in FAR), nccl="2.9.9")
+
+
+class Job:
+    """A job of one rank on each of two hosts, planned by the planner itself, at a time that the test sets."""
+
+    def __init__(self, folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr("taco_launch.agent.supervisor.verification.time.monotonic", lambda: self.now)
+        self.folder, events = folder, records.Events(folder)
+        self.ranks = Ranks(folder, events, 1 << 20)
+        self.ranks.np, self.ranks.started = 2, {0: "gpu1", 1: "gpu2"}
+        self.orders: list[Message] = []
+        launch = plan(FACTS, hosts=FAR, np=2, head="gpu1", network=RDMA, asked=NetworkOverrides(transport="tcp"))
+        self.verification = Verification("vgg16", self.ranks, events, self.orders.append)
+        self.verification.begin(Placement((Share("gpu1", 1), Share("gpu2", 1)), ""), launch, FACTS)
+        self.verification.step()
+
+    def after(self, seconds: float) -> None:
+        self.now += seconds
+        self.verification.step()
+
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        assert self.verification._plan is not None
+        return run_plan(*self.verification._plan).env
+
+    def answer(self, host: str, rank: int, interface: str = "bond0", **changes: str) -> None:
+        env = tuple({**dict(self.variables()), **changes}.items())
+        traffic = (InterfaceTraffic(interface, 3, 1 << 20, ("10.0.0.9",)),)
+        self.verification.note(host, RanksSeen(ranks=[SeenRank(rank, "", env=env, sockets=traffic)]))
+
+    def told(self) -> list[dict[str, Any]]:
+        return [dict(event.data) for event in records.read_events(self.folder) if event.kind == state.VERIFIED]
+
+
+@pytest.fixture
+def job(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> Job:
+    return Job(folder, monkeypatch)
+
+
+def test_it_runs_as_planned(job: Job) -> None:
+    job.after(59)
+    assert job.orders == []
+    job.after(1)
+    (order,) = job.orders
+    assert isinstance(order, LookAtRanks)
+    assert list(order.variables) == [name for name, _value in job.variables()]
+    job.answer("gpu1", 0)
+    job.after(0)
+    assert job.told() == []
+    job.answer("gpu2", 1)
+    job.after(0)
+    assert job.told() == [{"status": "True", "why": "ranks and hosts, environment, interface", "next": ""}]
+    job.after(10_000)
+    assert len(job.orders) == 1
+
+
+def test_the_traffic_goes_another_way(job: Job) -> None:
+    job.after(60)
+    job.answer("gpu1", 0)
+    job.answer("gpu2", 1, "docker0")
+    job.after(0)
+    (told,) = job.told()
+    assert (told["status"], told["why"]) == (
+        "False",
+        "rank 1 on gpu2: interface: planned bond0, is docker0 (1048576 bytes, 0 on bond0)",
+    )
+    assert "NCCL_SOCKET_IFNAME==bond0" in told["next"]
+
+
+def test_a_variable_that_is_set_again(job: Job) -> None:
+    job.after(60)
+    name = job.variables()[0][0]
+    job.answer("gpu1", 0, **{name: "other"})
+    job.answer("gpu2", 1)
+    job.after(0)
+    (told,) = job.told()
+    assert told["why"].startswith(f"rank 0 on gpu1: environment: planned {name}=")
+    assert "taco-launch exec vgg16 --rank 0 -- env" in told["next"]
+
+
+def test_a_guard_that_does_not_answer_is_asked_again_later(job: Job) -> None:
+    job.after(60)
+    job.answer("gpu1", 0)
+    job.after(9)
+    assert job.told() == []
+    job.after(2)
+    (told,) = job.told()
+    assert (told["status"], told["why"]) == (
+        "Unknown",
+        "rank 1 not seen; interface that the ranks use on gpu2 not known",
+    )
+    job.after(240)
+    assert len(job.orders) == 2
+    job.answer("gpu1", 0)
+    job.answer("gpu2", 1)
+    job.after(0)
+    assert [each["status"] for each in job.told()] == ["Unknown", "True"]
+
+
+@pytest.mark.parametrize("change", ["starting", "ended"])
+def test_only_ranks_that_all_run_are_looked_at(job: Job, change: str) -> None:
+    if change == "starting":
+        job.ranks.np = 3
+    else:
+        job.ranks.ended = {0: 0}
+    job.after(100)
+    assert job.orders == []

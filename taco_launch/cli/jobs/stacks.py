@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Of a stack that is shown for its group; --rank shows all frames.
 _MOST_FRAMES = 12
+_PYTHON = (".py", ".pyx", ">")
 
 
 @click.command()
@@ -99,11 +100,11 @@ def _text(found: "Sequence[RankStack]", *, most: int | None) -> Iterator[str]:
 
 
 def _frames(told: "RankStack", most: int | None) -> Iterator[str]:
-    """Yield the frames of a stack, the innermost first; of native code only what stands above Python's, unless all are asked for."""
+    """Yield the frames of a stack, the innermost first; of native code only that one, unless all are asked for."""
     assert told.stack is not None
     frames = told.stack.frames
     if most is not None:
-        frames = tuple(frame for frame in frames if frame.line or frame is frames[0])
+        frames = tuple(frame for frame in frames if frame.file.endswith(_PYTHON) or frame is frames[0])
     for frame in frames[:most]:
         where = f"{frame.file}:{frame.line}" if frame.line else frame.file
         yield render.printable(f"    {frame.function}  {where}")

@@ -81,7 +81,7 @@ class _Supervisor:
         left_out = self._record.left_out
         lives = lambda: guard_process.poll() is None  # noqa: E731
         self._gang = GangAllocation(folder, agent, self._spec, self._id, lives, self._hear_early, left_out)
-        self._verification = Verification(self._spec.name, self._ranks, self._events, self._gang.order)
+        self._verification = Verification(self._spec.name, self._folder, self._ranks, self._events, self._gang.order)
         self._limits = Limits(self._spec.policy, self._ranks, self._events, self._gang.order)
         self._orphans = teardown.Orphans(guard_process, self._gang)
         self._early = EarlySignal(self._spec.policy, self._gang, self._ranks, self._events)

@@ -7,7 +7,9 @@ import time
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple, Type
 
 from taco_launch import state
+from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
@@ -17,7 +19,7 @@ from taco_launch.protocol.message import Message
 from taco_launch.protocol.stall_messages import LookAtRanks
 
 if TYPE_CHECKING:
-    from taco_launch.model.run.observed import SeenRank
+    from taco_launch.model.run.observed import NcclLog, SeenRank
     from taco_launch.model.run.planned import RunPlan
     from taco_launch.protocol.verify_messages import RanksSeen
 
@@ -25,14 +27,18 @@ if TYPE_CHECKING:
 _AT_SECONDS = (60.0, 300.0, 1800.0)
 # How long guards have to answer.
 _ANSWER_SECONDS = 10.0
+# Of the beginning of a rank's log, and of how many ranks: what NCCL tells of its set-up is less.
+_LOG_BYTES, _MOST_LOGS = 1 << 18, 256
 
 
 class Verification:
     """The looks at an attempt, and what was found."""
 
-    def __init__(self, job: str, ranks: Ranks, events: records.Events, order: Callable[[Message], object]) -> None:
-        """Know of no plan yet; `job` is the job's name, and `order` sends all guards an order."""
-        self._job = job
+    def __init__(
+        self, job: str, folder: JobFolder, ranks: Ranks, events: records.Events, order: Callable[[Message], object]
+    ) -> None:
+        """Know of no plan yet; `job` is the job's name, `folder` that of its attempt, and `order` sends all guards an order."""
+        self._job, self._folder = job, folder
         self._ranks, self._events, self._order = ranks, events, order
         self._plan: Optional[Tuple[Placement, LaunchPlan, JobFacts]] = None
         self._due: List[float] = list(_AT_SECONDS)
@@ -72,14 +78,29 @@ class Verification:
         self._asked, self._seen = now, {}
         self._order(LookAtRanks(variables=[name for name, _value in self._planned().env]))
 
-    def _planned(self) -> "RunPlan":
-        """Return what was planned, without what only NCCL's own log and looks at the host tell."""
+    def _planned(self, *, nccl: bool = False) -> "RunPlan":
+        """Return what was planned, without the software of the hosts, and what NCCL is to do only with `nccl`."""
         from dataclasses import replace  # noqa: PLC0415 - see above
 
         from taco_launch.launch.run_plan import run_plan  # noqa: PLC0415
 
         assert self._plan is not None
-        return replace(run_plan(*self._plan), nccl=None, versions=())
+        planned = replace(run_plan(*self._plan), versions=())
+        return planned if nccl else replace(planned, nccl=None)
+
+    def _nccl(self) -> "NcclLog":
+        """Read what NCCL wrote into the ranks' logs, where the user set NCCL_DEBUG=INFO: it tells at the start of a job."""
+        from taco_launch.verify.nccl_log import NcclReader, together  # noqa: PLC0415 - see above
+
+        logs = []
+        for rank, host in sorted(self._ranks.started.items())[:_MOST_LOGS]:
+            text = segments.ends(self._folder.rank(rank), _LOG_BYTES)[0]
+            if "NCCL INFO" in text:
+                reader = NcclReader(host)
+                reader.feed(text)
+                reader.finish()
+                logs.append(reader.log())
+        return together(logs)
 
     def _judge(self) -> None:
         """Tell what was found where that is news; what is known to be right or wrong is looked at no more."""
@@ -89,7 +110,8 @@ class Verification:
         from taco_launch.verify.compare import verify  # noqa: PLC0415
 
         seen = tuple(replace(one, host=host) for host, ranks in self._seen.items() for one in ranks)
-        found = verify(self._planned(), SeenRun(ranks=seen))
+        nccl = self._nccl()
+        found = verify(self._planned(nccl=bool(nccl.processes)), SeenRun(ranks=seen, nccl=nccl))
         wrong = found.mismatch
         why = found.why or ", ".join(found.checked)
         to_do = "" if wrong is None else f"{wrong.cause} {wrong.next_step}".replace(" NAME ", f" {self._job} ")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from taco_launch import state
+from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import Ranks
@@ -18,6 +19,7 @@ from taco_launch.protocol.stall_messages import LookAtRanks
 from taco_launch.protocol.verify_messages import RanksSeen
 from tests.core.planned import FAR, RDMA, plan, told
 from tests.facts.fleet import roce, with_hcas
+from tests.verify.whole_logs import lines_of
 
 FACTS = told(*(with_hcas(host.name, roce("mlx5_bond_0", "bond0", host.address)) for host in FAR), nccl="2.9.9")
 
@@ -32,8 +34,8 @@ class Job:
         self.ranks = Ranks(folder, events, 1 << 20)
         self.ranks.np, self.ranks.started = 2, {0: "gpu1", 1: "gpu2"}
         self.orders: list[Message] = []
-        launch = plan(FACTS, hosts=FAR, np=2, head="gpu1", network=RDMA, asked=NetworkOverrides(transport="tcp"))
-        self.verification = Verification("vgg16", self.ranks, events, self.orders.append)
+        launch = plan(FACTS, hosts=FAR, np=16, head="gpu1", network=RDMA, asked=NetworkOverrides(transport="tcp"))
+        self.verification = Verification("vgg16", folder, self.ranks, events, self.orders.append)
         self.verification.begin(Placement((Share("gpu1", 1), Share("gpu2", 1)), ""), launch, FACTS)
         self.verification.step()
 
@@ -98,6 +100,27 @@ def test_a_variable_that_is_set_again(job: Job) -> None:
     (told,) = job.told()
     assert told["why"].startswith(f"rank 0 on gpu1: environment: planned {name}=")
     assert "taco-launch exec vgg16 --rank 0 -- env" in told["next"]
+
+
+@pytest.mark.parametrize(
+    ("network", "why"),
+    [
+        ("Socket", "NCCL has not told of a connection from another host on gpu2"),
+        ("IB", "rank 0 on gpu1: transport: planned NET/Socket, is NET/IB"),
+    ],
+)
+def test_what_nccl_wrote_into_the_logs_is_compared(job: Job, network: str, why: str) -> None:
+    """The job was to use TCP. The lines are NCCL's own format strings, filled in; simulated, as no GPU is here."""
+    for rank, host in job.ranks.started.items():
+        log = segments.Writer(job.folder.rank(rank), 1 << 20)
+        lines = "\n".join(lines_of("2.21.5", rank, network, world=2, host=host))
+        log.write(f"{lines}\n".replace("eth0", "bond0").encode())
+    job.after(60)
+    job.answer("gpu1", 0)
+    job.answer("gpu2", 1)
+    job.after(0)
+    (told,) = job.told()
+    assert told["why"] == why
 
 
 def test_a_guard_that_does_not_answer_is_asked_again_later(job: Job) -> None:

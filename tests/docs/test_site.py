@@ -42,7 +42,7 @@ def test_nothing_of_the_site_is_loaded_from_elsewhere(site: Path) -> None:
     assert [str(page) for page in site.rglob("*.html") if loaded.search(page.read_text("utf-8"))] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
 def test_links_of_the_first_pages_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text_of(page))
     assert links

@@ -72,7 +72,7 @@ def test_docstrings_return_and_yield() -> None:
 
 def pages() -> Iterator[tuple[str, str]]:
     """Yield the prose of each English page that people wrote, but of the one that explains the terms."""
-    for page in written():
+    for page in (*written(), "CHANGELOG.md", "SECURITY.md"):
         if page != "docs/glossary.md" and not page.startswith("docs/zh/"):
             yield page, prose(text_of(page))
 

@@ -1,5 +1,6 @@
 """The site: every page is in it, every link leads somewhere, and what readers need is there in both languages."""
 
+import json
 import os
 import re
 import subprocess
@@ -20,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the built site; a broken link is an error."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -40,6 +41,50 @@ def test_the_site_has_every_page(site: Path) -> None:
 def test_nothing_of_the_site_is_loaded_from_elsewhere(site: Path) -> None:
     loaded = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(https?:)?//", re.IGNORECASE)
     assert [str(page) for page in site.rglob("*.html") if loaded.search(page.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [
+        ("卡住", "troubleshooting"),
+        ("回退", "nightly"),
+        ("基准测试", "research"),
+        ("主机清单", "setup"),
+        ("夜间回归", "nightly"),
+        ("退出码", "quickstart"),
+        ("槽位", "quickstart"),
+    ],
+)
+def test_the_search_finds_chinese_words(site: Path, word: str, page: str) -> None:
+    """Words are separated as the page's script does it, which looks for tokens that start with what readers type."""
+    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    separator = re.compile(index["config"]["separator"])
+    found = {
+        entry["location"].partition("#")[0]
+        for entry in index["docs"]
+        for token in separator.split(re.sub(r"<[^>]*>", " ", f"{entry['title']} {entry['text']}"))
+        if token.startswith(word)
+    }
+    assert f"zh/{page}.html" in found
+
+
+@pytest.mark.parametrize(
+    ("page", "other"),
+    [
+        ("quickstart", "zh/quickstart"),
+        ("guides/setup", "zh/setup"),
+        ("zh/troubleshooting", "troubleshooting"),
+        ("zh/guides/arena-pytorch", "index"),
+        ("glossary", "zh/index"),
+    ],
+)
+def test_a_page_links_to_itself_in_the_other_language(site: Path, page: str, other: str) -> None:
+    text = (site / f"{page}.html").read_text("utf-8")
+    own, others = ("zh", "en") if page.startswith("zh/") else ("en", "zh")
+    links = dict(re.findall(r'<a href="([^"]+)" hreflang="(\w+)"', text))
+    found = {lang: (site / page).parent.joinpath(link).resolve() for link, lang in links.items()}
+    assert re.search(rf'<html lang="{own}"', text)
+    assert found == {own: site / f"{page}.html", others: site / f"{other}.html"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])

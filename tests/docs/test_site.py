@@ -87,7 +87,7 @@ def test_a_page_links_to_itself_in_the_other_language(site: Path, page: str, oth
     assert found == {own: site / f"{page}.html", others: site / f"{other}.html"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
 def test_links_of_the_first_pages_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text_of(page))
     assert links
@@ -101,15 +101,16 @@ def test_the_readme_fits_on_two_screens() -> None:
 @pytest.mark.parametrize(
     ("chinese", "english"),
     [
-        ("quickstart", "quickstart"),
-        ("examples", "guides/examples"),
-        ("setup", "guides/setup"),
-        ("research", "guides/research"),
-        ("nightly", "guides/nightly"),
-        ("troubleshooting", "troubleshooting"),
+        ("README.zh-CN", "README"),
+        ("docs/zh/quickstart", "docs/quickstart"),
+        ("docs/zh/examples", "docs/guides/examples"),
+        ("docs/zh/setup", "docs/guides/setup"),
+        ("docs/zh/research", "docs/guides/research"),
+        ("docs/zh/nightly", "docs/guides/nightly"),
+        ("docs/zh/troubleshooting", "docs/troubleshooting"),
     ],
 )
 def test_a_chinese_page_has_the_commands_of_the_english_one(chinese: str, english: str) -> None:
-    here = {" ".join(line.split()) for line in commands(text_of(f"docs/zh/{chinese}.md"))}
-    there = {" ".join(line.split()) for line in commands(text_of(f"docs/{english}.md"))}
+    here = {" ".join(line.split()) for line in commands(text_of(f"{chinese}.md"))}
+    there = {" ".join(line.split()) for line in commands(text_of(f"{english}.md"))}
     assert there - here == set()

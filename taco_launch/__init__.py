@@ -1,6 +1,6 @@
 """taco-launch: sets up GPU hosts, launches distributed training on them, tracks, benchmarks and judges it."""
 
-__version__ = "0.1.0.dev1"
+__version__ = "0.1.0"
 
 # What Python programs use, by the module that has it; __init__.pyi tells type checkers.
 _MODULES = {"Cluster": "taco_launch.api", "Job": "taco_launch.job", "JobRequest": "taco_launch.model.job_request"}

@@ -38,7 +38,8 @@ class Block:
 
 def written() -> tuple[str, ...]:
     """Return the pages that people wrote, by their paths below the root."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    first = ("README.md", "README.zh-CN.md", "CONTRIBUTING.md")
+    found = [*(ROOT / name for name in first), *sorted((ROOT / "docs").rglob("*.md"))]
     return tuple(name for path in found if (name := path.relative_to(ROOT).as_posix()) not in GENERATED)
 
 

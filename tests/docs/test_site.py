@@ -1,5 +1,6 @@
 """The site: every page is in it, every link leads somewhere, and what readers need is there in both languages."""
 
+import json
 import os
 import re
 import subprocess
@@ -20,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the built site; a broken link is an error."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -42,7 +43,51 @@ def test_nothing_of_the_site_is_loaded_from_elsewhere(site: Path) -> None:
     assert [str(page) for page in site.rglob("*.html") if loaded.search(page.read_text("utf-8"))] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [
+        ("卡住", "troubleshooting"),
+        ("回退", "nightly"),
+        ("基准测试", "research"),
+        ("主机清单", "setup"),
+        ("夜间回归", "nightly"),
+        ("退出码", "quickstart"),
+        ("槽位", "quickstart"),
+    ],
+)
+def test_the_search_finds_chinese_words(site: Path, word: str, page: str) -> None:
+    """Words are separated as the page's script does it, which looks for tokens that start with what readers type."""
+    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    separator = re.compile(index["config"]["separator"])
+    found = {
+        entry["location"].partition("#")[0]
+        for entry in index["docs"]
+        for token in separator.split(re.sub(r"<[^>]*>", " ", f"{entry['title']} {entry['text']}"))
+        if token.startswith(word)
+    }
+    assert f"zh/{page}.html" in found
+
+
+@pytest.mark.parametrize(
+    ("page", "other"),
+    [
+        ("quickstart", "zh/quickstart"),
+        ("guides/setup", "zh/setup"),
+        ("zh/troubleshooting", "troubleshooting"),
+        ("zh/guides/arena-pytorch", "index"),
+        ("glossary", "zh/index"),
+    ],
+)
+def test_a_page_links_to_itself_in_the_other_language(site: Path, page: str, other: str) -> None:
+    text = (site / f"{page}.html").read_text("utf-8")
+    own, others = ("zh", "en") if page.startswith("zh/") else ("en", "zh")
+    links = dict(re.findall(r'<a href="([^"]+)" hreflang="(\w+)"', text))
+    found = {lang: (site / page).parent.joinpath(link).resolve() for link, lang in links.items()}
+    assert re.search(rf'<html lang="{own}"', text)
+    assert found == {own: site / f"{page}.html", others: site / f"{other}.html"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
 def test_links_of_the_first_pages_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text_of(page))
     assert links
@@ -56,15 +101,16 @@ def test_the_readme_fits_on_two_screens() -> None:
 @pytest.mark.parametrize(
     ("chinese", "english"),
     [
-        ("quickstart", "quickstart"),
-        ("examples", "guides/examples"),
-        ("setup", "guides/setup"),
-        ("research", "guides/research"),
-        ("nightly", "guides/nightly"),
-        ("troubleshooting", "troubleshooting"),
+        ("README.zh-CN", "README"),
+        ("docs/zh/quickstart", "docs/quickstart"),
+        ("docs/zh/examples", "docs/guides/examples"),
+        ("docs/zh/setup", "docs/guides/setup"),
+        ("docs/zh/research", "docs/guides/research"),
+        ("docs/zh/nightly", "docs/guides/nightly"),
+        ("docs/zh/troubleshooting", "docs/troubleshooting"),
     ],
 )
 def test_a_chinese_page_has_the_commands_of_the_english_one(chinese: str, english: str) -> None:
-    here = {" ".join(line.split()) for line in commands(text_of(f"docs/zh/{chinese}.md"))}
-    there = {" ".join(line.split()) for line in commands(text_of(f"docs/{english}.md"))}
+    here = {" ".join(line.split()) for line in commands(text_of(f"{chinese}.md"))}
+    there = {" ".join(line.split()) for line in commands(text_of(f"{english}.md"))}
     assert there - here == set()

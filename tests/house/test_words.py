@@ -72,8 +72,8 @@ def test_docstrings_return_and_yield() -> None:
 
 def pages() -> Iterator[tuple[str, str]]:
     """Yield the prose of each English page that people wrote, but of the one that explains the terms."""
-    for page in written():
-        if page != "docs/glossary.md" and not page.startswith("docs/zh/"):
+    for page in (*written(), "CHANGELOG.md", "SECURITY.md"):
+        if page != "docs/glossary.md" and not page.startswith(("docs/zh/", "README.zh-CN")):
             yield page, prose(text_of(page))
 
 

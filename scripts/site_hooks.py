@@ -1,0 +1,54 @@
+"""Hooks of MkDocs for the site: Chinese pages are in Chinese throughout, and each page links to itself in the other language."""
+
+import atexit
+import logging
+import tempfile
+from typing import Any
+
+import jieba
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.pages import Page
+
+# Where the English counterpart of a page below zh/ may be.
+_ENGLISH = ("{}", "guides/{}")
+# Terms that readers type as one word, which jieba would separate.
+_TERMS = ("基准测试", "主机清单", "夜间回归", "故障排查", "退出码", "槽位")
+_HOME = {"en": "index.md", "zh": "zh/index.md"}
+
+
+def on_startup(command: str, **_: object) -> None:
+    """Print warnings alone. With --quiet, MkDocs would not count them, and --strict would have no effect."""
+    if command == "build":
+        logging.getLogger("mkdocs").setLevel(logging.WARNING)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Prepare jieba: its messages are no warnings, and no other user may write its cache, which it loads unchecked."""
+    logging.getLogger("jieba").setLevel(logging.WARNING)
+    cache = tempfile.TemporaryDirectory()
+    atexit.register(cache.cleanup)
+    jieba.dt.tmp_dir = cache.name
+    for term in _TERMS:
+        jieba.suggest_freq(term, tune=True)
+    return config
+
+
+def counterparts(pages: set[str]) -> dict[str, str]:
+    """Return the English page of each Chinese one, and the other way round."""
+    found: dict[str, str] = {}
+    for page in sorted(pages):
+        english = [name for form in _ENGLISH if (name := form.format(page.removeprefix("zh/"))) in pages]
+        if page.startswith("zh/") and english:
+            found |= {page: english[0], english[0]: page}
+    return found
+
+
+def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, **_: object) -> dict[str, Any]:
+    """Set the language of one page, which is rendered next, and where its language switch leads."""
+    here = page.file.src_uri
+    urls = {file.src_uri: file.url for file in context["pages"]}
+    other = counterparts(set(urls)).get(here)
+    config.theme["language"] = "zh" if here.startswith("zh/") else "en"
+    for entry in config.extra["alternate"]:
+        entry["link"] = urls[here if entry["lang"] == config.theme["language"] else other or _HOME[entry["lang"]]]
+    return context

@@ -36,10 +36,16 @@ def _keys(schema: Mapping[str, Any]) -> Iterator[str]:
     needed = schema.get("required", ())
     rows = []
     for key, value in schema.get("properties", {}).items():
-        default = value.get("default")
-        shown = "required" if key in needed else code(json.dumps(default)) if default not in (None, {}, []) else ""
-        rows.append((code(key), _type(value), shown, prose(value.get("description", ""))))
+        text, default = _without_default(value)
+        rows.append((code(key), _type(value), "required" if key in needed else default, prose(text)))
     yield from table(("Key", "Value", "Default", "Meaning"), rows)
+
+
+def _without_default(schema: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the description of a key, and its default, which may be the description's last sentence."""
+    text, _, last = str(schema.get("description", "")).partition(" Default: ")
+    default = schema.get("default")
+    return text, prose(last.removesuffix(".")) if default in (None, {}, []) else code(json.dumps(default))
 
 
 def _type(schema: Mapping[str, Any]) -> str:

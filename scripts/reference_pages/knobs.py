@@ -15,6 +15,8 @@ This page is generated from `taco_launch/launch/knobs` by `scripts/generate_docs
 known of one. Set one with `--knob NAME=VALUE`, under `knobs:` in a job file, or as it is with `-x NAME=VALUE` (environment
 variables) or `--mca NAME VALUE` (MCA parameters). taco-launch refuses a value that the library would silently misread.
 """
+# How the purpose of a variable starts that no documentation of its library has: of a hundred, so without rows.
+_INTERNAL = "Not documented"
 
 
 def page() -> str:
@@ -23,10 +25,19 @@ def page() -> str:
     rows = sorted(TABLE, key=lambda knob: (list(LIBRARIES).index(knob.library), knob.name))
     for library, knobs in groupby(rows, key=lambda knob: knob.library):
         lines.append(f"## {LIBRARIES[library]}\n")
-        lines += table(("Name", "Values", "Default", "Purpose", "Source"), map(_row, knobs))
+        known: list[Knob] = []
+        internal: list[Knob] = []
+        for knob in knobs:
+            (internal if knob.why.startswith(_INTERNAL) else known).append(knob)
+        lines += table(("Name", "Values", "Default, history", "Purpose", "Source"), map(_row, known))
+        if internal:
+            lines.append(
+                f"{_INTERNAL}, for the library's own developers: {', '.join(code(knob.name) for knob in internal)}.\n"
+            )
     return "\n".join(lines)
 
 
 def _row(knob: Knob) -> tuple[str, str, str, str, str]:
-    why = " ".join(filter(None, (knob.why, knob.instead and f"Use instead: {knob.instead}.", knob.history)))
-    return code(knob.name), prose(knob.allowed), code(knob.default), prose(why), prose(knob.source)
+    why = " ".join(filter(None, (knob.why, knob.instead and f"Use instead: {knob.instead}.")))
+    default = "; ".join(filter(None, (code(knob.default), prose(knob.history))))
+    return code(knob.name), prose(knob.allowed), default, prose(why), prose(knob.source)

@@ -7,6 +7,8 @@ from prometheus_client.core import Metric
 from reference_pages.markdown import code, prose, table
 from taco_launch.metrics.families import families
 from taco_launch.model.job_counts import JobCounts, WaitTimes
+from taco_launch.model.jobs import JobState
+from taco_launch.model.rows import JobRow
 from taco_launch.model.slots import Occupancy, SlotState
 
 _INTRODUCTION = """\
@@ -15,16 +17,50 @@ _INTRODUCTION = """\
 This page is generated from `taco_launch/metrics` by `scripts/generate_docs.py`. `taco-launch metrics` prints these families in
 Prometheus' text format; [Share a cluster](../guides/queue.md) shows how to have them scraped.
 """
+# A job, so that its family has a sample, and with that labels.
+_JOB = JobRow(
+    name="job",
+    id="",
+    state=JobState.RUNNING,
+    reason="",
+    launcher="mpirun",
+    queue="default",
+    priority=0,
+    owner="",
+    cluster="",
+    np=1,
+    requested=1,
+    allocated=1,
+    gpus=False,
+    hosts=("gpu1",),
+    submitted=None,
+    started=None,
+    ended=None,
+    exit_code=None,
+    attempt=1,
+    waited=None,
+    admitted=True,
+    suspended=0.0,
+    suspended_since=None,
+    command="",
+    last_line="",
+    progress="",
+)
 
 
 def page() -> str:
     """Return the page."""
     removed = JobCounts(waits=(WaitTimes("default"),))
     rows = [
-        (code(family.name), family.type, ", ".join(map(code, _labels(family))), prose(family.documentation))
-        for family in families((), removed, {"gpu1": Occupancy("gpu1", (SlotState("slot-0"),))}, "")
+        (code(_name(family)), family.type, ", ".join(map(code, _labels(family))), prose(family.documentation))
+        for family in families((_JOB,), removed, {"gpu1": Occupancy("gpu1", (SlotState("slot-0"),))}, "")
     ]
     return "\n".join([_INTRODUCTION, *table(("Family", "Type", "Labels", "Meaning"), rows)])
+
+
+def _name(family: Metric) -> str:
+    """Return the name to query: of a counter that of its samples."""
+    return f"{family.name}_total" if family.type == "counter" else family.name
 
 
 def _labels(family: Metric) -> list[str]:

@@ -130,7 +130,7 @@ def _docker() -> Check:
         "apt-get install docker.io",
     )
     if answer.state is CheckState.ERROR:
-        todo = "for the lab: is the engine running, and may you use it? as root, `taco-launch lab up` starts one"
+        todo = "for the lab: the engine does not answer (not running, or no permission); as root, `taco-launch lab up` starts one"
         return Check(answer.name, CheckState.NOTE, answer.found, todo)
     return answer
 

@@ -161,7 +161,9 @@ def line(summary: Summary, path: str) -> str:
     if (summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION) and summary.differences:
         causes = [_cause(one) for one in summary.differences[:_TOLD]]
         more = len(summary.differences) - len(causes)
-        told.append("changed since the last green night: " + "; ".join(causes) + (f"; and {more} more" if more else ""))
+        told.append(
+            "changed since the last accepted run: " + "; ".join(causes) + (f"; and {more} more" if more else "")
+        )
     if summary.lost and not summary.failed:
         told.append(summary.lost)
     told.append(f"summary: {path}")
@@ -220,7 +222,7 @@ def markdown(summary: Summary) -> str:
 
 
 def _blocks(summary: Summary) -> Iterator[str]:
-    yield f"# Night {_plain(summary.name)}: {summary.outcome.value}"
+    yield f"# Nightly run {_plain(summary.name)}: {summary.outcome.value}"
     span = f"{_at(summary.started)} to {_at(summary.ended)}"
     yield _plain(f"{_headline(summary)}.")
     if summary.in_a_row > 1:
@@ -243,7 +245,7 @@ def _blocks(summary: Summary) -> Iterator[str]:
 def _changed(summary: Summary) -> Iterator[str]:
     if not summary.green:
         return
-    since = f"since the last green night, {_plain(summary.green)}"
+    since = f"since the last accepted run, {_plain(summary.green)}"
     if not summary.differences:
         if summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION:
             yield f"## What changed {since}\n\nNothing that is looked at: the cause is something else."
@@ -259,7 +261,7 @@ def _changed(summary: Summary) -> Iterator[str]:
 def _verdicts(summary: Summary) -> Iterator[str]:
     if not summary.judged:
         return
-    rows = ["| cell | verdict | tonight | baseline | why |", "|---|---|---|---|---|"]
+    rows = ["| cell | verdict | this run | baseline | why |", "|---|---|---|---|---|"]
     for one in sorted(summary.judged, key=lambda one: _ORDER.index(one.verdict.kind)):
         values = (_value(value, one.unit) for value in (one.tonight, one.baseline))
         cells = (one.name, one.verdict.kind.value, *values, one.verdict.why)

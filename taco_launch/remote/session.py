@@ -190,7 +190,7 @@ class _Begin:
         waited = "sudo" if what.command.sudo else "the login shell"
         seen = f"; the last it said: {said}" if said else "; it said nothing"
         if (size := self._out.size + self._err.size) > _KEPT:
-            seen = f"; it does not stop talking ({size} bytes so far), the last: {said}"
+            seen = f"; still printing after {size} bytes (shell start-up files?), the last: {said}"
         line, options = ("sudo /bin/sh -c true", ("-t",)) if what.command.sudo else ("/bin/sh -c true", ())
         return HostError(
             f"{what.host}: waited {seconds:g} s for {waited} to start /bin/sh{seen}",

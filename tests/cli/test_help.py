@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 
 import click
 import pytest
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 from taco_launch.cli.main import cli
 from taco_launch.cli.options.common import TacoOption
 from taco_launch.cli.options.option_groups import OptionGroup
-from taco_launch.cli.verbs import all_verbs
+from taco_launch.cli.verbs import Verb, all_verbs
 from tests.cli.test_cli import call
 
 JOB_VERBS = ("run", "submit")
@@ -125,3 +126,19 @@ def test_an_error_is_data_too_where_data_is_requested() -> None:
     assert error["host"] is None
     wrong = call("-i", "/no/such.yaml", "inventory", "-o", "yaml")
     assert yaml.safe_load(wrong.stdout)["error"]["kind"] == "invalid"
+
+
+def _groups(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Group]]:
+    command = command.load() if isinstance(command, Verb) else command
+    if isinstance(command, click.Group):
+        yield words, command
+        for name, below in command.commands.items():
+            yield from _groups(below, (*words, name))
+
+
+def test_summaries_of_commands_are_whole_on_one_line() -> None:
+    for words, _group in _groups(cli):
+        if words:
+            for line in filter(None, help_of(*words, "--help").partition("Commands:\n")[2].splitlines()):
+                assert re.match(r"  \S+ +\S.*\.$", line), (words, line)  # one that goes on has no name
+                assert not line.endswith("..."), (words, line)

@@ -134,13 +134,13 @@ def test_nights(taco: Taco, matrix: Path, tmp_path: Path) -> None:
 def test_what_changed_is_told(taco: Taco, matrix: Path) -> None:
     seeded(taco, matrix)
     with contextlib.closing(sqlite3.connect(taco.state / "history.db", isolation_level=None)) as db:
-        # then the last green night is one with another kernel
+        # then the last accepted run is one with another kernel
         db.execute("UPDATE ladder SET accepted = 0 WHERE started = (SELECT max(started) FROM ladder)")
     speed(matrix, "80")
     slower = night(taco, matrix)
     assert slower.returncode == 6
     change = f"kernel: {OLD} -> {platform.release()}"
-    assert f"changed since the last green night: localhost: {change}; summary: " in slower.stdout
+    assert f"changed since the last accepted run: localhost: {change}; summary: " in slower.stdout
     text = Path(slower.stdout.rpartition("summary: ")[2].strip()).read_text()
     assert f"| kernel | localhost | {OLD} | {platform.release()} |" in text.replace("\\", "")
     assert summary(taco)["green"] == "tiny-000001"

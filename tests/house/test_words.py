@@ -47,11 +47,12 @@ def messages() -> Iterator[tuple[str, str]]:
 
 
 def helps(command: click.Command, name: str = "taco-launch") -> Iterator[tuple[str, str]]:
-    """Yield the help of a command, of its options and of the commands below it, without examples."""
+    """Yield the help of a command, of its options and of the commands below it, exit codes included, without examples."""
     command = command.load() if isinstance(command, Verb) else command
     for part in re.split(r"\n\s*\n", f"{command.help or ''}\n\n{command.epilog or ''}"):
-        if not part.strip().startswith("\b"):
-            yield name, " ".join(part.split())
+        text = " ".join(part.replace("\b", "").split())
+        if not part.strip().startswith("\b") or text.startswith("Exit codes:"):
+            yield name, text
     for param in command.params:
         if isinstance(param, click.Option) and param.help:
             yield f"{name} {param.opts[0]}", " ".join(param.help.split())

@@ -121,7 +121,7 @@ def test_nights(site: Site) -> None:
         site.lab.fault("gpu2", "heal")
     assert (code, told["outcome"]) == (6, "regression"), line
     assert "gradients plain at 4 ranks -" in line
-    assert re.search(r"changed since the last green night: gpu2: NIC rate \S+: .*100Mbit", line), line
+    assert re.search(r"changed since the last accepted run: gpu2: NIC rate \S+: .*100Mbit", line), line
     judged = {each["ranks"]: each["verdict"] for each in told["judged"]}
     assert judged == {2: "ok", 4: "regression"}
     code, line, told = site.night()

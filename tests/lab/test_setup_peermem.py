@@ -69,7 +69,7 @@ def gpu(machine: RdmaHost) -> RdmaHost:
 
 def test_it_is_loaded_now_and_after_a_reboot_and_taken_back(gpu: RdmaHost) -> None:
     dry = gpu.setup("--dry-run", "--diff")
-    assert "load nvidia_peermem (NVIDIA driver 470.82.01 brings it; " in dry.stdout
+    assert "load nvidia_peermem (included in NVIDIA driver 470.82.01; " in dry.stdout
     assert f"+++ {paths.PEERMEM}\n" in dry.stdout
     assert (gpu.loaded, gpu.setup("--check").returncode) == ([], 3)
     assert gpu.setup().returncode == 0

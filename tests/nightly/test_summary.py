@@ -40,7 +40,7 @@ SLOWER = replace(
 def test_the_line_names_the_worst_and_what_changed() -> None:
     assert line(SLOWER, "/n/x.md") == (
         "nightly taco: REGRESSION: resnet50 RDMA at 8 ranks -8.0 % [-9.0, -7.0]; "
-        "changed since the last green night: gpu2: NIC rate eth0: 100 Gbit/s -> 25 Gbit/s; summary: /n/x.md"
+        "changed since the last accepted run: gpu2: NIC rate eth0: 100 Gbit/s -> 25 Gbit/s; summary: /n/x.md"
     )
 
 
@@ -66,7 +66,7 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
         (
             replace(SLOWER, judged=(judged(VerdictKind.NO_VERDICT_YET),)),
             "pending",
-            "1 cell without a verdict yet: so it is; changed since the last green night: gpu2: NIC rate",
+            "1 cell without a verdict yet: so it is; changed since the last accepted run: gpu2: NIC rate",
         ),
         (
             replace(NIGHT, judged=(judged(VerdictKind.IMPROVEMENT, 0.2),)),
@@ -108,7 +108,7 @@ def test_several_unsure_nights_in_a_row_are_told() -> None:
 
 def test_the_summary_says_what_to_type_next() -> None:
     text = markdown(SLOWER)
-    assert text.startswith("# Night taco: regression\n\nresnet50 RDMA at 8 ranks -8.0 %")
+    assert text.startswith("# Nightly run taco: regression\n\nresnet50 RDMA at 8 ranks -8.0 %")
     assert "| NIC rate eth0 | gpu2 | 100 Gbit/s | 25 Gbit/s |" in text
     assert "`taco-launch bench diff taco-111111 taco-3fa2c1`" in text
     assert "`taco-launch nightly baseline accept taco-3fa2c1`" in text

@@ -97,7 +97,7 @@ def test_no_running_job_is_ended(shared: Path, family: Family, owner: int) -> No
     assert taken == (SLOTS if owner else ())
     assert (victim.poll(), registered.poll()) == (None, None)
     if not taken:
-        assert held.refused["slot-0"].endswith(f"which may still run: its may be the process {victim.pid}")
+        assert held.refused["slot-0"].endswith(f"which may still run: perhaps as process {victim.pid}")
     held.release(gone=True)
 
 

@@ -100,7 +100,7 @@ def report(last: Holder) -> str:
         found, unknown = _since(last), processes.why_hidden()
     if not found and not unknown:
         return ""
-    told = unknown or f"its may be the process{'es' if len(found) > 1 else ''} {', '.join(map(str, found))}"
+    told = unknown or f"perhaps as process{'es' if len(found) > 1 else ''} {', '.join(map(str, found))}"
     return f"left by job {last.job} of {untrusted.user_name(last.uid)}, which may still run: {told}"
 
 

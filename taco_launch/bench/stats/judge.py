@@ -256,7 +256,7 @@ def _holm(found: Sequence[float]) -> list[float]:
 
 def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
     if not series.tonight:
-        return Verdict(series.key, VerdictKind.NO_SAMPLE, None, None, "no run of tonight gave a number")
+        return Verdict(series.key, VerdictKind.NO_SAMPLE, None, None, "no run gave a number")
     nights = _counting(series, rules)
     values = sum(map(len, nights))
     if nights:

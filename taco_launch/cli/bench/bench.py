@@ -211,9 +211,9 @@ def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
 @click.argument("log", type=click.Path(allow_dash=True))
 @click.pass_context
 def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None) -> int:
-    """Read the benchmark result out of LOG, a file or - for standard input.
+    """Read the benchmark result from a log.
 
-    Reads what Horovod's synthetic benchmark, tf_cnn_benchmarks and nccl-tests print, with or without the labels of
+    LOG is a file, or - for standard input. Reads what Horovod's synthetic benchmark, tf_cnn_benchmarks and nccl-tests print, with or without the labels of
     mpirun, horovodrun, torchrun, srun, Hydra, kubectl, docker compose or taco-launch; what --workload says else. A
     log without a whole result gives "no sample" and the reason, and exit code 1. --np says how many ranks ran: a log
     of another number is no sample.

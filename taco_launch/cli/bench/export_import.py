@@ -153,7 +153,7 @@ def import_(
     baseline: bool,
     **of: Any,
 ) -> int:
-    """Add FILEs to the history: exports, or logs of benchmarks run elsewhere.
+    """Add exports or logs from elsewhere to the history.
 
     Exports (JSON or CSV) are merged by sweep id: existing entries are unchanged, and importing a file twice adds nothing.
     Imported nightly runs do not count in a baseline, because hosts of the same names may be other machines; --baseline

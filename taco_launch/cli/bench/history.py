@@ -59,7 +59,7 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
 @output_options
 @click.pass_context
 def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
-    """Show what cells measured over time, cell by cell, the oldest ladder first.
+    """Show the results of cells over time, oldest first.
 
     Of each ladder: how many values count (warm-ups do not), their mean, least and greatest, and how the mean changed
     against the ladder before. Whether a change means anything is for `bench diff` and `nightly` to say.
@@ -107,7 +107,7 @@ def _history_rows(points: "Sequence[Point]") -> list[list[str]]:
 @click.argument("ladder", default=_NEWEST, shell_complete=complete_ladder)
 @click.pass_context
 def show(ctx: click.Context, ladder: str, db: Path | None) -> int:
-    """Show the runs of LADDER: what each measured, where it ran, and where its log lies.
+    """Show the runs of LADDER: results, hosts and logs.
 
     LADDER is an id, the start of one, or `last`, the newest, which is the default. Of a nightly run, its verdicts too.
     -o wide has a line for each reading, JSON also what each run was made on.
@@ -170,9 +170,9 @@ def _run_rows(position: int, run: "Run", *, wide: bool) -> list[list[str]]:
 @click.argument("after", metavar="B", shell_complete=complete_ladder)
 @click.pass_context
 def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
-    """Show everything that differs between A and B, the largest suspects first, and how what they measured changed.
+    """Show what differs between A and B, and how results changed.
 
-    A and B are ladders (an id, the start of one, or `last`), cells of them, LADDER:WORKLOAD/VARIANT/RANKS, or runs,
+    The likeliest causes come first. A and B are ladders (an id, the start of one, or `last`), cells of them, LADDER:WORKLOAD/VARIANT/RANKS, or runs,
     LADDER:RUN with the number that `bench show` prints. Of two ladders, the cells that both have are compared. A side that
     is a warm-up, or has no sample, is named in a warning.
 

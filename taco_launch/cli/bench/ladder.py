@@ -1,4 +1,4 @@
-"""bench ladder: measure a matrix, several times in shuffled order, and say what its variants are worth."""
+"""bench ladder: measure a matrix, several times in shuffled order, and compare its variants."""
 
 import os
 import time
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     "--seed",
     type=click.IntRange(0, (1 << 63) - 1),
     metavar="N",
-    help="Seed of the order; 0: as listed. Default: drawn.",
+    help="Seed of the order; 0: as listed. Default: random.",
 )
 @add_option("--fresh", is_flag=True, help="Start over even if the same sweep was interrupted.")
 @add_option("--dry-run", is_flag=True, help="Show the cells, their order and the line of each job, and start nothing.")
@@ -68,10 +68,10 @@ if TYPE_CHECKING:
 @ladder_output.db_option
 @click.pass_context
 def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bool, **options: Any) -> int:
-    """Measure MATRIX, a file (YAML) or the name of one that is shipped, and print what its variants are worth.
+    """Measure a benchmark matrix and compare its variants.
 
-    Each cell (a workload, a variant, a number of ranks) is a job; all are run once, in shuffled order, then once more, and
-    so on: what drifts meanwhile favours none. Runs are kept in the history as they end. After Ctrl-C, a broken connection
+    MATRIX is a YAML file or the name of one that is shipped. Each cell (a workload, a variant, a number of ranks) is a job; all are run once, in shuffled order, then once more, and
+    so on, so that slow changes favour no variant. Runs are kept in the history as they end. After Ctrl-C, a broken connection
     or a power cut, the same command continues where it stopped. A run that fails is kept with the reason, and the rest continues.
 
     \b

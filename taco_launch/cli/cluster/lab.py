@@ -190,7 +190,7 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
 @add_option("--name", "lab", metavar="NAME", shell_complete=_labs, help="Name of the lab. Default: all.")
 @click.pass_context
 def status(ctx: click.Context, *, lab: str | None) -> None:
-    """Show hosts, their state, the faults in force, and what to type to enter them.
+    """Show hosts, their state, faults and login commands.
 
     \b
     Examples:
@@ -216,9 +216,9 @@ def status(ctx: click.Context, *, lab: str | None) -> None:
 @click.argument("image")
 @click.pass_context
 def push(ctx: click.Context, *, lab: str, image: str) -> None:
-    """Put IMAGE of this machine's Docker Engine into the lab's registry; print what hosts pull it by.
+    """Push a local image to the lab's registry.
 
-    Images stay in the registry for later labs, until `taco-launch lab down --images`.
+    Prints the name by which hosts pull it. Images stay in the registry for later labs, until `taco-launch lab down --images`.
 
     \b
     Examples:
@@ -245,7 +245,9 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def execute(ctx: click.Context, *, lab: str, host: str, command: tuple[str, ...]) -> int:
-    """Run COMMAND in a lab host as root, by way of the engine, so also when its network or sshd is down.
+    """Run COMMAND in a lab host as root.
+
+    It works through the container engine, so also when the network or sshd of the host is down.
 
     No shell reads it. The exit code is COMMAND's own.
 

@@ -53,7 +53,7 @@ def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
     "place",
     metavar="[ADDR:]PORT",
     callback=_place,
-    help=f"Serve them at http://ADDR:PORT/metrics until Ctrl-C. ADDR is {_LOOPBACK} unless it is given.",
+    help=f"Serve them at http://ADDR:PORT/metrics until Ctrl-C. Default of ADDR: {_LOOPBACK}.",
 )
 @add_option(
     "--allow-host",
@@ -75,7 +75,7 @@ def metrics(
     """Export jobs, queues and slots as Prometheus metrics.
 
     The counters count all jobs of the head, also those whose records were removed by delete, prune or their ttl, but not
-    those that were refused at once, of which there never is a record.
+    those that were refused at once, which have no record.
 
     \b
     Names, and those that the MPI Operator has for the same:
@@ -83,7 +83,7 @@ def metrics(
       taco_launch_jobs_successful_total         mpi_operator_jobs_successful_total
       taco_launch_jobs_failed_total             mpi_operator_jobs_failed_total
       taco_launch_job_info{launcher,namespace}  mpi_operator_job_info{launcher,namespace}
-    namespace is the cluster of the inventory, launcher NAME-launcher. Besides there are:
+    namespace is the cluster of the inventory, launcher NAME-launcher. Also:
       taco_launch_jobs_cancelled_total, taco_launch_jobs{state}, taco_launch_queue_length{queue},
       taco_launch_queue_wait_seconds{queue} (a histogram), taco_launch_slots{host,state} with the states
       total, allocated and foreign, taco_launch_host_ready{host}, taco_launch_build_info{version}
@@ -98,9 +98,9 @@ def metrics(
     from taco_launch.flows import metrics as flow
 
     if textfile is not None and place is not None:
-        raise UsageError("--textfile and --listen: they are two ways to tell the same", hint="use only one of them")
+        raise UsageError("--textfile and --listen cannot be combined")
     if names and place is None:
-        raise UsageError("--allow-host: nobody asks by a name without --listen")
+        raise UsageError("--allow-host requires --listen")
     settings = settings_of(ctx)
     backend, inventory = settings.backend(access_of(access)), settings.load()
 

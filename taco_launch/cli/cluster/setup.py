@@ -59,25 +59,24 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     shell_complete=complete_host_list,
     help="Leave out these hosts, such as one that is down, and do not contact them. Repeatable.",
 )
-@add_option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
+@add_option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 @add_option(
     "--check",
     is_flag=True,
-    help="Do nothing; exit 3 where there would be something to do, hardware has a fault, or hosts differ in software.",
+    help="Change nothing; exit with 3 if something is left to do, hardware has a fault, or hosts differ in software.",
 )
 @add_option("--diff", "show_diff", is_flag=True, help="Show what would change in files; secrets are not shown.")
 @add_option(
     "--pull",
     is_flag=True,
-    help="Ask the registry what the image's tag means now, and have all hosts take that; without it what hosts have "
-    "stays, whatever is pushed.",
+    help="Resolve the image's tag again and move all hosts to that digest. Default: keep the image that hosts have.",
 )
 @add_option("--yes", is_flag=True, help="Do not ask.")
 @add_option(
     "--disrupt",
     type=click.Choice(["docker", "host"]),
-    help="What may stop, if it has to, although containers run on a host: its engine with all of them (docker), or the "
-    "host as well (host: all of that, and a peer memory module may be changed under containers without a job).",
+    help="Allow disruption where containers run. docker: the engine may restart, which stops all containers of the host. "
+    "host: a peer memory module may be replaced as well, where no job runs.",
 )
 @click.pass_context
 def setup(
@@ -97,9 +96,9 @@ def setup(
 
     docker, GPUs in containers (NVIDIA container toolkit), peer memory, image, container, SSH between them, agent.
 
-    What is right already is left as it is, so it can be run again at any time: after a failure, for a new host, or
-    --check every night. One host that fails keeps no other from being set up. After -H with a new host, those that
-    are set up already have to be told of it: --only ssh_mesh.
+    Settings that already match are unchanged, so it can be run again at any time: after a failure, for a new host, or
+    with --check every night. One host that fails does not stop the set-up of the others. After -H with a new host, run
+    `setup --only ssh_mesh` on all hosts.
 
     \b
     Examples:
@@ -112,10 +111,11 @@ def setup(
       taco-launch -i cluster.yaml setup --only docker --disrupt docker
 
     \b
-    Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 usage or inventory, or nobody to ask, 3 hardware has
-    a fault that set-up cannot fix and that is not in its way; with --check also: there is something to do, or hosts differ
-    in driver, OFED, toolkit, image or MTU; 5 a host failed or cannot be set up (its driver, OFED, a GPU that is gone), the proof
-    found a fault (of --check: do the containers have their GPUs), or others are to be told of a new host, 130 after Ctrl-C.
+    Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 wrong usage or inventory, or --yes is needed (stdin is
+    not a terminal), 3 hardware has a fault that set-up cannot repair and that does not block it; with --check also:
+    something is left to do, or hosts differ in driver, OFED, toolkit, image or MTU; 5 a host failed or cannot be set up
+    (its driver, OFED, a lost GPU), verification failed (with --check: the GPUs of the containers), or other hosts do not
+    know a new host yet, 130 after Ctrl-C.
     """
     from taco_launch.flows.setup.setup import Setup, SetupRequest
     from taco_launch.flows.variants import upkeep

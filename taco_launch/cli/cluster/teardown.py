@@ -45,7 +45,8 @@ def teardown(
       taco-launch -i cluster.yaml teardown -H gpu5 --images --yes
 
     \b
-    Exit codes: 0 ok, 2 usage or inventory, or nobody to ask, 5 a host failed, 130 after Ctrl-C.
+    Exit codes: 0 ok, 2 wrong usage or inventory, or --yes is needed (stdin is not a terminal),
+    5 a host failed, 130 after Ctrl-C.
     """
     from taco_launch.flows.setup.teardown import Teardown
     from taco_launch.inventory.select import named

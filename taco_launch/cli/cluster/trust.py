@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 @output_options
 @talk_options
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
-@add_option("--yes", is_flag=True, help="Do not ask: take every new key.")
-@add_option("--replace", is_flag=True, help="Take changed keys too: of hosts that were installed anew.")
+@add_option("--yes", is_flag=True, help="Do not ask: accept every new key.")
+@add_option("--replace", is_flag=True, help="Accept changed keys too, of hosts that were reinstalled.")
 @click.pass_context
 def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: bool) -> int:
     """Show and store the SSH host keys of hosts.
@@ -58,10 +58,10 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
     keys = found.to_write(replace=replace)
     refused = [key for key in found.shown if key not in keys and key.state in (flow.CHANGED, flow.REVOKED)]
     for key in refused:
-        hint = f"if it was installed anew: {trust_line(inventory.source, key.host, replace=True)}"
+        hint = f"if it was reinstalled: {trust_line(inventory.source, key.host, replace=True)}"
         render.error(
             "\n".join([f"{key.host}: its host key is {key.state}; known is", *(f"  {line}" for line in key.known)]),
-            hint if key.state == flow.CHANGED else "whoever revoked it had a reason: ask them",
+            hint if key.state == flow.CHANGED else "ask who revoked it for the reason",
         )
     if keys and not kept(settings, keys, found.file, yes=yes):
         return FAILED

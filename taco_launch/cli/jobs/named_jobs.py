@@ -26,7 +26,7 @@ def rank_options(function: F) -> F:
     function = add_option(
         "--instance", metavar="NAME", help="The first rank of an instance, as `get` names them: JOB-worker-0."
     )(function)
-    return add_option("--rank", type=click.IntRange(min=0), metavar="N", help="The rank beside which. Default: 0.")(
+    return add_option("--rank", type=click.IntRange(min=0), metavar="N", help="Rank to attach to. Default: 0.")(
         function
     )
 
@@ -95,8 +95,6 @@ def agree(
         return
     whose = f"job {name} is {owner}'s"
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(
-            f"{whose}, and stdin is not a terminal", hint=f"ask {owner}, or add --yes to {verb} it all the same"
-        )
+        raise UsageError(f"{whose}, and stdin is not a terminal", hint=f"ask {owner}, or add --yes to {verb} it anyway")
     if not click.confirm(f"{whose}: {verb} it?", err=True):
         raise TacoLaunchError(f"{whose}: {name} was not {done}")

@@ -37,27 +37,29 @@ def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: st
     help="What `nvidia-smi topo -m` printed (- for standard input), what `taco-launch facts HOST --json` did, or a folder "
     "of captured outputs of one host, as `facts --from` reads it.",
 )
-@add_option("--gpus", "count", required=True, type=click.IntRange(min=1), metavar="N", help="How many the job takes.")
+@add_option(
+    "--gpus", "count", required=True, type=click.IntRange(min=1), metavar="N", help="Number of GPUs of the job."
+)
 @add_option(
     "--free",
     callback=_indices,
     metavar="LIST",
-    help="The GPUs that no other job has, by nvidia-smi's index: 0,2,4-7. Default: all.",
+    help="The GPUs that no other job uses, by nvidia-smi's index: 0,2,4-7. Default: all.",
 )
 @add_option(
     "--model",
     metavar="NAME",
     shell_complete=_complete_model,
-    help="Which GPUs these are, where FILE does not say: it decides what a link carries. Where FILE does, only those with "
-    "NAME in their model's name are taken.",
+    help="Model of the GPUs if FILE does not name it: it decides the bandwidth of a link. If FILE does, use only GPUs with "
+    "NAME in their model name.",
 )
 @click.pass_context
 def place(ctx: click.Context, /, *, source: Path, count: int, free: tuple[int, ...] | None, model: str | None) -> None:
-    """Show which GPUs of a host a job would get. No host is asked.
+    """Show which GPUs of a host a job would get. Contacts no host.
 
-    Of all sets of free GPUs the one is taken whose best ring has the fastest slowest link; of equals that with the most
-    bandwidth over all pairs, on the fewest NUMA nodes, with the nearest HCAs, that does the least harm to what stays free,
-    with the lowest indices. Bandwidths are GB/s in one direction, of a model (data sheets, NCCL): nothing was measured.
+    The set of free GPUs with the highest bottleneck bandwidth of its best ring wins. Ties: most bandwidth over all pairs,
+    fewest NUMA nodes, nearest HCAs, best remaining GPUs, lowest indices. Bandwidths are GB/s in one direction, estimated
+    from data sheets and NCCL's model, not measured.
 
     \b
     Examples:

@@ -20,8 +20,8 @@ from taco_launch.request.caller import person
 def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Stop jobs and free their slots until they are resumed.
 
-    A job that waits for its slots waits for `resume` instead. Its time (--timeout) starts over. Before it suspends somebody
-    else's job it asks; without a terminal that takes --yes.
+    A job that waits for its slots waits for `resume` instead. Its time (--timeout) starts over. Asks before it
+    suspends another user's job; without a terminal, pass --yes.
 
     \b
     Example:
@@ -49,7 +49,7 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
 def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Queue suspended jobs again.
 
-    Before it resumes somebody else's job it asks; without a terminal that takes --yes.
+    Asks before it resumes another user's job; without a terminal, pass --yes.
 
     \b
     Example:

@@ -82,7 +82,7 @@ def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: A
 def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, yes: bool, **access: Any) -> int:
     """Stop jobs: TERM, then KILL after the grace time. Returns when nothing of them is left.
 
-    Before it stops somebody else's job it asks; without a terminal that takes --yes.
+    Asks before it stops another user's job; without a terminal, pass --yes.
 
     \b
     Example:
@@ -108,7 +108,7 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
 def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Stop jobs and delete their records and logs.
 
-    Before it deletes somebody else's job it asks; without a terminal that takes --yes.
+    Asks before it deletes another user's job; without a terminal, pass --yes.
 
     \b
     Example:

@@ -39,10 +39,10 @@ def unknown_night(name: str, known: Iterable[str]) -> UsageError:
 
 @click.group(cls=SuggestingGroup)
 def baseline() -> None:
-    """See and change what nightly runs are held against: the last nightly runs that were accepted.
+    """Show and change the baseline of nightly runs.
 
-    A nightly run in which nothing got slower and each cell has a sample is accepted by itself. One that is unsure or
-    pending waits for `accept` or `reject`.
+    The baseline is the last accepted runs. A run in which nothing got slower and each cell has a sample is accepted
+    automatically. One that is unsure or pending waits for `accept` or `reject`.
     """
 
 
@@ -54,11 +54,11 @@ def baseline() -> None:
 @ladder_output.db_option
 @click.pass_context
 def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
-    """List the nightly runs of MATRIX, its file or its name, how each ended and whether it counts, the newest first.
+    """List the nightly runs of MATRIX, newest first.
 
-    After `reject` the outcome is `rejected`, after `accept` it is `accepted`. An `ok` run that does not count shows why:
+    MATRIX is a file or a name. COUNTS tells whether a run is in the baseline. After `reject` the outcome is `rejected`, after `accept` it is `accepted`. An `ok` run that does not count shows why:
     it started before a baseline reset, or was imported without --baseline. Runs that measured something far from the
-    others are marked as outliers: nothing is held against them, and `reject` removes them from the baseline.
+    others are marked as outliers: they are not compared with, and `reject` removes them from the baseline.
 
     \b
     Example:
@@ -107,9 +107,9 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
 @ladder_output.db_option
 @click.pass_context
 def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) -> None:
-    """Have the nightly runs LADDER... count in the baseline, whatever was judged of them: it was a false alarm.
+    """Add nightly runs to the baseline, whatever their verdict.
 
-    LADDER is an id, the start of one, or `last`, the newest of all nights.
+    LADDER is an id, the start of one, or `last`, the newest of all nightly runs.
 
     \b
     Examples:
@@ -131,7 +131,7 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
 @ladder_output.db_option
 @click.pass_context
 def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) -> None:
-    """Have the nightly runs LADDER... count in no baseline: something was wrong with them.
+    """Remove nightly runs from the baseline.
 
     LADDER is as in `nightly baseline accept`. What they measured is kept, and `accept` undoes this. Runs that wait and
     agree with the rest now are named, with the command that accepts them.
@@ -165,7 +165,9 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
 @ladder_output.db_option
 @click.pass_context
 def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
-    """Have the baseline start with the nightly run LADDER: what it measured is the new normal, and nightly runs before it do not count.
+    """Start the baseline over at a nightly run.
+
+    What it measured is the new normal; earlier runs do not count.
 
     LADDER is as in `nightly baseline accept`. There is no verdict again until enough nightly runs count: three, with ten values.
     It prints the command that undoes this.

@@ -51,40 +51,39 @@ nightly.add_command(baseline.baseline)
 @click.argument("matrix", shell_complete=complete_file)
 @add_option("--at", required=True, metavar="HH:MM", help="When, by this machine's clock: 02:30.")
 @add_option("--days", default=_DAILY, show_default=True, metavar="DAYS", help="On which days: mon-fri, or sat,sun.")
-@add_option("--mail", metavar="ADDRESS", help="Whom cron mails what a nightly run prints. Default: cron's own rule.")
+@add_option("--mail", metavar="ADDRESS", help="Address that cron mails the output to. Default: cron's own rule.")
 @add_option(
     "--with",
     "keeper",
     type=click.Choice(["systemd", "cron"]),
-    help="Who starts it. Default: whoever has it already; else systemd where it runs and no --mail is requested, else cron.",
+    help="What starts it. Default: what starts it already; else systemd where it runs and without --mail, else cron.",
 )
-@add_option("--name", help="What to call it: several nightly runs may have one matrix. Default: the matrix's name.")
+@add_option("--name", help="Name of the nightly run: several may measure one matrix. Default: the matrix's name.")
 @ladder_output.db_option
 @add_option(
     "--deadline",
     type=Seconds(0),
     metavar="TIME",
-    help="How long a busy cluster, or a host that does not answer, is waited for. Default: as `nightly run`.",
+    help="How long to wait for a busy cluster or an unreachable host. Default: as `nightly run`.",
 )
 @add_option(
     "--keep-logs",
     type=Seconds(1),
     metavar="TIME",
-    help="How long logs of nightly runs are kept. Default: as `nightly run`.",
+    help="Keep logs of nightly runs for this long. Default: as `nightly run`.",
 )
 @add_option("--dry-run", is_flag=True, help="Show what would be changed, and do nothing.")
 @add_option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) -> int:
-    """Have MATRIX, a file or one that is shipped, measured every night: by a systemd timer, or an entry in the crontab.
+    """Schedule nightly runs of MATRIX with cron or systemd.
 
-    What would be changed is shown first. Before anything is written, the entry is tried out as cron or systemd would start
-    it: with no agent of SSH, no terminal and an environment of its own it has to read inventory and matrix, open the history
-    and reach the head. A key with a passphrase is no use there: nobody can type it. A warning names each file or folder by
-    which others could change what the nightly run runs.
+    MATRIX is a file or the name of one that is shipped. The change is shown first. Before anything is written, the entry is
+    tried out as cron or systemd would start it: without an SSH agent, without a terminal and with its own environment it
+    must read inventory and matrix, open the history and reach the head. An SSH key with a passphrase does not work there. A
+    warning names each file or folder through which others could change what the nightly run executes.
 
-    It can be run again at any time: the same night changes nothing, another time or another option changes that night's
-    entry and no other's.
+    It can be run again at any time: the same options change nothing, other options change only the entry of this name.
 
     \b
     Examples:
@@ -141,9 +140,9 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
 @add_option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes: bool) -> int:
-    """Have nightly runs no longer started: those named, or the only one that there is.
+    """Remove nightly schedules (default: the only one).
 
-    Whatever else is in the crontab stays as it is, and so does what the nightly runs have measured. One that runs continues.
+    Other entries of the crontab and the results of the nightly runs stay unchanged. A run in progress continues.
 
     \b
     Examples:
@@ -179,7 +178,7 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
             keeper.apply(keeper.removing(night.name))
             environ = dict(night.night.env) if night.night else os.environ
             record.forget_installed(record.folder(environ, os.geteuid(), night.name))
-            settings.talk(f"{night.name}: {night.keeper} starts it no longer; what it has measured stays")
+            settings.talk(f"{night.name}: removed from {night.keeper}; its results stay")
     return 0
 
 
@@ -189,7 +188,9 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.pass_context
 def status(ctx: click.Context, names: tuple[str, ...]) -> int:
-    """Show the nightly runs that are installed: when each last ran, how it ended, when it is next. With NAME: its entry too.
+    """Show the schedule and last result of nightly runs.
+
+    With NAME the entry of cron or systemd as well.
 
     \b
     Examples:
@@ -254,13 +255,13 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     flow.open_once(history)
     host = flow.reach(settings.backend(access_of({})))
     click.echo(
-        f"the head {host} of {inventory.cluster} answers, the matrix {found.name} has no faults, the history is {history}"
+        f"the head {host} of {inventory.cluster} answers, the matrix {found.name} has no errors, the history is {history}"
     )
     return 0
 
 
 def _asked(options: dict[str, Any]) -> "InstallRequest":
-    """Return what the options ask for; the matrix is read, so that its faults are told before anything is shown."""
+    """Return what the options ask for; the matrix is read, so that its errors are reported before anything is shown."""
     from taco_launch.nightly import schedule
     from taco_launch.nightly.install import InstallRequest, check_name
     from taco_launch.request.documents import matrix_file

@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 @talk_options
 @access_options
 @click.argument("matrix", shell_complete=complete_file)
-@add_option("--name", help="What the nightly run is called. Default: the matrix's name.")
+@add_option("--name", help="Name of the nightly run. Default: the matrix's name.")
 @add_option(
     "--deadline",
     type=Seconds(0),
     default="1h",
     show_default=True,
     metavar="TIME",
-    help="How long a cluster that is busy, or a host that does not answer, is waited for.",
+    help="How long to wait for a busy cluster or an unreachable host.",
 )
 @add_option(
     "--keep-logs",
@@ -59,18 +59,18 @@ if TYPE_CHECKING:
     default="30d",
     show_default=True,
     metavar="TIME",
-    help="Remove the logs of nightly runs that are older. What they measured stays.",
+    help="Remove logs of older nightly runs; their results stay.",
 )
 @add_option("--junit", type=click.Path(dir_okay=False), metavar="FILE", help="Write JUnit XML to FILE as well.")
-@add_option("--strict", is_flag=True, help="Exit with 6 as well where a cell is unsure or pending.")
+@add_option("--strict", is_flag=True, help="Exit with 6 also if a cell is unsure or pending.")
 @ladder_output.db_option
 @click.pass_context
 def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | None, **options: Any) -> int:
-    """Measure MATRIX once, and judge whether anything got slower than in the nightly runs before.
+    """Measure MATRIX once and look for regressions.
 
-    Waits until the cluster is free, measures each cell, measures those again that seem to have changed, and judges. What
-    it writes: one line on stdout, and a summary as Markdown, JSON and JUnit XML in nights/NAME of the state folder. It
-    never runs twice at a time, and ends what a nightly run that broke off has left.
+    Waits until the cluster is free, measures each cell, repeats those that seem to have changed, and compares with earlier
+    nightly runs. Prints one line, and writes a summary as Markdown, JSON and JUnit XML to nights/NAME in the state folder.
+    Only one instance runs at a time; jobs of an interrupted run are stopped.
 
     \b
     Examples:
@@ -78,8 +78,9 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
       taco-launch -i hosts.yaml nightly run my.yaml --deadline 3h --junit night.xml
 
     \b
-    Exit codes: 0 nothing got slower, 6 something did (with --strict also: a cell is unsure or pending), 5 the cluster is not fit (broken, busy, or it does not answer),
-    1 it failed: a cell has no sample, or it runs already, 2 the matrix or the inventory is wrong, 130 somebody ended it.
+    Exit codes: 0 nothing got slower, 6 a regression (with --strict also: a cell is unsure or pending), 5 the cluster is not fit
+    (broken, busy or unreachable), 1 it failed: a cell has no sample, or it runs already, 2 the matrix or the inventory is
+    wrong, 130 it was interrupted.
     """
     from taco_launch.bench.stats.estimates import require
     from taco_launch.nightly.install import check_name

@@ -103,9 +103,9 @@ _QUEUE = (
         "--queue-timeout",
         type=Seconds(),
         metavar="TIME",
-        help="Fail with exit code 4 if slots are not free within this time, such as 3h. Default: wait forever.",
+        help="Fail (exit code 4, of run 125) if slots are not free within this time, such as 3h. Default: wait forever.",
     ),
-    option("--no-wait", is_flag=True, help="Fail with exit code 4 if slots are not free now."),
+    option("--no-wait", is_flag=True, help="Fail (exit code 4, of run 125) if slots are not free now."),
 )
 _AFTER = (
     option(

@@ -54,7 +54,7 @@ def same_gpus(
     names = [host.name for host in inventory.hosts if host.name in facts and gpus.gpus(host, facts[host.name])]
     if not names:
         return ()
-    report(f"proof: does the container of {fold(names)} have the GPUs of its host")
+    report(f"verify: the container of {fold(names)} has the GPUs of its host")
     flaws: list[ProofFailure] = []
     for answer in fanout.only(names).each(lambda host: _probe_both_sides(host, paths.container(inventory.cluster))):
         if answer.error is not None:

@@ -16,7 +16,7 @@ def may_pull(inventory: Inventory, chosen: Sequence[Host], stages: Collection[St
     """Refuse --pull where it means nothing, or would leave hosts with different images.
 
     Raises:
-        UsageError: so it is.
+        UsageError: --pull cannot be used with these options.
     """
     container = inventory.container
     if container is None:
@@ -31,7 +31,7 @@ def may_pull(inventory: Inventory, chosen: Sequence[Host], stages: Collection[St
     if "image" not in stages:
         raise UsageError("--pull: the stage image is not among those of --only")
     if len(chosen) < len(inventory.hosts):
-        raise UsageError("--pull: all hosts have the same image, and --hosts names a part of them")
+        raise UsageError("--pull updates all hosts: omit -H")
 
 
 def latest(

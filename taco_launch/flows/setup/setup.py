@@ -277,7 +277,7 @@ class Setup:
             return ()
         typed = shell(("taco-launch", "-i", self._inventory.source, "setup", "--only", "ssh_mesh"))
         evidence = f"only {fold(tuple(self._chosen))} {'was' if len(self._chosen) == 1 else 'were'} set up"
-        return (ProofFailure(hosts, "does not know all hosts as they are now", evidence, f"tell them of all: {typed}"),)
+        return (ProofFailure(hosts, "has an outdated host list", evidence, f"update it: {typed}"),)
 
     def _chain(self, name: str, stages: Collection[Stage]) -> HostPlan:
         head = self._inventory.head
@@ -319,6 +319,4 @@ def refused(made: HostPlan) -> HostError:
 def not_converged(left: HostPlan, log: SetupLog) -> NotConvergedError:
     """Return what a plan still holds that should be empty."""
     what = "; ".join([*(op.name for op in left.ops), *(problem.message for problem in left.problems)])
-    return NotConvergedError(
-        f"{left.host}: all was done, and yet this remains: {what}", hint=f"see {log.file(left.host)}"
-    )
+    return NotConvergedError(f"{left.host}: not converged after apply: {what}", hint=f"see {log.file(left.host)}")

@@ -49,7 +49,7 @@ def verify(
         return ()
     cluster, flaws = _cluster(inventory, inventory.container, facts)
     if len(cluster.addresses) > 1:
-        report(f"proof: does each of {len(cluster.addresses)} hosts reach every other")
+        report(f"verify: {len(cluster.addresses)} hosts reach each other")
     looked = fanout.only(cluster.addresses).each(lambda host: _probe_container(host, cluster))
     flaws += silent(looked)
     seen = {answer.host: answer.value for answer in looked if answer.value is not None}
@@ -60,7 +60,7 @@ def verify(
     flaws += _blocked(cluster, seen, ways)
     # mpirun would only wait for hosts that do not reach one another
     if not flaws and inventory.head in seen:
-        report(f"proof: does mpirun start a rank on {fold(seen)}")
+        report(f"verify: mpirun starts a rank on {fold(seen)}")
         head = next(each for each in fanout.transports if each.name == inventory.head)
         flaws += train(head, cluster, seen, profile)
     return tuple(flaws)

@@ -65,7 +65,7 @@ class Ssh(SchemaSection):
     """How the hosts are reached."""
 
     user: User | None = Field(
-        default=None, description="Login on every host that names none itself; ssh's own choice without it."
+        default=None, description="Login on every host that names none itself. Default: ssh's own choice."
     )
     identity_file: FilePath | None = Field(
         default=None, description="Private key for every host that names none itself: a path from / or ~/."
@@ -97,7 +97,7 @@ class Network(SchemaSection):
     gdr: Switch = Field(default="auto", description="GPUDirect RDMA: auto, on or off.")
     port_range: PortRange | None = Field(
         default=None,
-        description="First and last TCP port that jobs may listen on, such as 40000-45000; any without it.",
+        description="First and last TCP port that jobs may listen on, such as 40000-45000. Default: any.",
     )
     firewall: Literal["check", "manage"] = Field(
         default="check",
@@ -170,13 +170,11 @@ class Container(SchemaSection):
         description="Folders of the host in the container: HOST_PATH:PATH, or HOST_PATH:PATH:ro to read only.",
     )
     env: dict[EnvName, EnvValue] = Field(default={}, description="Environment variables of the container.")
-    registry: Registry | None = Field(
-        default=None, description="Login at the image's registry; without it pulling takes none."
-    )
+    registry: Registry | None = Field(default=None, description="Login at the image's registry. Default: none.")
     variant_ports: PortRange | None = Field(
         default=None,
-        description="First and last port for the sshds of containers that jobs bring (--image, --data), such as 12400-12499; "
-        "100 ports from ssh_port + 100 on without it.",
+        description="First and last port for the sshds of containers that jobs bring (--image, --data), such as 12400-12499. "
+        "Default: 100 ports from ssh_port + 100 on.",
     )
 
 
@@ -222,7 +220,7 @@ class Docker(SchemaSection):
         default=(), description="Registries without TLS: HOST, HOST:PORT or a network."
     )
     data_root: HostPath | None = Field(
-        default=None, description="Folder for images and containers; the engine's own choice without it."
+        default=None, description="Folder for images and containers. Default: the engine's own choice."
     )
     settings: dict[SettingName, Setting] = Field(
         default={}, description="Further keys of daemon.json; those that are not named stay as they are."
@@ -265,8 +263,8 @@ class Peermem(SchemaSection):
     )
     package: PackageName | None = Field(
         default=None,
-        description="Package that brings nv_peer_mem, from what the hosts install from; "
-        "nvidia-peer-memory-dkms (apt) or nvidia_peer_memory (rpm) without it.",
+        description="Package that contains nv_peer_mem, from what the hosts install from. "
+        "Default: nvidia-peer-memory-dkms (apt) or nvidia_peer_memory (rpm).",
     )
     packages: OwnFile | None = Field(
         default=None,
@@ -286,30 +284,30 @@ class Versions(SchemaSection):
 class HostDefaults(SchemaSection):
     """Keys that a host, a group or `defaults` may set; a host goes before its groups, these before `defaults`."""
 
-    port: Port | None = Field(default=None, description="Port of the host's sshd; 22 without it.")
-    user: User | None = Field(default=None, description="Login on the host; ssh.user without it.")
+    port: Port | None = Field(default=None, description="Port of the host's sshd. Default: 22.")
+    user: User | None = Field(default=None, description="Login on the host. Default: ssh.user.")
     identity_file: FilePath | None = Field(
-        default=None, description="Private key for the host; ssh.identity_file without it."
+        default=None, description="Private key for the host. Default: ssh.identity_file."
     )
     slots: Slots | None = Field(
         default=None,
-        description="How many ranks a host takes, or auto (also without it): its GPUs, else max(2, cores).",
+        description="Number of ranks that a host may run, or auto: its GPUs, else max(2, cores). Default: auto.",
     )
     max_slots: MaxSlots | None = Field(
-        default=None, description="The most slots that -H may ask of a host; any number without it."
+        default=None, description="The most slots that -H may ask of a host. Default: any number."
     )
     gpus: Literal["auto", "none"] | None = Field(
         default=None,
-        description="auto (also without it): those that the driver tells. none: the host has none to be used, whatever "
-        "is left there of a driver.",
+        description="auto: those that the driver reports. none: use no GPU of the host, even if a driver is installed. "
+        "Default: auto.",
     )
     topology: OnOff | None = Field(
         default=None,
-        description="on (also without it): of several sets of GPUs a job gets the one with the fastest links. off: the "
-        "lowest indices.",
+        description="on: of several sets of GPUs a job gets the one with the fastest links. off: the lowest indices. "
+        "Default: on.",
     )
     labels: dict[Label, Label] | None = Field(
-        default=None, description="Words to know the host by; merged, label by label."
+        default=None, description="Labels for --selector; those of defaults and groups are merged, label by label."
     )
     connection: Literal["local", "ssh"] | None = Field(
         default=None, description="local: this machine, nothing is opened. ssh: the default."
@@ -321,8 +319,8 @@ class HostEntry(HostDefaults):
 
     address: str | None = Field(
         default=None,
-        description="Name or IP address to reach the host at; its key without it. "
-        "For a range of hosts a range of as many addresses, such as 10.0.0.[1-2].",
+        description="Name or IP address to reach the host at. For a range of hosts a range of as many addresses, "
+        "such as 10.0.0.[1-2]. Default: its key.",
     )
 
 
@@ -348,7 +346,7 @@ class InventoryFile(SchemaSection):
     """An inventory of taco-launch: a cluster, its hosts and how they are used."""
 
     cluster: ClusterName = Field(description="Name of the cluster.")
-    head: str | None = Field(default=None, description="The host that keeps queue and jobs; the first host without it.")
+    head: str | None = Field(default=None, description="The host that keeps queue and jobs. Default: the first host.")
     engine: EngineName = Field(
         default="agent",
         description=f"What keeps the jobs and runs them. {'; '.join(f'{name}: {what}' for name, what in ENGINES.items())}.",
@@ -356,9 +354,11 @@ class InventoryFile(SchemaSection):
     ssh: Ssh = Field(default_factory=Ssh, description="ssh to the hosts: login, key, host keys, waits.")
     network: Network = Field(default_factory=Network, description="The network of jobs: interface, RDMA, ports.")
     container: Container | None = Field(
-        default=None, description="The training container; without it jobs run on the hosts themselves."
+        default=None, description="The training container. Default: jobs run on the hosts themselves."
     )
-    docker: Docker = Field(default_factory=Docker, description="The Docker Engine of every host, as set-up brings it.")
+    docker: Docker = Field(
+        default_factory=Docker, description="The Docker Engine of every host, as set-up installs it."
+    )
     toolkit: Toolkit = Field(
         default_factory=Toolkit,
         description="The NVIDIA container toolkit of every host with GPUs, as set-up brings it.",
@@ -380,7 +380,7 @@ class InventoryFile(SchemaSection):
         description='Versions of openmpi, nccl and horovod, in quotes, such as "4.1.4"; asked of the head without them.',
     )
     host_loss_timeout: HostLossTimeout | None = Field(
-        default=None, description="Seconds that a host of a job may be silent before the job ends; 60 without it."
+        default=None, description="Seconds that a host of a job may be silent before the job ends. Default: 60."
     )
     data: dict[DataName, DataEntry] = Field(
         default={}, description="Data sets by name: folders of the hosts that jobs name (--data NAME:PATH)."

@@ -50,12 +50,12 @@ class Verifier:
         if verdict.state == "revoked":
             raise HostError(
                 f"{route.name}: the host key of {route.known_as} is revoked: {shown}\n{by}",
-                hint="whoever revoked it had a reason: ask them",
+                hint="ask who revoked it for the reason",
             )
         raise HostError(
             f"{route.name}: the host key of {route.known_as} has CHANGED: now {shown}, known is\n{by}\n"
-            "  either the host was installed anew, or somebody is in between",
-            hint=f"if it was installed anew: {self._trust(route, replace=True)}",
+            "  either the host was reinstalled, or the connection is intercepted",
+            hint=f"if it was reinstalled: {self._trust(route, replace=True)}",
         )
 
     def _trust(self, route: Route, *, replace: bool = False) -> str:

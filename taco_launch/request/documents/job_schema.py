@@ -38,13 +38,13 @@ else:
 class SchedulingPolicy(SchemaSection):
     """The order in which jobs get their slots."""
 
-    queue: QueueName | None = Field(default=None, description="Queue that the job is counted in; default without it.")
+    queue: QueueName | None = Field(default=None, description="Queue that the job is counted in. Default: default.")
     priority: Priority | None = Field(
         default=None,
-        description="Jobs of a higher one get their slots first, those of the same as they came; 0 without it.",
+        description="Jobs with a higher number get their slots first; FIFO within a priority. Default: 0.",
     )
     scheduleTimeoutSeconds: Time | None = Field(  # noqa: N815 - the MPI Operator's name
-        default=None, description="How long the job may wait for its slots; 0 not at all; for ever without it."
+        default=None, description="How long the job may wait for its slots; 0: not at all. Default: forever."
     )
 
 
@@ -53,30 +53,30 @@ class RunPolicy(SchemaSection):
 
     cleanPodPolicy: Literal["Running", "All", "None"] | None = Field(  # noqa: N815
         default=None,
-        description="What of the job is ended on its hosts after its end: what still runs (also without it), its files "
-        "there as well (All), or nothing (None).",
+        description="What to remove from hosts when the job ends: running processes, also its files there (All), or "
+        "nothing (None). Default: Running.",
     )
     ttlSecondsAfterFinished: Time | None = Field(  # noqa: N815
-        default=None, description="How long after its end the job's record is deleted; never without it."
+        default=None, description="How long after its end the job's record is deleted. Default: never."
     )
     activeDeadlineSeconds: LeastSecond | None = Field(  # noqa: N815
         default=None, description="How long the job may run, from its first start on, over all attempts."
     )
     restartPolicy: Literal["Never", "OnFailure", "ExitCode"] | None = Field(  # noqa: N815
         default=None,
-        description="When the job is tried again: after each failure, or after a signal and the loss of a host only. "
-        "Never without it, OnFailure with backoffLimit.",
+        description="When the job is tried again: after each failure, or only after a signal and the loss of a host. "
+        "Default: Never, or OnFailure with backoffLimit.",
     )
     backoffLimit: Retries | None = Field(  # noqa: N815
-        default=None, description="How many times the job is tried again; 6 with a restartPolicy."
+        default=None, description="Number of retries. Default: 6 with a restartPolicy."
     )
     backoffSeconds: Time | None = Field(  # noqa: N815
         default=None,
-        description="Time before it is tried again the first time, twice as long each time after; 10 without it.",
+        description="Delay before the first retry; it doubles with each one. Default: 10.",
     )
     suspend: bool | None = Field(default=None, description="true: the job waits until it is resumed.")
     gracePeriodSeconds: Time | None = Field(  # noqa: N815
-        default=None, description="Time between TERM and KILL when the job is ended; 10 without it."
+        default=None, description="Time between TERM and KILL when the job is ended. Default: 10."
     )
     signal: SignalTime | None = Field(
         default=None,
@@ -85,12 +85,12 @@ class RunPolicy(SchemaSection):
     )
     stallTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
         default=None,
-        description="How long no rank may have output or use CPU time before the job is ended, as a failure; for ever "
-        "without it.",
+        description="Fail the job when no rank has made progress for this long; waiting by polling is no progress. "
+        "Default: never.",
     )
     hostLossTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
         default=None,
-        description="Time of silence after which a host is lost; the inventory's host_loss_timeout without it.",
+        description="Time of silence after which a host is lost. Default: the inventory's host_loss_timeout.",
     )
     schedulingPolicy: SchedulingPolicy = Field(  # noqa: N815
         default_factory=SchedulingPolicy, description="Queue and priority of the job, and how long it may wait."
@@ -98,15 +98,15 @@ class RunPolicy(SchemaSection):
 
 
 class JobDocument(SchemaSection):
-    """A job of taco-launch, as `run -f` and `submit -f` take it."""
+    """A job of taco-launch, as `run -f` and `submit -f` read it."""
 
-    name: JobName | None = Field(default=None, description="Name of the job; made from its command without it.")
+    name: JobName | None = Field(default=None, description="Name of the job. Default: made from its command.")
     command: Command | None = Field(
         default=None,
         description="The program and its arguments: a list, or text that is split into words as a shell would, and never "
         "run by one.",
     )
-    np: Ranks | None = Field(default=None, description="Number of ranks; every slot without it.")
+    np: Ranks | None = Field(default=None, description="Number of ranks. Default: every slot.")
     hosts: HostCount | None = Field(
         default=None,
         description="Number of hosts, instead of np: with slotsPerHost, else whole hosts. MIN:MAX is as many as are free "
@@ -118,9 +118,9 @@ class JobDocument(SchemaSection):
     workers: Workers | None = Field(
         default=None,
         description="Number of workers, the master among them, as Arena counts, instead of np: each has gpus ranks on one "
-        "host, or with perHost is a host; 1 with gpus alone.",
+        "host, or with perHost is a host. Default: 1 with gpus alone.",
     )
-    gpus: SlotCount | None = Field(default=None, description="GPUs of each worker; 1 slot of any kind without it.")
+    gpus: SlotCount | None = Field(default=None, description="GPUs of each worker. Default: 1 slot of any kind.")
     slotsPerWorker: SlotCount | None = Field(  # noqa: N815
         default=None, description="Slots of any kind of each worker, instead of gpus."
     )
@@ -135,13 +135,13 @@ class JobDocument(SchemaSection):
     )
     host: Hosts | None = Field(
         default=None,
-        description="Which hosts of the inventory, and slots on each, as -H takes them: gpu1:8,gpu[3-4]:8, or a group.",
+        description="Which hosts of the inventory, and slots on each, as in -H: gpu1:8,gpu[3-4]:8, or a group.",
     )
     gpuIds: Indices | None = Field(  # noqa: N815
         default=None, description="Only these GPUs of each host, by nvidia-smi's index: 0,2,4-7."
     )
     gpuModel: tuple[str, ...] | None = Field(  # noqa: N815
-        default=None, description="Only GPUs with one of these in their model's name; of one model without it."
+        default=None, description="Only GPUs with one of these in their model's name. Default: one model."
     )
     exclude: tuple[str, ...] | None = Field(
         default=None, description="Hosts to leave out, or some of a host's GPUs: gpu3:0,1."
@@ -154,7 +154,7 @@ class JobDocument(SchemaSection):
     )
     gpuTopology: bool | None = Field(  # noqa: N815
         default=None,
-        description="Whether the GPUs of a host are chosen by the links between them; the inventory's topology without it.",
+        description="Whether the GPUs of a host are chosen by the links between them. Default: the inventory's topology.",
     )
     launcher: LauncherName | None = Field(default=None, description=what_starts_ranks())
     perHost: bool | None = Field(  # noqa: N815
@@ -163,7 +163,7 @@ class JobDocument(SchemaSection):
         "WORLD_SIZE count hosts, MASTER_PORT is 23456.",
     )
     env: dict[str, Variable | None] = Field(
-        default={}, description="Environment variables of the ranks; without a value the caller's."
+        default={}, description="Environment variables of the ranks; null passes the caller's."
     )
     knobs: dict[str, Knob] = Field(
         default={}, description="Knobs of NCCL, Horovod, LightCC, UCX or Open MPI, as `taco-launch knobs` shows them."
@@ -176,22 +176,22 @@ class JobDocument(SchemaSection):
     progress: NonEmpty | None = Field(
         default=None,
         description="Regular expression with named groups (step, total, epoch, loss, rate), by which the progress is read from "
-        "the output; formats of known programs without it.",
+        "the output. Default: formats of known programs.",
     )
     logdir: str | None = Field(
         default=None,
-        description="Folder that TensorBoard reads, on the head, from the ranks' folder on; runs without it.",
+        description="Folder that TensorBoard reads, on the head, from the ranks' folder on. Default: runs.",
     )
     tensorboardGraceSeconds: Time | None = Field(  # noqa: N815
-        default=None, description="How long TensorBoard outlives the job; 10m without it."
+        default=None, description="How long TensorBoard outlives the job. Default: 10m."
     )
     allowUnknownKnobs: bool | None = Field(  # noqa: N815
-        default=None, description="true: names of NCCL_*, HOROVOD_* and LIGHT_* pass that no table has."
+        default=None, description="true: accept names that are nearly those of known knobs."
     )
     profile: Profile | None = Field(
         default=None,
         description="Options of the mpirun line: a profile's name, or the path of a profile file, from where this file "
-        "lies; the inventory's without it.",
+        "lies. Default: the inventory's.",
     )
     sync: NonEmpty | None = Field(
         default=None,
@@ -199,7 +199,7 @@ class JobDocument(SchemaSection):
         "or git+URL[@REF].",
     )
     syncMax: Size | None = Field(  # noqa: N815
-        default=None, description="Most that sync copies, such as 500m; 1g without it."
+        default=None, description="Most that sync copies, such as 500m. Default: 1g."
     )
     configFiles: tuple[NonEmpty, ...] | None = Field(  # noqa: N815
         default=None,
@@ -221,8 +221,8 @@ class JobDocument(SchemaSection):
     imageFrom: ImageFrom | None = Field(  # noqa: N815
         default=None,
         description="Where hosts get the image from: registry, controller (the Docker Engine of the machine that the job is "
-        "submitted from), or a tar file there. Without it from there if `image build` has made it there, else as the "
-        "inventory's.",
+        "submitted from), or a tar file there. Default: controller if `image build` has made it there, else as the "
+        "inventory's image.",
     )
     data: tuple[str, ...] | None = Field(
         default=None,
@@ -230,25 +230,26 @@ class JobDocument(SchemaSection):
         "with :ro to read only.",
     )
     shmSize: Size | None = Field(  # noqa: N815
-        default=None, description="Size of /dev/shm, such as 64g; the inventory's container.shm_size without it."
+        default=None, description="Size of /dev/shm, such as 64g. Default: the inventory's container.shm_size."
     )
     workingDir: WorkingDir | None = Field(  # noqa: N815
         default=None,
-        description="Folder that the ranks start in: a whole path, or with sync a folder of the code; without it the code's own, "
-        "or the image's.",
+        description="Folder that the ranks start in: an absolute path, or with sync a folder of the code. Default: the code's, "
+        "else the image's.",
     )
     transport: Literal["auto", "tcp", "rdma"] | None = Field(
-        default=None, description="How hosts exchange data; the inventory's network.rdma without it."
+        default=None, description="How hosts exchange data. Default: the inventory's network.rdma."
     )
     interface: Interface | None = Field(
-        default=None, description="Network interface between hosts; the inventory's without it."
+        default=None, description="Network interface between hosts. Default: the inventory's."
     )
-    gdr: bool | None = Field(default=None, description="GPUDirect RDMA; the inventory's network.gdr without it.")
+    gdr: bool | None = Field(default=None, description="GPUDirect RDMA. Default: the inventory's network.gdr.")
     light: bool | None = Field(
-        default=None, description="LightCC's 2D all-reduce and top-k compression (lossy); false without it."
+        default=None, description="LightCC's 2D all-reduce and top-k compression (lossy). Default: false."
     )
     logMaxBytes: LogBytes | None = Field(  # noqa: N815
-        default=None, description="Most bytes kept of each rank's log, the oldest go first; 1 GiB without it."
+        default=None,
+        description="Keep at most this many bytes of each rank's log; the oldest go first. Default: 1 GiB.",
     )
     agentLog: bool | None = Field(  # noqa: N815
         default=None,

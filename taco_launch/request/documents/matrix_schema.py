@@ -92,12 +92,12 @@ class WorkloadEntry(SchemaSection):
         default=None, description="With kind regex: the number's unit, which names it in tables too."
     )
     better: Literal["higher", "lower"] | None = Field(
-        default=None, description="With kind regex: which numbers are better; higher without it."
+        default=None, description="With kind regex: which numbers are better. Default: higher."
     )
     which: Literal["only", "last"] | None = Field(
         default=None,
-        description="With kind regex, where several lines match: they have to give one and the same number (only; also "
-        "without it), or the last one counts (last).",
+        description="With kind regex, where several lines match: all must give the same number (only), or the last "
+        "one counts (last). Default: only.",
     )
 
 
@@ -112,9 +112,9 @@ class VariantEntry(SchemaSection):
 class Only(SchemaSection):
     """Some cells: those of these workloads, variants and sizes; what is not named is all of them."""
 
-    workloads: tuple[str, ...] | None = Field(default=None, description="Names of workloads; all without it.")
-    variants: tuple[str, ...] | None = Field(default=None, description="Names of variants; all without it.")
-    sizes: tuple[Size, ...] | None = Field(default=None, description="Sizes out of sizes; all without it.")
+    workloads: tuple[str, ...] | None = Field(default=None, description="Names of workloads. Default: all.")
+    variants: tuple[str, ...] | None = Field(default=None, description="Names of variants. Default: all.")
+    sizes: tuple[Size, ...] | None = Field(default=None, description="Sizes out of sizes. Default: all.")
 
 
 class MatrixDocument(SchemaSection):
@@ -135,19 +135,19 @@ class MatrixDocument(SchemaSection):
     job: dict[str, Any] = Field(
         default={}, description="Keys of a job file for all variants; a variant's own go before them."
     )
-    repeats: Repeats = Field(default=5, description="How many runs of each cell count; 5 without it.")
+    repeats: Repeats = Field(default=5, description="How many runs of each cell count.")
     warmUps: WarmUps = Field(  # noqa: N815 - as a job file's keys
-        default=1, description="How many runs of each cell come before those and do not count; 1 without it."
+        default=1, description="How many runs of each cell come before those and do not count."
     )
     minEffect: Percent = Field(  # noqa: N815
-        default=0.03, description="The smallest change that matters, such as 3% (also without it)."
+        default=0.03, description="The smallest change that matters, such as 3%."
     )
     timeBudget: LeastSecond | None = Field(  # noqa: N815
-        default=None, description="How long a ladder may take, such as 2h; as long as it takes without it."
+        default=None, description="How long a ladder may take, such as 2h. Default: as long as it takes."
     )
-    seed: Seed | None = Field(default=None, description="Seed of the order of the runs; drawn without it.")
+    seed: Seed | None = Field(default=None, description="Seed of the order of the runs. Default: random.")
     only: tuple[Only, ...] | None = Field(
-        default=None, description="The cells to measure: those of any of these; all of them without it."
+        default=None, description="The cells to measure: those of any of these. Default: all of them."
     )
 
 

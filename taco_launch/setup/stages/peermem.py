@@ -79,7 +79,7 @@ def _choose(gpu: Gpus, rdma: Rdma, inventory: Inventory) -> PeermemModule | Prob
     driver = gpu.driver.loaded
     if not isinstance(driver, str) or not branch(driver):
         return _unread("the NVIDIA driver", driver)
-    why = f"NCCL {old} knows no DMA-BUF" if dmabuf is True else "DMA-BUF takes Linux 5.12 and open kernel modules"
+    why = f"NCCL {old} knows no DMA-BUF" if dmabuf is True else "DMA-BUF requires Linux 5.12 and open kernel modules"
     return _by_driver(driver, use, why)
 
 
@@ -104,7 +104,7 @@ def _by_driver(driver: str, use: str, why: str) -> PeermemModule | Problem:
     if use != "auto":
         return PeermemModule(use, f"peermem.use is {use}")
     if new:
-        return PeermemModule("nvidia_peermem", f"NVIDIA driver {driver} brings it; {why}")
+        return PeermemModule("nvidia_peermem", f"included in NVIDIA driver {driver}; {why}")
     return PeermemModule(
         "nv_peer_mem", f"NVIDIA driver {driver} brings no nvidia_peermem, as those from {_WITH_MODULE} on do; {why}"
     )
@@ -120,7 +120,7 @@ def _no_dmabuf(peer: PeerMemory) -> Problem:
     why = peer.dmabuf.reason if isinstance(peer.dmabuf, Unknown) else "not with this kernel and driver"
     return problem(
         f"peermem.use is dmabuf, and DMA-BUF is not possible here: {why}",
-        "it takes Linux 5.12 and the open kernel modules of the NVIDIA driver; peermem: {use: auto} takes what there is",
+        "it requires Linux 5.12 and the open kernel modules of the NVIDIA driver; peermem: {use: auto} uses what exists",
     )
 
 

@@ -51,8 +51,8 @@ SSH = (
     Signature(
         "ssh-host-key-changed",
         ("REMOTE HOST IDENTIFICATION HAS CHANGED",),
-        "The host key of {host} is another one than known_hosts has: it was installed anew, its container was made "
-        "anew, or something else answers at that address.",
+        "The host key of {host} is another one than known_hosts has: it was reinstalled, its container was created "
+        "again, or something else answers at that address.",
         "When you know why it changed: ssh-keygen -R [[known?'{known}'||HOST (of a port other than 22: '[HOST]:PORT')]][[file? -f {file}]], then ssh to it once and check the "
         "fingerprint.",
         r"REMOTE HOST IDENTIFICATION HAS CHANGED"

@@ -350,7 +350,7 @@ def test_what_another_user_left_is_told_and_the_slot_not_given(family: Family, s
         return "".join(ours.refused.values())
 
     why = eventually(refused, 5, "the lock to be free")
-    assert why.startswith("left by job theirs of nobody, which may still run: its may be the process ")
+    assert why.startswith("left by job theirs of nobody, which may still run: perhaps as process ")
     number = int(why.rpartition(" ")[2])
     assert Path(f"/proc/{number}/comm").read_text(encoding="ascii") == "sleep\n"  # nothing of theirs was ended
 

@@ -258,7 +258,7 @@ def test_what_another_user_left_is_told(place: Path, hold: Callable[..., Leases]
     assert slots_here(1).free == 1
     process = family.start(("sleep", "60"), marked=True, user=65534)
     found = slots_here(1)
-    assert found.slots[0].foreign.endswith(f"may still run: its may be the process {process.pid}")
+    assert found.slots[0].foreign.endswith(f"may still run: perhaps as process {process.pid}")
 
 
 # -- as a process

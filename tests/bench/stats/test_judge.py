@@ -69,8 +69,8 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             "no verdict yet",
             "with this one the baseline has 4 of 3 nightly runs, 8 of 10 values",
         ),
-        (FLAT, None, None, "no sample", "no run of tonight gave a number"),
-        ((), None, None, "no sample", "no run of tonight gave a number"),
+        (FLAT, None, None, "no sample", "no run gave a number"),
+        ((), None, None, "no sample", "no run gave a number"),
         (
             FLAT,
             950,

@@ -87,7 +87,7 @@ def test_anothers_job_is_left_where_nobody_can_be_asked(what: str, verb: Verb) -
     result, done = verb(what, "bobs", "mine", "alices")
     assert result.exit_code == 2
     assert "job bobs is bob's, and stdin is not a terminal" in result.stderr
-    assert f"hint: ask bob, or add --yes to {what} it all the same" in result.stderr
+    assert f"hint: ask bob, or add --yes to {what} it anyway" in result.stderr
     assert "job alices is alice's, and stdin is not a terminal" in result.stderr
     assert {name for _op, name in done} == {"mine"}
 

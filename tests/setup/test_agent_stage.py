@@ -89,13 +89,14 @@ def test_nothing_to_do_without_one() -> None:
 
 # --- the script
 
+SPIES = [f"py-spy-0.4.{number}-x86_64" for number in range(3)]
 OLD = [f"agent-{number:016x}.pyz" for number in range(12)]
 
 
 def test_the_link_is_set_and_the_oldest_go(tmp_path: Path) -> None:
     state = tmp_path / "state"
     (state / "agent").mkdir(parents=True)
-    for age, name in enumerate((NEW, *OLD, "agent-x y.pyz")):
+    for age, name in enumerate((NEW, *OLD, *SPIES, "agent-x y.pyz")):
         (state / "agent" / name).touch()
         os.utime(state / "agent" / name, (age, age))
     (state / "agent" / "current").symlink_to(OLD[-1])
@@ -103,5 +104,9 @@ def test_the_link_is_set_and_the_oldest_go(tmp_path: Path) -> None:
     for _again in range(2):
         subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, timeout=20)
         assert (state / "agent" / "current").readlink() == Path(NEW)
-        assert {path.name for path in (state / "agent").iterdir()} == {"current", NEW, *OLD[4:], "agent-x y.pyz"}
+        assert {path.name for path in (state / "agent").iterdir()} == {
+            *("current", NEW, "agent-x y.pyz"),
+            *OLD[4:],
+            *SPIES[1:],
+        }
         assert state.stat().st_mode & 0o777 == 0o700

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes an agent that lies there the current one, and removes the oldest others.
+# Makes an agent that lies there the current one, and removes the oldest others, with what lies beside them.
 #
 # usage: agent.sh STATE_FOLDER AGENTS_FOLDER NAME
 #
@@ -15,6 +15,11 @@ rm -f "$2/.current"
 ln -s "$3" "$2/.current"
 mv -fT "$2/.current" "$2/current"
 touch "$2/$3"
+# py-spy lies beside the agents that read stacks with it; the newest two stay
+# shellcheck disable=SC2010,SC2012 # their names are those of versions and processors
+ls -t "$2" | grep -x 'py-spy-[0-9A-Za-z._-]*' | tail -n +3 | while IFS= read -r old; do
+  rm -f "$2/$old"
+done
 # shellcheck disable=SC2010,SC2012 # these are names of hashes
 ls -t "$2" | grep -x 'agent-[0-9a-f]*\.pyz' | tail -n "+$((kept + 2))" | while IFS= read -r old; do
   rm -f "$2/$old"

@@ -82,7 +82,7 @@ def test_on_a_host_of_ones_own(own: server.Sshd, user: str, agent: Path) -> None
                 head.call(Get(name="x"))
             assert caught.value.hint == "list all jobs: taco-launch -i c.yaml list"
     home = own.folder / "home" / user
-    (there,) = (home / ".local/state/taco-launch/agent").iterdir()
+    (there,) = (home / ".local/state/taco-launch/agent").glob("agent-*")
     assert (there.name, there.read_bytes()) == (agent.name, agent.read_bytes())
     assert there.stat().st_uid == next(each.uid for each in USERS if each.name == user)
 
@@ -92,7 +92,7 @@ def test_in_a_container_as_root_by_sudo(own: server.Sshd) -> None:
     seat = replace(in_container("taco-launch-c"), folder="/run/test/state/agent/")
     with connect(found, found.hosts, Credentials("pässword")) as fanout:
         assert Head(fanout.transports[0], seat).call(List()) == [Rows(rows=[])]
-    (agent,) = (own.folder / "state/agent").iterdir()
+    (agent,) = (own.folder / "state/agent").glob("agent-*")
     assert (agent.owner(), agent.stat().st_mode & 0o777) == ("root", 0o600)
     with connect(found, found.hosts, NOBODY) as fanout, pytest.raises(HostError, match="sudo asks for a password"):
         Head(fanout.transports[0], seat).call(List())

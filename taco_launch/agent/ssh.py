@@ -62,7 +62,7 @@ def ask_by(
     """Run the command of each host, side by side; return as `ask` does."""
 
     def request(line: Sequence[str]) -> Union[_Answer, str]:
-        errors = SshErrors()
+        errors = ErrorOutput()
         try:
             process = subprocess.Popen(
                 list(line),
@@ -75,7 +75,7 @@ def ask_by(
         if line[0] == "ssh":
             errors.limit(process.pid)
         with process:
-            said = _output(process, seconds)
+            said = output(process, seconds)
             process.kill()  # if it has not ended, it is to say no more
         if said is None:
             return f"no answer within {seconds:g} s"
@@ -100,7 +100,7 @@ def understood(line: bytes, kind: Type[_Answer]) -> Union[_Answer, str]:
         return f"its answer is not understood: {error}"
 
 
-def _output(process: "subprocess.Popen[bytes]", seconds: float) -> Optional[bytes]:
+def output(process: "subprocess.Popen[bytes]", seconds: float) -> Optional[bytes]:
     """Return what a process says until its end, no more than a line may hold; None where its end does not come in time."""
     assert process.stdout is not None
     until, said = time.monotonic() + seconds, b""
@@ -127,8 +127,8 @@ def last_line(said: bytes) -> str:
     return lines[-1].strip() if lines else ""
 
 
-class SshErrors:
-    """What a running ssh says on its stderr: a file without a name, so that nothing has to read it meanwhile."""
+class ErrorOutput:
+    """Keeps what a running ssh, or another program, prints on stderr: a file without a name, which nothing has to read meanwhile."""
 
     def __init__(self) -> None:
         """Open it."""
@@ -137,7 +137,7 @@ class SshErrors:
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the connection
 
     def limit(self, pid: int) -> None:
-        """Have a process write only so much of it: what it says comes from another host."""
+        """Have a process write only so much of it: what it prints comes from another host, or from a rank."""
         import resource  # noqa: PLC0415 - see above
 
         with contextlib.suppress(OSError):  # it is gone
@@ -147,6 +147,11 @@ class SshErrors:
         """Return its last output."""
         self.file.seek(0)
         return last_line(self.file.read(1 << 16))
+
+    def text(self) -> str:
+        """Return its output, the first 64 KiB of it."""
+        self.file.seek(0)
+        return self.file.read(1 << 16).decode("utf-8", "replace")
 
 
 class AgentUpload:
@@ -158,7 +163,7 @@ class AgentUpload:
         Raises:
             OSError: the agent cannot be read, or there is no ssh.
         """
-        self._errors = SshErrors()
+        self._errors = ErrorOutput()
         self._until = time.monotonic() + _PUT_SECONDS
         path = _brought(agent)
         self.folder = str(Path(path).parent)

@@ -154,8 +154,9 @@ class AgentBackend:
         """Return what each rank of a running job does, and why a host told nothing of its ranks."""
         from taco_launch.protocol.calls.stacks import Stacks, StacksReply  # noqa: PLC0415 - no other call needs it
 
-        found = self._head.expect(Stacks(name=name), StacksReply)
-        return tuple(found.ranks), found.problems
+        found = [reply for reply in self._head.call(Stacks(name=name)) if isinstance(reply, StacksReply)]
+        ranks = tuple(told for reply in found for told in reply.ranks)
+        return ranks, {reply.host: reply.problem for reply in found if reply.problem}
 
     def stop(self, name: str, by: str, number: int, grace: float | None = None) -> JobView:
         """Ask a job to end. Returns at once."""

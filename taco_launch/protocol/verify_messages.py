@@ -1,4 +1,4 @@
-"""What a guard tells of its ranks, to be held against the plan of the job."""
+"""What a guard tells of its ranks, to be compared with the plan of the job."""
 
 from typing import Sequence
 
@@ -18,7 +18,11 @@ class RanksSeen(Message):
     def check(self) -> None:
         """Check that it is told in short."""
         for one in self.ranks:
-            parts = [*(one.env or ()), *((each.interface, *each.peers) for each in one.sockets or ())]
+            parts = [
+                *(one.env or ()),
+                *((each.interface, *each.peers) for each in one.sockets or ()),
+                (one.world_source,),
+            ]
             long = any(len(text) > _TEXT_CHARACTERS for part in parts for text in part)
             if one.rank < 0 or long or len(parts) > _MOST_PARTS:
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""Whether what runs is what was planned: NCCL's own log read, and a RunPlan held against what is seen. Pure.
+"""Whether what runs is what was planned: NCCL's own log read, and a RunPlan compared with what is seen. Pure.
 
 How it is to be called, once the guard and the supervisor do so:
 

@@ -1,4 +1,4 @@
-"""Which interface carries the traffic between hosts, held against the plan: NCCL's sockets, and those of MPI and Gloo."""
+"""Which interface carries the traffic between hosts, compared with the plan: NCCL's sockets, and those of MPI and Gloo."""
 
 from typing import Iterator, List, Optional, Set, Tuple, Union
 

@@ -1,4 +1,4 @@
-"""What NCCL does between hosts, held against the plan: transport, HCAs, GID index, GPUDirect RDMA."""
+"""What NCCL does between hosts, compared with the plan: transport, HCAs, GID index, GPUDirect RDMA."""
 
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 

@@ -1,7 +1,7 @@
 """The call for the stacks of a job's ranks: each host's agent reads those of its own."""
 
 from dataclasses import replace
-from typing import Callable, Dict, Iterator, List, Type
+from typing import Callable, Dict, Iterator, Type
 
 from taco_launch.agent import ssh
 from taco_launch.agent.api.beside_rank import argv_on_host
@@ -34,14 +34,19 @@ def _stacks(jobs: Jobs, _agent: str, request: Stacks) -> Iterator[Reply]:
     spec = records.read_spec(folder)
     line = ("stacks", str(folder.path))
     hosts = [(share.host, argv_on_host(folder, spec, record, share.host, line)) for share in record.shares]
-    ranks: List[RankStack] = []
-    problems: Dict[str, str] = {}
-    for host, answer in ssh.ask_by(hosts, HostStacks, _SECONDS):
+    first = 0
+    for share, (host, answer) in zip(record.shares, ssh.ask_by(hosts, HostStacks, _SECONDS)):
+        own = range(first, first + share.ranks)  # what a host says of other hosts' ranks is not believed
+        first = own.stop
         if isinstance(answer, str):
-            problems[host] = answer[:WHY_CHARACTERS]
+            yield StacksReply(host=host, problem=answer[:WHY_CHARACTERS])
         else:
-            ranks += [replace(told, look=replace(told.look, host=host)) for told in answer.ranks]
-    yield StacksReply(ranks=sorted(ranks, key=lambda told: told.look.rank), problems=problems)
+            ranks = {told.look.rank: told for told in answer.ranks if told.look.rank in own}
+            yield StacksReply(host=host, ranks=[_of_host(host, ranks[rank]) for rank in sorted(ranks)])
+
+
+def _of_host(host: str, told: RankStack) -> RankStack:
+    return replace(told, look=replace(told.look, host=host))
 
 
 OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {Stacks: _stacks}

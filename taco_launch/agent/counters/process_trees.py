@@ -1,7 +1,7 @@
 """The processes of a rank: which there are, which one tells most, and which one runs its program in Python."""
 
 import os
-from typing import Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent.host import processes
 
@@ -23,7 +23,7 @@ class RankProcess(NamedTuple):
 def trees(roots: Mapping[int, Key]) -> Dict[int, List[Key]]:
     """Find the processes of each rank; its wrapper, to which its orphans come, is the first. Empty where that is gone."""
     children: Dict[int, List[processes.Process]] = {}
-    for entry in filter(None, map(processes.identify, _pids())):
+    for entry in filter(None, map(processes.identify, processes.pids())):
         children.setdefault(entry.parent, []).append(entry)
     found: Dict[int, List[Key]] = {}
     for rank, root in roots.items():
@@ -38,11 +38,6 @@ def trees(roots: Mapping[int, Key]) -> Dict[int, List[Key]]:
             more += [(entry.pid, entry.start) for entry in below]
         found[rank] = keys
     return found
-
-
-def alive(keys: Iterable[Key]) -> List[Key]:
-    """Return those of the processes that still run."""
-    return [key for key in keys if processes.lives(*key)]
 
 
 def of_rank(keys: Sequence[Key]) -> List[RankProcess]:
@@ -95,7 +90,3 @@ def _runs_python(pid: int) -> bool:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")  # noqa: PTH119 - may be gone
     except OSError:
         return False
-
-
-def _pids() -> Sequence[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -1,4 +1,4 @@
-"""Whether the ranks of this host make progress: the guard looks at their logs and, where these rest, at their processes.
+"""Watches whether the ranks of this host make progress, by their logs and, while nothing is written, by their processes.
 
 What reads processes and stacks is loaded some seconds after a job has started, not while it does.
 """
@@ -26,7 +26,7 @@ _MOST_OF_STALLS = 1 << 16
 
 
 class Observer:
-    """How long the ranks of this host have made no progress, and what they do."""
+    """Watches the ranks of this host: for how long they have made no progress, and what they do."""
 
     def __init__(self, job: JobFolder) -> None:
         """Know no rank yet."""

@@ -1,4 +1,4 @@
-"""The processes of this host's ranks while these write nothing: their counters and, where these rest too, their stacks.
+"""Watches ranks that write nothing: the counters of their processes and, if these do not change either, their stacks.
 
 Stacks stop a rank for a moment, so they are only read when all else has stood still for half of the time after which a hang is
 told.
@@ -21,7 +21,7 @@ _MOST_WAIT_SECONDS = 15.0
 
 
 class QuietRanks:
-    """What is known of the ranks of this host since one of them last made progress."""
+    """Keeps what is known of the ranks of this host since one of them last made progress."""
 
     def __init__(self, job: JobFolder, after: float) -> None:
         """Know nothing yet; a hang is told `after` seconds."""
@@ -35,12 +35,12 @@ class QuietRanks:
 
     @property
     def silent(self) -> float:
-        """For how many seconds no rank has made progress."""
+        """Return for how many seconds no rank has made progress."""
         return self._host.silent
 
     @property
     def reads(self) -> bool:
-        """Whether stacks are being read."""
+        """Return whether stacks are being read."""
         return self._reading.runs
 
     def look(self, now: float, roots: Mapping[int, Key], output: Mapping[int, int]) -> float:
@@ -63,7 +63,7 @@ class QuietRanks:
 
     @property
     def is_known(self) -> bool:
-        """Whether the stacks were read often enough to tell whether they stand still, as far as they can be read."""
+        """Return whether the stacks were read often enough to see whether they move, or cannot be read in time."""
         return self._taken >= LEAST_STACKS or self.silent >= self._after + _MOST_WAIT_SECONDS
 
     def start_reading(self) -> None:

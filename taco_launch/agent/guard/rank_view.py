@@ -1,14 +1,15 @@
-"""What a guard sees of its ranks that can be held against the plan: their environment and their connections to other hosts."""
+"""Looks at what of a rank can be compared with the plan: its environment and its connections to other hosts."""
 
 import os
 from typing import Collection, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent.counters import process_trees, sockets
 from taco_launch.agent.counters.process_trees import Key
+from taco_launch.agent.host import processes
 from taco_launch.model.run.observed import SeenRank
 from taco_launch.protocol.verify_messages import RanksSeen
 
-_MOST_BYTES, _MOST_VALUE = 1 << 21, 1 << 10
+_MOST_VALUE = 1 << 10
 
 
 def seen(roots: Mapping[int, Key], variables: Collection[str]) -> RanksSeen:
@@ -32,11 +33,11 @@ def _seen(rank: int, members: Sequence[Key], variables: Collection[str]) -> Seen
 def _environment(pid: int, variables: Collection[str]) -> Optional[Tuple[Tuple[str, str], ...]]:
     """Return those of the variables that a process was started with; None where that cannot be read."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = [entry.partition(b"=") for entry in file.read(_MOST_BYTES).split(b"\0")]
-    except OSError:  # gone, or another user's
+        entries = processes.environment(pid, os.geteuid())
+    except OSError:  # it is gone
         return None
-    if not any(name for name, _equals, _value in pairs):
-        return None  # a program may overwrite it with its title
-    told = ((os.fsdecode(name), os.fsdecode(value)[:_MOST_VALUE]) for name, _equals, value in pairs)
+    if not entries or not any(entries):  # another user's, or overwritten with a title
+        return None
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries)
+    told = ((name, value[:_MOST_VALUE]) for name, _equals, value in pairs)
     return tuple(sorted((name, value) for name, value in told if name in variables))

@@ -1,4 +1,4 @@
-"""One reading of the stacks of this host's ranks beside the guard, which waits for nothing: `agent stacks`."""
+"""Runs `agent stacks` beside the guard, which does not wait for it."""
 
 import contextlib
 import os
@@ -24,13 +24,16 @@ class StackReading:
 
     @property
     def runs(self) -> bool:
-        """Whether one was started, and not taken yet."""
+        """Return whether one was started whose result was not taken yet."""
         return self._process is not None
 
     def start(self) -> None:
-        """Start one; where that cannot be, its result is that no stack can be read."""
-        with contextlib.suppress(OSError, AttributeError):  # no memory; or a libc without memfd_create(2)
+        """Start one; without memory or memfd_create(2) no stack is read."""
+        try:
             self._output = os.memfd_create("stacks")
+        except (OSError, AttributeError):  # AttributeError: a libc without it
+            return
+        try:
             self._process = subprocess.Popen(
                 program.argv(str(self._folder.agent), "stacks", str(self._folder.path)),
                 stdin=subprocess.DEVNULL,
@@ -39,6 +42,8 @@ class StackReading:
                 cwd="/",
                 start_new_session=True,
             )
+        except OSError:
+            os.close(self._output)
 
     def take(self) -> Optional[Dict[int, RankStack]]:
         """Return what each rank does once the process has ended; None before."""

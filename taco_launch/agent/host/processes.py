@@ -81,12 +81,12 @@ def lives(pid: int, start: int) -> bool:
 
 def children(pid: int) -> List[Process]:
     """Return the children of a process."""
-    return [entry for entry in map(identify, _pids()) if entry is not None and entry.parent == pid]
+    return [entry for entry in map(identify, pids()) if entry is not None and entry.parent == pid]
 
 
 def descendants(pid: int) -> List[Process]:
     """Return the living processes below one; of a subreaper, those whose own parents have ended too."""
-    present = [entry for entry in map(identify, _pids()) if entry is not None]
+    present = [entry for entry in map(identify, pids()) if entry is not None]
     found, level = [], {pid}
     while level:
         below = [entry for entry in present if entry.parent in level]
@@ -110,7 +110,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = (), user: Optional[int]
     for pid in _newest_first():
         entry = identify(pid)
         try:
-            variables = [] if entry is None else _environment(pid, user)
+            variables = [] if entry is None else environment(pid, user)
         except OSError:  # gone meanwhile, all or all but its other threads
             entry, variables = identify(pid), []
         if entry is None:
@@ -145,7 +145,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = (), user: Optional[int]
 
 def of_user(uid: int) -> List[Process]:
     """Return the living processes of a user."""
-    found = (identify(pid) for pid in list(_pids()) if owner(pid) == uid)
+    found = (identify(pid) for pid in list(pids()) if owner(pid) == uid)
     return [entry for entry in found if entry is not None and not _gone(entry)]
 
 
@@ -250,18 +250,19 @@ def _newest_first() -> Iterator[int]:
     """Yield every process, and those that come while they are looked at: a fork may outrun a single look at /proc."""
     seen: Set[int] = set()
     for _round in range(_ROUNDS):
-        new = sorted(set(_pids()) - seen, reverse=True)
+        new = sorted(set(pids()) - seen, reverse=True)
         if not new:
             return
         seen.update(new)
         yield from new
 
 
-def _pids() -> Iterable[int]:
+def pids() -> Iterable[int]:
+    """Return the numbers of all processes that can be seen here."""
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def _environment(pid: int, user: int) -> Optional[List[bytes]]:
+def environment(pid: int, user: int) -> Optional[List[bytes]]:
     """Read the variables of a process; None where that cannot be, though it may be ours.
 
     Raises:
@@ -286,7 +287,7 @@ def _environment(pid: int, user: int) -> Optional[List[bytes]]:
 
 def _serves(pid: int) -> bool:
     try:
-        return _SERVICE in (_environment(pid, os.geteuid()) or ()) and _is_service(pid)
+        return _SERVICE in (environment(pid, os.geteuid()) or ()) and _is_service(pid)
     except OSError:
         return False
 

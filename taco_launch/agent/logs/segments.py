@@ -304,6 +304,15 @@ def last_words(stem: Path, most: int = 1 << 14) -> str:
     return data.decode("utf-8", "replace")
 
 
+def first_words(stem: Path, most: int) -> str:
+    """Return the beginning of a stream as text, of at most `most` bytes."""
+    reader = SegmentReader(stem)
+    try:
+        return _take(reader, most).decode("utf-8", "replace")
+    finally:
+        reader.close()
+
+
 def ends(stem: Path, most: int = CHUNK) -> Tuple[str, int, str]:
     """Return the start and the end of a stream as text, of at most `most` bytes each, and the line ends between."""
     reader = SegmentReader(stem)

@@ -23,7 +23,7 @@ class ElsewhereStart:
             HostError: there is no way to that container.
             OSError: there is no ssh.
         """
-        self._errors = ssh.SshErrors()
+        self._errors = ssh.ErrorOutput()
         self._process = subprocess.Popen(
             containers.argv(variant, agent, "begin", str(folder.path)),
             cwd="/",

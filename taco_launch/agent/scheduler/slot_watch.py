@@ -100,7 +100,7 @@ class _Watch:
         self._put: Optional[ssh.AgentUpload] = None
         self._may_put = wish.host != HERE
         self._process: Optional[subprocess.Popen[bytes]] = None
-        self._errors: Optional[ssh.SshErrors] = None
+        self._errors: Optional[ssh.ErrorOutput] = None
         self._rest = b""
         self._since = 0.0
         self._again_at = 0.0
@@ -170,7 +170,7 @@ class _Watch:
         host, size, gpus = self._wish
         words = ("watch", *occupancy.arguments(size, gpus))
         argv = program.argv(self._agent, *words) if host == HERE else ssh.argv(host, self._agent, *words)
-        self._errors, self._rest, self._since = ssh.SshErrors(), b"", now
+        self._errors, self._rest, self._since = ssh.ErrorOutput(), b"", now
         try:
             self._process = subprocess.Popen(
                 argv,

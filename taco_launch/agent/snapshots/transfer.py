@@ -32,7 +32,7 @@ def fetch(store: SnapshotStore, snapshot: str, host: str, agent: str) -> int:
         TransferError: it does not have it, sends something else, or is silent.
         OSError: it cannot be kept here.
     """
-    errors, state = ssh.SshErrors(), store.path.parent
+    errors, state = ssh.ErrorOutput(), store.path.parent
     try:
         process = subprocess.Popen(
             ssh.argv(host, agent, "snapshot-serve", str(state), snapshot, state=state),

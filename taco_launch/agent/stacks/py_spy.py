@@ -11,8 +11,9 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
+from taco_launch.agent import ssh
 from taco_launch.model.run.looks import Stack
-from taco_launch.stalls.dumps import MOST_CHARACTERS, main_stack
+from taco_launch.stalls.dumps import main_stack
 
 NAME = "py-spy"
 # With native frames it stops a process for up to 0.6 s (measured with py-spy 0.4.3 and torch 2.13).
@@ -55,26 +56,31 @@ class PySpy:
         return found if found.stack is not None else self._dump(pid)
 
     def _dump(self, pid: int, *options: str) -> Reading:
+        """Run it; a program decides how long its stacks are, so no more is read than a line of ours may hold."""
         keep: Tuple[int, ...] = () if self._file is None else (self._file,)
         try:
-            done = subprocess.run(
+            errors = ssh.ErrorOutput()
+            process = subprocess.Popen(
                 [NAME, "dump", "--json", *options, "--pid", str(pid)],
                 executable=self._path,
                 pass_fds=keep,
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_SECONDS,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=errors.file,
                 cwd="/",
             )
-        except subprocess.TimeoutExpired:
-            return Reading(None, f"py-spy gave no stack within {_SECONDS:g} s")
         except OSError as error:
             return Reading(None, f"py-spy cannot be started: {error.strerror}")
-        if done.returncode:
-            return Reading(None, _why(done.stderr.decode("utf-8", "replace")))
-        stack = main_stack(done.stdout[:MOST_CHARACTERS].decode("utf-8", "replace"))
-        return Reading(stack, "" if stack is not None else "py-spy found no thread of Python")
+        errors.limit(process.pid)
+        with process:
+            said = ssh.output(process, _SECONDS)
+            process.kill()  # if it has not ended, it is to say no more
+        if said is None:
+            return Reading(None, f"py-spy gave no stack within {_SECONDS:g} s")
+        stack = main_stack(said.decode("utf-8", "replace"))
+        if stack is not None:
+            return Reading(stack)
+        return Reading(None, _why(errors.text()) if process.returncode else "py-spy found no thread of Python")
 
 
 def _newest(*folders: Path) -> Path:
@@ -91,11 +97,10 @@ def _newest(*folders: Path) -> Path:
 
 
 def _why(errors: str) -> str:
-    """Return the last line that py-spy wrote, or what to set where it may not trace the process."""
+    """Return the first line that py-spy wrote, since a backtrace may follow, or what to set where it may not trace the process."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    last = lines[-1][:400] if lines else "py-spy failed"
     if "permission" not in errors.lower() and "EPERM" not in errors:
-        return last
+        return lines[0][:400] if lines else "py-spy failed"
     try:
         scope = _YAMA.read_text(encoding="ascii").strip()
     except OSError:

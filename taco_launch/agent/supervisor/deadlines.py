@@ -1,4 +1,4 @@
-"""What ends a job that runs, by its policy: its time is over, or it hangs: the ranks of all hosts make no progress at once.
+"""Ends a job that runs, by its policy: because its time is over, or because it hangs and no rank on any host makes progress.
 
 Before it is ended its ranks may be told to save their state (--signal).
 """
@@ -6,7 +6,7 @@ Before it is ended its ranks may be told to save their state (--signal).
 import signal
 import time
 from dataclasses import replace
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from taco_launch import state
 from taco_launch.agent.store import records
@@ -28,7 +28,7 @@ _STACKS_SECONDS = 5.0
 
 
 class _Word(NamedTuple):
-    """What a guard said last: how long its ranks have made no progress, what they were seen doing, and when it was heard."""
+    """The last report of a guard: for how long its ranks have made no progress, what they do, and when it arrived."""
 
     silent: float
     ranks: List[RankLook]
@@ -55,10 +55,15 @@ class Limits:
     def note(self, host: str, message: Message) -> None:
         """Take what a guard says, if it is about this."""
         if isinstance(message, StallReport):
-            looks = [replace(look, host=host) for look in message.ranks]
+            looks = self._own(host, message.ranks)
             self._words[host] = _Word(message.silent, looks, time.monotonic())
         elif isinstance(message, SeenRanks):
-            self._seen[host] = [replace(look, host=host) for look in message.ranks]
+            self._seen[host] = self._own(host, message.ranks)
+
+    def _own(self, host: str, told: Sequence[RankLook]) -> List[RankLook]:
+        """Return what a host tells of its own ranks, once for each: what it says of others' is not believed."""
+        looks = {look.rank: look for look in told if self._ranks.started.get(look.rank) == host}
+        return [replace(look, host=host) for look in looks.values()]
 
     def exceeded(self, seconds: float) -> str:
         """Return why the job has to end after `seconds`, "" where it continues; record when it starts to hang and when it stops."""
@@ -78,7 +83,9 @@ class Limits:
         from taco_launch.stalls.judge import judge  # noqa: PLC0415 - few jobs get here
 
         silent = min(word.silent for word in known)
-        looks = [look for word in known for look in word.ranks]
+        looks = [look for word in known for look in word.ranks if look.rank not in self._ranks.ended]
+        if len(looks) < len(self._ranks.started) - len(self._ranks.ended):
+            return ""  # of a rank that was not seen it is not known whether it works
         verdict = judge(looks, tuple(sorted(self._ranks.ended)), silent)
         if verdict.life is not Life.HUNG:
             return ""

@@ -164,7 +164,7 @@ class RemoteGuardConnection(GuardConnection):
         self._start, self._options = start, options
         self._silence = _SILENT_BEATS * beat
         self._process: Optional[subprocess.Popen[bytes]] = None
-        self._errors: Optional[ssh.SshErrors] = None
+        self._errors: Optional[ssh.ErrorOutput] = None
         self._joined = False
         self._was_joined = False
         self._tries = 0
@@ -252,7 +252,7 @@ class RemoteGuardConnection(GuardConnection):
         op = "attach" if self._was_joined else "guard-start"
         trace.decision("connecting to %s by ssh: %s", self.name, op)
         ours, theirs = socket.socketpair()
-        self._errors = ssh.SshErrors()
+        self._errors = ssh.ErrorOutput()
         words = (op, str(self._folder.path), *self._start)
         options = () if self._was_joined else self._options
         try:

@@ -1,4 +1,4 @@
-"""Whether what runs is what was planned: the guards tell what they see of their ranks, which is held against the plan.
+"""Compares what runs with what was planned: the guards tell what they see of their ranks.
 
 Nothing of this is loaded, and no guard is asked, before the ranks have run for some time.
 """
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _AT_SECONDS = (60.0, 300.0, 1800.0)
 # How long guards have to answer.
 _ANSWER_SECONDS = 10.0
-# Of the beginning of a rank's log, and of how many ranks: what NCCL tells of its set-up is less.
-_LOG_BYTES, _MOST_LOGS = 1 << 18, 256
+# Of the beginning of a rank's log, and of how many ranks: what NCCL tells of its set-up is less. All of it is read in one second.
+_LOG_BYTES, _MOST_LOGS = 1 << 17, 64
 
 
 class Verification:
@@ -55,7 +55,8 @@ class Verification:
     def note(self, host: str, message: Message) -> None:
         """Take what a guard says, if it is about this."""
         if self._answer is not None and isinstance(message, self._answer):
-            self._seen[host] = message.ranks
+            # What a host says of other hosts' ranks is not believed.
+            self._seen[host] = [one for one in message.ranks if self._ranks.started.get(one.rank) == host]
 
     def step(self) -> None:
         """Have the guards look where that is due; tell what they saw once they have answered."""
@@ -94,7 +95,7 @@ class Verification:
 
         logs = []
         for rank, host in sorted(self._ranks.started.items())[:_MOST_LOGS]:
-            text = segments.ends(self._folder.rank(rank), _LOG_BYTES)[0]
+            text = segments.first_words(self._folder.rank(rank), _LOG_BYTES)
             if "NCCL INFO" in text:
                 reader = NcclReader(host)
                 reader.feed(text)

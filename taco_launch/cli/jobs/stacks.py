@@ -37,12 +37,13 @@ _PYTHON = (".py", ".pyx", ">")
 def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any) -> int:
     """Show where each rank of a running job is.
 
-    The Python and native stack of its program. Ranks on the same line are one group. Groups that wait for no other rank come first, then the smallest: the others
-    usually wait for those. py-spy reads the stacks and stops each rank for less than a second. Set-up puts py-spy on the
-    hosts. A rank that runs no Python program, or that may not be traced, is listed with the reason.
+    Ranks on the same line are one group, shown with the Python frames of one of them. Groups that wait for no other rank
+    come first, then the smallest: the others usually wait for those. py-spy reads the stacks and stops each rank for
+    less than a second; set-up puts it on the hosts. A rank that runs no Python program, or that may not be traced, is
+    listed with the reason.
 
     \b
-    Exit codes: 0 shown, 4 no such job or it does not run, 5 a host did not answer.
+    Exit codes: 0 shown, 1 no such job, 2 the job or the rank does not run, 5 a host did not answer.
 
     \b
     Examples:

@@ -1,6 +1,6 @@
 """The call about what the ranks of a running job do: their stacks."""
 
-from typing import Mapping, Sequence
+from typing import Sequence
 
 from taco_launch.model.run.looks import RankStack
 from taco_launch.protocol.calls import Reply, Request
@@ -8,21 +8,22 @@ from taco_launch.protocol.stack_messages import WHY_CHARACTERS, check_stacks
 
 
 class Stacks(Request):
-    """Read the stacks of all ranks of a job. Reply: StacksReply."""
+    """Read the stacks of all ranks of a job. Replies: StacksReply, one for each host."""
 
     op = "stacks"
     name: str
 
 
 class StacksReply(Reply):
-    """What the ranks do, in the order of their numbers; and of each host that gave no answer, why."""
+    """What the ranks of a host do, or the problem that kept it from answering."""
 
     op = "stacks-read"
-    ranks: Sequence[RankStack]
-    problems: Mapping[str, str]
+    host: str
+    ranks: Sequence[RankStack] = ()
+    problem: str = ""
 
     def check(self) -> None:
         """Check that it is told in short."""
         check_stacks(self.ranks)
-        if max(map(len, self.problems.values()), default=0) > WHY_CHARACTERS:
-            raise ValueError(f"problems have more than {WHY_CHARACTERS} characters")
+        if len(self.problem) > WHY_CHARACTERS:
+            raise ValueError(f"problem has more than {WHY_CHARACTERS} characters")

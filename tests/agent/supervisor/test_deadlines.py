@@ -131,7 +131,7 @@ def test_one_host_that_works_is_enough(folder: JobFolder, clock: list[float]) ->
     job = Watched(folder, Policy(stall_timeout=10))
     job.note("gpu1", 1e6)
     assert job.limits.exceeded(0) == ""  # nothing was ever heard of gpu2
-    job.note("gpu2", 10)
+    job.note("gpu2", 10, rank=1)
     clock[0] += 16  # what gpu1 and gpu2 said may be true no more
     assert job.limits.exceeded(0) == ""
     job.note("gpu1", 1e6)
@@ -139,8 +139,17 @@ def test_one_host_that_works_is_enough(folder: JobFolder, clock: list[float]) ->
     job.note("gpu2", 0.0)
     assert job.limits.exceeded(0) == ""
     assert job.events() == []
-    job.note("gpu2", 10)
+    job.note("gpu2", 10, rank=1)
     assert job.limits.exceeded(0)
+
+
+def test_what_a_host_says_of_other_hosts_ranks_is_not_believed(folder: JobFolder) -> None:
+    job = Watched(folder, Policy(stall_timeout=10))
+    job.note("gpu1", 20)
+    job.note("gpu2", 20, rank=0, does="in lies at a.py:1")
+    assert job.limits.exceeded(0) == ""  # nothing is known of rank 1
+    job.note("gpu2", 20, rank=1)
+    assert "lies" not in job.limits.exceeded(0)
 
 
 def test_a_rank_that_may_compute_is_no_hang(folder: JobFolder) -> None:

@@ -91,6 +91,36 @@ def test_the_traffic_goes_another_way(job: Job) -> None:
     assert "NCCL_SOCKET_IFNAME==bond0" in told["next"]
 
 
+def test_what_a_host_says_of_other_hosts_ranks_is_not_believed(job: Job) -> None:
+    job.after(60)
+    job.answer("gpu2", 0, "docker0")
+    job.answer("gpu1", 0)
+    job.after(0)
+    (told,) = job.told()
+    assert told["status"] == "Unknown"
+
+
+def test_of_long_logs_only_the_beginning_is_read(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = segments.Writer(job.folder.rank(0), 1 << 26)
+    for _piece in range(64):
+        log.write(b"x" * (1 << 16))
+    read: list[int] = []
+    whole = segments.SegmentReader.read
+
+    def counted(reader: segments.SegmentReader, size: int = segments.CHUNK) -> bytes:
+        data = whole(reader, size)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(segments.SegmentReader, "read", counted)
+    job.after(60)
+    job.answer("gpu1", 0)
+    job.answer("gpu2", 1)
+    job.after(0)
+    assert len(job.told()) == 1
+    assert 0 < sum(read) <= 1 << 17
+
+
 def test_a_variable_that_is_set_again(job: Job) -> None:
     job.after(60)
     name = job.variables()[0][0]

@@ -86,11 +86,19 @@ def variants_folder() -> Path:
 
 def image() -> Tuple[str, ...]:
     """Return by what engines know the image of this container: its id and its digests; nothing where that is not known."""
+    return tuple(line for line in _image_lines() if _IMAGE.fullmatch(line))[:_MOST_NAMES]
+
+
+def image_name() -> str:
+    """Return the name of the image that this container was created from, "" where that is not known."""
+    return next((line for line in _image_lines() if line and not _IMAGE.fullmatch(line)), "")
+
+
+def _image_lines() -> Tuple[str, ...]:
     try:
-        text = untrusted.read(_folder(here()) / "image", _MOST_BYTES).decode("ascii", "replace")
+        return tuple(untrusted.read(_folder(here()) / "image", _MOST_BYTES).decode("ascii", "replace").splitlines())
     except (OSError, HostError):
         return ()
-    return tuple(line for line in text.splitlines() if _IMAGE.fullmatch(line))[:_MOST_NAMES]
 
 
 def inherited(caller: "CallerEnvironment", spec: "JobSpec") -> "Tuple[CallerEnvironment, JobSpec]":

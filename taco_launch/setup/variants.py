@@ -11,9 +11,9 @@ from dataclasses import replace
 from taco_launch.model import codec
 from taco_launch.model.host.facts import DockerFacts, HostFacts
 from taco_launch.model.host.hosts import Container, Inventory
+from taco_launch.model.host.image_reference import parse_reference
 from taco_launch.model.host.variants import KEY_DIGITS, Variant, VariantRecord
 from taco_launch.setup import paths
-from taco_launch.setup.stages.image import parse_reference
 
 # Ports of their sshds begin so far behind the cluster's own, where the inventory does not say: those next to it are for
 # the copy of images from host to host.

@@ -15,6 +15,7 @@ from taco_launch.agent.scheduler import scheduler
 from taco_launch.agent.store import job_counters, records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.model.host.image_reference import parse_reference
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import row_of
@@ -69,6 +70,8 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
         from taco_launch.agent.board import board  # noqa: PLC0415 - few jobs have one
 
         board.require(caller.environment, in_container=spec.container is not None)
+    if spec.container is not None and not spec.container.variant:
+        _check_image(spec.container.image)
     with jobs.create(spec.name) as draft:
         draft.agent.symlink_to(agent)
         records.write_spec(draft, spec)
@@ -88,6 +91,20 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
         list(removal.remove(jobs, agent, old))  # a host that keeps the old one refuses the new one, and names it
         jobs.mark(spec.name)
         return jobs.publish(draft, spec.name)
+
+
+def _check_image(wanted: str) -> None:
+    """Refuse a job whose inventory names another image than the head's container was created from.
+
+    Raises:
+        UsageError: with both images.
+    """
+    there, name = containers.image_name(), parse_reference(wanted).name
+    if there and there != name:
+        raise UsageError(
+            f"the inventory's image is {name}, but the containers were created from {there}",
+            "recreate them: taco-launch setup; or name the image of this job: --image",
+        )
 
 
 def _is_ended_own(folder: JobFolder, person: str) -> bool:

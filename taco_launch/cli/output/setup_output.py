@@ -158,7 +158,8 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapp
     from taco_launch.facts.reports.health import FAULT, REMARK, judged
     from taco_launch.facts.reports.summary import SummaryRow, rows
     from taco_launch.model.host.facts import DockerFacts
-    from taco_launch.setup.stages.image import held, parse_reference
+    from taco_launch.model.host.image_reference import parse_reference
+    from taco_launch.setup.stages.image import held
 
     told: list[tuple[str, Sequence[SummaryRow]]] = []
     for each in facts:

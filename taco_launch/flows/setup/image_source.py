@@ -18,9 +18,9 @@ from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
 from taco_launch.model import codec
 from taco_launch.model.host.hosts import Container
+from taco_launch.model.host.image_reference import parse_reference
 from taco_launch.remote.transport import last_words
 from taco_launch.setup.stage_parts.image_copy import SourceImage
-from taco_launch.setup.stages.image import parse_reference
 
 _SECONDS = 20
 _CHUNK = 1 << 20

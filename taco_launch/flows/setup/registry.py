@@ -7,9 +7,10 @@ from taco_launch.errors import UsageError
 from taco_launch.flows.setup import sources
 from taco_launch.model.host.facts import DockerFacts, HostFacts
 from taco_launch.model.host.hosts import Host, Inventory
+from taco_launch.model.host.image_reference import parse_reference
 from taco_launch.remote.fanout import Fanout
 from taco_launch.setup.ops import Stage
-from taco_launch.setup.stages.image import known, parse_reference
+from taco_launch.setup.stages.image import known
 
 
 def may_pull(inventory: Inventory, chosen: Sequence[Host], stages: Collection[Stage]) -> None:

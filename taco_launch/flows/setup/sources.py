@@ -14,13 +14,13 @@ from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.model import codec
 from taco_launch.model.host.facts import SetupState
 from taco_launch.model.host.hosts import Inventory, Toolkit
+from taco_launch.model.host.image_reference import Reference
 from taco_launch.remote import bundle
 from taco_launch.remote.answers import understood
 from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import blockers, paths
 from taco_launch.setup.host_plan import HostPlan
-from taco_launch.setup.stages.image import Reference
 
 VARIABLE = "TACO_LAUNCH_REGISTRY_PASSWORD"
 _PACKAGES = (".deb", ".rpm")

@@ -15,6 +15,7 @@ from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.host.facts import NetworkFacts
 from taco_launch.model.host.hosts import Host, Inventory
+from taco_launch.model.host.image_reference import parse_reference
 from taco_launch.model.host.variants import Variant, VariantRecord
 from taco_launch.model.jobs import JobSpec, Profile
 from taco_launch.model.launchers import launcher_of
@@ -23,7 +24,6 @@ from taco_launch.remote.fanout import Fanout, connect
 from taco_launch.setup import paths, variants
 from taco_launch.setup.host_plan import HostPlan
 from taco_launch.setup.ops import Stage
-from taco_launch.setup.stages.image import parse_reference
 
 # What a variant shares with the cluster's own container, set-up has made with that.
 STAGES: tuple[Stage, ...] = ("image", "container", "ssh_mesh")

@@ -13,10 +13,11 @@ from taco_launch.model.host.fact_value import Unknown, asked
 from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState, System
 from taco_launch.model.host.hardware import Gpus
 from taco_launch.model.host.hosts import Container, Inventory, Toolkit
+from taco_launch.model.host.image_reference import parse_reference
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.ops import FileTarget
 from taco_launch.setup.stage_parts import gpus as of_gpus
-from taco_launch.setup.stages.image import held, parse_reference
+from taco_launch.setup.stages.image import held
 
 # What RDMA needs of a container beside its devices and memlock: to register memory.
 _CAPABILITY = "IPC_LOCK"

@@ -83,10 +83,10 @@ if ours "$new"; then # of a run that was cut
   docker rm --force --volumes "$new" >/dev/null
 fi
 docker create --name "$new" "$@" >/dev/null
-# which image that is, for the agent inside, which compares it with those of the job's other hosts
+# which image that is, for the agent inside, which compares it with those of the job's other hosts and with the inventory's
 id=$(docker container inspect --format '{{.Image}}' "$new")
 digests=$(docker image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$id" | sed -n 's/.*@//p')
-printf '%s\n' "$id" "$digests" >"$folder/image.new"
+printf '%s\n' "$id" "$digests" "$image" >"$folder/image.new"
 chmod 0644 "$folder/image.new"
 if ours "$container"; then
   if ! idle "$container"; then # a job has begun since the plan was made

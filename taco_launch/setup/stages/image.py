@@ -1,6 +1,5 @@
 """The image stage: the training image on every host, the same one everywhere, by a digest that is resolved once."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -9,6 +8,7 @@ from taco_launch.facts import MADE
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.facts import DockerFacts, HostFacts, Image
 from taco_launch.model.host.hosts import Container, Host, Inventory
+from taco_launch.model.host.image_reference import Reference, parse_reference
 from taco_launch.setup import paths, scripts, space
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Removal, StageRules
 from taco_launch.setup.stage_parts.image_copy import SourceImage
@@ -22,31 +22,6 @@ _LEAST_SPACE = 2 << 30
 _SECONDS = 1800
 _LOAD_SECONDS = 3600
 _HUB = "docker.io"
-_HUB_PREFIX = re.compile(r"^(?:(?:index\.)?docker\.io/)?(?:library/)?")
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What an image is requested by: `repository` as the engine lists it, and a tag, or a digest (`sha256:...`)."""
-
-    repository: str
-    tag: str | None
-    digest: str | None
-
-    @property
-    def name(self) -> str:
-        """What the engine knows it by, once it is there."""
-        return self.at(self.digest) if self.digest else f"{self.repository}:{self.tag}"
-
-    def at(self, digest: str) -> str:
-        """Name the very image of a digest, whatever tag it has."""
-        return f"{self.repository}@{digest}"
-
-    @property
-    def registry(self) -> str:
-        """The registry to log in at, empty for docker's own."""
-        first, slash, _rest = self.repository.partition("/")
-        return first if slash and (first == "localhost" or "." in first or ":" in first) else ""
 
 
 @dataclass(frozen=True)
@@ -59,15 +34,6 @@ class HostImage:
     def same(self, other: "HostImage") -> bool:
         """Return whether it is the same image: by id, or, as engines differ in what they call an id, by a digest."""
         return self.id == other.id or bool(self.digests & other.digests)
-
-
-def parse_reference(text: str) -> Reference:
-    """Read `[REGISTRY/]NAME[:TAG][@DIGEST]`; as the engine does, a digest makes the tag mean nothing."""
-    named, _at, digest = text.partition("@")
-    head, slash, last = named.rpartition("/")
-    last, _colon, tag = last.partition(":")
-    repository = _HUB_PREFIX.sub("", f"{head}{slash}{last}", count=1)
-    return Reference(repository, None if digest else tag or "latest", digest or None)
 
 
 def held(reference: Reference, docker: DockerFacts) -> HostImage | None:

@@ -1,6 +1,7 @@
 """Stop, suspend, resume and delete of jobs in every state, and submit; no supervisor, no scheduler."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from taco_launch import state
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.codec import to_json
+from taco_launch.model.host.hosts import Container
 from taco_launch.model.jobs import JobSpec, JobState, Policy
 from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, call, submitted
 
@@ -132,6 +134,26 @@ def test_ones_own_that_runs_is_to_be_ended_first() -> None:
     again["spec"]["owner"] = ""
     hint = "choose another --name, or end the old one first: taco-launch stop running"
     assert call("submit", **again).error["hint"] == hint
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [("train:1", ""), ("docker.io/library/train:1", ""), ("train:2", "the inventory's image is train:2")],
+)
+def test_an_inventory_that_names_another_image_than_the_containers_have(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wanted: str, told: str
+) -> None:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "image").write_text(f"sha256:{'a' * 64}\ntrain:1\n")
+    monkeypatch.setattr("taco_launch.agent.containers._CLUSTERS", str(tmp_path))
+    monkeypatch.setenv("TACO_LAUNCH_CLUSTER", "c")
+    job = request("a", suspend=True)
+    job["spec"]["container"] = to_json(Container(image=wanted))
+    found = call("submit", **job)
+    assert found.whole == (not told)
+    if told:
+        assert found.error["message"] == f"{told}, but the containers were created from train:1"
+        assert list(jobs.all()) == []
 
 
 @pytest.mark.usefixtures("jobs")

@@ -16,8 +16,8 @@ from taco_launch.flows.setup import sources
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import SetupFile, SetupState
 from taco_launch.model.host.hosts import Container, DockerEngine, Inventory, Registry, Toolkit
+from taco_launch.model.host.image_reference import parse_reference
 from taco_launch.setup import paths
-from taco_launch.setup.stages.image import parse_reference
 from tests.cli.cluster.test_setup import PASSWORD, Simulated
 
 

@@ -5,10 +5,8 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser import find, page
 from tests.conftest import Taco, eventually
 from tests.e2e.process_table import line, running
 from tests.patience import patience
@@ -159,23 +158,12 @@ def test_what_goes_with_it(taco: Taco, option: tuple[str, str]) -> None:
 @pytest.mark.parametrize("options", [(), ("--sync", ".")], ids=["here", "sync"])
 def test_a_browser_shows_it(board: Taco, tmp_path: Path, options: tuple[str, ...]) -> None:
     """A real one, without a screen: the page has the tag that rank 0 wrote, and its last value."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("cannot: there is no chromium (apt-get install chromium)")
+    browser = find()
     start(board, tmp_path, *options)
     with board.start("tensorboard", "j", "--port", "0") as opened:
         url = line(opened).decode().strip()
         eventually(lambda: read(url, "tags"))
-        words = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1600,1200")
-        profile = f"--user-data-dir={tmp_path}/profile"
-
-        def page() -> str:
-            waits = ("--virtual-time-budget=30000", "--timeout=60000", "--dump-dom", f"{url}#timeseries")
-            return subprocess.run(
-                [browser, *words, profile, *waits], capture_output=True, text=True, timeout=patience(120), check=False
-            ).stdout
-
-        shown = eventually(lambda: "38.125" in (found := page()) and found, 120)
+        shown = page(browser, f"{url}#timeseries", "38.125", tmp_path)
         assert ">loss<" in shown
         os.kill(opened.pid, signal.SIGINT)
         opened.wait(patience(20))

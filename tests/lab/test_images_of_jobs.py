@@ -1,7 +1,11 @@
 """Jobs of two images side by side, with data of their own, on hosts that `setup` made ready for one image."""
 
+import os
 import re
+import shutil
+import signal
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.lab import hosts
+from tests.browser import find, page
 from tests.conftest import eventually
 from tests.lab.rig import Cluster, Lab, docker
 from tests.patience import patience
@@ -16,6 +21,8 @@ from tests.sync.git_server import PASSWORD, USER, repository, served
 
 pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(600)]
 IMAGE = "taco-test-second:1"
+BOARD = "taco-test-board:1"
+SCALARS = Path(__file__).parents[1] / "e2e" / "scalars.py"
 DATA = "/srv/set:/data:ro"
 
 
@@ -91,6 +98,30 @@ def test_into_the_container_of_a_job(second: Cluster, tmp_path: Path) -> None:
         done = subprocess.run(words, env=second.env, capture_output=True, text=True, check=False, timeout=patience(60))
         assert (done.returncode, done.stdout) == (0, f"{host}\nhello\n"), done.stderr
     second.ok("stop", "own", "--grace", "0")
+
+
+def test_a_browser_shows_the_tensorboard_of_a_job_with_an_image(second: Cluster, tmp_path: Path) -> None:
+    """TensorBoard is in the job's image alone, and the code comes by --sync."""
+    browser = find()
+    look = "import sys; print('%d.%d' % sys.version_info[:2])"
+    version = second.ok("run", "--np", "1", "--", "python3", "-c", look).strip()
+    pip = (sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version", version)
+    subprocess.run((*pip, "--dest", str(tmp_path / "wheels"), "tensorboard"), check=True, timeout=patience(200))
+    (tmp_path / "requirements.txt").write_text("tensorboard\n")
+    words = ("--requirements", str(tmp_path / "requirements.txt"), "--wheels", str(tmp_path / "wheels"))
+    second.ok("image", "build", "--from", IMAGE, *words, "--tag", BOARD, seconds=200)
+    (tmp_path / "code").mkdir()
+    shutil.copy(SCALARS, tmp_path / "code")
+    job = ("--name", "curve", "--image", BOARD, "--sync", str(tmp_path / "code"), "--tensorboard", "--launcher", "env")
+    second.ok("submit", *job, "--np", "2", "--", "python3", "scalars.py", "runs/one", "600", seconds=300)
+    second.runs("curve")
+    with second.start("tensorboard", "curve", "--port", "0") as opened:
+        assert opened.stdout is not None
+        shown = page(browser, f"{opened.stdout.readline().strip()}#timeseries", "38.125", tmp_path)
+        assert ">loss<" in shown
+        os.kill(opened.pid, signal.SIGINT)
+    second.ok("stop", "curve", "--grace", "0")
+    docker("image", "rm", "--force", BOARD)
 
 
 def test_the_lines_of_arenas_guides(second: Cluster, tmp_path: Path) -> None:

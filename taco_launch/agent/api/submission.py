@@ -15,7 +15,6 @@ from taco_launch.agent.scheduler import scheduler
 from taco_launch.agent.store import job_counters, records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.model.host.image_reference import parse_reference
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import row_of
@@ -99,6 +98,8 @@ def _check_image(wanted: str) -> None:
     Raises:
         UsageError: with both images.
     """
+    from taco_launch.model.host.image_reference import parse_reference  # noqa: PLC0415 - jobs of this machine have none
+
     there, name = containers.image_name(), parse_reference(wanted).name
     if there and there != name:
         raise UsageError(

@@ -48,7 +48,6 @@ _DRY_RUN = (
         "out",
         type=click.Path(file_okay=False),
         metavar="DIR",
-        advanced=True,
         help="With --dry-run: write the files that the command line names (a hostfile from 64 hosts on) to DIR; without mpirun "
         "each host's command line, as HOST.sh.",
     ),

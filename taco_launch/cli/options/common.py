@@ -63,14 +63,13 @@ _OURS = re.compile(r"\n|\x1b\[(?:0|1|3[0-7])m")
 class TacoOption(click.Option):
     """An option that refuses an empty value, and that an environment variable can set.
 
-    `group` is its title in the help, which shows an `advanced` one only with --help-all.
+    `group` is its title in the help.
     """
 
-    def __init__(self, *args: Any, group: str = "", advanced: bool = False, **settings: Any) -> None:
+    def __init__(self, *args: Any, group: str = "", **settings: Any) -> None:
         """Take what click.Option takes besides."""
         super().__init__(*args, **settings)
         self.group = group
-        self.advanced = advanced
 
     def variable(self, ctx: click.Context) -> str:
         """Return the environment variable of this option in a command: TACO_LAUNCH_RUN_NP for --np of run."""

@@ -35,13 +35,10 @@ _OPTIONS = (
     option(
         "--image-from",
         metavar="registry|controller|FILE",
-        advanced=True,
         help="Where hosts get --image from: a registry, this machine's Docker Engine, or a tar file here. Default: this "
         "machine, if `image build` has made it here, else as the inventory's image.",
     ),
-    option(
-        "--worker-image", metavar="NAME", advanced=True, help="Image of the workers; has to be the same as --image."
-    ),
+    option("--worker-image", metavar="NAME", help="Image of the workers; has to be the same as --image."),
     option(
         "--data",
         multiple=True,
@@ -49,9 +46,7 @@ _OPTIONS = (
         help="Folder of the hosts that the ranks see: HOST_PATH:CONTAINER_PATH, or NAME:CONTAINER_PATH of a data set "
         "(`taco-launch data list`); :ro to read only. Repeatable.",
     ),
-    option(
-        "--shm-size", metavar="SIZE", advanced=True, help="Size of /dev/shm, such as 64g. Default: the inventory's."
-    ),
+    option("--shm-size", metavar="SIZE", help="Size of /dev/shm, such as 64g. Default: the inventory's."),
     option(
         "--workdir",
         "--working-dir",
@@ -74,7 +69,6 @@ _CODE = (
         "--sync-max",
         type=Size(),
         metavar="SIZE",
-        advanced=True,
         help="Most that --sync copies, such as 500m or 2g. Default: 1g.",
     ),
     option(
@@ -82,7 +76,6 @@ _CODE = (
         "config_files",
         multiple=True,
         metavar="SRC:DST",
-        advanced=True,
         help="Copy the file SRC to every host, to the absolute path DST or to DST in the code; at most 1 MiB. Repeatable.",
     ),
     option(
@@ -90,7 +83,6 @@ _CODE = (
         "env_files",
         multiple=True,
         metavar="FILE",
-        advanced=True,
         shell_complete=complete_file,
         help="Read environment variables for the ranks from lines NAME=VALUE or NAME; -x overrides them. Repeatable.",
     ),
@@ -102,14 +94,12 @@ _ARENAS = (
         "--sync-mode",
         type=click.Choice(["git", "rsync"]),
         hidden=True,
-        advanced=True,
         help="Arena's: what --sync-source is, a repository or a folder.",
     ),
     option(
         "--sync-source",
         metavar="URL|DIR",
         hidden=True,
-        advanced=True,
         help="Arena's: a repository or a folder, which is put at code/NAME below --workdir.",
     ),
 )

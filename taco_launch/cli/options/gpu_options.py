@@ -20,7 +20,6 @@ _OPTIONS = (
     option(
         "--gpu-ids",
         metavar="LIST",
-        advanced=True,
         help="Use only these GPUs of each host, by nvidia-smi index: 0,2,4-7.",
     ),
     option(
@@ -28,7 +27,6 @@ _OPTIONS = (
         "gpu_models",
         multiple=True,
         metavar="NAME",
-        advanced=True,
         help="Use only GPUs with NAME in their model name, such as V100. Without it a job gets GPUs of one model, and none in "
         "MIG mode (name them with MIG). Repeatable.",
     ),
@@ -36,7 +34,6 @@ _OPTIONS = (
         "--exclude",
         multiple=True,
         metavar="HOST[:LIST]",
-        advanced=True,
         help="Leave out hosts, or some GPUs of a host: gpu3:0,1. Repeatable.",
     ),
     option(
@@ -44,20 +41,17 @@ _OPTIONS = (
         "selectors",
         multiple=True,
         metavar="LABEL=VALUE",
-        advanced=True,
         help="Use only hosts with this inventory label, such as leaf=a. Repeatable; all must match.",
     ),
     option(
         "--exclusive",
         is_flag=True,
-        advanced=True,
         help="Run no other job on the job's hosts, also where it leaves slots unused.",
     ),
     option(
         "--gputopology/--no-gputopology",
         "gputopology",
         default=None,
-        advanced=True,
         help="Choose GPUs by the links between them, or by the lowest index. Default: topology in the inventory, which is on.",
     ),
 )

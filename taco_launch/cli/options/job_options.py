@@ -152,9 +152,7 @@ file_option = add_option(
 )
 _JOB = (
     option("--name", help="Name of the job. Default: from its command, with four random characters."),
-    option(
-        "--replace", is_flag=True, advanced=True, help="Delete a job of yours with this name first, if it has ended."
-    ),
+    option("--replace", is_flag=True, help="Delete a job of yours with this name first, if it has ended."),
     option(
         "-x",
         "env",
@@ -172,14 +170,12 @@ _LAUNCHER = (
     option(
         "--per-host",
         is_flag=True,
-        advanced=True,
         help="With --launcher env: start COMMAND once per host for all of the job's slots there. RANK and WORLD_SIZE then count "
         "hosts, and MASTER_PORT is 23456.",
     ),
     option(
         "--profile",
         metavar="NAME|FILE",
-        advanced=True,
         shell_complete=_complete_profile,
         help="Options of the mpirun command line: auto, taco-bare-metal, ack, or a file. Default: the inventory's.",
     ),
@@ -190,15 +186,9 @@ _TUNING = (
         type=click.Choice(["auto", "tcp", "rdma"]),
         help="How hosts exchange data. Default: network.rdma in the inventory.",
     ),
-    option(
-        "--interface", metavar="NAME", advanced=True, help="Network interface between hosts. Default: the inventory's."
-    ),
-    option(
-        "--gdr/--no-gdr", default=None, advanced=True, help="GPUDirect RDMA. Default: network.gdr in the inventory."
-    ),
-    option(
-        "--light/--no-light", default=None, advanced=True, help="LightCC's 2D all-reduce and top-k compression (lossy)."
-    ),
+    option("--interface", metavar="NAME", help="Network interface between hosts. Default: the inventory's."),
+    option("--gdr/--no-gdr", default=None, help="GPUDirect RDMA. Default: network.gdr in the inventory."),
+    option("--light/--no-light", default=None, help="LightCC's 2D all-reduce and top-k compression (lossy)."),
     option(
         "--knob",
         "knobs",
@@ -214,13 +204,11 @@ _TUNING = (
         multiple=True,
         type=(str, str),
         metavar="NAME VALUE",
-        advanced=True,
         help="MCA parameter of Open MPI; replaces the one that taco-launch would set. Repeatable.",
     ),
     option(
         "--allow-unknown-knobs",
         is_flag=True,
-        advanced=True,
         help="Accept names of variables and parameters that are nearly those of known ones.",
     ),
 )

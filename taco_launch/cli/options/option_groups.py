@@ -1,4 +1,4 @@
-"""Help texts with options in titled groups: --help shows the usual ones, --help-all every one."""
+"""Help texts with options in titled groups: --help fits on a page, --help-all has every option in full."""
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,6 +11,62 @@ from taco_launch.cli.options.common import TacoOption, add_option, settings_of
 F = TypeVar("F", bound=Callable[..., Any])
 # In a context's `meta`: --help-all was given.
 _ALL = "taco_launch.help_all"
+# What --help shows, in this order: the usual options, each in one line.
+USUAL = {
+    "Job": {
+        "--file": "Read the job from a job file or an MPIJob.",
+        "--name": "Name of the job.",
+        "-x": "Environment variable for the ranks. Repeatable.",
+        "--sync": "Copy code to every host, and start there.",
+        "--image": "Image that the job runs in.",
+        "--data": "Host folder that the ranks see. Repeatable.",
+        "--workdir": "Folder that the ranks start in.",
+        "--tensorboard": "Start a TensorBoard beside the job.",
+        "--suspend": "Queue the job suspended, until `resume`.",
+        "--schema": "Print the JSON Schema of a job file.",
+    },
+    "Size, hosts and launcher": {
+        "--np": "Number of ranks.",
+        "--hosts": "Number of hosts.",
+        "--slots-per-host": "Ranks on each host.",
+        "--gpus": "GPUs per worker.",
+        "--host": "Hosts to use, with slots.",
+        "--launcher": "mpirun, hydra, torchrun or env.",
+        "--transport": "auto, tcp or rdma.",
+        "--knob": "Tuning variable; see `taco-launch knobs`.",
+    },
+    "Measurement": {
+        "--repeats": "How often each number is measured.",
+        "--pattern": "Regular expression that finds the number.",
+        "--unit": "Unit of that number, such as tokens/s.",
+        "--chart": "Print the rates as bars as well.",
+        "--db": "The history to use.",
+    },
+    "Queue and limits": {
+        "--priority": "Jobs with a higher number start first.",
+        "--queue-timeout": "Fail if no slots are free within this time.",
+        "--no-wait": "Fail if slots are not free now.",
+        "--timeout": "Stop the job after this time, such as 90s or 3h.",
+        "--stall-timeout": "Fail the job if no rank makes progress so long.",
+        "--restart": "When to retry: never, on-failure or exit-code.",
+        "--backoff-limit": "Number of retries.",
+    },
+    "General": {
+        "--dry-run": "Print the command line and start nothing.",
+        "--explain": "With --dry-run: show the reason of each part.",
+        "--inventory": "Inventory of hosts, a hostfile, or `lab`.",
+        "--output": "table, wide, json or yaml.",
+        "--json": "Same as -o json.",
+        "--quiet": "Print only errors.",
+        "--verbose": "Print each decision; -vv: each message.",
+        "--help-all": "Show every option, with the defaults.",
+        "--help": "Show this page.",
+    },
+}
+# So many lines of examples does --help show.
+_EXAMPLES = 5
+# The width of its first column.
+_COLUMN = 25
 
 
 class OptionGroup(enum.Enum):
@@ -44,7 +100,7 @@ def options_of_group(group: OptionGroup, options: Iterable[tuple[tuple[str, ...]
 
 
 def option(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the names and settings of an option; only --help-all shows one with advanced=True."""
+    """Return the names and settings of an option."""
     return names, settings
 
 
@@ -56,19 +112,45 @@ class GroupedCommand(click.Command):
         params = super().get_params(ctx)
         return [*params[:-1], _HELP_ALL, *params[-1:]]
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the description; for --help its first paragraph and some examples."""
+        text = self.help
+        if not ctx.meta.get(_ALL):
+            first, *others = (self.help or "").split("\n\n")
+            examples = next((each for each in others if "Examples:" in each), "")
+            self.help = "\n\n".join((first, *filter(None, ("\n".join(examples.splitlines()[: 2 + _EXAMPLES]),))))
+        super().format_help_text(ctx, formatter)
+        self.help = text
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each group with its title."""
-        hidden = False
-        for title, options in _grouped(self.get_params(ctx)):
-            shown = [each for each in options if ctx.meta.get(_ALL) or not getattr(each, "advanced", False)]
-            hidden |= len(shown) < len(options)
-            records = [record for each in shown if (record := each.get_help_record(ctx)) is not None]
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
-        if hidden:
+        everything = ctx.meta.get(_ALL)
+        for title, records in self._in_full(ctx) if everything else self._in_brief(ctx):
+            with formatter.section(title):
+                formatter.write_dl(records)
+        if not everything:
             formatter.write_paragraph()
             formatter.write_text(f"{ctx.command_path} --help-all lists every option.")
+
+    def _in_full(self, ctx: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        for title, options in _grouped(self.get_params(ctx)):
+            yield title, [record for each in options if (record := each.get_help_record(ctx)) is not None]
+
+    def _in_brief(self, ctx: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        options = {name: each for each in self.get_params(ctx) if isinstance(each, click.Option) for name in each.opts}
+        for title, texts in USUAL.items():
+            found = [(_typed(options[name]), text) for name, text in texts.items() if name in options]
+            if found:
+                yield title, [(typed.ljust(_COLUMN), text) for typed, text in found]
+
+
+def _typed(option: click.Option) -> str:
+    """Return how an option is typed: its short name, its first long one, and what it requires."""
+    short = next((name for name in option.opts if len(name) == 2), None)
+    long = next((name for name in option.opts if name.startswith("--")), None)
+    value = option.metavar or ("N" if isinstance(option.type, click.types.IntParamType) else "NAME")
+    names = ", ".join(filter(None, (short, long)))
+    return names if option.is_flag or option.count else f"{names} {value}"
 
 
 def _grouped(params: Iterable[click.Parameter]) -> Iterator[tuple[str, list[click.Option]]]:

@@ -30,7 +30,6 @@ _LIMITS = (
     option(
         "--signal",
         metavar="NAME[@TIME]",
-        advanced=True,
         help="Send the ranks a signal this long before --timeout, stop and suspend end them, so that they save a checkpoint: "
         "USR1@120, USR1@2m. Only processes that catch it get it. Default time: 60s.",
     ),
@@ -38,14 +37,12 @@ _LIMITS = (
         "--grace",
         type=Seconds(),
         metavar="TIME",
-        advanced=True,
         help="Time between TERM and KILL when the job is stopped. Default: 10s.",
     ),
     option(
         "--host-loss-timeout",
         type=Seconds(1),
         metavar="TIME",
-        advanced=True,
         help="Treat a host as lost, and end the job, after this long without contact. Default: host_loss_timeout in the "
         "inventory, else 60s.",
     ),
@@ -54,20 +51,17 @@ _LOGS = (
     option(
         "--log-max-bytes",
         type=click.IntRange(min=4096),
-        advanced=True,
         help="Keep at most this many bytes of each rank's log; the oldest go first. Default: 1073741824 (1 GiB).",
     ),
     option(
         "--progress",
         metavar="REGEX",
-        advanced=True,
         help="Read the progress that `get` and `list` show by this regular expression, with named groups step, total, epoch, "
         "loss, rate. Default: formats of known programs.",
     ),
     option(
         "--agent-log",
         is_flag=True,
-        advanced=True,
         help="Keep the decisions and messages of the job's supervisor and guards for `logs --agent`.",
     ),
 )
@@ -80,19 +74,17 @@ _BOARD = (
     option(
         "--logdir",
         metavar="DIR",
-        advanced=True,
         help="Folder that TensorBoard reads, on the head, from the ranks' folder on. Default: runs.",
     ),
     option(
         "--tensorboard-grace",
         type=Seconds(),
         metavar="TIME",
-        advanced=True,
         help="How long TensorBoard outlives the job. Default: 10m.",
     ),
 )
 _QUEUE = (
-    option("--queue", metavar="NAME", advanced=True, help="Queue to count the job in. Default: default."),
+    option("--queue", metavar="NAME", help="Queue to count the job in. Default: default."),
     option(
         "--priority",
         type=click.IntRange(-MOST_PRIORITY, MOST_PRIORITY),
@@ -111,7 +103,6 @@ _AFTER = (
     option(
         "--restart",
         type=click.Choice(["never", "on-failure", "exit-code"]),
-        advanced=True,
         help="Retry after any failure, or with exit-code only after a signal (exit code 128 or more) or the loss of a host, "
         "not after an exception of the program. Default: never, or on-failure with --backoff-limit.",
     ),
@@ -125,7 +116,6 @@ _AFTER = (
         "--backoff",
         type=Seconds(),
         metavar="TIME",
-        advanced=True,
         help="Delay before the first retry; it doubles with each one. Default: 10s.",
     ),
 )
@@ -133,7 +123,6 @@ _RECORDS = (
     option(
         "--clean-up",
         type=click.Choice(["running", "all", "none"]),
-        advanced=True,
         help="What to remove from hosts when the job ends: running processes, all (its files there too), or none. "
         "Default: running.",
     ),
@@ -141,7 +130,6 @@ _RECORDS = (
         "--ttl",
         type=Seconds(),
         metavar="TIME",
-        advanced=True,
         help="Delete the job's record this long after it ends, such as 2d.",
     ),
 )

@@ -47,7 +47,6 @@ _OPTIONS = (
         "--workers",
         type=click.IntRange(min=1),
         metavar="W",
-        advanced=True,
         help="Number of workers as Arena counts them, master included: W x G ranks. One host may run several workers; no worker "
         "spans two hosts. With --per-host each worker is a host. Default: 1, with --gpus.",
     ),
@@ -61,21 +60,18 @@ _OPTIONS = (
         "--slots-per-worker",
         type=click.IntRange(min=1),
         metavar="N",
-        advanced=True,
         help="Slots of any kind per worker, instead of --gpus, as slotsPerWorker of an MPIJob.",
     ),
     option(
         "--procs-per-gpu",
         type=click.IntRange(min=1),
         metavar="N",
-        advanced=True,
         help="With --launcher env: start COMMAND N times per slot. Each process sees only its GPU and gets --process_index I "
         "--process_num N after its own arguments (and PROCESS_INDEX, PROCESS_NUM). RANK and WORLD_SIZE count slots.",
     ),
     option(
         "--mps",
         is_flag=True,
-        advanced=True,
         help="With --procs-per-gpu: run a CUDA Multi-Process Service for this job on each host.",
     ),
 )

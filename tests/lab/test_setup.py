@@ -244,6 +244,8 @@ def test_one_host_of_four_is_broken(tmp_path: Path) -> None:
     with made("broken", tmp_path, "--hosts", "4", "--slots", "2", image=Image.SMALL) as four:
         broken = four.inside("gpu3", "sh", "-c", f"rm -rf /etc/apt/sources.list* /var/lib/apt/lists; {source}")
         assert broken.returncode == 0
+        one = setup(four, "--yes", "-H", "gpu1")
+        assert "gpu[2-4]: left as before; jobs that also run there need the same image and settings: " in one.stderr
         done = setup(four, "--yes")
         expected = {"gpu1": "ready", "gpu2": "ready", "gpu3": "failed", "gpu4": "ready"}
         assert (done.returncode, {name: state for name, (state, _) in states(done).items()}) == (5, expected), (

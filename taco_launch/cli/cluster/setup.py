@@ -173,6 +173,9 @@ def setup(
     seconds = time.monotonic() - begun
     found = setup_output.findings(work.facts, inventory, {host: error.message for host, error in work.failed.items()})
     code = setup_output.show_done(settings, done, inventory, seconds, ("ready", "failed"), found, told)
+    if left := setup_output.names([host.name for host in inventory.hosts if host not in chosen]):
+        typed = render.typed(shell(("taco-launch", "setup", "-H", left)))
+        settings.talk(f"{left}: left as before; jobs that also run there need the same image and settings: {typed}")
     for error in wrong:
         render.error(error.message, error.hint)
     ctx.exit(HOST_FAILED if wrong else code)

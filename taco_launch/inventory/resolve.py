@@ -27,12 +27,12 @@ _ULIMITS = {"memlock": -1, "stack": 67108864}
 # Keys of `docker`, and the sources that they belong to.
 _SOURCES = {
     "url": ("docker", "script"),
-    "key_fingerprint": ("docker",),
+    "key": ("docker",),
     "sha256": ("script",),
     "packages": ("packages",),
 }
 # The same of `toolkit`.
-_TOOLKITS = {"url": ("nvidia",), "key": ("nvidia",), "key_fingerprint": ("nvidia",), "packages": ("packages",)}
+_TOOLKITS = {"url": ("nvidia",), "key": ("nvidia",), "packages": ("packages",)}
 
 
 def resolve(file: InventoryFile, faults: Faults) -> Inventory:
@@ -269,7 +269,7 @@ def _docker(file: InventoryFile, faults: Faults) -> DockerEngine:
     return DockerEngine(
         source=written.source,
         url=written.url,
-        key_fingerprint=written.key_fingerprint,
+        key=written.key,
         sha256=written.sha256,
         packages=written.packages,
         proxy=tuple((name.removesuffix("_proxy"), value) for name, value in written.proxy if value is not None),
@@ -289,4 +289,4 @@ def _toolkit(file: InventoryFile, faults: Faults) -> Toolkit:
             )
     if written.source == "packages" and written.packages is None:
         faults.add(("toolkit", "packages"), "source packages needs this key", value="missing")
-    return Toolkit(written.source, written.url, written.key, written.key_fingerprint, written.packages, written.cdi)
+    return Toolkit(written.source, written.url, written.key, written.packages, written.cdi)

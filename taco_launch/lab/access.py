@@ -54,9 +54,9 @@ class LabFiles:
         return self.folder / "ca.crt"
 
     @property
-    def fingerprint(self) -> Path:
-        """The fingerprint of the key that signs the simulated packages, which hosts fetch over HTTP: one line."""
-        return self.folder / "packages-fingerprint"
+    def packages_key(self) -> Path:
+        """The key that signs the simulated packages."""
+        return self.folder / "packages.asc"
 
     @property
     def image(self) -> Path:

@@ -70,8 +70,8 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
 
 
 def _toolkit(files: access.LabFiles) -> Toolkit:
-    fingerprint = files.fingerprint.read_text("utf-8").strip() if files.fingerprint.is_file() else None
-    return Toolkit(url=repository.TOOLKIT_URL, key_fingerprint=fingerprint)
+    key = str(files.packages_key) if files.packages_key.is_file() else None
+    return Toolkit(url=repository.TOOLKIT_URL, key=key)
 
 
 def _container(files: access.LabFiles) -> Container | None:

@@ -283,7 +283,7 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.L
         if lab[-1].gpus != NO_GPUS:
             served = repository.start(lab[-1], containers[REGISTRY])
             changes += ["built the simulated packages"] * served.built
-            changes += ["kept their key's fingerprint"] * files.keep(files.fingerprint, served.fingerprint + "\n")
+            changes += ["kept their key"] * files.keep(files.packages_key, served.key)
 
     def enter(host: LabHost, _stop: Event) -> tuple[LabHost, str, str]:
         """Let the controller's key in; give the host's own public keys, and "admitted" where the key was not in yet."""

@@ -100,8 +100,8 @@ class PlanContext:
     failed: only then a key that does not exist will be. `agent` is (file name, content) of the agent, where every host
     has a file of that name without the content, and `py_spy` that of the program beside it; `packages` those of the docker packages that are on the controller.
     `password` is the registry's. `given` is what the controller has of an image that no registry gives, or why it has none.
-    `toolkit_packages` are the packages of the NVIDIA container toolkit that are on the controller, and `toolkit_key` is
-    the key that signs its repository, where that is a file there. `peermem_packages` are those that bring nv_peer_mem.
+    `toolkit_packages` are the packages of the NVIDIA container toolkit that are on the controller. `docker_key` and
+    `toolkit_key` sign the repositories, where the inventory names files; else they are Docker's and NVIDIA's. `peermem_packages` are those that bring nv_peer_mem.
     """
 
     inventory: Inventory
@@ -119,6 +119,7 @@ class PlanContext:
     password: str | None = field(default=None, repr=False)
     given: SourceImage | str = ""
     toolkit_packages: tuple[tuple[str, bytes], ...] = ()
+    docker_key: bytes | None = None
     toolkit_key: bytes | None = None
     peermem_packages: tuple[tuple[str, bytes], ...] = ()
 

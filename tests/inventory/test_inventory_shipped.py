@@ -66,8 +66,8 @@ def test_the_example_has_every_key_with_a_comment() -> None:
     for key in ("ssh", "network", "container", "versions", "defaults"):
         assert set(written[key]) == keys(schema, schema["properties"][key])
     # a source has keys of its own, and `packages` is another one
-    assert set(written["docker"]) == keys(schema, schema["properties"]["docker"]) - {"packages", "key_fingerprint"}
-    assert "\n  # key_fingerprint: " in (FOLDER / "example.yaml").read_text("utf-8")
+    assert set(written["docker"]) == keys(schema, schema["properties"]["docker"]) - {"packages", "key"}
+    assert "\n  # key: " in (FOLDER / "example.yaml").read_text("utf-8")
     assert "\n  # packages: ~/" in (FOLDER / "example.yaml").read_text("utf-8")
     for section, key in (("Container", "registry"), ("Docker", "proxy")):
         part = schema["$defs"][section]["properties"][key]

@@ -104,7 +104,7 @@ def test_a_browser_shows_the_tensorboard_of_a_job_with_an_image(second: Cluster,
     """TensorBoard is in the job's image alone, and the code comes by --sync."""
     browser = find()
     look = "import sys; print('%d.%d' % sys.version_info[:2])"
-    version = second.ok("run", "--np", "1", "--", "python3", "-c", look).strip()
+    version = second.ok("run", "--np", "1", "--", "python3", "-c", look).split()[-1]
     pip = (sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version", version)
     subprocess.run((*pip, "--dest", str(tmp_path / "wheels"), "tensorboard"), check=True, timeout=patience(200))
     (tmp_path / "requirements.txt").write_text("tensorboard\n")

@@ -12,7 +12,7 @@ import pytest
 from taco_launch.agent import untrusted
 from taco_launch.errors import HostError, SpecError, UsageError
 from taco_launch.flows.setup import image_source, sources
-from taco_launch.model.host.hosts import Container, Inventory, Registry, Toolkit
+from taco_launch.model.host.hosts import Container, Inventory, Registry
 from taco_launch.remote.ssh import config, host_keys, keys
 
 pytestmark = pytest.mark.timeout(60)
@@ -46,7 +46,7 @@ def test_a_file_that_an_inventory_names(odd: Path) -> None:
     with pytest.raises(UsageError, match="password_file"):
         sources.password(inventory, None)
     with pytest.raises(UsageError, match=r"toolkit\.key"):
-        sources.toolkit_key(Toolkit(key=str(odd)))
+        sources.signing_key("toolkit", str(odd))
     with pytest.raises(UsageError, match="packages"):
         sources.packages(str(odd.parent), "packages")
     with pytest.raises(OSError, match=r"regular file|larger than|directory|symbolic links"):

@@ -14,8 +14,8 @@ from taco_launch.setup.scripts import text
 _REAL = "awk base64 basename cat chmod cp cut date df env grep head id ls mkdir mktemp mv od readlink rm sed sh sha1sum sha256sum sleep sort tail tr wc".split()  # noqa: SIM905
 # What stands in front of a script where it is run.
 _FRONT = {
-    "docker_install.sh": ("dpkg.sh", "packages.sh", "key.sh"),
-    "toolkit_install.sh": ("dpkg.sh", "packages.sh", "key.sh"),
+    "docker_install.sh": ("dpkg.sh", "packages.sh"),
+    "toolkit_install.sh": ("dpkg.sh", "packages.sh"),
     "docker_settings.sh": ("dockerd.sh",),
     "docker_start.sh": ("dpkg.sh", "dockerd.sh"),
 }
@@ -76,6 +76,7 @@ def machine(tmp_path: Path) -> Machine:
     machine = Machine(tmp_path)
     machine.tool("sleep", "")
     machine.tool("systemctl", "")
+    machine.tool("update-ca-certificates", "")
     machine.tool("dpkg", "case $1 in --audit) ;; --print-architecture) echo amd64 ;; esac")
     machine.tool("apt-cache", "exit 100")
     machine.tool(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.setup import scripts
-from tests.setup import docker_machine, pgp
+from tests.setup import docker_machine
 from tests.setup.docker_machine import Machine
 from tests.setup.fakes import SHELLS, Fakes
 
@@ -25,20 +25,15 @@ def brings(machine: Machine, manager: str, *programs: str, base: str = "") -> No
         machine.tool("dpkg-query", found)
     else:
         machine.tool("rpm", f'case " $* " in *" -q "*) {f"echo {base}" if base else "exit 1"} ;; esac')
-    machine.tool(
-        "curl",
-        f"""while [ "$1" != -o ]; do shift; done
-    printf %s '{pgp.KEY}' >"$2\"""",
-    )
 
 
-def install(machine: Machine, way: str, *more: str, key_url: str = f"{URL}/gpgkey", url: str = URL) -> tuple[int, str]:
-    """Install as planned: the source of packages becomes LIST, and KEY is fetched."""
+def install(machine: Machine, way: str, *more: str, url: str = URL) -> tuple[int, str]:
+    """Install as planned: the source of packages becomes LIST."""
     given, source = machine.root / "proxy", machine.root / "source"
     given.touch()
     source.write_text("deb the source\n")
     files = (str(machine.root / "etc/ours.list"), str(machine.root / "etc/keys/ours.asc"))
-    done = machine.run("toolkit_install.sh", way, str(given), url, str(source), *files, key_url, pgp.FINGERPRINT, *more)
+    done = machine.run("toolkit_install.sh", way, str(given), url, str(source), *files, *more)
     assert not given.exists()
     assert not source.exists()
     return done
@@ -48,7 +43,6 @@ def test_apt_installs_it_from_our_source(machine: Machine) -> None:
     brings(machine, "apt-get", *PROGRAMS)
     assert install(machine, "apt")[0] == 0
     assert (machine.root / "etc/ours.list").read_text() == "deb the source\n"
-    assert "PGP" in (machine.root / "etc/keys/ours.asc").read_text()
     update, call = machine.called("apt-get")
     assert update.endswith(" update")
     assert {"--no-upgrade", "--no-remove"} <= set(call.split())
@@ -64,13 +58,13 @@ def test_a_source_of_the_user_is_used_as_it_is(machine: Machine, uri: str) -> No
     theirs.write_text(f"deb [signed-by=/usr/share/keyrings/nvidia.gpg] {uri} /\n")
     assert install(machine, "apt")[0] == 0
     assert not (machine.root / "etc/ours.list").exists()
-    assert machine.called("curl") == []
 
 
-def test_a_key_that_is_there_is_not_fetched(machine: Machine) -> None:
+def test_certificates_for_https_come_first(machine: Machine) -> None:
     brings(machine, "apt-get", *PROGRAMS)
-    assert install(machine, "apt", key_url="")[0] == 0
-    assert machine.called("curl") == []
+    (machine.root / "bin/update-ca-certificates").unlink()
+    assert install(machine, "apt")[0] == 0
+    assert [call.split()[-1] for call in machine.called("apt-get")[:2]] == ["update", "ca-certificates"]
 
 
 def test_half_of_it_is_completed_by_its_own_version(machine: Machine) -> None:
@@ -97,19 +91,16 @@ def test_why_it_cannot_be_installed(machine: Machine) -> None:
     code, last = install(machine, "apt")
     assert (code, last.partition(":")[0]) == (1, "error")
     assert "nvidia-container-runtime-hook is still not there" in last
-    machine.tool("curl", "echo 'curl: (6) Could not resolve host: m' >&2; exit 6")
-    code, last = install(machine, "apt")
-    assert code == 1
-    assert last.startswith(f"error: cannot fetch {URL}/gpgkey (2 tries): curl: (6) Could not resolve host: m\nhint: is")
-    assert "check toolkit.url in hosts.yaml, or does this host take a proxy (docker.proxy" in last
-    machine.tool("curl", "echo 'curl: (22) The requested URL returned error: 404' >&2; exit 22")
-    last = install(machine, "apt", url="https://nvidia.github.io/libnvidia-container")[1]
-    assert "(2 tries)" in last
-    assert ("\nhint: is there a mirror (toolkit.url in the inventory), or does this host take a proxy") in last, (
-        "the inventory names none"
-    )
-    machine.tool("curl", "echo 'curl: (22) The requested URL returned error: 503' >&2; exit 22")
-    assert "(5 tries)" in install(machine, "apt")[1]
+    for url, hint in (
+        (URL, "is it another one: check toolkit.url in hosts.yaml"),
+        ("https://nvidia.github.io/libnvidia-container", "is there a mirror (toolkit.url in the inventory)"),
+    ):
+        failed = f"echo 'E: Failed to fetch {url}/stable/deb/amd64/InRelease  Could not resolve host: m'; exit 100"
+        machine.tool("apt-get", failed)
+        code, last = install(machine, "apt", url=url)
+        assert code == 1
+        assert f"package source: Failed to fetch {url}/stable/deb/amd64/InRelease" in last
+        assert last.endswith(f"\nhint: {hint}, or does this host take a proxy (docker.proxy in the inventory)?")
 
 
 def test_packages_of_the_controller(machine: Machine) -> None:

@@ -173,12 +173,18 @@ def setup(
     seconds = time.monotonic() - begun
     found = setup_output.findings(work.facts, inventory, {host: error.message for host, error in work.failed.items()})
     code = setup_output.show_done(settings, done, inventory, seconds, ("ready", "failed"), found, told)
-    if left := setup_output.names([host.name for host in inventory.hosts if host not in chosen]):
-        typed = render.typed(shell(("taco-launch", "setup", "-H", left)))
-        settings.talk(f"{left}: left as before; jobs that also run there need the same image and settings: {typed}")
+    _show_left(settings, [host.name for host in inventory.hosts if host not in chosen])
     for error in wrong:
         render.error(error.message, error.hint)
     ctx.exit(HOST_FAILED if wrong else code)
+
+
+def _show_left(settings: Settings, hosts: Sequence[str]) -> None:
+    """Name the hosts that were left as they were."""
+    if hosts:
+        left = setup_output.names(hosts)
+        typed = render.typed(shell(("taco-launch", "setup", "-H", left)))
+        settings.talk(f"{left}: left as before; jobs that also run there need the same image and settings: {typed}")
 
 
 def _chosen(

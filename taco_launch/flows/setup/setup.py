@@ -110,9 +110,13 @@ class Setup:
         self._proof = proof
         self._facts: dict[str, HostFacts] = {}
         self._changes = Changes(report)
-        secret, key = sources.password(inventory, ask.registry_password), sources.toolkit_key(inventory.toolkit)
+        secret = sources.password(inventory, ask.registry_password)
+        docker_key = sources.signing_key("docker", inventory.docker.key)
+        toolkit_key = sources.signing_key("toolkit", inventory.toolkit.key)
         self._typed = shell(("taco-launch", "-i", inventory.source))
-        self._cluster = PlanContext(inventory, {}, ask.disrupt, password=secret, toolkit_key=key)
+        self._cluster = PlanContext(
+            inventory, {}, ask.disrupt, password=secret, docker_key=docker_key, toolkit_key=toolkit_key
+        )
         self._shared = SharedReadings(inventory, self._chosen)
         self._now: str | None = None
         self._plans: tuple[HostPlan, ...] = ()

@@ -13,7 +13,7 @@ from taco_launch.command import Command, shell
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.model import codec
 from taco_launch.model.host.facts import SetupState
-from taco_launch.model.host.hosts import Inventory, Toolkit
+from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.host.image_reference import Reference
 from taco_launch.remote import bundle
 from taco_launch.remote.answers import understood
@@ -89,22 +89,20 @@ def packages(named: str | None, key: str) -> tuple[tuple[str, bytes], ...]:
     return found
 
 
-def toolkit_key(toolkit: Toolkit) -> bytes | None:
-    """Return the key that signs the toolkit's repository, where that is a file of the controller.
+def signing_key(section: str, named: str | None) -> bytes | None:
+    """Return the key of the controller that signs a repository, None where the inventory's `section` names none.
 
     Raises:
         UsageError: it cannot be read, or is none.
     """
-    if toolkit.key is None or toolkit.key.startswith(("http://", "https://")):
+    if named is None:
         return None
     try:
-        data = untrusted.read_named(Path(toolkit.key).expanduser(), _SECRET_BYTES)
+        data = untrusted.read_named(Path(named).expanduser(), _SECRET_BYTES)
     except OSError as error:
-        raise UsageError(f"toolkit.key: {toolkit.key}: {error.strerror}") from None
+        raise UsageError(f"{section}.key: {named}: {error.strerror}") from None
     if b"BEGIN PGP PUBLIC KEY BLOCK" not in data:
-        raise UsageError(
-            f"toolkit.key: {toolkit.key} is no PGP key in text form", hint="gpg --armor --export writes one"
-        )
+        raise UsageError(f"{section}.key: {named} is no PGP key in text form", hint="gpg --armor --export writes one")
     return data
 
 

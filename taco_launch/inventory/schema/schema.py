@@ -18,7 +18,6 @@ from taco_launch.inventory.schema.values import (
     EnvValue,
     Feature,
     FilePath,
-    Fingerprint,
     GidIndex,
     GroupName,
     HostLossTimeout,
@@ -49,7 +48,6 @@ from taco_launch.inventory.schema.values import (
     Slots,
     Switch,
     Url,
-    UrlOrOwnFile,
     User,
     Version,
 )
@@ -206,9 +204,9 @@ class Docker(SchemaSection):
     url: PublicUrl | None = Field(
         default=None, description="docker: a mirror of download.docker.com. script: where the script is."
     )
-    key_fingerprint: Fingerprint | None = Field(
+    key: OwnFile | None = Field(
         default=None,
-        description="docker: fingerprint of the key that signs the repository, where that is none of Docker's.",
+        description="docker: file of this machine with the key that signs a mirror, if that is not Docker's: a path from / or ~/.",
     )
     sha256: Sha256 | None = Field(default=None, description="SHA-256 of the script.")
     packages: OwnFile | None = Field(
@@ -236,13 +234,10 @@ class Toolkit(SchemaSection):
         "this machine. none: it is not installed.",
     )
     url: PublicUrl | None = Field(default=None, description="A mirror of https://nvidia.github.io/libnvidia-container.")
-    key: UrlOrOwnFile | None = Field(
+    key: OwnFile | None = Field(
         default=None,
-        description="Key that signs the repository: a URL, or a file of this machine: a path from / or ~/. "
-        "Without it gpgkey of the repository.",
-    )
-    key_fingerprint: Fingerprint | None = Field(
-        default=None, description="Fingerprint of a key that is fetched, where that is not NVIDIA's."
+        description="nvidia: file of this machine with the key that signs a mirror, if that is not NVIDIA's: a path from / "
+        "or ~/.",
     )
     packages: OwnFile | None = Field(
         default=None, description="Folder of this machine with the package files (.deb or .rpm): a path from / or ~/."

@@ -26,7 +26,6 @@ _PORTS = re.compile(r"([0-9]{1,5})-([0-9]{1,5})")
 _URL = re.compile(r"https?://[A-Za-z0-9\[][^\s\x00-\x1f\x7f\"'`\\<>]{0,1023}")
 _REGISTRY = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:\[\]-]{0,253}(?:/[0-9]{1,3})?")
 _LOGIN = re.compile(r"[^\s:\x00-\x1f\x7f]{1,255}")
-_FINGERPRINT = re.compile(r"[0-9A-F]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 _NO_PROXY = re.compile(r"[A-Za-z0-9.*_:,/\[\] -]{1,1024}")
@@ -237,23 +236,11 @@ PublicUrl = Annotated[
         "is not a URL without a login: http://... or https://..., without USER:PASSWORD@, spaces or quotes",
     ),
 ]
-UrlOrOwnFile = Annotated[
-    str,
-    _matching(
-        re.compile(rf"(?!https?://[^/]*@)(?:{_URL.pattern}|{_FILE.pattern})"),
-        "is neither a URL without a login (http://... or https://...) nor a path on this machine: from / or ~/",
-    ),
-]
 RegistryName = Annotated[
     str, _matching(_REGISTRY, "is not a registry: HOST, HOST:PORT or a network such as 10.0.0.0/8, without http://")
 ]
 RegistryLogin = Annotated[str, _matching(_LOGIN, "is not a registry's user: no blanks and no ':'")]
 Sha256 = Annotated[str, _matching(_SHA256, "is not a SHA-256: 64 digits 0-9 a-f, as sha256sum prints them")]
-Fingerprint = Annotated[
-    str,
-    AfterValidator(lambda text: "".join(text.split()).upper()),
-    _matching(_FINGERPRINT, "is not a fingerprint: 40 digits 0-9 A-F, as gpg --show-keys prints them"),
-]
 NoProxy = Annotated[
     str, _matching(_NO_PROXY, "is not a list of hosts, domains and networks with commas, such as localhost,10.0.0.0/8")
 ]

@@ -50,10 +50,9 @@ done
 
 @dataclass(frozen=True)
 class Served:
-    """The repository as it is served: the key that signs it, that key's fingerprint, and whether it was built just now."""
+    """The repository as it is served: the key that signs it, and whether it was built just now."""
 
     key: str
-    fingerprint: str
     built: bool
 
 
@@ -66,14 +65,14 @@ def start(host: LabHost, container: str) -> Served:
     script = resources.files("taco_launch.lab.packages").joinpath("build.sh").read_text("utf-8")
     trees = hosts.packed(packages.tree(packages.packages()))
     answer = execute(container, "/bin/sh", "-c", script, "build", _FOLDER, ADDRESS, stdin=trees)
-    built, fingerprint, key = (*answer.text.split("\n", 2), "", "")[:3]
+    built, _line, key = answer.text.partition("\n")
     served = execute(container, "/bin/sh", "-c", _SERVE)
     if answer.code or served.code or "BEGIN PGP" not in key:
         raise HostError(
             f"{host.name}: no apt repository of simulated packages: {answer.stderr or served.stderr or answer.text}",
             hint=f"taco-launch lab exec --name {host.lab} {host.name} -- journalctl -u lab-packages",
         )
-    return Served(key + "\n", fingerprint, bool(built))
+    return Served(key + "\n", bool(built))
 
 
 def offer(host: LabHost, container: str, key: str) -> None:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the lab's apt repository from trees of packages and signs it with a key made here: where the trees are those
 # that it was built from, nothing happens. Arguments: folder of the repository, its address; stdin: a tar of the trees.
-# Prints `built` where it was, or an empty line, the key's fingerprint, and the key.
+# Prints `built` where it was, or an empty line, and the key.
 set -eu
 target=$1 address=$2
 umask 022
@@ -57,5 +57,4 @@ if [ "$(cat "$target.sum" 2>/dev/null)" != "$sum $address" ]; then
   built=built
 fi
 echo "$built"
-gpg --batch --with-colons --fingerprint | awk -F : '$1 == "fpr" { print $10; exit }'
 cat "$GNUPGHOME/public.asc"

@@ -138,7 +138,7 @@ class DockerEngine:
     """The Docker Engine of every host, as set-up brings it and sets it.
 
     `source` says where it comes from when there is none: `distribution` (its package), `docker` (Docker's own package
-    repository, at `url` where that is mirrored; `key_fingerprint` is that of the key that signs there, None for
+    repository, at `url` where that is mirrored; `key` is a file of the controller, the key that signs there, None for
     Docker's), `script` (a get-docker script at `url`, whose SHA-256 is `sha256`),
     `packages` (the files of the folder `packages` on the controller) or `none` (it is not installed by us).
     `proxy` holds (`http`, `https` or `no`, value). `mirrors`, `insecure_registries`, `data_root` and `settings` (key,
@@ -147,7 +147,7 @@ class DockerEngine:
 
     source: str = "distribution"
     url: Optional[str] = None
-    key_fingerprint: Optional[str] = None
+    key: Optional[str] = None
     sha256: Optional[str] = None
     packages: Optional[str] = None
     proxy: Tuple[Tuple[str, str], ...] = ()
@@ -162,16 +162,14 @@ class Toolkit:
     """The NVIDIA container toolkit of every host with GPUs, as set-up brings it.
 
     `source` says where it comes from when there is none: `nvidia` (NVIDIA's package repository, at `url` where that is
-    mirrored, signed by `key`, a URL or a file of the controller, None for the repository's own; a key that is fetched has
-    `key_fingerprint`, None for that of NVIDIA's), `packages` (the files
-    of the folder `packages` on the controller) or `none` (it is not installed by us). `cdi` is `auto` (containers get
+    mirrored, signed by `key`, a file of the controller, None for NVIDIA's), `packages` (the files of the folder
+    `packages` on the controller) or `none` (it is not installed by us). `cdi` is `auto` (containers get
     their GPUs by CDI where engine and toolkit can) or `off`.
     """
 
     source: str = "nvidia"
     url: Optional[str] = None
     key: Optional[str] = None
-    key_fingerprint: Optional[str] = None
     packages: Optional[str] = None
     cdi: str = "auto"
 

@@ -3,16 +3,15 @@
 #
 # usage: docker_install.sh apt
 #        docker_install.sh rpm MANAGER PACKAGE
-#        docker_install.sh apt-docker PROXY URL SOURCE LIST KEY FINGERPRINTS            Docker's own repository
-#        docker_install.sh rpm-docker PROXY URL SOURCE LIST KEY FINGERPRINTS MANAGER
+#        docker_install.sh apt-docker PROXY URL SOURCE LIST KEY            Docker's own repository
+#        docker_install.sh rpm-docker PROXY URL SOURCE LIST MANAGER
 #        docker_install.sh script PROXY URL SHA256
 #        docker_install.sh apt-packages FOLDER
 #        docker_install.sh rpm-packages FOLDER MANAGER
 #
-# dpkg.sh, packages.sh and key.sh are prepended to this script. PROXY is a file of lines NAME=VALUE. SOURCE is what becomes LIST, our
-# file among those of the package manager, once DISTRIBUTION and CODENAME or RELEASE are filled in; KEY is our file of the
-# key that signs there, which has one of the FINGERPRINTS. FOLDER holds packages, and in SHA256SUMS those that are meant. PROXY, SOURCE, FOLDER are removed
-# afterwards.
+# dpkg.sh and packages.sh are prepended to this script. PROXY is a file of lines NAME=VALUE. SOURCE becomes LIST, our file
+# among those of the package manager, once DISTRIBUTION and CODENAME or RELEASE are filled in; KEY is our file of the key that
+# signs there. FOLDER holds packages, and in SHA256SUMS those that are meant. PROXY, SOURCE and FOLDER are removed afterwards.
 
 # shellcheck disable=SC2034,SC2154 # said, code and work are of those in front, and mirror and source are for them
 
@@ -32,21 +31,20 @@ apt() {
   install "$@"
 }
 
-apt_docker() { # apt_docker PROXY URL SOURCE LIST KEY FINGERPRINTS
+apt_docker() { # apt_docker PROXY URL SOURCE LIST KEY
   url=$2 source=$3
   proxy "$1"
   family_of_debian
   finish_dpkg
-  if ! there curl && ! there wget; then
+  if ! there update-ca-certificates; then # apt checks the server of an https:// source by them
     update
-    install ca-certificates curl
+    install ca-certificates
   fi
   theirs=$(named_by_another "$url/linux/$family" "$codename" "$4")
   if [ -n "$theirs" ]; then # apt refuses a second entry whose key is another file
     rm -f "$4" "$5"
     echo "$theirs names $url/linux/$family $codename, and is used as it is"
   else
-    fetch_key "$url/linux/$family/gpg" "$5" "$6"
     put_source "$4" "s#DISTRIBUTION#$family#;s#CODENAME#$codename#"
   fi
   update
@@ -67,8 +65,8 @@ family_of_debian() { # $family and $codename, as Docker's repository has them
 
 # --- rpm --------------------------------------------------------------------------------------------------------------
 
-rpm_docker() { # rpm_docker PROXY URL SOURCE LIST KEY FINGERPRINTS MANAGER
-  url=$2 source=$3 manager=$7
+rpm_docker() { # rpm_docker PROXY URL SOURCE LIST MANAGER
+  url=$2 source=$3 manager=$5
   proxy "$1"
   # shellcheck source=/dev/null
   . /etc/os-release
@@ -78,7 +76,6 @@ rpm_docker() { # rpm_docker PROXY URL SOURCE LIST KEY FINGERPRINTS MANAGER
     rhel) family=rhel ;;
   esac
   [ -n "$release" ] || nothing_for_it
-  fetch_key "$url/linux/$family/gpg" "$5" "$6"
   put_source "$4" "s#DISTRIBUTION#$family#;s#RELEASE#$release#"
   rpm_install "$manager" docker-ce docker-ce-cli containerd.io
 }

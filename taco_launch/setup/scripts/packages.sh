@@ -41,7 +41,7 @@ install() { # install [OPTION...] PACKAGE...
   locked apt-get -q -y --no-install-recommends --no-remove --no-upgrade -o Dpkg::Options::=--force-confold \
     -o Acquire::Retries=3 install "$@" ||
     fail "apt-get install: $(errors)$(printf '%s\n' "$sources" |
-      sed -nE 's/^[EW]: (Failed to fetch|The repository)/; package source: \1/p' | head -n 1)"
+      sed -nE 's/^[EW]: (Failed to fetch|The repository)/; package source: \1/p' | head -n 1)$(unreached)"
 }
 
 named_by_another() { # named_by_another URI SUITE OURS: the file of another that has this source switched on
@@ -84,10 +84,10 @@ rpm_install() { # rpm_install MANAGER [OPTION...] PACKAGE...
   if [ "$manager" = zypper ]; then
     run zypper --non-interactive install --no-recommends "$@" || case $code in
       10[0-36]) ;; # it is done, and there is something to be told: zypper(8), exit codes
-      *) fail "zypper install: $(errors) (exit code $code)" ;;
+      *) fail "zypper install: $(errors) (exit code $code)$(unreached)" ;;
     esac
   else
-    run "$manager" -y install "$@" || fail "$manager install: $(errors) (exit code $code)$(vault)"
+    run "$manager" -y install "$@" || fail "$manager install: $(errors) (exit code $code)$(vault)$(unreached)"
   fi
 }
 
@@ -141,11 +141,20 @@ fetch() { # fetch URL FILE
     case "$code $said" in
       6\ * | *' 404'* | *'resolve host'*) most=2 ;; # it is not there, or has no such name: time changes that rarely
     esac
-    [ "$try" -lt "$most" ] || fail "cannot fetch $1 ($try tries): $(last)
-hint: $(elsewhere), or does this host take a proxy (docker.proxy in the inventory)?"
+    [ "$try" -lt "$most" ] || fail "cannot fetch $1 ($try tries): $(last)$(hint)"
     sleep $((try * 2))
     try=$((try + 1))
   done
+}
+
+unreached() { # a hint, if a tool complains about the source at $url
+  case "$sources $said" in
+    *"${url:-none}"*) hint ;;
+  esac
+}
+
+hint() {
+  printf '\nhint: %s, or does this host take a proxy (docker.proxy in the inventory)?' "$(elsewhere)"
 }
 
 elsewhere() { # where another place would be named, or one is that may be wrong

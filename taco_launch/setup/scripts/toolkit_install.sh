@@ -1,15 +1,14 @@
 #!/bin/sh
 # Brings the NVIDIA container toolkit to a host that has none, or completes one; what is there is not upgraded.
 #
-# usage: toolkit_install.sh apt PROXY URL SOURCE LIST KEY KEY_URL FINGERPRINTS             NVIDIA's repository, or a mirror of it
-#        toolkit_install.sh rpm PROXY URL SOURCE LIST KEY KEY_URL FINGERPRINTS MANAGER
+# usage: toolkit_install.sh apt PROXY URL SOURCE LIST KEY             NVIDIA's repository, or a mirror of it
+#        toolkit_install.sh rpm PROXY URL SOURCE LIST KEY MANAGER
 #        toolkit_install.sh apt-packages FOLDER
 #        toolkit_install.sh rpm-packages FOLDER MANAGER
 #
-# dpkg.sh, packages.sh and key.sh are prepended to this script. PROXY is a file of lines NAME=VALUE. SOURCE becomes LIST, our file among
-# those of the package manager; KEY is our file of the key that signs there, and KEY_URL where that is, empty where set-up
-# has put the key there already; what is fetched has one of the FINGERPRINTS. FOLDER holds packages, and in SHA256SUMS those that are meant. PROXY, SOURCE and FOLDER
-# are removed afterwards.
+# dpkg.sh and packages.sh are prepended to this script. PROXY is a file of lines NAME=VALUE. SOURCE becomes LIST, our file among
+# those of the package manager; KEY is our file of the key that signs there. FOLDER holds packages, and in SHA256SUMS those
+# that are meant. PROXY, SOURCE and FOLDER are removed afterwards.
 
 # shellcheck disable=SC2034,SC2154 # said is of dpkg.sh, and mirror, named and source are for packages.sh
 
@@ -28,17 +27,13 @@ version_of() { # version_of PACKAGE: the version that is there, of dpkg or of rp
   fi
 }
 
-key() { # key KEY KEY_URL FINGERPRINTS
-  [ -z "$2" ] || fetch_key "$2" "$1" "$3"
-}
-
-from_apt() { # from_apt PROXY URL SOURCE LIST KEY KEY_URL FINGERPRINTS
+from_apt() { # from_apt PROXY URL SOURCE LIST KEY
   url=$2 source=$3
   proxy "$1"
   finish_dpkg
-  if [ -n "$6" ] && ! there curl && ! there wget; then
+  if ! there update-ca-certificates; then # apt checks the server of an https:// source by them
     update
-    install ca-certificates curl
+    install ca-certificates
   fi
   theirs= # apt refuses a second entry whose key is another file
   for uri in "$url/stable/deb/\$(ARCH)" "$url/stable/deb/$(dpkg --print-architecture)"; do
@@ -48,7 +43,6 @@ from_apt() { # from_apt PROXY URL SOURCE LIST KEY KEY_URL FINGERPRINTS
     rm -f "$4" "$5"
     echo "$theirs names $url/stable/deb, and is used as it is"
   else
-    key "$5" "$6" "$7"
     put_source "$4" ''
   fi
   update
@@ -57,16 +51,15 @@ from_apt() { # from_apt PROXY URL SOURCE LIST KEY KEY_URL FINGERPRINTS
   install "$package${base:+=$base}"
 }
 
-from_rpm() { # from_rpm PROXY URL SOURCE LIST KEY KEY_URL FINGERPRINTS MANAGER
-  source=$3
+from_rpm() { # from_rpm PROXY URL SOURCE LIST KEY MANAGER
+  url=$2 source=$3
   proxy "$1"
-  key "$5" "$6" "$7"
   put_source "$4" ''
   base=$(version_of nvidia-container-toolkit-base)
-  if [ "$8" = zypper ]; then # it takes no key by itself
+  if [ "$6" = zypper ]; then # it takes no key by itself
     run rpm --import "$5" || fail "rpm --import $5: $(last)"
   fi
-  rpm_install "$8" "$package${base:+-$base}"
+  rpm_install "$6" "$package${base:+-$base}"
 }
 
 way=$1

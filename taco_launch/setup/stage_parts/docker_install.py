@@ -5,14 +5,12 @@ from dataclasses import replace
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.facts import DockerFacts, HostFacts, Os, System
 from taco_launch.model.host.hosts import DockerEngine
-from taco_launch.setup import packages
-from taco_launch.setup.ops import Op, PlanContext, Problem
+from taco_launch.setup import keys, packages
+from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem
 from taco_launch.setup.scripts import text
 from taco_launch.setup.space import DATA_ROOT, disk_of
 
 DOCKER_URL = "https://download.docker.com"
-# Of the keys that sign there, for apt and for rpm: docs.docker.com/engine/install, "Verify the key's fingerprint".
-_FINGERPRINTS = ("9DC858229FC7DD38854AE2D88D81803C0EBFCD88", "060A61C51B558A7F742B77AAC52FEB6B621E9F35")
 # Our files of that repository, by names that nobody else uses: those of the user stay as they are.
 _APT = ("/etc/apt/sources.list.d/taco-launch-docker.list", "/etc/apt/keyrings/taco-launch-docker.asc")
 _RPM = ("/etc/yum.repos.d/taco-launch-docker.repo", "/etc/pki/rpm-gpg/taco-launch-docker.asc")
@@ -67,7 +65,7 @@ def install(system: System, cluster: PlanContext) -> Op | Problem:
     if engine.source == "distribution":
         return _distribution(manager, system.os)
     if engine.source == "docker":
-        return _docker(manager, engine)
+        return _docker(manager, cluster)
     return _script(engine) if engine.source == "script" else _packages(manager, cluster)
 
 
@@ -111,21 +109,24 @@ def _distribution(manager: str, os: Found[Os]) -> Op | Problem:
     return _op(f"install {name} (distribution)", "rpm", manager, name)
 
 
-def _docker(manager: str, engine: DockerEngine) -> Op | Problem:
+def _docker(manager: str, cluster: PlanContext) -> Op | Problem:
+    engine = cluster.inventory.docker
     url = (engine.url or DOCKER_URL).rstrip("/")
     name = f"install docker-ce ({url})"
-    keys = engine.key_fingerprint or ",".join(_FINGERPRINTS)
     if manager == "apt-get":
-        op = _fetched(engine, name, "apt-docker", url, packages.SOURCE, *_APT, keys)
-        return packages.from_source(op, APT_SOURCE.format(key=_APT[1], url=url), _APT[0])
-    if manager in ("dnf", "yum"):
-        op = _fetched(engine, name, "rpm-docker", url, packages.SOURCE, *_RPM, keys, manager)
-        return packages.from_source(op, RPM_SOURCE.format(key=_RPM[1], url=url), _RPM[0])
-    return Problem(
-        "docker",
-        f"docker is not installed, and Docker has no repository for {manager}",
-        hint="say in the inventory where it comes from instead: docker: {source: distribution}",
-    )
+        (file, key), source = _APT, APT_SOURCE
+        op = _fetched(engine, name, "apt-docker", url, packages.SOURCE, *_APT)
+    elif manager in ("dnf", "yum"):
+        (file, key), source = _RPM, RPM_SOURCE
+        op = _fetched(engine, name, "rpm-docker", url, packages.SOURCE, file, manager)
+    else:
+        return Problem(
+            "docker",
+            f"docker is not installed, and Docker has no repository for {manager}",
+            hint="say in the inventory where it comes from instead: docker: {source: distribution}",
+        )
+    signed = FileTarget(key, cluster.docker_key or keys.data(f"docker-{'deb' if file == _APT[0] else 'rpm'}"))
+    return packages.from_source(replace(op, files=(*op.files, signed)), source.format(key=key, url=url), file)
 
 
 def _script(engine: DockerEngine) -> Op | Problem:
@@ -161,7 +162,7 @@ def _op(name: str, *args: str) -> Op:
         "docker",
         name,
         why="docker is not installed",
-        script="".join(map(text, ("dpkg.sh", "packages.sh", "key.sh", "docker_install.sh"))),
+        script="".join(map(text, ("dpkg.sh", "packages.sh", "docker_install.sh"))),
         args=args,
         seconds=_SECONDS,
         expect=_installed,

@@ -9,7 +9,7 @@ from taco_launch.facts import MADE
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState, System
 from taco_launch.model.host.hosts import Host, Toolkit
-from taco_launch.setup import packages
+from taco_launch.setup import keys, packages
 from taco_launch.setup.files import daemon_json
 from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StageRules
 from taco_launch.setup.scripts import text
@@ -17,8 +17,6 @@ from taco_launch.setup.stage_parts import docker_settings, gpus
 from taco_launch.setup.stage_parts.docker_settings import RUNNING
 
 _URL = "https://nvidia.github.io/libnvidia-container"
-# Of the key that signs there, as `gpg --show-keys` prints it of its gpgkey.
-_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 # Our files of that repository: source of packages, and key. Those of the user stay as they are.
 _KEY = "taco-launch-nvidia-container-toolkit.asc"
 _APT = ("/etc/apt/sources.list.d/taco-launch-nvidia-container-toolkit.list", f"/etc/apt/keyrings/{_KEY}")
@@ -146,13 +144,10 @@ def _repository(manager: str, why: str, cluster: PlanContext) -> Op:
     way, source, files = "rpm", _RPM_SOURCE, _ZYPPER if manager == "zypper" else _RPM
     if manager == "apt-get":
         way, source, files = "apt", _APT_SOURCE, _APT
-    key = "" if cluster.toolkit_key is not None else toolkit.key or f"{url}/gpgkey"
     rest = () if way == "apt" else (manager,)
-    op = _op(
-        url, why, way, packages.PROXY, url, packages.SOURCE, *files, key, toolkit.key_fingerprint or _FINGERPRINT, *rest
-    )
-    brought = () if cluster.toolkit_key is None else (FileTarget(files[1], cluster.toolkit_key),)
-    op = replace(op, files=(packages.proxied(cluster.inventory.docker), *brought))
+    op = _op(url, why, way, packages.PROXY, url, packages.SOURCE, *files, *rest)
+    key = FileTarget(files[1], cluster.toolkit_key or keys.data("nvidia"))
+    op = replace(op, files=(packages.proxied(cluster.inventory.docker), key))
     return packages.from_source(op, source.format(key=files[1], url=url), files[0])
 
 
@@ -174,7 +169,7 @@ def _op(source: str, why: str, *args: str) -> Op:
         "toolkit",
         f"install nvidia-container-toolkit ({source})",
         why=why,
-        script="".join(map(text, ("dpkg.sh", "packages.sh", "key.sh", "toolkit_install.sh"))),
+        script="".join(map(text, ("dpkg.sh", "packages.sh", "toolkit_install.sh"))),
         args=args,
         seconds=_SECONDS,
         expect=_installed,

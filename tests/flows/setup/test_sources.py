@@ -15,7 +15,7 @@ from taco_launch.errors import HostError, UsageError
 from taco_launch.flows.setup import sources
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import SetupFile, SetupState
-from taco_launch.model.host.hosts import Container, DockerEngine, Inventory, Registry, Toolkit
+from taco_launch.model.host.hosts import Container, DockerEngine, Inventory, Registry
 from taco_launch.model.host.image_reference import parse_reference
 from taco_launch.setup import paths
 from tests.cli.cluster.test_setup import PASSWORD, Simulated
@@ -39,18 +39,17 @@ def test_the_password_of_a_file(tmp_path: Path) -> None:
     assert sources.password(Inventory("c", "a", ()), None) is None
 
 
-def test_the_key_of_the_toolkits_repository(tmp_path: Path) -> None:
+def test_the_key_of_a_repository(tmp_path: Path) -> None:
     file = tmp_path / "gpgkey"
     file.write_bytes(b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n")
-    assert sources.toolkit_key(Toolkit(key=str(file))) == file.read_bytes()
-    for key in (None, "https://mirror/gpgkey"):
-        assert sources.toolkit_key(Toolkit(key=key)) is None
+    assert sources.signing_key("toolkit", str(file)) == file.read_bytes()
+    assert sources.signing_key("toolkit", None) is None
     file.write_bytes(b"\x99\x02")
     with pytest.raises(UsageError, match=r"toolkit\.key: .* is no PGP key in text form"):
-        sources.toolkit_key(Toolkit(key=str(file)))
+        sources.signing_key("toolkit", str(file))
     file.unlink()
     with pytest.raises(UsageError, match=r"toolkit\.key: .*: No such file or directory"):
-        sources.toolkit_key(Toolkit(key=str(file)))
+        sources.signing_key("toolkit", str(file))
 
 
 def test_packages_of_a_folder(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.facts import ContainerState, Disk, DockerFacts, HostFacts, Os, SetupFile, SetupState
 from taco_launch.model.host.hosts import DockerEngine, Host, Inventory
+from taco_launch.setup import keys
 from taco_launch.setup.diff import diffs
 from taco_launch.setup.ops import Op, PlanContext, Problem
 from taco_launch.setup.stage_parts.docker_settings import PROXY_VALUES, proxy_files
@@ -19,8 +20,6 @@ CONFIG = "/etc/docker/daemon.json"
 DROP_IN = "/etc/systemd/system/docker.service.d/taco-launch.conf"
 DEBIAN = Os("debian", "12", "Debian GNU/Linux 12 (bookworm)")
 BUSY = ContainerState("busy", "image", "running", ())
-
-KEYS = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88,060A61C51B558A7F742B77AAC52FEB6B621E9F35"
 
 
 def made(**fields: Any) -> SetupState:
@@ -117,19 +116,21 @@ def test_the_distributions_package(manager: str, system: Os, args: tuple[str, ..
     ("manager", "args"),
     [
         ("apt-get", ("/etc/apt/sources.list.d/taco-launch-docker.list", "/etc/apt/keyrings/taco-launch-docker.asc")),
-        ("yum", ("/etc/yum.repos.d/taco-launch-docker.repo", "/etc/pki/rpm-gpg/taco-launch-docker.asc", "yum")),
+        ("yum", ("/etc/yum.repos.d/taco-launch-docker.repo", "yum")),
     ],
 )
 def test_dockers_own_repository(manager: str, args: tuple[str, ...]) -> None:
+    kind, key = ("deb", args[1]) if manager == "apt-get" else ("rpm", "/etc/pki/rpm-gpg/taco-launch-docker.asc")
     of = DockerEngine(source="docker", url="https://mirror/docker/")
     op = ops(bare({"package_manager": manager}), of)[0]
     folder = "/var/lib/taco-launch/docker"
-    assert op.args[1:] == (f"{folder}/proxy", "https://mirror/docker", f"{folder}/source", *args[:2], KEYS, *args[2:])
-    own = replace(of, key_fingerprint="A" * 40)
-    assert ops(bare({"package_manager": manager}), own)[0].args[6] == "A" * 40
+    assert op.args[1:] == (f"{folder}/proxy", "https://mirror/docker", f"{folder}/source", *args)
+    assert {file.path: file.data for file in op.files}[key] == keys.data(f"docker-{kind}")
+    mirror = ops(bare({"package_manager": manager}), of, docker_key=b"of the mirror")[0]
+    assert {file.path: file.data for file in mirror.files}[key] == b"of the mirror"
     shown = "".join(diffs([op], {}))
     assert f"+++ {args[0]}" in shown
-    assert f"{args[1]}" in shown
+    assert key in shown
     assert "https://mirror/docker/linux/DISTRIBUTION" in shown
     assert ops(bare(), DockerEngine(source="docker"))[0].args[2] == "https://download.docker.com"
 

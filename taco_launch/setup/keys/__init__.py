@@ -1,0 +1,10 @@
+"""The public keys that sign the repositories of Docker and NVIDIA, as Debian's extrepo and Docker publish them."""
+
+from functools import cache
+from importlib import resources
+
+
+@cache
+def data(name: str) -> bytes:
+    """Return a key of this folder: `docker-deb`, `docker-rpm` or `nvidia`."""
+    return resources.files(__name__).joinpath(f"{name}.asc").read_bytes()

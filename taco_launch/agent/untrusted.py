@@ -27,10 +27,15 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     """
     # O_NONBLOCK: a FIFO without a writer would keep us waiting.
     file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
+    mode = os.fstat(file).st_mode
+    if not stat.S_ISREG(mode):
         os.close(file)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
+        raise OSError(errno.EINVAL, f"{_kind(mode)}, not a regular file", str(path))
     return file
+
+
+def _kind(mode: int) -> str:
+    return next((text for matches, text in _KINDS if matches(mode)), "a file")
 
 
 def try_lock(path: Path) -> Optional[int]:
@@ -90,7 +95,8 @@ def content(file: int, most: int) -> bytes:
         if not piece:
             return data
         data += piece
-    raise OSError(errno.EFBIG, f"larger than {most} bytes")
+    size = f"{most >> 20} MiB" if most % (1 << 20) == 0 else f"{most} bytes"
+    raise OSError(errno.EFBIG, f"larger than {size}")
 
 
 def read(path: Path, most: int) -> bytes:
@@ -134,7 +140,7 @@ def describe(path: Path) -> str:
         OSError: nothing has that name.
     """
     found = path.lstat()
-    kind = next((text for matches, text in _KINDS if matches(found.st_mode)), "a file")
+    kind = _kind(found.st_mode)
     linked = f" with {found.st_nlink} names (hard links)" if found.st_nlink > 1 and kind == "a file" else ""
     return f"{kind} of {user_name(found.st_uid)}{linked}"
 

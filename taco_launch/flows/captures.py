@@ -2,11 +2,11 @@
 
 import os
 import select
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from taco_launch.agent import untrusted
 from taco_launch.errors import UsageError
 
 STDIN = Path("-")
@@ -54,13 +54,9 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _content(path: Path, *, pipe: bool = False) -> bytes:
     try:
-        mode = path.stat().st_mode
-        if pipe and stat.S_ISFIFO(mode):
+        if pipe and path.is_fifo():
             return _of_pipe(path)
-        if not stat.S_ISREG(mode):
-            raise UsageError(f"{path}: is not a regular file")
-        with path.open("rb") as file:
-            return _limited(file, str(path))
+        return untrusted.read_named(path, MAX_FILE)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
 

@@ -2,11 +2,10 @@
 
 import errno
 import importlib
-import os
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from taco_launch.agent import untrusted
 from taco_launch.errors import Fault, SpecError
 from taco_launch.inventory import VARIABLE, cache, names
 from taco_launch.inventory.schema.faults import Faults
@@ -67,26 +66,14 @@ def read_file(path: str, option: str, missing: str = "") -> bytes:
         SpecError: it cannot be read; `option` is what named it, `missing` what to do where there is no such file.
     """
     try:
-        mode = Path(path).stat().st_mode
-        if not stat.S_ISREG(mode):
-            raise _unreadable(path, option, f"is {_kind(mode)}, and a file is needed")
-        # a FIFO that took the file's place since then must not hold us up
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            data = b""
-            while piece := os.read(handle, MAX_BYTES + 1 - len(data)):
-                data += piece
-        finally:
-            os.close(handle)
-    except (OSError, ValueError) as error:  # ValueError: a NUL or half a character in the path
-        problem = (
-            os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "no file can have this name"
-        )
-        hint = missing if getattr(error, "errno", 0) == errno.ENOENT else ""
-        raise _unreadable(path, option, f"cannot be read: {problem}", hint) from None
-    if len(data) > MAX_BYTES:
-        raise _unreadable(path, option, _too_large())
-    return data
+        return untrusted.read_named(Path(path), MAX_BYTES)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise _unreadable(path, option, _too_large()) from None
+        hint = missing if error.errno == errno.ENOENT else ""
+        raise _unreadable(path, option, f"cannot be read: {error.strerror}", hint) from None
+    except ValueError:  # a NUL or half a character in the path
+        raise _unreadable(path, option, "cannot be read: no file can have this name") from None
 
 
 def _inventory_file(path: str, option: str) -> bytes:
@@ -128,14 +115,3 @@ def check_size(data: bytes, source: str, what: str) -> None:
 
 def _too_large() -> str:
     return f"is larger than {MAX_BYTES} bytes (1 MiB), which is the most"
-
-
-def _kind(mode: int) -> str:
-    kinds = {
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a pipe (FIFO)",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-    }
-    return kinds.get(stat.S_IFMT(mode), "no file")

@@ -1,10 +1,12 @@
 """Single files of the controller that a job has at a path of its own: SRC:DST."""
 
+import errno
 import hashlib
 import os
-import stat
 from collections.abc import Sequence
+from pathlib import Path
 
+from taco_launch.agent import untrusted
 from taco_launch.errors import UsageError
 from taco_launch.frozen import dataclass
 from taco_launch.manifest import MOST_CONFIG_BYTES, MOST_CONFIG_FILES, check_path
@@ -62,14 +64,8 @@ def _read(word: str, called: str, *, has_tree: bool) -> ConfigFile:
         )
     path = os.path.abspath(os.path.expanduser(source))  # noqa: PTH100, PTH111 - as its other users have it
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{called}: {path}: not a file")
-            data = file.read(MOST_CONFIG_BYTES + 1)
+        data = untrusted.read_named(Path(path), MOST_CONFIG_BYTES)
     except OSError as error:
-        raise UsageError(f"{called}: {path}: cannot be read: {error.strerror}") from None
-    if len(data) > MOST_CONFIG_BYTES:
-        raise UsageError(
-            f"{called}: {path}: larger than {MOST_CONFIG_BYTES >> 20} MiB", hint="--sync carries folders of any size"
-        )
+        hint = "--sync carries folders of any size" if error.errno == errno.EFBIG else ""
+        raise UsageError(f"{called}: {path}: cannot be read: {error.strerror}", hint=hint) from None
     return ConfigFile(path, target, len(data), hashlib.sha256(data).hexdigest())

@@ -75,9 +75,9 @@ def test_a_file_that_is_not_there_and_is_shipped(name: str, tmp_path: Path) -> N
 def test_what_is_no_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     expected = {
-        "folder": "is a folder",
-        "fifo": r"is a pipe \(FIFO\)",
-        "socket": "is a socket",
+        "folder": "cannot be read: a directory, not a regular file",
+        "fifo": "cannot be read: a FIFO, not a regular file",
+        "socket": "cannot be read: No such device or address",
         "/proc/self/mem": "cannot be read: Input/output error",
         "loop": "cannot be read: Too many levels of symbolic links",
     }
@@ -89,7 +89,7 @@ def test_what_is_no_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Path(kind).symlink_to(kind)
     elif kind == "socket":
         os.mknod(kind, stat.S_IFSOCK | 0o600)
-    with at_most(2), pytest.raises(SpecError, match=expected.get(kind, "is a device")):
+    with at_most(2), pytest.raises(SpecError, match=expected.get(kind, "a device, not a regular file")):
         load(kind, {})
 
 

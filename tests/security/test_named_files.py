@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent import untrusted
-from taco_launch.errors import HostError, SpecError, UsageError
+from taco_launch.bench.history import exchange
+from taco_launch.cli.output import fact_changes
+from taco_launch.errors import HostError, SpecError, TacoLaunchError, UsageError
 from taco_launch.flows.setup import image_source, sources
+from taco_launch.flows.variants import build
+from taco_launch.inventory import load
 from taco_launch.model.host.hosts import Container, Inventory, Registry
 from taco_launch.remote.ssh import config, host_keys, keys
+from taco_launch.sync import config_files
 
 pytestmark = pytest.mark.timeout(60)
 _MEMORY = 1 << 30
@@ -55,6 +60,21 @@ def test_a_file_that_an_inventory_names(odd: Path) -> None:
         host_keys._File(str(odd))
     with pytest.raises(SpecError, match="ssh configuration"):
         config._text("~/.ssh/config", odd)
+
+
+def test_a_file_that_a_command_names(odd: Path) -> None:
+    with pytest.raises(SpecError, match=r"--env-file: .*(regular file|larger than|symbolic links)"):
+        load.read_file(str(odd), "--env-file")
+    with pytest.raises(UsageError, match=r"--config-file: .*cannot be read"):
+        config_files.read((f"{odd}:/etc/x",), "--config-file", has_tree=False)
+    with pytest.raises(TacoLaunchError, match=str(odd)):
+        exchange.read(odd)
+    if not odd.is_dir():  # of a folder each file is read
+        with pytest.raises(UsageError, match=str(odd)):
+            fact_changes.read(odd)
+    request = build.BuildRequest("tag", base="base", requirements=str(odd))
+    with pytest.raises(UsageError, match=str(odd)):
+        build._context(request, odd.parent)
 
 
 @pytest.mark.parametrize(

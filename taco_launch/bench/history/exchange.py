@@ -6,6 +6,7 @@ one for a ladder without runs; hosts and circumstances are JSON lists there, and
 """
 
 import csv
+import errno
 import io
 import json
 import re
@@ -14,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
+from taco_launch.agent import untrusted
 from taco_launch.agent.store.folders import is_name
 from taco_launch.bench.history.history import Ladder, LadderKind
 from taco_launch.bench.logs import MOST_BYTES
@@ -132,17 +134,12 @@ def read(path: Path) -> tuple[HistoryEntry, ...]:
         TacoLaunchError: it cannot be read, or is none; says where and what is wrong.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        text = content.decode("utf-8")
+        text = untrusted.read_named(path, MOST_BYTES).decode("utf-8")
     except OSError as error:
-        raise TacoLaunchError(f"{path}: {error.strerror}") from None
+        hint = "export fewer ladders: bench export --last N" if error.errno == errno.EFBIG else ""
+        raise TacoLaunchError(f"{path}: {error.strerror}", hint=hint) from None
     except UnicodeDecodeError as error:
         raise TacoLaunchError(f"{path}: is no export of a history: not UTF-8 at byte {error.start}") from None
-    if len(content) > MOST_BYTES:
-        raise TacoLaunchError(
-            f"{path}: larger than {MOST_BYTES >> 20} MiB", hint="export fewer ladders: bench export --last N"
-        )
     try:
         return _entries(json.loads(text) if text.lstrip().startswith("{") else _from_csv(text))
     except (ValueError, RecursionError, csv.Error) as error:

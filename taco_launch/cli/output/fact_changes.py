@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from taco_launch.agent import untrusted
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
 from taco_launch.errors import DRIFT, OK, UsageError
@@ -74,11 +75,7 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for file in files:
         try:
-            with file.open("rb") as opened:
-                text = opened.read(_MOST_BYTES + 1)
-            if len(text) > _MOST_BYTES:
-                raise UsageError(f"{file}: larger than {_MOST_BYTES >> 20} MiB, which no such document is")
-            told = hosts_of(codec.load(text))
+            told = hosts_of(codec.load(untrusted.read_named(file, _MOST_BYTES)))
         except OSError as error:
             raise UsageError(f"{file}: {error.strerror}") from error
         except ValueError as error:

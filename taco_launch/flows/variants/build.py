@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from taco_launch import __version__
+from taco_launch.agent import untrusted
 from taco_launch.command import shell
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.flows.variants.local_image import BUILT_LABEL
@@ -148,9 +149,10 @@ def _context(request: BuildRequest, folder: Path) -> None:
     (folder / "Dockerfile").write_text(dockerfile(request), encoding="utf-8")
     if request.requirements:
         path = Path(request.requirements)
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path}: larger than {_MOST_BYTES >> 20} MiB, and so no file of requirements")
-        (folder / "requirements.txt").write_bytes(path.read_bytes())
+        try:
+            (folder / "requirements.txt").write_bytes(untrusted.read_named(path, _MOST_BYTES))
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     if request.wheels:
         shutil.copytree(
             request.wheels,

@@ -80,9 +80,9 @@ def test_odd_files_beside_captures_are_named_and_passed_over(captures: Path) -> 
     assert told["topology"]["gpus"] == ["GPU0", "GPU1"]
     assert {entry["where"]: entry["reason"] for entry in told["unknown"]} == {
         "gone": "No such file or directory",
-        "pipe": "is not a regular file",
+        "pipe": "a FIFO, not a regular file",
     }
-    assert "warning: pipe: is not a regular file" in done.stderr
+    assert "warning: pipe: a FIFO, not a regular file" in done.stderr
 
 
 def test_only_what_is_asked_for_of_captures(captures: Path) -> None:

@@ -377,4 +377,10 @@ MPI = (
         r"PMIX ERROR: NOT-FOUND in file ptl_\w+\.c",
         survived=True,
     ),
+    Signature(
+        "pmix-not-initialized",
+        ("OPAL ERROR: Not initialized in file pmix",),
+        "A rank on {host} found no PMIx server: the mpirun that started it belongs to another Open MPI than its library, or srun started it without PMIx.",
+        "Compare which mpirun with ldd PROGRAM | grep -E 'libmpi|pmix', on every host; use one installation for both. Under Slurm: srun --mpi=pmix.",
+    ),
 )

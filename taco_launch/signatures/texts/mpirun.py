@@ -81,9 +81,11 @@ LAUNCHER = (
         ),
         "There are fewer slots than ranks[[asked? (requested: {asked})]].",
         "Request fewer ranks (-np), or give the hosts more slots: -H gpu1:8,gpu2:8 (a bare name is one slot), slots=8 in "
-        "the hostfile. More ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE).",
-        r"not enough slots available in the system to satisfy the (?P<asked>\d+)|already filled"
-        r"|Process number should not be larger than total available slots",
+        "the hostfile. More ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE).[[list? A list of CPUs (--cpu-set) "
+        "limits them, too: extend it, or add --use-hwthread-cpus.]]",
+        r"not enough slots available in the system (?:to satisfy the (?P<asked>\d+)|or not enough[\s\S]{0,200}?Number of procs: +(?P<asked2>\d+)\s+pe-list: "
+        r"(?P<list>\S+))|already filled|Process number should not be larger than total available slots",
+        lines=8,
     ),
     Signature(
         "executable-not-found",
@@ -375,6 +377,7 @@ RANKS = (
         r"exited due to process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<host>\S+) exiting\s+improperly",
         kind=FailureText.OUTCOME,
         lines=2,
+        unless=("host-lost",),
     ),
     Signature(
         "rank-failed",

@@ -109,9 +109,9 @@ NCCL_DEVICES = (
             " of node ",
         ),
         "NCCL does not understand how the devices of {host} are connected: {what}.",
-        "Leave NCCL_TOPO_FILE and NCCL_GRAPH_FILE out, or make them anew on this host. A container needs the host's /sys. -x "
-        "NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=GRAPH shows what it sees.",
-        r"NCCL WARN (?P<what>[^\r\n]*(?:local path|NET with id|CPU close|XML|real path)[^\r\n]*[^\s.])"
+        "[[net?All ranks must use the same network devices: the same NCCL_IB_HCA, NCCL_NET and NCCL_SOCKET_IFNAME in each, and the same image on all hosts. ]]Unset "
+        "NCCL_TOPO_FILE and NCCL_GRAPH_FILE. A container needs the host's /sys. -x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=GRAPH shows what NCCL sees.",
+        r"NCCL WARN (?P<what>[^\r\n]*(?:local path|(?P<net>NET with id)|CPU close|XML|real path)[^\r\n]*[^\s.])"
         r"|(?P<what2>Attribute \w+ of node \w+ not found)",
         unless=("nccl-usb-interface",),
     ),
@@ -320,5 +320,13 @@ NCCL_DEVICES = (
         r"\s{1,9}(?P<few>\d+) ranks? ha\w+ launched up to operation (?P<other>\d+)(?:\s{1,9}Rank (?P<rank>\d+) -- GPU \S+ managed by process \d+ on node "
         r"(?P<host>\S+))?)?",
         lines=4,
+    ),
+    Signature(
+        "nccl-ofi-memory",
+        ("NET/OFI Unable to register memory",),
+        "NCCL's plugin for libfabric (on AWS: EFA) cannot register memory with device {device} of {host} ({why}).",
+        "[[argument?GPU memory: NCCL 2.19 and newer needs EFA installer 1.29.1 or newer, or -x FI_EFA_SET_CUDA_SYNC_MEMOPS=0||ulimit -l must show unlimited where the "
+        "ranks run (docker run --ulimit memlock=-1:-1)]]. Use the same EFA installer on all hosts and in the image.",
+        r"Unable to register memory(?: \(type = \w+\))? for device (?P<device>\d+)\. RC: (?P<code>-?\d+),? E\w+: (?=(?P<argument>Invalid argument)?)(?P<why>[^\r\n]{0,120}[^\s.])",
     ),
 )

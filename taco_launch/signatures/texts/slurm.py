@@ -154,4 +154,27 @@ SLURM = (
         kind=FailureText.OUTCOME,
         unless=("slurm-out-of-memory", "slurm-wait"),
     ),
+    Signature(
+        "slurm-memory-conflict",
+        ("SLURM_MEM_PER_NODE are mutually exclusive",),
+        "srun was given two kinds of memory limits: one by an option, the other by a variable that it inherited from a surrounding job.",
+        "unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE before this srun or sbatch, or use the same option as the surrounding job.",
+    ),
+    Signature(
+        "slurm-pmix-library",
+        ("can not load PMIx library",),
+        "Slurm's plugin {plugin} does not find the PMIx library that it was built for.",
+        "Install that libpmix on every node, where ldconfig -p | grep libpmix lists it; then srun --mpi=list. A job that does not use --mpi={plugin} can ignore this.",
+        r"mpi/(?P<plugin>pmix\w*): [^\r\n]{0,80}can not load PMIx library",
+        kind=FailureText.FALLBACK,
+        at_end=r"PMIx library|mpi/pmix|MPI: |Invalid MPI type",  # slurmd says so at its start, too
+    ),
+    Signature(
+        "slurm-tasks-as-number",
+        ("invalid literal for int() with base 10: '",),
+        "The program expects a number and reads one of Slurm's lists, {value}: N(xM) means N on each of M nodes.",
+        "Read SLURM_NTASKS_PER_NODE (set if --ntasks-per-node is given), or SLURM_NTASKS and SLURM_JOB_NUM_NODES; not SLURM_TASKS_PER_NODE, "
+        "SLURM_STEP_TASKS_PER_NODE or SLURM_JOB_CPUS_PER_NODE.",
+        r"base 10: '(?P<value>\d+\(x\d+\)[\d(x),]{0,80})'",
+    ),
 )

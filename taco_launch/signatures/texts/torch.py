@@ -177,12 +177,12 @@ TORCH = (
     ),
     Signature(
         "torch-variable-missing",
-        ("expected, but not set",),
+        ("expected, but not set", "but `MASTER_ADDR` env was not set"),
         "torch.distributed takes {name} from the environment, and it is not set in a rank.",
         "torchrun sets MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK, and so does taco-launch run. Under plain "
         "mpirun: -x MASTER_ADDR=HOST -x MASTER_PORT=29500, and in the program RANK from OMPI_COMM_WORLD_RANK, WORLD_SIZE "
         "from OMPI_COMM_WORLD_SIZE.",
-        r"environment variable (?P<name>\w+) expected, but not set",
+        r"environment variable (?P<name>\w+) expected, but not set|but `(?P<name2>MASTER_ADDR)` env was not set",
     ),
     Signature(
         "torch-unused-parameters",
@@ -260,11 +260,11 @@ TORCH = (
     ),
     Signature(
         "deepspeed-ssh",
-        ("was not reachable via ssh",),
+        ("was not reachable via ssh", "Command 'ssh -o PasswordAuthentication=no "),
         "DeepSpeed's launcher cannot log in to {host} by ssh without a password.",
         "By hand, from where it runs: ssh -o PasswordAuthentication=no {host} hostname. ssh-copy-id {host} hands the key over; with another port: "
         "~/.ssh/config. Under taco-launch run, DeepSpeed's own launcher is not needed.",
-        r"host=(?P<host>\S+) was not reachable via ssh",
+        r"host=(?P<host>\S+) was not reachable via ssh|Command 'ssh -o PasswordAuthentication=no [^\r\n]{0,80}?(?P<host2>[^\s']+) hostname' returned non-zero",
     ),
     Signature(
         "deepspeed-pdsh",

@@ -321,8 +321,9 @@ TRAINING = (
         "arguments-refused",
         (": error: unrecognized arguments:",),
         "The script does not know {what}.",
-        "Correct the arguments after the script's name; options of taco-launch go before the --.",
-        r"error: unrecognized arguments: (?P<what>[^\r\n]*\S)",
+        "[[launch?The launcher adds that argument: torch.distributed.launch of torch 2 passes --local-rank, older ones --local_rank. Use torchrun, or taco-launch "
+        "run, and read LOCAL_RANK from the environment||Correct the arguments after the script's name; options of taco-launch go before the --]].",
+        r"error: unrecognized arguments: (?P<what>(?P<launch>--local[-_]rank=)?[^\r\n]*\S)",
     ),
     Signature(
         "input-asked",

@@ -42,6 +42,7 @@ UNKNOWN = (
         "scontrol show job JOBID and sacct -j JOBID -o JobID,State,ExitCode,NodeList say how the job stands; on the node: /var/log/slurm/slurmd.log.",
         r"(?:srun|slurmstepd|sbatch|salloc): (?:error|fatal): (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
+        unless=("slurm-pmix-library",),
         survived=True,
     ),
     Signature(

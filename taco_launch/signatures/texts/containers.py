@@ -76,7 +76,7 @@ DOCKER = (
     Signature(
         "image-missing",
         ("pull access denied for ", "manifest unknown", "No such image: ", "repository does not exist"),
-        "The image[[image? {image}]] is not to be had.",
+        "The image[[image? {image}]] is not available.",
         "Check the name and tag, and docker login for a private registry; see what exists: docker image ls.",
         r"pull access denied for (?P<image>[^\s,]+)|manifest (?:for (?P<image2>\S+) not found: )?manifest unknown"
         r"|No such image: (?P<image3>\S+)|repository does not exist",
@@ -154,7 +154,7 @@ CONTAINERS = (
         ("failed to stat CDI host device",),
         "The description of devices (CDI) of {host} names {device}, which does not exist: it is older than a change of the GPUs or the "
         "driver.",
-        "Make it anew on {host}: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (systemctl restart nvidia-cdi-refresh where "
+        "Generate it again on {host}: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (systemctl restart nvidia-cdi-refresh where "
         "there is that unit).",
         r"failed to stat CDI host device \\?\"?(?P<device>[^\s\"\\]+)",
     ),
@@ -177,7 +177,7 @@ CONTAINERS = (
     Signature(
         "nvidia-container-device",
         ("device error: ",),
-        "The container requests a GPU[[device? ({device})]] that {host} has not.",
+        "The container requests a GPU[[device? ({device})]] that {host} does not have.",
         "nvidia-smi -L on {host} shows which there are; --gpus and NVIDIA_VISIBLE_DEVICES count from 0.",
         r"nvidia-container-cli(?:\.real)?: device error: (?:(?P<device>[^:\s]+): )?unknown device",
         unless=("gpushare-no-gpu",),

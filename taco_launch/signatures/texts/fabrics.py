@@ -97,7 +97,7 @@ UCX = (
     Signature(
         "ucx-no-cuda",
         ("'cuda_copy'", "'cuda_ipc'", "cuda_copy is not available"),
-        "The UCX of {host} has no CUDA ({names} not available), so it takes GPU memory for the host's.",
+        "The UCX of {host} has no CUDA ({names} not available), so it treats GPU memory as memory of the host.",
         "ucx_info -d | grep cuda shows what it has. Use a UCX built with CUDA, and have the driver's libcuda.so.1 first in "
         "LD_LIBRARY_PATH; without UCX: --mca pml ob1.",
         r"UCX +WARN +transports? (?P<names>'?cuda_(?:copy|ipc)'?(?:,'?\w+'?)*) (?:is|are) not available",

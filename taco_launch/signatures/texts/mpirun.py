@@ -100,7 +100,7 @@ LAUNCHER = (
     Signature(
         "single-dash-option",
         ("unable to find the specified executable",),
-        "mpirun 5 took an option for the command: it wants two dashes before long options.",
+        "mpirun 5 read an option as the command: it requires two dashes before long options.",
         "Write --bind-to none --map-by slot, with two dashes.",
         r"unable to find the specified executable[\s\S]{0,500}?Executable: *none\b",
         lines=11,
@@ -354,7 +354,7 @@ RANKS = (
         "rank-terminated",
         ("noticed that process rank ",),
         "Rank {rank} on {host} was ended by signal {signal} from outside.",
-        "Somebody, a time limit or a shutdown ended it: on {host}, last -x | head and journalctl -n 100.",
+        "A user, a time limit or a shutdown ended it: on {host}, last -x | head and journalctl -n 100.",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal "
         r"(?P<signal>(?!(?:4|6|7|8|9|10|11)\b)\d+ \([^)]+\))",
         kind=FailureText.OUTCOME,

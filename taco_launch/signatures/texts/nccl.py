@@ -100,7 +100,7 @@ NCCL = (
         "nccl-network-unknown",
         ("Error: network ",),
         "NCCL has no network {name}, which NCCL_NET requests.",
-        "NCCL_NET is IB, Socket or the name of a plugin that is in the image. IB is not to be had without libibverbs and "
+        "NCCL_NET is IB, Socket or the name of a plugin that is in the image. IB is available only with libibverbs and "
         "/dev/infiniband where the ranks run (docker run --device /dev/infiniband).",
         r"Error: network (?P<name>\S+) not found",
     ),
@@ -234,7 +234,7 @@ NCCL = (
         ),
         "NCCL on {host} lost another rank[[peer?, at {peer}]].",
         "Look for the rank that ended first, and at its host.[[peer? Where {peer} is no host of the job, something else called one of "
-        "NCCL's ports and left: NCCL bears that from 2.27.3 on.]]",
+        "NCCL's ports and left: NCCL 2.27.3 and newer tolerates that.]]",
         r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN Net : Call to "
         r"(?:\w+ from (?P<peer2>[^\s<]+)<)?|ncclRemoteError|Socket recv failed while polling for opId)",
         kind=FailureText.ECHO,

@@ -166,7 +166,7 @@ NCCL_DEVICES = (
         "nccl-networks-differ",
         ("wrong type ", "wrong socket type "),
         "The hosts do not use the same network: NCCL uses RDMA on one and TCP on another, so they do not understand each other.",
-        "Compare the lines 'Using network' of all hosts (-x NCCL_DEBUG=INFO). Where it is Socket, RDMA is not to be had: ibv_devinfo "
+        "Compare the lines 'Using network' of all hosts (-x NCCL_DEBUG=INFO). Where it is Socket, RDMA is not available: ibv_devinfo "
         "there, and /dev/infiniband in the container. -x NCCL_IB_DISABLE=1 lets all use TCP.",
         # ncclSocketType: 3 is that of sockets' transport, 4 that of InfiniBand's
         r"socket\w*: wrong type (?:3 != 4|4 != 3)\b|wrong socket type \(peer (?:3 != expected 4|4 != expected 3)\b",
@@ -217,7 +217,7 @@ NCCL_DEVICES = (
         ("async event",),
         "An RDMA queue or device of {host}[[device? ({device})]] reported: {why}. What other hosts say of completions follows from it.",
         "[[hardware?The HCA itself failed: dmesg -T | grep -i mlx on {host}. Reset it or update its firmware, and leave {host} out with "
-        "--exclude {host} until then||An access violation comes of memory that was freed or never registered: the same NCCL and driver on "
+        "--exclude {host} until then||An access violation means memory that was freed or never registered: use the same NCCL and driver on "
         "all hosts, and -x NCCL_NET_GDR_LEVEL=LOC to see whether GPUDirect is at fault. dmesg -T | grep -i mlx5 on {host}]].",
         rf"NET/IB ?: (?:(?P<device>[\w.-]+:\d+) )?Got (?:non-fatal )?async event ?: (?=(?P<hardware>local cata)?)(?P<why>{_EVENTS})",
     ),
@@ -232,8 +232,8 @@ NCCL_DEVICES = (
     Signature(
         "nccl-retries",
         ("Call to connect returned", ", retrying"),
-        "NCCL on {host} tries in vain to connect to [[peer?{peer}||another rank]] ({why}): the network that it has taken is none "
-        "that the hosts share, or a firewall is between.",
+        "NCCL on {host} cannot connect to [[peer?{peer}||another rank]] and keeps trying ({why}): the hosts do not share the network that "
+        "it chose, or a firewall is in between.",
         "Name the network: -x NCCL_SOCKET_IFNAME==bond0. Names like veth0, docker0 and virbr0, and addresses fe80:..., in its line "
         "'NET/Socket : Using' are none between hosts.",
         r"(?:Call to connect|onnect to (?P<peer>[^\s<]+)\S*) returned (?P<why>[^,\r\n]+), retrying",
@@ -306,7 +306,7 @@ NCCL_DEVICES = (
     Signature(
         "nccl-usb-interface",
         ("is not a PCI device (usb)",),
-        "NCCL on {host} takes a network interface on USB for a part of the topology, which this version cannot.",
+        "NCCL on {host} includes a network interface on USB in its topology, which this version does not support.",
         "Name the network: -x NCCL_SOCKET_IFNAME==bond0, without the USB interface (ip -br addr); or use a newer NCCL.",
         only_with=("nccl-topology",),
     ),

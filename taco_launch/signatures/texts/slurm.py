@@ -31,7 +31,7 @@ SLURM = (
     Signature(
         "slurm-preempted",
         ("DUE TO PREEMPTION",),
-        "Slurm ended {what} to give its place to a job of higher priority.",
+        "Slurm ended {what} to make room for a job of higher priority.",
         "Start it again (sbatch --requeue lets Slurm do that) and continue from a checkpoint; or use a partition or QOS that "
         "is not preempted.",
         r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO PREEMPTION",
@@ -47,7 +47,7 @@ SLURM = (
         "slurm-cancelled",
         (" CANCELLED AT ",),
         "{what} was cancelled: by scancel, by Slurm, or because another step or task of the job had failed.",
-        "See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If nobody cancelled it, look for what "
+        "See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If no user cancelled it, look for what "
         "failed before that line.",
         r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))",
         kind=FailureText.OUTCOME,
@@ -109,7 +109,7 @@ SLURM = (
     Signature(
         "slurm-no-configuration",
         ("Could not establish a configuration source", "fetch_config: DNS SRV lookup failed"),
-        "This machine does not know its Slurm: it has no slurm.conf, and asks in vain for one.",
+        "This machine does not find its Slurm: it has no slurm.conf, and no server gave it one.",
         "Submit from a login node of the cluster. In a container: mount /etc/slurm (and /run/munge), or export SLURM_CONF=/PATH/slurm.conf.",
     ),
     Signature(
@@ -123,7 +123,7 @@ SLURM = (
     Signature(
         "slurm-munge",
         ("Munge decode failed", "Munge encode failed", "If munged is up"),
-        "Slurm cannot prove who asks: munge of {host} fails ({why}).",
+        "Slurm cannot check who sent a request: munge on {host} fails ({why}).",
         "On that host: systemctl status munge; date on all hosts (the clocks may differ by 5 minutes at most), and the same "
         "/etc/munge/munge.key. A container needs /run/munge mounted.",
         r"Munge (?:de|en)code failed: (?P<why>[^\r\n]*[^\s.])|(?P<why2>If munged is up[^\r\n]*[^\s.])",

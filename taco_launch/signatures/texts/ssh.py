@@ -8,7 +8,7 @@ SSH = (
     Signature(
         "host-ipv6-literal",
         ("illegal character in the following node name", "Could not resolve hostname [:"),
-        "Open MPI takes no IPv6 address as a host: it read the bracket as the whole name.",
+        "Open MPI does not accept an IPv6 address as a host: it read the bracket as the whole name.",
         "Give the address a name in /etc/hosts on every host and use that name in -H and the hostfile.",
         r"node name:\s+node: +\[|hostname \[:",
         lines=4,
@@ -51,7 +51,7 @@ SSH = (
     Signature(
         "ssh-host-key-changed",
         ("REMOTE HOST IDENTIFICATION HAS CHANGED",),
-        "The host key of {host} is another one than known_hosts has: it was reinstalled, its container was created "
+        "The host key of {host} differs from the one in known_hosts: it was reinstalled, its container was created "
         "again, or something else answers at that address.",
         "When you know why it changed: ssh-keygen -R [[known?'{known}'||HOST (of a port other than 22: '[HOST]:PORT')]][[file? -f {file}]], then ssh to it once and check the "
         "fingerprint.",
@@ -71,7 +71,7 @@ SSH = (
     Signature(
         "ssh-host-key-refused",
         ("Host key verification failed",),
-        "ssh has no trusted host key for a host, and cannot ask anybody.",
+        "ssh has no trusted host key for a host, and cannot ask the user.",
         "ssh to each host once from the machine that runs mpirun, as the same user and with the same port, and "
         "compare the fingerprint; known_hosts then has it.",
         unless=("ssh-host-key-changed", "ssh-host-key-unknown"),

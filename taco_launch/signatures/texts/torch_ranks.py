@@ -56,7 +56,7 @@ TORCH_RANKS = (
     Signature(
         "torch-master-unknown",
         ("host not found: ", "getaddrinfo failed", "hostname of the client socket cannot be retrieved"),
-        "The name in MASTER_ADDR means nothing on {host}.",
+        "{host} cannot resolve the name in MASTER_ADDR.",
         "getent hosts $MASTER_ADDR there: give an address instead, or wait until the name is known (in Kubernetes, until the first "
         "pod runs).",
         r"ValueError: host not found: (?:Name or service not known|Temporary failure|No address)",
@@ -64,7 +64,7 @@ TORCH_RANKS = (
     Signature(
         "torch-name-unknown",
         ("cannot be retrieved (gai error",),
-        "The name {name}, which MASTER_ADDR or --rdzv_endpoint gives, means nothing on {host} ({why}).",
+        "The name {name}, which MASTER_ADDR or --rdzv_endpoint gives, cannot be resolved on {host} ({why}).",
         "getent hosts {name} there: give an address instead, or wait until the name is known (in Kubernetes, until the first pod runs).",
         r"network addresses of \(?(?P<name>[^\s,)]+), [^)\r\n]*\) cannot be retrieved \(gai error: -?\d+ - (?P<why>[^)\r\n]+)\)",
         kind=FailureText.FALLBACK,
@@ -132,8 +132,8 @@ TORCH_RANKS = (
     Signature(
         "horovod-process-exited",
         ("The first process to do so was:",),
-        "horovodrun says that process {name}[[host? on {host}]] was the first to fail: it [[killed?was killed (exit code 137), most often for want of "
-        "memory||ended with exit code {code}]].",
+        "horovodrun says that process {name}[[host? on {host}]] was the first to fail: it [[killed?was killed (exit code 137), most often because "
+        "memory ran out||ended with exit code {code}]].",
         "Read that process's own lines before this point.[[killed? dmesg -T | grep -i kill on {host}; fewer data loader workers, smaller batches.]]",
         r"The first process to do so was:\s+Process name: (?P<name>(?:(?P<host>[^\s\[]+)\[)?\d*\]?)\s+Exit code: (?P<code>(?P<killed>137|-9)?-?\d*)",
         kind=FailureText.OUTCOME,
@@ -142,7 +142,7 @@ TORCH_RANKS = (
     Signature(
         "torch-rank-number",
         ("rank < size. ",),
-        "Rank {rank} joins a process group of {size} ranks only: WORLD_SIZE, or what the program takes in its place, is too small.",
+        "Rank {rank} joins a process group of {size} ranks only: WORLD_SIZE, or what the program uses instead, is too small.",
         "Lightning: num_nodes= the number of hosts, devices= the ranks of each. Else see what the program passes as world_size: WORLD_SIZE counts the ranks "
         "of all hosts.",
         r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
@@ -161,8 +161,8 @@ TORCH_RANKS = (
     Signature(
         "torch-connect-timeout",
         ("connect() timed out. Original timeout was ",),
-        "A rank of {host} could not reach the store of rank 0 within {seconds} ms: that has not started, its name means another address there, or a firewall is "
-        "between. Under torchrun it may be that no host takes itself for the one of --rdzv_endpoint.",
+        "A rank of {host} could not reach the store of rank 0 within {seconds} ms: rank 0 has not started, its name means another address there, or a firewall is "
+        "in between. Under torchrun, perhaps no host recognizes --rdzv_endpoint as its own address.",
         "getent hosts $MASTER_ADDR on each host, and nc -vz MASTER_ADDR MASTER_PORT. torchrun: --rdzv_conf is_host=1 on the first host.",
         r"Original timeout was (?P<seconds>\d+) ms",
         unless=("torch-master-unreachable",),

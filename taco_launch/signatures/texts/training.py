@@ -111,7 +111,7 @@ TRAINING = (
         "cuda-memory-asked",
         ("failed to allocate ",),
         "A GPU of {host} has less free memory than TensorFlow requested: most often a second rank, or an older job, is on it.",
-        "nvidia-smi on {host} names who has memory. One rank per GPU (tf.config.set_visible_devices by hvd.local_rank()), and "
+        "nvidia-smi on {host} lists the processes that use memory. One rank per GPU (tf.config.set_visible_devices by hvd.local_rank()), and "
         "TF_FORCE_GPU_ALLOW_GROWTH=true.",
         r"failed to allocate [^\r\n]* from device: CUDA_ERROR_OUT_OF_MEMORY",
         at_end=r"failed to allocate |(?i:killed|terminat|abort)",  # TensorFlow may continue with less
@@ -182,8 +182,8 @@ TRAINING = (
     Signature(
         "cuda-gpu-busy",
         ("all CUDA-capable devices are busy or unavailable", "CUDA-capable device(s) is/are busy or unavailable"),
-        "A GPU of {host} takes no further process: it is in the exclusive compute mode and another process has it, or it has to be reset.",
-        "nvidia-smi on {host} shows who has it, nvidia-smi -q -d COMPUTE its mode; nvidia-smi -c 0 lets several in.",
+        "A GPU of {host} accepts no further process: it is in exclusive compute mode and another process uses it, or it needs a reset.",
+        "nvidia-smi on {host} shows the process that uses it, nvidia-smi -q -d COMPUTE its mode; nvidia-smi -c 0 allows several processes.",
     ),
     Signature(
         "cuda-start-failed",
@@ -310,7 +310,7 @@ TRAINING = (
     Signature(
         "library-too-old",
         ("' not found (required by", "undefined symbol: "),
-        "Libraries on {host} do not fit each other: {what} is missing.",
+        "Libraries on {host} do not match: {what} is missing.",
         "The program was built against other versions. Build or install it where the ranks run (in a container: in the "
         "image).",
         r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
@@ -354,8 +354,8 @@ TRAINING = (
     Signature(
         "horovodrun-start",
         ("Timed out waiting for ",),
-        "horovodrun waited in vain for its tasks on the other hosts: they share no network interface with it, a firewall is "
-        "between, or they start slowly.",
+        "horovodrun's tasks on the other hosts did not answer in time: they share no network interface with it, a firewall is "
+        "in between, or they start slowly.",
         "horovodrun --network-interface NAME --start-timeout 120 --verbose; all ports have to be open between the hosts. Under "
         "taco-launch no such tasks are needed.",
         r"Timed out waiting for [^\r\n]*[Pp]lease check connectivity between servers",
@@ -364,7 +364,7 @@ TRAINING = (
         "python-crashed",
         ("Fatal Python error: ",),
         "Python itself crashed in a rank on {host}: {why}.",
-        "The stack below that line shows where. Most often a library is at fault that was built for another CUDA, NCCL, "
+        "The stack below that line shows where. Most often the cause is a library that was built for another CUDA, NCCL, "
         "Python or CPU: compare versions with a host on which it works.",
         r"Fatal Python error: (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.OUTCOME,

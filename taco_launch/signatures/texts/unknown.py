@@ -7,7 +7,7 @@ UNKNOWN = (
         "ucx-failed",
         (" UCX  ERROR ", " UCX ERROR "),
         "UCX failed on {host}: {why}.",
-        "-x UCX_LOG_LEVEL=info says which devices it takes (ucx_info -d lists them). Whether it is UCX: --mca pml ob1 --mca btl tcp,self,vader (5.0: "
+        "-x UCX_LOG_LEVEL=info shows which devices it uses (ucx_info -d lists them). Whether it is UCX: --mca pml ob1 --mca btl tcp,self,vader (5.0: "
         "sm for vader) continues without.",
         r"UCX +ERROR +(?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,

@@ -198,7 +198,7 @@ CONTAINERS = (
         ("command terminated with exit code ",),
         "Kubernetes ended what ran in a worker's pod (exit code {code}[[killed?: killed, most often because memory ran out]]); what is lost "
         "after that follows from it.",
-        "kubectl describe pod WORKER says why (OOMKilled, evicted, a limit); kubectl logs --previous has its last lines.",
+        "kubectl describe pod WORKER shows why (OOMKilled, evicted, a limit); kubectl logs --previous has its last lines.",
         r"^command terminated with exit code (?P<code>(?P<killed>137)|143|\d+)",
     ),
     Signature(

@@ -88,7 +88,7 @@ UCX = (
     Signature(
         "ucx-memory-refused",
         ("ib_mlx5_log.c:",),
-        "The HCA {device} of {host} may not reach the memory that UCX named ({what}): most often GPU memory, whose way over "
+        "The HCA {device} of {host} may not reach the memory that UCX named ({what}): most often GPU memory, and its path over "
         "PCIe to the HCA is blocked.",
         "On {host}: lsmod | grep peermem; PCI ACS and the IOMMU have to be off (lspci -vvv | grep ACSCtl). -x "
         "UCX_IB_GPU_DIRECT_RDMA=n continues without GPUDirect RDMA.",
@@ -115,7 +115,7 @@ UCX = (
     Signature(
         "ucx-memory-pool",
         ("Failed to allocate memory pool", "failed: Resource temporarily unavailable"),
-        "UCX on {host} gets no more memory that its HCA may use: the memlock limit is too low, or the HCA's table of registered memory is full.",
+        "UCX on {host} cannot register more memory for its HCA: the memlock limit is too low, or the HCA's table of registered memory is full.",
         "ulimit -l through mpirun (unlimited is right); mlx4: a larger log_num_mtt (/etc/modprobe.d/mlx4_core.conf). -x UCX_TLS=tcp,sm,self shows whether "
         "the rest works.",
         r"UCX +ERROR +(?:Failed to allocate memory pool \(name=\w+\) chunk: Input/output error"
@@ -184,9 +184,9 @@ HYDRA = (
     Signature(
         "hydra-bootstrap",
         ("Unable to run bstrap_proxy", "Error setting up the bootstrap proxies"),
-        "Intel MPI's mpiexec could not start its proxy on {host}[[code? (exit code {code})]]. It uses ssh, or inside a Slurm "
-        "job srun.",
-        "Try by hand what it does: ssh {host} true. export I_MPI_HYDRA_BOOTSTRAP=ssh (or slurm) says what to use, "
+        "Intel MPI's mpiexec could not start its proxy on {host}[[code? (exit code {code})]]. It uses ssh, or srun inside a "
+        "Slurm job.",
+        "Try by hand what it does: ssh {host} true. export I_MPI_HYDRA_BOOTSTRAP=ssh (or slurm) sets what it uses, "
         "I_MPI_HYDRA_DEBUG=1 shows the command.",
         r"Unable to run bstrap_proxy on (?P<host>[\w.-]+)(?: \(pid \d+, exit code (?P<code>\d+)\))?"
         r"|Error setting up the bootstrap proxies",
@@ -224,14 +224,14 @@ HYDRA = (
         "ofi-no-network",
         ("OFI ",),
         "MPI found no network on {host} that its libfabric can use ({what}[[why?: {why}]]).",
-        "fi_info -l lists the providers of that host. FI_PROVIDER=tcp shows whether the rest works; FI_LOG_LEVEL=warn says why "
-        "another one, such as verbs or psm3, is left out.",
+        "fi_info -l lists the providers of that host. FI_PROVIDER=tcp shows whether the rest works; FI_LOG_LEVEL=warn shows why "
+        "another one, such as verbs or psm3, is not used.",
         r"OFI (?:call )?(?P<what>\w+(?: \w+)*)(?:\(\))? failed \((?:[^():\r\n]*:)+ *(?P<why>[^():\r\n]+)\)|OFI (?P<what2>fi_getinfo)\(\) failure",
     ),
     Signature(
         "ofi-mismatch",
         ("Mismatched address format: remote EP",),
-        "The hosts use different networks of libfabric: {host}'s addresses are of another format than the other host's.",
+        "The hosts use different networks of libfabric: the addresses of {host} have another format than those of the other host.",
         "The same provider on all hosts: -x FI_PROVIDER=verbs, or tcp. Without libfabric: --mca mtl ^ofi --mca pml ob1 (or ucx).",
         r"(?:(?P<host>[\w.-]+):rank\d+: +)?Mismatched address format: remote EP",
     ),

@@ -203,14 +203,14 @@ MPI = (
         "mpi-no-port",
         ("failed: no port available in the range",),
         "Every port that the ranks of {host} may listen on is taken[[range? ({range})]].",
-        "Give them more: --mca btl_tcp_port_range_v4 200 (how many, from btl_tcp_port_min_v4 on). See who has them: "
+        "Allow more: --mca btl_tcp_port_range_v4 200 (how many, from btl_tcp_port_min_v4 on). See what uses them: "
         "ss -ltnp on {host}; ranks of an older job may still run.",
         r"bind6?\(\) failed: no port available in the range(?: \[(?P<range>[\d.]+)\])?",
     ),
     Signature(
         "mpi-wrong-peer",
         ("accepted a TCP connection from what appears to be a", "received unexpected process identifier"),
-        "A rank was answered by another process than the one it called: several hosts have the same address on some "
+        "The wrong process answered a rank: several hosts have the same address on some "
         "network (docker0 is 172.17.0.1 on all of them).",
         "Name the network that the hosts share: --mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include "
         "10.0.0.0/24.",
@@ -247,8 +247,8 @@ MPI = (
             "There was an error initializing an OpenFabrics device",
             "infiniband ports on a device are not used by default",
         ),
-        "Open MPI's old InfiniBand transport (openib) found a device that it does not use. NCCL is not touched by it.",
-        "Say that it is not wanted: --mca btl ^openib.",
+        "Open MPI's old InfiniBand transport (openib) found a device that it does not use. This does not affect NCCL.",
+        "Turn it off: --mca btl ^openib.",
         kind=FailureText.NOTE,
     ),
     Signature(

@@ -52,7 +52,7 @@ LAUNCHER = (
         "daemon-cannot-call-back",
         ("unable to complete a TCP connection", "was unable to establish a TCP connection"),
         "A daemon of mpirun on {host} could not connect back to mpirun: a firewall, or an address of another network.",
-        "Say which network to use: --mca oob_tcp_if_include NAME (4.1) or --prtemca prte_if_include NAME (5.0), a name "
+        "Name the network to use: --mca oob_tcp_if_include NAME (4.1) or --prtemca prte_if_include NAME (5.0), a name "
         "or a subnet such as 10.0.0.0/24, and open its ports between the hosts.",
         r"(?:A process or daemon was unable to complete|was unable to establish) a TCP connection"
         r"(?:[\s\S]{0,300}?Local host: +(?P<host>\S+))?",
@@ -185,8 +185,8 @@ LAUNCHER = (
     Signature(
         "time-is-up",
         ("The user-provided time limit for job execution has been reached",),
-        "mpirun ended the job after the {seconds} s that --timeout gave it.",
-        "If it should have been done by then, see what it waited for (the last lines of each rank); else give it more.",
+        "mpirun ended the job after {seconds} s, the limit that --timeout set.",
+        "If it should have been done by then, see what it waited for (the last lines of each rank); otherwise raise the limit.",
         r"has been reached:\s+Timeout: (?P<seconds>\d+)",
         lines=4,
     ),
@@ -231,7 +231,7 @@ LAUNCHER = (
     Signature(
         "binding-overload",
         ("would result in binding more", "bind that would require binding"),
-        "{host} has fewer cores than ranks that are to be bound to one each.",
+        "{host} has fewer cores than ranks, and each rank was to be bound to one.",
         "Do not bind, as Horovod advises: --bind-to none.",
         r"would (?:result in binding more|require binding)" + _NODE,
         lines=6,
@@ -255,7 +255,7 @@ LAUNCHER = (
     Signature(
         "limit-pipes",
         ("limit on number of pipes", "system limit exceeded on number of pipes"),
-        "{host} lets a process open too few files for that many ranks.",
+        "The limit of open files on {host} is too low for that many ranks.",
         "Raise it where the daemon starts: docker run --ulimit nofile=65536 (or LimitNOFILE of sshd).",
         r"number of pipes" + _NODE,
         lines=4,

@@ -119,7 +119,7 @@ NCCL_DEVICES = (
         "nccl-no-transport",
         ("has no transport for ", "No transport found for rank"),
         "NCCL on {host} found no way from one rank to another: {what}.",
-        "Take NCCL_P2P_DISABLE and NCCL_SHM_DISABLE away where ranks share a host; between hosts see the lines NET/ before it: "
+        "Unset NCCL_P2P_DISABLE and NCCL_SHM_DISABLE if ranks share a host; between hosts, see the lines with NET/ before it: "
         "no interface and no RDMA device could be used.",
         r"(?P<what>Rank \d+ has no transport for [^\r\n]*\S|No transport found for rank [^\r\n]*\S)",
     ),
@@ -167,7 +167,7 @@ NCCL_DEVICES = (
         ("wrong type ", "wrong socket type "),
         "The hosts do not use the same network: NCCL uses RDMA on one and TCP on another, so they do not understand each other.",
         "Compare the lines 'Using network' of all hosts (-x NCCL_DEBUG=INFO). Where it is Socket, RDMA is not available: ibv_devinfo "
-        "there, and /dev/infiniband in the container. -x NCCL_IB_DISABLE=1 lets all use TCP.",
+        "there, and /dev/infiniband in the container. -x NCCL_IB_DISABLE=1 makes all hosts use TCP.",
         # ncclSocketType: 3 is that of sockets' transport, 4 that of InfiniBand's
         r"socket\w*: wrong type (?:3 != 4|4 != 3)\b|wrong socket type \(peer (?:3 != expected 4|4 != expected 3)\b",
     ),

@@ -151,7 +151,7 @@ TORCH = (
         ("failed (exitcode: -",),
         "Local rank {rank} of torchrun on {host} was ended by signal {number} (6: abort, 7: bus error, 11: crash, 15: "
         "termination).",
-        "A bus error is most often a full /dev/shm. Of a crash the lines before it tell; of signal 15 look for the rank that ended "
+        "A bus error is most often a full /dev/shm. For a crash, read the lines before it; for signal 15, look for the rank that ended "
         "first.",
         r"failed \(exitcode: -(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
         kind=FailureText.OUTCOME,

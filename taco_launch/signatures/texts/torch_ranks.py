@@ -72,7 +72,7 @@ TORCH_RANKS = (
     Signature(
         "gloo-loopback",
         ("Using the loopback address as fallback",),
-        "The name of {host} itself does not mean one of its addresses, so Gloo took the loopback, which no other host reaches.",
+        "The name of {host} does not resolve to one of its own addresses, so Gloo used the loopback, which no other host can reach.",
         "Fix /etc/hosts of {host}, or name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0.",
         r"Unable to resolve hostname to a \(local\) address",
         only_with=("gloo-connect", "peer-gone", "torch-rank-missing", "gloo-waited"),
@@ -132,7 +132,7 @@ TORCH_RANKS = (
     Signature(
         "horovod-process-exited",
         ("The first process to do so was:",),
-        "horovodrun says that process {name}[[host? on {host}]] was the first to fail: it [[killed?was killed (exit code 137), most often because "
+        "horovodrun reports that process {name}[[host? on {host}]] was the first to fail: it [[killed?was killed (exit code 137), most often because "
         "memory ran out||ended with exit code {code}]].",
         "Read that process's own lines before this point.[[killed? dmesg -T | grep -i kill on {host}; fewer data loader workers, smaller batches.]]",
         r"The first process to do so was:\s+Process name: (?P<name>(?:(?P<host>[^\s\[]+)\[)?\d*\]?)\s+Exit code: (?P<code>(?P<killed>137|-9)?-?\d*)",

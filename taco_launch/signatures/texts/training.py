@@ -328,8 +328,8 @@ TRAINING = (
     Signature(
         "input-asked",
         ("EOFError: EOF when reading a line",),
-        "The program on {host} requests input, and ranks have none: their standard input is empty.",
-        "Give it what it requests as an argument, a file or a variable (-x NAME=VALUE).",
+        "The program on {host} reads input, but the standard input of a rank is empty.",
+        "Pass the input as an argument, a file or a variable (-x NAME=VALUE).",
     ),
     Signature(
         "python-exception",
@@ -347,8 +347,8 @@ TRAINING = (
     Signature(
         "cuda-stub",
         ("CUDA driver is a stub library", "cudaErrorStubLibrary"),
-        "The program on {host} has loaded the CUDA toolkit's stub in the place of the driver's libcuda.so.",
-        "Take .../stubs out of LD_LIBRARY_PATH; a container has to be started with --gpus all. ldconfig -p | grep libcuda shows "
+        "The program on {host} has loaded the CUDA toolkit's stub instead of the driver's libcuda.so.",
+        "Remove .../stubs from LD_LIBRARY_PATH; start a container with --gpus all. ldconfig -p | grep libcuda shows "
         "which is found.",
     ),
     Signature(
@@ -373,7 +373,7 @@ TRAINING = (
     Signature(
         "deepspeed-rank-killed",
         ("exits with return code = -9",),
-        "DeepSpeed's launcher on {host} says that a rank was killed (signal 9), most often because the host's memory was used up.",
+        "DeepSpeed's launcher on {host} reports that a rank was killed (signal 9), most often because the host's memory was used up.",
         "dmesg -T | grep -i -E 'out of memory|oom' on {host}. Fewer data loader workers, less offloaded to the CPU "
         "(offload_optimizer, offload_param), or more memory.",
         kind=FailureText.OUTCOME,
@@ -381,7 +381,7 @@ TRAINING = (
     Signature(
         "deepspeed-rank-crashed",
         ("exits with return code = -",),
-        "DeepSpeed's launcher on {host} says that a rank [[bus?ended with a bus error (signal 7), most often because /dev/shm was "
+        "DeepSpeed's launcher on {host} reports that a rank [[bus?ended with a bus error (signal 7), most often because /dev/shm was "
         "full||crashed (signal {signal})]].",
         "[[bus?df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g, or --ipc=host||Signal 11 is a segmentation fault, 6 an abort, whose reason is above, 4 a library built for "
         "another CPU. For a stack in Python: PYTHONFAULTHANDLER=1. A library built for another CUDA, NCCL or torch does this]].",

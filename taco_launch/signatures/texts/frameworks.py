@@ -150,7 +150,7 @@ FRAMEWORKS = (
         "Ray has no host with the resources that are requested[[what?: {what}]].",
         "ray status shows what the cluster has and what is in use. Start Ray on the missing hosts, end older jobs, or request fewer workers or GPUs per worker "
         "(ScalingConfig).",
-        r"(?:scheduled right now: |fulfill resource request )(?P<what>\{[^}\r\n]{1,200}\})",
+        r"(?:scheduled right now: |fulfill resource requests? )(?P<what>\{[^}\r\n]{1,200}\})",
         at_end=r"cannot be scheduled right now|fulfill resource request",
     ),
     Signature(

@@ -1,7 +1,8 @@
 """The whole table, in the order in which texts of one line are told."""
 
 from taco_launch.signatures.texts.containers import CONTAINERS, DOCKER
-from taco_launch.signatures.texts.hydra import HYDRA
+from taco_launch.signatures.texts.fabrics import EFA, HYDRA, UCX
+from taco_launch.signatures.texts.frameworks import FRAMEWORKS
 from taco_launch.signatures.texts.mpi import MPI
 from taco_launch.signatures.texts.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.texts.nccl import NCCL
@@ -10,9 +11,8 @@ from taco_launch.signatures.texts.slurm import SLURM
 from taco_launch.signatures.texts.ssh import SSH
 from taco_launch.signatures.texts.system import SYSTEM
 from taco_launch.signatures.texts.torch import TORCH
-from taco_launch.signatures.texts.torch_ranks import FRAMEWORKS, TORCH_RANKS
+from taco_launch.signatures.texts.torch_ranks import TORCH_RANKS
 from taco_launch.signatures.texts.training import TRAINING
-from taco_launch.signatures.texts.ucx import UCX
 from taco_launch.signatures.texts.unknown import UNKNOWN
 
 TABLE = (
@@ -20,6 +20,7 @@ TABLE = (
     *LAUNCHER,
     *MPI,
     *UCX,
+    *EFA,
     *HYDRA,
     *NCCL,
     *NCCL_DEVICES,

@@ -27,9 +27,9 @@ _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 def explain(ctx: click.Context, log: str) -> None:
     """Explain the failures in a log: cause and next step.
 
-    LOG is a file, or - for standard input. Known are texts of mpirun 4.1 and 5.0, UCX, ssh, Horovod, NCCL, torch,
-    TensorFlow, docker, Slurm, the NVIDIA container toolkit and the kernel, with or without the prefixes that mpirun,
-    docker or `logs` put before them.
+    LOG is a file, or - for standard input. It knows the messages of mpirun 4.1 and 5.0, UCX, libfabric, ssh, Horovod,
+    NCCL, torch, Lightning, accelerate, DeepSpeed, Ray, TensorFlow, docker, Slurm, the NVIDIA container toolkit and the
+    kernel, with or without the prefixes that mpirun, docker or `logs` add.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def explain(ctx: click.Context, log: str) -> None:
         last = f"; its last output: {scan.last_words}" if scan.last_words else ""
         if _is_binary(end):
             read, last = (
-                "it is no text, or not in UTF-8",
+                "it is not text, or not in UTF-8",
                 "; name a log, or a job's: taco-launch logs -v NAME | taco-launch explain -",
             )
         settings.talk(render.printable(f"no known failure in {name}: {read}{last}"))

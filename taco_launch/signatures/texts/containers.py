@@ -22,12 +22,13 @@ DOCKER = (
             "nknown runtime specified nvidia",
             "unknown or invalid runtime name: nvidia",
             "nvidia-container-runtime",
+            "nvidia-container-toolkit",
         ),
         "Docker on {host} has no GPU support: the NVIDIA Container Toolkit is not installed or not configured.",
         "Install nvidia-container-toolkit, then nvidia-ctk runtime configure --runtime=docker; systemctl restart docker. On all "
         "hosts of an inventory: taco-launch -i FILE setup --only toolkit.",
         r"could not select device driver|nknown runtime specified nvidia|invalid runtime name: nvidia"
-        r"|nvidia-container-runtime\W{0,4}: (?:executable file not found|no such file)",
+        r"|nvidia-container-(?:runtime(?:-hook)?|toolkit)\W{0,4}: (?:executable file not found|no such file)",
     ),
     Signature(
         "image-needs-newer-driver",
@@ -52,6 +53,7 @@ DOCKER = (
                 "nvidia-container-driver",
                 "nvidia-container-cgroup-old",
                 "nvidia-container-rules",
+                "gpushare-no-gpu",
             ),
         ),
     ),
@@ -74,7 +76,7 @@ DOCKER = (
     Signature(
         "image-missing",
         ("pull access denied for ", "manifest unknown", "No such image: ", "repository does not exist"),
-        "The image[[image? {image}]] is not to be had.",
+        "The image[[image? {image}]] is not available.",
         "Check the name and tag, and docker login for a private registry; see what exists: docker image ls.",
         r"pull access denied for (?P<image>[^\s,]+)|manifest (?:for (?P<image2>\S+) not found: )?manifest unknown"
         r"|No such image: (?P<image3>\S+)|repository does not exist",
@@ -152,7 +154,7 @@ CONTAINERS = (
         ("failed to stat CDI host device",),
         "The description of devices (CDI) of {host} names {device}, which does not exist: it is older than a change of the GPUs or the "
         "driver.",
-        "Make it anew on {host}: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (systemctl restart nvidia-cdi-refresh where "
+        "Generate it again on {host}: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (systemctl restart nvidia-cdi-refresh where "
         "there is that unit).",
         r"failed to stat CDI host device \\?\"?(?P<device>[^\s\"\\]+)",
     ),
@@ -175,26 +177,28 @@ CONTAINERS = (
     Signature(
         "nvidia-container-device",
         ("device error: ",),
-        "The container requests a GPU[[device? ({device})]] that {host} has not.",
+        "The container requests a GPU[[device? ({device})]] that {host} does not have.",
         "nvidia-smi -L on {host} shows which there are; --gpus and NVIDIA_VISIBLE_DEVICES count from 0.",
         r"nvidia-container-cli(?:\.real)?: device error: (?:(?P<device>[^:\s]+): )?unknown device",
+        unless=("gpushare-no-gpu",),
     ),
     Signature(
         "enroot-failed",
         ("pyxis: ",),
         "Slurm's container plugin (pyxis) could not start the container on {host}: {why}.",
-        "enroot import docker://IMAGE by hand on that host shows all of it. An image without the shell or program that is named is "
-        "incomplete, or of another architecture; srun --no-container-entrypoint leaves its entry point out.",
+        "[[space?df -h there for the folders that /etc/enroot/enroot.conf names (ENROOT_CACHE_PATH, ENROOT_DATA_PATH, ENROOT_TEMP_PATH) and for pyxis's "
+        "runtime_path in plugstack.conf, which is in memory by default (/run/pyxis)||enroot import docker://IMAGE by hand on that host shows all of it. An image "
+        "without the shell or program that is named is incomplete, or of another architecture; srun --no-container-entrypoint leaves its entry point out]].",
         # The lines of enroot's own log are indented.
-        r"pyxis: {2,8}(?P<why>(?!\[(?:INFO|WARN|DEBUG))[^\s][^\r\n]*[^\s.])|pyxis:? (?P<why2>\[ERROR\] [^\r\n]*[^\s.])",
-        unless=("enroot-folder",),
+        r"pyxis: {2,8}(?=(?:[^\r\n]{0,300}(?P<space>No space left))?)(?P<why>(?!\[(?:INFO|WARN|DEBUG))[^\s][^\r\n]*[^\s.])|pyxis:? (?P<why2>\[ERROR\] [^\r\n]*[^\s.])",
+        unless=("enroot-folder", "enroot-mount"),
     ),
     Signature(
         "pod-ended",
         ("command terminated with exit code ",),
         "Kubernetes ended what ran in a worker's pod (exit code {code}[[killed?: killed, most often because memory ran out]]); what is lost "
         "after that follows from it.",
-        "kubectl describe pod WORKER says why (OOMKilled, evicted, a limit); kubectl logs --previous has its last lines.",
+        "kubectl describe pod WORKER shows why (OOMKilled, evicted, a limit); kubectl logs --previous has its last lines.",
         r"^command terminated with exit code (?P<code>(?P<killed>137)|143|\d+)",
     ),
     Signature(
@@ -272,7 +276,7 @@ CONTAINERS = (
         "The indented lines below it have the reason, in that host's slurmd.log if not here. enroot import docker://IMAGE by hand on that host "
         "may show it.",
         r"pyxis: (?P<why>failed to (?:import|create|start)[^\r\n]*[^\s.])",
-        unless=("enroot-failed", "enroot-folder"),
+        unless=("enroot-failed", "enroot-folder", "enroot-mount", "pyxis-image-path"),
     ),
     Signature(
         "nvidia-container-driver",
@@ -313,5 +317,30 @@ CONTAINERS = (
         "kubectl get pods -o wide, kubectl describe pod WORKER, and kubectl logs --previous WORKER: why it has ended or has not started.",
         r"unable to upgrade connection: container not found \(\"(?P<name>[^\"\r\n]+)\"\)|rror dialing backend: (?P<why>[^\r\n]*[^\s.])"
         r"|NotFound\): pods \"(?P<name2>[^\"\r\n]+)\" not found",
+    ),
+    Signature(
+        "pyxis-image-path",
+        ("importing docker image: ",),
+        "pyxis searches a registry for an image named {file}, because a file needs a path before its name.",
+        "--container-image=./{file}, or the full path of the file.",
+        r"pyxis: importing docker image: (?P<file>[^\s/.][^\s/]*\.sqsh)\b",
+        only_with=("pyxis-failed", "enroot-failed"),
+    ),
+    Signature(
+        "enroot-mount",
+        ("pyxis: ",),
+        "enroot on {host} cannot mount {path} into the container: {why}.",
+        "ls -ld {path} on that node, as the user of the job: it must exist on every node, and the user must be able to read it. Root often cannot read NFS "
+        "(root_squash): submit the job as another user.",
+        r"pyxis: +enroot-mount: failed to mount: (?P<path>\S+) at \S+: (?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "gpushare-no-gpu",
+        ("no-gpu-has-",),
+        "Kubernetes' plugin for shared GPUs (gpushare) gave the pod no GPU: it found none on {host} with {memory} free, or its scheduler extender had not "
+        "chosen one.",
+        "kubectl inspect gpushare shows what is in use. A single GPU must have what aliyun.com/gpu-mem requests, and the default scheduler must ask gpushare's "
+        "scheduler extender.",
+        r"device error: [^\r\n]{0,40}no-gpu-has-(?P<memory>\w+)-to-run",
     ),
 )

@@ -73,7 +73,7 @@ MPI = (
             'Returned "Unreachable" (-12)',
         ),
         "Two ranks[[one? on {one}]][[other? and {other}]] have no transport in common[[tried? (tried: {tried})]].",
-        "Allow TCP besides: --mca btl tcp,self,vader (5.0: tcp,self,sm) with --mca btl_tcp_if_include the network that "
+        "Allow TCP, too: --mca btl tcp,self,vader (5.0: tcp,self,sm) with --mca btl_tcp_if_include the network that "
         "the hosts share.[[one?|| Which ranks they are mpirun kept back: --mca orte_base_help_aggregate 0 (4.1) shows all "
         "that it says.]]",
         r"pair of MPI processes are unable to reach each other(?:[\s\S]{0,500}?is on host: (?=(?P<one>\S+))(?P<host>\S+)"
@@ -115,9 +115,9 @@ MPI = (
     Signature(
         "pmix-files",
         ("gds_ds12_lock_pthread.c", "gds_ds21_lock_pthread.c", "dstore_base.c"),
-        "PMIx cannot use the files on {host} by which the ranks of a host know each other: folders that another user left in /tmp, "
+        "PMIx cannot use the files on {host} through which the ranks of a host find each other: folders that another user left in /tmp, "
         "no space there, or a file system that cannot lock.",
-        "-x PMIX_MCA_gds=hash does without them. Else on {host}: df -h /tmp; ls -ld /tmp/ompi.* /tmp/pmix*.",
+        "-x PMIX_MCA_gds=hash avoids these files. Otherwise, on {host}: df -h /tmp; ls -ld /tmp/ompi.* /tmp/pmix*.",
         r"PMIX ERROR: \S[^\r\n]* in file (?:gds_ds\d+_lock_pthread|dstore_base)\.c(?! at line 206\b)",
         survived=True,
         unless=("slurm-without-pmi",),
@@ -126,7 +126,7 @@ MPI = (
         "pmix-files-left",
         ("dstore_base.c", "gds_ds12_lock_pthread.c at line 206"),
         "PMIx could not remove its files on {host}, which is harmless if the program's output is complete.",
-        "-x PMIX_MCA_gds=hash does without these files.",
+        "-x PMIX_MCA_gds=hash avoids these files.",
         r"PMIX ERROR: (?:NO-PERMISSIONS|NOT-FOUND) in file \S*dstore_base\.c|lock_pthread\.c at line 206\b",
         kind=FailureText.NOTE,
         unless=("pmix-files",),
@@ -155,8 +155,8 @@ MPI = (
     Signature(
         "slurm-without-pmi",
         ('direct launched using "srun"',),
-        "srun started the program, and this Open MPI has no PMI by which its ranks would know each other.",
-        "Inside salloc or sbatch start it with mpirun; or srun --mpi=pmix, where Slurm and Open MPI have the same PMIx (srun "
+        "srun started the program, but this Open MPI has no PMI, through which its ranks would find each other.",
+        "Inside salloc or sbatch, start it with mpirun; or use srun --mpi=pmix if Slurm and Open MPI have the same PMIx (srun "
         "--mpi=list shows what there is).",
     ),
     Signature(
@@ -169,8 +169,8 @@ MPI = (
     Signature(
         "daemon-route",
         ("does not know how to route a message to",),
-        "mpirun does not find the way to its own daemon on {host}: the hosts have different versions of Open MPI, or the daemons "
-        "meet over networks that not all of them share.",
+        "mpirun cannot reach its own daemon on {host}: the hosts have different versions of Open MPI, or the daemons "
+        "use networks that not all hosts share.",
         "Compare mpirun --version on all hosts, and name the network: --mca oob_tcp_if_include 10.0.0.0/24.",
         r"does not know how to route a message to(?:[\s\S]{0,200}?target node: +(?P<host>\S+))?",
         lines=7,
@@ -195,7 +195,7 @@ MPI = (
         "fork-warned",
         ("operating in a condition that could result in memory corruption",),
         "A rank on {host} starts a process of its own (fork) beside RDMA, of which Open MPI warns; data loaders do it.",
-        "Mostly harmless: --mca mpi_warn_on_fork 0 keeps the warning back. If ranks crash then: num_workers=0, or spawn instead "
+        "Mostly harmless: --mca mpi_warn_on_fork 0 turns the warning off. If ranks crash then: num_workers=0, or spawn instead "
         "of fork.",
         kind=FailureText.NOTE,
     ),
@@ -203,14 +203,14 @@ MPI = (
         "mpi-no-port",
         ("failed: no port available in the range",),
         "Every port that the ranks of {host} may listen on is taken[[range? ({range})]].",
-        "Give them more: --mca btl_tcp_port_range_v4 200 (how many, from btl_tcp_port_min_v4 on). See who has them: "
+        "Allow more: --mca btl_tcp_port_range_v4 200 (how many, from btl_tcp_port_min_v4 on). See what uses them: "
         "ss -ltnp on {host}; ranks of an older job may still run.",
         r"bind6?\(\) failed: no port available in the range(?: \[(?P<range>[\d.]+)\])?",
     ),
     Signature(
         "mpi-wrong-peer",
         ("accepted a TCP connection from what appears to be a", "received unexpected process identifier"),
-        "A rank was answered by another process than the one it called: several hosts have the same address on some "
+        "The wrong process answered a rank: several hosts have the same address on some "
         "network (docker0 is 172.17.0.1 on all of them).",
         "Name the network that the hosts share: --mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include "
         "10.0.0.0/24.",
@@ -247,8 +247,8 @@ MPI = (
             "There was an error initializing an OpenFabrics device",
             "infiniband ports on a device are not used by default",
         ),
-        "Open MPI's old InfiniBand transport (openib) found a device that it does not use. NCCL is not touched by it.",
-        "Say that it is not wanted: --mca btl ^openib.",
+        "Open MPI's old InfiniBand transport (openib) found a device that it does not use. This does not affect NCCL.",
+        "Turn it off: --mca btl ^openib.",
         kind=FailureText.NOTE,
     ),
     Signature(
@@ -291,7 +291,7 @@ MPI = (
     Signature(
         "prefix-twice",
         ("Both a prefix was supplied to",),
-        "mpirun was named by its full path and given --prefix besides; --prefix wins.",
+        "mpirun was started by its full path and also given --prefix; --prefix wins.",
         "Leave --prefix out: the path says it.",
         kind=FailureText.NOTE,
     ),
@@ -308,7 +308,7 @@ MPI = (
     Signature(
         "pmix-socket",
         ("pmix_server_listener.c", "listener bind() failed"),
-        "mpirun's daemon on {host} cannot make the socket by which its ranks reach it: the path of its session folder is too long, taken or may not be "
+        "mpirun's daemon on {host} cannot create the socket through which its ranks reach it: the path of its session folder is too long, taken or may not be "
         "written.",
         "A short folder of the host's own: export TMPDIR=/tmp on all hosts (or --mca orte_tmpdir_base /tmp), and remove what older jobs left: "
         "ls -ld /tmp/ompi.*.",
@@ -344,7 +344,7 @@ MPI = (
         "mpi-cuda-ipc-off",
         ("help-mpi-common-cuda.txt / cuIpc",),
         "Open MPI cannot share GPU memory between ranks of one host (CUDA IPC), and copies it through the host's memory.",
-        "Containers of one host need --ipc=host and all GPUs. --mca btl_smcuda_use_cuda_ipc 0 keeps the message back.",
+        "Containers of one host need --ipc=host and all GPUs. --mca btl_smcuda_use_cuda_ipc 0 turns the message off.",
         kind=FailureText.NOTE,
     ),
     Signature(
@@ -363,9 +363,9 @@ MPI = (
     Signature(
         "pmix-session-folder",
         ("gds_shmem2.c", "shmem: mmap: an error occurred while determining"),
-        "A rank on {host} cannot open the files by which the ranks of a host know each other: the session folder[[path? {path}]] is not in its container, or "
+        "A rank on {host} cannot open the files through which the ranks of a host find each other: the session folder[[path? {path}]] is not in its container, or "
         "may not be read.",
-        "Mount that folder (srun's: /tmp/spmix_appdir_*) into the container. -x PMIX_MCA_gds=hash does without them.",
+        "Mount that folder (srun's: /tmp/spmix_appdir_*) into the container. -x PMIX_MCA_gds=hash avoids these files.",
         r"PMIX_ERR_FILE_OPEN_FAILURE in file \S{0,200}gds_shmem2\.c|determining whether or not (?P<path>/\S{0,120}spmix_\S+) could be created",
         survived=True,
     ),
@@ -376,5 +376,11 @@ MPI = (
         "srun --mpi=pmix (srun --mpi=list shows what there is), and one srun for each MPI program; or mpirun inside salloc or sbatch.",
         r"PMIX ERROR: NOT-FOUND in file ptl_\w+\.c",
         survived=True,
+    ),
+    Signature(
+        "pmix-not-initialized",
+        ("OPAL ERROR: Not initialized in file pmix",),
+        "A rank on {host} found no PMIx server: the mpirun that started it belongs to another Open MPI than its library, or srun started it without PMIx.",
+        "Compare which mpirun with ldd PROGRAM | grep -E 'libmpi|pmix', on every host; use one installation for both. Under Slurm: srun --mpi=pmix.",
     ),
 )

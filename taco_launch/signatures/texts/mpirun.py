@@ -52,7 +52,7 @@ LAUNCHER = (
         "daemon-cannot-call-back",
         ("unable to complete a TCP connection", "was unable to establish a TCP connection"),
         "A daemon of mpirun on {host} could not connect back to mpirun: a firewall, or an address of another network.",
-        "Say which network to use: --mca oob_tcp_if_include NAME (4.1) or --prtemca prte_if_include NAME (5.0), a name "
+        "Name the network to use: --mca oob_tcp_if_include NAME (4.1) or --prtemca prte_if_include NAME (5.0), a name "
         "or a subnet such as 10.0.0.0/24, and open its ports between the hosts.",
         r"(?:A process or daemon was unable to complete|was unable to establish) a TCP connection"
         r"(?:[\s\S]{0,300}?Local host: +(?P<host>\S+))?",
@@ -81,9 +81,11 @@ LAUNCHER = (
         ),
         "There are fewer slots than ranks[[asked? (requested: {asked})]].",
         "Request fewer ranks (-np), or give the hosts more slots: -H gpu1:8,gpu2:8 (a bare name is one slot), slots=8 in "
-        "the hostfile. More ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE).",
-        r"not enough slots available in the system to satisfy the (?P<asked>\d+)|already filled"
-        r"|Process number should not be larger than total available slots",
+        "the hostfile. More ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE).[[list? A list of CPUs (--cpu-set) "
+        "limits them, too: extend it, or add --use-hwthread-cpus.]]",
+        r"not enough slots available in the system (?:to satisfy the (?P<asked>\d+)|or not enough[\s\S]{0,200}?Number of procs: +(?P<asked2>\d+)\s+pe-list: "
+        r"(?P<list>\S+))|already filled|Process number should not be larger than total available slots",
+        lines=8,
     ),
     Signature(
         "executable-not-found",
@@ -98,7 +100,7 @@ LAUNCHER = (
     Signature(
         "single-dash-option",
         ("unable to find the specified executable",),
-        "mpirun 5 took an option for the command: it wants two dashes before long options.",
+        "mpirun 5 read an option as the command: it requires two dashes before long options.",
         "Write --bind-to none --map-by slot, with two dashes.",
         r"unable to find the specified executable[\s\S]{0,500}?Executable: *none\b",
         lines=11,
@@ -183,8 +185,8 @@ LAUNCHER = (
     Signature(
         "time-is-up",
         ("The user-provided time limit for job execution has been reached",),
-        "mpirun ended the job after the {seconds} s that --timeout gave it.",
-        "If it should have been done by then, see what it waited for (the last lines of each rank); else give it more.",
+        "mpirun ended the job after {seconds} s, the limit that --timeout set.",
+        "If it should have been done by then, see what it waited for (the last lines of each rank); otherwise raise the limit.",
         r"has been reached:\s+Timeout: (?P<seconds>\d+)",
         lines=4,
     ),
@@ -229,7 +231,7 @@ LAUNCHER = (
     Signature(
         "binding-overload",
         ("would result in binding more", "bind that would require binding"),
-        "{host} has fewer cores than ranks that are to be bound to one each.",
+        "{host} has fewer cores than ranks, and each rank was to be bound to one.",
         "Do not bind, as Horovod advises: --bind-to none.",
         r"would (?:result in binding more|require binding)" + _NODE,
         lines=6,
@@ -253,7 +255,7 @@ LAUNCHER = (
     Signature(
         "limit-pipes",
         ("limit on number of pipes", "system limit exceeded on number of pipes"),
-        "{host} lets a process open too few files for that many ranks.",
+        "The limit of open files on {host} is too low for that many ranks.",
         "Raise it where the daemon starts: docker run --ulimit nofile=65536 (or LimitNOFILE of sshd).",
         r"number of pipes" + _NODE,
         lines=4,
@@ -352,7 +354,7 @@ RANKS = (
         "rank-terminated",
         ("noticed that process rank ",),
         "Rank {rank} on {host} was ended by signal {signal} from outside.",
-        "Somebody, a time limit or a shutdown ended it: on {host}, last -x | head and journalctl -n 100.",
+        "A user, a time limit or a shutdown ended it: on {host}, last -x | head and journalctl -n 100.",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal "
         r"(?P<signal>(?!(?:4|6|7|8|9|10|11)\b)\d+ \([^)]+\))",
         kind=FailureText.OUTCOME,
@@ -375,6 +377,7 @@ RANKS = (
         r"exited due to process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<host>\S+) exiting\s+improperly",
         kind=FailureText.OUTCOME,
         lines=2,
+        unless=("host-lost",),
     ),
     Signature(
         "rank-failed",

@@ -100,7 +100,7 @@ NCCL = (
         "nccl-network-unknown",
         ("Error: network ",),
         "NCCL has no network {name}, which NCCL_NET requests.",
-        "NCCL_NET is IB, Socket or the name of a plugin that is in the image. IB is not to be had without libibverbs and "
+        "NCCL_NET is IB, Socket or the name of a plugin that is in the image. IB is available only with libibverbs and "
         "/dev/infiniband where the ranks run (docker run --device /dev/infiniband).",
         r"Error: network (?P<name>\S+) not found",
     ),
@@ -190,9 +190,9 @@ NCCL = (
     Signature(
         "nccl-invalid-usage",
         ("invalid usage", "ncclInvalidUsage"),
-        "NCCL refuses what a rank asks of it (invalid usage): most often two ranks use the same GPU.",
+        "NCCL refuses a call of a rank (invalid usage): most often two ranks use the same GPU.",
         "One rank per GPU: in the program, torch.cuda.set_device(hvd.local_rank()) before anything else, and slots per host no "
-        "more than its GPUs. With -x NCCL_DEBUG=WARN NCCL says which call it was.",
+        "more than its GPUs. -x NCCL_DEBUG=WARN shows which call it was.",
         r"(?i:nccl)[^\r\n]*invalid usage|ncclInvalidUsage",
         unless=("nccl-gpu-shared",),
     ),
@@ -218,7 +218,7 @@ NCCL = (
         (", invalid argument, NCCL version", "ncclInvalidArgument"),
         "NCCL refuses an argument that a rank gives it: most often a rank's number that is not below the number of ranks, two ranks on one GPU, or a "
         "tensor that is not on the rank's own GPU.",
-        "With -x NCCL_DEBUG=WARN NCCL says which. Start as many processes as WORLD_SIZE says; torch.cuda.set_device(local_rank) before "
+        "-x NCCL_DEBUG=WARN shows which. Start as many processes as WORLD_SIZE; torch.cuda.set_device(local_rank) before "
         "anything else.",
         r"(?i:nccl)[^\r\n]*, invalid argument\b|ncclInvalidArgument",
         unless=("nccl-gpu-shared", "nccl-invalid-usage", "nccl-ranks-differ"),
@@ -234,7 +234,7 @@ NCCL = (
         ),
         "NCCL on {host} lost another rank[[peer?, at {peer}]].",
         "Look for the rank that ended first, and at its host.[[peer? Where {peer} is no host of the job, something else called one of "
-        "NCCL's ports and left: NCCL bears that from 2.27.3 on.]]",
+        "NCCL's ports and left: NCCL 2.27.3 and newer tolerates that.]]",
         r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN Net : Call to "
         r"(?:\w+ from (?P<peer2>[^\s<]+)<)?|ncclRemoteError|Socket recv failed while polling for opId)",
         kind=FailureText.ECHO,
@@ -258,7 +258,7 @@ NCCL = (
                 "Failed, NCCL error",
             ),
         ),
-        "NCCL failed, and nothing that is known in this log says why.",
+        "NCCL failed, and this log shows no known reason.",
         "The reason is in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=FailureText.FALLBACK,
         unless=("nccl-warned", "nccl-start-failed", "nccl-invalid-argument", "nccl-not-ready"),

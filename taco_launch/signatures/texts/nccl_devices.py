@@ -109,9 +109,9 @@ NCCL_DEVICES = (
             " of node ",
         ),
         "NCCL does not understand how the devices of {host} are connected: {what}.",
-        "Leave NCCL_TOPO_FILE and NCCL_GRAPH_FILE out, or make them anew on this host. A container needs the host's /sys. -x "
-        "NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=GRAPH shows what it sees.",
-        r"NCCL WARN (?P<what>[^\r\n]*(?:local path|NET with id|CPU close|XML|real path)[^\r\n]*[^\s.])"
+        "[[net?All ranks must use the same network devices: the same NCCL_IB_HCA, NCCL_NET and NCCL_SOCKET_IFNAME in each, and the same image on all hosts. ]]Unset "
+        "NCCL_TOPO_FILE and NCCL_GRAPH_FILE. A container needs the host's /sys. -x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=GRAPH shows what NCCL sees.",
+        r"NCCL WARN (?P<what>[^\r\n]*(?:local path|(?P<net>NET with id)|CPU close|XML|real path)[^\r\n]*[^\s.])"
         r"|(?P<what2>Attribute \w+ of node \w+ not found)",
         unless=("nccl-usb-interface",),
     ),
@@ -119,7 +119,7 @@ NCCL_DEVICES = (
         "nccl-no-transport",
         ("has no transport for ", "No transport found for rank"),
         "NCCL on {host} found no way from one rank to another: {what}.",
-        "Take NCCL_P2P_DISABLE and NCCL_SHM_DISABLE away where ranks share a host; between hosts see the lines NET/ before it: "
+        "Unset NCCL_P2P_DISABLE and NCCL_SHM_DISABLE if ranks share a host; between hosts, see the lines with NET/ before it: "
         "no interface and no RDMA device could be used.",
         r"(?P<what>Rank \d+ has no transport for [^\r\n]*\S|No transport found for rank [^\r\n]*\S)",
     ),
@@ -166,8 +166,8 @@ NCCL_DEVICES = (
         "nccl-networks-differ",
         ("wrong type ", "wrong socket type "),
         "The hosts do not use the same network: NCCL uses RDMA on one and TCP on another, so they do not understand each other.",
-        "Compare the lines 'Using network' of all hosts (-x NCCL_DEBUG=INFO). Where it is Socket, RDMA is not to be had: ibv_devinfo "
-        "there, and /dev/infiniband in the container. -x NCCL_IB_DISABLE=1 lets all use TCP.",
+        "Compare the lines 'Using network' of all hosts (-x NCCL_DEBUG=INFO). Where it is Socket, RDMA is not available: ibv_devinfo "
+        "there, and /dev/infiniband in the container. -x NCCL_IB_DISABLE=1 makes all hosts use TCP.",
         # ncclSocketType: 3 is that of sockets' transport, 4 that of InfiniBand's
         r"socket\w*: wrong type (?:3 != 4|4 != 3)\b|wrong socket type \(peer (?:3 != expected 4|4 != expected 3)\b",
     ),
@@ -217,7 +217,7 @@ NCCL_DEVICES = (
         ("async event",),
         "An RDMA queue or device of {host}[[device? ({device})]] reported: {why}. What other hosts say of completions follows from it.",
         "[[hardware?The HCA itself failed: dmesg -T | grep -i mlx on {host}. Reset it or update its firmware, and leave {host} out with "
-        "--exclude {host} until then||An access violation comes of memory that was freed or never registered: the same NCCL and driver on "
+        "--exclude {host} until then||An access violation means memory that was freed or never registered: use the same NCCL and driver on "
         "all hosts, and -x NCCL_NET_GDR_LEVEL=LOC to see whether GPUDirect is at fault. dmesg -T | grep -i mlx5 on {host}]].",
         rf"NET/IB ?: (?:(?P<device>[\w.-]+:\d+) )?Got (?:non-fatal )?async event ?: (?=(?P<hardware>local cata)?)(?P<why>{_EVENTS})",
     ),
@@ -232,8 +232,8 @@ NCCL_DEVICES = (
     Signature(
         "nccl-retries",
         ("Call to connect returned", ", retrying"),
-        "NCCL on {host} tries in vain to connect to [[peer?{peer}||another rank]] ({why}): the network that it has taken is none "
-        "that the hosts share, or a firewall is between.",
+        "NCCL on {host} cannot connect to [[peer?{peer}||another rank]] and keeps trying ({why}): the hosts do not share the network that "
+        "it chose, or a firewall is in between.",
         "Name the network: -x NCCL_SOCKET_IFNAME==bond0. Names like veth0, docker0 and virbr0, and addresses fe80:..., in its line "
         "'NET/Socket : Using' are none between hosts.",
         r"(?:Call to connect|onnect to (?P<peer>[^\s<]+)\S*) returned (?P<why>[^,\r\n]+), retrying",
@@ -306,7 +306,7 @@ NCCL_DEVICES = (
     Signature(
         "nccl-usb-interface",
         ("is not a PCI device (usb)",),
-        "NCCL on {host} takes a network interface on USB for a part of the topology, which this version cannot.",
+        "NCCL on {host} includes a network interface on USB in its topology, which this version does not support.",
         "Name the network: -x NCCL_SOCKET_IFNAME==bond0, without the USB interface (ip -br addr); or use a newer NCCL.",
         only_with=("nccl-topology",),
     ),
@@ -320,5 +320,13 @@ NCCL_DEVICES = (
         r"\s{1,9}(?P<few>\d+) ranks? ha\w+ launched up to operation (?P<other>\d+)(?:\s{1,9}Rank (?P<rank>\d+) -- GPU \S+ managed by process \d+ on node "
         r"(?P<host>\S+))?)?",
         lines=4,
+    ),
+    Signature(
+        "nccl-ofi-memory",
+        ("NET/OFI Unable to register memory",),
+        "NCCL's plugin for libfabric (on AWS: EFA) cannot register memory with device {device} of {host} ({why}).",
+        "[[argument?GPU memory: NCCL 2.19 and newer needs EFA installer 1.29.1 or newer, or -x FI_EFA_SET_CUDA_SYNC_MEMOPS=0||ulimit -l must show unlimited where the "
+        "ranks run (docker run --ulimit memlock=-1:-1)]]. Use the same EFA installer on all hosts and in the image.",
+        r"Unable to register memory(?: \(type = \w+\))? for device (?P<device>\d+)\. RC: (?P<code>-?\d+),? E\w+: (?=(?P<argument>Invalid argument)?)(?P<why>[^\r\n]{0,120}[^\s.])",
     ),
 )

@@ -31,7 +31,7 @@ SLURM = (
     Signature(
         "slurm-preempted",
         ("DUE TO PREEMPTION",),
-        "Slurm ended {what} to give its place to a job of higher priority.",
+        "Slurm ended {what} to make room for a job of higher priority.",
         "Start it again (sbatch --requeue lets Slurm do that) and continue from a checkpoint; or use a partition or QOS that "
         "is not preempted.",
         r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO PREEMPTION",
@@ -47,7 +47,7 @@ SLURM = (
         "slurm-cancelled",
         (" CANCELLED AT ",),
         "{what} was cancelled: by scancel, by Slurm, or because another step or task of the job had failed.",
-        "See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If nobody cancelled it, look for what "
+        "See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If no user cancelled it, look for what "
         "failed before that line.",
         r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))",
         kind=FailureText.OUTCOME,
@@ -109,21 +109,21 @@ SLURM = (
     Signature(
         "slurm-no-configuration",
         ("Could not establish a configuration source", "fetch_config: DNS SRV lookup failed"),
-        "This machine does not know its Slurm: it has no slurm.conf, and asks in vain for one.",
+        "This machine does not find its Slurm: it has no slurm.conf, and no server gave it one.",
         "Submit from a login node of the cluster. In a container: mount /etc/slurm (and /run/munge), or export SLURM_CONF=/PATH/slurm.conf.",
     ),
     Signature(
         "slurm-controller-silent",
         ("Unable to contact slurm controller", "Unable to contact slurmctld"),
         "Slurm's controller does not answer[[why? ({why})]].",
-        "scontrol ping says which one is down; on it systemctl status slurmctld. Try again when it is back: jobs that run continue.",
+        "scontrol ping shows which one is down; run systemctl status slurmctld there. Try again when it is back: jobs that run continue.",
         r"Unable to contact (?:slurm controller|slurmctld) ?\(?(?P<why>[^)\r\n]*[^\s.)])?",
         unless=("slurm-no-configuration",),
     ),
     Signature(
         "slurm-munge",
         ("Munge decode failed", "Munge encode failed", "If munged is up"),
-        "Slurm cannot prove who asks: munge of {host} fails ({why}).",
+        "Slurm cannot check who sent a request: munge on {host} fails ({why}).",
         "On that host: systemctl status munge; date on all hosts (the clocks may differ by 5 minutes at most), and the same "
         "/etc/munge/munge.key. A container needs /run/munge mounted.",
         r"Munge (?:de|en)code failed: (?P<why>[^\r\n]*[^\s.])|(?P<why2>If munged is up[^\r\n]*[^\s.])",
@@ -140,7 +140,7 @@ SLURM = (
         "slurm-wait",
         ("srun: First task exited ",),
         "srun ended the other tasks {seconds} s after the first one had ended (--wait, or WaitTime in slurm.conf).",
-        "Look for why that task ended first: the last lines of the task that is listed as exited. If it was done: srun --wait=0 lets the others finish.",
+        "Find out why that task ended first: read the last lines of the task that is listed as exited. If it was done, srun --wait=0 lets the others finish.",
         r"First task exited (?P<seconds>\d+)s ago",
         kind=FailureText.OUTCOME,
     ),
@@ -153,5 +153,28 @@ SLURM = (
         r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Killed",
         kind=FailureText.OUTCOME,
         unless=("slurm-out-of-memory", "slurm-wait"),
+    ),
+    Signature(
+        "slurm-memory-conflict",
+        ("SLURM_MEM_PER_NODE are mutually exclusive",),
+        "srun was given two kinds of memory limits: one by an option, the other by a variable that it inherited from a surrounding job.",
+        "unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE before this srun or sbatch, or use the same option as the surrounding job.",
+    ),
+    Signature(
+        "slurm-pmix-library",
+        ("can not load PMIx library",),
+        "Slurm's plugin {plugin} does not find the PMIx library that it was built for.",
+        "Install that libpmix on every node, where ldconfig -p | grep libpmix lists it; then srun --mpi=list. A job that does not use --mpi={plugin} can ignore this.",
+        r"mpi/(?P<plugin>pmix\w*): [^\r\n]{0,80}can not load PMIx library",
+        kind=FailureText.FALLBACK,
+        at_end=r"PMIx library|mpi/pmix|MPI: |Invalid MPI type",  # slurmd says so at its start, too
+    ),
+    Signature(
+        "slurm-tasks-as-number",
+        ("invalid literal for int() with base 10: '",),
+        "The program expects a number and reads one of Slurm's lists, {value}: N(xM) means N on each of M nodes.",
+        "Read SLURM_NTASKS_PER_NODE (set if --ntasks-per-node is given), or SLURM_NTASKS and SLURM_JOB_NUM_NODES; not SLURM_TASKS_PER_NODE, "
+        "SLURM_STEP_TASKS_PER_NODE or SLURM_JOB_CPUS_PER_NODE.",
+        r"base 10: '(?P<value>\d+\(x\d+\)[\d(x),]{0,80})'",
     ),
 )

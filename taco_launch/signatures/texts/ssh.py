@@ -8,7 +8,7 @@ SSH = (
     Signature(
         "host-ipv6-literal",
         ("illegal character in the following node name", "Could not resolve hostname [:"),
-        "Open MPI takes no IPv6 address as a host: it read the bracket as the whole name.",
+        "Open MPI does not accept an IPv6 address as a host: it read the bracket as the whole name.",
         "Give the address a name in /etc/hosts on every host and use that name in -H and the hostfile.",
         r"node name:\s+node: +\[|hostname \[:",
         lines=4,
@@ -51,7 +51,7 @@ SSH = (
     Signature(
         "ssh-host-key-changed",
         ("REMOTE HOST IDENTIFICATION HAS CHANGED",),
-        "The host key of {host} is another one than known_hosts has: it was reinstalled, its container was created "
+        "The host key of {host} differs from the one in known_hosts: it was reinstalled, its container was created "
         "again, or something else answers at that address.",
         "When you know why it changed: ssh-keygen -R [[known?'{known}'||HOST (of a port other than 22: '[HOST]:PORT')]][[file? -f {file}]], then ssh to it once and check the "
         "fingerprint.",
@@ -65,13 +65,13 @@ SSH = (
         (" host key is known for ",),
         "ssh does not know the host key of {host}, and strict checking does not let it ask.",
         "Compare the fingerprint once: ssh -p PORT {host} true, and answer yes; or add what ssh-keyscan -p PORT {host} "
-        "gives to known_hosts. It has to be done on the machine that runs mpirun, as the user that does.",
+        "gives to known_hosts. Do this on the machine that runs mpirun, as the user that runs it.",
         r"host key is known for (?P<host>\S+) and",
     ),
     Signature(
         "ssh-host-key-refused",
         ("Host key verification failed",),
-        "ssh has no trusted host key for a host, and cannot ask anybody.",
+        "ssh has no trusted host key for a host, and cannot ask the user.",
         "ssh to each host once from the machine that runs mpirun, as the same user and with the same port, and "
         "compare the fingerprint; known_hosts then has it.",
         unless=("ssh-host-key-changed", "ssh-host-key-unknown"),
@@ -116,16 +116,16 @@ SSH = (
     Signature(
         "ssh-permission-denied",
         ("Permission denied (", "Permission denied, please try again", "No authentication methods available"),
-        "{host} does not let this user in with the keys that were offered.",
+        "{host} rejects this user with the keys that ssh offered.",
         "Add the public key to ~/.ssh/authorized_keys of that user on {host} (ssh-copy-id -i KEY.pub -p PORT "
-        "USER@{host}). Check user and port too: of a host with a training container, its own sshd may have answered.",
+        "USER@{host}). Check user and port, too: if a training container runs on the host, the sshd of the host itself may have answered.",
         r"(?:^|[\s@])(?P<host>[^\s@]+): Permission denied \((?:publickey|password|keyboard-interactive|gssapi|hostbased)|Permission denied, please|No authentication methods",
     ),
     Signature(
         "ssh-dropped",
         ("_exchange_identification: ",),
         "sshd on {host} hung up before ssh could log in: too many logins at once (its MaxStartups, 10:30:100 unless "
-        "set), an address that it does not let in, or a service that is no sshd.",
+        "set), an address that it rejects, or a service that is not sshd.",
         "Set MaxStartups 200 in that host's sshd_config and reload it, or start fewer at once: "
         "--mca plm_rsh_num_concurrent 8. On the host: journalctl -u ssh, /etc/hosts.deny.",
         r"_exchange_identification: (?:read: )?(?:Connection (?:closed|reset)|[Cc]lient sent invalid|banner)"
@@ -135,7 +135,7 @@ SSH = (
     Signature(
         "ssh-closed",
         ("Connection closed by ",),
-        "sshd on {host} closed the connection during the login: it does not let this user in, or the account is locked.",
+        "sshd on {host} closed the connection during the login: it rejects this user, or the account is locked.",
         "On {host}: journalctl -u ssh -n 50; look for AllowUsers, PermitRootLogin and pam in it.",
         r"Connection closed by (?:(?:authenticating|invalid) user \S+ )?(?P<host>\S+) port \d+",
         unless=("ssh-dropped",),
@@ -184,7 +184,7 @@ SSH = (
         ("Bad owner or permissions on ", "bad configuration options", "Bad configuration option: "),
         "ssh does not start: it refuses its own configuration[[file? {file}]][[owner?, which another user owns or may write]][[option?: it does not "
         "know the option {option}]].",
-        "[[owner?chown it to the user of the ranks, and chmod 600 {file}||Take that line out, or put IgnoreUnknown NAME above it: an older "
+        "[[owner?chown it to the user of the ranks, and chmod 600 {file}||Remove that line, or put IgnoreUnknown NAME above it: an older "
         "ssh knows fewer]].",
         r"(?P<owner>Bad owner) or permissions on (?P<file>\S+)|(?:(?P<file2>/\S+): )?(?:line \d+: )?Bad configuration option: (?P<option>\S+)"
         r"|(?P<file3>/\S+): terminating, \d+ bad configuration options",
@@ -192,8 +192,8 @@ SSH = (
     Signature(
         "ssh-no-user",
         ("No user exists for uid ",),
-        "ssh does not start where mpirun runs: the user of number {uid} has no name there. A container that runs as a user of its host has "
-        "this.",
+        "ssh does not start where mpirun runs: the user with the number {uid} has no name there. This happens in a container that runs as a user of "
+        "its host.",
         "Give it one: mount /etc/passwd and /etc/group read-only, add the user in the image, or run the container as root.",
         r"No user exists for uid (?P<uid>\d+)",
     ),
@@ -202,7 +202,7 @@ SSH = (
         ("no hostkeys available", "Missing privilege separation directory", "Cannot bind any address"),
         "The sshd of {host} does not start: {why}.",
         "No host keys: ssh-keygen -A. No folder: mkdir -p /run/sshd. A port that is taken: ss -ltnp, or another one: sshd -p 2222. Then on that "
-        "host /usr/sbin/sshd -t says what is left.",
+        "host /usr/sbin/sshd -t shows what is still wrong.",
         r"(?P<why>no hostkeys available|Missing privilege separation directory: \S*[^\s.]|Cannot bind any address)",
     ),
     Signature(

@@ -273,7 +273,7 @@ SYSTEM = (
     Signature(
         "too-many-processes",
         ("Resource temporarily unavailable", "can't start new thread"),
-        "{host} lets this user or container start no more processes.",
+        "This user or container cannot start more processes on {host}: a limit is reached.",
         "ulimit -u where the ranks run (in a container: docker run --pids-limit -1); fewer threads: -x OMP_NUM_THREADS=4.",
         r"(?:fork|pthread_create|clone)\b[^\r\n]*Resource temporarily unavailable|can't start new thread",
     ),

@@ -13,7 +13,7 @@ TORCH = (
         "port-in-use",
         ("EADDRINUSE", "ddress already in use", "port is already allocated", "but another process is utilizing it"),
         "A port that the job wants to listen on is taken on {host}.",
-        "See by what: ss -ltnp on {host}. A job of before may still run there; else give another MASTER_PORT (accelerate: "
+        "ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another MASTER_PORT (accelerate: "
         "--main_process_port).",
         # What torch warns of, one address of several, may come right with the next.
         r"^(?!.*\[W[\d: .]*socket\.cpp)",
@@ -25,7 +25,7 @@ TORCH = (
         ("failed to listen on any local network address",),
         "The port of rank 0's store (MASTER_PORT) is taken on {host}, at all of its addresses: by another job, or by another "
         "process with RANK=0.",
-        "See by what: ss -ltnp on {host}. A job of before may still run there; else give another MASTER_PORT. Under torchrun, "
+        "ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another MASTER_PORT. Under torchrun, "
         "leave --rank, --local_rank and RANK to it.",
         unless=("port-in-use",),
     ),
@@ -49,9 +49,9 @@ TORCH = (
     Signature(
         "torch-store-gone",
         ("due to an error of type RendezvousConnectionError",),
-        "The store by which torchrun's hosts meet was there and went away: the torchrun that held it has ended. It is that of the first "
+        "torchrun lost the store through which its hosts meet: the torchrun that served it has ended. That is the one of the first "
         "host, or of another job on the same port.",
-        "Look for what ended first on the first host. Two jobs on one host need ports of their own: --standalone, or another "
+        "Look for what ended first on the first host. Two jobs on one host need different ports: --standalone, or another "
         "--rdzv_endpoint.",
         r"has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous[^\r\n]*RendezvousConnectionError",
         kind=FailureText.ECHO,
@@ -88,7 +88,7 @@ TORCH = (
     Signature(
         "torch-ranks-apart",
         ("Watchdog caught collective operation timeout",),
-        "The ranks are not at the same place: rank {rank} waits in collective number {number}, rank {other} in {theirs}.",
+        "The ranks are out of step: rank {rank} waits in collective number {number}, rank {other} in {theirs}.",
         "Every rank has to call the same collectives as often as the others: as many batches on each (drop_last=True, or "
         "join()), none under if rank == 0. Where a checkpoint or an evaluation took one rank aside, look there first.",
         r"\[Rank (?P<rank>\d+)\] Watchdog caught[^\r\n]{0,200}SeqNum=(?P<number>(?P<head>\d{0,12}?)\d{1,3}),"
@@ -151,7 +151,7 @@ TORCH = (
         ("failed (exitcode: -",),
         "Local rank {rank} of torchrun on {host} was ended by signal {number} (6: abort, 7: bus error, 11: crash, 15: "
         "termination).",
-        "A bus error is most often a full /dev/shm. Of a crash the lines before it tell; of signal 15 look for the rank that ended "
+        "A bus error is most often a full /dev/shm. For a crash, read the lines before it; for signal 15, look for the rank that ended "
         "first.",
         r"failed \(exitcode: -(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
         kind=FailureText.OUTCOME,
@@ -177,12 +177,12 @@ TORCH = (
     ),
     Signature(
         "torch-variable-missing",
-        ("expected, but not set",),
-        "torch.distributed takes {name} from the environment, and it is not set in a rank.",
+        ("expected, but not set", "but `MASTER_ADDR` env was not set"),
+        "torch.distributed reads {name} from the environment, and it is not set in a rank.",
         "torchrun sets MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK, and so does taco-launch run. Under plain "
         "mpirun: -x MASTER_ADDR=HOST -x MASTER_PORT=29500, and in the program RANK from OMPI_COMM_WORLD_RANK, WORLD_SIZE "
         "from OMPI_COMM_WORLD_SIZE.",
-        r"environment variable (?P<name>\w+) expected, but not set",
+        r"environment variable (?P<name>\w+) expected, but not set|but `(?P<name2>MASTER_ADDR)` env was not set",
     ),
     Signature(
         "torch-unused-parameters",
@@ -260,11 +260,11 @@ TORCH = (
     ),
     Signature(
         "deepspeed-ssh",
-        ("was not reachable via ssh",),
+        ("was not reachable via ssh", "Command 'ssh -o PasswordAuthentication=no "),
         "DeepSpeed's launcher cannot log in to {host} by ssh without a password.",
         "By hand, from where it runs: ssh -o PasswordAuthentication=no {host} hostname. ssh-copy-id {host} hands the key over; with another port: "
         "~/.ssh/config. Under taco-launch run, DeepSpeed's own launcher is not needed.",
-        r"host=(?P<host>\S+) was not reachable via ssh",
+        r"host=(?P<host>\S+) was not reachable via ssh|Command 'ssh -o PasswordAuthentication=no [^\r\n]{0,80}?(?P<host2>[^\s']+) hostname' returned non-zero",
     ),
     Signature(
         "deepspeed-pdsh",
@@ -275,7 +275,7 @@ TORCH = (
     Signature(
         "torch-internal",
         ("INTERNAL ASSERT FAILED at",),
-        "torch itself came into a state that it holds for impossible ({file}:{line}).",
+        "torch itself reached a state that it considers impossible ({file}:{line}).",
         "[[trace?It is its report of ranks that are out of step that fails, so ranks were: leave TORCH_NCCL_DESYNC_DEBUG (NCCL_DESYNC_DEBUG) out and "
         "look for the rank that is behind||A newer torch may have fixed it: search for that file and line among its issues]].",
         r"INTERNAL ASSERT FAILED at \\?\"(?P<file>[^\"\\\r\n]*?(?P<trace>TraceUtils\.h)?)\\?\":(?P<line>\d+)",

@@ -1,7 +1,8 @@
-"""What torch.distributed says where ranks do not meet, or do not do the same (its store, Gloo, the desync report); and frameworks around it.
+"""What torch.distributed says where ranks do not meet, or do not do the same (its store, Gloo, the desync report).
 
-Sources of torch 1.10 to 2.13: torch/csrc/distributed/c10d (TCPStore.cpp, ProcessGroupGloo.cpp, ProcessGroupNCCL.cpp,
-TraceUtils.h), torch/distributed/distributed_c10d.py, and Gloo's transport/tcp.
+Sources of torch 1.10 to 2.13: torch/csrc/distributed/c10d (TCPStore.cpp, ProcessGroupGloo.cpp, ProcessGroupNCCL.cpp, ProcessGroupMPI.cpp,
+reducer.cpp, TraceUtils.h), torch/distributed/distributed_c10d.py, fsdp/_flat_param.py, checkpoint/api.py, torch/nn/parallel/distributed.py,
+and Gloo's transport/tcp.
 """
 
 from taco_launch.signatures.entry import FailureText, Signature
@@ -55,7 +56,7 @@ TORCH_RANKS = (
     Signature(
         "torch-master-unknown",
         ("host not found: ", "getaddrinfo failed", "hostname of the client socket cannot be retrieved"),
-        "The name in MASTER_ADDR means nothing on {host}.",
+        "{host} cannot resolve the name in MASTER_ADDR.",
         "getent hosts $MASTER_ADDR there: give an address instead, or wait until the name is known (in Kubernetes, until the first "
         "pod runs).",
         r"ValueError: host not found: (?:Name or service not known|Temporary failure|No address)",
@@ -63,7 +64,7 @@ TORCH_RANKS = (
     Signature(
         "torch-name-unknown",
         ("cannot be retrieved (gai error",),
-        "The name {name}, which MASTER_ADDR or --rdzv_endpoint gives, means nothing on {host} ({why}).",
+        "The name {name}, which MASTER_ADDR or --rdzv_endpoint gives, cannot be resolved on {host} ({why}).",
         "getent hosts {name} there: give an address instead, or wait until the name is known (in Kubernetes, until the first pod runs).",
         r"network addresses of \(?(?P<name>[^\s,)]+), [^)\r\n]*\) cannot be retrieved \(gai error: -?\d+ - (?P<why>[^)\r\n]+)\)",
         kind=FailureText.FALLBACK,
@@ -71,7 +72,7 @@ TORCH_RANKS = (
     Signature(
         "gloo-loopback",
         ("Using the loopback address as fallback",),
-        "The name of {host} itself does not mean one of its addresses, so Gloo took the loopback, which no other host reaches.",
+        "The name of {host} does not resolve to one of its own addresses, so Gloo used the loopback, which no other host can reach.",
         "Fix /etc/hosts of {host}, or name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0.",
         r"Unable to resolve hostname to a \(local\) address",
         only_with=("gloo-connect", "peer-gone", "torch-rank-missing", "gloo-waited"),
@@ -131,8 +132,8 @@ TORCH_RANKS = (
     Signature(
         "horovod-process-exited",
         ("The first process to do so was:",),
-        "horovodrun says that process {name}[[host? on {host}]] was the first to fail: it [[killed?was killed (exit code 137), most often for want of "
-        "memory||ended with exit code {code}]].",
+        "horovodrun reports that process {name}[[host? on {host}]] was the first to fail: it [[killed?was killed (exit code 137), most often because "
+        "memory ran out||ended with exit code {code}]].",
         "Read that process's own lines before this point.[[killed? dmesg -T | grep -i kill on {host}; fewer data loader workers, smaller batches.]]",
         r"The first process to do so was:\s+Process name: (?P<name>(?:(?P<host>[^\s\[]+)\[)?\d*\]?)\s+Exit code: (?P<code>(?P<killed>137|-9)?-?\d*)",
         kind=FailureText.OUTCOME,
@@ -141,7 +142,7 @@ TORCH_RANKS = (
     Signature(
         "torch-rank-number",
         ("rank < size. ",),
-        "Rank {rank} joins a process group of {size} ranks only: WORLD_SIZE, or what the program takes in its place, is too small.",
+        "Rank {rank} joins a process group of {size} ranks only: WORLD_SIZE, or what the program uses instead, is too small.",
         "Lightning: num_nodes= the number of hosts, devices= the ranks of each. Else see what the program passes as world_size: WORLD_SIZE counts the ranks "
         "of all hosts.",
         r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
@@ -160,8 +161,8 @@ TORCH_RANKS = (
     Signature(
         "torch-connect-timeout",
         ("connect() timed out. Original timeout was ",),
-        "A rank of {host} could not reach the store of rank 0 within {seconds} ms: that has not started, its name means another address there, or a firewall is "
-        "between. Under torchrun it may be that no host takes itself for the one of --rdzv_endpoint.",
+        "A rank of {host} could not reach the store of rank 0 within {seconds} ms: rank 0 has not started, its name means another address there, or a firewall is "
+        "in between. Under torchrun, perhaps no host recognizes --rdzv_endpoint as its own address.",
         "getent hosts $MASTER_ADDR on each host, and nc -vz MASTER_ADDR MASTER_PORT. torchrun: --rdzv_conf is_host=1 on the first host.",
         r"Original timeout was (?P<seconds>\d+) ms",
         unless=("torch-master-unreachable",),
@@ -199,56 +200,78 @@ TORCH_RANKS = (
         "several backward passes.",
         "torch.utils.checkpoint.checkpoint(..., use_reentrant=False), or DistributedDataParallel(..., static_graph=True). Wrap each parameter once.",
     ),
-)
-
-# Lightning, accelerate, Ray, DeepSpeed's launcher, and the Python parts of Horovod and TensorFlow.
-FRAMEWORKS = (
     Signature(
-        "lightning-gpus",
-        ("MisconfigurationException: You requested ",),
-        "Lightning on {host} requests GPUs {asked}, and the process sees [[seen?{seen} only||fewer]].",
-        "Show each task all GPUs of its host: in Slurm --gpus-per-node or --gres, without --gpus-per-task. Or Trainer(devices=...) no more than it sees.",
-        r"You requested (?i:gpus?): (?P<asked>\[[\d, ]{0,200}\])(?:\s{1,9}But your machine only has: (?P<seen>\[[\d, ]{0,200}\]))?",
-        lines=2,
+        "torch-parameters-differ",
+        ("of the same param in process 0",),
+        "Parameter {number} of the model does not have the same {what} on all ranks (here its shape is {sizes}).",
+        "[[strides?Make the parameter contiguous before DistributedDataParallel: p.data = p.data.contiguous(). Channels-last on some ranks only, or another "
+        "version of torch, causes it||Every rank must build the same model: the same arguments, number of classes and, where it is chosen at random, the same "
+        "seed]].",
+        r"params\[(?P<number>\d+)\] in this process with sizes (?P<sizes>\[[\d, ]{0,100}\]) appears not to match (?P<what>(?P<strides>strides)|sizes) of the same",
     ),
     Signature(
-        "accelerate-rtx",
-        ("doesn't support faster communication broadband",),
-        "accelerate refuses the GPUs of {host}, which cannot reach each other directly: NCCL_P2P_DISABLE and NCCL_IB_DISABLE are not set.",
-        "-x NCCL_P2P_DISABLE=1 -x NCCL_IB_DISABLE=1 in every rank, or a newer accelerate and driver.",
+        "torch-tensor-not-cuda",
+        ("Tensors must be CUDA and dense",),
+        "torch gave NCCL a tensor on the CPU or a sparse one, and NCCL can use neither.",
+        "Move the model to the GPU before DistributedDataParallel wraps it: model.to(local_rank), with its buffers. Sparse gradients come from "
+        "nn.Embedding(sparse=True). For tensors on the CPU: init_process_group('cpu:gloo,cuda:nccl').",
     ),
     Signature(
-        "ray-worker-died",
-        ("Worker exit type: SYSTEM_ERROR",),
-        "A worker of Ray[[host? on {host}]] was killed or crashed[[pid? (process {pid})]].",
-        "On its host: dmesg -T | tail (was memory full?), and the worker's own file in /tmp/ray/session_latest/logs.",
-        r"(?:Worker IP address: (?P<host>[\w.:]+) Worker port: \d+ Worker PID: (?P<pid>\d+) )?Worker exit type: SYSTEM_ERROR",
+        "torch-mpi-backend",
+        ("MPI process group does not support multi-GPU collectives", "MPI used doesn't have CUDA-aware MPI support"),
+        "The program uses torch's MPI backend with GPU memory, which this torch and this MPI do not support.",
+        "init_process_group('nccl') for GPUs, 'gloo' for CPUs. mpirun can still start the ranks.",
+    ),
+    Signature(
+        "fsdp-mixed",
+        (
+            "Must flatten tensors with uniform ",
+            "`FlatParameter` requires uniform ",
+            "FSDP expects uniform original parameter dtype",
+        ),
+        "FSDP cannot put parameters with different {what} into one block[[one?: {one} and {other}]].",
+        "[[grad?FullyShardedDataParallel(..., use_orig_params=True) (accelerate: fsdp_use_orig_params: true), or wrap the trained parameters apart from the "
+        "frozen ones||Convert the model to one dtype before FSDP wraps it: model.to(torch.bfloat16). With quantized weights (QLoRA), use the same dtype for "
+        "torch_dtype and bnb_4bit_quant_storage]].",
+        r"(?:flatten tensors with|requires|expects) uniform (?:original parameter )?`?(?P<what>(?P<grad>requires_grad)|\w+)`?(?: but got (?P<one>torch\.\w+) and (?P<other>torch\.\w+))?",
+    ),
+    Signature(
+        "fsdp-integers",
+        ("Cannot flatten integer dtype tensors",),
+        "FSDP cannot shard the integer weights of a quantized model.",
+        "Load the model without 8-bit quantization (load_in_8bit), or 4-bit weights with bnb_4bit_quant_storage=torch.bfloat16.",
+    ),
+    Signature(
+        "fsdp-writeback",
+        ("Cannot writeback when the parameter shape changes",),
+        "A parameter no longer has the shape that FSDP gave it: the program replaced it after FSDP had wrapped the model, it shares its memory with another "
+        "one, or there is only one rank (FSDP then does not shard).",
+        "Change and tie weights before FSDP wraps the model, and use FullyShardedDataParallel.summon_full_params to access them later. With one rank: no FSDP, "
+        "or use_orig_params=False.",
+    ),
+    Signature(
+        "torch-checkpoint",
+        ("CheckpointException ranks:",),
+        "A distributed checkpoint could not be saved or loaded; it failed on the ranks {ranks}.",
+        "Read the traceback of each of these ranks below that line. To load one, every host must see all of its files (.metadata and the shards): use a shared "
+        "file system. To save one, every host needs room and write access: df -h; ls -ld.",
+        r"CheckpointException ranks:(?:dict_keys\()?\[(?P<ranks>[\d, ]{1,300})\]",
         kind=FailureText.FALLBACK,
     ),
     Signature(
-        "deepspeed-ssh-port",
-        ("KeyError: 'PDSH_SSH_ARGS_APPEND'",),
-        "DeepSpeed's launcher (about 0.14.0) fails with --ssh_port where PDSH_SSH_ARGS_APPEND is not set.",
-        'export PDSH_SSH_ARGS_APPEND="-p PORT", or a newer DeepSpeed.',
+        "torch-devices-mixed",
+        ("Expected all tensors to be on the same device, but found at least two devices",),
+        "One operation of the program on {host} was given tensors of different devices[[one?: {one} and {other}]].",
+        "Choose the rank's GPU first: torch.cuda.set_device(local_rank). Then move the model and every batch there, and load checkpoints with "
+        "map_location. device_map='auto' does not go with one rank per GPU.",
+        r"at least two devices(?:, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?))?",
     ),
     Signature(
-        "horovodrun-no-address",
-        ("Horovod was unable to connect to ",),
-        "horovodrun does not reach {name} on any of its addresses ({addresses}): the hosts share no network interface of one name, or a firewall is between.",
-        "horovodrun --network-interface NAME --verbose; all ports have to be open between the hosts. Under taco-launch no such service is needed.",
-        r"Horovod was unable to connect to (?P<name>[^\r\n]{1,120}) on any of the following addresses: (?P<addresses>[^\r\n]{0,300}[^\s.])",
-    ),
-    Signature(
-        "horovod-tensor-in-flight",
-        ("with the same name as another tensor that is currently being processed",),
-        "Horovod was asked to reduce a tensor whose last reduction is not done yet: backward() was called again before optimizer.step().",
-        "DistributedOptimizer(..., backward_passes_per_step=N); or optimizer.synchronize() after backward() and with optimizer.skip_synchronize(): "
-        "optimizer.step(). Give tensors of your own names that differ.",
-    ),
-    Signature(
-        "tensorflow-device-twice",
-        ("is being mapped to multiple CUDA devices",),
-        "Two sessions of TensorFlow in one process choose different GPUs.",
-        "Give every session the same configuration: gpu_options.visible_device_list = str(hvd.local_rank()), from the first one on.",
+        "ddp-devices",
+        ("device_ids and output_device arguments only work with single-device",),
+        "DistributedDataParallel got device_ids for one GPU, but the model's parameters are on other devices[[where?: {where}]].",
+        "Move the whole model to the rank's GPU (model.to(local_rank)) and pass device_ids=[local_rank]. Without device_map='auto', which spreads a model over "
+        "GPUs; or omit device_ids for such a model.",
+        r"only work with single-device(?:[^\r\n]{0,300}?module parameters \{(?P<where>[^}\r\n]{1,100})\})?",
     ),
 )

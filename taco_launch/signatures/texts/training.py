@@ -111,7 +111,7 @@ TRAINING = (
         "cuda-memory-asked",
         ("failed to allocate ",),
         "A GPU of {host} has less free memory than TensorFlow requested: most often a second rank, or an older job, is on it.",
-        "nvidia-smi on {host} names who has memory. One rank per GPU (tf.config.set_visible_devices by hvd.local_rank()), and "
+        "nvidia-smi on {host} lists the processes that use memory. One rank per GPU (tf.config.set_visible_devices by hvd.local_rank()), and "
         "TF_FORCE_GPU_ALLOW_GROWTH=true.",
         r"failed to allocate [^\r\n]* from device: CUDA_ERROR_OUT_OF_MEMORY",
         at_end=r"failed to allocate |(?i:killed|terminat|abort)",  # TensorFlow may continue with less
@@ -182,8 +182,8 @@ TRAINING = (
     Signature(
         "cuda-gpu-busy",
         ("all CUDA-capable devices are busy or unavailable", "CUDA-capable device(s) is/are busy or unavailable"),
-        "A GPU of {host} takes no further process: it is in the exclusive compute mode and another process has it, or it has to be reset.",
-        "nvidia-smi on {host} shows who has it, nvidia-smi -q -d COMPUTE its mode; nvidia-smi -c 0 lets several in.",
+        "A GPU of {host} accepts no further process: it is in exclusive compute mode and another process uses it, or it needs a reset.",
+        "nvidia-smi on {host} shows the process that uses it, nvidia-smi -q -d COMPUTE its mode; nvidia-smi -c 0 allows several processes.",
     ),
     Signature(
         "cuda-start-failed",
@@ -310,7 +310,7 @@ TRAINING = (
     Signature(
         "library-too-old",
         ("' not found (required by", "undefined symbol: "),
-        "Libraries on {host} do not fit each other: {what} is missing.",
+        "Libraries on {host} do not match: {what} is missing.",
         "The program was built against other versions. Build or install it where the ranks run (in a container: in the "
         "image).",
         r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
@@ -321,14 +321,15 @@ TRAINING = (
         "arguments-refused",
         (": error: unrecognized arguments:",),
         "The script does not know {what}.",
-        "Correct the arguments after the script's name; options of taco-launch go before the --.",
-        r"error: unrecognized arguments: (?P<what>[^\r\n]*\S)",
+        "[[launch?The launcher adds that argument: torch.distributed.launch of torch 2 passes --local-rank, older ones --local_rank. Use torchrun, or taco-launch "
+        "run, and read LOCAL_RANK from the environment||Correct the arguments after the script's name; options of taco-launch go before the --]].",
+        r"error: unrecognized arguments: (?P<what>(?P<launch>--local[-_]rank=)?[^\r\n]*\S)",
     ),
     Signature(
         "input-asked",
         ("EOFError: EOF when reading a line",),
-        "The program on {host} requests input, and ranks have none: their standard input is empty.",
-        "Give it what it requests as an argument, a file or a variable (-x NAME=VALUE).",
+        "The program on {host} reads input, but the standard input of a rank is empty.",
+        "Pass the input as an argument, a file or a variable (-x NAME=VALUE).",
     ),
     Signature(
         "python-exception",
@@ -346,15 +347,15 @@ TRAINING = (
     Signature(
         "cuda-stub",
         ("CUDA driver is a stub library", "cudaErrorStubLibrary"),
-        "The program on {host} has loaded the CUDA toolkit's stub in the place of the driver's libcuda.so.",
-        "Take .../stubs out of LD_LIBRARY_PATH; a container has to be started with --gpus all. ldconfig -p | grep libcuda shows "
+        "The program on {host} has loaded the CUDA toolkit's stub instead of the driver's libcuda.so.",
+        "Remove .../stubs from LD_LIBRARY_PATH; start a container with --gpus all. ldconfig -p | grep libcuda shows "
         "which is found.",
     ),
     Signature(
         "horovodrun-start",
         ("Timed out waiting for ",),
-        "horovodrun waited in vain for its tasks on the other hosts: they share no network interface with it, a firewall is "
-        "between, or they start slowly.",
+        "horovodrun's tasks on the other hosts did not answer in time: they share no network interface with it, a firewall is "
+        "in between, or they start slowly.",
         "horovodrun --network-interface NAME --start-timeout 120 --verbose; all ports have to be open between the hosts. Under "
         "taco-launch no such tasks are needed.",
         r"Timed out waiting for [^\r\n]*[Pp]lease check connectivity between servers",
@@ -363,7 +364,7 @@ TRAINING = (
         "python-crashed",
         ("Fatal Python error: ",),
         "Python itself crashed in a rank on {host}: {why}.",
-        "The stack below that line shows where. Most often a library is at fault that was built for another CUDA, NCCL, "
+        "The stack below that line shows where. Most often the cause is a library that was built for another CUDA, NCCL, "
         "Python or CPU: compare versions with a host on which it works.",
         r"Fatal Python error: (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.OUTCOME,
@@ -372,7 +373,7 @@ TRAINING = (
     Signature(
         "deepspeed-rank-killed",
         ("exits with return code = -9",),
-        "DeepSpeed's launcher on {host} says that a rank was killed (signal 9), most often because the host's memory was used up.",
+        "DeepSpeed's launcher on {host} reports that a rank was killed (signal 9), most often because the host's memory was used up.",
         "dmesg -T | grep -i -E 'out of memory|oom' on {host}. Fewer data loader workers, less offloaded to the CPU "
         "(offload_optimizer, offload_param), or more memory.",
         kind=FailureText.OUTCOME,
@@ -380,7 +381,7 @@ TRAINING = (
     Signature(
         "deepspeed-rank-crashed",
         ("exits with return code = -",),
-        "DeepSpeed's launcher on {host} says that a rank [[bus?ended with a bus error (signal 7), most often because /dev/shm was "
+        "DeepSpeed's launcher on {host} reports that a rank [[bus?ended with a bus error (signal 7), most often because /dev/shm was "
         "full||crashed (signal {signal})]].",
         "[[bus?df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g, or --ipc=host||Signal 11 is a segmentation fault, 6 an abort, whose reason is above, 4 a library built for "
         "another CPU. For a stack in Python: PYTHONFAULTHANDLER=1. A library built for another CUDA, NCCL or torch does this]].",

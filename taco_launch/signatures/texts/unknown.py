@@ -7,7 +7,7 @@ UNKNOWN = (
         "ucx-failed",
         (" UCX  ERROR ", " UCX ERROR "),
         "UCX failed on {host}: {why}.",
-        "-x UCX_LOG_LEVEL=info says which devices it takes (ucx_info -d lists them). Whether it is UCX: --mca pml ob1 --mca btl tcp,self,vader (5.0: "
+        "-x UCX_LOG_LEVEL=info shows which devices it uses (ucx_info -d lists them). Whether it is UCX: --mca pml ob1 --mca btl tcp,self,vader (5.0: "
         "sm for vader) continues without.",
         r"UCX +ERROR +(?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
@@ -42,6 +42,7 @@ UNKNOWN = (
         "scontrol show job JOBID and sacct -j JOBID -o JobID,State,ExitCode,NodeList say how the job stands; on the node: /var/log/slurm/slurmd.log.",
         r"(?:srun|slurmstepd|sbatch|salloc): (?:error|fatal): (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
+        unless=("slurm-pmix-library",),
         survived=True,
     ),
     Signature(

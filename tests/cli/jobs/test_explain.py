@@ -25,7 +25,7 @@ def test_text_names_line_signature_host_cause_and_next_beside_the_line() -> None
     lines = answer.stdout.splitlines()
     assert lines[0] == "line 1: ssh-permission-denied on gpu2"
     assert lines[1] == "  text:  root@gpu2: Permission denied (publickey,keyboard-interactive)."
-    assert lines[2].startswith("  cause: gpu2 does not let this user in")
+    assert lines[2].startswith("  cause: gpu2 rejects this user")
     assert lines[3].startswith("  next:  Add the public key")
     assert len(lines) == 4
 
@@ -69,7 +69,7 @@ def test_a_log_without_a_known_failure_says_so(tmp_path: Path, text: str, told: 
 def test_what_is_no_text_is_not_shown(program: str) -> None:
     answer = call("explain", program)
     assert (answer.exit_code, answer.stdout) == (0, "")
-    assert answer.stderr.startswith(f"no known failure in {program}: it is no text, or not in UTF-8; name a log")
+    assert answer.stderr.startswith(f"no known failure in {program}: it is not text, or not in UTF-8; name a log")
     assert answer.stderr.isascii()
 
 

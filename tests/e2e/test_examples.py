@@ -18,12 +18,12 @@ from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
 
-# What differs from run to run: ids, the name of the machine, durations and numbers, but not which rank and of how many.
+# What differs from run to run: ids, the name of the machine, durations and numbers, but not which rank or GPU, and of how many.
 _VARIES = (
     (r"-[0-9a-f]{6}\b", "-ID"),
     (r"hello from \S+:", "hello from HOST:"),
     (r"\b(\d+[dhm])*\d+(\.\d+)?s\b", "TIME"),
-    (r"(?<!rank )(?<! of )(?<![\d.])[-+±]{0,2}\d[\d.]*", "#"),
+    (r"(?<!rank )(?<!GPU )(?<! of )(?<![\d.])[-+±]{0,2}\d[\d.]*", "#"),
 )
 
 
@@ -69,6 +69,11 @@ def copied(user: Taco, name: str, folder: Path) -> Path:
             pytest.skip(f"cannot: there is no {module}")
     if "needs Open MPI" in needs and not shutil.which("mpirun"):
         pytest.skip("cannot: there is no mpirun")
+    if (
+        "needs a Docker Engine" in needs
+        and subprocess.run(["docker", "info"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("cannot: there is no Docker Engine that answers")
     made = user("init", "--example", name, str(folder))
     assert made.returncode == 0, made.stderr
     return folder
@@ -91,11 +96,15 @@ def with_packages(user: Taco, readme: Path, venv: Path) -> Taco:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", names())
-def test_what_a_readme_runs(user: Taco, tmp_path: Path, name: str) -> None:
+def test_what_a_readme_runs(user: Taco, tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
     folder = copied(user, name, tmp_path / "copy")
     user = with_packages(user, folder / "README.md", tmp_path / "venv")
     commands = commands_of(folder / "README.md")
     assert commands
+    for lab in re.findall(r"lab up --name (\S+)", "\n".join(shown.command for shown in commands)):
+        request.addfinalizer(
+            lambda lab=lab: user("lab", "down", "--name", lab)
+        )  # also where a command before its own fails
     for shown in commands:
         done = subprocess.run(
             ["bash", "-c", shown.command],

@@ -1,5 +1,6 @@
 """The examples: what the README of each runs, exactly as it is written there, in a copy that `init --example` made."""
 
+import functools
 import importlib.util
 import os
 import re
@@ -102,9 +103,8 @@ def test_what_a_readme_runs(user: Taco, tmp_path: Path, name: str, request: pyte
     commands = commands_of(folder / "README.md")
     assert commands
     for lab in re.findall(r"lab up --name (\S+)", "\n".join(shown.command for shown in commands)):
-        request.addfinalizer(
-            lambda lab=lab: user("lab", "down", "--name", lab)
-        )  # also where a command before its own fails
+        # Also where a command before its own fails.
+        request.addfinalizer(functools.partial(user, "lab", "down", "--name", lab))
     for shown in commands:
         done = subprocess.run(
             ["bash", "-c", shown.command],

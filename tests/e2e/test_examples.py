@@ -1,10 +1,13 @@
 """The examples: what the README of each runs, exactly as it is written there, in a copy that `init --example` made."""
 
+import functools
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -16,12 +19,12 @@ from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
 
-# What differs from run to run: ids, the name of the machine, durations and numbers.
+# What differs from run to run: ids, the name of the machine, durations and numbers, but not which rank or GPU, and of how many.
 _VARIES = (
     (r"-[0-9a-f]{6}\b", "-ID"),
     (r"hello from \S+:", "hello from HOST:"),
     (r"\b(\d+[dhm])*\d+(\.\d+)?s\b", "TIME"),
-    (r"[-+±]{0,2}\d[\d.]*", "#"),
+    (r"(?<!rank )(?<!GPU )(?<! of )(?<![\d.])[-+±]{0,2}\d[\d.]*", "#"),
 )
 
 
@@ -67,17 +70,41 @@ def copied(user: Taco, name: str, folder: Path) -> Path:
             pytest.skip(f"cannot: there is no {module}")
     if "needs Open MPI" in needs and not shutil.which("mpirun"):
         pytest.skip("cannot: there is no mpirun")
+    if (
+        "needs a Docker Engine" in needs
+        and subprocess.run(["docker", "info"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("cannot: there is no Docker Engine that answers")
     made = user("init", "--example", name, str(folder))
     assert made.returncode == 0, made.stderr
     return folder
 
 
+def with_packages(user: Taco, readme: Path, venv: Path) -> Taco:
+    """Return a user who has done the `pip install` of a README, in an environment beside this one's PyTorch."""
+    packages = re.findall(r"`pip install ([^`]+)`", readme.read_text("utf-8"))
+    if not packages:
+        return user
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    (site,) = venv.glob("lib/python*/site-packages")
+    (site / "torch.pth").write_text(sysconfig.get_path("purelib"))
+    argv = [str(venv / "bin/pip"), "install", "--quiet", *" ".join(packages).split()]
+    done = subprocess.run(argv, env=dict(os.environ), capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot: {' '.join(argv[1:])}: {done.stderr.strip()[-300:]}")
+    return Taco(user.state, {**user.env, "PATH": f"{venv}/bin:{user.env['PATH']}"})
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", names())
-def test_what_a_readme_runs(user: Taco, tmp_path: Path, name: str) -> None:
+def test_what_a_readme_runs(user: Taco, tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
     folder = copied(user, name, tmp_path / "copy")
+    user = with_packages(user, folder / "README.md", tmp_path / "venv")
     commands = commands_of(folder / "README.md")
     assert commands
+    for lab in re.findall(r"lab up --name (\S+)", "\n".join(shown.command for shown in commands)):
+        # Also where a command before its own fails.
+        request.addfinalizer(functools.partial(user, "lab", "down", "--name", lab))
     for shown in commands:
         done = subprocess.run(
             ["bash", "-c", shown.command],
@@ -110,3 +137,5 @@ def test_a_stop_saves_a_checkpoint_and_the_next_run_continues(user: Taco, tmp_pa
 def test_lines_that_did_not_come_are_found() -> None:
     assert missing("a | 1.5 img\n...\nb 2s ...", "a | -23 img\nb 1m2s c\n") == []
     assert missing("a 1\nb", "a 1 b\n") == ["a 1", "b"]
+    assert missing("rank 0 of 12 on 5", "rank 0 of 12 on 6\n") == []
+    assert missing("rank 0 of 12 on 5", "rank 0 of 11 on 5\n") == ["rank 0 of 12 on 5"]

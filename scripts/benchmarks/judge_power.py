@@ -27,7 +27,7 @@ from scipy.special import betaincinv
 
 from taco_launch.bench.runs import MetricKey
 from taco_launch.bench.stats import judge
-from taco_launch.bench.stats.judge import JudgeRules, Series, VerdictKind
+from taco_launch.bench.stats.verdicts import JudgeRules, Series, VerdictKind
 
 _CELLS, _REPEATS = 30, 5
 _RUN, _NIGHT, _DROP = 0.02, 0.005, 0.05

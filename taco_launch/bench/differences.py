@@ -23,6 +23,7 @@ _HARDWARE = frozenset(
         "NICs",
     )
 )
+_HOSTS = "hosts"
 _IDENTITY = ("MAC addresses", "HCA GUIDs", "GPUs")
 
 
@@ -39,6 +40,11 @@ class Difference:
     def is_of_hardware(self) -> bool:
         """Whether it is of a host's hardware, its rates, or its driver."""
         return _cause(self.what) in _HARDWARE
+
+    @property
+    def is_of_hosts(self) -> bool:
+        """Whether other hosts took part, or other GPUs: what they measure is not compared."""
+        return self.what in (_HOSTS, "GPU model")
 
     @property
     def description(self) -> str:
@@ -105,7 +111,7 @@ def _names(values: _Values) -> list[str]:
 
 def _hosts(old: _Values, new: _Values) -> Iterator[Difference]:
     if _names(old) and _names(new) and _names(old) != _names(new):
-        yield Difference("hosts", (), ", ".join(_names(old)), ", ".join(_names(new)))
+        yield Difference(_HOSTS, (), ", ".join(_names(old)), ", ".join(_names(new)))
 
 
 def _knobs(old: _Values, new: _Values) -> Iterator[Difference]:

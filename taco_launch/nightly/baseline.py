@@ -10,11 +10,12 @@ from taco_launch.frozen import dataclass
 from taco_launch.nightly.summary import NightlyOutcome, cell_name
 
 # The outcome of a nightly run that a person has taken out, and of one that counts by a person's word alone.
-REJECTED, _ACCEPTED = "rejected", "accepted"
+REJECTED, ACCEPTED = "rejected", "accepted"
+# The outcomes of nightly runs that wait for a person.
+WAITING = NightlyOutcome.UNSURE.value, NightlyOutcome.PENDING.value
 _COUNTING = {each.value for each in NightlyOutcome if each.counts}
-_WAITING = {each.value for each in NightlyOutcome if each.waits}
-# By cell and metric, by the place of the nightly run: the logarithms of what it measured.
-_Values = dict[tuple[Cell, str], dict[int, list[float]]]
+# By cell, hosts and metric, by the place of the nightly run: the logarithms of what it measured.
+_Values = dict[tuple[Cell, tuple[str, ...], str], dict[int, list[float]]]
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,12 @@ class BaselineEntry:
     def outcome(self) -> str:
         """The outcome of the run, or what the user decided later."""
         by_word = self.ladder.accepted and self.ladder.outcome not in _COUNTING
-        return _ACCEPTED if by_word else self.ladder.outcome
+        return ACCEPTED if by_word else self.ladder.outcome
 
     @property
     def why_not(self) -> str:
         """Why a run whose outcome counts by itself does not count, "" where it does, or where the outcome tells why."""
-        if self.ladder.accepted or self.ladder.outcome not in _COUNTING:
+        if self.ladder.accepted or self.ladder.outcome not in {*_COUNTING, ACCEPTED}:
             return ""
         return "imported without --baseline" if self.ladder.imported else "before the baseline reset"
 
@@ -50,12 +51,31 @@ def entries(history: History, matrix: str, cluster: str) -> tuple[BaselineEntry,
     )
 
 
+def newest(history: History, matrix: str, cluster: str) -> Ladder | None:
+    """Return the newest nightly run that counts and is no outlier: what tonight's circumstances are held against."""
+    counting = history.baseline(matrix, cluster)
+    far = _outliers(_values(history, counting))
+    return next((one for place, one in enumerate(counting) if place not in far), None)
+
+
+def far_off(history: History, one: Ladder) -> str:
+    """Return in which cell a nightly run is how far from the others that count, "" where none is off by a quarter."""
+    others = [other for other in history.baseline(one.matrix, one.cluster) if other.id != one.id]
+    for (cell, _hosts, _metric), of_night in _values(history, [one, *others]).items():
+        own, *rest = (of_night.get(place) for place in range(len(others) + 1))
+        counted = [each for each in rest if each]
+        change = noise.off(own, counted) if own and counted else 0.0
+        if abs(change) > noise.OUTLIER:
+            return f"{cell_name(cell)}: {100 * math.expm1(change):+.0f} %"
+    return ""
+
+
 def agreeing(history: History, matrix: str, cluster: str) -> tuple[str, ...]:
     """Return the ids of nightly runs that wait and are near the middle of those that count or wait, the oldest first."""
     nights = [
         one
         for one in reversed(history.ladders(LadderKind.NIGHT, matrix))
-        if one.cluster == cluster and (one.accepted or one.outcome in _WAITING)
+        if one.cluster == cluster and (one.accepted or one.outcome in WAITING)
     ]
     far: set[int] = set()
     for of_night in _values(history, nights).values():
@@ -67,7 +87,7 @@ def agreeing(history: History, matrix: str, cluster: str) -> tuple[str, ...]:
 def _outliers(values: _Values) -> dict[int, str]:
     """Return by place which nightly runs are far from the others, with the first cell and metric that shows it."""
     far: dict[int, str] = {}
-    for (cell, _metric), of_night in values.items():
+    for (cell, _hosts, _metric), of_night in values.items():
         places = list(of_night)
         measured = [of_night[place] for place in places]
         for at in noise.outliers(measured):
@@ -81,6 +101,6 @@ def _values(history: History, nights: Sequence[Ladder]) -> _Values:
     for place, night in enumerate(nights):
         for _at, run in history.runs(night.id):
             for reading in () if run.warm_up else run.readings:
-                of_night = values.setdefault((run.cell, reading.metric.name), {})
+                of_night = values.setdefault((run.cell, run.hosts, reading.metric.name), {})
                 of_night.setdefault(place, []).append(math.log(reading.value))
     return values

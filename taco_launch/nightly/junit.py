@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree as ET
 
-from taco_launch.bench.stats.judge import VerdictKind
+from taco_launch.bench.stats.verdicts import VerdictKind
 from taco_launch.nightly.summary import Summary, cell_name
 
 # What XML 1.0 cannot hold (its production 2, Char).

@@ -14,7 +14,8 @@ from taco_launch.bench.history.history import History, Ladder, LadderKind
 from taco_launch.bench.ladder import again
 from taco_launch.bench.matrix import Matrix
 from taco_launch.bench.runs import Cell, Metric, MetricKey, Run, RunEnvironment
-from taco_launch.bench.stats.judge import JudgeRules, Series, suspects, verdicts
+from taco_launch.bench.stats.judge import suspects, verdicts
+from taco_launch.bench.stats.verdicts import JudgeRules, Series
 from taco_launch.errors import HostError
 from taco_launch.facts.reports import health
 from taco_launch.flows import ladder as ladders
@@ -23,6 +24,7 @@ from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.slots import describe_holders
+from taco_launch.nightly import baseline
 from taco_launch.nightly.summary import JudgedMetric, NightlyOutcome, Summary, cell_name
 
 # How often a busy cluster is looked at again.
@@ -86,7 +88,7 @@ def run(
     except HostError:
         history.end(one.id, NightlyOutcome.NOT_FIT.value)
         raise
-    green = history.last_green(one.matrix, one.cluster)
+    green = baseline.newest(history, one.matrix, one.cluster)
     summary = replace(
         summary,
         ended=time.time(),
@@ -101,8 +103,8 @@ def run(
     if measured.outcome == ladders.INTERRUPTED:
         history.end(one.id, ladders.INTERRUPTED)
         raise KeyboardInterrupt
-    if summary.outcome is NightlyOutcome.UNSURE:
-        summary = replace(summary, in_a_row=1 + unsure_before(history, one))
+    if summary.outcome.waits:
+        summary = replace(summary, in_a_row=1 + waiting_before(history, one))
     if summary.outcome.counts:
         history.accept(one.id)
     history.end(one.id, summary.outcome.value)
@@ -121,15 +123,15 @@ def _begun(plan: ladders.LadderPlan, asked: RunRequest) -> Summary:
     )
 
 
-def unsure_before(history: History, one: Ladder) -> int:
-    """Count the unsure nightly runs in a row right before one; `accept` or `reject` of one ends the row, runs without a judgement do not."""
+def waiting_before(history: History, one: Ladder) -> int:
+    """Count the unsure or pending runs in a row right before one; `accept` or `reject` of one ends the row, runs without a judgement do not."""
     judged = [
         earlier
         for earlier in _nights(history, one.matrix, one.cluster)
         if earlier.started < one.started and earlier.outcome not in _NOT_JUDGED
     ]
-    unsure = NightlyOutcome.UNSURE.value
-    return len(list(itertools.takewhile(lambda earlier: earlier.outcome == unsure and not earlier.accepted, judged)))
+    row = itertools.takewhile(lambda earlier: earlier.outcome in baseline.WAITING and not earlier.accepted, judged)
+    return len(list(row))
 
 
 def clear_logs(history: History, matrix: str, cluster: str, folder: Path, before: float) -> int:
@@ -183,13 +185,15 @@ class _Night:
 
     def _series(self, first: "_Values", fresh: "_Values") -> tuple[Series, ...]:
         one, nights = self.plan.ladder, self.asked.rules.nights
+        of = one.started, one.matrix, one.cluster
         return tuple(
             Series(
                 key,
                 metric.higher_is_better,
-                self.history.nights(key, nights, one.started, one.matrix, one.cluster),
+                self.history.nights(key, nights, *of),
                 values,
                 fresh.get((key, metric), ()),
+                self.history.nights(key, nights, *of, waiting=baseline.WAITING),
             )
             for (key, metric), values in first.items()
         )

@@ -11,7 +11,7 @@ from typing import Any
 from taco_launch.bench.differences import Difference
 from taco_launch.bench.runs import Cell
 from taco_launch.bench.stats.estimates import percent
-from taco_launch.bench.stats.judge import Verdict, VerdictKind
+from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.bench.tables import number
 from taco_launch.errors import FAILED, HOST_FAILED, REGRESSED
 from taco_launch.frozen import dataclass
@@ -99,7 +99,7 @@ class Summary:
 
     `failed` are the cells that gave no sample at all, each with a reason; `lost` says how many runs gave none. `unfit` says why the cluster could not be
     measured, `broken` why the nightly run did not finish. `green` is the last night before that counts in the baseline,
-    from which the `differences` are. `in_a_row` is, where it is unsure, how many nightly runs in a row are, this one
+    from which the `differences` are. `in_a_row` is, where a person has to look, in how many nightly runs in a row, this one
     included. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
     """
 
@@ -158,9 +158,13 @@ def line(summary: Summary, path: str) -> str:
     told = [_headline(summary)]
     if summary.in_a_row > 1:
         told.append(_again(summary))
-    if (summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION) and summary.differences:
-        causes = [_cause(one) for one in summary.differences[:_TOLD]]
-        more = len(summary.differences) - len(causes)
+    starts_over = (
+        [one for one in summary.differences if one.is_of_hosts] if summary.of(VerdictKind.NO_VERDICT_YET) else []
+    )
+    is_bad = summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION
+    if differences := summary.differences if is_bad else starts_over:
+        causes = [_cause(one) for one in differences[:_TOLD]]
+        more = len(differences) - len(causes)
         told.append(
             "changed since the last accepted run: " + "; ".join(causes) + (f"; and {more} more" if more else "")
         )
@@ -186,18 +190,25 @@ def _headline(summary: Summary) -> str:
         return f"no sample of {cell_name(cell)}: {why}{more}"
     for kind, why in (
         (VerdictKind.UNSURE, "the nightly runs differ too much to be sure"),
-        (VerdictKind.PENDING, "it differs from the nightly runs before"),
+        (VerdictKind.PENDING, "accept or reject it, for it differs from the nightly runs before"),
         (VerdictKind.DRIFT, "little by little, by no step"),
     ):
         waiting = summary.of(kind)
+        if waiting and not any(one.verdict.change for one in waiting):
+            return f"{waiting[0].name}: {waiting[0].verdict.why}"
         if waiting:
             return f"{_worst(waiting)}: {why}"
     return _counts(summary)
 
 
 def _again(summary: Summary) -> str:
-    row = f"unsure {summary.in_a_row} nightly runs in a row"
-    return f"{row}: accept them or reset the baseline, or raise minEffect or repeats in the matrix"
+    row = f"{summary.outcome.value} {summary.in_a_row} nightly runs in a row"
+    if summary.of(VerdictKind.REGRESSION, VerdictKind.UNSURE):
+        return (
+            f"{row}: look for a cause as of a regression; if they are right, accept them, or reset the baseline to the new "
+            "normal; where nightly runs always differ so much, raise minEffect"
+        )
+    return f"{row}: none of them counts until you accept or reject it (nightly baseline show {summary.matrix})"
 
 
 def _worst(judged: Sequence[JudgedMetric]) -> str:
@@ -248,7 +259,8 @@ def _changed(summary: Summary) -> Iterator[str]:
     since = f"since the last accepted run, {_plain(summary.green)}"
     if not summary.differences:
         if summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION:
-            yield f"## What changed {since}\n\nNothing that is looked at: the cause is something else."
+            nothing = "Nothing that is recorded. Programs and data outside git are not recorded."
+            yield f"## What changed {since}\n\n{nothing}"
         return
     rows = ("| what | hosts | was | is |", "|---|---|---|---|")
     lines = (

@@ -73,11 +73,16 @@ def test_good_nights_are_offered_once_the_slow_one_is_rejected(taco: Taco) -> No
 def test_a_name_that_no_night_has(taco: Taco) -> None:
     for words, hint in (
         (("baseline", "show", "tinny"), "did you mean 'tiny'?"),
-        (("status", "tinny"), "there is no nightly run yet"),
         (("uninstall", "tinny"), "there is no nightly run yet"),
     ):
         refused = taco("nightly", *words)
         assert (refused.returncode, refused.stderr) == (2, f"error: no such nightly run: tinny\nhint: {hint}\n")
+    refused = taco("nightly", "status", "tiny")
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        "error: no such nightly run: tiny, as far as cron and systemd know\n"
+        "hint: runs that were started by hand: taco-launch nightly baseline show tiny\n"
+    )
     assert taco("nightly", "baseline", "show", "lab").returncode == 0, "it is shipped, and was not run yet"
 
 
@@ -98,6 +103,11 @@ def test_what_is_far_from_the_others_is_marked_and_rejected(taco: Taco) -> None:
     assert shown["tiny-1"] == ["ok", "yes"]
     assert taco("nightly", "baseline", "reject", "far").returncode == 0
     assert " rejected  no" in taco("nightly", "baseline", "show", "tiny").stdout
+    accepted = taco("nightly", "baseline", "accept", "far").stderr
+    assert "far is far from the other runs that count (" in accepted
+    assert "if it is the new normal, start over with it: taco-launch nightly baseline reset far\n" in accepted
+    assert " accepted  yes" in taco("nightly", "baseline", "show", "tiny").stdout
+    assert taco("nightly", "baseline", "reject", "far").returncode == 0
     assert taco("nightly", "baseline", "accept", "waits").returncode == 0
     assert counted(taco) == ["waits", "tiny-1", "tiny-2", "tiny-3"]
 
@@ -107,7 +117,7 @@ def test_the_baseline_begins_with_the_new_normal(taco: Taco) -> None:
     done = taco("nightly", "baseline", "reset", "tiny-2")
     assert done.returncode == 0
     told, undo = done.stderr.splitlines()
-    assert told == "the baseline of tiny starts with tiny-2; 1 night before it no longer counts"
+    assert told == "the baseline of tiny starts with tiny-2; 1 nightly run before it no longer counts"
     assert counted(taco) == ["tiny-1", "tiny-2"]
     table = taco("nightly", "baseline", "show", "tiny").stdout.splitlines()
     assert [line.split()[0] for line in table if " yes" in line] == ["tiny-1", "tiny-2"]

@@ -9,10 +9,10 @@ pytest.importorskip("scipy")
 
 from taco_launch.bench.history.history import open_history
 from taco_launch.bench.runs import MetricKey
-from taco_launch.bench.stats.judge import JudgeRules, Verdict, VerdictKind
+from taco_launch.bench.stats.verdicts import JudgeRules, Verdict, VerdictKind
 from taco_launch.flows.ladder import LadderListener, LadderPlan, LadderResult
 from taco_launch.nightly import run as nightly_run
-from taco_launch.nightly.run import RunRequest, clear_logs, unsure_before
+from taco_launch.nightly.run import RunRequest, clear_logs, waiting_before
 from taco_launch.nightly.summary import JudgedMetric
 from tests.bench.ladders import ladder
 
@@ -49,7 +49,7 @@ def test_unsure_nights_in_a_row(tmp_path: Path, outcomes: tuple[str, ...], unsur
         history.begin(ladder(50, id="other", cluster="other", ended=51.0, outcome="ok"))
         tonight = ladder(100)
         history.begin(tonight)
-        assert unsure_before(history, tonight) == unsure
+        assert waiting_before(history, tonight) == unsure
 
 
 def test_a_run_that_is_unsure_again_tells_how_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

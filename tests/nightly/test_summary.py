@@ -14,7 +14,7 @@ pytest.importorskip("scipy")
 from taco_launch.bench.differences import Difference
 from taco_launch.bench.runs import Cell, MetricKey
 from taco_launch.bench.stats.estimates import Interval
-from taco_launch.bench.stats.judge import Verdict, VerdictKind
+from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.nightly.junit import junit
 from taco_launch.nightly.summary import JudgedMetric, NightlyOutcome, Summary, line, markdown, to_json
 
@@ -61,7 +61,7 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
         (
             replace(NIGHT, judged=(judged(VerdictKind.PENDING, -0.5), judged(VerdictKind.OK))),
             "pending",
-            "resnet50 RDMA at 16 ranks -50.0 % [-51.0, -49.0]: it differs from the nightly runs before",
+            "resnet50 RDMA at 16 ranks -50.0 % [-51.0, -49.0]: accept or reject it, for it differs from the nightly runs before",
         ),
         (
             replace(SLOWER, judged=(judged(VerdictKind.NO_VERDICT_YET),)),
@@ -98,12 +98,18 @@ def test_outcomes(night: Summary, outcome: str, words: str) -> None:
 def test_several_unsure_nights_in_a_row_are_told() -> None:
     once = replace(NIGHT, judged=(judged(VerdictKind.UNSURE, -0.2),), in_a_row=1)
     assert "in a row" not in line(once, "x") + markdown(once)
-    words = (
-        "unsure 3 nightly runs in a row: accept them or reset the baseline, or raise minEffect or repeats in the matrix"
-    )
     thrice = replace(once, in_a_row=3)
-    assert f"to be sure; {words}; summary: x" in line(thrice, "x")
-    assert f"\n\nIt was {words}.\n\n" in markdown(thrice)
+    assert "to be sure; unsure 3 nightly runs in a row: look for a cause as of a regression; " in line(thrice, "x")
+    assert "\n\nIt was unsure 3 nightly runs in a row: look for a cause" in markdown(thrice)
+    pending = replace(thrice, judged=(judged(VerdictKind.PENDING, -0.5),))
+    assert "; pending 3 nightly runs in a row: none of them counts until you accept or reject it" in line(pending, "x")
+
+
+def test_other_hosts_are_named_where_there_is_no_verdict_yet() -> None:
+    moved = (Difference("hosts", (), "gpu1", "gpu2"), Difference("image", (), "a", "b"))
+    night = replace(NIGHT, judged=(judged(VerdictKind.NO_VERDICT_YET),), differences=moved)
+    assert "; changed since the last accepted run: hosts: gpu1 -> gpu2; summary: x" in line(night, "x")
+    assert "changed since" not in line(replace(night, differences=moved[1:]), "x")
 
 
 def test_the_summary_says_what_to_type_next() -> None:

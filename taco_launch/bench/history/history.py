@@ -21,7 +21,7 @@ from taco_launch.errors import TacoLaunchError
 from taco_launch.frozen import dataclass
 
 if TYPE_CHECKING:
-    from taco_launch.bench.stats.judge import Verdict
+    from taco_launch.bench.stats.verdicts import Verdict
 
 
 class LadderKind(enum.Enum):
@@ -173,10 +173,13 @@ class History:
         """Return what cells measured over time, cell by cell, the oldest first."""
         return series(self._db, asked)
 
-    def accept(self, ladder_id: str) -> None:
-        """Have what a ladder measured count in the baselines of later nights."""
+    def accept(self, ladder_id: str, outcome: str = "") -> None:
+        """Have what a ladder measured count in the baselines of later nights; `outcome` replaces its own."""
         with transaction(self._db):
-            self._db.execute("UPDATE ladder SET accepted = 1 WHERE id = ?", (ladder_id,))
+            self._db.execute(
+                "UPDATE ladder SET accepted = 1, outcome = CASE ? WHEN '' THEN outcome ELSE ? END WHERE id = ?",
+                (outcome, outcome, ladder_id),
+            )
 
     def reject(self, ladder_id: str, outcome: str) -> None:
         """Have what a ladder measured count in no baseline; it is kept, with another outcome."""
@@ -199,12 +202,19 @@ class History:
         return tuple(map(self._ladder, found))
 
     def nights(
-        self, key: MetricKey, last: int, before: float, matrix: str | None = None, cluster: str | None = None
+        self,
+        key: MetricKey,
+        last: int,
+        before: float,
+        matrix: str | None = None,
+        cluster: str | None = None,
+        waiting: tuple[str, str] | None = None,
     ) -> tuple[tuple[float, ...], ...]:
         """Return what the last accepted nightly runs measured of a key: the counted values of each night, the oldest first.
 
         They started before `before`. The order of a key's hosts is all one.
         Workloads and variants are names within a matrix: `matrix` and `cluster` leave out nightly runs of any other.
+        With `waiting`, two outcomes, return instead those that ended so, do not count, and are not older than the oldest that does.
         """
         found: dict[str, list[float]] = {}
         for night, value in self._db.execute(
@@ -213,23 +223,23 @@ class History:
                 WHERE cell = (SELECT id FROM cell WHERE (workload, variant, ranks, hosts, gpu) = (?, ?, ?, ?, ?))
                 AND NOT warm_up AND metric IN (SELECT id FROM metric WHERE name = ?)),
             night AS (
-                SELECT id, started FROM baseline WHERE started < ?
+                SELECT id, started FROM ladder WHERE kind = 'night' AND started < ?
                 AND (? IS NULL OR matrix = ?) AND (? IS NULL OR cluster = ?)
-                AND EXISTS (SELECT 1 FROM counted WHERE counted.ladder = baseline.id)
+                AND CASE WHEN ? IS NULL THEN accepted ELSE NOT accepted AND outcome IN (?, ?)
+                    AND started >= (SELECT coalesce(min(started), 0) FROM baseline WHERE matrix = ? AND cluster = ?) END
+                AND EXISTS (SELECT 1 FROM counted WHERE counted.ladder = ladder.id)
                 ORDER BY started DESC, id DESC LIMIT ?)
             SELECT night.id, value FROM night CROSS JOIN counted ON counted.ladder = night.id
             ORDER BY night.started, night.id, position""",
             (
                 *(key.workload, key.variant, key.ranks, run_rows.text(sorted(key.hosts)), key.gpu, key.metric),
-                *(before, matrix, matrix, cluster, cluster, last),
+                *(before, matrix, matrix, cluster, cluster),
+                *(None if waiting is None else waiting[0], *(waiting or ("", ""))),
+                *(matrix, cluster, last),
             ),
         ):
             found.setdefault(night, []).append(value)
         return tuple(map(tuple, found.values()))
-
-    def last_green(self, matrix: str, cluster: str) -> Ladder | None:
-        """Return the newest night of a matrix on a cluster that counts in baselines."""
-        return next(iter(self.baseline(matrix, cluster)), None)
 
     def keep_verdicts(self, ladder_id: str, verdicts: "Sequence[Verdict]") -> None:
         """Keep what was judged of a nightly run, in place of what was before."""
@@ -300,7 +310,7 @@ def _as_begun(ladder: Ladder) -> Ladder:
 
 def _verdict(row: Mapping[str, Any]) -> "Verdict":
     from taco_launch.bench.stats.estimates import Interval  # noqa: PLC0415 - these need SciPy, which is an extra
-    from taco_launch.bench.stats.judge import Verdict, VerdictKind  # noqa: PLC0415
+    from taco_launch.bench.stats.verdicts import Verdict, VerdictKind  # noqa: PLC0415
 
     hosts = tuple(json.loads(row["key_hosts"]))
     return Verdict(

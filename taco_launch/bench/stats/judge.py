@@ -8,120 +8,22 @@ correlation and spread as the baseline shows them (`noise`). No random numbers.
 
 import math
 from collections.abc import Iterable, Sequence
-from enum import Enum
 from functools import lru_cache
-from itertools import starmap
+from itertools import starmap, takewhile
 
 from taco_launch.bench.runs import MetricKey
 from taco_launch.bench.stats import drift, noise, student_t
 from taco_launch.bench.stats.estimates import Interval, percent
 from taco_launch.bench.stats.noise import NoiseEstimate
+from taco_launch.bench.stats.verdicts import JudgeRules, Series, Verdict, VerdictKind
 from taco_launch.frozen import dataclass
 
 # A loss of a quarter or a gain of a third is never called OK, however noisy the nightly runs are.
 _LARGE = math.log(4 / 3)
 # Below so many nightly runs the baseline tells little about how they differ: what lies beyond the luck of runs is not OK.
 _FEW = 8
-
-
-class VerdictKind(Enum):
-    """What is said of a cell.
-
-    UNSURE is what differed twice by what matters, or by a quarter, where the nightly runs of the baseline differ too much among
-    themselves.
-    PENDING is what differs from the few nightly runs of a baseline that is being built, or gained so much that an error is
-    likelier: a person accepts or rejects it.
-    """
-
-    OK = "ok"
-    UNSURE = "unsure"
-    REGRESSION = "regression"
-    IMPROVEMENT = "improvement"
-    DRIFT = "drift"
-    PENDING = "pending"
-    NO_VERDICT_YET = "no verdict yet"
-    NO_SAMPLE = "no sample"
-
-
-@dataclass(frozen=True)
-class JudgeRules:
-    """What the judge goes by.
-
-    `min_effect` is the smallest change that matters, as a fraction, of the point estimate. `screen` is the level of the
-    first stage in each cell, `level` that of all verdicts of a nightly run together: of nightly runs in which nothing changed, no
-    more than about this fraction has a change called. The baseline are the last `nights` accepted nightly runs, with at
-    least `least` values, of at least `least_nights`: the runs of one nightly run share its luck, so that only nightly runs tell how
-    nightly runs differ. `fresh` is how many values of a suspect are to be measured. Whatever `level` says, a change is called
-    where the interval of both measurements at the level `clear` lies wholly beyond `min_effect`.
-
-    Raises:
-        ValueError: a rule that cannot be.
-    """
-
-    min_effect: float = 0.03
-    screen: float = 0.05
-    level: float = 0.01
-    nights: int = 20
-    least: int = 10
-    least_nights: int = 3
-    fresh: int = 10
-    clear: float = 0.98
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be."""
-        for name in ("min_effect", "screen", "level", "clear"):
-            value = getattr(self, name)
-            if not 0 < value < 1:
-                raise ValueError(f"{name} of {value!r}: it lies between 0 and 1")
-        if not 3 <= self.least_nights <= self.nights:
-            raise ValueError(
-                f"least_nights of {self.least_nights!r}: 3 or more, and no more than {self.nights!r} nightly runs"
-            )
-        for name in ("least", "fresh"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} of {getattr(self, name)!r}: 1 or more")
-
-
-@dataclass(frozen=True)
-class Series:
-    """All numbers of a key: of each accepted nightly run, oldest first; of tonight; and those measured again tonight.
-
-    Raises:
-        ValueError: a number that is not finite or not positive, or a nightly run of the baseline without any.
-    """
-
-    key: MetricKey
-    higher_is_better: bool
-    baseline: tuple[tuple[float, ...], ...]
-    tonight: tuple[float, ...]
-    fresh: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse what no benchmark gives."""
-        for values in (*self.baseline, self.tonight, self.fresh):
-            for value in values:
-                if not 0 < value < math.inf:
-                    raise ValueError(f"{_named(self.key)}: {value!r} is no rate, size or time")
-        if not all(self.baseline):
-            raise ValueError(f"{_named(self.key)}: a nightly run of the baseline has no values")
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What is said of one key, and `why` in one plain sentence.
-
-    `change` is tonight's centre by the baseline's, less 1, with its interval at the level `clear`, which holds the luck of nightly runs; it is
-    made of the fresh values of a suspect that has any. Of a drift it is what the line says of all nightly runs, without an
-    interval; where there is one, tonight is held against that line instead of the baseline's centre. `p` is Holm's of a
-    suspect with fresh values and of a drift (called up to JudgeRules.level), else the screen's. None where nothing was
-    judged.
-    """
-
-    key: MetricKey
-    kind: VerdictKind
-    change: Interval | None
-    p: float | None
-    why: str
+# So many nightly runs in a row, each of them unsure, lose something together.
+_ROW = 3
 
 
 def suspects(series: Sequence[Series], rules: JudgeRules) -> tuple[MetricKey, ...]:
@@ -144,6 +46,10 @@ def verdicts(series: Sequence[Series], rules: JudgeRules) -> tuple[Verdict, ...]
     adjusted = _holm([cell.p_fresh(rules) for cell in found])
     fresh = {cell.series.key: p for cell, p in zip(found, adjusted, strict=True)}
     said = {cell.series.key: _verdict(cell, rules, fresh.get(cell.series.key, 1.0)) for cell in judged}
+    for cell in judged:
+        # runs that nobody has accepted tell a loss, and nothing else
+        if cell.is_provisional and said[cell.series.key].kind is not VerdictKind.REGRESSION:
+            del said[cell.series.key]
     return tuple(said.get(each.key) or _unjudged(each, rules) for each in series)
 
 
@@ -151,7 +57,8 @@ def verdicts(series: Sequence[Series], rules: JudgeRules) -> tuple[Verdict, ...]
 class _Cell:
     """A series that can be judged, with how noisy it is; differences are of logarithms, to the baseline's level.
 
-    `p` is the screen's, `p_drift` Holm's of a drift; `noise` has a slope where that is up to JudgeRules.level.
+    `p` is the screen's, `p_drift` Holm's of a drift; `noise` has a slope where that is up to JudgeRules.level. One that
+    `is_provisional` is held against runs that wait as well, because the accepted ones are too few.
     """
 
     series: Series
@@ -159,6 +66,7 @@ class _Cell:
     tonight: float
     p: float
     p_drift: float
+    is_provisional: bool
 
     @property
     def fresh(self) -> float:
@@ -179,9 +87,7 @@ class _Cell:
         found = [
             self.change(*each, rules.clear) for each in zip((self.tonight, self.fresh), map(len, values), strict=True)
         ]
-        return all(each.high is not None and each.high <= -rules.min_effect for each in found) or all(
-            each.low is not None and each.low >= rules.min_effect for each in found
-        )
+        return any(all(_is_beyond(each, rules.min_effect, side) for each in found) for side in (-1, 1))
 
     def change(self, difference: float, count: int, level: float) -> Interval:
         half = student_t.quantile((1 - level) / 2, self.noise.freedom) * self.noise.error(count)
@@ -205,8 +111,8 @@ class _Cell:
 def _judged(series: Sequence[Series], rules: JudgeRules) -> tuple[_Cell, ...]:
     if len({each.key for each in series}) < len(series):
         raise ValueError("two series of one key")
-    held = [(each, _counting(each, rules)) for each in series if each.tonight]
-    can = [(each, nights) for each, nights in held if _enough(nights, rules)]
+    held = [(each, _held_against(each, rules)) for each in series if each.tonight]
+    can = [(each, nights) for each, nights in held if nights]
     known = [_known(nights, math.log1p(rules.min_effect)) for _series, nights in can]
     steady = _holm([trend.p if trend and trend.steady else 1.0 for _noise, trend in known])
     own = [
@@ -214,15 +120,23 @@ def _judged(series: Sequence[Series], rules: JudgeRules) -> tuple[_Cell, ...]:
         for (each, trend), p in zip(known, steady, strict=True)
     ]
     judged = [each for each, _nights in can]
-    return tuple(starmap(_cell, zip(judged, noise.moderated(own), steady, strict=True)))
+    provisional = [not _enough(_counting(each.baseline, rules), rules) for each in judged]
+    return tuple(starmap(_cell, zip(judged, noise.moderated(own), steady, provisional, strict=True)))
 
 
-def _counting(series: Series, rules: JudgeRules) -> tuple[tuple[float, ...], ...]:
-    """Return the nightly runs of the baseline that tonight is held against: the last ones, without outliers.
+def _held_against(series: Series, rules: JudgeRules) -> tuple[tuple[float, ...], ...]:
+    """Return the nightly runs that tonight is held against: those that count; if they are too few, those that wait, too.
 
-    One that is far off widens the spread so far that anything is as before.
+    Empty if even these are too few.
     """
-    nights = series.baseline[-rules.nights :]
+    every = (*series.baseline, *series.waiting)
+    choices = (_counting(series.baseline, rules), _counting(every, rules), every[-rules.nights :])
+    return next((nights for nights in choices if _enough(nights, rules)), ())
+
+
+def _counting(nights: tuple[tuple[float, ...], ...], rules: JudgeRules) -> tuple[tuple[float, ...], ...]:
+    """Return the last nightly runs, without outliers: one that is far off widens the spread so far that anything is as before."""
+    nights = nights[-rules.nights :]
     off = noise.outliers([_logs(night) for night in nights])
     return tuple(night for place, night in enumerate(nights) if place not in off)
 
@@ -238,11 +152,11 @@ def _known(nights: tuple[tuple[float, ...], ...], least: float) -> tuple[NoiseEs
     return known, drift.trend(known.nights, least)
 
 
-def _cell(series: Series, known: NoiseEstimate, p_drift: float) -> _Cell:
+def _cell(series: Series, known: NoiseEstimate, p_drift: float, is_provisional: bool) -> _Cell:
     tonight = noise.centre(_logs(series.tonight)) - known.level
     error = known.error(len(series.tonight))
     p = 2 * student_t.tail(abs(tonight) / error, known.freedom) if error else float(abs(tonight) < noise.ROUNDING)
-    return _Cell(series, known, tonight, p, p_drift)
+    return _Cell(series, known, tonight, p, p_drift, is_provisional)
 
 
 def _holm(found: Sequence[float]) -> list[float]:
@@ -257,8 +171,12 @@ def _holm(found: Sequence[float]) -> list[float]:
 def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
     if not series.tonight:
         return Verdict(series.key, VerdictKind.NO_SAMPLE, None, None, "no run gave a number")
-    nights = _counting(series, rules)
+    nights = _counting(series.baseline, rules)
     values = sum(map(len, nights))
+    if not nights and series.waiting:
+        count = len(series.waiting)
+        why = f"no nightly run counts, and {count} wait{'' if count > 1 else 's'}: accept those that are right"
+        return Verdict(series.key, VerdictKind.PENDING, None, None, why)
     if nights:
         off = noise.off_from_few(
             [_logs(night) for night in nights], _logs(series.tonight), math.log1p(rules.min_effect)
@@ -269,7 +187,9 @@ def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
             why = f"{percent(change)} against the {so_far}: accept it or reject it; if the earlier ones are wrong, reject those"
             return Verdict(series.key, VerdictKind.PENDING, change, None, why)
     count, values = len(nights) + 1, values + len(series.tonight)
-    why = f"has {count} of {rules.least_nights} nightly runs, {values} of {rules.least} values"
+    why = f"has {count} of {rules.least_nights} nightly runs"
+    if values < rules.least:
+        why += f", {values} of {rules.least} values"
     if count >= rules.least_nights and values >= rules.least:
         why = "is complete: the next nightly run is judged"
     why = f"with this one the baseline {why}"
@@ -281,7 +201,9 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
     change, p = cell.change(cell.tonight, len(series.tonight), rules.clear), cell.p
     against = f"against {'the drift of ' if known.slope else ''}{len(known.nights)} nightly runs"
     left_out = len(series.baseline[-rules.nights :]) - len(known.nights)
-    if left_out:
+    if cell.is_provisional:
+        against += ", of which some wait to be accepted"
+    elif left_out:
         against += f" ({left_out} outlier{'s' if left_out > 1 else ''} left out)"
     why = f"{percent(change)} {against}"
     if cell.suspected(rules):
@@ -303,7 +225,8 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
             and not known.slope
             and _side(cell, cell.fresh) == _side(cell, cell.tonight)
         ):
-            return Verdict(key, VerdictKind.UNSURE, change, p, f"{why}: the nightly runs differ too much to be sure")
+            unsure = Verdict(key, VerdictKind.UNSURE, change, p, f"{why}: the nightly runs differ too much to be sure")
+            return _together(cell, rules) or unsure
     if known.slope:
         total = known.slope * (len(known.nights) - 1)
         change = Interval(math.expm1(total), None, None)
@@ -316,6 +239,8 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
         why += ": the nightly runs differ too much to be sure"
         large = abs(math.log1p(change.value)) >= _LARGE
         kind = VerdictKind.UNSURE if large or _is_off_from_few(cell, rules) else kind
+        if kind is VerdictKind.UNSURE:
+            return _together(cell, rules) or Verdict(key, kind, change, p, why)
     elif p <= rules.screen:
         why += f": less than the {100 * rules.min_effect:g} % that matter"
     return Verdict(key, kind, change, p, why)
@@ -323,11 +248,43 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
 
 def _is_off_from_few(cell: _Cell, rules: JudgeRules) -> bool:
     """Return whether tonight lies beyond what the luck of runs explains, where few nightly runs were accepted so far."""
-    nights = _counting(cell.series, rules)
+    nights = _counting(cell.series.baseline, rules)
     if len(nights) >= _FEW:
         return False
     least = math.log1p(rules.min_effect)
     return noise.off_from_few([_logs(night) for night in nights], _logs(cell.series.tonight), least) != 0
+
+
+def _together(cell: _Cell, rules: JudgeRules) -> Verdict | None:
+    """Return that the last nightly runs in a row, each of which alone is unsure, lost something together; else None.
+
+    They are held against all earlier ones, those that wait included: the accepted ones alone differ less than runs do.
+    """
+    series, least = cell.series, rules.min_effect
+    tonight = noise.centre(_logs((*series.tonight, *series.fresh)))
+    waiting = [noise.centre(_logs(night)) for night in series.waiting]
+    lost = list(takewhile(lambda each: _is_loss(cell, each, least), reversed((*waiting, tonight))))
+    before = series.baseline[-rules.nights :] + series.waiting[: len(waiting) + 1 - len(lost)]
+    if cell.noise.slope or len(lost) < _ROW or len(before) < rules.least_nights:
+        return None
+    known = noise.of([_logs(night) for night in before])
+    change = noise.of_row(known, [each - known.level for each in lost], rules.clear)
+    is_large = abs(math.log1p(change.value)) >= _LARGE
+    if not (is_large and _is_beyond(change, least, -1 if series.higher_is_better else 1)):
+        return None
+    why = f"worse: {percent(change)} in the last {len(lost)} nightly runs together, against {len(before)} before them"
+    return Verdict(series.key, VerdictKind.REGRESSION, change, None, why)
+
+
+def _is_beyond(change: Interval, least: float, side: int) -> bool:
+    """Return whether an interval lies wholly beyond `least`, on the side of losses (-1) or gains (1) of a number."""
+    assert change.low is not None
+    assert change.high is not None
+    return change.high <= -least if side < 0 else change.low >= least
+
+
+def _is_loss(cell: _Cell, centre: float, least: float) -> bool:
+    return _side(cell, centre - cell.noise.level) == "worse" and abs(centre - cell.noise.level) >= least
 
 
 def _since(cell: _Cell) -> str:
@@ -347,10 +304,6 @@ def _side(cell: _Cell, difference: float) -> str:
 
 def _times(values: Sequence[float]) -> str:
     return f"{len(values)} times" if len(values) > 1 else "once"
-
-
-def _named(key: MetricKey) -> str:
-    return f"{key.workload}, {key.variant}, {key.ranks} rank(s), {key.metric}"
 
 
 def _logs(values: Iterable[float]) -> list[float]:

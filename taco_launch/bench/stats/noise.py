@@ -14,6 +14,7 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from taco_launch.bench.stats import student_t
+from taco_launch.bench.stats.estimates import Interval
 from taco_launch.frozen import dataclass
 
 # Benchmarks print fewer than nine digits: what differs by less is the rounding of sums.
@@ -122,6 +123,16 @@ def _of_runs(ordered: Sequence[Sequence[float]]) -> float:
     """Return the variance that the luck of runs makes of a centre, as if it were made of one value."""
     several = [len(night) * _squared_error(night) for night in ordered if len(night) > 1]
     return fmean(several) if several else 0.0
+
+
+def of_row(known: NoiseEstimate, row: Sequence[float], level: float) -> Interval:
+    """Return the change of several nightly runs together, given by how much each is off: Student's test with one spread."""
+    mean = fmean(row)
+    freedom = known.freedom + len(row) - 1
+    spread = (known.freedom * known.night + math.fsum((off - mean) ** 2 for off in row)) / freedom
+    error = math.sqrt(spread * (1 / len(row) + 1 / len(known.nights)))
+    half = student_t.quantile((1 - level) / 2, freedom) * error
+    return Interval(*map(math.expm1, (mean, mean - half, mean + half)))
 
 
 def along(known: NoiseEstimate, slope: float) -> NoiseEstimate:

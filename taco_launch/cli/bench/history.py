@@ -241,7 +241,7 @@ def _changed_row(one: "Changed") -> list[str]:
     if one.ratio is not None:
         told = change(one.ratio)
         if one.ratio.low is None:
-            told += " (one value a side: no interval)"
+            told += " (no interval: a side has one value)"
         elif not shows(one.ratio):
             told += ": no difference shown"
     words = [

@@ -117,12 +117,22 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
       taco-launch nightly baseline accept last
     """
     from taco_launch.bench.history.history import open_history
+    from taco_launch.command import shell
+    from taco_launch.nightly.baseline import ACCEPTED, REJECTED, far_off
 
+    settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
-        ids = list(dict.fromkeys(_measured(history, ladder).id for ladder in ladders))
-        for ladder in ids:
-            history.accept(ladder)
-    settings_of(ctx).talk(f"what {', '.join(ids)} measured counts in the baseline")
+        nights = {one.id: one for one in (_measured(history, ladder) for ladder in ladders)}
+        for one in nights.values():
+            history.accept(one.id, ACCEPTED if one.outcome == REJECTED else "")
+        far = {one.id: told for one in nights.values() if (told := far_off(history, one))}
+    settings.talk(f"what {', '.join(nights)} measured counts in the baseline")
+    for ladder, told in far.items():
+        words = ("nightly", "baseline", "reset", ladder, *(() if db is None else ("--db", str(db))))
+        settings.talk(
+            f"{ladder} is far from the other runs that count ({told}): beside them it hides changes, or is left out as an "
+            f"outlier; if it is the new normal, start over with it: {settings.typed} {shell(words)}"
+        )
 
 
 @baseline.command("reject")
@@ -151,12 +161,19 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
         for ladder in nights:
             history.reject(ladder, REJECTED)
         of = dict.fromkeys((one.matrix, one.cluster) for one in nights.values())
-        waiting = [one for matrix, cluster in of for one in agreeing(history, matrix, cluster)]
+        agree = {each: agreeing(history, *each) for each in of}
+        waiting = [one for found in agree.values() for one in found]
+        empty = [each for each, found in agree.items() if not found and not history.baseline(*each)]
     settings.talk(f"what {', '.join(nights)} measured does not count in the baseline")
+    for matrix in dict.fromkeys(matrix for matrix, _cluster in empty):
+        settings.talk(
+            f"no nightly run of {matrix} counts now: the next ones wait until you accept those that are right "
+            f"({settings.typed} {shell(('nightly', 'baseline', 'show', matrix))})"
+        )
     if waiting:
         words = ("nightly", "baseline", "accept", *waiting, *(() if db is None else ("--db", str(db))))
-        agree = f"{render.counted(len(waiting), 'waiting nightly run')} agree{'' if waiting[1:] else 's'} with the rest"
-        settings.talk(f"{agree}: {settings.typed} {shell(words)}")
+        told = f"{render.counted(len(waiting), 'waiting nightly run')} agree{'' if waiting[1:] else 's'} with the rest"
+        settings.talk(f"{told}: {settings.typed} {shell(words)}")
 
 
 @baseline.command("reset")
@@ -185,7 +202,7 @@ def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
         gone = [each for each in history.baseline(one.matrix, one.cluster) if each.started < one.started]
         history.reset(one.started, one.matrix, one.cluster)
         history.accept(one.id)
-    count = f"{render.counted(len(gone), 'night')} before it no longer count{'s' if len(gone) == 1 else ''}"
+    count = f"{render.counted(len(gone), 'nightly run')} before it no longer count{'s' if len(gone) == 1 else ''}"
     settings.talk(f"the baseline of {one.matrix} starts with {one.id}; {count}")
     undo = [("accept", *(each.id for each in gone[:_LAST]))] if gone else []
     undo += [] if one.accepted else [("reject", one.id)]

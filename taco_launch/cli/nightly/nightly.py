@@ -207,7 +207,11 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
     found = flow.status(_keepers(), os.geteuid(), dict(os.environ), datetime.now(zone))
     known = [night.kept.name for night in found]
     if unknown := [name for name in names if name not in known]:
-        raise baseline.unknown_night(unknown[0], known)
+        error = baseline.unknown_night(unknown[0], known)
+        hint = (
+            error.hint if known else f"runs that were started by hand: taco-launch nightly baseline show {unknown[0]}"
+        )
+        raise UsageError(f"{error.message}, as far as cron and systemd know", hint)
     shown = [night for night in found if not names or night.kept.name in names]
     if settings.output in ("json", "yaml"):
         render.data([_document(night, zone_name) for night in shown], settings.output)

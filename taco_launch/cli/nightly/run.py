@@ -131,7 +131,7 @@ def _check_junit(path: Path) -> None:
 def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[str, Any]) -> "Summary":
     from taco_launch.bench.history.history import LadderKind, open_history
     from taco_launch.bench.ladder import order
-    from taco_launch.bench.stats.judge import JudgeRules
+    from taco_launch.bench.stats.verdicts import JudgeRules
     from taco_launch.flows import ladder as ladders
     from taco_launch.nightly import run
 

@@ -14,7 +14,7 @@ from taco_launch.bench.history.history import History, LadderKind, default_path,
 from taco_launch.bench.history.series import SeriesQuery
 from taco_launch.bench.runs import Metric, MetricKey, Reading, Run
 from taco_launch.bench.stats.estimates import Interval
-from taco_launch.bench.stats.judge import Verdict, VerdictKind
+from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.errors import TacoLaunchError
 from tests.bench.ladders import RATE, RUNS, ladder, run
 
@@ -107,10 +107,19 @@ def test_the_baseline_is_of_accepted_nights_of_the_key(history: History) -> None
     assert history.nights(KEY, 20, 100.0, matrix="lab") == ()
     history.accept(ladder(4).id)
     assert history.nights(KEY, 1, 100.0, "taco", "hcc") == ((4.0,),)
-    green = history.last_green("taco", "hcc")
-    assert green is not None
-    assert green.seed == 7
-    assert history.last_green("lab", "hcc") is None
+
+
+def test_runs_that_wait_are_those_since_the_oldest_that_counts(history: History) -> None:
+    outcomes = {1: "pending", 2: "ok", 3: "unsure", 4: "regression", 5: "pending"}
+    for number, outcome in outcomes.items():
+        history.merge(
+            ladder(number, ended=float(number), outcome=outcome, accepted=outcome == "ok"), [(0, run(number))]
+        )
+    waiting = ("unsure", "pending")
+    assert history.nights(KEY, 20, 100.0, "taco", "hcc", waiting) == ((3.0,), (5.0,))
+    assert history.nights(KEY, 20, 5.0, "taco", "hcc", waiting) == ((3.0,),)
+    history.reject(ladder(2).id, "rejected")
+    assert history.nights(KEY, 20, 100.0, "taco", "hcc", waiting) == ((1.0,), (3.0,), (5.0,))
 
 
 def test_a_reset_is_of_a_matrix_on_a_cluster_and_of_what_was_before(history: History) -> None:

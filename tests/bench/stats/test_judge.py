@@ -9,7 +9,8 @@ import pytest
 
 from taco_launch.bench.runs import MetricKey
 from taco_launch.bench.stats import judge, noise
-from taco_launch.bench.stats.judge import JudgeRules, Series, Verdict, VerdictKind, suspects, verdicts
+from taco_launch.bench.stats.judge import suspects, verdicts
+from taco_launch.bench.stats.verdicts import JudgeRules, Series, Verdict, VerdictKind
 
 # per cent, around 0: of the runs of a nightly run, and of nightly runs
 RUNS = (-0.9, 0.3, 1.4, -0.2, 0.5)
@@ -53,7 +54,7 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             "no verdict yet",
             "with this one the baseline is complete: the next nightly run is judged",
         ),
-        (FLAT[:1], 1002, None, "no verdict yet", "with this one the baseline has 2 of 3 nightly runs, 10 of 10 values"),
+        (FLAT[:1], 1002, None, "no verdict yet", "with this one the baseline has 2 of 3 nightly runs"),
         (
             FLAT[:2],
             900,
@@ -303,6 +304,38 @@ def test_a_tenth_is_not_ok_after_few_nightly_runs_that_differ_as_much(count: int
     nights = baseline(*[1000 + 40 * (at % 3 - 1) for at in range(count)])
     assert one(nights, night(920)).kind is kind
     assert one(nights, night(975)).kind is VerdictKind.OK
+
+
+def held(nights: tuple[Night, ...], waiting: tuple[Night, ...], tonight: float, fresh: float) -> Verdict:
+    series = Series(key(), True, nights, night(tonight), night(fresh, 1, 10), waiting)
+    return verdicts([series], JudgeRules())[0]
+
+
+def test_a_loss_against_all_that_was_measured_is_called_before_the_baseline_is_complete() -> None:
+    """The first run was a quarter faster than the next ones, which wait: a loss of 95 % is one against all of them."""
+    first, waiting = baseline(1250), baseline(1000, 990)
+    found = held(first, waiting, 50, 50)
+    assert found.kind is VerdictKind.REGRESSION
+    assert found.why.startswith("worse: -95.")
+    assert "of which some wait to be accepted" in found.why
+    assert held(first, waiting, 1000, 1000).kind is VerdictKind.PENDING
+    assert held(baseline(1000, 1000), baseline(25), 25, 25).kind is VerdictKind.PENDING, "which is right is not known"
+
+
+def test_nothing_counts_by_itself_while_only_runs_that_wait_are_there() -> None:
+    found = held((), baseline(1000, 1000, 50), 50, 50)
+    assert (found.kind, found.change) == (VerdictKind.PENDING, None)
+    assert found.why == "no nightly run counts, and 3 wait: accept those that are right"
+
+
+def test_unsure_losses_in_a_row_add_up() -> None:
+    nights, lost = (night(1000), night(780), night(1010)), tuple(map(night, (480, 520)))
+    assert held(nights, (), 500, 500).kind is VerdictKind.UNSURE
+    assert held(nights, lost[:1], 500, 500).kind is VerdictKind.UNSURE
+    found = held(nights, lost, 500, 500)
+    assert found.kind is VerdictKind.REGRESSION
+    assert "in the last 3 nightly runs together, against 3 before them" in found.why
+    assert held(nights, (night(480), night(900)), 500, 500).kind is VerdictKind.UNSURE, "not in a row"
 
 
 def test_what_a_noisy_cell_is_seen_to_vary_by_is_no_outlier() -> None:

@@ -13,7 +13,7 @@ from click.testing import Result
 from taco_launch.bench.history.history import open_history
 from taco_launch.bench.runs import Metric, MetricKey, Reading, RunEnvironment
 from taco_launch.bench.stats.estimates import Interval
-from taco_launch.bench.stats.judge import Verdict, VerdictKind
+from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.cli.main import cli
 from tests.bench.ladders import ladder, run
 from tests.cli.test_cli import call
@@ -132,7 +132,7 @@ def test_diff_of_cells_and_of_runs(db: str) -> None:
     ]
     assert bench("diff", db, "taco-000001", "last").stderr == ""
     runs = bench("diff", db, "taco-000001:2", "last:2").stdout.splitlines()
-    assert runs[-1].endswith("-30.3 % (one value a side: no interval)")
+    assert runs[-1].endswith("-30.3 % (no interval: a side has one value)")
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def dry_run(
         spec = replace(
             spec, hosts=tuple(replace(host, terms=replace(host.terms, models=models)) for host in spec.hosts)
         )
+    placed = plan.in_rank_order(spec, placed)
     seen, choices = known, placed.shares
     if links or (explain and _takes_some(placed, _by_name(spec, known))):
         seen = known if missing else facts_for(("how GPUs are linked",))

@@ -47,6 +47,15 @@ class FoundHost:
     state: str
 
 
+def no_lab(lab: str) -> UsageError:
+    """Return the error of a lab that does not exist; it names those that do."""
+    others = sorted({each.host.lab for each in find()})
+    if not others:
+        return UsageError(f"there is no lab {lab!r}", hint=f"make it: taco-launch lab up{option_of(lab)} --hosts 2")
+    hint = f"add --name {others[0]}, or -i lab:{others[0]} as an inventory"
+    return UsageError(f"there is no lab {lab!r}; there is {', '.join(others)}", hint)
+
+
 def find(lab: str | None = None) -> tuple[FoundHost, ...]:
     """Find the hosts of a lab, or of all labs, by the labels of their containers.
 

@@ -36,12 +36,8 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
     engine.connect(environ)
     found = [each.host for each in hosts.find(lab) if not each.host.is_registry]
     if not found:
-        others = sorted({each.host.lab for each in hosts.find()})
-        there = f"; there is {', '.join(others)}" if others else ""
-        raise UsageError(
-            f"there is no lab {lab!r}{there}",
-            hint=f"taco-launch lab up{option} --hosts 2 (a file of that name is -i ./{source})",
-        )
+        error = hosts.no_lab(lab)
+        raise UsageError(error.message, hint=f"{error.hint} (a file of that name is -i ./{source})")
     if not (files.key.is_file() and files.known_hosts.is_file()):
         raise UsageError(
             f"the keys of the lab {lab!r} are not in {files.folder}",

@@ -9,7 +9,7 @@ from taco_launch.errors import UsageError
 from taco_launch.frozen import dataclass
 from taco_launch.lab import access, engine, faults, hosts
 from taco_launch.lab.access import LabFiles
-from taco_launch.lab.labels import LabHost, check_lab_name, option_of
+from taco_launch.lab.labels import LabHost, check_lab_name
 from taco_launch.lab.registry import ADDRESS
 
 
@@ -53,10 +53,7 @@ def status(lab: str | None, environ: Mapping[str, str]) -> tuple[Status, ...]:
     engine.connect(environ)
     found = hosts.find(lab)
     if lab is not None and not found:
-        raise UsageError(
-            f"there is no lab {lab!r}",
-            hint=f"taco-launch lab status shows all; taco-launch lab up{option_of(lab)} makes it",
-        )
+        raise hosts.no_lab(lab)
     with ThreadPoolExecutor(8) as pool:
         in_force = list(pool.map(faults.in_force, found))
     names = tuple(dict.fromkeys(each.host.lab for each in found))
@@ -102,6 +99,6 @@ def one(lab: str, name: str, environ: Mapping[str, str]) -> hosts.FoundHost:
         if each.host.name == name:
             return each
     if not found:
-        raise UsageError(f"there is no lab {lab!r}", hint=f"taco-launch lab up{option_of(lab)}")
+        raise hosts.no_lab(lab)
     names = ", ".join(each.host.name for each in found)
     raise UsageError(f"the lab {lab!r} has no host {name!r}: it has {names}")

@@ -23,7 +23,7 @@ MOST_PORT = 65535
 def plan(
     spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, wrapper: Sequence[str], folder: str, port: int
 ) -> LaunchPlan:
-    """Build the LaunchPlan; `placement` is what `processes` gave, `port` the one of the ranks' rendezvous.
+    """Build the LaunchPlan; `placement` is what `in_rank_order` and `processes` gave, `port` the one of the ranks' rendezvous.
 
     `wrapper` is the argv of the agent's that stands before the command, and ends with `--`; `folder` is where the files
     will lie that a line names, empty for the folder it is typed in.
@@ -47,6 +47,15 @@ def processes(spec: JobSpec, placement: Placement) -> Placement:
     each = spec.procs_per_gpu
     shares = (replace(share, ranks=1 if spec.per_host else share.ranks * each) for share in placement.shares)
     return replace(placement, shares=tuple(shares))
+
+
+def in_rank_order(spec: JobSpec, placement: Placement) -> Placement:
+    """Return the placement with its hosts in the order in which the launcher numbers ranks."""
+    if not launcher_of(spec).is_open_mpi:
+        return placement
+    # mpirun begins with its own host, wherever -H names that (seen with Open MPI 4.1.4)
+    here = {host.name for host in spec.hosts if spec.is_here(host)}
+    return replace(placement, shares=tuple(sorted(placement.shares, key=lambda share: share.host not in here)))
 
 
 def wrapper_op(spec: JobSpec) -> str:

@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +43,19 @@ def test_ranks_on_every_host(cluster: Cluster, name: str) -> None:
         f"n{rank // 2 + 1}/{rank} | {rank} {rank % 2} 6 10.77.0.1 {name} by the caller n{rank // 2 + 1} 0022"
         for rank in range(6)
     ]
+
+
+@pytest.mark.nightly
+def test_a_head_that_is_not_the_first_host(cluster: Cluster, name: str) -> None:
+    """mpirun has the ranks of its own host first; so does the plan, and no rank is labelled with another's host."""
+    spec = cluster.spec(name, "sh", "-c", "echo $RANK $(hostname) $MASTER_ADDR")
+    job = cluster.run(replace(spec, hosts=tuple(reversed(spec.hosts))))
+    assert job["state"] == "SUCCEEDED", job
+    assert job["hosts"] == ["n1", "n3", "n2"]
+    expected = [
+        f"{host}/{rank} | {rank} {host} 10.77.0.1" for rank, host in enumerate(["n1", "n1", "n3", "n3", "n2", "n2"])
+    ]
+    assert sorted(cluster.log(name)) == sorted(expected)
 
 
 def test_one_connection_to_each_host_is_enough(cluster: Cluster, name: str) -> None:

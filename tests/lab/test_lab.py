@@ -83,8 +83,14 @@ def test_the_lab_is_an_inventory(lab: Lab) -> None:
 def test_a_lab_that_is_not_there(lab: Lab) -> None:
     done = lab.taco("-i", "lab:nowhere", "inventory")
     assert done.returncode == 2
-    assert "there is no lab 'nowhere'" in done.stderr
-    assert "hint: taco-launch lab up --name nowhere" in done.stderr
+    assert "there is no lab 'nowhere'; there is " in done.stderr
+    assert "hint: add --name " in done.stderr
+
+
+def test_a_command_in_a_host_with_and_without_the_separator(lab: Lab) -> None:
+    for separator in ((), ("--",)):
+        done = lab.taco("lab", "exec", "--name", lab.name, "gpu1", *separator, "hostname")
+        assert (done.returncode, done.stdout) == (0, "gpu1\n"), done.stderr
 
 
 def test_what_the_controller_lost_is_made_again(lab: Lab) -> None:

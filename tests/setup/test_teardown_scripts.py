@@ -112,6 +112,25 @@ def test_a_job_keeps_agent_and_leases(fakes: Fakes, tmp_path: Path, lock: str) -
     assert (tmp_path / "state/agent").is_dir()
 
 
+@pytest.mark.parametrize(("holder", "stays"), [("other", False), ("c", True), ("", True)])
+def test_only_jobs_of_its_own_cluster_keep_a_container(
+    fakes: Fakes, tmp_path: Path, holder: str, *, stays: bool
+) -> None:
+    """A second cluster on the host has jobs and slots of its own; a job of an unknown cluster may be of this one."""
+    lock, lease = tmp_path / "state/containers/other/jobs/night/lock", tmp_path / "run/leases/slot-0"
+    lock.parent.mkdir(parents=True)
+    named = f', "cluster": "{holder}"' if holder else ""
+    lease.with_name("slot-0.0").write_text(f'{{"job": "night"{named}}}\n')
+    names = (paths.container("c"), paths.unfinished("c"))
+    where = (str(tmp_path / each) for each in ("state/clusters/c", "etc/ours/c", "run/c.env", "state/containers/c"))
+    with lock.open("w") as job, lease.open("w") as slot:
+        for file in (job, slot):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        done = run(fakes, "teardown.sh", "c", *names, "c.service", f"{tmp_path}/c.service", *where)
+    assert done.returncode == stays, done.stderr
+    assert ("error: job night runs in taco-launch-c, it holds slot-0" in done.stderr) == stays
+
+
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_container_that_was_not_finished_goes_too(fakes: Fakes, tmp_path: Path, *, kept: bool) -> None:
     names = (paths.container("c"), paths.unfinished("c"))

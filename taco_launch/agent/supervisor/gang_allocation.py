@@ -27,7 +27,7 @@ from taco_launch.agent.supervisor.placement_errors import (
 from taco_launch.errors import HostError, PlacementError, TacoLaunchError
 from taco_launch.launch.line.decisions import daemon_ports
 from taco_launch.launch.missing_facts import missing_facts, needs_probe
-from taco_launch.launch.plan import PER_HOST_PORT, own_ports
+from taco_launch.launch.plan import PER_HOST_PORT, in_rank_order, own_ports
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.job_facts import JobFacts
@@ -152,7 +152,7 @@ class GangAllocation(GuardPool):
                     if not more:
                         raise  # else there may be enough GPUs of one of the models
                 else:
-                    return placement
+                    return in_rank_order(self._spec, placement)
             self._reach(more, note)
         if isinstance(refused, PlacementError) and not refused.never:
             return None

@@ -19,6 +19,7 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import lab_tables, render
+from taco_launch.errors import UsageError
 from taco_launch.lab.labels import option_of
 
 if TYPE_CHECKING:
@@ -146,8 +147,6 @@ def _agree(changes: Sequence[str]) -> None:
         UsageError: there is no terminal to ask on.
         Abort: the answer is no.
     """
-    from taco_launch.errors import UsageError
-
     click.echo("The lab needs these changes of this machine:", err=True)
     for change in changes:
         click.echo(f"  {change}", err=True)
@@ -242,7 +241,7 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
 @talk_options
 @_name
 @click.argument("host", shell_complete=_hosts)
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND...")
 @click.pass_context
 def execute(ctx: click.Context, *, lab: str, host: str, command: tuple[str, ...]) -> int:
     """Run COMMAND in a lab host as root.
@@ -253,12 +252,15 @@ def execute(ctx: click.Context, *, lab: str, host: str, command: tuple[str, ...]
 
     \b
     Examples:
-      taco-launch lab exec gpu1 systemctl status ssh
-      taco-launch lab exec gpu1 bash
+      taco-launch lab exec gpu1 -- systemctl status ssh
+      taco-launch lab exec gpu1 -- bash
     """
     from taco_launch.lab import engine, hosts
     from taco_launch.lab import status as flow
 
+    command = command[1:] if command[0] == "--" else command
+    if not command:
+        raise UsageError("the command is missing", hint=f"taco-launch lab exec {host} -- bash")
     found = flow.one(lab, host, os.environ)
     hosts.require_on(found, "nothing can run in it")
     sys.stdout.flush()
@@ -314,7 +316,6 @@ def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str 
       taco-launch lab fault gpu1 slow-link 100mbit
       taco-launch lab fault registry stop-sshd
     """
-    from taco_launch.errors import UsageError
     from taco_launch.inventory.names import did_you_mean
     from taco_launch.lab import faults
     from taco_launch.lab import status as flow

@@ -43,8 +43,13 @@ idle_files() { # idle_files SECONDS FIND_WORD...: DEVICE INODE PATH of what find
   [ "$code" -lt 124 ] || printf '\nmore\n'
 }
 
-idle_jobs() { # idle_jobs STATE_FOLDER: of the lock of each job, of the host's and of all clusters
-  idle_files 30 find "$1"/jobs "$1"/containers/*/jobs -mindepth 2 -maxdepth 2 -name lock
+idle_jobs() { # idle_jobs STATE_FOLDER CLUSTER: of the lock of each job of a cluster; of all and the host's own without one
+  if [ -n "${2-}" ]; then
+    set -- "$1/containers/$2/jobs"
+  else
+    set -- "$1"/jobs "$1"/containers/*/jobs
+  fi
+  idle_files 30 find "$@" -mindepth 2 -maxdepth 2 -name lock
 }
 
 idle_leases() { # idle_leases FOLDER: of each slot's lease
@@ -60,12 +65,30 @@ idle_plain() { # idle_plain TEXT: it as a word that a terminal may show
   printf '%s' "$1" | tr -cd '[:alnum:]._-'
 }
 
-idle() { # idle CONTAINER: fails, and names the job, where one runs
+idle_word() { # idle_word NAME: a word of the record on stdin
+  sed -n '1s/.*"'"$1"'": *"\([^"]*\)".*/\1/p'
+}
+
+idle_of() { # idle_of CLUSTER: of the leases on stdin the first that a job of the cluster holds, or a job of an unknown one
+  while IFS= read -r lease; do
+    holder=$(idle_record "$lease.0" | idle_word cluster)
+    if [ -z "$1" ] || [ -z "$holder" ] || [ "$holder" = "$1" ]; then
+      echo "$lease"
+      return
+    fi
+  done
+}
+
+idle() { # idle CONTAINER: fails, and names the job, where one runs that needs it; any job, if it is no cluster's container
   if [ ! -r /proc/locks ] || ! command -v awk >/dev/null; then
     echo "error: whether a job runs in $1 cannot be found out: there is no awk, or no /proc/locks" >&2
     return 1
   fi
-  lock=$(idle_jobs /var/lib/taco-launch | idle_locked 1000 /var/lib/taco-launch | head -n 1)
+  cluster_of_it=
+  case $1 in
+    taco-launch-*) cluster_of_it=${1%%,*} cluster_of_it=${cluster_of_it#taco-launch-} ;;
+  esac
+  lock=$(idle_jobs /var/lib/taco-launch "$cluster_of_it" | idle_locked 1000 /var/lib/taco-launch | head -n 1)
   if [ -n "$lock" ] && [ "$lock" != more ]; then
     job=${lock%/lock}
     job=$(idle_plain "${job##*/}")
@@ -73,14 +96,14 @@ idle() { # idle CONTAINER: fails, and names the job, where one runs
     echo "hint: wait for it, or: ${taco_typed-taco-launch} stop $job" >&2
     return 1
   fi
-  lease=$(idle_leases /run/taco-launch/leases | idle_locked 1000 /run/taco-launch/leases | head -n 1)
+  lease=$(idle_leases /run/taco-launch/leases | idle_locked 1000 /run/taco-launch/leases | idle_of "$cluster_of_it")
   if [ "$lock" = more ] || [ "$lease" = more ]; then
     echo "error: whether a job runs in $1 cannot be found out: there are too many files or held locks" >&2
     echo "hint: who made them? lslocks; ls -l /run/taco-launch/leases /var/lib/taco-launch/containers/*/jobs" >&2
     return 1
   fi
   if [ -n "$lease" ]; then
-    job=$(idle_plain "$(idle_record "$lease.0" | sed -n '1s/.*"job": *"\([^"]*\)".*/\1/p')")
+    job=$(idle_plain "$(idle_record "$lease.0" | idle_word job)")
     echo "error: job ${job:-of an unknown name} runs in $1, it holds $(idle_plain "${lease##*/}")" >&2
     echo "hint: wait for it, or: ${taco_typed-taco-launch} stop ${job:-NAME}" >&2
     return 1

@@ -103,9 +103,9 @@ def test_what_is_far_from_the_others_is_marked_and_rejected(taco: Taco) -> None:
     assert shown["tiny-1"] == ["ok", "yes"]
     assert taco("nightly", "baseline", "reject", "far").returncode == 0
     assert " rejected  no" in taco("nightly", "baseline", "show", "tiny").stdout
-    accepted = taco("nightly", "baseline", "accept", "far").stderr
-    assert "far is far from the other runs that count (" in accepted
-    assert "if it is the new normal, start over with it: taco-launch nightly baseline reset far\n" in accepted
+    told = taco("nightly", "baseline", "accept", "far").stderr
+    assert "far is far from the other runs that count (" in told
+    assert "if it is the new normal, start over with it: taco-launch nightly baseline reset far\n" in told
     assert " accepted  yes" in taco("nightly", "baseline", "show", "tiny").stdout
     assert taco("nightly", "baseline", "reject", "far").returncode == 0
     assert taco("nightly", "baseline", "accept", "waits").returncode == 0

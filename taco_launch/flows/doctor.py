@@ -13,6 +13,7 @@ from pathlib import Path
 
 import taco_launch
 from taco_launch.agent.store.folders import require_local_disk, state_folder
+from taco_launch.command import shell
 from taco_launch.errors import TacoLaunchError
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.hosts import Inventory
@@ -174,7 +175,8 @@ def _inventory(load: Callable[[], Inventory], named: Named | None) -> Check:
     if missing:
         what = f"{found}; identity_file not found: {', '.join(missing)}"
         return Check("inventory", CheckState.ERROR, what, "make a key pair: ssh-keygen -t ed25519")
-    return Check("inventory", CheckState.OK, found)
+    asks = shell(("taco-launch", "-i", named.source, "setup", "--check"))
+    return Check("inventory", CheckState.OK, f"{found}; no host was asked: {asks} does that")
 
 
 def shown_value(name: str, value: str) -> str:

@@ -21,7 +21,7 @@ _LAST, _INSTALLED = "last.json", "installed"
 class LastRun:
     """How a nightly run went; times are in seconds since 1970, `ended` and `exit_code` None as long as it runs.
 
-    `pid` is the process that runs it; `outcome` is a word, `line` what cron mails of it, `summary` the path of the summary,
+    `pid` is the process that runs it, `before` the seconds that the one before took, None where that is not known; `outcome` is a word, `line` what cron mails of it, `summary` the path of the summary,
     empty where there is none.
     """
 
@@ -32,6 +32,12 @@ class LastRun:
     outcome: str = ""
     line: str = ""
     summary: str = ""
+    before: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, None as long as it runs."""
+        return None if self.ended is None else self.ended - self.started
 
 
 def folder(environ: Mapping[str, str], uid: int, name: str) -> Path:
@@ -69,6 +75,14 @@ def read(night: Path) -> LastRun | None:
         raise TacoLaunchError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, TypeError):
         raise TacoLaunchError(f"{path}: is not what this version keeps", hint=f"rm {path}") from None
+
+
+def usual_seconds(night: Path) -> float | None:
+    """Return how long the last nightly run took, or the one before; None where that is not known."""
+    with contextlib.suppress(TacoLaunchError):
+        last = read(night)
+        return None if last is None else last.seconds or last.before
+    return None
 
 
 def mark_installed(night: Path) -> None:

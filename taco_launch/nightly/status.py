@@ -31,6 +31,11 @@ class NightlyStatus:
     next: datetime | None
     due: datetime | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs now."""
+        return self.state == RUNNING
+
 
 def status(
     keepers: Sequence[NightlyScheduler], uid: int, environ: dict[str, str], now: datetime

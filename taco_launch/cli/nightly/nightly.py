@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -324,7 +325,10 @@ def _row(night: "NightlyStatus", zone: "tzinfo") -> "Sequence[str]":
     from datetime import datetime
 
     kept, last = night.kept, night.last
-    took = render.age(last.ended - last.started) if last and last.ended is not None else "-"
+    took = "-" if last is None or last.seconds is None else render.age(last.seconds)
+    if last is not None and night.is_running:
+        of = "" if last.before is None else f" of about {render.age(last.before)}"
+        took = f"{render.age(time.time() - last.started)}{of}"
     return (
         kept.name,
         str(kept.night.schedule) if kept.night else "changed by hand",

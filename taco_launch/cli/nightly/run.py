@@ -84,7 +84,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     """
     from taco_launch.bench.stats.estimates import require
     from taco_launch.nightly.install import check_name
-    from taco_launch.nightly.record import LastRun, folder
+    from taco_launch.nightly.record import LastRun, folder, usual_seconds
     from taco_launch.request.documents.matrix_file import load
 
     settings = settings_of(ctx)
@@ -97,7 +97,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     check_name(night)
     place = folder(os.environ, os.geteuid(), night)
     with _exclusive_lock(place, night):
-        begun = LastRun(time.time(), os.getpid())
+        begun = LastRun(time.time(), os.getpid(), before=usual_seconds(place))
         with _kept(place, begun, night, junit) as keep, _told_of_interrupt(settings, night):
             summary = _measured(settings, known or load(matrix, os.environ), night, options)
             path = _write(place, summary, junit)

@@ -148,6 +148,8 @@ def file_line(line: str) -> str:
     return "\t".join(map(printable, line.split("\t")))
 
 
+# In a context's `meta`: the lines of why a job waits that were printed.
+_WAITS = "taco_launch.waits"
 # A span of fewer units than these is short: half a unit of it is much.
 _SHORT = 10
 
@@ -169,14 +171,18 @@ def warning(settings: Settings, message: str) -> None:
 
 
 def waits(settings: Settings, name: str, words: "WaitReasons") -> None:
-    """Print on stderr in one line why a job waits, if there is anything to say."""
+    """Print on stderr in one line why a job waits, if that was not printed already."""
     if not words:
         return
     told = [f"{host}: {why}" if host else why for host, why in words[:_MOST_HOSTS_TOLD]]
     if len(words) > len(told):
         told.append(more_hosts(len(words) - len(told)))
     line = f"job {name}: waiting: {'; '.join(told)}"
-    settings.talk(printable(as_typed(line, settings.typed)))
+    context = click.get_current_context(silent=True)
+    known: set[str] = set() if context is None else context.meta.setdefault(_WAITS, set())
+    if line not in known:
+        known.add(line)
+        settings.talk(printable(as_typed(line, settings.typed)))
 
 
 def more_hosts(count: int) -> str:

@@ -201,7 +201,7 @@ def _files(
     missing = differing(facts, wanted)
     if missing:
         told = ", ".join(file.path.rpartition("/")[2] for file in missing)
-        why = f"they name the {len(known)} hosts of the inventory"
+        why = f"they name the inventory's host{'s' if len(known) > 1 else ''}: {len(known)}"
         yield _written(f"ssh files: write {told}", why, missing)
     if pair is not None and host.name != cluster.inventory.head:
         halves = (

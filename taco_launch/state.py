@@ -33,6 +33,7 @@ STALLED = "stalled"  # data: since, ranks: no rank makes progress
 SEEN = "seen"  # data: since, ranks, hung: what the ranks did at the timeout
 VERIFIED = "verified"  # data: status, why, next
 STIRRED = "stirred"  # it continues after that
+ABSENT = "absent"  # a host of it does not answer, or answers again
 SIGNALLED = "signalled"  # data: signal, stops: whether the ranks are ended after it
 NOT_CAUGHT = "signal-not-caught"  # data: ranks
 STOPPING = "stopping"
@@ -43,7 +44,6 @@ _LAST_SIGNAL = 64  # SIGRTMAX, signal(7)
 
 # The reason of a job that waits for slots, whoever finds that it does: what is on its hosts is told beside it.
 FOR_SLOTS = "waiting for slots"
-
 
 # Kubernetes' Job, "Pod backoff failure policy": 10 s, 20 s, 40 s ..., at most six minutes.
 _LONGEST_DELAY_SECONDS = 360.0
@@ -200,6 +200,7 @@ _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
     SEEN: lambda record, event: replace(record, stalled=from_json(Stall, event.data)),
     VERIFIED: lambda record, event: replace(record, verified=from_json(VerifiedRun, event.data)),
     STIRRED: _stirred,
+    ABSENT: lambda record, event: replace(record, reason=event.reason),
     SIGNALLED: _signalled,
     STOPPING: _stopping,
     RESTARTING: _restarting,

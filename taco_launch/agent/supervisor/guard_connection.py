@@ -38,6 +38,8 @@ KILLED = "its guard was killed"
 _RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 # A connection is given up for a new one after as many heartbeats without a sign of life.
 _SILENT_BEATS = 2.5
+# A host that does not answer for so long is told.
+_ABSENT_SECONDS = 15.0
 # ssh's own exit code when there is no connection; python3's when there is no such file, and when only a part of it is
 # there, which it takes for a script.
 _SSH_FAILED, _NO_AGENT = 255, (2, 1, 0)
@@ -173,6 +175,7 @@ class RemoteGuardConnection(GuardConnection):
         self._at = 0.0
         self.error = ""  # why the last try to make a connection failed
         self.heard = time.monotonic()
+        self._is_absent = False
         self.offsets: Dict[int, int] = {}
 
     @property
@@ -228,6 +231,17 @@ class RemoteGuardConnection(GuardConnection):
             self.close()
             self.gone = f"no heartbeat for {seconds:g} s{f' ({self.error})' if self.error else ''}"
             trace.decision("host %s is lost: %s", self.name, self.gone)
+
+    def absence(self, limit: float, looked: float) -> str:
+        """Return, once, that the guard does not answer, or that it does again; else ""."""
+        quiet = looked - self.heard
+        if self.gone or (quiet > _ABSENT_SECONDS) == self._is_absent:
+            return ""
+        self._is_absent = quiet > _ABSENT_SECONDS
+        if not self._is_absent:
+            return f"{self.name} answers again"
+        why = f" ({self.error})" if self.error else ""
+        return f"{self.name} has not answered for {quiet:.0f} s{why}; it counts as lost after {limit:g} s"
 
     def close(self) -> None:
         """Let the connection go, and end its ssh."""

@@ -113,7 +113,10 @@ def _unusable(reasons: Sequence[Tuple[str, str]]) -> UnusableError:
     message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
     leave = " ".join(f"--exclude {host}" for host, _why in reasons[:_MOST_LEFT_OUT])
     which, rest = "it" if len(told) == 1 else "them", " ..." if len(told) > _MOST_LEFT_OUT else ""
-    hint = f"taco-launch setup --check shows what is wrong there; or leave {which} out: {leave}{rest}"
+    look = "taco-launch setup --check shows what is wrong there"
+    if any("Could not resolve hostname" in why for _host, why in reasons):
+        look = "hosts learn of a new host of the inventory by taco-launch setup"
+    hint = f"{look}; or leave {which} out: {leave}{rest}"
     return UnusableError(message, hint, reasons)
 
 

@@ -230,7 +230,10 @@ class _Supervisor:
         """Return whether every guard is there, or may come back; where one is not, that ends the job."""
         for link in self._gang.links:
             if isinstance(link, RemoteGuardConnection):
-                link.lost_after(self._spec.policy.host_loss_timeout, self._gang.looked)
+                limit = self._spec.policy.host_loss_timeout
+                link.lost_after(limit, self._gang.looked)
+                if told := link.absence(limit, self._gang.looked):
+                    self._events.add(state.ABSENT, told)
             if link.gone and self._cut_short is None:
                 self._cut_short = teardown.end_of(link, self._gang.here)
                 self._lost_host = "" if link is self._gang.here else link.name

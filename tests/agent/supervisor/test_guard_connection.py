@@ -149,3 +149,14 @@ def test_a_host_that_is_silent_keeps_nobody_waiting(
     ]
     link.lost_after(0.0, time.monotonic())
     assert traced[-1] == "host n2 is lost: no heartbeat for 0 s"
+
+
+def test_a_host_that_does_not_answer_is_told_once_and_so_is_its_return(folder: JobFolder) -> None:
+    link = RemoteGuardConnection(HOST, folder, "agent.pyz", [], 5.0)
+    link.error = "ssh: No route to host"
+    assert link.absence(60, link.heard + 14) == ""
+    told = link.absence(60, link.heard + 16)
+    assert told == "n2 has not answered for 16 s (ssh: No route to host); it counts as lost after 60 s"
+    assert link.absence(60, link.heard + 17) == ""
+    assert link.absence(60, link.heard + 1) == "n2 answers again"
+    assert link.absence(60, link.heard + 2) == ""

@@ -60,6 +60,13 @@ def test_a_hint_that_leaves_hosts_out_shows_that_it_does() -> None:
     assert error.hint == CHECK.format("them", " ".join(f"--exclude {name}" for name in names[:8]) + " ...")
 
 
+def test_a_host_that_the_others_do_not_know_yet() -> None:
+    why = {"n2": "ssh: Could not resolve hostname n2: Name or service not known"}
+    error = refusal(SlotRequest(6), HOSTS, free(failed=("n2",)), why)
+    assert error is not None
+    assert error.hint.startswith("hosts learn of a new host of the inventory by taco-launch setup; or leave it out: ")
+
+
 def test_where_it_fits_nobody_is_to_blame() -> None:
     assert refusal(SlotRequest(4), HOSTS, free("n3"), {}) is None
     assert refusal(SlotRequest(2), HOSTS, free("n3", failed=("n2",)), {"n2": FULL}) is None

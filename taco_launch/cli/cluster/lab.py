@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,8 @@ def _hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
     return [CompletionItem(each.host.name) for each in found if each.host.name.startswith(incomplete)]
 
 
+# Without a terminal, what is being done is printed at most this often.
+_SHOWN_SECONDS = 10
 _name = add_option(
     "--name", "lab", metavar="NAME", default="lab", show_default=True, shell_complete=_labs, help="Name of the lab."
 )
@@ -329,11 +332,19 @@ def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str 
 
 
 def _talk(settings: Settings) -> "Reporter":
-    """Print lines on stderr; on a terminal also show what is being done, in a line that the next one replaces."""
+    """Print lines on stderr; show what is being done: on a terminal in a line that the next one replaces, else now and then."""
     from taco_launch.lab.reporter import Reporter
 
     if settings.quiet or not sys.stderr.isatty():
-        return Reporter(say=settings.talk, show=lambda _text: None)
+        shown = time.monotonic()
+
+        def now_and_then(text: str) -> None:
+            nonlocal shown
+            if time.monotonic() - shown > _SHOWN_SECONDS:
+                shown = time.monotonic()
+                settings.talk(text)
+
+        return Reporter(settings.talk, now_and_then)
     start = "\r\x1b[K"  # ECMA-48, 8.3.41: erase in line
 
     def show(text: str) -> None:

@@ -247,8 +247,8 @@ def _show(
         settings.talk(f"nothing to do: {setup_output.names(right)} as {inventory.source} says")
     if busy := [plan.host for plan in plans if plan.stops("cluster")]:
         settings.talk(
-            f"{setup_output.names(busy)}: a job runs in a container that has to stop: set-up changes all hosts or none, "
-            "so it changes none now"
+            f"{setup_output.names(busy)}: see above; set-up changes the containers of all hosts or of none, so it changes "
+            "none now"
         )
     if work.failed and looking:
         gone = setup_output.names(list(work.failed))

@@ -135,7 +135,7 @@ def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Pr
         f"{listener.address}:{listener.port}",
         f"end it (ss -ltnp says which process it is), or take another port: container: {{ssh_port: "
         f"{container.ssh_port + 1}}}",
-        stops="host",
+        stops="cluster" if _runs(facts, cluster) else "host",  # hosts with different ports do not reach each other
     )
 
 

@@ -64,6 +64,7 @@ def test_a_host_that_the_others_do_not_know_yet() -> None:
     why = {"n2": "ssh: Could not resolve hostname n2: Name or service not known"}
     error = refusal(SlotRequest(6), HOSTS, free(failed=("n2",)), why)
     assert error is not None
+    assert error.hint is not None
     assert error.hint.startswith("hosts learn of a new host of the inventory by taco-launch setup; or leave it out: ")
 
 

@@ -260,6 +260,7 @@ def test_a_port_that_is_taken(listener: Listener) -> None:
     problem = the_problem(world.plan("gpu1"))
     assert f"is taken: {listener.process or 'a process'} listens on {listener.address}:12222" in problem.message
     assert "ssh_port: 12223" in problem.hint
+    assert problem.stops == "host", "the others are set up"
 
 
 def test_a_port_that_another_cluster_has() -> None:
@@ -295,7 +296,9 @@ def test_a_stranger_takes_the_port_later(process: str) -> None:
     world = World(inventory())
     world.converge()
     world.facts["gpu1"] = with_listener(world.facts["gpu1"], Listener("0.0.0.0", 12222, process))
-    assert the_problem(world.plan("gpu1")).hint
+    problem = the_problem(world.plan("gpu1"))
+    assert problem.hint
+    assert problem.stops == "cluster", "hosts with different ports do not reach each other"
 
 
 def test_an_sshd_that_is_gone_is_waited_for() -> None:

@@ -125,7 +125,8 @@ def taken_by_another(host: Host, facts: HostFacts, cluster: PlanContext) -> Prob
 def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Problem | None:
     """Return whose the port is, where it is not free and not ours."""
     listener = _listener(facts, own, container.ssh_port)
-    ours = _runs(facts, cluster) and paths.sshd_config(cluster) in (files_of(facts) or {})
+    is_set_up = paths.sshd_config(cluster) in (files_of(facts) or {})
+    ours = _runs(facts, cluster) and is_set_up
     # our sshd listens on this address alone
     if listener is None or (ours and listener.address == own and (listener.process or "sshd").startswith("sshd")):
         return None
@@ -135,7 +136,7 @@ def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Pr
         f"{listener.address}:{listener.port}",
         f"end it (ss -ltnp says which process it is), or take another port: container: {{ssh_port: "
         f"{container.ssh_port + 1}}}",
-        stops="cluster" if _runs(facts, cluster) else "host",  # hosts with different ports do not reach each other
+        stops="cluster" if is_set_up else "host",  # hosts with different ports do not reach each other
     )
 
 

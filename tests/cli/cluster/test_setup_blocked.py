@@ -50,7 +50,10 @@ def test_a_job_on_one_host_keeps_all_hosts_as_they_are(world: World, monkeypatch
         done = setup(world, *words)
         assert code(done) == 5
         assert "error: gpu2: container: job busy runs in taco-launch-c\nhint: wait for it, or: " in done.stderr
-        assert "gpu2: see above; set-up changes the containers of all hosts or of none, so it changes none now" in done.stderr
+        assert (
+            "gpu2: see above; set-up changes the containers of all hosts or of none, so it changes none now"
+            in done.stderr
+        )
         assert not [file for name in ("gpu1", "gpu2", "gpu3") for file in world.of(name).iterdir()]
     assert "gpu[1-3]: ~ container: put container (it does not exist); the training" in setup(world, "--yes").stdout
     assert code(setup(world, "--yes", "--host", "gpu[1,3]")) == 0, "it is in the way of no other host"

@@ -21,6 +21,7 @@ from taco_launch.agent.host import facts, file_locks, gpus, processes, slot_clea
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import (
+    CLUSTER_VARIABLE,
     LEASES_VARIABLE,
     STATE_VARIABLE,
     JobFolder,
@@ -213,6 +214,10 @@ def _state(folder: Path, name: str, held: file_locks.Locks, recorded: Sequence[H
         return SlotState(name, foreign=f"that cannot be looked at ({error.filename}: {error.strerror})")
     takers = held.takers(about, {holder.pid for holder in recorded})
     if not takers:
+        # /proc/locks leaves out those of another PID namespace, and so of another cluster's container
+        others = [holder for holder in recorded if holder.cluster != os.environ.get(CLUSTER_VARIABLE, "")]
+        if others and untrusted.is_locked(path):
+            return SlotState(name, max(others, key=lambda holder: holder.since).shown)
         return SlotState(name)
     owners = {processes.owner(pid) for pid in takers} - {None}
     of_taker = [holder for holder in recorded if holder.uid in owners or not owners]

@@ -114,6 +114,21 @@ def test_who_has_them(hold: Callable[..., Leases], place: Path) -> None:
         assert occupancy.describe(slots_here(4), NOWHERE, "") == "1 held by another job"
 
 
+@pytest.mark.parametrize(("own", "is_free"), [("mine", False), ("hcc", True)])
+def test_a_job_of_another_cluster_is_seen_although_its_locks_are_not(
+    hold: Callable[..., Leases], place: Path, monkeypatch: pytest.MonkeyPatch, own: str, *, is_free: bool
+) -> None:
+    """It is in a container with PIDs of its own, whose locks /proc/locks does not show; the record names its cluster."""
+    hold("vgg", "slot-0")
+    monkeypatch.setattr(file_locks, "read", lambda: file_locks.Locks(frozenset()))
+    monkeypatch.setenv("TACO_LAUNCH_CLUSTER", own)
+    first, second = Slots(place, NOWHERE, "2", "none").read().slots
+    assert second.is_free
+    assert first.is_free == is_free
+    if not is_free:
+        assert first.holder == SlotHolder("vgg", "vgg", SINCE, "hcc", "ann")
+
+
 def test_where_the_locks_cannot_be_read_nothing_is_free(
     hold: Callable[..., Leases], monkeypatch: pytest.MonkeyPatch
 ) -> None:

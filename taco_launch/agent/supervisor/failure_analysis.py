@@ -71,12 +71,8 @@ def analyze_failure(
     kinds = {FailureText.NOTE} if ended_itself else {FailureText.NOTE, FailureText.OUTCOME, FailureText.FALLBACK}
     banners = (*_BANNERS, *_BY_TORCHRUN) if launcher_of(spec).sets_rendezvous else _BANNERS
     told = [match for match in scan.matches() if match.kind not in kinds and match.finding.signature not in banners]
-    own_folder = (
-        spec.container is None
-        and spec.code is None
-        and any(one.name == host and one.connection == "local" for one in spec.hosts)
-    )
-    found = [_in_working_folder(spec, match) if own_folder else match.finding for match in told]
+    is_local = any(one.name == host and one.connection == "local" for one in spec.hosts)
+    found = [_script_named(spec, match, folder, is_local=is_local) for match in told]
     number = state.numbered(rank, spec.procs_per_gpu)
     killed = by_signal(number, host, exit_code, killed_by) if ended_itself else None
     if killed is not None:  # the launcher's log tells of the same
@@ -88,16 +84,30 @@ def analyze_failure(
     return FailureAnalysis(tuple(found[:_MOST]), found[0].line if found and found[0] in (own or ()) else 0)
 
 
-def _in_working_folder(spec: JobSpec, match: SignatureMatch) -> Finding:
-    """Return a finding; of a missing script of a job on this machine with the name that may be meant."""
+def _script_named(spec: JobSpec, match: SignatureMatch, folder: JobFolder, *, is_local: bool) -> Finding:
+    """Return a finding; of a missing script with what to do about it, as the job's code came to its hosts."""
     finding = match.finding
     named = re.search(ENTRIES[finding.signature].pattern, match.text) if finding.signature == _NO_SCRIPT else None
     if named is None:
         return finding
+    if spec.code is not None and spec.code.source:
+        inside = named["file"].partition(f"/{folder.code.name}/")[2] or named["file"]
+        ignored = "a file that .gitignore or .tacoignore names is not copied"
+        return replace(finding, next=f"What --sync copied has no {inside}: check the name and --workdir; {ignored}.")
+    if spec.container is None and spec.code is None and is_local:
+        return _in_working_folder(spec, finding, named["file"])
+    name = named["file"].rpartition("/")[2]
+    return replace(
+        finding, next=f"If {name} is on your machine, copy its folder to the hosts: --sync DIR. {finding.next}"
+    )
+
+
+def _in_working_folder(spec: JobSpec, finding: Finding, file: str) -> Finding:
+    """Return a finding with the name of a script on this machine that may be meant."""
     from difflib import get_close_matches  # noqa: PLC0415 - few jobs fail so
 
     folder = Path(spec.cwd, spec.workdir)
-    path = folder / named["file"]
+    path = folder / file
     inside = folder in path.parents
     shown, where = (
         (path.relative_to(folder), f"in the working folder {folder}") if inside else (path, "on this machine")

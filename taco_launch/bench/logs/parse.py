@@ -56,7 +56,9 @@ def _sample(found: tuple[LogLine, ...]) -> Sample:
     rates = [line for line in found if line.kind in (*_HOROVOD_RATES, *_TF_RATES)]
     totals = [line for line in rates if line.kind in ("total", "tf_total")]
     if not totals:
-        end = f"the last line of the benchmark is {rates[-1]}" if rates else "nor any other line with a rate"
+        end = (
+            f"the last line of the benchmark is {rates[-1]}" if rates else "nor any other line in a form that is known"
+        )
         raise RefusedError(f"no line 'Total img/sec on N GPU(s): ...' or 'total images/sec: ...', {end}")
     one, other = (_HOROVOD_RATES, _TF_RATES) if totals[-1].kind == "total" else (_TF_RATES, _HOROVOD_RATES)
     foreign = next((line for line in rates if line.kind in other), None)

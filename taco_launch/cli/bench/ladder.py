@@ -193,9 +193,9 @@ def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobS
     if settings.output in ("json", "yaml"):
         _print_data(settings, seed, steps, lines)
         return
-    click.echo(
-        f"{render.counted(len(specs), 'cell')}, {render.counted(len(steps), 'run')}, in the order of seed {seed}:"
-    )
+    size = f"{render.counted(len(specs), 'cell')}, {render.counted(len(steps), 'run')}"
+    again = "" if matrix.seed is not None else f"; another run has another order without --seed {seed}"
+    click.echo(f"{size}, in the order of seed {seed}{again}:")
     rows = [
         [str(step.position + 1), step.cell.workload, step.cell.variant, str(step.cell.ranks), _count(step)]
         for step in steps

@@ -337,7 +337,7 @@ class _Signals:
             if self._presses > 2:
                 typed = f"{self._backend.typed} get {self._name}"
                 self._leave(number, f"leaving job {self._name} to its supervisor: {typed}")
-            first = f"stopping job {self._name}: its ranks have {self._grace:g} s to end ({again} again kills it)"
+            first = f"stopping job {self._name}: ranks that run have {self._grace:g} s to end ({again} again kills it)"
             os.write(2, f"\n{first if self._presses == 1 else f'killing job {self._name}'}\n".encode())
             if self._started:
                 self._stop()

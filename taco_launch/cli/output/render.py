@@ -183,6 +183,10 @@ def waits(settings: Settings, name: str, words: "WaitReasons") -> None:
     if line not in known:
         known.add(line)
         settings.talk(printable(as_typed(line, settings.typed)))
+        if gone := [host for host, why in words if host and why.startswith("ssh: ")]:
+            settings.talk(
+                f"  start {shortened(gone)} again, or stop the job and submit it without: --exclude {','.join(gone)}"
+            )
 
 
 def more_hosts(count: int) -> str:

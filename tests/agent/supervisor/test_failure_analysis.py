@@ -11,8 +11,8 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.failure_analysis import analyze_failure, explained, last_lines
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.jobs import CleanUp, JobSpec, Policy, RankEnd
+from taco_launch.model.host.hosts import Container, Host
+from taco_launch.model.jobs import CleanUp, CodeSnapshot, JobSpec, Policy, RankEnd
 from tests.agent.conftest import scratch
 
 OUT_OF_MEMORY = b"RuntimeError: CUDA out of memory.\n"
@@ -83,6 +83,26 @@ def test_a_missing_script_of_this_machine(folder: JobFolder, tmp_path: Path, fil
     write(folder.rank(0), f"python3: can't open file '{file.format(cwd=tmp_path)}': [Errno 2] x\n".encode())
     (found,) = analyze_failure(folder, 0, "localhost", ended_itself=True).findings
     assert found.next.startswith(told.format(cwd=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "told"),
+    [
+        (
+            "",
+            "//train.py",
+            "If train.py is on your machine, copy its folder to the hosts: --sync DIR. Mount or copy it there, ",
+        ),
+        (".", "{code}/src/train.py", "What --sync copied has no src/train.py: check the name and --workdir; "),
+    ],
+)
+def test_a_missing_script_of_a_job_on_hosts(folder: JobFolder, source: str, file: str, told: str) -> None:
+    code = CodeSnapshot("0" * 64, source) if source else None
+    spec = JobSpec("job", ("true",), (Host("gpu1", "10.0.0.1"),), head="gpu1", container=Container("train"), code=code)
+    records.write_spec(folder, spec)
+    write(folder.rank(0), f"python3: can't open file '{file.format(code=folder.code)}': [Errno 2] x\n".encode())
+    (found,) = analyze_failure(folder, 0, "gpu1", ended_itself=True).findings
+    assert found.next.startswith(told), found.next
 
 
 def test_the_machines_own_name_may_be_that_of_another_host(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:

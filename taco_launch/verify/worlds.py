@@ -14,8 +14,8 @@ _SINGLE_CAUSE = (
     "does not initialise its library."
 )
 _SINGLE_NEXT = (
-    "horovodrun --check-build and `which mpirun` in the image; the inventory's `mpirun` names the one that fits; with "
-    "torch: init_process_group has to be called."
+    "Horovod requires --launcher mpirun; horovodrun --check-build and `which mpirun` in the image, and the inventory's "
+    "`mpirun` names the one that fits; with torch: init_process_group has to be called."
 )
 
 

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +45,28 @@ def test_the_environment_and_connections_of_the_program_behind_a_shell() -> None
 def test_a_rank_that_is_gone() -> None:
     (rank,) = rank_view.seen({3: (1 << 22, 5)}, ["NCCL_DEBUG"]).ranks
     assert (rank.rank, rank.env, rank.sockets) == (3, None, ())
+
+
+@pytest.mark.parametrize(("variable", "size"), [("OTHER", 1), ("HOROVOD_RANK", None), ("OMPI_COMM_WORLD_RANK", None)])
+def test_horovod_that_no_mpi_started_is_alone(tmp_path: Path, variable: str, size: int | None) -> None:
+    """A rank under torchrun: it has Horovod's library, and nothing that tells Horovod of other ranks."""
+    library = tmp_path / "horovod" / "mpi_lib.so"
+    library.parent.mkdir()
+    library.write_bytes(b"x")
+    maps = (
+        f"import mmap, sys, time; files = [open(path) for path in [{str(library)!r}, *[sys.executable] * 100]]; "
+        "maps = [mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) for f in files]; print(flush=True); time.sleep(1000)"
+    )
+    argv = ["/bin/sh", "-c", '"$@"; exit', "sh", sys.executable, "-S", "-c", maps]
+    wrapper = subprocess.Popen(argv, env={variable: "0"}, start_new_session=True, stdout=subprocess.PIPE)
+    assert wrapper.stdout is not None
+    try:
+        wrapper.stdout.readline()
+        root = processes.identify(wrapper.pid)
+        assert root is not None
+        (rank,) = rank_view.seen({0: (root.pid, root.start)}, ["OTHER"]).ranks
+        assert (rank.world_size, bool(rank.world_source)) == (size, size == 1)
+    finally:
+        os.killpg(wrapper.pid, signal.SIGKILL)
+        wrapper.wait()
+        wrapper.stdout.close()

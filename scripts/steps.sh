@@ -45,7 +45,7 @@ spin() { # spin LABEL LOG SECONDS: one picture of a step that runs
 }
 
 step() { # step TITLE DONE_WORD CHECK FUNCTION
-  local title=$1 word=$2 check=$3 run=$4 label log started status=0 again=
+  local title=$1 word=$2 check=$3 run=$4 label log started told status=0 again=
   number=$((number + 1))
   label="[$number/$steps] $title ..."
   log=$LOGS/$number-${run//_/-}.log
@@ -55,7 +55,7 @@ step() { # step TITLE DONE_WORD CHECK FUNCTION
     printf '%s\n' "$detail"
     return
   fi
-  started=$SECONDS measured=-1 grown=
+  started=$SECONDS told=0 measured=-1 grown=
   : >"$log"
   # A group of its own, so that an interruption ends all of it; without the lock, which a daemon would keep.
   set -m
@@ -70,6 +70,14 @@ step() { # step TITLE DONE_WORD CHECK FUNCTION
     while kill -0 "$job" 2>/dev/null; do
       spin "$label" "$log" $((SECONDS - started))
       sleep 0.3
+    done
+  else
+    while kill -0 "$job" 2>/dev/null; do # without a terminal now and then how long it has taken, on the same line
+      sleep 0.3
+      if ((SECONDS - started >= told + 30)); then
+        told=$((SECONDS - started))
+        printf '%s s ... ' "$told"
+      fi
     done
   fi
   wait "$job" 2>/dev/null || status=$?

@@ -193,7 +193,7 @@ def test_config_files_and_a_place_for_the_code(
         assert not cluster.path("/run/config", on).exists() or not os.listdir(cluster.path("/run/config", on))
     cluster.call("delete", name=name)
     # what is there stays what it is
-    cluster.sh(f"echo ours >/run/config/{name}.conf", on=1)
+    cluster.sh(f"mkdir -p /run/config && echo ours >/run/config/{name}.conf", on=1)
     job = cluster.run(cluster.spec(name, "true", code=code, workdir="/run/work"))
     assert (job["state"], job["exit_code"]) == ("FAILED", 5)
     assert job["reason"].startswith(f"n2: /run/config/{name}.conf: it is there already")

@@ -56,7 +56,7 @@ def times(line: str) -> tuple[float, float]:
 
 def test_times_of_a_host_that_was_cut_off_for_a_while(cluster: Cluster, name: str) -> None:
     go = cluster.made.folder / f"{name}.go"
-    policy = Policy(host_loss_timeout=30)
+    policy = Policy(host_loss_timeout=patience(30))
     cluster.submit(cluster.spec(name, "python3", "-c", TELLS, str(go), np=6, policy=policy))
     eventually(lambda: len(cluster.log(name, host="n2")) > 4)
     cluster.link(1, "down")

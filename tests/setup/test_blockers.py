@@ -36,7 +36,7 @@ def test_nothing_is_asked_where_nothing_can_be_in_the_way() -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_job_keeps_all_hosts_as_they_are(tmp_path: Path, shell: str) -> None:
     fakes, plan = Fakes(tmp_path / "bin", shell), HostPlan("gpu1", (CREATE, RECREATE))
-    lock = tmp_path / "state/jobs/busy/lock"
+    lock = tmp_path / "state/containers/c/jobs/busy/lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
     assert blockers.judged(plan, {}, said(fakes, plan)) == plan

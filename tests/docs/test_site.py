@@ -108,6 +108,9 @@ def test_the_readme_fits_on_two_screens() -> None:
         ("docs/zh/research", "docs/guides/research"),
         ("docs/zh/nightly", "docs/guides/nightly"),
         ("docs/zh/troubleshooting", "docs/troubleshooting"),
+        ("docs/zh/frameworks", "docs/guides/frameworks"),
+        ("docs/zh/migrate", "docs/guides/migrate"),
+        ("docs/zh/faq", "docs/faq"),
     ],
 )
 def test_a_chinese_page_has_the_commands_of_the_english_one(chinese: str, english: str) -> None:

@@ -72,7 +72,7 @@ def text(
         parts.append(f"container: {{image: {_quoted(image)}}}\n")
     else:
         parts.append(
-            "# The training image; without it jobs run on the hosts themselves.\n# container: {image: NAME:TAG}\n"
+            "# The training image; without it jobs run on the head only, without a container.\n# container: {image: NAME:TAG}\n"
         )
     parts += _slots(hosts)
     return "".join(parts)

@@ -349,7 +349,7 @@ class InventoryFile(SchemaSection):
     ssh: Ssh = Field(default_factory=Ssh, description="ssh to the hosts: login, key, host keys, waits.")
     network: Network = Field(default_factory=Network, description="The network of jobs: interface, RDMA, ports.")
     container: Container | None = Field(
-        default=None, description="The training container. Default: jobs run on the hosts themselves."
+        default=None, description="The training container. Default: jobs run on the head only, without a container."
     )
     docker: Docker = Field(
         default_factory=Docker, description="The Docker Engine of every host, as set-up installs it."

@@ -192,7 +192,7 @@ class Peermem:
 class Inventory:
     """A cluster: hosts in the order the user wrote them, all defaults resolved into each.
 
-    `head` is the name of one of `hosts`. `container` is None where jobs run on the hosts themselves. `mpirun` is a
+    `head` is the name of one of `hosts`. `container` is None where jobs run on the head only, without one. `mpirun` is a
     path or a bare name looked up on PATH. `versions` holds what was declared of openmpi, nccl and horovod: (name,
     version). `source` says where the inventory came from, for messages.
     `host_keys` is `strict` (unknown host keys are refused) or `accept-new` (they are taken and kept; changed ones are

@@ -70,6 +70,8 @@ class TacoOption(click.Option):
         """Take what click.Option takes besides."""
         super().__init__(*args, **settings)
         self.group = group
+        if isinstance(self.type, click.IntRange):
+            self.type.name = "whole number"  # which errors and the help show
 
     def variable(self, ctx: click.Context) -> str:
         """Return the environment variable of this option in a command: TACO_LAUNCH_RUN_NP for --np of run."""

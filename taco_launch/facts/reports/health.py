@@ -324,7 +324,7 @@ def _ofed(rdma: Rdma) -> Iterator[HealthVerdict]:
         return
     if isinstance(rdma.ofed, Absent):
         if rdma.peer_memory.dmabuf is True:
-            yield HealthVerdict("OFED", OK, "none, and DMA-BUF takes none", _OFED)
+            yield HealthVerdict("OFED", OK, "none; DMA-BUF needs none", _OFED)
         else:
             text = (
                 "none: the kernel's own driver lets no HCA reach GPU memory but by DMA-BUF, which is not possible here"

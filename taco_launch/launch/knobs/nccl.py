@@ -146,7 +146,7 @@ NETWORK = (
     Knob("NCCL_OOB_NET_IFNAME", "text", "", "Which interfaces or HCAs that uses; as NCCL_IB_HCA.", _ENV, since="2.23",
          values="names with commas; = first for exact names, ^ first to exclude",
          applies="where NCCL_OOB_NET_ENABLE is 1"),
-    Knob("NCCL_UID_STAGGER_THRESHOLD", "integer", "256", "From how many ranks on they knock at rank 0 one after"
+    Knob("NCCL_UID_STAGGER_THRESHOLD", "integer", "256", "With this many ranks or more they connect to rank 0 one after"
          " another.", _ENV, low=1, since="2.23"),
     Knob("NCCL_UID_STAGGER_RATE", "integer", "7000", "How many of them a second.", _ENV, low=1, since="2.23"),
 )

@@ -10,7 +10,7 @@ from taco_launch.cli.main import cli
 from taco_launch.cli.verbs import Verb
 from tests.docs.pages import ROOT, prose, text_of, written
 
-_SAID = re.compile(r'^\s+"""(?:Give|Say) .*', re.MULTILINE)
+_SAID = re.compile(r'^\s+"""(?:Give|Say|State) .*', re.MULTILINE)
 # Invented terms, and what to write instead: docs/glossary.md.
 BANNED = {
     r"\bmend(?:ed|s)?\b": "fix",
@@ -67,6 +67,19 @@ def test_docstrings_return_and_yield() -> None:
         for folder in ("taco_launch", "scripts", "tests")
         for path in sorted((ROOT / folder).rglob("*.py"))
         for line in _SAID.findall(path.read_text("utf-8"))
+    ]
+    assert found == []
+
+
+def test_what_returns_nothing_does_not_claim_to() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in sorted((ROOT / "taco_launch").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and (ast.get_docstring(node) or "").startswith("Return")
+        and node.returns is not None
+        and ast.unparse(node.returns) in ("None", "NoReturn")
     ]
     assert found == []
 

@@ -42,7 +42,7 @@ def main(folder: JobFolder, descriptor: int) -> int:
         answer = CodeFetched(
             error=f"{error.filename or folder.path}: {error.strerror or error}", hint=free_space(error)
         )
-    line.send(answer.but(seconds=time.monotonic() - begun))
+    line.send(answer.replace(seconds=time.monotonic() - begun))
     return OK
 
 

@@ -83,7 +83,7 @@ def test_show_tells_of_each_run_and_of_the_verdicts(db: str) -> None:
     assert "/var/lib/taco-launch/ladders/taco/r1.log" in result.stdout
     assert lines[-1].split() == ["horovod", "tcp", "16", "img/sec", "REGRESSION", "30", "%", "slower"]
     first = bench("show", db, "taco-000001").stdout
-    assert first.startswith("Ladder:  taco-000001 (accepted: counts in baselines)\n")
+    assert first.startswith("Sweep:   taco-000001 (accepted: counts in baselines)\n")
     assert "VERDICT" not in first
     told = json.loads(bench("show", db, "last", "--json").stdout)
     assert (told["ladder"]["id"], len(told["runs"]), told["verdicts"][0]["kind"]) == ("taco-000002", 7, "regression")

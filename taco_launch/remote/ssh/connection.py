@@ -290,10 +290,8 @@ class SshTransport:
             except HostError as error:
                 raise HostError(f"{self.name}: by way of the jump host {error.message}", error.hint) from None
         try:
-            jump = self._gateway
-            self._socket = (
-                SshSocket(self.route, jump.route, jump.connection.transport) if jump else SshSocket(self.route)
-            )
+            by_way_of = (self._gateway.route, self._gateway.connection.transport) if self._gateway else ()
+            self._socket = SshSocket(self.route, *by_way_of)
             connection.connect_kwargs["sock"] = self._socket.socket
             connection.open()
         except (HostError, _SeenError, _AgainError):

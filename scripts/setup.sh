@@ -10,7 +10,7 @@ unset PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX # they would send a venv's pac
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_PROGRESS_BAR=off
 
 VENV=$ROOT/.venv
-UNFINISHED=$VENV/.unfinished # there while pip changes .venv: what was cut short is made anew, never trusted
+UNFINISHED=$VENV/.unfinished # there while pip changes .venv: what was cut short is made again, never trusted
 extras=train,bench           # what to install of setup.cfg's extras
 optional=()                  # COMMAND or COMMAND:PACKAGE of apt's, only installed where that is possible
 python=                      # the chosen interpreter, never one of a venv
@@ -65,7 +65,7 @@ set_up_mpis() { # a step for each
 
 find_python() {
   local said
-  # a venv's python3 leads to the one it was made from: ours may be about to be made anew
+  # a venv's python3 leads to the one it was made from: ours may be about to be made again
   said=$("${TACO_LAUNCH_PYTHON:-python3}" -I -c '
 import platform, sys
 assert sys.version_info >= (3, 10)

@@ -90,13 +90,16 @@ class SpecError(TacoLaunchError):
     exit_code = USAGE
     kind = "invalid"
 
-    def __init__(self, source: str, faults: Tuple[Fault, ...], hint: Optional[str] = None) -> None:
-        """Build the message from all faults."""
+    def __init__(
+        self, source: str, faults: Tuple[Fault, ...], hint: Optional[str] = None, *, short: Optional[str] = None
+    ) -> None:
+        """Build the message from all faults; `short` replaces it where one fault has no place worth naming."""
         self.source = source
         self.faults = faults
+        self.short = short
         lines = "\n".join(f"  {fault}" for fault in faults)
         count = f"{len(faults)} errors" if len(faults) != 1 else "1 error"
-        super().__init__(f"{source}: {count}\n{lines}", hint)
+        super().__init__(short or f"{source}: {count}\n{lines}", hint)
 
 
 class PlacementError(TacoLaunchError):

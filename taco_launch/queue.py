@@ -63,20 +63,20 @@ def order(jobs: Iterable[WaitingJob]) -> List[WaitingJob]:
 
 def begin(
     jobs: Sequence[WaitingJob],
-    rooms: Capacities,
+    capacities: Capacities,
     *,
     trying: AbstractSet[str] = frozenset(),
     resting: AbstractSet[str] = frozenset(),
     down: AbstractSet[str] = frozenset(),
 ) -> Tuple[str, ...]:
-    """Name the jobs that may start now; `jobs` are in their order, `rooms` the hosts whose slots are known.
+    """Name the jobs that may start now; `jobs` are in their order, `capacities` the hosts whose slots are known.
 
     Of the jobs in `trying` the hosts are being asked at this moment: nobody behind starts on any of them. Those in
     `resting` are not to start yet. Hosts in `down` do not answer: a job that cannot start without them keeps nobody.
     A job with nobody before it starts unseen when its hosts have not been asked yet, and are not known; so does one that
     can never fit, wherever it stands: it will be refused.
     """
-    rooms = dict(rooms)
+    capacities = dict(capacities)
     before: List[WaitingJob] = []
     claimed: Set[str] = set()  # by those before
     asked: Set[str] = set()  # by those that are being tried
@@ -88,25 +88,25 @@ def begin(
             asked.update(names)
         elif job.name in resting:
             pass
-        elif not job.tried and _never_fits(job, rooms):
+        elif not job.tried and _never_fits(job, capacities):
             found.append(job.name)
             continue
         elif asked.isdisjoint(names):
-            taken = _fit(job, rooms)
-            if taken is not None and (first or may_pass(taken, job, before, rooms)):
+            taken = _fit(job, capacities)
+            if taken is not None and (first or may_pass(taken, job, before, capacities)):
                 found.append(job.name)
-                _hold(rooms, taken, job.name)
+                _hold(capacities, taken, job.name)
                 continue
-            if first and not job.tried and any(host not in rooms for host in names):
+            if first and not job.tried and any(host not in capacities for host in names):
                 found.append(job.name)
                 asked.update(names)
-        if not _keeps_nobody(job, rooms, down):
+        if not _does_not_block_others(job, capacities, down):
             before.append(job)
             claimed.update(names)
     return tuple(found)
 
 
-def may_pass(taken: Taken, job: WaitingJob, before: Sequence[WaitingJob], rooms: Capacities) -> bool:
+def may_pass(taken: Taken, job: WaitingJob, before: Sequence[WaitingJob], capacities: Capacities) -> bool:
     """Return whether a job that would take these slots delays none of those before it, whoever of the holders ends first.
 
     Let one of those want n slots of its hosts, of which f are free and the job would take b. With the slots s of the
@@ -118,24 +118,26 @@ def may_pass(taken: Taken, job: WaitingJob, before: Sequence[WaitingJob], rooms:
     sharing = [other for other in before if not names.isdisjoint(host for host, _most in other.hosts)]
     if len(sharing) > _MOST_PASSED:
         return False
-    return not any(_delays(taken, other, sharing[:index], rooms) for index, other in enumerate(sharing))
+    return not any(_delays(taken, other, sharing[:index], capacities) for index, other in enumerate(sharing))
 
 
-def _delays(taken: Taken, other: WaitingJob, earlier: Sequence[WaitingJob], rooms: Capacities) -> bool:
+def _delays(taken: Taken, other: WaitingJob, earlier: Sequence[WaitingJob], capacities: Capacities) -> bool:
     """Return whether a job that takes these slots may delay another, which waits behind `earlier`."""
     ours = sum(len(taken.get(host, ())) for host, _most in other.hosts)
     if not ours:
         return False
-    np = _ranks(other.wanted)
-    if np is None or not all(host in rooms and _is_plain(rooms[host], most, np) for host, most in other.hosts):
+    np = _plain_slot_count(other.wanted)
+    if np is None or not all(
+        host in capacities and _is_plain(capacities[host], most, np) for host, most in other.hosts
+    ):
         return True
-    if not _takes_any(other, rooms):
+    if not _takes_any(other, capacities):
         return True
     counts: Dict[str, int] = {}
     free = 0
     for host, _most in other.hosts:
-        free += rooms[host].holders.count("")
-        for holder in filter(None, rooms[host].holders):
+        free += capacities[host].holders.count("")
+        for holder in filter(None, capacities[host].holders):
             counts[holder] = counts.get(holder, 0) + 1
     ended = 1
     for count in counts.values():
@@ -155,7 +157,7 @@ def _begun(job: WaitingJob, earlier: Sequence[WaitingJob], most: int) -> int:
     """Return the bits of how many of a job's slots those before it may have, once some of them have started."""
     sums = 1
     for other in earlier:
-        np = _ranks(other.wanted)
+        np = _plain_slot_count(other.wanted)
         if other.hosts == job.hosts and np is not None:
             sums |= sums << np
         elif not {host for host, _most in other.hosts}.isdisjoint(host for host, _most in job.hosts):
@@ -166,8 +168,8 @@ def _begun(job: WaitingJob, earlier: Sequence[WaitingJob], most: int) -> int:
     return sums & ((1 << (most + 1)) - 1)
 
 
-def _ranks(wanted: SlotRequest) -> Optional[int]:
-    """Return how many slots of its hosts a job wants, None where not any so many will do: it counts hosts or workers, or wants all."""
+def _plain_slot_count(wanted: SlotRequest) -> Optional[int]:
+    """Return the number of slots if any of them will do; None if the job counts hosts or workers, or wants all slots."""
     counted = wanted.hosts is not None or wanted.slots_per_host is not None or wanted.most_per_host is not None
     return wanted.np if not counted and not wanted.exclusive and wanted.unit == 1 else None
 
@@ -176,59 +178,59 @@ def _wants_every_host(wanted: SlotRequest) -> bool:
     return wanted.hosts is None and (wanted.np is None or wanted.slots_per_host is not None)
 
 
-def _is_plain(room: HostCapacity, most: Optional[int], np: int) -> bool:
+def _is_plain(capacity: HostCapacity, most: Optional[int], np: int) -> bool:
     """Return whether all free slots of a host count for a job, which takes `most` of it: so it is where those are enough."""
-    return most is None or most >= min(len(room.holders), np)
+    return most is None or most >= min(len(capacity.holders), np)
 
 
-def _takes_any(job: WaitingJob, rooms: Capacities) -> bool:
+def _takes_any(job: WaitingJob, capacities: Capacities) -> bool:
     """Return whether any slots of its hosts will do for a job, of one number: it may have all, and they are of one model."""
     terms = dict(job.terms)
     models: Set[str] = set()
     for host, _most in job.hosts:
-        room, its = rooms[host], terms.get(host, _ANY)
-        if len(_numbers(room, its)) < len(room.holders):
+        capacity, its = capacities[host], terms.get(host, _ANY)
+        if len(_numbers(capacity, its)) < len(capacity.holders):
             return False
         if not its.models:
-            models.update(filter(None, room.models))
+            models.update(filter(None, capacity.models))
     return len(models) < 2 or job.wanted.np == 1
 
 
-def _view(job: WaitingJob, rooms: Capacities, model: str = "") -> List[FreeSlots]:
+def _view(job: WaitingJob, capacities: Capacities, model: str = "") -> List[FreeSlots]:
     """Return what a job may take of the hosts whose slots are known, where it takes GPUs of that model."""
     found = []
     terms, leaves = dict(job.terms), dict(job.leaves)
     for host, most in job.hosts:
-        if host in rooms:
-            room = rooms[host]
-            may = _numbers(room, terms.get(host, _ANY), model)
-            every = len(may) == len(room.holders)
-            free = room.holders.count("") if every else sum(not room.holders[number] for number in may)
-            if job.wanted.exclusive and any(room.holders):
+        if host in capacities:
+            capacity = capacities[host]
+            may = _numbers(capacity, terms.get(host, _ANY), model)
+            every = len(may) == len(capacity.holders)
+            free = capacity.holders.count("") if every else sum(not capacity.holders[number] for number in may)
+            if job.wanted.exclusive and any(capacity.holders):
                 free = 0
             bound = len(may) if most is None else most
             found.append(FreeSlots(host, min(free, bound), min(len(may), bound), leaf=leaves.get(host)))
     return found
 
 
-def _numbers(room: HostCapacity, terms: GpuConstraints, model: str = "") -> Tuple[int, ...]:
+def _numbers(capacity: HostCapacity, terms: GpuConstraints, model: str = "") -> Tuple[int, ...]:
     """Return the slots of a host that a job may have, where it takes GPUs of that model."""
-    found = numbers(terms, len(room.holders), room.models)
-    if not model or not any(room.models):
+    found = numbers(terms, len(capacity.holders), capacity.models)
+    if not model or not any(capacity.models):
         return found
-    return tuple(number for number in found if number < len(room.models) and room.models[number] == model)
+    return tuple(number for number in found if number < len(capacity.models) and capacity.models[number] == model)
 
 
 def _placed(
-    job: WaitingJob, rooms: Capacities, view: Callable[[str], Sequence[FreeSlots]]
+    job: WaitingJob, capacities: Capacities, view: Callable[[str], Sequence[FreeSlots]]
 ) -> Optional[Tuple[Placement, str]]:
     """Place a job on GPUs of one model, as the gang does; give the model where there are several. None: nowhere."""
     terms = dict(job.terms)
 
     def models(host: str) -> List[str]:
-        room = rooms.get(host, HostCapacity(()))
-        may = _numbers(room, terms.get(host, _ANY))
-        return [room.models[number] for number in may if number < len(room.models) and room.models[number]]
+        capacity = capacities.get(host, HostCapacity(()))
+        may = _numbers(capacity, terms.get(host, _ANY))
+        return [capacity.models[number] for number in may if number < len(capacity.models) and capacity.models[number]]
 
     try:
         found, model = place_of_one(job.wanted, view(""), {host for host, its in job.terms if its.models}, models, view)
@@ -237,65 +239,67 @@ def _placed(
     return found, model or ""
 
 
-def _fit(job: WaitingJob, rooms: Capacities) -> Optional[Taken]:
+def _fit(job: WaitingJob, capacities: Capacities) -> Optional[Taken]:
     """Return the slots that a job would take now, None where it finds no place."""
-    view = _view(job, rooms)
-    if (_ranks(job.wanted) or 0) > sum(entry.slots for entry in view):
+    view = _view(job, capacities)
+    if (_plain_slot_count(job.wanted) or 0) > sum(entry.slots for entry in view):
         return None
     if len(view) < len(job.hosts) and _wants_every_host(job.wanted):
         return None
-    placed = _placed(job, rooms, lambda model: _view(job, rooms, model) if model else view)
+    placed = _placed(job, capacities, lambda model: _view(job, capacities, model) if model else view)
     if placed is None:
         return None
     placement, model = placed
     found = {}
     terms = dict(job.terms)
     for share in placement.shares:
-        room = rooms[share.host]
-        free = [number for number in _numbers(room, terms.get(share.host, _ANY), model) if not room.holders[number]]
-        found[share.host] = tuple(range(len(room.holders)) if job.wanted.exclusive else free[: share.ranks])
+        capacity = capacities[share.host]
+        free = [
+            number for number in _numbers(capacity, terms.get(share.host, _ANY), model) if not capacity.holders[number]
+        ]
+        found[share.host] = tuple(range(len(capacity.holders)) if job.wanted.exclusive else free[: share.ranks])
     return found
 
 
-def _never_fits(job: WaitingJob, rooms: Capacities) -> bool:
+def _never_fits(job: WaitingJob, capacities: Capacities) -> bool:
     """Return whether there are too few slots even if nobody had any of them; not where that is not known of a host."""
-    if any(most is None and host not in rooms for host, most in job.hosts):
+    if any(most is None and host not in capacities for host, most in job.hosts):
         return False
     terms = dict(job.terms)
 
     def size(host: str, most: Optional[int], model: str) -> int:
-        if host not in rooms:
+        if host not in capacities:
             return most or 0
-        may = len(_numbers(rooms[host], terms.get(host, _ANY), model))
-        if may < len(rooms[host].holders):
+        may = len(_numbers(capacities[host], terms.get(host, _ANY), model))
+        if may < len(capacities[host].holders):
             return may if most is None else min(may, most)
         return may if most is None else most
 
     return (
-        _placed(job, rooms, lambda model: [FreeSlots(host, size(host, most, model)) for host, most in job.hosts])
+        _placed(job, capacities, lambda model: [FreeSlots(host, size(host, most, model)) for host, most in job.hosts])
         is None
     )
 
 
-def _keeps_nobody(job: WaitingJob, rooms: Capacities, down: AbstractSet[str]) -> bool:
+def _does_not_block_others(job: WaitingJob, capacities: Capacities, down: AbstractSet[str]) -> bool:
     """Return whether a job cannot start before a host returns that does not answer."""
     if down.isdisjoint(host for host, _most in job.hosts):
         return False
-    if any(host not in rooms and host not in down for host, _most in job.hosts):
+    if any(host not in capacities and host not in down for host, _most in job.hosts):
         return False
     if _wants_every_host(job.wanted):
         return True
 
     def whole(model: str) -> List[FreeSlots]:
-        return [FreeSlots(entry.host, entry.all) for entry in _view(job, rooms, model)]
+        return [FreeSlots(entry.host, entry.all) for entry in _view(job, capacities, model)]
 
-    return _placed(job, rooms, whole) is None
+    return _placed(job, capacities, whole) is None
 
 
-def _hold(rooms: Dict[str, HostCapacity], slots: Taken, name: str) -> None:
+def _hold(capacities: Dict[str, HostCapacity], slots: Taken, name: str) -> None:
     for host, taken in slots.items():
-        held = tuple(name if number in taken else holder for number, holder in enumerate(rooms[host].holders))
-        rooms[host] = replace(rooms[host], holders=held)
+        held = tuple(name if number in taken else holder for number, holder in enumerate(capacities[host].holders))
+        capacities[host] = replace(capacities[host], holders=held)
 
 
 class WaitLimit(NamedTuple):

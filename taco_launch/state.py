@@ -265,7 +265,7 @@ def _is_for_retry(policy: Policy, end: JobState, exit_code: int, *, hung: bool, 
 def not_retried(
     policy: Policy, record: JobRecord, end: JobState, exit_code: int, *, hung: bool = False, raised: bool = False
 ) -> str:
-    """State why a failure is not tried again: its attempts are used up, or what it is decides that."""
+    """Return why a failure is not tried again: its attempts are used up, or what it is decides that."""
     used_up = _failures(record) >= policy.backoff_limit
     if _is_for_retry(policy, end, exit_code, hung=hung, raised=raised):
         return f"its {record.attempt} attempts are used up" if used_up and policy.backoff_limit else ""
@@ -295,7 +295,7 @@ def past(record: JobRecord) -> Tuple[PreviousAttempt, ...]:
 
 
 def suspension(record: JobRecord, attempt: int) -> str:
-    """State in one line why the job was suspended before this attempt; "" where it was not."""
+    """Return in one line why the job was suspended before this attempt; "" where it was not."""
     before = [entry for entry in past(record) if entry.attempt == attempt - 1 and entry.state is JobState.SUSPENDED]
     return " ".join(before[-1].reason.split()) if before else ""
 
@@ -383,7 +383,7 @@ def numbered(rank: int, processes: int) -> str:
 
 
 def ending(exit_code: int) -> str:
-    """State in words what a shell's exit code means."""
+    """Return in words what a shell's exit code means."""
     if SIGNAL_BASE < exit_code <= SIGNAL_BASE + _LAST_SIGNAL:
         return f"was ended by {_signal(exit_code - SIGNAL_BASE)}"
     return f"exited with code {exit_code}"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Adds what taco-launch needs of a training image, where it is missing: sshd, Open MPI, Python 3.8 or newer, and the user
-# space of RDMA. What is there stays as it is, and a second run changes nothing. Runs as root, with a network, in images
+# space of RDMA. What exists stays as it is, and a second run changes nothing. Runs as root, with a network, in images
 # of Debian, Ubuntu, RHEL and its like.
 set -eu
 

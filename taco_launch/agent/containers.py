@@ -108,7 +108,7 @@ def inherited(caller: "CallerEnvironment", spec: "JobSpec") -> "Tuple[CallerEnvi
     from dataclasses import replace  # noqa: PLC0415 - see above
 
     environment = {**_environment(os.environ), **caller.environment}
-    return caller.but(environment=environment, inherit=False), replace(spec, cwd=spec.cwd or _start_folder())
+    return caller.replace(environment=environment, inherit=False), replace(spec, cwd=spec.cwd or _start_folder())
 
 
 def _environment(environ: Mapping[str, str]) -> Dict[str, str]:

@@ -106,7 +106,7 @@ class AgentBackend:
         """Start a job and follow it to its end; a connection that is lost is made again for a few minutes."""
         from taco_launch.backend.log_follower import LogFollower  # noqa: PLC0415 - no other call needs it
 
-        request = self._request(self.prepare(spec), environ).but(follow=True, seconds=self._head.seat.turn)
+        request = self._request(self.prepare(spec), environ).replace(follow=True, seconds=self._head.location.turn)
         follower = LogFollower(self._head, LogQuery(spec.name), output, watch, patience=_RUN_PATIENCE_SECONDS)
         with self._submitting(request) as replies:
             try:
@@ -207,7 +207,9 @@ class AgentBackend:
         """Remove the copies of code that no job needs, from the head and from the hosts that jobs run on."""
         from taco_launch.protocol.calls.snapshots import SnapshotPrune, SnapshotsRemoved  # noqa: PLC0415 - see above
 
-        others = [host.name for host in inventory.hosts if self._head.seat.container and host.name != inventory.head]
+        others = [
+            host.name for host in inventory.hosts if self._head.location.container and host.name != inventory.head
+        ]
         request = SnapshotPrune(since=since, dry_run=dry_run, here=inventory.head, hosts=others)
         replies = self._head.call(request)
         found = (reply for reply in replies if isinstance(reply, SnapshotsRemoved))
@@ -217,7 +219,7 @@ class AgentBackend:
         """Return who has which slots of each host."""
         from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top  # noqa: PLC0415 - see above
 
-        used = [host for host in inventory.hosts if self._head.seat.container or host.name == inventory.head]
+        used = [host for host in inventory.hosts if self._head.location.container or host.name == inventory.head]
         hosts = [HostSize(name=host.name, slots=host.slots, gpus=host.gpus) for host in used]
         replies = self._head.call(Top(hosts=hosts, here=inventory.head))
         answers = {reply.host: reply for reply in replies if isinstance(reply, SlotsReply)}
@@ -314,7 +316,7 @@ class AgentBackend:
     def _request(self, spec: JobSpec, environ: Mapping[str, str]) -> Submit:
         """Return what is to run, and what the caller brings: all of its environment, or what it names for elsewhere."""
         self._check_hosts(spec)
-        inherit = self._head.seat.inherit
+        inherit = self._head.location.inherit
         if inherit:
             named = (name for name, value in spec.env if value is None)
             environ = {name: environ[name] for name in named if name in environ}
@@ -323,7 +325,7 @@ class AgentBackend:
         return Submit(spec=spec, caller=CallerEnvironment(environment=environ, umask=_umask(), inherit=inherit))
 
     def _check_hosts(self, spec: JobSpec) -> None:
-        if self._head.seat.container:
+        if self._head.location.container:
             return
         # Without a container there is no SSH between the hosts: the job's host is the one that the agent is on.
         strange = next((host for host in spec.hosts if not self._is_at(spec, host)), None)
@@ -335,7 +337,7 @@ class AgentBackend:
             )
 
     def _is_at(self, spec: JobSpec, host: "Host") -> bool:
-        return host.name == spec.head if self._head.seat.inherit else host.connection == "local"
+        return host.name == spec.head if self._head.location.inherit else host.connection == "local"
 
     def _job(self, request: Request) -> JobView:
         return self._head.expect(request, JobReply).job

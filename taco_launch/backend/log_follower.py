@@ -19,7 +19,7 @@ class LogFollower:
     """Follows one job."""
 
     def __init__(self, head: Head, query: LogQuery, output: Output, watch: FollowListener, *, patience: float) -> None:
-        """Return the log to `output`. A connection that was lost is given up after `patience` seconds."""
+        """Write the log to `output`. A connection that was lost is given up after `patience` seconds."""
         self._head = head
         self._what = query
         self._output = output
@@ -76,7 +76,7 @@ class LogFollower:
                 self._is_lost(error)
             if job is not None:
                 return job
-            turn = self._head.seat.turn
+            turn = self._head.location.turn
             if turn is None or not self._what.follow:
                 raise HostError(f"{self._head.name}: logs: the answer ended without the job")
             if time.monotonic() - begun < turn / 2:  # nobody's answer has us ask without a pause
@@ -99,7 +99,7 @@ class LogFollower:
             timestamps=what.timestamps,
             agent=what.agent,
             grep=what.grep,
-            seconds=self._head.seat.turn,
+            seconds=self._head.location.turn,
         )
 
     def _say_new(self, reasons: WaitReasons) -> None:
@@ -119,7 +119,7 @@ class LogFollower:
 
     def _is_lost(self, error: HostError) -> None:
         """Wait before the next try; give up where there is nothing to come back to, or after long enough."""
-        if not (self._what.follow and self._answered and self._head.seat.inherit):
+        if not (self._what.follow and self._answered and self._head.location.inherit):
             raise error
         now = time.monotonic()
         if self._lost_at is None:

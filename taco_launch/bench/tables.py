@@ -135,7 +135,7 @@ def grids(found: Sequence[Table], noun: str) -> tuple[Grid, ...]:
 
 
 def sentences(found: Sequence[Table], noun: str) -> tuple[str, ...]:
-    """State of each layer what it did to the rate at each size: each variant against the one before it.
+    """Return of each layer what it did to the rate at each size: each variant against the one before it.
 
     Of a workload with several metrics this is the first one's, which stands for it.
     """

@@ -1,4 +1,4 @@
-"""The entry point: the group of verbs, and what becomes of errors."""
+"""The command group, and how errors become messages and exit codes."""
 
 import contextlib
 import gc
@@ -193,7 +193,7 @@ def _explained(error: click.NoSuchOption) -> click.UsageError:
 
 
 def script() -> None:
-    """Run `main` as a program of its own: it leaves without the interpreter's end, which frees each module (20 ms)."""
+    """Run `main`, then os._exit: skipping the shutdown of the interpreter saves 20 ms."""
     gc.set_threshold(20000)  # as the agent does (remote/bundle.py)
     try:
         main()

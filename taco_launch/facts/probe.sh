@@ -6,7 +6,7 @@
 # Subjects: system network rdma docker image gpu topology; without one, all of these, those that may hang last. `made`,
 # what set-up left on the host, is asked by name only.
 # The answer, which taco_launch/facts/sections.py reads:
-#   NONCE probe 1 SECONDS.NANOSECONDS      this host's clock when the probe began
+#   NONCE probe 1 SECONDS.NANOSECONDS      this host's clock when the probe started
 #   NONCE begin NAME
 #   ...what the command says, and a newline...
 #   NONCE end NAME EXIT_CODE               127: there is no such tool, 124: it took too long
@@ -151,7 +151,7 @@ there() { # there COMMAND
   command -v "$1" >/dev/null 2>&1
 }
 
-# `root` and `limited` take the place of the subshell that a section is run in: nothing stands behind them.
+# `root` and `limited` take the place of the subshell that a section is run in: no command follows them.
 
 root() { # root COMMAND [ARGUMENT...]: as root where that is allowed
   if ! there "$1"; then
@@ -175,7 +175,7 @@ limited() { # limited SECONDS [root] COMMAND [ARGUMENT...]: for what can hang
     return 127
   fi
   if [ -n "$timeout" ]; then
-    # timeout stands behind sudo: it may not end what belongs to root
+    # timeout comes after sudo: it may not end what belongs to root
     # shellcheck disable=SC2086
     exec $as timeout -k 2 "$limit" "$@"
   fi
@@ -250,7 +250,7 @@ system_cpu() { # in lscpu's words
     }' /proc/cpuinfo
 }
 
-system_disks() { # the folders asked for, then a line of df for each
+system_disks() { # the requested folders, then a line of df for each
   asked=
   images= # where docker keeps them; taco_launch_data_root is where it is to
   if [ -r /etc/docker/daemon.json ]; then
@@ -491,7 +491,7 @@ gpu_board() { # gpu ADDRESS none|untold|TYPE OF ITS IOMMU GROUP; nvswitch ADDRES
         gpus=yes
         value=none
         if [ -e "$device/iommu_group" ]; then
-          value_of "$device/iommu_group/type" # there is none before Linux 4.11
+          value_of "$device/iommu_group/type" # it does not exist before Linux 4.11
         fi
         echo "gpu ${device##*/} ${value:-untold}"
         ;;

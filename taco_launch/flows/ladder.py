@@ -152,8 +152,8 @@ def exclusive_lock(folder: Path, digest: str) -> Iterator[None]:
             file.seek(0)
             who = file.read().strip() or "unknown"
             raise TacoLaunchError(
-                f"the same ladder is being measured already, by process {who} on this machine",
-                hint="wait for its end: what it has measured so far shows `taco-launch bench history`",
+                f"the same sweep is being measured already, by process {who} on this machine",
+                hint="wait until it ends; `taco-launch bench history` shows what it has measured so far",
             ) from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
@@ -216,8 +216,8 @@ def end_leftovers(backend: Backend, ladder: Ladder, done: set[int], say: Callabl
         own = row.name.startswith(ladder.id) and _RUN.fullmatch(row.name[len(ladder.id) :])
         if own and row.name not in kept:
             if not row.state.is_terminal:
-                say(f"ending job {row.name}, which was left when ladder {ladder.id} broke off")
-                _stop(backend, row.name, "taco-launch bench: its ladder broke off")
+                say(f"ending job {row.name}, which was left when sweep {ladder.id} was interrupted")
+                _stop(backend, row.name, "taco-launch bench: its sweep was interrupted")
             for warning in backend.delete(row.name):
                 say(warning)
 

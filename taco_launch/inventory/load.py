@@ -70,8 +70,9 @@ def read_file(path: str, option: str, missing: str = "") -> bytes:
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise _unreadable(path, option, _too_large()) from None
-        hint = missing if error.errno == errno.ENOENT else ""
-        raise _unreadable(path, option, f"cannot be read: {error.strerror}", hint) from None
+        if error.errno == errno.ENOENT:
+            raise _missing(path, option, missing) from None
+        raise _unreadable(path, option, f"cannot be read: {error.strerror}") from None
     except ValueError:  # a NUL or half a character in the path
         raise _unreadable(path, option, "cannot be read: no file can have this name") from None
 
@@ -99,8 +100,14 @@ def _shipped() -> Path:
     return Path(importlib.import_module("taco_launch.inventory.shipped").__path__[0])
 
 
-def _unreadable(path: str, option: str, problem: str, hint: str = "") -> SpecError:
-    return SpecError(names.plain(path, names.PATH_MAX), (Fault(option, names.shown(path), problem, hint),))
+def _unreadable(path: str, option: str, problem: str) -> SpecError:
+    return SpecError(names.plain(path, names.PATH_MAX), (Fault(option, names.shown(path), problem),))
+
+
+def _missing(path: str, option: str, hint: str) -> SpecError:
+    source = names.plain(path, names.PATH_MAX)
+    fault = Fault(option, names.shown(path), "file not found", hint)
+    return SpecError(source, (fault,), hint or None, short=f"{option}: file not found: {source}")
 
 
 def check_size(data: bytes, source: str, what: str) -> None:

@@ -46,6 +46,9 @@ def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
     strangers = {wish.column: wish for wish in reversed(wishes) if wish.host not in hosts}
     if strangers:
         faults = [_stranger(strangers[column], inventory) for column in sorted(strangers)[:MAX_FAULTS]]
+        if len(faults) == 1:
+            short = f"unknown host {faults[0].value}: {_hosts_of(inventory)}"
+            raise SpecError(OPTION, tuple(faults), faults[0].hint or None, short=short)
         raise SpecError(OPTION, limited(faults, len(strangers)))
     over = {
         wish.column: wish for wish in reversed(wishes) if (wish.slots or 0) > (hosts[wish.host].max_slots or math.inf)
@@ -68,7 +71,7 @@ def named(inventory: Inventory, words: Sequence[str]) -> tuple[Host, ...]:
     try:
         chosen = {host.name for word in words for host in choose(inventory, word)}
     except SpecError as error:
-        raise SpecError("HOST", error.faults, error.hint) from None
+        raise SpecError("HOST", error.faults, error.hint, short=error.short) from None
     return tuple(host for host in inventory.hosts if not words or host.name in chosen)
 
 
@@ -188,7 +191,7 @@ def _refused(column: int, item: str, problem: str, hint: str = "") -> SpecError:
 
 
 def _over(wish: _Wish, host: Host, inventory: Inventory) -> Fault:
-    """State that more is asked of a host than its inventory allows."""
+    """Make the fault of a host with more slots than its inventory allows."""
     written = f"[{host.name}]" if ":" in host.name else host.name
     problem = (
         f"{wish.slots} slots are requested, and max_slots of {host.name} is {host.max_slots} in {inventory.source}"
@@ -198,7 +201,7 @@ def _over(wish: _Wish, host: Host, inventory: Inventory) -> Fault:
 
 
 def _stranger(wish: _Wish, inventory: Inventory) -> Fault:
-    """State that a host is unknown; host24 may be meant as host2:4, and an address is known by its host's name."""
+    """Make the fault of an unknown host; host24 may be meant as host2:4, and an address is known by its host's name."""
     name = wish.host
     hosts = [host.name for host in inventory.hosts]
     known = [*hosts, *dict(inventory.groups)]
@@ -211,8 +214,13 @@ def _stranger(wish: _Wish, inventory: Inventory) -> Fault:
         hint = f"did you mean {names.shown(f'{longest}:{name[len(longest) :]}')}?"
     else:
         hint = names.did_you_mean(name, known)
-    problem = f"no such host in {inventory.source or 'the inventory'}; its hosts are {_shortened(hosts)}"
-    return Fault(f"column {wish.column}", names.shown(name), problem, hint)
+    return Fault(f"column {wish.column}", names.shown(name), f"unknown host: {_hosts_of(inventory)}", hint)
+
+
+def _hosts_of(inventory: Inventory) -> str:
+    return (
+        f"the hosts of {inventory.source or 'the inventory'} are {_shortened([host.name for host in inventory.hosts])}"
+    )
 
 
 def _shortened(hosts: Sequence[str]) -> str:

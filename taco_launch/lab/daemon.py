@@ -38,7 +38,7 @@ def ready(environ: Mapping[str, str], folder: Path, talk: Reporter) -> engine.Ru
     if problem.refused or environ.get("DOCKER_HOST"):
         raise problem
     if os.geteuid():
-        raise TacoLaunchError(f"{problem.message}; to start one takes root", hint="sudo taco-launch lab up")
+        raise TacoLaunchError(f"{problem.message}; starting one requires root", hint="sudo taco-launch lab up")
     if shutil.which("dockerd") is None:
         install(_PACKAGES, talk)
     if not shutil.which("docker"):

@@ -25,6 +25,8 @@ _CAPABILITIES = (
     "CHECKPOINT_RESTORE",
 )
 
+_START = "start it, or start the lab, which brings one: taco-launch lab up"
+
 
 class UnreachableError(TacoLaunchError):
     """No engine answers; `refused` says that this user may not ask it."""
@@ -125,7 +127,7 @@ def connect(environ: Mapping[str, str]) -> RunningEngine:
         )
     answer = ask("info", "--format", "{{json .}}", timeout=30)
     if answer.code == NOT_FOUND:
-        raise UnreachableError("there is no Docker Engine here: no command docker", None)
+        raise UnreachableError("there is no Docker Engine here: no command docker", _START)
     try:
         info = json.loads(answer.stdout)
     except ValueError:
@@ -143,7 +145,7 @@ def _unreachable(said: str, host: str) -> RunningEngine:
             hint="as root: the same behind sudo, such as sudo taco-launch lab up (or join the group: sudo usermod -aG docker $USER, then log in again)",
             refused=True,
         )
-    hint = f"DOCKER_HOST is {host}: start that engine, or unset it" if host else None
+    hint = f"DOCKER_HOST is {host}: start that engine, or unset it" if host else _START
     raise UnreachableError(f"no Docker Engine answers: {said}", hint)
 
 

@@ -252,7 +252,7 @@ def apply(found: FoundHost, fault: InjectedFault, text: str | None) -> str:
 def _why(answer: ProgramResult) -> str:
     said = answer.stderr or answer.text or f"exit {answer.code}"
     if "Specified qdisc kind is unknown" in said:
-        return "the kernel of this machine has no tbf qdisc (CONFIG_NET_SCH_TBF): slow links cannot be had here"
+        return "the kernel of this machine has no tbf qdisc (CONFIG_NET_SCH_TBF): slow links are not possible here"
     if "Could not process rule" in said and "Operation not supported" in said:
         return f"the kernel of this machine has no such nftables rule: {said.splitlines()[0]}"
     return said

@@ -233,7 +233,7 @@ def _banner(address: str) -> str:
 
 
 def _inotify_used_up(proc: Path) -> str:
-    """State that this machine has no inotify instance left (inotify(7)), if so: each lab host takes about seven of them.
+    """Return that this machine has no inotify instance left (inotify(7)), if so: each lab host takes about seven of them.
 
     Those of processes that this user may not look into are not counted.
     """

@@ -2,7 +2,7 @@
 # The first thing that runs in a lab host: opens what systemd and an inner Docker Engine write to, then becomes systemd.
 # It is read as `sh -c`, so nothing of it lies on the host. All other global settings stay read-only, as Docker made them:
 # against accidents, not against a root who sets out to change them. SYS_ADMIN, which an inner Docker Engine needs, can
-# remount /proc/sys or mount /proc anew; only a user namespace locks such mounts, and an inner engine cannot do in one.
+# remount /proc/sys or mount /proc again; only a user namespace locks such mounts, and an inner engine cannot do in one.
 set -eu
 
 if [ -e /sys/fs/cgroup/cgroup.procs ]; then
@@ -12,7 +12,7 @@ else
   for mounted in /sys/fs/cgroup/*; do
     if mountpoint -q "$mounted"; then mount -o remount,rw,bind "$mounted"; fi
   done
-  # In v1 alone no container is told when a cgroup becomes empty, and a service that waits for it (user@0, so the next
+  # With v1 alone no container learns when a cgroup becomes empty, and a service that waits for it (user@0, so the next
   # login) hangs now and then: v2 beside it tells. Only the machine's own root, which is none of ours, has no cgroup.events.
   mkdir /sys/fs/cgroup/unified
   if ! mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified || ! [ -e /sys/fs/cgroup/unified/cgroup.events ]; then

@@ -104,7 +104,7 @@ def _does(look: RankLook) -> Tuple[str, ...]:
 
 
 def doing(look: RankLook) -> str:
-    """State in words what a rank does."""
+    """Return in words what a rank does."""
     if not look.pid:
         return "has no process that can be seen"
     if look.does and look.state not in STOPPED:
@@ -114,7 +114,7 @@ def doing(look: RankLook) -> str:
 
 
 def reason(running: int, ranks: Sequence[RankLook]) -> str:
-    """State in one line what the most telling of a job's `running` ranks do."""
+    """Return in one line what the most telling of a job's `running` ranks do."""
     words: List[str] = []
     for look in ranks[:_MOST_IN_REASON]:
         process = f": process {look.pid} ({look.program}) {doing(look)}" if look.pid else f" {doing(look)}"

@@ -143,7 +143,7 @@ def _is_able(entry: FreeSlots, each: Optional[int]) -> bool:
 
 
 def _refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> PlacementError:
-    """State that there are fewer slots than ranks."""
+    """Return the error that there are fewer slots than ranks."""
     total = sum(entry.all if never else entry.slots for entry in free)
     np = sum(entry.all for entry in free) if wanted.np is None else wanted.np
     ranks = "1 rank does" if np == 1 else f"{np} ranks do"
@@ -175,7 +175,7 @@ def _more_slots(ranks: int, free: Sequence[FreeSlots]) -> str:
 
 
 def _workers_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> PlacementError:
-    """State that the hosts have room for fewer workers than are wanted, each being on one host."""
+    """Return the error that the hosts have room for fewer workers than are wanted, each being on one host."""
     now = [entry.all if never else entry.slots for entry in free]
     count = sum(now) if wanted.np is None else wanted.np // wanted.unit
     room = sum(slots // wanted.unit for slots in now)
@@ -201,7 +201,7 @@ def _as_many(ranks: int, now: Sequence[int], free: Sequence[FreeSlots], never: b
 
 
 def _hosts_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> PlacementError:
-    """State that there are fewer hosts with as many slots than are wanted at least."""
+    """Return the error that there are fewer hosts with as many slots than are wanted at least."""
     each = wanted.slots_per_host
     count = _count(wanted, free)
     least = "" if wanted.least is None else "at least "

@@ -100,7 +100,7 @@ class JsonConnection:
                 return messages
             self._rest = rest[count:]
             trace.message("received", message, self._peer)
-            messages.append(message.but(data=rest[:count]) if "data" in vars(message) else message)
+            messages.append(message.replace(data=rest[:count]) if "data" in vars(message) else message)
 
     def close(self) -> None:
         """Close the socket."""

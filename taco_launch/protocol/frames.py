@@ -46,6 +46,6 @@ class FrameReader:
             if size and "data" not in vars(message):
                 raise UsageError(f"not a message of taco-launch: bytes behind {message.op}")
             if size:
-                message = message.but(data=bytes(self._rest[end + 1 : end + 1 + size]))
+                message = message.replace(data=bytes(self._rest[end + 1 : end + 1 + size]))
             del self._rest[: end + 1 + size]
             found.append(message)

@@ -62,8 +62,8 @@ class Message:
         fields = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"{type(self).__name__}({fields})"
 
-    def but(self: _Kind, **values: Any) -> _Kind:  # noqa: PYI019 - Self is of Python 3.11
-        """Return it with other values of some fields."""
+    def replace(self: _Kind, **values: Any) -> _Kind:  # noqa: PYI019 - Self is of Python 3.11
+        """Return a copy with other values of some fields."""
         return type(self)(**{**vars(self), **values})
 
     def to_wire(self) -> Dict[str, Any]:

@@ -123,7 +123,7 @@ class AgentLocation:
 
 
 def here(environ: Mapping[str, str], uid: int) -> AgentLocation:
-    """Return the seat on this machine itself, of its user `uid` with this environment.
+    """Return the location on this machine itself, of its user `uid` with this environment.
 
     Raises:
         UsageError: its state folder is another user's, or others can write it.
@@ -144,17 +144,17 @@ def _is_whole(path: str) -> bool:
 
 
 def on_host() -> AgentLocation:
-    """Return the seat on a host without a container, of the user who logs in."""
+    """Return the location on a host without a container, of the user who logs in."""
     return AgentLocation(_ON_HOST)
 
 
 def in_container(name: str) -> AgentLocation:
-    """Return the seat in a running container."""
+    """Return the location in a running container."""
     return AgentLocation(_IN_CONTAINER, (name,), f"{paths.AGENT}/", sudo=True, container=name)
 
 
 def of(inventory: Inventory, environ: Mapping[str, str], uid: int) -> AgentLocation:
-    """Return the seat on the head of an inventory; `environ` and `uid` are those of whoever asks on this machine."""
+    """Return the location on the head of an inventory; `environ` and `uid` are those of whoever asks on this machine."""
     if inventory.container is not None:
         return in_container(paths.container(inventory.cluster))
     head = next(host for host in inventory.hosts if host.name == inventory.head)

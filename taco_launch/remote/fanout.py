@@ -114,11 +114,11 @@ def connect(inventory: Inventory, hosts: tuple[Host, ...], access: Credentials) 
         return Fanout(tuple(LocalTransport(host.name, access) for host in hosts))
     from taco_launch.remote.ssh.connection_factory import ConnectionFactory  # noqa: PLC0415 - local runs need no SSH, whose import takes long
 
-    routes = ConnectionFactory(inventory, access, os.environ)
+    factory = ConnectionFactory(inventory, access, os.environ)
     made = tuple(
-        LocalTransport(host.name, access) if host.connection == "local" else routes.ssh(host) for host in hosts
+        LocalTransport(host.name, access) if host.connection == "local" else factory.ssh(host) for host in hosts
     )
-    return Fanout(made, routes.gateways)
+    return Fanout(made, factory.gateways)
 
 
 def _answer(work: Callable[[Transport], T], transport: Transport) -> Answer[T] | BaseException:

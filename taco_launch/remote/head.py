@@ -57,14 +57,14 @@ _ERRORS = {kind.kind: kind for kind in (_AgentUsageError, _AgentNoJobError)}
 
 
 class Head:
-    """An agent on a host; where this controller's version of it does not exist yet, the first call puts it there.
+    """Calls the agent on a host, and uploads this controller's version of it if that is missing.
 
     Its calls may be made from several threads at once, as those of the transports are.
     """
 
     def __init__(self, remote: Transport, where: AgentLocation, typed: str = BARE) -> None:
-        """Speak by way of `remote` to the agent at its seat; `typed` is how taco-launch is called, for hints."""
-        self.seat = where
+        """Speak by way of `remote` to the agent at `where`; `typed` is how taco-launch is called, for hints."""
+        self.location = where
         self.typed = typed
         self._remote = remote
         self._contents: tuple[tuple[str, bytes], ...] = ()
@@ -159,11 +159,11 @@ class Head:
         start: Callable[[Command], AbstractContextManager[Conversation]],
     ) -> Iterator[Conversation]:
         """Start a call and give its replies, behind their header; where the agent is not there yet it is put there."""
-        op, missing = request.op, self.seat.missing(self._agent()) or None
+        op, missing = request.op, self.location.missing(self._agent()) or None
         command = Command(
-            self.seat.argv(self._agent(), op),
+            self.location.argv(self._agent(), op),
             protocol.dump(protocol.header(op, "")) + request.encode(),
-            sudo=self.seat.sudo,
+            sudo=self.location.sudo,
             timeout=timeout,
         )
         if missing is None:
@@ -177,8 +177,8 @@ class Head:
 
         program = py_spy.program()
         if program is not None:
-            self._remote.put(program[1], f"{missing.rpartition('/')[0]}/{program[0]}", sudo=self.seat.sudo)
-        self._remote.put(bundle.build(self._contents), missing, sudo=self.seat.sudo)
+            self._remote.put(program[1], f"{missing.rpartition('/')[0]}/{program[0]}", sudo=self.location.sudo)
+        self._remote.put(bundle.build(self._contents), missing, sudo=self.location.sudo)
         with start(command) as found:
             if self._begin(op, found.stdout) is not None:
                 raise HostError(f"{self.name}: {missing}: written, and not there", hint="who removes files there?")
@@ -186,8 +186,12 @@ class Head:
 
     def prestart(self, op: str) -> None:
         """Start the agent of this machine for a call that is still being made up, which continues with it then."""
-        if isinstance(self._remote, LocalTransport) and not self.seat.sudo and not self.seat.missing(self._agent()):
-            self._remote.prestart(Command(self.seat.argv(self._agent(), op)))
+        if (
+            isinstance(self._remote, LocalTransport)
+            and not self.location.sudo
+            and not self.location.missing(self._agent())
+        ):
+            self._remote.prestart(Command(self.location.argv(self._agent(), op)))
 
     def _agent(self) -> str:
         self._contents = self._contents or bundle.sources()
@@ -199,12 +203,12 @@ class Head:
         if line.startswith(agent_location.UNREADY):
             what, words = _unready(line)
             if what == agent_location.AGENT:
-                return self.seat.destination(self.name, self._agent(), words)
-            raise self.seat.refused(self.name, what, words, f"{self.typed} setup")
+                return self.location.destination(self.name, self._agent(), words)
+            raise self.location.refused(self.name, what, words, f"{self.typed} setup")
         if line == agent_location.READY:
             line = stdout.readline(protocol.LINE_BYTES + 1)
         if line.startswith(agent_location.UNREADY):  # the agent's own word, which names nothing to be done
-            raise self.seat.refused(self.name, *_unready(line), f"{self.typed} setup")
+            raise self.location.refused(self.name, *_unready(line), f"{self.typed} setup")
         protocol.check(self._read(op, line), "the controller", self.name)
         return None
 
@@ -232,7 +236,7 @@ class Head:
 
     def _error(self, failure: Failure) -> AgentError:
         # What is wrong with its host the agent says without a name: it knows none.
-        host = f"{self.name}: " if failure.exit_code == HOST_FAILED and self.seat.inherit else ""
+        host = f"{self.name}: " if failure.exit_code == HOST_FAILED and self.location.inherit else ""
         code = failure.exit_code if 0 < failure.exit_code < 256 else HOST_FAILED  # an error never ends in success
         hint = failure.hint and as_typed(failure.hint, self.typed)
         return _ERRORS.get(failure.kind, AgentError)(f"{host}{failure.message}", hint, code, failure.kind)
@@ -240,7 +244,7 @@ class Head:
     def _completed(self, reply: Reply, raw: bytes) -> Reply:
         """Add a reply's data, and have a job's hints and warnings say what to type here."""
         if raw:
-            return reply.but(data=raw)
+            return reply.replace(data=raw)
         job: JobView | None = vars(reply).get("job")
         if job is None:
             return reply
@@ -250,7 +254,7 @@ class Head:
             warnings=tuple(as_typed(warning, self.typed) for warning in job.record.warnings),
         )
         events = (replace(each, hint=each.hint and as_typed(each.hint, self.typed)) for each in job.events)
-        return reply.but(job=replace(job, record=record, events=tuple(events)))
+        return reply.replace(job=replace(job, record=record, events=tuple(events)))
 
     def _read(self, op: str, line: bytes) -> dict[str, Any]:
         try:

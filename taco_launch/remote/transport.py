@@ -119,27 +119,27 @@ class Unreachable:
         self._error = error
 
     def run(self, _command: Command) -> NoReturn:
-        """Return why: see `Transport.run`."""
+        """Raise the error: see `Transport.run`."""
         self.fail()
 
     def put(self, _data: bytes, _path: str, _mode: int = 0o600, *, sudo: bool = False) -> NoReturn:
-        """Return why: see `Transport.put`."""
+        """Raise the error: see `Transport.put`."""
         del sudo
         self.fail()
 
     def tail(self, _command: Command) -> NoReturn:
-        """Return why: see `Transport.tail`."""
+        """Raise the error: see `Transport.tail`."""
         self.fail()
 
     def converse(self, _command: Command) -> NoReturn:
-        """Return why: see `Transport.converse`."""
+        """Raise the error: see `Transport.converse`."""
         self.fail()
 
     def close(self) -> None:
         """Nothing is open."""
 
     def fail(self) -> NoReturn:
-        """Return why."""
+        """Raise why it cannot be reached."""
         raise HostError(self._error.message, self._error.hint)
 
 

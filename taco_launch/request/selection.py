@@ -114,7 +114,7 @@ def _excluded(
         try:
             chosen = select.choose(where, name)
         except SpecError as error:
-            raise SpecError(option, error.faults, error.hint) from None
+            raise SpecError(option, error.faults, error.hint, short=error.short) from None
         for host in chosen:
             before = found.get(host.name)
             found[host.name] = () if not gpus or before == () else tuple(sorted({*(before or ()), *gpus}))

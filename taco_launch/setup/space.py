@@ -50,7 +50,7 @@ def _written(made: Found[SetupState]) -> str | None:
 
 
 def too_small(facts: HostFacts, root: str | None, need: int) -> str:
-    """State that the disk of the engine's data root lacks space; empty where it does not, or is not among the facts."""
+    """Return that the disk of the engine's data root lacks space; empty where it does not, or is not among the facts."""
     disk = None if root is None else disk_of(facts.system, root)
     if disk is None or disk.free >= need:
         return ""

@@ -228,9 +228,9 @@ def test_what_the_agent_cannot_write_is_told_by_host_and_by_what_can_be_done_the
     hosts = (Host("gpu1", "gpu1", connection="local"),)
     spec = JobSpec("vgg", ("true",), hosts, head="gpu1", cwd="/")
     told = []
-    for seat in (here(os.environ, os.geteuid()), on_host()):
+    for location in (here(os.environ, os.geteuid()), on_host()):
         with pytest.raises(AgentError) as caught:
-            AgentBackend(Head(LocalTransport("gpu1"), seat)).submit(spec, {})
+            AgentBackend(Head(LocalTransport("gpu1"), location)).submit(spec, {})
         told.append((caught.value.message, caught.value.hint, caught.value.exit_code))
     problem = f"{state}/jobs: Not a directory"
     free = "free some space there"

@@ -48,7 +48,7 @@ class FakeHead:
     """Replies to a request by its op, and keeps what was requested."""
 
     def __init__(self, container: str = "", **answers: Any) -> None:
-        self.seat, self.name = AgentLocation("", container=container), "gpu1"
+        self.location, self.name = AgentLocation("", container=container), "gpu1"
         self.answers, self.asked = answers, list[Request]()
         self.frames, self.closed = list[CallerInput](), threading.Event()
         self._reader = FrameReader(input_of, MOST_DATA)

@@ -67,7 +67,7 @@ def test_an_id_that_would_be_a_path_is_refused(name: str, tmp_path: Path) -> Non
     """A ladder's logs are in a folder of its id, which a nightly run removes when it is old."""
     entries = (HistoryEntry(replace(ladder(1), id=name), ()),)
     for write in (exchange.write_json, exchange.write_csv):
-        with pytest.raises(TacoLaunchError, match="no ladder"):
+        with pytest.raises(TacoLaunchError, match="no sweep"):
             exchange.read(written(write, (*entries, *TWO), tmp_path / "export"))
 
 
@@ -89,7 +89,7 @@ def test_an_id_in_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("UPDATE ladder SET id = '/home/ann'")
         database.commit()
-    with open_history(path) as history, pytest.raises(TacoLaunchError, match="the id '/home/ann', which no ladder"):
+    with open_history(path) as history, pytest.raises(TacoLaunchError, match="the id '/home/ann', which no sweep"):
         history.ladders()
 
 

@@ -136,13 +136,13 @@ def test_flags_become_the_policy(flags: str, policy: Policy, submit: Submit) -> 
         ("--backoff 5s", "--backoff: the job is never tried again"),
         ("--queue night/1", "--queue: 'night/1': is not a queue name"),
         ("--hosts 0", "0 is not in the range x>=1"),
-        ("--priority high", "'high' is not a valid integer"),
+        ("--priority high", "'high' is not a valid whole number"),
         ("--ttl 2w", "'2w': must be seconds, or a number and s, m, h or d: 90, 90s, 15m, 3h, 2d"),
         ("--ttl -1", "'-1': must be seconds"),
         ("--timeout 0", "'0': must be at least 0.001s"),
         ("--host-loss-timeout 0s", "'0s': must be at least 1s"),
         ("--restart always", "'always' is not one of 'never', 'on-failure', 'exit-code'"),
-        ("-f nosuch.yaml", "nosuch.yaml: 1 error\n  -f: 'nosuch.yaml': cannot be read: No such file or directory"),
+        ("-f nosuch.yaml", "error: -f: file not found: nosuch.yaml"),
     ],
 )
 def test_what_cannot_be_asked_for(flags: str, said: str, cluster: Path) -> None:

@@ -59,7 +59,7 @@ def test_wide_says_more() -> None:
         ("Which HCAs are used. Each name is a prefix.", "Which HCAs are used"),
         ("Traffic class; on RoCE the DSCP times 4.", "Traffic class"),
         ("NVLink SHARP: 0 off.", "NVLink SHARP"),
-        ("Forces a network by name, and fails where it is not to be had.", "Forces a network by name"),
+        ("Forces a network by name, and fails where it is not available.", "Forces a network by name"),
         ("GPUDirect RDMA, before 2.4.", "GPUDirect RDMA, before 2.4"),
         ("Adds to ::1 and a.b.", "Adds to ::1 and a.b"),
     ],

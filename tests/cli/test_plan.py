@@ -172,7 +172,7 @@ def test_knobs_are_normalised_and_x_is_taken_at_its_word(two: Path) -> None:
         (["--to", "x"], "--dry-run"),
         (["--json"], "--dry-run"),
         (["--dry-run", "--profile", "atuo"], "did you mean 'auto'"),
-        (["--dry-run", "--profile", "./nosuch.yaml"], "No such file"),
+        (["--dry-run", "--profile", "./nosuch.yaml"], ": file not found: nosuch.yaml"),
         (["--dry-run", "--interface", "eth0;reboot"], "is not a network interface"),
         (["--dry-run", "--transport", "roce"], "rdma"),
         (["--dry-run", "-x", "NCCL_IB_HAC=mlx5"], "did you mean 'NCCL_IB_HCA'"),

@@ -81,7 +81,7 @@ def test_no_value_of_a_variable_and_no_command_line_is_shown(lines: list[str]) -
         log_max_bytes=1,
     )
     trace.message("sent", launch)
-    trace.message("sent", launch.but(caller=None))
+    trace.message("sent", launch.replace(caller=None))
     trace.message("sent", Exec(name="j", rank=0, command=["curl", SECRET]))
     trace.message("received", StrayLine(text=repr(launch.encode())))
     trace.message("sent", Submit(spec=SPEC, caller=CallerEnvironment(environment=environment, umask=18)))

@@ -74,7 +74,7 @@ def test_the_matrix_is_what_its_sweep_shows(tmp_path: Path) -> None:
         for one in consoles(text_of("docs/guides/research.md"))
         if one.command == "taco-launch bench ladder mine.yaml" and one.output
     ]
-    counts = re.match(r"ladder mine-[0-9a-f]{6}: (\d+) cells, (\d+) runs, seed ", shown.output)
+    counts = re.match(r"sweep mine-[0-9a-f]{6}: (\d+) cells, (\d+) runs, seed ", shown.output)
     assert counts is not None
     done = taco_launch(
         folder, "bench", "ladder", "mine.yaml", "-H", "localhost:2", "--seed", "0", "--dry-run", "--json"

@@ -66,7 +66,7 @@ def test_a_program_that_hangs_is_ended_and_one_that_does_not_is_not(taco: Taco, 
         assert not job["reason"].startswith("hung"), job["reason"]
         assert not any(event["kind"] == "stalled" for event in job["events"]), job["events"]
         return
-    assert job["reason"].startswith(f"hung for its --stall-timeout of {stall:.0f} s: no rank has made progress"), job
+    assert job["reason"].startswith(f"stalled for --stall-timeout ({stall:.0f} s): no rank has made progress"), job
     assert row.told in job["reason"]
     at = next(event["time"] for event in job["events"] if event["kind"] == "running")
     ended = next(event["time"] for event in job["events"] if event["kind"] == "stopping")

@@ -122,9 +122,9 @@ def test_a_ladder_goes_on_after_its_controller_was_killed(taco: Taco, matrix: Pa
     (matrix.parent / "slow").unlink()
     done = measure(taco, matrix)
     assert done.returncode == 0, done.stderr
-    assert f"\nending job {left}, which was left when ladder tiny-" in done.stderr
+    assert f"\nending job {left}, which was left when sweep tiny-" in done.stderr
     assert re.search(
-        rf"^going on with ladder \S+ of .*: {before} of 8 runs done \(--fresh starts over\)\n",
+        rf"^continuing sweep \S+ of .*: {before} of 8 runs done \(--fresh starts over\)\n",
         done.stderr,
         re.MULTILINE,
     )

@@ -54,7 +54,7 @@ def test_a_job_that_hangs_is_ended_and_says_what_its_ranks_did(taco: Taco, scrip
     assert told.returncode == 124, told.stderr
     job = taco.job("job")
     assert (job["state"], job["exit_code"], job["first_failure"]) == ("FAILED", 124, None)
-    assert job["reason"].startswith("hung for ")
+    assert job["reason"].startswith("stalled for --stall-timeout ")
     assert job["reason"] in told.stderr
     stopped, sleeps = job["stalled"]["ranks"]
     assert (stopped["rank"], stopped["state"], stopped["last_line"]) == (1, "T", "rank 1 starts")

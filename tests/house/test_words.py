@@ -10,7 +10,7 @@ from taco_launch.cli.main import cli
 from taco_launch.cli.verbs import Verb
 from tests.docs.pages import ROOT, prose, text_of, written
 
-_SAID = re.compile(r'^\s+"""(?:Give|Say) .*', re.MULTILINE)
+_SAID = re.compile(r'^\s+"""(?:Give|Say|State) .*', re.MULTILINE)
 # Invented terms, and what to write instead: docs/glossary.md.
 BANNED = {
     r"\bmend(?:ed|s)?\b": "fix",
@@ -27,10 +27,14 @@ BANNED = {
     r"\bgoes on\b|\bgo on\b": "continues",
     r"\bhas it not\b": "lacks it",
     r"\bmachine that you type on\b": "controller",
+    r"\banew\b": "again",
+    r"\bbe had\b": "available",
 }
 # Names in the code too, and so only looked for in the documentation.
-BANNED_IN_PAGES = {**BANNED, r"\bbegins?\b": "start", r"\bproven\b": "verified", r"\byou want \|": "Task |"}
+_PEOPLE = {r"\b(?:nobody|somebody|whoever)\b": "no one, another user, anyone who"}
+BANNED_IN_PAGES = {**BANNED, **_PEOPLE, r"\bbegins?\b": "start", r"\bproven\b": "verified", r"\byou want \|": "Task |"}
 LONGEST = 40
+_COMMENT = re.compile(r"(?:^|\s)# (.*)")
 # What other programs print, which is matched as they print it.
 _PATTERN = re.compile(r"\\[dSswb]|\(\?P|\(\?:|SELECT |CREATE ")
 
@@ -71,11 +75,38 @@ def test_docstrings_return_and_yield() -> None:
     assert found == []
 
 
+def test_what_returns_nothing_does_not_claim_to() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in sorted((ROOT / "taco_launch").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and (ast.get_docstring(node) or "").startswith("Return")
+        and node.returns is not None
+        and ast.unparse(node.returns) in ("None", "NoReturn")
+    ]
+    assert found == []
+
+
 def pages() -> Iterator[tuple[str, str]]:
     """Yield the prose of each English page that people wrote, but of the one that explains the terms."""
     for page in (*written(), "CHANGELOG.md", "SECURITY.md"):
         if page != "docs/glossary.md" and not page.startswith(("docs/zh/", "README.zh-CN")):
             yield page, prose(text_of(page))
+
+
+def comments() -> Iterator[tuple[str, str]]:
+    """Yield the comments of shell scripts and YAML files that are shipped, and the pages of the examples."""
+    files = {
+        path for folder in ("taco_launch", "docker", "inventories", "scripts") for path in (ROOT / folder).rglob("*")
+    }
+    for path in sorted(path for path in files if path.is_file() and path.suffix in (".sh", ".yaml", ".yml", "")):
+        text = path.read_text("utf-8", "replace")
+        if path.suffix or text.startswith("#!"):
+            for number, line in enumerate(text.splitlines(), 1):
+                yield from ((f"{path.relative_to(ROOT)}:{number}", found) for found in _COMMENT.findall(line))
+    for path in sorted((ROOT / "taco_launch/examples").rglob("README.md")):
+        yield str(path.relative_to(ROOT)), " ".join(prose(path.read_text("utf-8")).split())
 
 
 def invented(where: str, text: str, banned: Mapping[str, str] = BANNED) -> list[str]:
@@ -91,8 +122,9 @@ def long_sentences(where: str, text: str) -> list[tuple[str, str]]:
 
 
 def test_nothing_has_invented_terms() -> None:
-    said = [each for where, text in (*messages(), *helps(cli)) for each in invented(where, text)]
+    said = [each for where, text in (*messages(), *helps(cli), *comments()) for each in invented(where, text)]
     assert said == []
+    assert [each for where, text in helps(cli) for each in invented(where, text, _PEOPLE)] == []
     for page, text in pages():
         assert invented(page, " ".join(text.split()), BANNED_IN_PAGES) == []
 
@@ -105,3 +137,10 @@ def test_no_sentence_is_too_long() -> None:
 
 def test_the_terms_are_looked_for() -> None:
     assert invented("", "it was told that nights and what is there") != []
+    places = {where.partition(":")[0] for where, _text in comments()}
+    assert {
+        "scripts/test",
+        "taco_launch/facts/probe.sh",
+        "inventories/example.yaml",
+        "taco_launch/examples/01-hello/README.md",
+    } <= places

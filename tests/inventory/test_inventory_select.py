@@ -133,7 +133,7 @@ def test_strangers(text: str, place: str, hint: str) -> None:
     with pytest.raises(SpecError) as caught:
         choose(CLUSTER, text)
     (fault,) = caught.value.faults
-    assert str(fault) == f"{place}: no such host in c.yaml; its hosts are gpu[1-4],host,host2{hint}"
+    assert str(fault) == f"{place}: unknown host: the hosts of c.yaml are gpu[1-4],host,host2{hint}"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_group_stands_for_its_hosts(text: str, expected: list[tuple[str, int]]
         ("gpu1:2,nightly", "column 8: 'nightly': gpu1 is already named at column 1 (add up its slots in one place)"),
         (
             "nigtly",
-            "column 1: 'nigtly': no such host in c.yaml; its hosts are fe80::5,gpu[1-4] (did you mean 'nightly'?)",
+            "column 1: 'nigtly': unknown host: the hosts of c.yaml are fe80::5,gpu[1-4] (did you mean 'nightly'?)",
         ),
         ("nightly4", "(did you mean 'nightly:4'?)"),
     ],

@@ -85,7 +85,7 @@ def test_set_up_itself_takes_no_gpus_from_the_container(host: ReadyHost) -> None
     host.sh(f"echo '# by hand' >>/etc/systemd/system/{host.box}.service")
     done = host.setup("--yes")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "the container starts anew, as it would lose its GPUs when systemd reads the unit" in done.stdout
+    assert "the container restarts, as it would lose its GPUs when systemd reads the unit" in done.stdout
     assert host.has_gpus()
     host.right()
 

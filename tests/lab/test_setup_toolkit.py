@@ -124,4 +124,4 @@ def test_teardown_takes_back_what_docker_was_told_and_leaves_the_toolkit(host: G
     # the engine that runs has the runtime still: that is not enough
     assert "nvidia" in host.sh("docker info --format '{{json .Runtimes}}'")
     again = host.cluster.setup("--dry-run", "--only", "toolkit")
-    assert "which it has only until it starts anew" in again.stdout
+    assert "which it has only until it restarts" in again.stdout

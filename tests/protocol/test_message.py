@@ -63,7 +63,7 @@ def test_a_message_is_what_was_said() -> None:
     message = Exit(rank=1, exit_code=0)
     with pytest.raises(AttributeError, match=r"Exit\.rank cannot be changed"):
         message.rank = 2  # type: ignore[misc]
-    assert message.but(size=5) == Exit(rank=1, exit_code=0, size=5)
+    assert message.replace(size=5) == Exit(rank=1, exit_code=0, size=5)
     assert message != Exit(rank=1, exit_code=1)
     with pytest.raises(TypeError, match="no field when"):
         Heartbeat(when=1)

@@ -89,13 +89,13 @@ def test_on_a_host_of_ones_own(own: server.Sshd, user: str, agent: Path) -> None
 
 def test_in_a_container_as_root_by_sudo(own: server.Sshd) -> None:
     found = of(own, "asked")
-    seat = replace(in_container("taco-launch-c"), folder="/run/test/state/agent/")
+    location = replace(in_container("taco-launch-c"), folder="/run/test/state/agent/")
     with connect(found, found.hosts, Credentials("pässword")) as fanout:
-        assert Head(fanout.transports[0], seat).call(List()) == [Rows(rows=[])]
+        assert Head(fanout.transports[0], location).call(List()) == [Rows(rows=[])]
     (agent,) = (own.folder / "state/agent").glob("agent-*")
     assert (agent.owner(), agent.stat().st_mode & 0o777) == ("root", 0o600)
     with connect(found, found.hosts, NOBODY) as fanout, pytest.raises(HostError, match="sudo asks for a password"):
-        Head(fanout.transports[0], seat).call(List())
+        Head(fanout.transports[0], location).call(List())
 
 
 # The n-th call gives the n-th half of the log; the first one does not end by itself.
@@ -122,12 +122,12 @@ def test_a_lost_connection_is_made_again(own: server.Sshd, monkeypatch: pytest.M
     spec = JobSpec("j", ("true",), found.hosts, head="plain")
     job = {"spec": to_json(spec), "record": to_json(JobRecord("1", JobState.SUCCEEDED)), "folder": "/"}
     (folder / "done").write_text(json.dumps(job))
-    seat = on_host()
-    seat = replace(seat, script="TACO_LAUNCH_STATE=$HOME/halves\n" + seat.script)
+    location = on_host()
+    location = replace(location, script="TACO_LAUNCH_STATE=$HOME/halves\n" + location.script)
     output: list[bytes] = []
     said: list[str] = []
     with connect(found, found.hosts, NOBODY) as fanout:
-        head = Head(fanout.transports[0], seat)
+        head = Head(fanout.transports[0], location)
         follower = LogFollower(head, LogQuery("j"), output.append, FollowListener(say=said.append), patience=60)
         cut = threading.Thread(target=end_sessions, args=(own, output))
         cut.start()

@@ -167,7 +167,7 @@ def test_what_was_offered_and_what_the_host_takes(sshd: Sshd, tmp_path: Path) ->
         login(replace(host(sshd, "plain"), identity_file=str(key)))
     assert caught.value.message == (
         f"plain: 127.0.0.1:{sshd.port}: it does not let plain in with a key\n"
-        f"  offered: {key}\n  the host takes: publickey"
+        f"  offered: {key}\n  the host accepts: publickey"
     )
     assert caught.value.hint == f"put a public key there: ssh-copy-id -i {key} -p {sshd.port} plain@127.0.0.1"
     with pytest.raises(HostError, match="there was no key to offer") as caught:
@@ -197,7 +197,7 @@ def test_a_host_that_wants_passwords(tmp_path: Path) -> None:
         pytest.skip(reason)
     options = "PubkeyAuthentication no\nPasswordAuthentication yes"
     with started(tmp_path / "sshd", options=options) as sshd:
-        with pytest.raises(HostError, match="the host takes: password") as caught:
+        with pytest.raises(HostError, match="the host accepts: password") as caught:
             login(host(sshd, "root"))
         assert "only logins by key" in (caught.value.hint or "")
     options = "AuthenticationMethods publickey,password\nPasswordAuthentication yes"

@@ -118,7 +118,7 @@ def test_a_unit_that_is_read_anew_would_take_the_gpus(
         )
         (start,) = ops(replace(facts, made=replace(known(facts.made), files=other)), **more)
         assert start.disrupts == ("container" if restarts else "nothing")
-        assert ("the container starts anew, as it would lose its GPUs" in start.why) == restarts
+        assert ("the container restarts, as it would lose its GPUs" in start.why) == restarts
 
 
 def test_a_container_is_not_made_anew_without_the_devices_it_has() -> None:

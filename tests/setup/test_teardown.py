@@ -201,7 +201,7 @@ def test_what_somebody_changed_since_stays() -> None:
 def test_the_proxy_goes_with_the_next_start_of_docker() -> None:
     op = the_op(plan(facts(paths.ENGINE_PROXY), "c", None, ""))
     assert op.name == "remove the agent and the leases, the proxy of docker.service"
-    assert "until it starts anew" in op.why
+    assert "until it restarts" in op.why
     assert op.disrupts == "nothing"
 
 

@@ -22,7 +22,7 @@ def _facts(_jobs: Jobs, _agent: str, request: GetFacts) -> Iterator[Reply]:
         from taco_launch.model.codec import to_json  # noqa: PLC0415
 
         models, found = gpu_topology.read_topology(state_folder(os.environ, os.geteuid()))
-        known, links = known.but(models=models), to_json(found)
+        known, links = known.replace(models=models), to_json(found)
     yield FactsReply(known=known, openmpi=version, problem=problem, topology=links)
 
 

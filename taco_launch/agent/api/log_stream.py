@@ -32,7 +32,7 @@ def logs(jobs: Jobs, agent: str, request: Logs, wait: Optional[Callable[[float],
     """
     folder = jobs.get(request.name)
     if request.ago is not None:
-        request = request.but(since=time.time() - request.ago)
+        request = request.replace(since=time.time() - request.ago)
     excerpt = Excerpt(folder, request, request.log)
     yield LogPosition(offset=excerpt.offset, log=excerpt.attempt, since=request.since)
     until = time.monotonic() + (request.seconds or math.inf)
@@ -54,7 +54,7 @@ def logs(jobs: Jobs, agent: str, request: Logs, wait: Optional[Callable[[float],
         state = record.state
         pause = min(_POLL_GROWTH * pause, _POLL_SECONDS[1]) if (excerpt.offset, state) == before else _POLL_SECONDS[0]
         if is_over and request.follow and request.attempt is None and not request.agent:
-            excerpt = Excerpt(folder, request.but(offset=0, tail=None), record.attempt)
+            excerpt = Excerpt(folder, request.replace(offset=0, tail=None), record.attempt)
             line = beginning(record.attempt, suspension(record, record.attempt))
             yield LogPosition(offset=excerpt.offset, log=excerpt.attempt, since=request.since, data=line)
             continue

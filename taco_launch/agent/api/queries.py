@@ -43,7 +43,7 @@ def _top(_jobs: Jobs, agent: str, request: Top) -> Iterator[Reply]:
         words = occupancy.arguments(host.slots, host.gpus)
         answer = _slots_here(agent, words) if host.name == request.here else _slots_there(host.name, agent, words)
         found = SlotsReply(host=host.name, problem=answer) if isinstance(answer, str) else answer
-        return found.but(host=host.name)
+        return found.replace(host=host.name)
 
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - no other call needs it, and `submit` would wait
 

@@ -101,7 +101,7 @@ def _prune(jobs: Jobs, agent: str, request: SnapshotPrune) -> Iterator[Reply]:
     words = ("snapshot-prune", str(state), repr(request.since), *(["--dry-run"] if request.dry_run else []))
     for host, answer in ssh.ask(request.hosts, agent, SnapshotsRemoved, *words, seconds=_PRUNE_SECONDS):
         if not isinstance(answer, str):
-            yield answer.but(host=host)
+            yield answer.replace(host=host)
         elif not ssh.lacks_agent(answer):  # else no job of this version has ever run there
             yield Notice(text=f"host {host}: its copies of code are still there: {answer}")
 

@@ -32,10 +32,10 @@ _ENSURE_SECONDS = 0.5
 
 
 def submit(jobs: Jobs, agent: str, request: Submit, caller: "Optional[CallerStream]" = None) -> Iterator[Reply]:
-    """Make a job's folder, have the queue look at it, tell that; tell the job once it has a place, waits, or has ended.
+    """Create the job, trigger scheduling and yield Accepted; then yield the job once it is placed, waits or has ended.
 
-    Its caller brings its code first, if it has any. Then it is followed, if that is asked. Of a job that is refused at once
-    no record is kept: its end gives the reason.
+    Code of the job is received from the caller first. With `follow` its log is followed afterwards. A job that is refused at
+    once leaves no record: its end gives the reason.
 
     Raises:
         UsageError: its name is taken, or what is sent is not its code.
@@ -63,7 +63,7 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
     spec, caller = request.spec, request.caller
     # the caller is elsewhere: the job has what this process was started with; in another container its supervisor adds that
     if caller.inherit and containers.of(spec) == containers.here():
-        caller = caller.but(environment={**os.environ, **caller.environment}, inherit=False)
+        caller = caller.replace(environment={**os.environ, **caller.environment}, inherit=False)
         spec = replace(spec, cwd=spec.cwd or str(Path.cwd()))
     if spec.tensorboard is not None and not caller.inherit:  # in another container its keeper looks for it
         from taco_launch.agent.board import board  # noqa: PLC0415 - few jobs have one

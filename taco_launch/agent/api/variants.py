@@ -47,7 +47,7 @@ def _all(jobs: Jobs, _agent: str, _request: GetVariants) -> Iterator[Reply]:
     for key in sorted(keys | needed.keys()):
         reply = _reply(jobs, key)
         times = [time for time in (reply.used, ended.get(key)) if time]
-        yield reply.but(used=max(times, default=None), jobs=needed.get(key, []))
+        yield reply.replace(used=max(times, default=None), jobs=needed.get(key, []))
 
 
 def _reply(jobs: Jobs, key: str) -> VariantReply:

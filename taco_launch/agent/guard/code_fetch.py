@@ -67,11 +67,11 @@ class CodeFetch:
         """Return what a rank is told, with where it starts."""
         found = self._found
         more: Mapping[str, str] = {CODE_FOLDER: found.tree} if found.tree else {}
-        return welcome.but(environment={**welcome.environment, **more}, folder=found.folder)
+        return welcome.replace(environment={**welcome.environment, **more}, folder=found.folder)
 
     def launched(self, order: Launch) -> Launch:
         """Return the order to start this host's launcher, which starts where its ranks do."""
-        return order.but(cwd=self._found.folder) if self._found.folder else order
+        return order.replace(cwd=self._found.folder) if self._found.folder else order
 
     def close(self, *, gone: bool = False) -> None:
         """End the child, unless it has ended, and what belongs to the code outside of the job's folder.

@@ -178,7 +178,7 @@ class _Guard:
     def _tell_exit(self, message: rank_messages.Exit) -> None:
         size = self._sender.sizes().get(message.rank, 0) if self._elsewhere else 0
         killed = self._kills.killed(message.rank) if message.exit_code in (None, SIGNAL_BASE + signal.SIGKILL) else ""
-        self._tell(message.but(orphan=self._is_orphan(message.rank), size=size, killed=killed))
+        self._tell(message.replace(orphan=self._is_orphan(message.rank), size=size, killed=killed))
 
     def _obey(self, line: JsonConnection, message: Message) -> None:
         """Do what the supervisor says. All of it may come again after a connection was made again."""
@@ -273,13 +273,13 @@ class _Guard:
             self._answer(guard_messages.Reached(why=ports.unreachable(message.address, message.port)))
 
     def _look_at_ranks(self, message: stall_messages.LookAtRanks) -> None:
-        """Return what is seen of the ranks."""
+        """Send the supervisor what is seen of the ranks."""
         from taco_launch.agent.guard import rank_view  # noqa: PLC0415 - not while a job starts
 
         self._answer(rank_view.seen(self._observer.running(self._ranks.values()), message.variables))
 
     def _answer(self, answer: Message) -> None:
-        """State something once: who asks asks again, or gives up."""
+        """Send an answer once: the supervisor asks again, or gives up."""
         if self._supervisor is not None:
             self._supervisor.post(answer)
 

@@ -80,7 +80,9 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
             left = process_registry.end(folder, earlier.job_id)
             if left.found or left.unknown:
                 pids = ", ".join(str(entry.pid) for entry in left.found)
-                raise TacoLaunchError(f"an earlier job {folder.name} is not proven gone: {pids or left.unknown}")
+                raise TacoLaunchError(
+                    f"processes of an earlier job {folder.name} may still run: {pids or left.unknown}"
+                )
         shutil.rmtree(folder.path)
     with _whole(folder):
         make_private(folder.logs)

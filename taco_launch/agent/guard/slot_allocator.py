@@ -105,7 +105,7 @@ def take(folder: JobFolder, job_id: str, held: leases.Leases, slots: occupancy.S
         missing = [each for each in asked if port_name(each) in refused or each in heard]
         who = (held.holder(port) or ports.listener(port)) if port is not None and port in missing else ""
         return Leased(slots=None, ports=missing, occupancy=found.without(refused), who=who)
-    return order.answer(taken).but(port=port)
+    return order.answer(taken).replace(port=port)
 
 
 class _Order:
@@ -161,12 +161,12 @@ class _Order:
         elif choice is not None and sorted(choice.gpus) != had:  # others were faster: what is left
             choice = self._pick(had)
         if choice is None:
-            choice = self._only([number for number in had if number < self._slots.gpus])
+            choice = self._score_of_only_set([number for number in had if number < self._slots.gpus])
         slots = [self._slots.names[number] for number in had]
         return Leased(slots=slots, choice=choice, near=self._near(had))
 
-    def _only(self, had: Sequence[int]) -> Optional[GpuChoice]:
-        """Return what GPUs are worth to which there was no other set; those of a whole host, where nvidia-smi has told that before."""
+    def _score_of_only_set(self, had: Sequence[int]) -> Optional[GpuChoice]:
+        """Return the score of a GPU set that had no alternative; of a whole host only if the links are known already."""
         mesh = self._mesh(ask=len(had) < len(self._slots.uuids or ())) if had else None
         if mesh is None:
             return None

@@ -31,7 +31,7 @@ def host(*, count_slots: bool) -> JobHostFacts:
 def host_with(uuids: Optional[Sequence[str]]) -> JobHostFacts:
     """Return the same of a host whose GPUs are known, None where they are not."""
     found = None if uuids is None else len(uuids)
-    return cpus().but(slots=slots(found), gpus=found, single_copy=single_copy())
+    return cpus().replace(slots=slots(found), gpus=found, single_copy=single_copy())
 
 
 def cpus() -> JobHostFacts:

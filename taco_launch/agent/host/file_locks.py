@@ -1,4 +1,4 @@
-"""Which files of this host are locked (flock) at the moment, as /proc/locks tells it: nobody is disturbed by the question."""
+"""Lists the files of this host that are locked (flock), from /proc/locks, without taking a lock."""
 
 import os
 import re

@@ -15,7 +15,7 @@ BEGINNING = re.compile(rb"\n\[taco-launch: attempt (\d+)\]\n")
 def beginning(attempt: int, suspended: str) -> bytes:
     """Return the line behind which a merged log holds what came of an attempt, the second or a later one.
 
-    Before that stands, in a line of its own, why the job was suspended in between, "" where it was not.
+    Before that is, in a line of its own, why the job was suspended in between, "" where it was not.
     """
     pause = b"[taco-launch: %s]\n" % suspended.encode("utf-8", "surrogateescape") if suspended else b""
     return pause + b"[taco-launch: attempt %d]\n" % attempt
@@ -35,7 +35,7 @@ class LogMerge:
         self._open: Optional[_Source] = None
 
     def begin(self, attempt: int, suspended: str = "") -> None:
-        """State that what comes now is of this attempt, counted from 1, and why the job was suspended before."""
+        """Write the line that starts this attempt, counted from 1, with why the job was suspended before."""
         if attempt > 1:
             self._out.write(beginning(attempt, suspended))
 
@@ -49,7 +49,7 @@ class LogMerge:
         return self._out.lost_in_all
 
     def finish(self, stem: Path) -> None:
-        """State that nothing more comes from the stream `stem`, so that a last line without an end is one."""
+        """Mark the stream `stem` as complete, so that a last line without an end counts as one."""
         for source in self._sources:
             if source.stem == stem:
                 source.lines.finished = True

@@ -85,7 +85,7 @@ class Writer:
         self.lost_in_all += count
 
     def close(self) -> None:
-        """Return what was lost last, if there is room for that now, and close the file."""
+        """Write how much was lost last, if there is room for that now, and close the file."""
         if self._lost:
             self._retry_at = 0.0
             self._tell_lost()
@@ -190,7 +190,7 @@ class SegmentReader:
         """Return when what was read last came: (place, time) of each of its pieces, the first where it starts."""
         if self._times is None:
             self._times = TimestampReader(segment(self._stem, self._start))
-        return self._times.of(self.offset - self._given, self.offset)
+        return self._times.stamps_between(self.offset - self._given, self.offset)
 
     def close(self) -> None:
         """Close the segment that is open."""

@@ -38,7 +38,7 @@ def beside(segment: Path) -> Path:
 
 
 class TimestampWriter:
-    """Writes the index of the segment that is being written. It may fail as it likes: the log is never the worse for it."""
+    """Writes the index of the segment that is being written. Its errors are ignored: the log itself is unaffected."""
 
     def __init__(self) -> None:
         """Touch nothing yet."""
@@ -100,17 +100,17 @@ class TimestampReader:
         self._next = 0
         self._at = 0
 
-    def of(self, begin: int, end: int) -> List[Stamp]:
+    def stamps_between(self, begin: int, end: int) -> List[Stamp]:
         """Cut the bytes from `begin` to `end` where their time changes: where each piece starts, `begin` first.
 
         They are behind those of the call before.
         """
         try:
-            return self._of(begin, end)
+            return self._stamps_between(begin, end)
         except OSError:  # there is none, or it cannot be read
             return [(begin, 0)]
 
-    def _of(self, begin: int, end: int) -> List[Stamp]:
+    def _stamps_between(self, begin: int, end: int) -> List[Stamp]:
         if self._file is None:
             self._file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             self._seek(begin)

@@ -113,16 +113,18 @@ class PendingJob:
 
     def needs(self, hosts: AbstractSet[str]) -> bool:
         """Return whether any of these is one of its hosts."""
-        return self.asked is not None and any(wish.host in hosts for _name, wish, _most in self.asked.hosts)
+        return self.asked is not None and any(query.host in hosts for _name, query, _most in self.asked.hosts)
 
     def waiting(self, sizes: Mapping[SlotQuery, int], *, again: bool) -> WaitingJob:
         """Return it as the queue sees it; `sizes` are the slots that hosts have told, `again` tries it as a new one."""
         assert self.asked is not None
         wanted = self.asked.wanted
         if self.left_out:
-            here = {name: wish.host for name, wish, _most in self.asked.hosts}
+            here = {name: query.host for name, query, _most in self.asked.hosts}
             wanted = replace(wanted, left_out=tuple(here[name] for name in self.left_out if name in here))
-        hosts = tuple((wish.host, sizes.get(wish) if most is None else most) for _name, wish, most in self.asked.hosts)
+        hosts = tuple(
+            (query.host, sizes.get(query) if most is None else most) for _name, query, most in self.asked.hosts
+        )
         priority, tried = self.asked.policy.priority, self.tried and not again
         return WaitingJob(self.name, priority, self.came, wanted, hosts, tried, self.asked.terms, self.asked.leaves)
 
@@ -222,7 +224,7 @@ class PendingJobs:
             )
             for host in spec.hosts
         )
-        watched = [(wish.host, host) for (_name, wish, _most), host in zip(hosts, spec.hosts)]
+        watched = [(query.host, host) for (_name, query, _most), host in zip(hosts, spec.hosts)]
         terms = tuple(
             (name, host.terms) for name, host in watched if replace(host.terms, topology=True) != GpuConstraints()
         )
@@ -240,7 +242,7 @@ class PendingJobs:
 def slots_to_watch(entries: Iterable[PendingJob]) -> FrozenSet[SlotQuery]:
     """Return what is to be watched for jobs that wait."""
     asked = {entry.asked.hosts for entry in entries if entry.asked is not None}
-    return frozenset(wish for hosts in asked for _name, wish, _most in hosts)
+    return frozenset(query for hosts in asked for _name, query, _most in hosts)
 
 
 def _stamp(path: str) -> Optional[Stamp]:

@@ -95,7 +95,7 @@ class Scheduler:
         self._jobs = jobs
         self._agent = agent
         self._watchers = watchers
-        self._shelf = PendingJobs(jobs)
+        self._pending = PendingJobs(jobs)
         self._children: List[supervisor_start.Process] = []
         self._aside: Dict[str, threading.Thread] = {}
         self._supervised_at = 0.0
@@ -105,7 +105,7 @@ class Scheduler:
     def await_elsewhere(self) -> None:
         """Wait until a job that another container has been told of has its supervisor there, or has failed to get one."""
         for entry in self._entries():
-            supervisor_start.await_lock(entry, self._shelf.folder(entry))
+            supervisor_start.await_lock(entry, self._pending.folder(entry))
 
     def descriptors(self) -> List[int]:
         """Return what can be read when there is something new."""
@@ -126,11 +126,11 @@ class Scheduler:
         ended = [entry for entry in self._entries() if entry.process is not None and entry.process.poll() is not None]
         self._children = [child for child in self._children if child.poll() is None]
         self._aside = {name: thread for name, thread in self._aside.items() if thread.is_alive()}
-        self._shelf.scan(now)
+        self._pending.scan(now)
         for entry in ended:
             self._note_end(entry, now)
         for entry in self._entries():
-            entry.foreign = entry.foreign and self._shelf.is_tried(entry)
+            entry.foreign = entry.foreign and self._pending.is_tried(entry)
             if entry.is_asked and not entry.is_starting:
                 self._under_lock(entry, lambda entry=entry: self._settle(entry))  # type: ignore[misc]
         if self._watchers is not None:
@@ -153,7 +153,7 @@ class Scheduler:
     # -- what exists
 
     def _entries(self) -> Tuple[PendingJob, ...]:
-        return tuple(self._shelf.entries.values())
+        return tuple(self._pending.entries.values())
 
     def _is_pending(self, entry: PendingJob, now: float) -> bool:
         soon = entry.removes_at is not None and entry.removes_at < now + scheduler_wakeup.AHEAD_SECONDS
@@ -172,8 +172,8 @@ class Scheduler:
 
     def _keep(self, now: float, watchers: SlotWatchers) -> None:
         """Have slots looked for that are let go, remove records, and see that jobs that run have a supervisor."""
-        if self._shelf.freed:
-            self._shelf.freed = False
+        if self._pending.freed:
+            self._pending.freed = False
             watchers.nudge()
             for entry in self._entries():
                 if entry.is_starting:  # it may have looked just before, and is not to rest for that
@@ -187,8 +187,8 @@ class Scheduler:
             self._supervised_at = now
             for entry in self._entries():
                 runs = entry.state is not None and not entry.state.waits and not entry.state.is_terminal
-                if runs and not scheduler_wakeup.is_locked(self._shelf.folder(entry)):
-                    self._run_aside(entry, lambda entry=entry: recovery.current_record(self._shelf.folder(entry)))  # type: ignore[misc]
+                if runs and not scheduler_wakeup.is_locked(self._pending.folder(entry)):
+                    self._run_aside(entry, lambda entry=entry: recovery.current_record(self._pending.folder(entry)))  # type: ignore[misc]
 
     def _is_ready(self, entry: PendingJob, now: float) -> bool:
         return entry.is_waiting and entry.begins_at <= now and not entry.is_asked and entry.asked is not None
@@ -201,7 +201,7 @@ class Scheduler:
             thread.start()
 
     def _remove(self, entry: PendingJob) -> None:
-        for warning in removal.remove(self._jobs, self._agent, self._shelf.folder(entry)):
+        for warning in removal.remove(self._jobs, self._agent, self._pending.folder(entry)):
             sys.stderr.write(f"{warning}\n")
 
     # -- who starts
@@ -210,37 +210,37 @@ class Scheduler:
         """Start the supervisors of those who may begin, and name them."""
         ready = {entry.name: entry for entry in self._entries() if self._is_ready(entry, now)}
         told = {} if self._watchers is None else self._watchers.occupancies()
-        rooms = capacities(told)
-        down = frozenset(() if self._watchers is None else self._watchers.down().keys() - rooms.keys())
+        by_host = capacities(told)
+        down = frozenset(() if self._watchers is None else self._watchers.down().keys() - by_host.keys())
         blind = bool(down) and now > self._blind_at
         if blind:
             self._blind_at = now + _BLIND_SECONDS
-        sizes = {wish: len(found.slots) for wish, found in told.items()}
+        sizes = {query: len(found.slots) for query, found in told.items()}
         waiting = queue.order(entry.waiting(sizes, again=blind and entry.needs(down)) for entry in ready.values())
         self._order = tuple(ready[job.name] for job in waiting)
         begun = queue.begin(
             waiting,
-            rooms,
+            by_host,
             trying=frozenset(name for name, entry in ready.items() if entry.is_starting),
             resting=frozenset(name for name, entry in ready.items() if entry.rests_until > now),
             down=down,
         )
-        return {name for name in begun if self._start(ready[name], rooms)}
+        return {name for name in begun if self._start(ready[name], by_host)}
 
-    def _start(self, entry: PendingJob, rooms: queue.Capacities) -> bool:
+    def _start(self, entry: PendingJob, by_host: queue.Capacities) -> bool:
         """Start a job's supervisor, which takes over the job's lock; False where the job is not as it was."""
-        lock = self._shelf.lock(entry)
+        lock = self._pending.lock(entry)
         if lock is None:
-            entry.foreign = self._shelf.is_tried(entry)
+            entry.foreign = self._pending.is_tried(entry)
             return False
         try:
-            entry.process = supervisor_start.start(entry, self._shelf.folder(entry), lock)
+            entry.process = supervisor_start.start(entry, self._pending.folder(entry), lock)
         except (OSError, TacoLaunchError) as error:
             sys.stderr.write(f"job {entry.name}: its supervisor cannot be started: {error}\n")
             entry.rests_until = time.time() + _REST_SECONDS[1]
             return False
         entry.begun = entry.stamp
-        entry.seen = entry.asked is not None and all(wish.host in rooms for _name, wish, _most in entry.asked.hosts)
+        entry.seen = entry.asked is not None and all(query.host in by_host for _name, query, _most in entry.asked.hosts)
         self._children.append(entry.process)
         return True
 
@@ -269,13 +269,13 @@ class Scheduler:
         entry.rests_until = now + entry.rest
 
     def _events(self, entry: PendingJob) -> records.Events:
-        return records.Events(self._shelf.folder(entry))
+        return records.Events(self._pending.folder(entry))
 
     # -- who waits
 
     def _under_lock(self, entry: PendingJob, act: Callable[[], object]) -> None:
         """Write to a job's events; where somebody else has the job, or it has changed, it is looked at again."""
-        lock = self._shelf.lock(entry)
+        lock = self._pending.lock(entry)
         if lock is None:
             return
         try:
@@ -284,11 +284,11 @@ class Scheduler:
             os.close(lock)
 
     def _settle(self, entry: PendingJob) -> None:
-        folder = self._shelf.folder(entry)
+        folder = self._pending.folder(entry)
         recovery.apply_stop_or_suspend(folder, records.record(folder))
 
     def _give_up(self, entry: PendingJob) -> None:
-        folder = self._shelf.folder(entry)
+        folder = self._pending.folder(entry)
         words = untrusted.last_line(folder.debug)
         told = f": {words}" if words else ""
         reason = f"its supervisor ended {_MOST_FAILURES} times without a message{told}; see {folder.debug}"
@@ -309,7 +309,7 @@ class Scheduler:
         reason = "".join((limit.reason, *before, *(f"\n  {host}: {why}" for host, why in known if host)))
 
         def end() -> None:
-            folder = self._shelf.folder(entry)
+            folder = self._pending.folder(entry)
             records.ended(records.Events(folder), JobState.FAILED, limit.exit_code, reason)
             folder.caller.unlink(missing_ok=True)
 
@@ -340,7 +340,7 @@ class Scheduler:
         if self._watchers is None or entry.asked is None:
             return False
         told, down = self._watchers.occupancies(), self._watchers.down()
-        return all(wish in told or wish.host in down for _name, wish, _most in entry.asked.hosts)
+        return all(query in told or query.host in down for _name, query, _most in entry.asked.hosts)
 
     def _words(self, entry: PendingJob) -> Words:
         """Return why a job waits: per host, and under "" who is before it; nothing as long as hosts have not told."""
@@ -353,18 +353,18 @@ class Scheduler:
         told, down = self._watchers.occupancies(), self._watchers.down()
         terms = dict(entry.asked.terms)
         asked = [
-            (Host(name, name, slots=most, terms=terms.get(wish.host, GpuConstraints())), wish)
-            for name, wish, most in entry.asked.hosts
+            (Host(name, name, slots=most, terms=terms.get(query.host, GpuConstraints())), query)
+            for name, query, most in entry.asked.hosts
         ]
-        seen = {host.name: told[wish] for host, wish in asked if wish in told}
-        silent = {host.name: down[wish.host] for host, wish in asked if wish not in told}
+        seen = {host.name: told[query] for host, query in asked if query in told}
+        silent = {host.name: down[query.host] for host, query in asked if query not in told}
         words = partial(occupancy.describe, jobs=self._jobs.path, owner=entry.asked.owner)
-        return (*found, *held_up(entry.asked.wanted, [host for host, _wish in asked], seen, silent, words))
+        return (*found, *held_up(entry.asked.wanted, [host for host, _query in asked], seen, silent, words))
 
     def _before(self, entry: PendingJob) -> Optional[PendingJob]:
         """Return the job next before another on any of its hosts."""
         assert entry.asked is not None
-        hosts = {wish.host for _name, wish, _most in entry.asked.hosts}
+        hosts = {query.host for _name, query, _most in entry.asked.hosts}
         found = None
         for other in self._order:
             if other is entry:

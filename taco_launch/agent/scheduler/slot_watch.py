@@ -37,14 +37,14 @@ class SlotWatchers:
         self._agent = agent
         self._watches: Dict[SlotQuery, _Watch] = {}
 
-    def want(self, wishes: AbstractSet[SlotQuery], now: float) -> None:
+    def want(self, queries: AbstractSet[SlotQuery], now: float) -> None:
         """Watch this and no more; start again what has ended."""
-        for wish in self._watches.keys() - wishes:
-            self._watches.pop(wish).close()
-        for wish in wishes:
-            if wish not in self._watches:
-                self._watches[wish] = _Watch(wish, self._agent)
-            self._watches[wish].step(now)
+        for query in self._watches.keys() - queries:
+            self._watches.pop(query).close()
+        for query in queries:
+            if query not in self._watches:
+                self._watches[query] = _Watch(query, self._agent)
+            self._watches[query].step(now)
 
     def descriptors(self) -> List[int]:
         """Return what can be read when there is something new."""
@@ -63,11 +63,11 @@ class SlotWatchers:
 
     def occupancies(self) -> Dict[SlotQuery, Occupancy]:
         """Return who has the slots, as far as that is known."""
-        return {wish: watch.occupancy for wish, watch in self._watches.items() if watch.occupancy is not None}
+        return {query: watch.occupancy for query, watch in self._watches.items() if watch.occupancy is not None}
 
     def down(self) -> Dict[str, str]:
         """Name the hosts that do not answer, and say why."""
-        return {wish.host: watch.problem for wish, watch in self._watches.items() if watch.problem}
+        return {query.host: watch.problem for query, watch in self._watches.items() if watch.problem}
 
     def close(self) -> None:
         """Watch nothing any more."""
@@ -76,14 +76,14 @@ class SlotWatchers:
 
 def capacities(told: Mapping[SlotQuery, Occupancy]) -> Dict[str, queue.HostCapacity]:
     """Return the slots of hosts; where jobs are not of one mind how many a host has, the most."""
-    rooms: Dict[str, queue.HostCapacity] = {}
-    for wish, found in told.items():
-        if wish.host not in rooms or len(found.slots) >= len(rooms[wish.host].holders):
-            rooms[wish.host] = _room(found)
-    return rooms
+    by_host: Dict[str, queue.HostCapacity] = {}
+    for query, found in told.items():
+        if query.host not in by_host or len(found.slots) >= len(by_host[query.host].holders):
+            by_host[query.host] = _capacity(found)
+    return by_host
 
 
-def _room(found: Occupancy) -> queue.HostCapacity:
+def _capacity(found: Occupancy) -> queue.HostCapacity:
     """Return the holder of each slot; whoever is not ours may go at any time, and is one for each slot."""
     holders = tuple(
         slot.holder.id or f"?{number}" if slot.holder is not None else f"?{number}" if slot.foreign else ""
@@ -93,12 +93,12 @@ def _room(found: Occupancy) -> queue.HostCapacity:
 
 
 class _Watch:
-    def __init__(self, wish: SlotQuery, agent: str) -> None:
+    def __init__(self, query: SlotQuery, agent: str) -> None:
         self.occupancy: Optional[Occupancy] = None
         self.problem = ""
-        self._wish, self._agent = wish, agent
+        self._query, self._agent = query, agent
         self._put: Optional[ssh.AgentUpload] = None
-        self._may_put = wish.host != HERE
+        self._may_put = query.host != HERE
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._errors: Optional[ssh.ErrorOutput] = None
         self._rest = b""
@@ -143,7 +143,7 @@ class _Watch:
                 self._ended(problem)
                 return
             self.occupancy = answer.occupancy
-            self.problem, self._pause, self._may_put = "", _RETRY_SECONDS[0], self._wish.host != HERE
+            self.problem, self._pause, self._may_put = "", _RETRY_SECONDS[0], self._query.host != HERE
 
     def nudge(self) -> None:
         """Have it look at once."""
@@ -167,7 +167,7 @@ class _Watch:
         self._process = None
 
     def _begin(self, now: float) -> None:
-        host, size, gpus = self._wish
+        host, size, gpus = self._query
         words = ("watch", *occupancy.arguments(size, gpus))
         argv = program.argv(self._agent, *words) if host == HERE else ssh.argv(host, self._agent, *words)
         self._errors, self._rest, self._since = ssh.ErrorOutput(), b"", now
@@ -198,7 +198,7 @@ class _Watch:
         if not why and self._may_put and ssh.lacks_agent(said):  # no job has been on that host
             self._may_put = False
             try:
-                self._put = ssh.AgentUpload(self._wish.host, self._agent)
+                self._put = ssh.AgentUpload(self._query.host, self._agent)
             except OSError as error:
                 said = f"the agent cannot be put there: {error}"
             else:

@@ -42,7 +42,7 @@ def main(folder: JobFolder, descriptor: int) -> int:
         answer = CodeFetched(
             error=f"{error.filename or folder.path}: {error.strerror or error}", hint=free_space(error)
         )
-    line.send(answer.but(seconds=time.monotonic() - begun))
+    line.send(answer.replace(seconds=time.monotonic() - begun))
     return OK
 
 
@@ -110,7 +110,7 @@ class _Fetch:
                     break
             if found is None:
                 raise _not_had(order, failed)
-            self._notes += [f"the code was not to be had from {why}" for why in failed]
+            self._notes += [f"the code could not be fetched from {why}" for why in failed]
         if self._received:
             eviction.shrink(store, keep=order.snapshot)
         return found
@@ -161,7 +161,7 @@ class _Fetch:
         if not order.sources:
             raise HostError(
                 f"{_paths(damaged)}: its copy here is damaged, and was removed",
-                hint="submit the job again: that copies it anew",
+                hint="submit the job again: that copies it again",
             )
         head = order.sources[-1]
         with store.arriving(order.snapshot):
@@ -169,7 +169,7 @@ class _Fetch:
                 self._received += transfer.fetch(store, order.snapshot, head, order.agent)
             except TransferError as error:
                 raise HostError(
-                    f"{_paths(damaged)}: its copy here is damaged, and was not to be had again from {head}: {error}"
+                    f"{_paths(damaged)}: its copy here is damaged, and could not be fetched again from {head}: {error}"
                 ) from None
         self._notes.append(f"{_paths(damaged)}: its copy here was damaged, and was fetched again from {head}")
         return found
@@ -205,7 +205,7 @@ def _paths(damaged: Sequence[Tuple[str, str]]) -> str:
 
 def _not_had(order: FetchCode, failed: Sequence[str]) -> HostError:
     if not order.sources:
-        return HostError("the job's code is not here any more", hint="submit the job again: that copies it anew")
+        return HostError("the job's code is not here any more", hint="submit the job again: that copies it again")
     return HostError(
-        f"the job's code was not to be had from {'; '.join(failed)}", "submit the job again: that copies it anew"
+        f"the job's code could not be fetched from {'; '.join(failed)}", "submit the job again: that copies it again"
     )

@@ -96,7 +96,7 @@ class Limits:
         if self._limit is None or silent < self._limit:
             return ""
         self.hung = True
-        return f"hung for its --stall-timeout of {self._limit:g} s: {verdict.why}"
+        return f"stalled for --stall-timeout ({self._limit:g} s): {verdict.why}"
 
     def _timed_out(self, why: str) -> str:
         """Return why the job ends and what its ranks did, once that is known: the guards read it first, "" until then."""

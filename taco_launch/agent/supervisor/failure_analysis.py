@@ -37,7 +37,7 @@ _BY_TORCHRUN = ("torchrun-child-failed", "torchrun-rank-killed", "torchrun-rank-
 
 
 class FailureAnalysis(NamedTuple):
-    """What is known of a failure, the first first, and the line of the rank's own log in which that stands, 0 where none is."""
+    """Findings, earliest first; `line` is the 1-based line of the first in the rank's own log (0: none)."""
 
     findings: Tuple[Finding, ...]
     line: int

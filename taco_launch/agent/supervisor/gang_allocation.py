@@ -245,9 +245,7 @@ class GangAllocation(GuardPool):
                 leased[host.name] = ()
                 continue
             names = self._lease(host, shares.get(host.name, Share(host.name, 0)), placement, note)
-            trace.decision(
-                "slots of %s: %s", host.name, "not to be had" if names is None else " ".join(names) or "none"
-            )
+            trace.decision("slots of %s: %s", host.name, "unavailable" if names is None else " ".join(names) or "none")
             if names is None:
                 self._let_go(wanted[:number], note, look=False)
                 return None

@@ -184,7 +184,7 @@ class RemoteGuardConnection(GuardConnection):
         return self._put is not None or (self._process is not None and not self._joined)
 
     def post(self, message: Message) -> None:
-        """State something once the guard is there; until then nobody listens."""
+        """Send a message if the guard is connected; until then it has no reader."""
         if self._joined:
             super().post(message)
 
@@ -226,7 +226,7 @@ class RemoteGuardConnection(GuardConnection):
         self.heard += seconds
 
     def lost_after(self, seconds: float, looked: float) -> None:
-        """Return the guard up when it had been silent for so long when it was last listened to (`looked`)."""
+        """Count the guard as lost if it was silent for more than `seconds` when it was last read, at `looked`."""
         if not self.gone and looked - self.heard > seconds:
             self.close()
             self.gone = f"no heartbeat for {seconds:g} s{f' ({self.error})' if self.error else ''}"

@@ -1,4 +1,4 @@
-"""What stands for mpirun's process where a job has none: the launchers of all hosts, each a child of its guard."""
+"""Per-host launchers (torchrun, env) behind the interface of one mpirun process; each is a child of its guard."""
 
 import os
 import signal

@@ -99,7 +99,7 @@ def held_up(
 
 
 def crowded(wanted: SlotRequest, usable: Sequence[FreeSlots]) -> PlacementError:
-    """State that others were faster again and again, though there is room by the looks of it."""
+    """Return the error that others were faster again and again, though there is room by the looks of it."""
     reasons = tuple(
         (entry.host, ", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why)))) for entry in usable
     )
@@ -121,14 +121,14 @@ def _unusable(reasons: Sequence[Tuple[str, str]]) -> UnusableError:
 
 
 def no_ports(head: str, first: int, last: int) -> PlacementError:
-    """State that other jobs have all ports that mpirun and its daemons may have."""
+    """Return the error that other jobs have all ports that mpirun and its daemons may have."""
     why = "jobs and other programs have all ports that mpirun may listen on there and on the job's other hosts"
     hint = f"give jobs more of them: network.port_range is {first}-{last}, and an eighth of it is for mpirun, two for each job"
     return PlacementError("no port is left for mpirun", ((head, why),), hint)
 
 
 def no_own_port(host: str, port: int, who: str, *, per_host: bool) -> PlacementError:
-    """State that others have the port of the ranks' rendezvous on the job's first host: what --per-host always has, or asks for."""
+    """Return the error that others have the port of the ranks' rendezvous on the job's first host: what --per-host always has, or asks for."""
     whose, other = ("--per-host", "go without --per-host") if per_host else ("the job", "give another MASTER_PORT")
     why = f"port {port}, on which the processes of {whose} meet, is in use there by {who or 'another job'}"
     hint = f"wait for it, start with another host (-H), or {other}; ss -ltnp 'sport = :{port}' shows who listens"

@@ -80,7 +80,7 @@ class _Supervisor:
         self._guard_process = guard_process
         left_out = self._record.left_out
         lives = lambda: guard_process.poll() is None  # noqa: E731
-        self._gang = GangAllocation(folder, agent, self._spec, self._id, lives, self._hear_early, left_out)
+        self._gang = GangAllocation(folder, agent, self._spec, self._id, lives, self._check_requests_early, left_out)
         self._verification = Verification(self._spec.name, self._folder, self._ranks, self._events, self._gang.order)
         self._limits = Limits(self._spec.policy, self._ranks, self._events, self._gang.order)
         self._orphans = teardown.Orphans(guard_process, self._gang)
@@ -133,8 +133,8 @@ class _Supervisor:
         if grace is not None and self._kill_at is not None:
             self._kill_at = min(self._kill_at, time.monotonic() + grace)
 
-    def _hear(self) -> None:
-        """Take a stop that somebody asks for, or that the job is suspended."""
+    def _check_requests(self) -> None:
+        """Act on stop.json, suspend.json and a TERM."""
         request = records.read_json(self._folder.stop)
         if request is not None:
             self._stop(request["by"], int(request["signal"]), request.get("grace"))
@@ -149,8 +149,8 @@ class _Supervisor:
 
     # -- start
 
-    def _hear_early(self) -> None:
-        self._hear()
+    def _check_requests_early(self) -> None:
+        self._check_requests()
         if self._cut_short is not None:
             raise TacoLaunchError(self._cut_short.reason)  # which ends the start
 
@@ -181,9 +181,11 @@ class _Supervisor:
             attempt=self._attempt,
             shares=to_json(tuple(HostRanks(s.host, s.ranks, s.slots, s.choice) for s in placement.shares)),
         )
-        undelivered = start.deliver_code(self._gang, spec, placement, self._events, self._note, self._hear_early)
+        undelivered = start.deliver_code(
+            self._gang, spec, placement, self._events, self._note, self._check_requests_early
+        )
         self._cut_short, self._lost_host = undelivered
-        self._hear_early()
+        self._check_requests_early()
         suspended = state.suspension(self._record, self._attempt)
         self._ranks.place(placement, self._gang.here, self._attempt, launcher_of(spec), suspended)
         attempt = start.Attempt(spec, self._folder, self._id, self._attempt, placement, launch, self._gang.port)
@@ -243,7 +245,7 @@ class _Supervisor:
         now = time.monotonic()
         self._reap()
         self._events.flush()
-        self._hear()
+        self._check_requests()
         why = "" if self._cut_short is not None else self._limits.exceeded(now - begin)
         if why:
             self._cut_short = JobOutcome(JobState.FAILED, DEADLINE, why)

@@ -124,11 +124,11 @@ def end_here(
         late = {(int(pid), int(start)) for pid, start in adopted() if processes.lives(int(pid), int(start))} - known
         late = {each for each in late if each[0] not in answer.left}
         if looked and (not late or time.monotonic() > deadline):
-            return answer.but(left=sorted({*answer.left, *(pid for pid, _start in late)}))
+            return answer.replace(left=sorted({*answer.left, *(pid for pid, _start in late)}))
         known, looked = known | late, True
         scan = processes.end(mark, known)
         left = {*answer.left, *(entry.pid for entry in scan.found)}
-        answer = answer.but(left=sorted(left), unknown=scan.unknown or answer.unknown)
+        answer = answer.replace(left=sorted(left), unknown=scan.unknown or answer.unknown)
 
 
 def clear(links: Sequence[RemoteGuardConnection], agent: str, folder: JobFolder, mark: str) -> List[str]:
@@ -146,7 +146,7 @@ def listener(link: GuardConnection, port: int) -> str:
 
 
 def forced(left: int, grace: float) -> str:
-    """State how many ranks ran on after their grace time, and were killed; "" where they had no time to end by themselves."""
+    """Return how many ranks ran on after their grace time, and were killed; "" where they had no time to end by themselves."""
     if left <= 0 or not grace:
         return ""
     return f"{left} rank{'' if left == 1 else 's'} did not end within {grace:g} s and had to be killed"

@@ -136,7 +136,7 @@ def read(path: Path) -> tuple[HistoryEntry, ...]:
     try:
         text = untrusted.read_named(path, MOST_BYTES).decode("utf-8")
     except OSError as error:
-        hint = "export fewer ladders: bench export --last N" if error.errno == errno.EFBIG else ""
+        hint = "export fewer sweeps: bench export --last N" if error.errno == errno.EFBIG else ""
         raise TacoLaunchError(f"{path}: {error.strerror}", hint=hint) from None
     except UnicodeDecodeError as error:
         raise TacoLaunchError(f"{path}: is no export of a history: not UTF-8 at byte {error.start}") from None
@@ -243,7 +243,7 @@ def _id(data: Any, where: str) -> str:
     """Return a ladder's id: a part of the names of its jobs, and of a path."""
     found: str = _of(data, "id", str, where)
     if not is_name(found):
-        raise ValueError(f"{where}.id: {found[:80]!r} is no ladder's: letters, digits, '.', '_' and '-', at most 63")
+        raise ValueError(f"{where}.id: {found[:80]!r} is no sweep's: letters, digits, '.', '_' and '-', at most 63")
     return found
 
 

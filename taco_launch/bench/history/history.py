@@ -99,11 +99,11 @@ class History:
         """
         with transaction(self._db):
             if self.ladder(ladder.id) is not None:
-                raise TacoLaunchError(f"{self.path}: there is a ladder {ladder.id} already")
+                raise TacoLaunchError(f"{self.path}: a sweep {ladder.id} already exists")
             self._insert(ladder)
 
     def end(self, ladder_id: str, outcome: str) -> None:
-        """Return how a ladder ended: now."""
+        """Record the outcome of a ladder, and that it ends now."""
         with transaction(self._db):
             self._db.execute("UPDATE ladder SET ended = ?, outcome = ? WHERE id = ?", (time.time(), outcome, ladder_id))
 
@@ -152,7 +152,7 @@ class History:
             if here is None:
                 self._insert(replace(ladder, imported=True))
             elif _as_begun(here) != _as_begun(ladder):
-                raise TacoLaunchError(f"{self.path}: there is a ladder {ladder.id} already, and it is another one")
+                raise TacoLaunchError(f"{self.path}: a sweep {ladder.id} already exists with other content")
             elif here.imported and here.ended is None and ladder.ended is not None:
                 self._db.execute(
                     "UPDATE ladder SET ended = ?, outcome = ? WHERE id = ?", (ladder.ended, ladder.outcome, ladder.id)
@@ -162,7 +162,7 @@ class History:
                 if position not in known:
                     self._add(ladder.id, position, run)
                 elif known[position] != run:
-                    raise TacoLaunchError(f"{self.path}: run {position} of ladder {ladder.id} is another one here")
+                    raise TacoLaunchError(f"{self.path}: run {position} of sweep {ladder.id} differs from the one here")
         return len({position for position, _ in runs} - known.keys())
 
     def runs(self, ladder_id: str) -> tuple[tuple[int, Run], ...]:
@@ -279,13 +279,13 @@ class History:
         try:
             run_rows.add(self._db, ladder_id, position, run)
         except sqlite3.IntegrityError as error:
-            why = f"run {position} of ladder {ladder_id} cannot be added: {error}"
+            why = f"run {position} of sweep {ladder_id} cannot be added: {error}"
             raise TacoLaunchError(f"{self.path}: {why}") from None
 
     def _ladder(self, row: Mapping[str, Any]) -> Ladder:
         if not is_name(str(row["id"])):  # its logs are in a folder of that name, and its jobs have names that start so
             raise TacoLaunchError(
-                f"{self.path}: a ladder has the id {str(row['id'])[:80]!r}, which no ladder is given",
+                f"{self.path}: a sweep has the id {str(row['id'])[:80]!r}, which no sweep is given",
                 hint="another program wrote it: use another history, with --db PATH",
             )
         return Ladder(

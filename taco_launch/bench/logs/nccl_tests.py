@@ -29,7 +29,7 @@ _AVERAGE = Metric("busbw average", _UNIT)
 # With two digits after the point a smaller one is rounded by more than 5 %.
 _LEAST = 0.10
 _THREADS_DIFFER = 0.05  # with several threads the average is of each one's own clock
-_BUILD = "build it anew with MPI: make clean, make MPI=1 MPI_HOME=FOLDER"
+_BUILD = "rebuild it with MPI: make clean, make MPI=1 MPI_HOME=FOLDER"
 
 _NUMBER = r"(?:\d{1,15}(?:\.\d{1,2})?|\d\.?\d?e[+-]\d\d)"
 _SETTINGS = re.compile(r"(?:# )?nThread (\d{1,4}) nGpus (\d{1,4}) minBytes \d+ maxBytes \d+ .*", re.ASCII)

@@ -44,7 +44,7 @@ _FORMATS = ("json", "csv", "parquet")
 @add_option("--matrix", metavar="NAME", help="Only sweeps of this matrix.")
 @add_option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N sweeps.")
 @talk_options
-@click.argument("ladders", metavar="[LADDER]...", nargs=-1, shell_complete=complete_ladder)
+@click.argument("ladders", metavar="[SWEEP]...", nargs=-1, shell_complete=complete_ladder)
 @click.pass_context
 def export(
     ctx: click.Context,
@@ -58,7 +58,7 @@ def export(
     matrix: str | None,
     last: int | None,
 ) -> int:
-    """Write the history, or the given LADDERs, as JSON, CSV or Parquet.
+    """Write the history, or the given SWEEPs, as JSON, CSV or Parquet.
 
     CSV and Parquet have one row per measured value, with its run, its sweep, and the software of the run. `bench import`
     reads JSON and CSV, on any machine. Verdicts are not exported; they are in the summaries of their nightly runs.
@@ -80,12 +80,12 @@ def export(
     with opened(db) as history:
         chosen = [named_ladder(history, name) for name in ladders] or [*reversed(history.ladders(None, matrix, last))]
         if not chosen:
-            what = "the history is empty" if matrix is None else f"no ladder is of matrix {matrix}"
+            what = "the history is empty" if matrix is None else f"no sweep of matrix {matrix}"
             raise UsageError(f"nothing to export: {what}", hint="taco-launch bench history")
         with _written(target, force=force) as file:
             _write(form, (HistoryEntry(one, history.runs(one.id)) for one in chosen), file)
     if target is not None:
-        settings_of(ctx).talk(f"{len(chosen)} ladder{'' if len(chosen) == 1 else 's'} written to {target}")
+        settings_of(ctx).talk(f"{len(chosen)} sweep{'' if len(chosen) == 1 else 's'} written to {target}")
     return 0
 
 
@@ -190,7 +190,7 @@ def import_(
     here = sum(len(entry.runs) for entry in entries) - new
     ids = render.shortened([entry.ladder.id for entry in entries])
     settings = settings_of(ctx)
-    settings.talk(f"{new} run{'' if new == 1 else 's'} added, {here} were here already: {ids or 'no ladder'}")
+    settings.talk(f"{new} run{'' if new == 1 else 's'} added, {here} were here already: {ids or 'no sweep'}")
     if waiting:
         words = ("nightly", "baseline", "accept", *waiting, *(() if db is None else ("--db", str(db))))
         here_before = f"{render.counted(len(waiting), 'nightly run')} already here and not in the baseline"

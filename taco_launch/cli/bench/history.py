@@ -47,21 +47,21 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
 @click.command("history")
 @talk_options
 @ladder_output.db_option
-@add_option("--matrix", metavar="NAME", help="Only ladders of this matrix.")
+@add_option("--matrix", metavar="NAME", help="Only sweeps of this matrix.")
 @add_option("--workload", metavar="NAME", help="Only this workload.")
 @add_option("--variant", metavar="NAME", help="Only this variant.")
 @add_option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="Only this number of ranks.")
 @add_option("--host", "hosts", multiple=True, metavar="HOST", help="Only runs on this host; again for several.")
 @add_option("--metric", metavar="NAME", help="Only this metric, such as 'busbw 8388608 B'.")
 @add_option(
-    "--last", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="From how many ladders."
+    "--last", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="From how many sweeps."
 )
 @output_options
 @click.pass_context
 def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
     """Show the results of cells over time, oldest first.
 
-    Of each ladder: how many values count (warm-ups do not), their mean, least and greatest, and how the mean changed
+    Of each sweep: how many values count (warm-ups do not), their mean, least and greatest, and how the mean changed
     against the ladder before. Whether a change means anything is for `bench diff` and `nightly` to say.
 
     \b
@@ -80,9 +80,9 @@ def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
         render.data({"points": to_json(points)}, settings.output)
         return 0
     if not points:
-        settings.talk("nothing in the history is like that" if any_ladder else "the history holds no ladder yet")
+        settings.talk("nothing in the history matches" if any_ladder else "the history is empty")
         return 0
-    header = ["WORKLOAD", "VARIANT", "RANKS", "HOSTS", "METRIC", "LADDER", "STARTED", "N", "MEAN", "LEAST", "GREATEST"]
+    header = ["WORKLOAD", "VARIANT", "RANKS", "HOSTS", "METRIC", "SWEEP", "STARTED", "N", "MEAN", "LEAST", "GREATEST"]
     render.table([*header, "CHANGE"], _history_rows(points), numbers=(*header[7:], "RANKS", "CHANGE"))
     return 0
 
@@ -104,12 +104,12 @@ def _history_rows(points: "Sequence[Point]") -> list[list[str]]:
 @talk_options
 @ladder_output.db_option
 @output_options
-@click.argument("ladder", default=_NEWEST, shell_complete=complete_ladder)
+@click.argument("ladder", metavar="[SWEEP]", default=_NEWEST, shell_complete=complete_ladder)
 @click.pass_context
 def show(ctx: click.Context, ladder: str, db: Path | None) -> int:
-    """Show the runs of LADDER: results, hosts and logs.
+    """Show the runs of SWEEP: results, hosts and logs.
 
-    LADDER is an id, the start of one, or `last`, the newest, which is the default. Of a nightly run, its verdicts too.
+    SWEEP is an id, the start of one, or `last`, the newest, which is the default. Of a nightly run, its verdicts too.
     -o wide has a line for each reading, JSON also what each run was made on.
 
     \b
@@ -128,7 +128,7 @@ def show(ctx: click.Context, ladder: str, db: Path | None) -> int:
     unended = "had not ended when it was imported" if one.imported else "has not ended: it runs, or broke off"
     ended = f"ended {_when(one.ended)}" if one.ended is not None else unended
     for name, text in (
-        ("Ladder", f"{one.id}{' (accepted: counts in baselines)' if one.accepted else ''}"),
+        ("Sweep", f"{one.id}{' (accepted: counts in baselines)' if one.accepted else ''}"),
         ("Matrix", f"{one.matrix} ({one.kind.value}), order by seed {one.seed}"),
         ("Cluster", one.cluster or "-"),
         ("Started", f"{_when(one.started)}, {ended}"),
@@ -172,8 +172,8 @@ def _run_rows(position: int, run: "Run", *, wide: bool) -> list[list[str]]:
 def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
     """Show what differs between A and B, and how results changed.
 
-    The likeliest causes come first. A and B are ladders (an id, the start of one, or `last`), cells of them, LADDER:WORKLOAD/VARIANT/RANKS, or runs,
-    LADDER:RUN with the number that `bench show` prints. Of two ladders, the cells that both have are compared. A side that
+    The likeliest causes come first. A and B are sweeps (an id, the start of one, or `last`), cells of them, SWEEP:WORKLOAD/VARIANT/RANKS, or runs,
+    SWEEP:RUN with the number that `bench show` prints. Of two sweeps, the cells that both have are compared. A side that
     is a warm-up, or has no sample, is named in a warning.
 
     \b
@@ -277,7 +277,7 @@ def _side(found: "History", text: str) -> _Side:
         chosen = tuple(run for _, run in runs if "/".join(_words(run.cell)) == part)
     if not chosen:
         side = _Side(one, tuple(run for _, run in runs))
-        raise UsageError(f"{text}: ladder {one.id} has no such run or cell", hint=_cells([side]))
+        raise UsageError(f"{text}: sweep {one.id} has no such run or cell", hint=_cells([side]))
     return _Side(one, chosen)
 
 
@@ -305,9 +305,9 @@ def named_ladder(found: "History", text: str) -> "Ladder":
         return matching[0]
     if matching:
         several = render.shortened([ladder.id for ladder in matching])
-        raise UsageError(f"{text}: {len(matching)} ladders start so: {several}", hint="give more of the id")
-    hint = "taco-launch bench history names them" if known else "taco-launch bench ladder measures one"
-    raise UsageError(f"{text}: no such ladder in {found.path}", hint=hint)
+        raise UsageError(f"{text}: {len(matching)} sweeps start with this: {several}", hint="type more of the id")
+    hint = "taco-launch bench history lists them" if known else "taco-launch bench ladder measures one"
+    raise UsageError(f"{text}: not found in {found.path}", hint=hint)
 
 
 @contextmanager

@@ -163,14 +163,14 @@ def _begun(
             of = cells * (matrix.repeats + matrix.warm_ups)
             done = len(history.runs(earlier.id))
             at = time.strftime("%Y-%m-%d %H:%M", time.localtime(earlier.started))
-            settings.talk(f"going on with ladder {earlier.id} of {at}: {done} of {of} runs done (--fresh starts over)")
+            settings.talk(f"continuing sweep {earlier.id} of {at}: {done} of {of} runs done (--fresh starts over)")
             return earlier
         history.end(earlier.id, flow.GIVEN_UP)
     seed = ladder_output.new_seed() if matrix.seed is None else matrix.seed
     one = ladder_output.new_ladder(matrix.name, LadderKind.LADDER, digest, seed, settings.load().cluster)
     history.begin(one)
     runs = cells * (matrix.repeats + matrix.warm_ups)
-    settings.talk(f"ladder {one.id}: {render.counted(cells, 'cell')}, {render.counted(runs, 'run')}, seed {seed}")
+    settings.talk(f"sweep {one.id}: {render.counted(cells, 'cell')}, {render.counted(runs, 'run')}, seed {seed}")
     return one
 
 

@@ -322,7 +322,7 @@ def _show_health(told: "Judged", *, wide: bool) -> None:
 
 
 def _show_fabric(found: "Sequence[HostFacts]") -> None:
-    """Return what a job between the hosts would use; nothing where there is no RDMA device."""
+    """Print what a job between the hosts would use; nothing where there is no RDMA device."""
     from taco_launch.facts.network.fabric import fabric
     from taco_launch.launch.fabric_facts import between
     from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown

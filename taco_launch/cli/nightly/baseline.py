@@ -98,18 +98,18 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
         )
         for one in found
     ]
-    render.table(("LADDER", "STARTED", "OUTCOME", "COUNTS", "OUTLIER"), rows)
+    render.table(("RUN", "STARTED", "OUTCOME", "COUNTS", "OUTLIER"), rows)
 
 
 @baseline.command("accept")
 @talk_options
-@click.argument("ladders", metavar="LADDER...", nargs=-1, required=True)
+@click.argument("ladders", metavar="RUN...", nargs=-1, required=True)
 @ladder_output.db_option
 @click.pass_context
 def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) -> None:
     """Add nightly runs to the baseline, whatever their verdict.
 
-    LADDER is an id, the start of one, or `last`, the newest of all nightly runs.
+    RUN is the id of a nightly run, the start of one, or `last`, the newest of all nightly runs.
 
     \b
     Examples:
@@ -137,13 +137,13 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
 
 @baseline.command("reject")
 @talk_options
-@click.argument("ladders", metavar="LADDER...", nargs=-1, required=True)
+@click.argument("ladders", metavar="RUN...", nargs=-1, required=True)
 @ladder_output.db_option
 @click.pass_context
 def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) -> None:
     """Remove nightly runs from the baseline.
 
-    LADDER is as in `nightly baseline accept`. What they measured is kept, and `accept` undoes this. Runs that wait and
+    RUN is as in `nightly baseline accept`. What they measured is kept, and `accept` undoes this. Runs that wait and
     agree with the rest now are named, with the command that accepts them.
 
     \b
@@ -178,7 +178,7 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
 
 @baseline.command("reset")
 @talk_options
-@click.argument("ladder")
+@click.argument("ladder", metavar="RUN")
 @ladder_output.db_option
 @click.pass_context
 def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
@@ -186,7 +186,7 @@ def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
 
     What it measured is the new normal; earlier runs do not count.
 
-    LADDER is as in `nightly baseline accept`. There is no verdict again until enough nightly runs count: three, with ten values.
+    RUN is as in `nightly baseline accept`. There is no verdict again until enough nightly runs count: three, with ten values.
     It prints the command that undoes this.
 
     \b

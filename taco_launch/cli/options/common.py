@@ -70,6 +70,8 @@ class TacoOption(click.Option):
         """Take what click.Option takes besides."""
         super().__init__(*args, **settings)
         self.group = group
+        if isinstance(self.type, click.IntRange):
+            self.type.name = "whole number"  # which errors and the help show
 
     def variable(self, ctx: click.Context) -> str:
         """Return the environment variable of this option in a command: TACO_LAUNCH_RUN_NP for --np of run."""
@@ -163,8 +165,8 @@ class Settings:
         return "taco-launch" if self.inventory is None else shell(("taco-launch", "-i", self.inventory))
 
     @property
-    def elsewhere(self) -> bool:
-        """Whether jobs are kept anywhere but on this machine itself; true as well where the inventory cannot be read."""
+    def is_remote(self) -> bool:
+        """Whether jobs are kept on another machine; True if the inventory cannot be read."""
         if self.source is None:
             return False
         try:
@@ -192,7 +194,7 @@ class Settings:
         return self.cluster(access).backend
 
     def talk(self, message: str) -> None:
-        """Print on stderr, unless -q was given; a host's words may be in it, which neither hide nor pass for others."""
+        """Print on stderr unless -q; a line of a host's text cannot look like an error or a hint of ours."""
         if self.quiet:
             return
         lines = message.lstrip("\n").splitlines()

@@ -14,7 +14,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the jobs of this machine; nobody else is asked while somebody types."""
-    if settings_of(ctx).elsewhere:
+    if settings_of(ctx).is_remote:
         return []
     from taco_launch.agent.store.folders import Jobs, is_name, state_folder
 

@@ -241,7 +241,7 @@ def _attempt(job: "JobView") -> str:
 
 
 def _earlier_failure(job: "JobView") -> str:
-    """State of which failure it is tried again, where that is not the reason of its state."""
+    """Return of which failure it is tried again, where that is not the reason of its state."""
     failed = [entry for entry in past(job.record) if entry.state is JobState.RESTARTING]
     if not failed or job.record.state is JobState.RESTARTING:
         return ""
@@ -249,7 +249,7 @@ def _earlier_failure(job: "JobView") -> str:
 
 
 def _waiting(job: "JobView", now: float) -> str:
-    """State of a job that waits per host why it has no place yet, and when it is tried again."""
+    """Return of a job that waits per host why it has no place yet, and when it is tried again."""
     record = job.record
     if not record.state.waits:
         return ""
@@ -265,7 +265,7 @@ def _waiting(job: "JobView", now: float) -> str:
 
 
 def _hang(job: "JobView", now: float) -> str:
-    """State that the job hangs, or hung to its end, and what its ranks' processes were seen doing."""
+    """Return that the job hangs, or hung to its end, and what its ranks' processes were seen doing."""
     from taco_launch.model.stalls import HANGS, doing
 
     record = job.record

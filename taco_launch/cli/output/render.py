@@ -250,7 +250,7 @@ def job_fields(record: "JobRecord") -> list[tuple[str, str]]:
 
 
 def hang(record: "JobRecord") -> str:
-    """State since when a job hung, and what the most telling of its ranks did; nothing where its reason says so."""
+    """Return since when a job hung, and what the most telling of its ranks did; nothing where its reason says so."""
     from taco_launch.model.stalls import HANGS, doing
 
     if record.stalled is None or not (record.stalled.hung and record.stalled.ranks) or HANGS in record.reason:

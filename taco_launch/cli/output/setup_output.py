@@ -95,7 +95,7 @@ def plan_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def show_errors(
     failed: Mapping[str, TacoLaunchError], plans: "Sequence[HostPlan]", inventory: "Inventory", *, problems: bool = True
 ) -> None:
-    """Return what failed on hosts, and with `problems` what keeps them from being set up."""
+    """Print the errors of hosts; with `problems`, also why hosts cannot be set up."""
     from taco_launch.remote.fanout import Answer
 
     answers: list[Answer[None]] = [Answer(host, error=error) for host, error in failed.items()]

@@ -195,7 +195,7 @@ def _built_anew(rdma: Rdma) -> str:
     source = "the NVIDIA driver" if "nvidia_peermem" in there else there[0]
     return (
         f". {' and '.join(there)} {'were' if len(there) > 1 else 'was'} built against the OFED before, and may not load with "
-        f"this one: then install {source} again, so that it is built anew"
+        f"this one: then install {source} again, so that it is rebuilt"
     )
 
 

@@ -12,7 +12,7 @@ from taco_launch.model.host.hardware import Adapters, Board, Gpu, Gpus, Hca, Rdm
 OK, REMARK, FAULT, UNKNOWN = "ok", "remark", "fault", "unknown"
 # Where each rule is from. Nothing else of a rule is taken from there.
 _DRIVER = "NVIDIA driver installation guide: kernel module and libraries are of one version"
-_SETUP = "taco-launch setup: a training container is never made anew with fewer GPUs"
+_SETUP = "taco-launch setup: a training container is never recreated with fewer GPUs"
 _FABRIC = "NVIDIA Fabric Manager user guide: CUDA fails with error 802 without it; its version is the driver's"
 _MIG = "NVIDIA MIG user guide: no peer-to-peer between instances, and a process sees one"
 _AZURE = "Azure node health checks"
@@ -199,7 +199,7 @@ def _remapping(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
 def _persistence(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     off = [gpu.index for gpu in gpus if gpu.persistence is False]
     if off:
-        text = f"off on {_which(off)}: the driver starts anew for every process, which takes seconds"
+        text = f"off on {_which(off)}: the driver starts again for every process, which takes seconds"
         yield HealthVerdict("persistence", REMARK, text, _PERSISTENCE, _PERSISTENCED)
     else:
         yield from _plain("persistence", [gpu.persistence for gpu in gpus], "on", _PERSISTENCE)
@@ -324,7 +324,7 @@ def _ofed(rdma: Rdma) -> Iterator[HealthVerdict]:
         return
     if isinstance(rdma.ofed, Absent):
         if rdma.peer_memory.dmabuf is True:
-            yield HealthVerdict("OFED", OK, "none, and DMA-BUF takes none", _OFED)
+            yield HealthVerdict("OFED", OK, "none; DMA-BUF needs none", _OFED)
         else:
             text = (
                 "none: the kernel's own driver lets no HCA reach GPU memory but by DMA-BUF, which is not possible here"

@@ -187,7 +187,7 @@ def _error(
 
 
 def _unlogged(host: str, ops: Sequence[Op], outcome: batch.BatchOutcome, problem: str) -> HostError:
-    """State that the log cannot be written, which stops the host's next batch; and first what went wrong there."""
+    """Return the error that the log cannot be written, which stops the host's next batch; and first what went wrong there."""
     failed = outcome.failed
     why = f"{batch.failure_reason(ops[failed.number], failed)}; and " if failed is not None else ""
     return HostError(

@@ -131,7 +131,7 @@ class _Copy:
         self._report = report
         self._say = say
         self._changed = threading.Condition()
-        self._seats: dict[str, TransferNode] = {}
+        self._nodes: dict[str, TransferNode] = {}
         self._ports: dict[str, str] = {}
         self._told: dict[str, float] = {}
         self._silent: dict[str, str] = {}  # why others cannot take it from a host
@@ -143,10 +143,10 @@ class _Copy:
         """Do all of it."""
         begun = time.monotonic()
         failed = {answer.host: answer.error for answer in hosts.each(self._begin) if answer.error is not None}
-        self._seats = {each.name: self._seats[each.name] for each in hosts.transports if each.name in self._seats}
-        names = order(self._seats)
+        self._nodes = {each.name: self._nodes[each.name] for each in hosts.transports if each.name in self._nodes}
+        names = order(self._nodes)
         for name in names:
-            self._seats[name] = replace(self._seats[name], source=source(name, self._seats, self._stream.size))
+            self._nodes[name] = replace(self._nodes[name], source=source(name, self._nodes, self._stream.size))
         if self._silent and len(names) > 1:
             whys = "; ".join(dict.fromkeys(self._silent.values()))
             self._say(f"{fold(tuple(self._silent))}: no other host can take the image from there: {whys}")
@@ -173,7 +173,7 @@ class _Copy:
             port, _, why = told["port"].partition(" ")
             has = self._size(told["has"], port)
         with self._changed:
-            self._seats[transport.name] = TransferNode(has, serves=port != "none")
+            self._nodes[transport.name] = TransferNode(has, serves=port != "none")
             self._ports[transport.name] = port
             if port == "none":
                 self._silent[transport.name] = why
@@ -191,7 +191,7 @@ class _Copy:
             self._get(transport)
         except BaseException:
             with self._changed:
-                self._seats[transport.name] = replace(self._seats[transport.name], gone=True, source=None)
+                self._nodes[transport.name] = replace(self._nodes[transport.name], gone=True, source=None)
                 self._changed.notify_all()
             raise
 
@@ -211,8 +211,8 @@ class _Copy:
         """Have a host start over, from the controller alone: it cannot tell which of the others gave what is wrong."""
         givers = self._gave.pop(name, set())
         with self._changed:
-            seat = self._seats[name]
-            self._seats[name] = replace(seat, refused=seat.refused | self._seats.keys() - {name}, source=None)
+            node = self._nodes[name]
+            self._nodes[name] = replace(node, refused=node.refused | self._nodes.keys() - {name}, source=None)
         self._now(name, 0)
         if givers:
             self._say(
@@ -222,7 +222,7 @@ class _Copy:
 
     def _take(self, transport: Transport) -> None:
         name, failures = transport.name, 0
-        while (before := self._seats[name].has) < self._stream.size:
+        while (before := self._nodes[name].has) < self._stream.size:
             giver = self._source(transport)
             try:
                 if giver == CONTROLLER:
@@ -231,15 +231,15 @@ class _Copy:
                     self._gave.setdefault(name, set()).add(giver)
                     self._from_host(transport, giver)
             except HostError:
-                failures = 1 if self._seats[name].has > before else failures + 1
+                failures = 1 if self._nodes[name].has > before else failures + 1
                 if failures == _TRIES:
                     raise
                 time.sleep(_AGAIN_SECONDS * failures)
             with self._changed:
-                seat = replace(self._seats[name], source=None)
-                if giver != CONTROLLER and seat.has == before:
-                    seat = replace(seat, refused=seat.refused | {giver})
-                self._seats[name] = seat
+                node = replace(self._nodes[name], source=None)
+                if giver != CONTROLLER and node.has == before:
+                    node = replace(node, refused=node.refused | {giver})
+                self._nodes[name] = node
                 self._changed.notify_all()
 
     def _source(self, transport: Transport) -> str:
@@ -247,13 +247,13 @@ class _Copy:
         name = transport.name
         while True:
             with self._changed:
-                seat = self._seats[name]
-                above = seat.source
-                if above is None or (above and self._seats[above].gone):
-                    self._seats[name] = replace(seat, source=None)
-                    above = source(name, self._seats, self._stream.size)
+                node = self._nodes[name]
+                above = node.source
+                if above is None or (above and self._nodes[above].gone):
+                    self._nodes[name] = replace(node, source=None)
+                    above = source(name, self._nodes, self._stream.size)
                 if above is not None:
-                    self._seats[name] = replace(seat, source=above)
+                    self._nodes[name] = replace(node, source=above)
                     return above
                 self._changed.wait(_WAIT_SECONDS)
             self._has(transport)  # and so it hears of us
@@ -281,7 +281,7 @@ class _Copy:
         name, heard = transport.name, time.monotonic()
         words = ("pull", giver, self._hosts[giver].address, self._ports[giver])
         # A host that neither reports nor hangs up is given up at last, whatever the giver's speed.
-        seconds = _BEGIN_SECONDS + (self._stream.size - self._seats[name].has) / _SLOWEST
+        seconds = _BEGIN_SECONDS + (self._stream.size - self._nodes[name].has) / _SLOWEST
         why = ""
         with transport.tail(_command(words, seconds=seconds)) as lines:
             for line in bounded_lines(lines, name, f"copy {self._image}"):
@@ -291,17 +291,17 @@ class _Copy:
                 elif what == "has":
                     with understood(name, "how much it has of the copy"):
                         has = self._size(told)
-                    if has > self._seats[name].has:
+                    if has > self._nodes[name].has:
                         heard = time.monotonic()
                     self._now(name, has)
-                above = self._seats[giver]
-                stalled = above.has > self._seats[name].has and time.monotonic() - heard > _STALLED_SECONDS
+                above = self._nodes[giver]
+                stalled = above.has > self._nodes[name].has and time.monotonic() - heard > _STALLED_SECONDS
                 if above.gone or stalled:
                     gone = f"the copy to {giver} has failed"
                     why = why or (gone if above.gone else f"nothing arrived for {_STALLED_SECONDS} s")
                     break
             else:
-                if not why and self._seats[name].has < self._stream.size:
+                if not why and self._nodes[name].has < self._stream.size:
                     raise HostError(f"{name}: the answer broke off while it took {self._image} from {giver}")
         if why:
             self._say(f"{name} gets no more of the image from {giver}: {why}")
@@ -316,14 +316,14 @@ class _Copy:
     def _now(self, name: str, has: int) -> None:
         """Note how much a host has, and tell it now and then."""
         with self._changed:
-            seat = self._seats[name] = replace(self._seats[name], has=has)
+            node = self._nodes[name] = replace(self._nodes[name], has=has)
             self._changed.notify_all()
             now = time.monotonic()
             if has < self._stream.size and now - self._told.get(name, 0.0) < _TELL_SECONDS:
                 return
             self._told[name] = now
         share = 100 * has // max(1, self._stream.size)
-        giver = seat.source or "the controller"
+        giver = node.source or "the controller"
         what = f"copy {self._image}: {share} % of {_size(self._stream.size)} from {giver}"
         self._report(SetupEvent(name, "image", what, "begins"))
 

@@ -163,7 +163,7 @@ def _differences(
             (host,),
             "does not give ranks the environment of its container",
             f"{', '.join(lost)} {'is' if len(lost) == 1 else 'are'} another there",
-            "does a start-up file of root's shell in the image (.bashrc) set them anew?",
+            "does a start-up file of root's shell in the image (.bashrc) set them again?",
         )
 
 

@@ -61,7 +61,7 @@ def latest(
 
 
 def moved(inventory: Inventory, now: str | None, facts: Mapping[str, HostFacts]) -> str:
-    """State that the image's tag stands for another image by now, of the digest `now`; empty where it is not known to."""
+    """Return that the image's tag stands for another image by now, of the digest `now`; empty where it is not known to."""
     if inventory.container is None or now is None:
         return ""
     reference = parse_reference(inventory.container.image)

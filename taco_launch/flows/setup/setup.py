@@ -150,7 +150,7 @@ class Setup:
 
     @property
     def moved(self) -> str:
-        """State that the image's tag stands for another image at the registry by now; empty where it is not known to."""
+        """Return that the image's tag stands for another image at the registry by now; empty where it is not known to."""
         return registry.moved(self._inventory, self._now, self._facts)
 
     def plan(self) -> tuple[HostPlan, ...]:

@@ -63,9 +63,9 @@ def prepare(inventory: Inventory, hosts: tuple[Host, ...], access: Credentials) 
     """
     remote = tuple(host for host in hosts if host.connection != "local")
     allow_files(len(remote))
-    routes = ConnectionFactory(inventory, access, os.environ)
-    made = tuple(routes.ssh(host, login=False) for host in remote)
-    return HostConnections(Fanout(made, routes.gateways), routes.verifier.known_hosts)
+    factory = ConnectionFactory(inventory, access, os.environ)
+    made = tuple(factory.ssh(host, login=False) for host in remote)
+    return HostConnections(Fanout(made, factory.gateways), factory.verifier.known_hosts)
 
 
 def read_host_keys(ways: HostConnections, report: Callable[[Answer[ShownKey]], None] | None = None) -> TrustReport:

@@ -156,7 +156,7 @@ class Container(SchemaSection):
     sys_ptrace: bool = Field(
         default=False,
         description="true: the capability SYS_PTRACE. Without it ranks of one host copy by shared memory (no CMA) where "
-        "kernel or engine let them not read each other's, and nobody attaches a debugger as another user.",
+        "kernel or engine let them not read each other's, and no debugger of another user attaches.",
     )
     pid: Literal["host", "own"] = Field(
         default="own",

@@ -24,7 +24,7 @@ HOROVOD = (
          " 0 looks without pause and burns a core per rank while nothing is to do: for LightCC's images only.", _OPS,
          unit="ms", low=0, history="1; 0 with HOROVOD_ENABLE_XLA_OPS; 5 and 3.5 in older versions"),
     Knob("HOROVOD_CACHE_CAPACITY", "integer", "1024", "How many responses are remembered, so that ranks need not agree"
-         " anew on tensors they know; 0 turns it off.", _OPS, low=0),
+         " again on tensors they know; 0 turns it off.", _OPS, low=0),
     Knob("HOROVOD_HIERARCHICAL_ALLREDUCE", "switch", "0", "Reduces inside each host with NCCL, then between hosts with"
          " MPI. It wants the same number of ranks on every host.", _OPS, applies=_NCCL),
     Knob("HOROVOD_HIERARCHICAL_ALLGATHER", "switch", "0", "Gathers inside each host through shared memory first.", _OPS,

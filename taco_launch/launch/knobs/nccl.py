@@ -21,7 +21,7 @@ _SUBSYSTEMS = ("INIT", "COLL", "P2P", "SHM", "NET", "GRAPH", "TUNING", "ENV", "A
 
 # a row is one knob
 NETWORK = (
-    Knob("NCCL_NET", "text", "", "Forces a network by name, and fails where it is not to be had instead of falling"
+    Knob("NCCL_NET", "text", "", "Forces a network by name, and fails where it is not available instead of falling"
          " back to sockets without a message.", _ENV, since="2.10", choices=("IB", "Socket"),
          values="IB, Socket or the name of a plugin, in any case"),
     Knob("NCCL_NET_PLUGIN", "text", "", "Which network plugin is loaded: its library, or its suffix.", _ENV,
@@ -90,7 +90,7 @@ NETWORK = (
          " turns.", _ENV, since="2.18", history="0 since 2.20; 1 before",
          applies="where NCCL_IB_QPS_PER_CONNECTION is above 1"),
     Knob("NCCL_IB_PCI_RELAXED_ORDERING", "integer", "2", "Relaxed ordering on PCIe, which virtual machines need for"
-         " speed: 0 off, 1 or nothing, 2 where it is to be had.", _ENV, low=0, high=2, since="2.12", applies=_IB),
+         " speed: 0 off, 1 or nothing, 2 where it is available.", _ENV, low=0, high=2, since="2.12", applies=_IB),
     Knob("NCCL_IB_ADAPTIVE_ROUTING", "switch", "", "Lets the fabric choose the path of each message; it needs a"
          " service level that is set up for it (NCCL_IB_SL).", _ENV, since="2.16", history="1 on InfiniBand, 0 on RoCE",
          applies=_IB),
@@ -146,7 +146,7 @@ NETWORK = (
     Knob("NCCL_OOB_NET_IFNAME", "text", "", "Which interfaces or HCAs that uses; as NCCL_IB_HCA.", _ENV, since="2.23",
          values="names with commas; = first for exact names, ^ first to exclude",
          applies="where NCCL_OOB_NET_ENABLE is 1"),
-    Knob("NCCL_UID_STAGGER_THRESHOLD", "integer", "256", "From how many ranks on they knock at rank 0 one after"
+    Knob("NCCL_UID_STAGGER_THRESHOLD", "integer", "256", "With this many ranks or more they connect to rank 0 one after"
          " another.", _ENV, low=1, since="2.23"),
     Knob("NCCL_UID_STAGGER_RATE", "integer", "7000", "How many of them a second.", _ENV, low=1, since="2.23"),
 )

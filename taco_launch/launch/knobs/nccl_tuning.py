@@ -109,7 +109,7 @@ TUNING = (
          since="2.24"),
     Knob("NCCL_WIN_ENABLE", "switch", "1", "Memory windows.", _ENV, since="2.27"),
     Knob("NCCL_RMA_EAGER_INIT", "switch", "0", "Sets up one-sided signals at the start.", _ENV, since="2.31"),
-    Knob("NCCL_SET_STACK_SIZE", "switch", "0", "Sets CUDA's stack once; against hangs when memory is laid out anew.",
+    Knob("NCCL_SET_STACK_SIZE", "switch", "0", "Sets CUDA's stack once; against hangs when memory is laid out again.",
          _ENV, since="2.9"),
     Knob("NCCL_IPC_USE_ABSTRACT_SOCKET", "switch", "1", "0 where ranks of a host sit in containers with their own"
          " network.", _ENV, since="2.29"),

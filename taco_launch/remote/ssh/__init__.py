@@ -1,1 +1,1 @@
-"""Hosts over SSH: connections, keys, host keys, configuration. The only room that knows fabric and paramiko."""
+"""Hosts over SSH: connections, keys, host keys, configuration. The only package that imports fabric and paramiko."""

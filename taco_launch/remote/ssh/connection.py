@@ -78,7 +78,7 @@ class SshTransport:
         self._gateway = gateway
         self._is_gateway = is_gateway
         self._lock = threading.Lock()
-        self._wire: SshSocket | None = None
+        self._socket: SshSocket | None = None
         self._failed: HostError | None = None
         self._again_at = 0.0
         self._tty = False
@@ -268,8 +268,8 @@ class SshTransport:
 
     def _hang_up(self) -> None:
         self.connection.client.close()  # Fabric's close passes over a connection that did not log in
-        if self._wire is not None:
-            self._wire.close()
+        if self._socket is not None:
+            self._socket.close()
 
     def _connect(self, check: Callable[[HostKey], None]) -> None:
         """Try once to connect, check the host's key and log in."""
@@ -290,16 +290,16 @@ class SshTransport:
             except HostError as error:
                 raise HostError(f"{self.name}: by way of the jump host {error.message}", error.hint) from None
         try:
-            jump = self._gateway
-            self._wire = SshSocket(self.route, jump.route, jump.connection.transport) if jump else SshSocket(self.route)
-            connection.connect_kwargs["sock"] = self._wire.socket
+            by_way_of = (self._gateway.route, self._gateway.connection.transport) if self._gateway else ()
+            self._socket = SshSocket(self.route, *by_way_of)
+            connection.connect_kwargs["sock"] = self._socket.socket
             connection.open()
         except (HostError, _SeenError, _AgainError):
             raise
         except paramiko.AuthenticationException:
-            self._refused()
+            self._raise_login_error()
         except (paramiko.SSHException, EOFError, OSError) as error:
-            self._broken(error)
+            self._raise_connect_error(error)
         if not connection.transport.is_authenticated():
             raise HostError(
                 f"{self._where()}: a key alone does not log in {self.route.user}: the host wants a second step",
@@ -307,14 +307,14 @@ class SshTransport:
             )
         connection.transport.set_keepalive(_KEEPALIVE_SECONDS)
 
-    def _refused(self) -> NoReturn:
-        """Return which keys were offered, and what the host would take."""
+    def _raise_login_error(self) -> NoReturn:
+        """Raise HostError with the keys that were offered, and the methods that the host accepts."""
         user, offered, hung_up = self.route.user, self._keys.tried, self._keys.hung_up
         methods = "" if hung_up else self._methods()
         lines = [f"{self._where()}: it does not let {user} in with a key"]
         lines.append(f"  offered: {', '.join(offered)}" if offered else "  there was no key to offer")
         lines += [f"  not offered: {reason}" for reason in self._keys.offers.left_out]
-        lines += [f"  the host takes: {methods}"] if methods else []
+        lines += [f"  the host accepts: {methods}"] if methods else []
         lines += ["  then it hung up: too many keys were offered (MaxAuthTries)"] if hung_up else []
         hint = f"put a public key there: {shell(('ssh-copy-id', *self.route.login))}"
         if not offered:
@@ -339,10 +339,10 @@ class SshTransport:
             pass
         return ""
 
-    def _broken(self, error: Exception) -> NoReturn:
-        """Return what can be tried again from what cannot."""
+    def _raise_connect_error(self, error: Exception) -> NoReturn:
+        """Raise _AgainError where a retry may help, else HostError."""
         said = _said(error)
-        if self._wire and (words := self._wire.said()):
+        if self._socket and (words := self._socket.said()):
             raise HostError(
                 f"{self.name}: its ProxyCommand says: {words}", hint=f"try it: {' '.join(self.route.proxy)}"
             ) from None

@@ -10,7 +10,7 @@ from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
 from taco_launch.remote.ssh.config import Config, Route, jump_host
 
-HEADING = "# made by taco-launch export ssh-config, and written anew by it\n"
+HEADING = "# made by taco-launch export ssh-config, which overwrites it\n"
 _MOST_HOPS = 8
 _PLAIN = re.compile(r"[^\s\"#\\]+")
 

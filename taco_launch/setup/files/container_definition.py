@@ -144,7 +144,7 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
 
 
 def changes(definition: Definition, there: ContainerState) -> str:
-    """State in what a container of ours differs from its definition; empty where it is the very same."""
+    """Return in what a container of ours differs from its definition; empty where it is the very same."""
     labels = dict(there.labels)
     if labels.get(paths.DEFINITION_LABEL) == definition.digest:
         had, has = len(blocking_faults.gpus_of(there)), len(definition.gpus)

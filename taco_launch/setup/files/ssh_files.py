@@ -8,7 +8,7 @@ from functools import lru_cache
 from taco_launch.frozen import dataclass
 from taco_launch.setup import paths
 
-_HEADING = "# made by taco-launch setup, and written anew as hosts come and go\n"
+_HEADING = "# made by taco-launch setup, which overwrites it when hosts come and go\n"
 _KEY = re.compile(r"([a-z0-9@.-]+ [A-Za-z0-9+/=]+)(?:[ \t].*)?")
 _KNOWN = re.compile(r"(?:\[([^\]\s]+)\]:[0-9]+|(\S+)) ([a-z0-9@.-]+ [A-Za-z0-9+/=]+) (\S+)")
 _NAME = re.compile(r"[\w.-]+", re.ASCII)

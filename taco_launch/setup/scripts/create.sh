@@ -89,14 +89,14 @@ digests=$(docker image inspect --format '{{range .RepoDigests}}{{println .}}{{en
 printf '%s\n' "$id" "$digests" "$image" >"$folder/image.new"
 chmod 0644 "$folder/image.new"
 if ours "$container"; then
-  if ! idle "$container"; then # a job has begun since the plan was made
+  if ! idle "$container"; then # a job has started since the plan was made
     docker rm --force --volumes "$new" >/dev/null
     exit 1
   fi
   systemctl stop "$unit" 2>/dev/null || : # it may not be there yet
   docker rm --force --volumes "$container" >/dev/null
 fi
-# the variants see the processes of the container that is gone, and cannot start again: set-up makes them anew
+# the variants see the processes of the container that is gone, and cannot start again: set-up makes them again
 docker container ls --all --format '{{.Names}} {{.Label "taco-launch.cluster"}}' | while read -r name label; do
   case $label in
     "$cluster@"*) docker rm --force --volumes "$name" >/dev/null ;;

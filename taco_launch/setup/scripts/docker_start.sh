@@ -12,7 +12,7 @@ fail() { # fail TEXT...
 
 finish_dpkg
 # where it runs, its unit is known, and containers could lose their GPUs by a reload (reload.sh); Debian's update-rc.d, which
-# is told of the init script beside it, would reload all the same
+# knows the init script beside it, would reload all the same
 systemctl is-active --quiet docker || systemctl daemon-reload
 SYSTEMCTL_SKIP_SYSV=1 systemctl enable --no-reload docker
 systemctl reset-failed docker >/dev/null 2>&1 || :

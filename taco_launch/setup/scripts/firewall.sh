@@ -2,12 +2,12 @@
 # Lets the hosts of a cluster through this host's firewall, and takes that back.
 #
 # usage: firewall.sh apply FOLDER UNIT      what FOLDER/firewall.new asks for: now, at every boot, and whenever the
-#                                           firewall is made anew
+#                                           firewall is made again
 #        firewall.sh open FOLDER UNIT       what UNIT does then: it runs this script from FOLDER, of the cluster's name
 #        firewall.sh remove FOLDER UNIT     nothing any more
 #
 # `firewall` (and firewall.new) hold lines of `host ADDRESS` and `port FIRST[-LAST]`. Our rules carry the mark
-# taco-launch:CLUSTER; firewalld, whose rules cannot, is asked for the very same ones again.
+# taco-launch:CLUSTER; firewalld, whose rules cannot, gets the very same ones again.
 
 set -eu
 
@@ -133,7 +133,7 @@ iptables_close() {
     done
 }
 
-# --- what is asked for ------------------------------------------------------------------------------------------------
+# --- what is requested -------------------------------------------------------------------------------------------------
 
 open() { # open FILE
   if firewalld_runs; then

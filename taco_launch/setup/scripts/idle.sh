@@ -1,14 +1,14 @@
 #!/bin/sh
-# Whether nothing runs in the training containers of this host; other scripts stand behind this.
+# Whether nothing runs in the training containers of this host; other scripts follow this.
 #
 # taco_typed is what the user types for taco-launch with this inventory. Jobs and leases are the containers' to write, and
 # the leases every user's: none of these files is opened to look whether it is locked, as it may be swapped for any other
 # at any moment. The kernel tells what is locked, and stat, which does not follow the last link, which file that is.
 
-idle_locked() { # idle_locked MOST FOLDER: of lines DEVICE INODE PATH, the paths that somebody holds a lock on; MOST are told
+idle_locked() { # idle_locked MOST FOLDER: of lines DEVICE INODE PATH, the paths that somebody holds a lock on; MOST are printed
   # a line `more` says that there are more, or more locks than a host has, or that the input holds that line.
-  # These file systems tell stat the device that the kernel has for their locks; where another one is told, as by btrfs
-  # and overlayfs, or below FOLDER begins another file system, a locked inode of that number counts.
+  # These file systems tell stat the device that the kernel has for their locks; where it is another one, as with btrfs
+  # and overlayfs, or below FOLDER another file system starts, a locked inode of that number counts.
   plain=
   case $(stat -f -c %T "$2" 2>/dev/null) in
     ext* | xfs | tmpfs | ramfs) plain=$(stat -c %d "$2") || plain= ;;

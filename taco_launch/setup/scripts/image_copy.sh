@@ -10,7 +10,7 @@
 #   take OFFSET LENGTH [gzip] <BYTES           add what the controller sends
 #   pull NAME ADDRESS PORT                     add what that host gives; says `has BYTES` all the while
 #   check SHA256                               compare what came; what is wrong is thrown away (exit code 3)
-#   give                                       hand the stream to a host that asked for it over SSH
+#   give                                       hand the stream to a host that requests it over SSH
 #   end                                        give no more; a stream that is not whole stays
 #   finish SHA256                              end, and leave the stream to load.sh
 #
@@ -90,7 +90,7 @@ END
       tries=$((tries + 1))
       sleep 0.1
     done
-    # sshd goes on without a word where it gets the port of IPv6 alone
+    # sshd continues without a message where it gets the port of IPv6 alone
     if [ ! -s "$folder/sshd.pid" ]; then
       said=$(cat "$folder/sshd.log" 2>/dev/null || :)
     elif [ -r /proc/net/tcp ] && ! grep -q " 00000000:$hex 00000000:0000 0A " /proc/net/tcp; then
@@ -109,7 +109,7 @@ case $verb in
   begin)
     sha=$1 size=$2 kib=$3 name=$4
     shift 4
-    # of a copy that was cut off; one that goes on is heard of every second
+    # of a copy that was cut off; one that continues reports every second
     tries=0
     while [ -e "$folder/beat" ] && [ "$(($(date +%s) - $(stat -c %Y "$folder/beat")))" -lt 5 ]; do
       tries=$((tries + 1))
@@ -174,7 +174,7 @@ case $verb in
     at=$(size_of "$stream")
     rm -f "$folder/code" "$folder/pipe"
     mkfifo "$folder/pipe"
-    # ends with the process group, whose leader is told by a signal, or by a controller that hears no more
+    # ends with the process group, whose leader gets a signal, or by a controller that hears no more
     ssh -F /dev/null -i "$folder/key" -p "$3" -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes \
       -o "UserKnownHostsFile=$folder/known_hosts" -o GlobalKnownHostsFile=/dev/null -o HostKeyAlias=taco-launch-image \
       -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 -o LogLevel=ERROR -o Compression=no \

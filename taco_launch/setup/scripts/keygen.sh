@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes a key pair, in place of what is there; the public half is put last, so that it is there for a whole pair only.
+# Makes a key pair, in place of an earlier one; the public half is put last, so that it is there for a whole pair only.
 #
 # usage: keygen.sh PATH COMMENT
 

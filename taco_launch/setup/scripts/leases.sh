@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the folder of the leases, which are gone with every boot; wait.sh and create.sh stand behind this.
+# Makes the folder of the leases, which are gone with every boot; wait.sh and create.sh follow this.
 #
 # Slots are leased by all users of the host, each of whom may make files there that only their owner removes. So it is a
 # file system of its own, where it is new: who fills it does not fill the host's /run. Where it is there already jobs may

@@ -3,9 +3,9 @@
 #
 # It lies in the cluster's folder, which is mounted at its path on the host, to be read only. sshd drops the environment
 # that the image gives (PATH, LD_LIBRARY_PATH, ...): a file in the container's own memory holds it for session.sh. What
-# sshd needs comes after the container is made, so it is waited for; HUP has it read that anew. Processes are seen with the
+# sshd needs comes after the container is made, so it is waited for; HUP has it read that again. Processes are seen with the
 # host's numbers; when this one ends, the engine ends all others. A job that is not over has a mark in the queue's folder: it
-# goes on after a boot, or where what looks after it was killed and nobody calls.
+# continues after a boot, or where what looks after it was killed and nobody calls.
 
 set -u
 trap : HUP # nothing is there yet to be told

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Has apt-get, dnf, yum or zypper install packages, for the scripts that it is prepended to; dpkg.sh is prepended to this script.
 #
-# What is there is neither upgraded nor removed. Files that set-up put here for a script are removed at its end: $temporary
+# Installed packages are neither upgraded nor removed. Files that set-up put here for a script are removed at its end: $temporary
 # and $source. What is fetched goes by the proxy. Where that fails, $mirror is the key of the inventory that names another
 # place, and $named is not empty where it does so already. The last line of what a script says is what people see of it where it fails.
 
@@ -32,7 +32,7 @@ there() {
 
 # --- apt --------------------------------------------------------------------------------------------------------------
 
-update() { # a source that is down matters only where what is to be installed cannot be had
+update() { # a source that is down matters only where a package cannot be installed without it
   locked apt-get -q -o Acquire::Retries=3 update || :
   sources=$said
 }

@@ -3,7 +3,7 @@
 #
 # usage: peermem_load.sh MODULE OTHER NOT_BUILT SYMBOLS KEY IN_USE
 #
-# The last four are what people are told, each with a line `hint: ` of what is to be done: the driver was built without
+# The last four are shown to the user, each with a line `hint: ` of what is to be done: the driver was built without
 # OFED's symbols, OFED was changed after it was built, Secure Boot refuses the module, the other one is in use.
 
 set -eu

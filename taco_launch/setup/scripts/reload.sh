@@ -1,12 +1,12 @@
 #!/bin/sh
-# Has systemd read its units anew, for the scripts that it is prepended to, and no running container lose its GPUs by that.
+# Has systemd read its units again, for the scripts that it is prepended to, and no running container lose its GPUs by that.
 #
-# `systemctl daemon-reload` sets the devices of every scope anew that systemd keeps: those that it knows of, not those that
+# `systemctl daemon-reload` sets the devices of every scope again that systemd keeps: those that it knows of, not those that
 # NVIDIA's hook gave a container afterwards. Such a container's GPUs fail from then on ("Failed to initialize NVML: Unknown
 # Error"). It keeps them where it is privileged, where they came by CDI, and where docker keeps cgroups itself (cgroupfs).
 # `systemctl enable` and `disable` do the same without --no-reload.
 
-# as if nobody had enabled or disabled a unit: systemd from 255 on then says of all units that they are to be read anew
+# as if nobody had enabled or disabled a unit: systemd from 255 on then says of all units that they are to be read again
 export SYSTEMCTL_INSTALL_CLIENT_SIDE=1
 
 gpu_containers() { # names of the running containers that would lose their GPUs
@@ -30,7 +30,7 @@ hook_containers() { # names of the running containers to which the toolkit's hoo
     }'
 }
 
-undisturbed() { # undisturbed WHAT [NAME]: fails where WHAT, which has systemd read its units anew, would take GPUs from
+undisturbed() { # undisturbed WHAT [NAME]: fails where WHAT, which has systemd read its units again, would take GPUs from
   # containers; NAME is no matter
   lost=$(gpu_containers | grep -vFx -e "${2-}" | tr '\n' ' ')
   [ -n "$lost" ] || return 0

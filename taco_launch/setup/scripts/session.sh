@@ -1,6 +1,6 @@
 #!/bin/sh
-# Begins every session that the sshd of a training container opens (its ForceCommand): with the image's environment,
-# which sshd has dropped, then what was asked for.
+# Starts every session that the sshd of a training container opens (its ForceCommand): with the image's environment,
+# which sshd has dropped, then what was requested.
 #
 # The environment is what the container's main process found, written by main.sh as lines of `export`. What belongs to
 # the session itself stays as sshd has set it.

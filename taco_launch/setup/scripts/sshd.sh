@@ -4,7 +4,7 @@
 # usage: sshd.sh CONTAINER SETTINGS PID_FILE
 #
 # PID_FILE is a path in the container: the host takes no number of a process from there, the container's main process
-# hands HUP on. Sessions that are open go on: sshd executes itself anew, and only closes its listening socket for that
+# hands HUP on. Open sessions continue: sshd executes itself again, and only closes its listening socket for that
 # moment. One that does not run is started by the main process, which finds the files.
 
 set -eu

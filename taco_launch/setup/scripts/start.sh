@@ -5,8 +5,8 @@
 #
 # idle.sh and reload.sh are prepended to this script. NEW, where it is there, is what the unit's FILE is to be: it takes its place
 # only once nobody is harmed by that, so that what was refused is still to be done. While a job runs in a container with
-# GPUs of the toolkit's hook, systemd reads no units anew. A container that would lose its GPUs by that is stopped first. One
-# that lost them although it should not have starts anew as well.
+# GPUs of the toolkit's hook, systemd reads no units again. A container that would lose its GPUs by that is stopped first. One
+# that lost them although it should not have starts again as well.
 
 set -eu
 container=$1
@@ -31,7 +31,7 @@ stop() { # not while a job runs
   docker stop "$container" >/dev/null
 }
 
-reads=no # systemd has to read the unit anew
+reads=no # systemd has to read the unit again
 if [ -e "$new" ]; then
   [ "$(systemctl show -p LoadState "$unit")" != LoadState=loaded ] || reads=yes
 elif reload_needed "$unit"; then

@@ -54,7 +54,7 @@ fi
 if root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null) && [ -n "$root" ]; then
   rm -rf "$root"/tmp/taco-launch-image* # of a copy that was cut off
 fi
-# it may be a plain folder; and somebody may stand in it, whom a lazy one does not wait for
+# it may be a plain folder; and a process may have it as its working directory, for which a lazy one does not wait
 umount "$leases" 2>/dev/null || umount -l "$leases" 2>/dev/null || :
 rm -rf "$leases" || echo "what is left of $leases goes with the next boot" >&2
 if [ ! -L "$state/jobs" ]; then

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Brings the NVIDIA container toolkit to a host that has none, or completes one; what is there is not upgraded.
+# Brings the NVIDIA container toolkit to a host that has none, or completes one; an installed one is not upgraded.
 #
 # usage: toolkit_install.sh apt PROXY URL SOURCE LIST KEY             NVIDIA's repository, or a mirror of it
 #        toolkit_install.sh rpm PROXY URL SOURCE LIST KEY MANAGER

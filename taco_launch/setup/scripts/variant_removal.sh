@@ -1,15 +1,15 @@
 #!/bin/sh
-# Begins the removal of a variant, unless something runs in it or it was asked for just now; reload.sh is prepended to this
-# script, and firewall.sh, teardown.sh and the removal of its image stand behind it (stages/container.py).
+# Starts the removal of a variant, unless something runs in it or it was requested just now; reload.sh is prepended to this
+# script, and firewall.sh, teardown.sh and the removal of its image follow it (stages/container.py).
 #
 # usage: variant_removal.sh USED SECONDS IMAGE FIREWALL_UNIT TEARDOWN_ARGUMENT...
 #
-# USED is the file whose time is when it was last asked for, on the head. IMAGE is what goes with its last container, "" for none.
+# USED is the file whose time is when it was last requested, on the head. IMAGE is what goes with its last container, "" for none.
 
 set -eu
 used=$1
 seconds=$2
-# shellcheck disable=SC2034 # for what stands behind this
+# shellcheck disable=SC2034 # for what follows this
 image=$3 firewall_unit=$4
 shift 4
 

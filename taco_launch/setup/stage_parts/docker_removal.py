@@ -59,7 +59,7 @@ def take_back(removal: Removal) -> Iterator[Op | Problem]:
     yield Op(
         "docker",
         f"remove {', '.join([*parts, *(['the proxy of docker.service'] if proxy else [])])}",
-        "no other cluster uses them" + ("; docker continues as it is until it starts anew" if put or proxy else ""),
+        "no other cluster uses them" + ("; docker continues as it is until it restarts" if put or proxy else ""),
         scripts.text("idle.sh") + scripts.text("reload.sh") + scripts.text("teardown_host.sh"),
         (
             paths.STATE,

@@ -57,25 +57,25 @@ def common_layers(one: Sequence[str], other: Sequence[str]) -> int:
     return next((at for at, (mine, its) in enumerate(pairs) if mine != its), min(len(one), len(other)))
 
 
-def order(seats: Mapping[str, TransferNode]) -> tuple[str, ...]:
+def order(nodes: Mapping[str, TransferNode]) -> tuple[str, ...]:
     """Return the hosts in the order in which they are seated: those that serve and have the most of the stream first."""
-    return tuple(sorted(seats, key=lambda name: (not seats[name].serves, -seats[name].has)))  # stable
+    return tuple(sorted(nodes, key=lambda name: (not nodes[name].serves, -nodes[name].has)))  # stable
 
 
-def source(name: str, seats: Mapping[str, TransferNode], size: int) -> str | None:
+def source(name: str, nodes: Mapping[str, TransferNode], size: int) -> str | None:
     """Return where a host that takes it from nobody now is to take the stream of `size` bytes from; None where it has to wait.
 
     From the host that is nearest to the controller, or to one that has all of it; from the controller where no host can
     give it.
     """
-    fed = [seat.source for seat in seats.values() if _takes(seat, size)]
+    fed = [node.source for node in nodes.values() if _takes(node, size)]
     found: list[tuple[int, int, str]] = []
-    for other, seat in seats.items():
-        if other == name or not seat.serves or seat.gone or other in seats[name].refused or fed.count(other) >= FAN_OUT:
+    for other, node in nodes.items():
+        if other == name or not node.serves or node.gone or other in nodes[name].refused or fed.count(other) >= FAN_OUT:
             continue
-        above = _above(other, seats, size)
+        above = _above(other, nodes, size)
         if above is not None:
-            found.append((len(above), -seat.has, other))
+            found.append((len(above), -node.has, other))
     if found:
         return min(found, key=lambda each: each[:2])[2]
     return CONTROLLER if fed.count(CONTROLLER) < CONTROLLER_FAN_OUT else None
@@ -91,18 +91,18 @@ def compression_worthwhile(size: int, packed: int, seconds: float, rate: float) 
     return seconds + packed / rate < size / rate
 
 
-def _takes(seat: TransferNode, size: int) -> bool:
-    return seat.source is not None and not seat.gone and seat.has < size
+def _takes(node: TransferNode, size: int) -> bool:
+    return node.source is not None and not node.gone and node.has < size
 
 
-def _above(name: str, seats: Mapping[str, TransferNode], size: int) -> tuple[str, ...] | None:
+def _above(name: str, nodes: Mapping[str, TransferNode], size: int) -> tuple[str, ...] | None:
     """Return a host and all that it depends on, up to where the stream comes from; None where that is cut off."""
     path = [name]
-    while seats[path[-1]].has < size:
-        above = seats[path[-1]].source
+    while nodes[path[-1]].has < size:
+        above = nodes[path[-1]].source
         if above == CONTROLLER:
             break
-        if above is None or above in path or seats[above].gone:
+        if above is None or above in path or nodes[above].gone:
             return None
         path.append(above)
     return tuple(path)

@@ -199,7 +199,7 @@ def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
         and gpus.loses(definition.options, facts.docker)
     )
     if stopped:
-        why.append("the container starts anew, as it would lose its GPUs when systemd reads the unit")
+        why.append("the container restarts, as it would lose its GPUs when systemd reads the unit")
     yield Op(
         "container",
         f"start {unit_name}",

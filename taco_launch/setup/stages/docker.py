@@ -75,7 +75,7 @@ def _unfit(docker: DockerFacts) -> Problem | None:
         return Problem(
             "docker",
             "the Docker Engine remaps users (userns-remap): no container can have the host's network and processes",
-            hint="take userns-remap out of /etc/docker/daemon.json and restart docker; its images have to be pulled anew",
+            hint="take userns-remap out of /etc/docker/daemon.json and restart docker; its images have to be pulled again",
         )
     if isinstance(docker.version, str) and _version(docker.version) < _OLDEST:
         return Problem(

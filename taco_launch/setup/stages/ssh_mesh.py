@@ -103,7 +103,7 @@ def unaware(cluster: PlanContext) -> tuple[str, ...]:
 
 
 def taken_by_another(host: Host, facts: HostFacts, cluster: PlanContext) -> Problem | None:
-    """State that the port of the container's sshd is that of another cluster's, where ours does not run."""
+    """Return that the port of the container's sshd is that of another cluster's, where ours does not run."""
     container, name = cluster.inventory.container, cluster.inventory.cluster
     own = address(host, facts, cluster.inventory.network.interface)
     others = _others(facts, name)

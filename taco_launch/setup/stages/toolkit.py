@@ -204,7 +204,7 @@ def _given(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
         return
     # By our own hand, not by nvidia-ctk's: so it can be seen before it is done, is checked by the engine and taken back
     # if that refuses it, and `teardown` knows what was put in.
-    lacks = "which it does not have" if not running else "which it has only until it starts anew"
+    lacks = "which it does not have" if not running else "which it has only until it restarts"
     why = f"docker gives GPUs to containers by the runtime {gpus.RUNTIME}, {lacks}{gpus.undecided(docker, toolkit)}"
     keys = {} if there else {"runtimes": {gpus.RUNTIME: _REGISTERED}}
     for each in docker_settings.taken("toolkit", keys, docker, made, cluster, why):
@@ -227,7 +227,7 @@ def _by_cdi(docker: DockerFacts, made: SetupState, cluster: PlanContext) -> Iter
     """Plan that the engine has CDI, now and whenever it starts, and that the GPUs are described for it."""
     if not gpus.on_by_itself(docker) and cluster.inventory.toolkit.source != "none" and not _told_of_cdi(made):
         has = bool(docker.cdi_folders)
-        lacks = "has on only until it starts anew" if has else "has, but off"
+        lacks = "has on only until it restarts" if has else "has, but off"
         why = f"containers get GPUs by CDI, which Docker {docker.version} {lacks}"
         for each in docker_settings.taken("toolkit", {"features": {"cdi": True}}, docker, made, cluster, why, has=has):
             yield each

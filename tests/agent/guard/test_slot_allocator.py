@@ -196,7 +196,7 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     held.release(gone=True)
     # As long as any suffice, the job does not fail.
     slots.use = {uuid: GpuUse(mib=20000 if uuid in UUIDS[5:7] else 4) for uuid in UUIDS}
-    taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/c"), "c-1", held, slots, message.but(count=5))
+    taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/c"), "c-1", held, slots, message.replace(count=5))
     assert taken.slots == [UUIDS[index] for index in (0, 1, 2, 4, 7)]
     assert taken.choice is not None
     assert taken.choice.gpus == (0, 1, 2, 4, 7)

@@ -102,7 +102,7 @@ def test_the_guard_of_the_head_goes_on_with_the_log_of_a_supervisor_that_is_gone
 def test_a_job_of_which_none_is_wanted_has_none(folder: JobFolder) -> None:
     ours, theirs = map(JsonConnection, socket.socketpair())
     guard = GuardTrace(folder, elsewhere=True)
-    guard.begin(ours, SUPERVISE.but(agent_log=False))
+    guard.begin(ours, SUPERVISE.replace(agent_log=False))
     trace.decision("x")
     guard.take_over()
     assert theirs.receive() == []

@@ -51,7 +51,7 @@ def test_a_line_is_looked_at_when_it_is_whole(jobs: Jobs, running: JobFolder) ->
     request = Logs(name="running", rank=0, follow=True, grep="whole$", offset=0, seconds=1e-9)
 
     def follow(offset: int) -> tuple[int, bytes]:
-        chunks = [each for each in logs(jobs, "", request.but(offset=offset)) if isinstance(each, LogChunk)]
+        chunks = [each for each in logs(jobs, "", request.replace(offset=offset)) if isinstance(each, LogChunk)]
         return (chunks[-1].offset if chunks else offset), b"".join(chunk.data for chunk in chunks)
 
     writer = Writer(running.rank(0), BIG)

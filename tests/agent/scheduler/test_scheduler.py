@@ -102,7 +102,7 @@ class Queue:
 
     def refused(self, name: str) -> None:
         """Step on until it is known to wait, and its supervisor is gone: that takes as long as the machine takes."""
-        self.until(lambda: self.record(name).waiting and not self.scheduler._shelf.entries[name].is_starting, 0.1)
+        self.until(lambda: self.record(name).waiting and not self.scheduler._pending.entries[name].is_starting, 0.1)
 
     def until(self, check: Callable[[], Any], seconds: float = 0.0) -> None:
         """Step on until something holds, of which each step takes some `seconds` of the scheduler's clock."""

@@ -59,6 +59,6 @@ def test_a_job_waits_for_gpus_of_its_model(
     held = "held by job x (another queue) since"
     waiting = tuple((host, why.partition(" since ")[0]) for host, why in queue.record("a").waiting)
     assert waiting == tuple((host, why.format(held).partition(" since")[0]) for host, why in told)
-    assert queue.scheduler._shelf.entries["a"].begun is None  # it was not tried in vain
+    assert queue.scheduler._pending.entries["a"].begun is None  # it was not tried in vain
     tell(queue, "...", "..")
     queue.until(lambda: queue.runs("a"), 2)

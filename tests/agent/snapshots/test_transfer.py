@@ -214,12 +214,12 @@ def test_a_neighbour_that_fails_is_passed_over(site: Site) -> None:
     site.host("n2", way=cut(3_000_000))
     answer = site.order("n2", "head")
     assert answer.error == ""
-    assert answer.notes == ["the code was not to be had from n2: its answer broke off"]
+    assert answer.notes == ["the code could not be fetched from n2: its answer broke off"]
     assert site.order("nowhere", "head").error == ""
     shutil.rmtree(site.root / "here" / "snapshots")
     answer = site.order("nowhere", "n2")
     assert answer.error.startswith(
-        "the job's code was not to be had from nowhere: ssh: no route to nowhere; n2: its answer"
+        "the job's code could not be fetched from nowhere: ssh: no route to nowhere; n2: its answer"
     )
 
 
@@ -229,7 +229,7 @@ def test_a_neighbour_whose_copy_is_damaged_is_not_believed(site: Site) -> None:
     answer = site.order("n2", "head")
     assert answer.error == ""
     (note,) = answer.notes
-    assert note.startswith("the code was not to be had from n2: its own copy is damaged: chunk ")
+    assert note.startswith("the code could not be fetched from n2: its own copy is damaged: chunk ")
     assert (site.tree / "src" / "small").read_bytes() == b"small"
     # it has forgotten it, so that it is brought there again
     assert not SnapshotStore(site.root / "n2").use(ID)
@@ -240,7 +240,7 @@ def test_a_copy_that_is_damaged_on_its_way_is_not_believed(site: Site) -> None:
     site.host("n2", way=cut(5000, "changes"))
     answer = site.order("n2", "head")
     assert answer.error == ""
-    assert answer.notes == ["the code was not to be had from n2: it sent a damaged copy of large"]
+    assert answer.notes == ["the code could not be fetched from n2: it sent a damaged copy of large"]
     assert (site.tree / "large").read_bytes() == PIECES[0] + PIECES[1]
 
 
@@ -257,7 +257,7 @@ def test_a_copy_of_ours_that_is_damaged_is_fetched_again_once(site: Site) -> Non
     for store in (site.store, SnapshotStore(site.root / "head")):
         store.chunk(HASHES[1]).write_bytes(b"tampered with")
     answer = site.order("head")
-    assert answer.error.startswith("large: its copy here is damaged, and was not to be had again from head: ")
+    assert answer.error.startswith("large: its copy here is damaged, and could not be fetched again from head: ")
 
 
 def test_the_head_has_nobody_to_ask(site: Site) -> None:

@@ -109,7 +109,7 @@ def test_a_hang_ends_the_job_where_that_is_asked(folder: JobFolder) -> None:
     assert job.limits.exceeded(0) == ""
     both(job, 1200)
     assert job.limits.exceeded(0).startswith(
-        "hung for its --stall-timeout of 1200 s: no rank has made progress for 1200 s; rank 1 on gpu2"
+        "stalled for --stall-timeout (1200 s): no rank has made progress for 1200 s; rank 1 on gpu2"
     )
     assert job.limits.hung
     assert job.events() == [state.STALLED]
@@ -162,7 +162,7 @@ def test_a_rank_that_may_compute_is_no_hang(folder: JobFolder) -> None:
     job.note("gpu1", 20, idle=False, does="in hvd.allreduce at train.py:57", waits=True)
     job.note("gpu2", 20, rank=1, does="in load_batch at data.py:19")
     assert job.limits.exceeded(0) == (
-        "hung for its --stall-timeout of 10 s: no rank has made progress for 20 s: "
+        "stalled for --stall-timeout (10 s): no rank has made progress for 20 s: "
         "rank 1 on gpu2 is in load_batch at data.py:19; rank 0 on gpu1 waits in hvd.allreduce at train.py:57"
     )
 

@@ -77,11 +77,11 @@ def test_a_ladder_from_its_begin_to_its_end(history: History) -> None:
 def test_places_are_taken_once(history: History) -> None:
     history.begin(ladder(1))
     history.add(ladder(1).id, 0, run(1.0))
-    with pytest.raises(TacoLaunchError, match="there is a ladder taco-000001 already"):
+    with pytest.raises(TacoLaunchError, match="a sweep taco-000001 already exists"):
         history.begin(ladder(1, matrix="other"))
-    with pytest.raises(TacoLaunchError, match="run 0 of ladder taco-000001 cannot be added: UNIQUE"):
+    with pytest.raises(TacoLaunchError, match="run 0 of sweep taco-000001 cannot be added: UNIQUE"):
         history.add(ladder(1).id, 0, run(2.0))
-    with pytest.raises(TacoLaunchError, match="run 0 of ladder nobody cannot be added: FOREIGN KEY"):
+    with pytest.raises(TacoLaunchError, match="run 0 of sweep nobody cannot be added: FOREIGN KEY"):
         history.add("nobody", 0, run(2.0))
     assert history.runs(ladder(1).id) == ((0, run(1.0)),)
 
@@ -155,9 +155,9 @@ def test_a_merge_adds_what_is_new_and_refuses_what_is_another(history: History) 
     assert history.merge(ended, [(0, run(1.0)), (1, run(2.0))]) == 0
     # that it is accepted over there is decided there
     assert history.ladder(begun.id) == replace(ended, accepted=False, imported=True)
-    with pytest.raises(TacoLaunchError, match="run 1 of ladder taco-000001 is another one here"):
+    with pytest.raises(TacoLaunchError, match="run 1 of sweep taco-000001 differs from the one here"):
         history.merge(ended, [(2, run(3.0)), (1, run(2.5))])
-    with pytest.raises(TacoLaunchError, match="a ladder taco-000001 already, and it is another one"):
+    with pytest.raises(TacoLaunchError, match="a sweep taco-000001 already exists with other content"):
         history.merge(replace(ended, seed=5), [(2, run(3.0))])
     assert [place for place, _ in history.runs(begun.id)] == [0, 1]
 

@@ -59,7 +59,7 @@ def rows(result: Result) -> list[list[str]]:
 def test_history_shows_cells_over_time(db: str) -> None:
     table = rows(bench("history", db, "--variant", "tcp"))
     assert [[cell.strip() for cell in row] for row in table] == [
-        ["WORKLOAD", "VARIANT", "RANKS", "HOSTS", "METRIC", "LADDER", "STARTED", "N", "MEAN", "LEAST", "GREATEST", "CHANGE"],
+        ["WORKLOAD", "VARIANT", "RANKS", "HOSTS", "METRIC", "SWEEP", "STARTED", "N", "MEAN", "LEAST", "GREATEST", "CHANGE"],
         ["horovod", "tcp", "16", "gpu[1-2]", "img/sec", "taco-000001", WHEN, "3", "100", "99", "101", "-"],
         ["horovod", "tcp", "16", "gpu[1-2]", "img/sec", "taco-000002", table[2][6].strip(), "3", "70", "69", "71", "-30.0%"],
     ]  # fmt: skip
@@ -70,20 +70,20 @@ def test_history_shows_cells_over_time(db: str) -> None:
         *(("rdma", 50.05), ("rdma", 50.05), ("tcp", 100.0), ("tcp", 70.0)),
     ]
     nothing = bench("history", db, "--np", "4")
-    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "nothing in the history is like that\n")
+    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "nothing in the history matches\n")
 
 
 def test_show_tells_of_each_run_and_of_the_verdicts(db: str) -> None:
     result = bench("show", db)
     lines = result.stdout.splitlines()
-    assert lines[0] == "Ladder:  taco-000002"
+    assert lines[0] == "Sweep:   taco-000002"
     assert lines[4] == "Outcome: ok"
     assert "1  horovod   tcp         16  warm-up   55s  gpu[1-2]  5 img/sec" in result.stdout
     assert "7  horovod   rdma        16  3         55s  gpu[1-2]  no sample: job failed: exit code 1" in result.stdout
     assert "/var/lib/taco-launch/ladders/taco/r1.log" in result.stdout
     assert lines[-1].split() == ["horovod", "tcp", "16", "img/sec", "REGRESSION", "30", "%", "slower"]
     first = bench("show", db, "taco-000001").stdout
-    assert first.startswith("Ladder:  taco-000001 (accepted: counts in baselines)\n")
+    assert first.startswith("Sweep:   taco-000001 (accepted: counts in baselines)\n")
     assert "VERDICT" not in first
     told = json.loads(bench("show", db, "last", "--json").stdout)
     assert (told["ladder"]["id"], len(told["runs"]), told["verdicts"][0]["kind"]) == ("taco-000002", 7, "regression")
@@ -138,12 +138,12 @@ def test_diff_of_cells_and_of_runs(db: str) -> None:
 @pytest.mark.parametrize(
     ("verb", "args", "said", "hint"),
     [
-        ("show", ("nobody",), "nobody: no such ladder in ", "taco-launch bench history names them"),
-        ("show", ("taco",), "taco: 2 ladders start so: taco-000002, taco-000001", "give more of the id"),
-        ("show", ("",), ": no such ladder in ", "taco-launch bench history names them"),
-        ("diff", ("last:9", "last"), "last:9: ladder taco-000002 has no such run or cell", "taco-000002 has horovod/rdma/16, horovod/tcp/16"),
-        ("diff", ("last:0", "last"), "last:0: ladder taco-000002 has no such run or cell", "taco-000002 has"),
-        ("diff", ("last:horovod/tcp/8", "last"), "last:horovod/tcp/8: ladder", "taco-000002 has"),
+        ("show", ("nobody",), "nobody: not found in ", "taco-launch bench history lists them"),
+        ("show", ("taco",), "taco: 2 sweeps start with this: taco-000002, taco-000001", "type more of the id"),
+        ("show", ("",), ": not found in ", "taco-launch bench history lists them"),
+        ("diff", ("last:9", "last"), "last:9: sweep taco-000002 has no such run or cell", "taco-000002 has horovod/rdma/16, horovod/tcp/16"),
+        ("diff", ("last:0", "last"), "last:0: sweep taco-000002 has no such run or cell", "taco-000002 has"),
+        ("diff", ("last:horovod/tcp/8", "last"), "last:horovod/tcp/8: sweep", "taco-000002 has"),
         ("import", ("--name", "x", "f.csv"), "--name needs --workload", "name the workload of the logs: --workload horovod|tf_cnn|nccl-tests|MATRIX:NAME"),
         ("import", ("--workload", "horovod", "f.log"), "--workload needs --variant", "name what was measured: --variant NAME"),
         ("import", ("--workload", "horovod", "--variant", "t", "-H", "gpu[2-1]", "/dev/null"), "--host gpu[2-1]: ", None),
@@ -169,7 +169,7 @@ def test_a_reader_makes_no_history(verb: str, args: tuple[str, ...], tmp_path: P
 @pytest.mark.parametrize("ending", ["json", "csv"])
 def test_an_export_is_imported_once(ending: str, db: str, tmp_path: Path) -> None:
     file, other = str(tmp_path / f"x.{ending}"), str(tmp_path / "new" / "other.db")
-    assert bench("export", db, "--to", file).stderr == f"2 ladders written to {file}\n"
+    assert bench("export", db, "--to", file).stderr == f"2 sweeps written to {file}\n"
     added = "14 runs added, 0 were here already: taco-000001, taco-000002\n"
     assert bench("import", other, "--baseline", file).stderr == added
     assert bench("import", other, file).stderr == "0 runs added, 14 were here already: taco-000001, taco-000002\n"
@@ -191,7 +191,7 @@ def test_an_export_of_nothing_is_refused(db: str, tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     refused = bench("export", db, "--matrix", "nope", "--to", str(file))
     assert (refused.exit_code, file.exists()) == (2, False)
-    assert refused.stderr.startswith("error: nothing to export: no ladder is of matrix nope\n")
+    assert refused.stderr.startswith("error: nothing to export: no sweep of matrix nope\n")
 
 
 def test_an_export_takes_nobodys_place(db: str, tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_a_long_list_tells_how_many_it_leaves_out(tmp_path: Path) -> None:
         for number in range(7):
             history.begin(ladder(number))
     refused = bench("show", str(tmp_path / "h.db"), "taco").stderr
-    assert "taco: 7 ladders start so: taco-000006, " in refused
+    assert "taco: 7 sweeps start with this: taco-000006, " in refused
     assert ", taco-000002 and 2 more\n" in refused
 
 

@@ -118,7 +118,7 @@ def test_a_runtime_that_the_engine_has_only_until_it_starts_anew(command: str, *
     docker: dict[str, Any] = {"toolkit": "1.17.4", "toolkit_programs": PROGRAMS, "runtimes": ("nvidia", "runc")}
     found = ops(facts(of={"engine_command": command}, **docker))
     assert [op.name for op in found] == ([] if right else ["daemon.json: add runtimes (reload)"])
-    assert all("which it has only until it starts anew" in op.why for op in found)
+    assert all("which it has only until it restarts" in op.why for op in found)
 
 
 def test_the_toolkit_of_nvidias_repository_and_its_runtime() -> None:
@@ -271,7 +271,7 @@ def test_cdi_that_the_engine_has_only_until_it_starts_anew() -> None:
     on: dict[str, Any] = {**WHOLE, "cdi_folders": ("/etc/cdi",), "cdi": ("nvidia.com/gpu=all",)}
     (only,) = ops(facts(**on, containers=(ContainerState("busy", "image", "running", ()),)))
     assert (only.name, only.disrupts) == ("daemon.json: add features (reload)", "nothing")
-    assert "has on only until it starts anew" in only.why
+    assert "has on only until it restarts" in only.why
     assert planned(facts(of={"daemon_json": CDI}, **on)) == []
     assert planned(facts(of={"engine_command": "/usr/bin/dockerd --feature=cdi=true"}, **on)) == []
     assert planned(facts(**on), Toolkit("none")) == []

@@ -1,6 +1,6 @@
 # Simulated hardware: the state folder, read and locked. Sourced by the programs beside it.
 # shellcheck shell=sh
-root="${SIMULATED_HARDWARE_ROOT:-}" # a folder that stands for /, for tests
+root="${SIMULATED_HARDWARE_ROOT:-}" # a folder used as /, for tests
 state="$root/var/lib/simulated-hardware"
 # shellcheck disable=SC2034 # for those who source this
 library="$root/usr/lib/simulated-hardware"

@@ -4,7 +4,7 @@ sys="$root/sys"
 pci="$sys/bus/pci/devices"
 # What is written here lies in overlays and tmpfs of this container only: see mounts.sh.
 
-# show: everything anew, from the state
+# show: everything again, from the state
 show() {
     _cpus_0=$(cpus_of 0) # asked once: every device below has one of them
     _cpus_1=$(cpus_of 1)

@@ -51,7 +51,9 @@ def _show(found: "Inventory", output: str) -> None:
         return
     click.echo(f"Cluster: {found.cluster}")
     click.echo(f"Source:  {render.printable(found.source)}")
-    click.echo(f"Image:   {_image(found.container) if found.container else 'none: jobs run on the head only, without a container'}")
+    click.echo(
+        f"Image:   {_image(found.container) if found.container else 'none: jobs run on the head only, without a container'}"
+    )
     versions = ", ".join(f"{name} {version}" for name, version in found.versions)
     click.echo(f"mpirun:  {found.mpirun}{f' ({versions})' if versions else ''}\n")
     rows = []

@@ -257,7 +257,9 @@ def show_done(
     more = f", and {flaws} fault{'s were' if flaws != 1 else ' was'} found" if flaws else ""
     more += f"; a fault of hardware that it cannot fix: {names(broken)}, see above" if broken else ""
     again = "; once that is fixed, rerun the command: completed steps are skipped" if failed or flaws else ""
-    settings.talk(f"{right} of {render.counted(len(done.hosts), 'host')} {states[0]} after {seconds:.0f} s{more}{logs}{again}")
+    settings.talk(
+        f"{right} of {render.counted(len(done.hosts), 'host')} {states[0]} after {seconds:.0f} s{more}{logs}{again}"
+    )
     return HOST_FAILED if failed or done.found else DRIFT if broken else OK
 
 

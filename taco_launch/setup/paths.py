@@ -161,11 +161,6 @@ def sshd_config(cluster: str) -> str:
     return f"{ssh(cluster)}/sshd_config"
 
 
-def image_file(cluster: str) -> str:
-    """Place what tells the container which image it is made from: its id and its digests, which create.sh writes."""
-    return f"{folder(cluster)}/image"
-
-
 def variant_record(cluster: str) -> str:
     """Place what is known of a variant on the head: see setup/variants.py."""
     return f"{folder(cluster)}/variant.json"

@@ -99,6 +99,8 @@ def run(
         green="" if green is None else green.id,
         differences=() if green is None else _differences(history, green, measured.runs),
         notes=tuple(notes),
+        emptied=green is None
+        and any(each.outcome == baseline.REJECTED for each in _nights(history, one.matrix, one.cluster)),
     )
     if measured.outcome == ladders.INTERRUPTED:
         history.end(one.id, ladders.INTERRUPTED)

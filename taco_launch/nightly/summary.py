@@ -100,7 +100,7 @@ class Summary:
     `failed` are the cells that gave no sample at all, each with a reason; `lost` says how many runs gave none. `unfit` says why the cluster could not be
     measured, `broken` why the nightly run did not finish. `green` is the last night before that counts in the baseline,
     from which the `differences` are. `in_a_row` is, where a person has to look, in how many nightly runs in a row, this one
-    included. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
+    included. `emptied` says that no nightly run counts, because all were rejected. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
     """
 
     name: str
@@ -120,6 +120,7 @@ class Summary:
     strict: bool = False
     logs: str = ""
     in_a_row: int = 0
+    emptied: bool = False
 
     @property
     def outcome(self) -> NightlyOutcome:
@@ -134,6 +135,7 @@ class Summary:
         if self.of(VerdictKind.UNSURE):
             return NightlyOutcome.UNSURE
         is_new = self.of(VerdictKind.NO_VERDICT_YET) and any(one.is_of_hardware for one in self.differences)
+        is_new = is_new or bool(self.emptied and self.of(VerdictKind.NO_VERDICT_YET))
         if is_new or self.of(VerdictKind.PENDING):
             return NightlyOutcome.PENDING
         return NightlyOutcome.DRIFT if self.of(VerdictKind.DRIFT) else NightlyOutcome.OK
@@ -198,6 +200,8 @@ def _headline(summary: Summary) -> str:
             return f"{waiting[0].name}: {waiting[0].verdict.why}"
         if waiting:
             return f"{_worst(waiting)}: {why}"
+    if summary.outcome is NightlyOutcome.PENDING and summary.emptied:
+        return "no nightly run counts any more, because all were rejected: accept this one if it is right"
     return _counts(summary)
 
 

@@ -105,6 +105,13 @@ def test_several_unsure_nights_in_a_row_are_told() -> None:
     assert "; pending 3 nightly runs in a row: none of them counts until you accept or reject it" in line(pending, "x")
 
 
+def test_nothing_counts_by_itself_once_all_were_rejected() -> None:
+    night = replace(NIGHT, judged=(judged(VerdictKind.NO_VERDICT_YET),), emptied=True)
+    assert night.outcome.value == "pending"
+    assert "PENDING: no nightly run counts any more, because all were rejected: accept this one" in line(night, "x")
+    assert replace(night, judged=(judged(VerdictKind.OK),)).outcome.value == "ok"
+
+
 def test_other_hosts_are_named_where_there_is_no_verdict_yet() -> None:
     moved = (Difference("hosts", (), "gpu1", "gpu2"), Difference("image", (), "a", "b"))
     night = replace(NIGHT, judged=(judged(VerdictKind.NO_VERDICT_YET),), differences=moved)

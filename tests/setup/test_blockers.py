@@ -39,7 +39,11 @@ def test_a_job_keeps_all_hosts_as_they_are(tmp_path: Path, shell: str) -> None:
     lock = tmp_path / "state/containers/c/jobs/busy/lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
-    assert blockers.judged(plan, {}, said(fakes, plan)) == plan
+    queue = tmp_path / "state/containers/c/jobs/.queue/lock"
+    queue.parent.mkdir()
+    with queue.open("w") as of_the_queue:
+        fcntl.flock(of_the_queue, fcntl.LOCK_EX)
+        assert blockers.judged(plan, {}, said(fakes, plan)) == plan
     descriptor = os.open(lock, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

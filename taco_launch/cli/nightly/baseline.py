@@ -118,13 +118,13 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
     """
     from taco_launch.bench.history.history import open_history
     from taco_launch.command import shell
-    from taco_launch.nightly.baseline import ACCEPTED, REJECTED, far_off
+    from taco_launch.nightly.baseline import ACCEPTED, REJECTED, WAITING, far_off
 
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
         nights = {one.id: one for one in (_measured(history, ladder) for ladder in ladders)}
         for one in nights.values():
-            history.accept(one.id, ACCEPTED if one.outcome == REJECTED else "")
+            history.accept(one.id, ACCEPTED if one.outcome in (REJECTED, *WAITING) else "")
         far = {one.id: told for one in nights.values() if (told := far_off(history, one))}
     settings.talk(f"what {', '.join(nights)} measured counts in the baseline")
     for ladder, told in far.items():

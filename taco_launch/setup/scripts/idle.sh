@@ -49,7 +49,8 @@ idle_jobs() { # idle_jobs STATE_FOLDER CLUSTER: of the lock of each job of a clu
   else
     set -- "$1"/jobs "$1"/containers/*/jobs
   fi
-  idle_files 30 find "$@" -mindepth 2 -maxdepth 2 -name lock
+  # a folder whose name begins with a dot is the queue's, and no job's
+  idle_files 30 find "$@" -mindepth 2 -maxdepth 2 -name lock ! -path '*/jobs/.*'
 }
 
 idle_leases() { # idle_leases FOLDER: of each slot's lease

@@ -49,7 +49,7 @@ idle_jobs() { # idle_jobs STATE_FOLDER CLUSTER: of the lock of each job of a clu
   else
     set -- "$1"/jobs "$1"/containers/*/jobs
   fi
-  # a folder whose name begins with a dot is the queue's, and no job's
+  # .queue and other hidden folders belong to no job
   idle_files 30 find "$@" -mindepth 2 -maxdepth 2 -name lock ! -path '*/jobs/.*'
 }
 

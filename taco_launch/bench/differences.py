@@ -43,7 +43,7 @@ class Difference:
 
     @property
     def is_of_hosts(self) -> bool:
-        """Whether other hosts took part, or other GPUs: what they measure is not compared."""
+        """Whether the hosts or the GPU model differ: such runs are not compared."""
         return self.what in (_HOSTS, "GPU model")
 
     @property

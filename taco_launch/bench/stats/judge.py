@@ -47,7 +47,7 @@ def verdicts(series: Sequence[Series], rules: JudgeRules) -> tuple[Verdict, ...]
     fresh = {cell.series.key: p for cell, p in zip(found, adjusted, strict=True)}
     said = {cell.series.key: _verdict(cell, rules, fresh.get(cell.series.key, 1.0)) for cell in judged}
     for cell in judged:
-        # runs that nobody has accepted tell a loss, and nothing else
+        # against runs that are not accepted yet, only a loss is reported
         if cell.is_provisional and said[cell.series.key].kind is not VerdictKind.REGRESSION:
             del said[cell.series.key]
     return tuple(said.get(each.key) or _unjudged(each, rules) for each in series)

@@ -1,4 +1,4 @@
-"""What the judge of a nightly run is given and returns: the numbers of a cell, its rules, a verdict."""
+"""Input and output of the nightly judge: the numbers of a cell, the rules, the verdict."""
 
 import math
 from enum import Enum
@@ -9,7 +9,7 @@ from taco_launch.frozen import dataclass
 
 
 class VerdictKind(Enum):
-    """What is said of a cell.
+    """The verdict about a cell.
 
     UNSURE is what differed twice by what matters, or by a quarter, where the nightly runs of the baseline differ too much among
     themselves.
@@ -29,7 +29,7 @@ class VerdictKind(Enum):
 
 @dataclass(frozen=True)
 class JudgeRules:
-    """What the judge goes by.
+    """The rules of the judge.
 
     `min_effect` is the smallest change that matters, as a fraction, of the point estimate. `screen` is the level of the
     first stage in each cell, `level` that of all verdicts of a nightly run together: of nightly runs in which nothing changed, no
@@ -95,7 +95,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of one key, and `why` in one plain sentence.
+    """The verdict about one key, with its reason (`why`) in one sentence.
 
     `change` is tonight's centre by the baseline's, less 1, with its interval at the level `clear`, which holds the luck of nightly runs; it is
     made of the fresh values of a suspect that has any. Of a drift it is what the line says of all nightly runs, without an

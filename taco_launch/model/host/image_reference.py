@@ -1,4 +1,4 @@
-"""What an image is requested by, read as the engine reads it."""
+"""The name of an image, parsed as the Docker Engine parses it."""
 
 import re
 from typing import Optional
@@ -10,7 +10,7 @@ _HUB_PREFIX = re.compile(r"^(?:(?:index\.)?docker\.io/)?(?:library/)?")
 
 @dataclass(frozen=True)
 class Reference:
-    """What an image is requested by: `repository` as the engine lists it, and a tag, or a digest (`sha256:...`)."""
+    """The name of an image: `repository` as the engine lists it, and a tag, or a digest (`sha256:...`)."""
 
     repository: str
     tag: Optional[str]
@@ -18,7 +18,7 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """What the engine knows it by, once it is there."""
+        """The name under which the engine lists the image."""
         return self.at(self.digest) if self.digest else f"{self.repository}:{self.tag}"
 
     def at(self, digest: str) -> str:

@@ -73,7 +73,7 @@ class Definition:
     @property
     def digest(self) -> str:
         """What tells one definition from another: 16 hexadecimal digits."""
-        parts = (self.image, self.label_options, scripts.text("main.sh"))
+        parts = (self.name, self.image, self.label_options, scripts.text("main.sh"))
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property

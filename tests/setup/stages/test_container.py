@@ -266,6 +266,12 @@ def test_another_image_of_the_same_name_is_another_container() -> None:
     assert ops(moved)[0].why.startswith("its image or its main.sh has changed")
 
 
+def test_the_same_image_by_another_name_is_another_container() -> None:
+    """Jobs are refused while the containers were created from another name than the inventory's."""
+    facts = having(after(ready()), images=(image(), image("train:2")))
+    assert ops(facts, image="train:2")[0].why.startswith("it was made from ")
+
+
 def test_another_main_process_is_another_container(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = after(ready())
     monkeypatch.setattr(scripts, "text", lambda name: f"another {name}")

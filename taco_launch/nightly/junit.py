@@ -19,8 +19,8 @@ _CHILDREN = {
 def junit(summary: Summary) -> str:
     """Return the document.
 
-    What got slower is a failure, what gave no sample an error, what has no verdict yet is skipped. A nightly run that could not
-    measure at all is one case with an error.
+    What got slower is a failure, what gave no sample an error, what has no verdict yet is skipped. Runs that failed are one
+    case with an error, and so is a nightly run that could not measure at all.
     """
     suite = ET.Element("testsuite", name=_text(f"taco-launch nightly {summary.name}"))
     suite.set("time", f"{summary.ended - summary.started:.3f}")
@@ -31,6 +31,8 @@ def junit(summary: Summary) -> str:
         _case(suite, summary, one.name, child, f"{one.verdict.kind.value}: {one.verdict.why}")
     for cell, why in summary.failed:
         _case(suite, summary, cell_name(cell), "error", why)
+    if summary.lost and not summary.failed:
+        _case(suite, summary, "every run", "error", summary.lost)
     if summary.unfit or summary.broken:
         _case(suite, summary, "the nightly run", "error", summary.unfit or summary.broken)
     for child, counted in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):

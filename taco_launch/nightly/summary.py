@@ -136,7 +136,7 @@ class Summary:
             return NightlyOutcome.UNSURE
         is_new = self.of(VerdictKind.NO_VERDICT_YET) and any(one.is_of_hardware for one in self.differences)
         is_new = is_new or bool(self.emptied and self.of(VerdictKind.NO_VERDICT_YET))
-        if is_new or self.of(VerdictKind.PENDING):
+        if is_new or self.lost or self.of(VerdictKind.PENDING):
             return NightlyOutcome.PENDING
         return NightlyOutcome.DRIFT if self.of(VerdictKind.DRIFT) else NightlyOutcome.OK
 
@@ -170,7 +170,7 @@ def line(summary: Summary, path: str) -> str:
         told.append(
             "changed since the last accepted run: " + "; ".join(causes) + (f"; and {more} more" if more else "")
         )
-    if summary.lost and not summary.failed:
+    if summary.lost and summary.of(VerdictKind.REGRESSION, VerdictKind.UNSURE, VerdictKind.PENDING):
         told.append(summary.lost)
     told.append(f"summary: {path}")
     words = "; ".join(" ".join(part.split()) for part in told)
@@ -178,18 +178,17 @@ def line(summary: Summary, path: str) -> str:
 
 
 def _headline(summary: Summary) -> str:
-    if summary.unfit:
-        return summary.unfit
-    bad = summary.of(VerdictKind.REGRESSION)
-    if bad:
+    if bad := summary.of(VerdictKind.REGRESSION):
         return _worst(bad)
-    if summary.broken:
-        return summary.broken
+    if summary.unfit or summary.broken:
+        return summary.unfit or summary.broken
     if summary.failed:
         cell, why = summary.failed[0]
         others = len(summary.failed) - 1
         more = f" (and {others} more cell{'s' if others > 1 else ''})" if others else ""
         return f"no sample of {cell_name(cell)}: {why}{more}"
+    if summary.lost and not summary.of(VerdictKind.UNSURE, VerdictKind.PENDING):
+        return f"{summary.lost}; accept it if that has nothing to do with what is measured"
     for kind, why in (
         (VerdictKind.UNSURE, "the nightly runs differ too much to be sure"),
         (VerdictKind.PENDING, "accept or reject it, for it differs from the nightly runs before"),

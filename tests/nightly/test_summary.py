@@ -81,6 +81,11 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
             "failed",
             "no sample of a b at 1 rank: exit 3 (and 1 more cell)",
         ),
+        (
+            replace(NIGHT, judged=(judged(VerdictKind.OK),), lost="2 of 5 runs failed: exit 3"),
+            "pending",
+            "2 of 5 runs failed: exit 3; accept it if that has nothing to do with what is measured",
+        ),
         (replace(SLOWER, failed=((Cell("a", "b", 1), "exit 3"),)), "regression", "resnet50 RDMA at 8 ranks -8.0 %"),
     ],
 )
@@ -93,6 +98,8 @@ def test_outcomes(night: Summary, outcome: str, words: str) -> None:
     assert replace(night, strict=True).exit_code == (6 if waits else codes[outcome])
     failures = ET.fromstring(junit(replace(night, strict=True))).findall("testcase/failure")
     assert bool(failures) == (outcome == "regression" or bool(night.of(VerdictKind.UNSURE, VerdictKind.PENDING)))
+    errors = ET.fromstring(junit(night)).findall("testcase/error")
+    assert bool(errors) == bool(outcome in ("failed", "cluster not fit") or night.failed or night.lost)
 
 
 def test_several_unsure_nights_in_a_row_are_told() -> None:

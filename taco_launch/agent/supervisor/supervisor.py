@@ -356,15 +356,14 @@ class _Supervisor:
             how={"leave": self._leaves(), "listener": self._cut_short is None and not self._ranks.all_well},
         )
         left = [self._left_here()]
-        remote = self._gang.remote
-        told = [(link, link.answers.ended) for link in remote]
+        told = [(link, link.answers.ended) for link in self._gang.remote]
         left += [recovery.left(ended.left, ended.unknown, link.name) for link, ended in told if ended is not None]
         left += self._clear([link for link, ended in told if ended is None])
         left += [f"the logs of {name} are not all here" for name in stuck]
         if self._cut_short is None and not self._ranks.all_well:
             left += [teardown.listener(link, self._gang.port) for link in self._gang.links]
         clear = self._ranks.np == 0 or self._spec.policy.clean_up is CleanUp.ALL
-        unsaved = [link for link in remote if link in self._gang.remote and not self._ranks.whole(link.name)]
+        unsaved = [link for link in self._gang.remote if not self._ranks.whole(link.name)]
         self._gang.dismiss(unsaved, self._note, remove=False)
         self._gang.dismiss(self._gang.remote, self._note, remove=clear)
         return "; ".join(filter(None, left))
@@ -391,7 +390,9 @@ class _Supervisor:
             self._lost_host = links[0].name
         return teardown.clear(links, self._agent, self._folder, self._id)
 
-    def _meanwhile(self) -> None:
+    def _meanwhile(self, waits_for: str) -> None:
+        if waits_for:
+            self._events.add(state.STOPPING, waits_for)
         self._reap()
         self._ranks.step()
 

@@ -19,6 +19,9 @@ from taco_launch.state import JobOutcome
 _A_MOMENT = 3.0
 # A host that was silent before has so long to answer once more: whoever waits for the job has waited for long already.
 _SILENT_SECONDS = 8.0
+# After so long it is told for which hosts the end of the job waits.
+_TOLD_AFTER_SECONDS = 5.0
+_MOST_NAMED = 4
 
 
 class Orphans:
@@ -68,7 +71,7 @@ def end_all(
     orphans: List[List[int]],
     *,
     whole: Callable[[str], bool],
-    meanwhile: Callable[[], None],
+    meanwhile: Callable[[str], None],
     begun: bool,
     timeout: float,
     how: Mapping[str, bool],
@@ -77,8 +80,10 @@ def end_all(
 
     `orphans` (pid, start) are processes of this host that the job has left to us. `whole(host)` says whether all logs of
     a host are here; a host is given up when it was silent for `timeout` seconds, or its logs came no further for as
-    long. Where no rank was started (`begun` is false) nobody is waited for longer than a moment. `how` are words of
-    the order: with `leave` what still runs is left alone, with `listener` it is looked up who has the ranks' port. Gives the hosts that have ended the job but whose logs are not all here.
+    long. Where no rank was started (`begun` is false) nobody is waited for longer than a moment. `meanwhile` is called
+    all the time with "", and once, of a job that had begun, with what its end waits for. `how` are words of the order:
+    with `leave` what still runs is left alone, with `listener` it is looked up who has the ranks' port. Gives the hosts
+    that have ended the job but whose logs are not all here.
     """
     for link in gang.links:
         # Where one is gone already, its last output are read all the same.
@@ -86,6 +91,7 @@ def end_all(
     begin = time.monotonic()
     further: Dict[str, Tuple[object, float]] = {}
     stuck: List[str] = []
+    told = not begun
 
     def over(link: GuardConnection) -> bool:
         late = (link is gang.here or not begun) and time.monotonic() - begin > (GUARD_SECONDS if begun else _A_MOMENT)
@@ -101,8 +107,25 @@ def end_all(
             further[remote.name] = (have, since if have == before else now)
             if not over(remote) and now - further[remote.name][1] > timeout:
                 stuck.append(remote.name)
-        meanwhile()
+        late = [link for link in gang.remote if not over(link)]
+        if late and not told and time.monotonic() - begin > _TOLD_AFTER_SECONDS:
+            told = True
+            meanwhile(_waits_for(late, timeout))
+        meanwhile("")
     return [link.name for link in gang.links if link.name in stuck and link.answers.ended is not None]
+
+
+def _waits_for(links: Sequence[RemoteGuardConnection], timeout: float) -> str:
+    """Return what the end of a job waits for on these hosts: the end of its ranks, or else their logs."""
+    silent = [link.name for link in links if link.answers.ended is None]
+    if silent:
+        return f"waiting for {_few(silent)} to end its ranks; a silent host counts as lost after {timeout:g} s"
+    return f"waiting for the logs of {_few([link.name for link in links])}"
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def end_here(

@@ -21,7 +21,9 @@ from tests.patience import HANG
 TIMEOUT = 0.2
 
 
-def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[str], RemoteGuardConnection, float]:
+def end(
+    folder: JobFolder, come: int, *, tells_end: bool = True, told: list[str] | None = None
+) -> tuple[list[str], RemoteGuardConnection, float]:
     """Disband a job whose other host sends `come` of 10 bytes of log, one in 0.05 s, and never falls silent."""
     here = GuardConnection(Host("n1", "10.0.0.1"), folder)
     here.answers.ended = Ended()
@@ -43,7 +45,7 @@ def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[s
         lambda _link, _message: None,
         [],
         whole=whole,
-        meanwhile=lambda: None,
+        meanwhile=([] if told is None else told).append,
         begun=True,
         timeout=TIMEOUT,
         how={"leave": False},
@@ -80,6 +82,22 @@ def test_a_guard_that_never_tells_the_end_is_given_up(folder: JobFolder) -> None
     # Its job is ended without it then, which tells more than its logs.
     stuck, remote, _took = end(folder, 10, tells_end=False)
     assert (stuck, remote.gone) == ([], "")
+
+
+@pytest.mark.parametrize(
+    ("tells_end", "expected"),
+    [
+        (False, "waiting for n2 to end its ranks; a silent host counts as lost after 0.2 s"),
+        (True, "waiting for the logs of n2"),
+    ],
+)
+def test_a_long_end_tells_what_it_waits_for(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch, tells_end: bool, expected: str
+) -> None:
+    monkeypatch.setattr(teardown, "_TOLD_AFTER_SECONDS", 0.1)
+    told: list[str] = []
+    end(folder, 0, tells_end=tells_end, told=told)
+    assert [text for text in told if text] == [expected]
 
 
 def test_what_comes_to_us_while_the_rest_is_ended_is_ended_as_well() -> None:

@@ -172,6 +172,13 @@ def test_no_verb_takes_such_a_name(tmp_path: Path, verb: tuple[str, ...], name: 
     refused(tmp_path, ["lab", verb[0], "--name", name, *verb[1:]])
 
 
+@pytest.mark.parametrize(
+    "verb", [("up",), ("down",), ("status",), ("exec", "gpu1", "true"), ("fault", "gpu1", "reboot")]
+)
+def test_every_verb_means_the_lab_of_the_inventory(tmp_path: Path, verb: tuple[str, ...]) -> None:
+    refused(tmp_path, ["-i", "lab:../../kept", "lab", *verb])
+
+
 @pytest.mark.parametrize("name", ["../../kept", ".."])
 def test_no_inventory_has_such_a_name(tmp_path: Path, name: str) -> None:
     refused(tmp_path, ["-i", f"lab:{name}", "inventory"])

@@ -22,7 +22,8 @@ from taco_launch.signatures.match import ENTRIES, SignatureMatch
 from taco_launch.signatures.signals import UNFORESEEN, by_signal
 
 _MOST = 8
-_NO_SCRIPT = "script-missing"
+# A script that its interpreter does not find, or that is itself the command.
+_NO_SCRIPT = "script-missing", "command-missing"
 # Of a folder so many names are compared with a missing one.
 _MOST_NAMES = 1000
 _MOST_SHOWN = 200
@@ -87,16 +88,20 @@ def analyze_failure(
 def _script_named(spec: JobSpec, match: SignatureMatch, folder: JobFolder, *, is_local: bool) -> Finding:
     """Return a finding; of a missing script with what to do about it, as the job's code came to its hosts."""
     finding = match.finding
-    named = re.search(ENTRIES[finding.signature].pattern, match.text) if finding.signature == _NO_SCRIPT else None
-    if named is None:
+    named = re.search(ENTRIES[finding.signature].pattern, match.text) if finding.signature in _NO_SCRIPT else None
+    file = (named["file"] or "").strip("'\"") if named else ""
+    if not file:
         return finding
     if spec.code is not None and spec.code.source:
-        inside = named["file"].partition(f"/{folder.code.name}/")[2] or named["file"]
+        inside = file.partition(f"/{folder.code.name}/")[2] or file
+        if inside.startswith("/"):
+            where = "what --sync copied is the folder in which the job starts"
+            return replace(finding, next=f"Name it by its path in the copied folder: {where}.")
         ignored = "a file that .gitignore or .tacoignore names is not copied"
         return replace(finding, next=f"What --sync copied has no {inside}: check the name and --workdir; {ignored}.")
     if spec.container is None and spec.code is None and is_local:
-        return _in_working_folder(spec, finding, named["file"])
-    name = named["file"].rpartition("/")[2]
+        return _in_working_folder(spec, finding, file)
+    name = file.rpartition("/")[2]
     return replace(
         finding, next=f"If {name} is on your machine, copy its folder to the hosts: --sync DIR. {finding.next}"
     )

@@ -54,8 +54,21 @@ def _hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 # Without a terminal, what is being done is printed at most this often.
 _SHOWN_SECONDS = 10
+
+
+def _of_inventory() -> str | None:
+    """Return the name of the lab that `-i lab` or `-i lab:NAME` names, None without."""
+    kind, _, name = (settings_of(click.get_current_context()).inventory or "").partition(":")
+    return (name or kind) if kind == "lab" else None
+
+
 _name = add_option(
-    "--name", "lab", metavar="NAME", default="lab", show_default=True, shell_complete=_labs, help="Name of the lab."
+    "--name",
+    "lab",
+    metavar="NAME",
+    default=lambda: _of_inventory() or "lab",
+    shell_complete=_labs,
+    help="Name of the lab. Default: that of -i lab:NAME, else lab.",
 )
 
 
@@ -189,7 +202,14 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
 @lab.command()
 @output_options
 @talk_options
-@add_option("--name", "lab", metavar="NAME", shell_complete=_labs, help="Name of the lab. Default: all.")
+@add_option(
+    "--name",
+    "lab",
+    metavar="NAME",
+    default=_of_inventory,
+    shell_complete=_labs,
+    help="Name of the lab. Default: that of -i, else all.",
+)
 @click.pass_context
 def status(ctx: click.Context, *, lab: str | None) -> None:
     """Show hosts, their state, faults and login commands.

@@ -94,6 +94,7 @@ def test_a_missing_script_of_this_machine(folder: JobFolder, tmp_path: Path, fil
             "If train.py is on your machine, copy its folder to the hosts: --sync DIR. Mount or copy it there, ",
         ),
         (".", "{code}/src/train.py", "What --sync copied has no src/train.py: check the name and --workdir; "),
+        (".", "/home/me/train.py", "Name it by its path in the copied folder: "),
     ],
 )
 def test_a_missing_script_of_a_job_on_hosts(folder: JobFolder, source: str, file: str, told: str) -> None:
@@ -103,6 +104,14 @@ def test_a_missing_script_of_a_job_on_hosts(folder: JobFolder, source: str, file
     write(folder.rank(0), f"python3: can't open file '{file.format(code=folder.code)}': [Errno 2] x\n".encode())
     (found,) = analyze_failure(folder, 0, "gpu1", ended_itself=True).findings
     assert found.next.startswith(told), found.next
+
+
+def test_a_missing_command_of_a_job_on_hosts(folder: JobFolder) -> None:
+    spec = JobSpec("job", ("true",), (Host("gpu1", "10.0.0.1"),), head="gpu1", container=Container("train"))
+    records.write_spec(folder, spec)
+    write(folder.rank(0), b"taco-launch: cannot run './run.sh': No such file or directory\n")
+    (found,) = analyze_failure(folder, 0, "gpu1", ended_itself=True).findings
+    assert found.next.startswith("If run.sh is on your machine, copy its folder to the hosts: --sync DIR. "), found.next
 
 
 def test_the_machines_own_name_may_be_that_of_another_host(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -366,19 +366,19 @@ class JobRecord:
 
     @property
     def pause(self) -> Tuple[float, Optional[float]]:
-        """For how many seconds it was suspended after its first start, and since when it is, None where it is not."""
+        """For how many seconds it waited after its first start, and since when it does, None where it does not."""
         begun, spent, since = False, 0.0, None
         for change in self.transitions:
             starts = change.state is JobState.STARTING
             if since is not None and (starts or change.state.is_terminal):
                 spent, since = spent + change.time - since, None
-            elif begun and since is None and change.state is JobState.SUSPENDED:
+            elif begun and since is None and change.state.waits:
                 since = change.time
             begun = begun or starts
         return spent, since
 
     def training(self, now: float) -> Optional[float]:
-        """Return the seconds from its first start to its end, or until `now`, less those that it was suspended.
+        """Return the seconds from its first start to its end, or until `now`, less those that it waited.
 
         None where it has not started.
         """

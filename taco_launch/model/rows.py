@@ -18,7 +18,7 @@ class JobRow:
     `waited` is how many seconds it took from its submission to its first start, None where it never started. `requested`
     is how many slots it asks for, None where its hosts' own facts say that; `allocated` how many it has at this moment.
     `gpus` says whether the slots that it has or had are GPUs. `hosts` is where its ranks are or were. `suspended` is for how
-    many seconds it was suspended after its first start, `suspended_since` since when it is. `last_line` is what its ranks
+    many seconds it waited after its first start, suspended or for another attempt, `suspended_since` since when it does. `last_line` is what its ranks
     wrote last, and `progress` how far its training has come.
     """
 

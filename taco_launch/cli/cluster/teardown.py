@@ -85,5 +85,6 @@ def teardown(
             ctx.exit(setup_output.interrupted(settings, inventory))
     code = setup_output.show_done(settings, done, inventory, time.monotonic() - begun, ("clear", "failed"), told=told)
     kept = "" if images else ", images (--images removes the training image)"
-    settings.talk(f"left there: Docker and the container toolkit with their package sources, records of jobs{kept}")
+    if any(host.error is None for host in done.hosts):
+        settings.talk(f"left there: Docker and the container toolkit with their package sources, records of jobs{kept}")
     ctx.exit(code)

@@ -127,6 +127,14 @@ def test_get_of_a_job_that_was_suspended() -> None:
     assert "\nATTEMPT: 1 of 4 suspended\n" in job_tables.one_job(counted, NOW, wide=False)
 
 
+def test_a_job_that_waits_for_another_attempt_does_not_train() -> None:
+    changes = (*SUSPENDED[:2], Transition(NOW - 30, JobState.RESTARTING, "host gpu2 lost"))
+    found = job("a", 1, JobState.QUEUED, 60, attempt=1, transitions=(*changes, Transition(NOW - 20, JobState.QUEUED)))
+    assert found.record.training(NOW) == 20
+    runs = replace(found.record, transitions=(*found.record.transitions, Transition(NOW - 5, JobState.STARTING)))
+    assert row_of(found.spec, runs).training(NOW) == 25
+
+
 def test_get_of_a_job_that_nobody_has_looked_at() -> None:
     shown = text(job_tables.one_job(job("a", 3, JobState.QUEUED, 1), NOW, wide=True))
     assert "\nRANKS: 3\n" in shown

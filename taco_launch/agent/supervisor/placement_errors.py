@@ -58,7 +58,9 @@ def refusal(
     usable = [reached[host.name] for host in hosts if host.name in reached]
     failed = [(host.name, unusable[host.name]) for host in hosts if host.name in unusable]
     if failed and _is_every(wanted):
-        return _unusable(failed)
+        leave = " ".join(f"--exclude {host}" for host, _why in failed[:_MOST_LEFT_OUT])
+        which, rest = "it" if len(failed) == 1 else "them", " ..." if len(failed) > _MOST_LEFT_OUT else ""
+        return _unusable(failed, f"leave {which} out: {leave}{rest}")
     try:
         place(wanted, usable)
     except PlacementError as error:
@@ -68,7 +70,7 @@ def refusal(
     if not failed:
         return found
     if found.never and _would_fit(wanted, hosts, reached):
-        return _unusable(failed)
+        return _unusable(failed, "request fewer ranks: the other hosts have too few slots for this job")
     told = {**dict(found.reasons), **dict(failed)}
     reasons = tuple((host.name, told[host.name]) for host in hosts if host.name in told)
     return PlacementError(found.message.split("\n")[0], reasons, found.hint, never=found.never)
@@ -107,17 +109,14 @@ def crowded(wanted: SlotRequest, usable: Sequence[FreeSlots]) -> PlacementError:
     return PlacementError(f"{ranks} not fit: others take the slots at the same moment", reasons, _LIST)
 
 
-def _unusable(reasons: Sequence[Tuple[str, str]]) -> UnusableError:
+def _unusable(reasons: Sequence[Tuple[str, str]], other_way: str) -> UnusableError:
     told = [f"{host} cannot be used: {why}" for host, why in reasons]
     lines = [f"  {host}: {why}" for host, why in reasons]
     message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
-    leave = " ".join(f"--exclude {host}" for host, _why in reasons[:_MOST_LEFT_OUT])
-    which, rest = "it" if len(told) == 1 else "them", " ..." if len(told) > _MOST_LEFT_OUT else ""
     look = "taco-launch setup --check shows what is wrong there"
     if any("Could not resolve hostname" in why for _host, why in reasons):
         look = "hosts learn of a new host of the inventory by taco-launch setup"
-    hint = f"{look}; or leave {which} out: {leave}{rest}"
-    return UnusableError(message, hint, reasons)
+    return UnusableError(message, f"{look}; or {other_way}", reasons)
 
 
 def no_ports(head: str, first: int, last: int) -> PlacementError:

@@ -112,8 +112,8 @@ class FirstError:
 
     def look(self, log: int, number: int, host: str, line: str, text: str) -> None:
         """Note the error that a line tells of, if it does; `text` is what it says without prefixes."""
-        match = None if GOES_ON.search(text) else _PATTERN.search(text)
-        if match is None:
+        match = _PATTERN.search(text)
+        if match is None or (GOES_ON.search(text) and not match["raised"]):
             return
         of = (log, label(line))
         known = self._errors.get(of)

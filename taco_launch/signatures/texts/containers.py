@@ -21,13 +21,15 @@ DOCKER = (
             "could not select device driver",
             "nknown runtime specified nvidia",
             "unknown or invalid runtime name: nvidia",
+            'no runtime for "nvidia" is configured',
             "nvidia-container-runtime",
             "nvidia-container-toolkit",
         ),
-        "Docker on {host} has no GPU support: the NVIDIA Container Toolkit is not installed or not configured.",
-        "Install nvidia-container-toolkit, then nvidia-ctk runtime configure --runtime=docker; systemctl restart docker. On all "
+        "[[containerd?containerd||Docker]] on {host} has no GPU support: the NVIDIA Container Toolkit is not installed or not configured.",
+        "Install nvidia-container-toolkit, then nvidia-ctk runtime configure --runtime=[[containerd?containerd||docker]]; systemctl restart [[containerd?containerd||docker]]. On all "
         "hosts of an inventory: taco-launch -i FILE setup --only toolkit.",
         r"could not select device driver|nknown runtime specified nvidia|invalid runtime name: nvidia"
+        r'|no runtime for "nvidia" is (?P<containerd>configured)'
         r"|nvidia-container-(?:runtime(?:-hook)?|toolkit)\W{0,4}: (?:executable file not found|no such file)",
     ),
     Signature(

@@ -2,7 +2,8 @@
 
 Sources: lightning/fabric/plugins/environments/slurm.py; accelerate/utils/operations.py; deepspeed/launcher/runner.py and
 runtime/config.py; ray/_private/utils.py and src/ray/gcs; horovod/runner/elastic/driver.py; tensorflow/python/eager/context.py and
-core/common_runtime/base_collective_executor.cc; torch/utils/cpp_extension.py.
+core/common_runtime/base_collective_executor.cc; torch/utils/cpp_extension.py; torch/distributed/fsdp/_common_utils.py, _runtime_utils.py and _fully_shard/_fsdp_param.py; DeepEP's
+csrc/deep_ep.cpp and csrc/kernels.
 """
 
 from taco_launch.signatures.entry import FailureText, Signature
@@ -15,6 +16,28 @@ FRAMEWORKS = (
         "Show each task all GPUs of its host: in Slurm --gpus-per-node or --gres, without --gpus-per-task. Or Trainer(devices=...) no more than it sees.",
         r"You requested (?i:gpus?): (?P<asked>\[[\d, ]{0,200}\])(?:\s{1,9}But your machine only has: (?P<seen>\[[\d, ]{0,200}\]))?",
         lines=2,
+    ),
+    Signature(
+        "fsdp-state",
+        (
+            "expected to be in states ",
+            "`BACKWARD_PRE` or `BACKWARD_POST` state but got ",
+            "Expects to be in one of (<ShardedState.",
+        ),
+        "FSDP on {host} was used out of order: a part of the model that it wraps is in state {state}.",
+        "Call the wrapped model itself, not its inner modules or their methods (model.generate, model.module.head); call forward() and backward() in turns, "
+        "and do not run backward() twice on one output.",
+        r"(?:to be in states [^\r\n]{1,300} but current state is|BACKWARD_POST` state but got|one of \(<ShardedState[^\r\n]{1,300}, not)\s{1,4}"
+        r"<?(?P<state>\w{1,40}\.\w+)",
+        lines=2,
+    ),
+    Signature(
+        "deepep-timeout",
+        ("DeepEP error: timeout (", "DeepEP timeout check failed: ", "DeepEP dispatch ", "DeepEP combine "),
+        "DeepEP waited in vain on {host} for data of other ranks ([[where?{where}||{what}]]).",
+        "See that every rank calls dispatch and combine alike and none has ended. Between hosts it needs NVSHMEM with IBGDA (driver option "
+        "NVreg_EnableStreamMemOPs=1 and PeerMappingOverride=1, then a restart), a version of NVSHMEM that this DeepEP supports, and one that is the same on all hosts.",
+        r"DeepEP (?:error: timeout \((?P<where>[^)\r\n]{1,80})\)|(?P<what>timeout check failed|(?:dispatch|combine)[^\r\n,]{0,80} timeout))",
     ),
     Signature(
         "accelerate-rtx",

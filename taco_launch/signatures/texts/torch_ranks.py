@@ -122,6 +122,13 @@ TORCH_RANKS = (
         unless=("torch-rank-missing",),
     ),
     Signature(
+        "torch-group-twice",
+        ("trying to initialize the default process group twice",),
+        "The program called torch.distributed.init_process_group again in one process, or a library of it had done so.",
+        "Call it once: if not torch.distributed.is_initialized(): ...; accelerate, Lightning, DeepSpeed and their like call it themselves. After a failure, "
+        "destroy_process_group comes first.",
+    ),
+    Signature(
         "gloo-sizes-differ",
         ("op.preamble.length <= op.nbytes",),
         "Two ranks do not do the same in Gloo: one sends {one} bytes, the other expects {other}.",

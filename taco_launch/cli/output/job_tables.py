@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _NONE = "N/A"
 # Of a reason, a cell of a table shows so many letters; `get` has all.
 _MOST_IN_CELL = 120
+# Below so many seconds, and where it has trained for nearly all of its time, `get` does not tell how a job spent that.
+_SHORT_JOB, _MOSTLY = 60, 0.95
 
 
 def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
@@ -104,7 +106,16 @@ def one_job(job: "JobView", now: float, *, wide: bool) -> str:
     blocks = [
         headed(header),
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
-        headed((*_what(job, row), *why(job), *_verified(job), *_said(job), *(_more(job) if wide else ()))),
+        headed(
+            (
+                *_what(job, row),
+                ("GOODPUT", _goodput(job, now, wide=wide)),
+                *why(job),
+                *_verified(job),
+                *_said(job),
+                *(_more(job) if wide else ()),
+            )
+        ),
         *below(job, now),
     ]
     if wide:
@@ -144,6 +155,7 @@ def _board(job: "JobView") -> str:
 def job_data(job: "JobView") -> dict[str, Any]:
     """Return a job as JSON values: the MPI Operator's shape and, beside and within that, all that is known of it here."""
     from taco_launch.cli.output.mpi_job import mpi_job
+    from taco_launch.progress.goodput import time_spent
 
     shape = mpi_job(job.spec, job.record)
     board = None if job.tensorboard is None else to_json(job.tensorboard)
@@ -156,6 +168,7 @@ def job_data(job: "JobView") -> dict[str, Any]:
     }
     values = {**shape, **ours, "spec": {**shape["spec"], **to_json(job.spec)}}
     values |= {"progress": None if job.progress is None else to_json(job.progress)}
+    values |= {"time_spent": time_spent(job.record, job.events, time.time())}
     return {**values, "events": to_json(job.events)} if job.events else values
 
 
@@ -167,6 +180,21 @@ def _what(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
         ("STARTED", "" if begun is None else _time(begun)),
         ("ENDED", "" if ended is None else _time(ended)),
     ]
+
+
+def _goodput(job: "JobView", now: float, *, wide: bool) -> str:
+    """Return how much of its time a job has trained; "" of one that has not started, and unless `wide` where that is most of it."""
+    from taco_launch.progress import goodput
+
+    spent = goodput.time_spent(job.record, job.events, now)
+    total = sum(spent.values())
+    trained = spent.pop(goodput.TRAINED)
+    hides = total < _SHORT_JOB or trained > _MOSTLY * total
+    if job.record.first_start is None or not total or (hides and not wide):
+        return ""
+    rest = ", ".join(f"{word} {age(seconds)}" for word, seconds in spent.items() if seconds >= 1)
+    told = f"trained {100 * trained / total:.0f} % of the {age(total)} since its submission"
+    return f"{told}; {rest}" if rest else told
 
 
 def _said(job: "JobView") -> list[tuple[str, str]]:

@@ -135,6 +135,20 @@ def test_a_job_that_waits_for_another_attempt_does_not_train() -> None:
     assert row_of(found.spec, runs).training(NOW) == 25
 
 
+def test_get_tells_where_the_time_of_a_job_went() -> None:
+    changes = (Transition(NOW - 7200, JobState.QUEUED), Transition(NOW - 3600, JobState.STARTING))
+    found = job(
+        "a", 1, JobState.RUNNING, 7200, attempt=1, transitions=(*changes, Transition(NOW - 3590, JobState.RUNNING))
+    )
+    told = "GOODPUT: trained 50 % of the 2h since its submission; queued 1h, starting 10s"
+    assert told in job_tables.one_job(found, NOW, wide=False)
+    prompt = replace(found.record, transitions=(replace(changes[0], time=NOW - 3610), *found.record.transitions[1:]))
+    assert "GOODPUT" not in job_tables.one_job(replace(found, record=prompt), NOW, wide=False)
+    assert "GOODPUT: trained 99 % of the 1h " in job_tables.one_job(replace(found, record=prompt), NOW, wide=True)
+    waits = replace(found.record, state=JobState.QUEUED, transitions=changes[:1])
+    assert "GOODPUT" not in job_tables.one_job(replace(found, record=waits), NOW, wide=True)
+
+
 def test_get_of_a_job_that_nobody_has_looked_at() -> None:
     shown = text(job_tables.one_job(job("a", 3, JobState.QUEUED, 1), NOW, wide=True))
     assert "\nRANKS: 3\n" in shown

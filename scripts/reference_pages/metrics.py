@@ -45,6 +45,7 @@ _JOB = JobRow(
     command="",
     last_line="",
     progress="",
+    verified="",
 )
 
 

@@ -14,6 +14,7 @@ _VERBS = {
     "logs": ("Jobs", "jobs.logs", "Print the output of a job."),
     "wait": ("Jobs", "jobs.wait_stop_delete", "Wait for a job to end and exit with its code."),
     "stacks": ("Jobs", "jobs.stacks", "Show where each rank of a running job is."),
+    "support": ("Jobs", "support", "Pack what is known of a job into one archive."),
     "exec": ("Jobs", "jobs.execute", "Run a command next to a rank of a running job."),
     "shell": ("Jobs", "jobs.execute", "Open a shell next to a rank of a running job."),
     "cp": ("Jobs", "jobs.copy", "Copy files between this machine and a job."),

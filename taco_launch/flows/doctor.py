@@ -15,6 +15,7 @@ import taco_launch
 from taco_launch.agent.store.folders import require_local_disk, state_folder
 from taco_launch.command import shell
 from taco_launch.errors import TacoLaunchError
+from taco_launch.flows.support.masking import is_secret
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.remote import bundle
@@ -22,8 +23,6 @@ from taco_launch.remote import bundle
 # How long a program may take to print its version.
 _SECONDS = 10.0
 _LIBRARIES = ("click", "fabric", "paramiko", "pydantic", "PyYAML", "rich", "torch", "horovod", "scipy", "pyarrow")
-# Whose values are never shown.
-_SECRET = ("PASSWORD", "TOKEN", "SECRET")
 _PYTHON = (3, 10)
 
 
@@ -181,4 +180,4 @@ def _inventory(load: Callable[[], Inventory], named: Named | None) -> Check:
 
 def shown_value(name: str, value: str) -> str:
     """Return a variable's value for people; that of a secret is not shown."""
-    return "set" if any(word in name for word in _SECRET) else value
+    return "set" if is_secret(name) else value

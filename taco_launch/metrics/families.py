@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from taco_launch.model.job_counts import BOUNDS, JobCounts
 from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import JobRow
+from taco_launch.model.run.verified import Truth
 from taco_launch.model.slots import Occupancy
 
 _PREFIX = "taco_launch_"
@@ -67,10 +68,12 @@ def _counters(tally: JobCounts) -> Iterable[Metric]:
 
 def _jobs(rows: Sequence[JobRow], tally: JobCounts) -> Iterable[Metric]:
     words = "1 for every job whose record is there; its launcher, and its cluster."
-    yield _gauge(
-        "job_info", words, (({"launcher": f"{row.name}-launcher", "namespace": row.cluster}, 1) for row in rows)
-    )
+    yield _gauge("job_info", words, ((_job(row), 1) for row in rows))
     by_state = Counter(row.state for row in rows)
+    words = "1 for every running job; status is whether it runs as planned: True, False, or Unknown while that is not known."
+    running = [row for row in rows if row.state is JobState.RUNNING]
+    checked = ({**_job(row), "status": row.verified or Truth.UNKNOWN.value} for row in running)
+    yield _gauge("job_verified", words, ((labels, 1) for labels in checked))
     words = "Jobs whose records are there, by state."
     yield _gauge("jobs", words, (({"state": state.value}, by_state[state]) for state in JobState))
     waiting = Counter(row.queue for row in rows if row.state.waits and row.state is not JobState.SUSPENDED)
@@ -83,6 +86,11 @@ def _jobs(rows: Sequence[JobRow], tally: JobCounts) -> Iterable[Metric]:
         buckets = list(zip(bounds, accumulate(entry.counts), strict=True))
         waits.add_metric([_valid(entry.queue)], buckets, entry.seconds)
     yield waits
+
+
+def _job(row: JobRow) -> Mapping[str, str]:
+    """Return the labels of a job, as the MPI Operator has them."""
+    return {"launcher": f"{row.name}-launcher", "namespace": row.cluster}
 
 
 def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:

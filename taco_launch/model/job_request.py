@@ -91,6 +91,8 @@ class JobRequest:
     backoff: Optional[float] = None
     ttl: Optional[float] = None
     agent_log: bool = False
+    # Whether it fails where what runs is not what was asked.
+    strict: bool = False
     # Whether a job of the same name and owner that has ended makes room.
     replace: bool = False
     # A signal that the ranks get some time before they are ended: USR1, USR1@120, USR1@2m.

@@ -78,6 +78,8 @@ class Policy:
     replace: bool = False
     # By which the ranks are told to save their state before the deadline, a stop or a suspension.
     signal: Optional[EarlySignal] = None
+    # Whether the job fails if it does not run as planned.
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -320,7 +322,8 @@ class JobRecord:
     """A job as every command sees it: the fold of its events.
 
     Times are seconds since the epoch, None where it has not come to that. `reason` says in words why the job is where
-    it is, `hint` what to type next. `exit_code` is the job's own, None until the end; 125 means that no rank ever ran. `line` is its mpirun line,
+    it is, `hint` what to type next. `exit_code` is the job's own, None until the end; 125 means that no rank ever ran, or
+    that it is strict and did not run as planned. `line` is its mpirun line,
     `warnings` what there is to know of that. `findings` is what the logs of a failed job tell of the failure, in the
     log of the launcher or of the rank to blame.
 

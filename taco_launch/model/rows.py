@@ -18,8 +18,9 @@ class JobRow:
     `waited` is how many seconds it took from its submission to its first start, None where it never started. `requested`
     is how many slots it asks for, None where its hosts' own facts say that; `allocated` how many it has at this moment.
     `gpus` says whether the slots that it has or had are GPUs. `hosts` is where its ranks are or were. `suspended` is for how
-    many seconds it waited after its first start, suspended or for another attempt, `suspended_since` since when it does. `last_line` is what its ranks
-    wrote last, and `progress` how far its training has come.
+    many seconds it waited after its first start, suspended or for another attempt, `suspended_since` since when it does.
+    `last_line` is what its ranks wrote last, and `progress` how far its training has come. `verified` is whether its attempt
+    runs as planned: True, False or Unknown, "" before that was looked at.
     """
 
     name: str
@@ -48,6 +49,7 @@ class JobRow:
     command: str
     last_line: str
     progress: str
+    verified: str
 
     @property
     def is_counted(self) -> bool:
@@ -106,6 +108,7 @@ def row_of(spec: JobSpec, record: JobRecord, *, command: str = "", last_line: st
         command=command,
         last_line=last_line,
         progress=progress,
+        verified="" if record.verified is None else record.verified.status,
     )
 
 

@@ -24,6 +24,7 @@ _SAME = (
     "clean_up",
     "agent_log",
     "replace",
+    "strict",
 )
 
 

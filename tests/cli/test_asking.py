@@ -120,6 +120,7 @@ PLAIN = Policy(host_loss_timeout=45)
         ("--restart never", PLAIN),
         ("--suspend --log-max-bytes 4096", replace(PLAIN, suspend=True, log_max_bytes=4096)),
         ("--agent-log", replace(PLAIN, agent_log=True)),
+        ("--strict", replace(PLAIN, strict=True)),
     ],
 )
 def test_flags_become_the_policy(flags: str, policy: Policy, submit: Submit) -> None:

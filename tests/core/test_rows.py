@@ -6,7 +6,7 @@ import pytest
 
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.instances import Instance, instances
-from taco_launch.model.jobs import HostRanks, JobRecord, JobSpec, JobState, Transition
+from taco_launch.model.jobs import HostRanks, JobRecord, JobSpec, JobState, Transition, VerifiedRun
 from taco_launch.model.rows import decoded, encoded, row_of
 
 HOSTS = tuple(Host(f"gpu{number}", f"10.0.0.{number}", slots=4) for number in (1, 2))
@@ -56,6 +56,11 @@ def test_how_long_it_waited() -> None:
     begun = (change(10.0, JobState.QUEUED), change(25.0, JobState.STARTING), change(90.0, JobState.STARTING))
     assert row_of(SPEC, record(JobState.RUNNING, submitted=10.0, transitions=begun)).waited == 15.0
     assert row_of(SPEC, record(JobState.QUEUED, submitted=10.0, transitions=begun[:1])).waited is None
+
+
+def test_whether_it_runs_as_planned() -> None:
+    assert row_of(SPEC, record(JobState.RUNNING)).verified == ""
+    assert row_of(SPEC, record(JobState.RUNNING, verified=VerifiedRun("False", "rank 1"))).verified == "False"
 
 
 def test_a_row_comes_back_from_json() -> None:

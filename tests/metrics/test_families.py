@@ -107,6 +107,20 @@ def test_waits() -> None:
     assert [default[("le", bound), ("queue", "default")] for bound in ("1.0", "5.0")] == [2, 3]
 
 
+def test_whether_running_jobs_run_as_planned() -> None:
+    rows = (
+        row("new", JobState.RUNNING, waited=0.0, verified=""),
+        row("wrong", JobState.RUNNING, waited=0.0, verified="False"),
+        row("over", JobState.FAILED, waited=0.0, verified="False"),
+    )
+    found = parsed(text(rows, JobCounts(), {}, "1"))
+    assert {dict(labels)["launcher"]: dict(labels)["status"] for labels in found["taco_launch_job_verified"]} == {
+        "new-launcher": "Unknown",
+        "wrong-launcher": "False",
+    }
+    assert set(found["taco_launch_job_verified"].values()) == {1}
+
+
 @given(st.permutations(ROWS), st.integers(0, len(ROWS)))
 def test_nothing_falls_when_records_are_removed(rows: list[JobRow], first: int) -> None:
     removed = JobCounts()

@@ -43,7 +43,6 @@ from taco_launch.state import JobOutcome
 
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
 _LINGER_SECONDS = 10.0
-# A launcher may hear of a rank's end, and end by the same signal, before the guard has told of that.
 
 
 def main(folder: JobFolder, agent: str, guard_process: program.Process, lock: int) -> int:
@@ -81,7 +80,7 @@ class _Supervisor:
         left_out = self._record.left_out
         lives = lambda: guard_process.poll() is None  # noqa: E731
         self._gang = GangAllocation(folder, agent, self._spec, self._id, lives, self._check_requests_early, left_out)
-        self._verification = Verification(self._spec.name, self._folder, self._ranks, self._events, self._gang.order)
+        self._verification = Verification(self._spec, self._folder, self._ranks, self._events, self._gang.order)
         self._limits = Limits(self._spec.policy, self._ranks, self._events, self._gang.order)
         self._orphans = teardown.Orphans(guard_process, self._gang)
         self._early = EarlySignal(self._spec.policy, self._gang, self._ranks, self._events)
@@ -203,8 +202,7 @@ class _Supervisor:
 
     def _follow(self) -> None:
         """Serve the job until its launcher has ended."""
-        assert self._launcher is not None
-        assert self._launcher.stdout is not None
+        assert self._launcher is not None and self._launcher.stdout is not None  # noqa: PT018
         output = self._launcher.stdout
         os.set_blocking(output.fileno(), False)
         wakeup = wake_on_child()
@@ -247,11 +245,9 @@ class _Supervisor:
         self._events.flush()
         self._check_requests()
         why = "" if self._cut_short is not None else self._limits.exceeded(now - begin)
-        if why:
-            self._cut_short = JobOutcome(JobState.FAILED, DEADLINE, why)
-            self._terminate(why)
+        self._end_early(JobOutcome(JobState.FAILED, DEADLINE, why) if why else None)
         self._early.step(now - begin)
-        self._verification.step()
+        self._end_early(self._verification.step())
         if self._kill_at is None and self._early.is_over(now):
             self._terminate(self._early.why)
         if self._kill_at is None and self._cut_short is None:
@@ -277,10 +273,14 @@ class _Supervisor:
     def _look_at_folder(self, now: float) -> None:
         if now > self._look_at:
             self._look_at = now + HEARTBEAT_SECONDS
-            if not self._folder.path.is_dir() and self._cut_short is None:
-                why = "another process removed its folder"
-                self._cut_short = JobOutcome(JobState.CANCELLED, SIGNAL_BASE + signal.SIGTERM, why)
-                self._terminate(why)
+            gone = JobOutcome(JobState.CANCELLED, SIGNAL_BASE + signal.SIGTERM, "another process removed its folder")
+            self._end_early(None if self._folder.path.is_dir() else gone)
+
+    def _end_early(self, end: Optional[JobOutcome]) -> None:
+        """End the job before its time, unless that is under way."""
+        if end is not None and self._cut_short is None:
+            self._cut_short = end
+            self._terminate(end.reason)
 
     def _terminate(self, why: str) -> None:
         if self._launcher is None:

@@ -11,9 +11,10 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import Ranks
+from taco_launch.errors import NO_JOB
 from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import VerifiedRun
+from taco_launch.model.jobs import JobSpec, JobState, VerifiedRun
 from taco_launch.model.plans import LaunchPlan, Placement
 from taco_launch.protocol.message import Message
 from taco_launch.protocol.stall_messages import LookAtRanks
@@ -35,10 +36,10 @@ class Verification:
     """The looks at an attempt, and what was found."""
 
     def __init__(
-        self, job: str, folder: JobFolder, ranks: Ranks, events: records.Events, order: Callable[[Message], object]
+        self, spec: JobSpec, folder: JobFolder, ranks: Ranks, events: records.Events, order: Callable[[Message], object]
     ) -> None:
-        """Know of no plan yet; `job` is the job's name, `folder` that of its attempt, and `order` sends all guards an order."""
-        self._job, self._folder = job, folder
+        """Know of no plan yet; `folder` is that of the attempt, and `order` sends all guards an order."""
+        self._job, self._strict, self._folder = spec.name, spec.policy.strict, folder
         self._ranks, self._events, self._order = ranks, events, order
         self._plan: Optional[Tuple[Placement, LaunchPlan, JobFacts]] = None
         self._due: List[float] = list(_AT_SECONDS)
@@ -58,10 +59,13 @@ class Verification:
             # What a host says of other hosts' ranks is not believed.
             self._seen[host] = [one for one in message.ranks if self._ranks.started.get(one.rank) == host]
 
-    def step(self) -> None:
-        """Have the guards look where that is due; tell what they saw once they have answered."""
+    def step(self) -> Optional[state.JobOutcome]:
+        """Have the guards look where that is due; tell what they saw once they have answered.
+
+        Return how the job ends where it is strict and does not run as planned.
+        """
         if self._plan is None or len(self._ranks.started) < self._ranks.np or self._ranks.ended:
-            return
+            return None
         now = time.monotonic()
         self._begun = self._begun or now
         if self._asked is None:
@@ -69,8 +73,9 @@ class Verification:
                 self._due.pop(0)
                 self._ask(now)
         elif len(self._seen) == len(set(self._ranks.started.values())) or now > self._asked + _ANSWER_SECONDS:
-            self._judge()
             self._asked = None
+            return self._judge()
+        return None
 
     def _ask(self, now: float) -> None:
         from taco_launch.protocol.verify_messages import RanksSeen  # noqa: PLC0415 - see above
@@ -103,7 +108,7 @@ class Verification:
                 logs.append(reader.log())
         return together(logs)
 
-    def _judge(self) -> None:
+    def _judge(self) -> Optional[state.JobOutcome]:
         """Tell what was found where that is news; what is known to be right or wrong is looked at no more."""
         from dataclasses import replace  # noqa: PLC0415 - see above
 
@@ -125,3 +130,6 @@ class Verification:
                 told.status, "whether it runs as planned is not known"
             )
             self._events.add(state.VERIFIED, f"{words}: {told.why}", **to_json(told))
+        if wrong is None or not self._strict:
+            return None
+        return state.JobOutcome(JobState.FAILED, NO_JOB, f"it does not run as planned (--strict): {why}", to_do)

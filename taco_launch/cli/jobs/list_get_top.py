@@ -86,7 +86,8 @@ def list_(
 ) -> None:
     """List jobs, newest first; ended ones come last.
 
-    -o wide adds the exit code, queue, priority, owner, reason, command, progress and the last line of the ranks.
+    -o wide adds the exit code, whether it runs as planned (VERIFIED), queue, priority, owner, reason, command, progress and
+    the last line of the ranks.
 
     \b
     Examples:
@@ -207,7 +208,8 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     """Show jobs with the GPUs that each requests and holds.
 
-    If no job has or had a GPU, slots are counted. The totals leave out jobs that ended.
+    If no job has or had a GPU, slots are counted. The totals leave out jobs that ended. -o wide adds the queue, priority,
+    owner, whether it runs as planned (VERIFIED) and progress.
 
     \b
     Example:

@@ -48,7 +48,7 @@ _name = click.argument("name", shell_complete=complete_job)
 def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: Any) -> int:
     """Wait for a job to end and exit with its code.
 
-    The exit code is 125 if the job was not found, or if no rank ran, and 124 if it has not ended after --timeout. --json
+    The exit code is 125 if the job was not found, if no rank ran, or if --strict ended it, and 124 if it has not ended after --timeout. --json
     prints the job, or the error.
 
     \b

@@ -60,6 +60,7 @@ _FLAGS = (
     "agent_log",
     "tensorboard",
     "replace",
+    "strict",
 )
 _SIZES = ("np", "hosts", "slots_per_host", "workers", "gpus", "slots_per_worker")
 _OTHER_OPTIONS = {

@@ -99,6 +99,12 @@ _QUEUE = (
     ),
     option("--no-wait", is_flag=True, help="Fail (exit code 4, of run 125) if slots are not free now."),
 )
+_STRICT = option(
+    "--strict",
+    is_flag=True,
+    help="Fail the job (exit code 125) if, a minute after its ranks started, it does not run as planned: ranks, hosts, "
+    "variables, interface, what NCCL tells. Default: `get` warns.",
+)
 _AFTER = (
     option(
         "--restart",
@@ -141,8 +147,8 @@ def ending_options(function: F) -> F:
 
 
 def queue_options(function: F) -> F:
-    """Add what orders the jobs that wait, and what happens to one that has ended."""
+    """Add what orders the jobs that wait, what is checked of one that runs, and what happens to one that has ended."""
     function = options_of_group(OptionGroup.LOGS, _RECORDS, function)
     function = options_of_group(OptionGroup.LOGS, _BOARD, function)
-    function = options_of_group(OptionGroup.LIMITS, _AFTER, function)
+    function = options_of_group(OptionGroup.LIMITS, (_STRICT, *_AFTER), function)
     return options_of_group(OptionGroup.QUEUE, _QUEUE, function)

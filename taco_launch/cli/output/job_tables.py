@@ -30,7 +30,9 @@ _SHORT_JOB, _MOSTLY = 60, 0.95
 def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     """Return the table of `list`, jobs that ended behind all others; `now` is in seconds since the epoch."""
     header = ["NAME", "STATUS", "TRAINER", "RANKS", "AGE", "DURATION", "NODE"]
-    more = ["EXIT", "QUEUE", "PRIORITY", "OWNER", "REASON", "COMMAND", "PROGRESS", "LAST LINE"] if wide else []
+    more = (
+        ["EXIT", "VERIFIED", "QUEUE", "PRIORITY", "OWNER", "REASON", "COMMAND", "PROGRESS", "LAST LINE"] if wide else []
+    )
     cells = []
     for row in sorted(rows, key=lambda row: row.state.is_terminal):
         training = row.training(now)
@@ -39,7 +41,7 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
         line.append(nodes(() if row.state.waits else row.hosts))
         if wide:
             code = "" if row.exit_code is None else str(row.exit_code)
-            line += [code, row.queue, str(row.priority), row.owner, _in_short(row)]
+            line += [code, row.verified, row.queue, str(row.priority), row.owner, _in_short(row)]
             line += [_cut(row.command), row.progress, _cut(row.last_line)]
         cells.append(line)
     return columns(header + more, cells, numbers=("RANKS", "EXIT", "PRIORITY"))
@@ -54,7 +56,7 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     """
     unit = "GPU" if any(row.gpus for row in rows) else "SLOT"
     header = ["NAME", f"{unit}(Requests)", f"{unit}(Allocated)", "STATUS", "TRAINER", "AGE", "NODE"]
-    more = ["QUEUE", "PRIORITY", "OWNER", "PROGRESS"] if wide else []
+    more = ["QUEUE", "PRIORITY", "OWNER", "VERIFIED", "PROGRESS"] if wide else []
     cells = []
 
     def place(row: JobRow) -> tuple[bool, int, int, float, str]:
@@ -64,7 +66,7 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
         requested = _NONE if row.requested is None else str(row.requested)
         trainer = LAUNCHERS[row.launcher].trainer
         line = [row.name, requested, str(row.allocated), row.state.value, trainer, age_of(row, now), nodes(row.nodes)]
-        cells.append(line + ([row.queue, str(row.priority), row.owner, row.progress] if wide else []))
+        cells.append(line + ([row.queue, str(row.priority), row.owner, row.verified, row.progress] if wide else []))
     words = "GPUs" if unit == "GPU" else "Slots"
     return "\n".join(
         (

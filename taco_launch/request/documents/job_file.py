@@ -67,6 +67,7 @@ _TOP = {
     "tensorboardGraceSeconds": "tensorboard_grace",
     "agentLog": "agent_log",
     "replace": "replace",
+    "strict": "strict",
 }
 _POLICY = {
     "ttlSecondsAfterFinished": "ttl",

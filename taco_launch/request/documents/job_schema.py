@@ -255,6 +255,11 @@ class JobDocument(SchemaSection):
         default=None,
         description="true: what the supervisor and the guards decide, and their messages, is kept for `logs --agent`.",
     )
+    strict: bool | None = Field(
+        default=None,
+        description="true: fail the job with exit code 125 where it does not run as planned: ranks, hosts, variables, "
+        "interface, what NCCL tells. Default: a warning in `get`.",
+    )
     replace: bool | None = Field(
         default=None, description="true: a job of yours with this name that has ended is deleted first."
     )

@@ -11,12 +11,13 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.agent.supervisor.verification import Verification
 from taco_launch.launch.run_plan import run_plan
-from taco_launch.model.jobs import NetworkOverrides
+from taco_launch.model.jobs import JobSpec, JobState, NetworkOverrides, Policy
 from taco_launch.model.plans import Placement, Share
 from taco_launch.model.run.observed import InterfaceTraffic, SeenRank
 from taco_launch.protocol.message import Message
 from taco_launch.protocol.stall_messages import LookAtRanks
 from taco_launch.protocol.verify_messages import RanksSeen
+from taco_launch.state import JobOutcome
 from tests.core.planned import FAR, RDMA, plan, told
 from tests.facts.fleet import roce, with_hcas
 from tests.verify.whole_logs import lines_of
@@ -27,21 +28,23 @@ FACTS = told(*(with_hcas(host.name, roce("mlx5_bond_0", "bond0", host.address)) 
 class Job:
     """A job of one rank on each of two hosts, planned by the planner itself, at a time that the test sets."""
 
-    def __init__(self, folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: JobFolder, monkeypatch: pytest.MonkeyPatch, *, strict: bool = False) -> None:
         self.now = 1000.0
+        self.end: JobOutcome | None = None
         monkeypatch.setattr("taco_launch.agent.supervisor.verification.time.monotonic", lambda: self.now)
         self.folder, events = folder, records.Events(folder)
         self.ranks = Ranks(folder, events, 1 << 20)
         self.ranks.np, self.ranks.started = 2, {0: "gpu1", 1: "gpu2"}
         self.orders: list[Message] = []
         launch = plan(FACTS, hosts=FAR, np=16, head="gpu1", network=RDMA, asked=NetworkOverrides(transport="tcp"))
-        self.verification = Verification("vgg16", folder, self.ranks, events, self.orders.append)
+        spec = JobSpec("vgg16", ("true",), FAR, policy=Policy(strict=strict))
+        self.verification = Verification(spec, folder, self.ranks, events, self.orders.append)
         self.verification.begin(Placement((Share("gpu1", 1), Share("gpu2", 1)), ""), launch, FACTS)
         self.verification.step()
 
     def after(self, seconds: float) -> None:
         self.now += seconds
-        self.verification.step()
+        self.end = self.verification.step()
 
     def variables(self) -> tuple[tuple[str, str], ...]:
         assert self.verification._plan is not None
@@ -130,6 +133,36 @@ def test_a_variable_that_is_set_again(job: Job) -> None:
     (told,) = job.told()
     assert told["why"].startswith(f"rank 0 on gpu1: environment: planned {name}=")
     assert "taco-launch exec vgg16 --rank 0 -- env" in told["next"]
+    assert job.end is None
+
+
+def test_a_strict_job_ends_that_does_not_run_as_planned(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(folder, monkeypatch, strict=True)
+    job.after(60)
+    name = job.variables()[0][0]
+    job.answer("gpu1", 0, **{name: "other"})
+    job.answer("gpu2", 1)
+    job.after(0)
+    assert job.end is not None
+    assert (job.end.state, job.end.exit_code) == (JobState.FAILED, 125)
+    told = f"it does not run as planned (--strict): rank 0 on gpu1: environment: planned {name}="
+    assert job.end.reason.startswith(told)
+    assert "taco-launch exec vgg16 --rank 0 -- env" in job.end.hint
+
+
+def test_a_strict_job_of_which_not_all_is_known_continues(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(folder, monkeypatch, strict=True)
+    job.after(60)
+    job.answer("gpu1", 0)
+    job.after(11)
+    assert [each["status"] for each in job.told()] == ["Unknown"]
+    assert job.end is None
+    job.after(240)
+    job.answer("gpu1", 0)
+    job.answer("gpu2", 1)
+    job.after(0)
+    assert [each["status"] for each in job.told()] == ["Unknown", "True"]
+    assert job.end is None
 
 
 @pytest.mark.parametrize(

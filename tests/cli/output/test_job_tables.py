@@ -64,13 +64,16 @@ night  FAILED     MPIJOB       2  14h            gpu2"""
 
 
 def test_wide_list() -> None:
-    rows = (replace(ROWS[2], last_line="z" * 130, progress="step 5/10"), replace(ROWS[3], priority=-5, queue="night"))
+    rows = (
+        replace(ROWS[2], last_line="z" * 130, progress="step 5/10", verified="False"),
+        replace(ROWS[3], priority=-5, queue="night"),
+    )
     assert (
         text(job_tables.job_list(rows, NOW, wide=True))
         == f"""\
-NAME   STATUS  TRAINER  RANKS  AGE  DURATION  NODE  EXIT  QUEUE    PRIORITY  OWNER  REASON  COMMAND           PROGRESS   LAST LINE
-next   QUEUED  MPIJOB       1  3s             N/A         night          -5  alice          python3 train.py
-night  FAILED  MPIJOB       2  14h            gpu2     3  default         0  alice  a; b    python3 train.py  step 5/10  {"z" * 120}..."""
+NAME   STATUS  TRAINER  RANKS  AGE  DURATION  NODE  EXIT  VERIFIED  QUEUE    PRIORITY  OWNER  REASON  COMMAND           PROGRESS   LAST LINE
+next   QUEUED  MPIJOB       1  3s             N/A                   night          -5  alice          python3 train.py
+night  FAILED  MPIJOB       2  14h            gpu2     3  False     default         0  alice  a; b    python3 train.py  step 5/10  {"z" * 120}..."""
     )
 
 
@@ -125,6 +128,13 @@ Total Allocated Slots of Training Job:
 Total Requested Slots of Training Job:
 6"""
     )
+
+
+def test_wide_top_job() -> None:
+    rows = (replace(ROWS[0], verified="False", progress="step 5/10"),)
+    header, line = text(job_tables.top_jobs(rows, NOW, wide=True)).splitlines()[:2]
+    assert header.endswith("NODE      QUEUE    PRIORITY  OWNER  VERIFIED  PROGRESS")
+    assert line.endswith("gpu[1-2]  default  0         alice  False     step 5/10")
 
 
 def test_top_job_that_asks_for_what_nobody_knows_yet() -> None:

@@ -1,0 +1,73 @@
+"""support: one archive with all that is known of a job, for whoever looks into it."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taco_launch.cli.options.common import (
+    access_of,
+    access_options,
+    add_option,
+    complete_file,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.output import render
+
+
+@click.command()
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@add_option(
+    "--to",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="File to write. Default: NAME-support.tar.gz in this folder.",
+)
+@click.argument("name", shell_complete=complete_job)
+@click.pass_context
+def support(ctx: click.Context, /, name: str, *, to: Path | None, **access: Any) -> None:
+    """Pack what is known of a job into one archive.
+
+    It has the job's record, its command line, its events, the ends of its logs, the stacks of a running job, facts of the
+    head and versions: at most 20 MB. No file is replaced.
+
+    Values of variables and options whose names tell that they are secrets (password, token, secret, key), passwords in
+    addresses and tokens of known forms are masked, also in logs. Look through the archive before you send it to others.
+
+    \b
+    Examples:
+      taco-launch support vgg16
+      taco-launch -i hosts.yaml support vgg16 --to /tmp/vgg16.tar.gz
+    """
+    from taco_launch.cli.output import job_tables
+    from taco_launch.flows.support import collect
+    from taco_launch.manifest import size_text
+
+    settings = settings_of(ctx)
+    path = to or Path(f"{name}-support.tar.gz")
+    collect.require_free(path)
+    backend = settings.backend(access_of(access))
+    found = collect.collect(
+        backend, name, os.environ, lambda job: click.unstyle(job_tables.one_job(job, time.time(), wide=True))
+    )
+    size = collect.pack(found, path)
+    for why in found.missing:
+        render.warning(settings, f"left out: {why}")
+    if settings.output in ("json", "yaml"):
+        files = [{"name": file, "bytes": len(content)} for file, content in found.files.items()]
+        told = {"file": str(path), "bytes": size, "files": files, "missing": list(found.missing)}
+        render.data(told, settings.output)
+        return
+    rows = [[file, size_text(len(content))] for file, content in found.files.items()]
+    click.echo(render.columns(["FILE", "SIZE"], rows))
+    click.echo(f"\n{render.printable(str(path))}: {size_text(size)}")

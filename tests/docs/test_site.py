@@ -73,6 +73,7 @@ def test_the_search_finds_chinese_words(site: Path, word: str, page: str) -> Non
     [
         ("quickstart", "zh/quickstart"),
         ("guides/setup", "zh/setup"),
+        ("reference/exit-codes", "zh/exit-codes"),
         ("zh/troubleshooting", "troubleshooting"),
         ("zh/guides/arena-pytorch", "index"),
         ("glossary", "zh/index"),
@@ -111,6 +112,7 @@ def test_the_readme_fits_on_two_screens() -> None:
         ("docs/zh/frameworks", "docs/guides/frameworks"),
         ("docs/zh/migrate", "docs/guides/migrate"),
         ("docs/zh/faq", "docs/faq"),
+        ("docs/zh/exit-codes", "docs/reference/exit-codes"),
     ],
 )
 def test_a_chinese_page_has_the_commands_of_the_english_one(chinese: str, english: str) -> None:

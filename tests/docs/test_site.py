@@ -73,6 +73,7 @@ def test_the_search_finds_chinese_words(site: Path, word: str, page: str) -> Non
     [
         ("quickstart", "zh/quickstart"),
         ("guides/setup", "zh/setup"),
+        ("guides/jobs", "zh/jobs"),
         ("reference/exit-codes", "zh/exit-codes"),
         ("zh/troubleshooting", "troubleshooting"),
         ("zh/guides/arena-pytorch", "index"),
@@ -112,6 +113,7 @@ def test_the_readme_fits_on_two_screens() -> None:
         ("docs/zh/frameworks", "docs/guides/frameworks"),
         ("docs/zh/migrate", "docs/guides/migrate"),
         ("docs/zh/faq", "docs/faq"),
+        ("docs/zh/jobs", "docs/guides/jobs"),
         ("docs/zh/exit-codes", "docs/reference/exit-codes"),
     ],
 )

@@ -114,6 +114,7 @@ def test_the_readme_fits_on_two_screens() -> None:
         ("docs/zh/migrate", "docs/guides/migrate"),
         ("docs/zh/faq", "docs/faq"),
         ("docs/zh/jobs", "docs/guides/jobs"),
+        ("docs/zh/queue", "docs/guides/queue"),
         ("docs/zh/exit-codes", "docs/reference/exit-codes"),
     ],
 )

@@ -115,6 +115,7 @@ def test_the_readme_fits_on_two_screens() -> None:
         ("docs/zh/faq", "docs/faq"),
         ("docs/zh/jobs", "docs/guides/jobs"),
         ("docs/zh/queue", "docs/guides/queue"),
+        ("docs/zh/launchers", "docs/guides/launchers"),
         ("docs/zh/exit-codes", "docs/reference/exit-codes"),
     ],
 )

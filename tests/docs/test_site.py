@@ -53,6 +53,14 @@ def test_nothing_of_the_site_is_loaded_from_elsewhere(site: Path) -> None:
         ("夜间回归", "nightly"),
         ("退出码", "quickstart"),
         ("槽位", "quickstart"),
+        ("退出码", "exit-codes"),
+        ("挂起", "jobs"),
+        ("监管进程", "jobs"),
+        ("头节点", "queue"),
+        ("作业文件", "queue"),
+        ("配置模板", "launchers"),
+        ("调优变量", "launchers"),
+        ("看护进程", "launchers"),
     ],
 )
 def test_the_search_finds_chinese_words(site: Path, word: str, page: str) -> None:

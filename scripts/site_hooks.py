@@ -10,9 +10,23 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
 # Where the English counterpart of a page below zh/ may be.
-_ENGLISH = ("{}", "guides/{}")
+_ENGLISH = ("{}", "guides/{}", "reference/{}")
 # Terms that readers type as one word, which jieba would separate.
-_TERMS = ("基准测试", "主机清单", "夜间回归", "故障排查", "退出码", "槽位")
+_TERMS = (
+    "基准测试",
+    "主机清单",
+    "夜间回归",
+    "故障排查",
+    "退出码",
+    "槽位",
+    "头节点",
+    "作业文件",
+    "挂起",
+    "监管进程",
+    "看护进程",
+    "配置模板",
+    "调优变量",
+)
 _HOME = {"en": "index.md", "zh": "zh/index.md"}
 
 

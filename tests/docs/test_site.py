@@ -53,6 +53,14 @@ def test_nothing_of_the_site_is_loaded_from_elsewhere(site: Path) -> None:
         ("夜间回归", "nightly"),
         ("退出码", "quickstart"),
         ("槽位", "quickstart"),
+        ("退出码", "exit-codes"),
+        ("挂起", "jobs"),
+        ("监管进程", "jobs"),
+        ("头节点", "queue"),
+        ("作业文件", "queue"),
+        ("配置模板", "launchers"),
+        ("调优变量", "launchers"),
+        ("看护进程", "launchers"),
     ],
 )
 def test_the_search_finds_chinese_words(site: Path, word: str, page: str) -> None:
@@ -73,6 +81,8 @@ def test_the_search_finds_chinese_words(site: Path, word: str, page: str) -> Non
     [
         ("quickstart", "zh/quickstart"),
         ("guides/setup", "zh/setup"),
+        ("guides/jobs", "zh/jobs"),
+        ("reference/exit-codes", "zh/exit-codes"),
         ("zh/troubleshooting", "troubleshooting"),
         ("zh/guides/arena-pytorch", "index"),
         ("glossary", "zh/index"),
@@ -111,6 +121,10 @@ def test_the_readme_fits_on_two_screens() -> None:
         ("docs/zh/frameworks", "docs/guides/frameworks"),
         ("docs/zh/migrate", "docs/guides/migrate"),
         ("docs/zh/faq", "docs/faq"),
+        ("docs/zh/jobs", "docs/guides/jobs"),
+        ("docs/zh/queue", "docs/guides/queue"),
+        ("docs/zh/launchers", "docs/guides/launchers"),
+        ("docs/zh/exit-codes", "docs/reference/exit-codes"),
     ],
 )
 def test_a_chinese_page_has_the_commands_of_the_english_one(chinese: str, english: str) -> None:

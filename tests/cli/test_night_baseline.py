@@ -81,7 +81,7 @@ def test_a_name_that_no_night_has(taco: Taco) -> None:
     assert refused.returncode == 2
     assert refused.stderr == (
         "error: no such nightly run: tiny, as far as cron and systemd know\n"
-        "hint: runs that were started by hand: taco-launch nightly baseline show tiny\n"
+        "hint: runs that were started by hand are listed by their matrix: taco-launch nightly baseline show MATRIX\n"
     )
     assert taco("nightly", "baseline", "show", "lab").returncode == 0, "it is shipped, and was not run yet"
 

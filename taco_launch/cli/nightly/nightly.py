@@ -209,9 +209,8 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
     known = [night.kept.name for night in found]
     if unknown := [name for name in names if name not in known]:
         error = baseline.unknown_night(unknown[0], known)
-        hint = (
-            error.hint if known else f"runs that were started by hand: taco-launch nightly baseline show {unknown[0]}"
-        )
+        by_hand = "runs that were started by hand are listed by their matrix: taco-launch nightly baseline show MATRIX"
+        hint = error.hint if known else by_hand
         raise UsageError(f"{error.message}, as far as cron and systemd know", hint)
     shown = [night for night in found if not names or night.kept.name in names]
     if settings.output in ("json", "yaml"):

@@ -315,7 +315,7 @@ NCCL_DEVICES = (
         ("operation counts",),
         "The ranks are out of step, as NCCL's RAS sees it: they have started different numbers of {what}[[at?: {most} ranks are at {at}, {few} "
         "at {other}]][[rank?, among these rank {rank}]].",
-        "py-spy dump --pid PID on ranks of both groups shows where they are. Every rank has to call the same collectives in the same order.",
+        "While they hang, taco-launch stacks JOB (or py-spy dump --pid PID on ranks of both groups) shows where they are. Every rank has to call the same collectives in the same order.",
         r"Communicator ranks have different (?P<what>\w+) operation counts(?:\s{1,9}(?P<most>\d+) ranks? ha\w+ launched up to operation (?P<at>\d+)"
         r"\s{1,9}(?P<few>\d+) ranks? ha\w+ launched up to operation (?P<other>\d+)(?:\s{1,9}Rank (?P<rank>\d+) -- GPU \S+ managed by process \d+ on node "
         r"(?P<host>\S+))?)?",

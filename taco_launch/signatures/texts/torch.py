@@ -79,7 +79,7 @@ TORCH = (
         "torch-watchdog-stuck",
         ("watchdog got stuck for", "Heartbeat monitor timed out", "that detected no heartbeat"),
         "A rank of {host} hangs in a call of NCCL or CUDA[[seconds? for {seconds} s]], and torch ends it for that.",
-        "py-spy dump --pid PID on every rank shows which one is elsewhere: that one is the cause. Long compilations or checkpoints: -x "
+        "While it hangs, taco-launch stacks JOB (or py-spy dump --pid PID on every rank) shows which one is elsewhere: that one is the cause. Long compilations or checkpoints: -x "
         "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800.",
         r"watchdog got stuck for (?P<seconds>\d+) seconds|Heartbeat monitor timed out|detected no heartbeat",
         kind=FailureText.ECHO,

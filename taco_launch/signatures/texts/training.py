@@ -7,16 +7,16 @@ TRAINING = (
         "horovod-stall-shutdown",
         ('marked by "!") is stalled for longer than',),
         "Ranks waited for others until Horovod gave up: the ranks marked by ! in the lines before did not arrive.",
-        "See where those ranks are: their logs, or py-spy dump --pid PID. Every rank has to do the same steps.",
+        "See where those ranks are: their logs, or, while they hang, taco-launch stacks JOB (py-spy dump --pid PID). Every rank has to do the same steps.",
     ),
     Signature(
         "horovod-stalled",
         ("submitted to be reduced, gathered or broadcasted by subset of ranks",),
-        "[[rank?Rank {rank} has not reached the collective {tensor}, in which others wait; the lines below this one name "
+        "[[rank?Rank {rank} has not reached the collective {tensor}, in which others wait; the log's next lines name "
         "all that are missing]][[ready?Of all ranks only {ready} "
         "reached the collective {tensor}, and wait for the others]]"
         "[[tensor?||Some ranks have not reached a collective in which the others wait]].",
-        "See what the rank that is missing does[[ready? (one that is not in that list)]]: its log, or py-spy dump --pid PID. "
+        "See what the rank that is missing does[[ready? (one that is not in that list)]]: its log, or, while it hangs, taco-launch stacks JOB (py-spy dump --pid PID). "
         "A rank that has failed, waits for data or does other steps than the rest holds them all up.",
         r"by subset of ranks(?:[\s\S]{0,500}?(?:Missing ranks:\s+(?P<rank>\d+)!?: \[(?P<tensor>[^\],\s]+)"
         r"|Stalled ops:\s*(?P<tensor2>\S+) \[(?:missing ranks: (?P<rank2>\d+)|ready ranks: (?P<ready>\d+(?:, \d+)*))))?",
@@ -32,7 +32,7 @@ TRAINING = (
         (" [ready ranks: ", " [missing ranks: "),
         "Ranks of Horovod wait for others in the collective {tensor}: [[rank?rank {rank} has not arrived]][[ready?only the ranks {ready} "
         "have arrived]].",
-        "See what the others do: their logs, or py-spy dump --pid PID. A rank that has failed, waits for data or does other steps "
+        "See what the others do: their logs, or, while they hang, taco-launch stacks JOB (py-spy dump --pid PID). A rank that has failed, waits for data or does other steps "
         "than the rest holds them all up.",
         r"(?:\bops:)?(?P<tensor>(?!ops:)\S+) \[(?:missing ranks: (?P<rank>\d+(?:, \d+)*)|ready ranks: (?P<ready>\d+(?:, \d+)*))\]",
         kind=FailureText.NOTE,  # the list alone may be of a stall that passed
@@ -336,7 +336,7 @@ TRAINING = (
         ("Traceback (most recent call last)",),
         "The program raised {error}.",
         "Read the traceback that ends there: its last File line of your own is the place.",
-        r"(?m)^(?!\S*ChildFailedError)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
+        r"(?m)^(?!\S*ChildFailedError|\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
         r"remote process exited|communicator was aborted|: Broken pipe$))(?:: [^\r\n]*\S)?)",
         kind=FailureText.OUTCOME,

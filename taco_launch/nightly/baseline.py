@@ -45,7 +45,7 @@ def entries(history: History, matrix: str, cluster: str) -> tuple[BaselineEntry,
     far = _outliers(_values(history, counting))
     outliers = {one.id: far.get(place, "") for place, one in enumerate(counting)}
     return tuple(
-        BaselineEntry(one, outliers.get(one.id, ""))
+        BaselineEntry(one, outliers.get(one.id) or (far_off(history, one) if one.outcome in WAITING else ""))
         for one in history.ladders(LadderKind.NIGHT, matrix)
         if one.cluster == cluster and (one.accepted or one.ended is not None)
     )

@@ -95,6 +95,7 @@ def run(
         judged=judged,
         failed=_failed(measured.runs),
         lost=_lost(measured.runs),
+        mostly_lost=_mostly_lost(measured.runs),
         broken=_broken(measured),
         green="" if green is None else green.id,
         differences=() if green is None else _differences(history, green, measured.runs),
@@ -239,7 +240,13 @@ def _lost(runs: Iterable[Run]) -> str:
     """Return how many runs gave no sample, "" where all gave one; warm-ups do not count."""
     counted = [run for run in runs if not run.warm_up]
     lost = [run for run in counted if not run.readings]
-    return f"{len(lost)} of {len(counted)} runs failed: {lost[-1].why}" if lost else ""
+    return f"{len(lost)} of {len(counted)} runs failed: {lost[-1].why.rstrip('.')}" if lost else ""
+
+
+def _mostly_lost(runs: Iterable[Run]) -> bool:
+    """Return whether more runs gave no sample than gave one."""
+    lost = [not run.readings for run in runs if not run.warm_up]
+    return sum(lost) > len(lost) / 2
 
 
 def _broken(measured: ladders.LadderResult) -> str:

@@ -97,7 +97,8 @@ class JudgedMetric:
 class Summary:
     """A night; times are seconds since the epoch.
 
-    `failed` are the cells that gave no sample at all, each with a reason; `lost` says how many runs gave none. `unfit` says why the cluster could not be
+    `failed` are the cells that gave no sample at all, each with a reason; `lost` says how many runs gave none, `mostly_lost` whether it is
+    more than half of them. `unfit` says why the cluster could not be
     measured, `broken` why the nightly run did not finish. `green` is the last night before that counts in the baseline,
     from which the `differences` are. `in_a_row` is, where a person has to look, in how many nightly runs in a row, this one
     included. `emptied` says that no nightly run counts, because all were rejected. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
@@ -112,6 +113,7 @@ class Summary:
     judged: tuple[JudgedMetric, ...] = ()
     failed: tuple[tuple[Cell, str], ...] = ()
     lost: str = ""
+    mostly_lost: bool = False
     unfit: str = ""
     broken: str = ""
     green: str = ""
@@ -129,7 +131,7 @@ class Summary:
             return NightlyOutcome.NOT_FIT
         if self.of(VerdictKind.REGRESSION):
             return NightlyOutcome.REGRESSION
-        lost = self.broken or self.failed or self.of(VerdictKind.NO_SAMPLE)
+        lost = self.broken or self.failed or self.mostly_lost or self.of(VerdictKind.NO_SAMPLE)
         if lost:
             return NightlyOutcome.FAILED
         if self.of(VerdictKind.UNSURE):
@@ -188,7 +190,8 @@ def _headline(summary: Summary) -> str:
         more = f" (and {others} more cell{'s' if others > 1 else ''})" if others else ""
         return f"no sample of {cell_name(cell)}: {why}{more}"
     if summary.lost and not summary.of(VerdictKind.UNSURE, VerdictKind.PENDING):
-        return f"{summary.lost}; accept it if that has nothing to do with what is measured"
+        advice = "" if summary.mostly_lost else "; accept it if that has nothing to do with what is measured"
+        return f"{summary.lost}{advice}"
     for kind, why in (
         (VerdictKind.UNSURE, "the nightly runs differ too much to be sure"),
         (VerdictKind.PENDING, "accept or reject it, for it differs from the nightly runs before"),

@@ -86,6 +86,11 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
             "pending",
             "2 of 5 runs failed: exit 3; accept it if that has nothing to do with what is measured",
         ),
+        (
+            replace(NIGHT, judged=(judged(VerdictKind.OK),), lost="3 of 5 runs failed: exit 3", mostly_lost=True),
+            "failed",
+            "3 of 5 runs failed: exit 3; summary: ",
+        ),
         (replace(SLOWER, failed=((Cell("a", "b", 1), "exit 3"),)), "regression", "resnet50 RDMA at 8 ranks -8.0 %"),
     ],
 )

@@ -76,15 +76,14 @@ class CodeFetch:
     def close(self, *, gone: bool = False) -> None:
         """End the child, unless it has ended, and what belongs to the code outside of the job's folder.
 
-        Where all of the job's processes are `gone` the next job on this host may have its tree.
+        Where all of the job's processes are `gone`, of the code's tree what they have written stays.
         """
         if self._line is not None:
             self._let_go()
         if gone and self._found.tree:
-            from taco_launch.agent.snapshots import recycled_tree  # noqa: PLC0415 - few jobs have one
-            from taco_launch.agent.snapshots.store import SnapshotStore  # noqa: PLC0415
+            from taco_launch.agent.snapshots import outputs  # noqa: PLC0415 - few jobs have any
 
-            recycled_tree.keep(self._folder, SnapshotStore(self._folder.path.parent.parent))
+            outputs.leave(self._folder)
             self._found = CodeFetched()
         if self._process is not None:
             from taco_launch.agent.snapshots.placed_links import PlacedLinks  # noqa: PLC0415 - few jobs have any

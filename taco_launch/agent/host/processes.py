@@ -14,6 +14,8 @@ from typing import Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Option
 
 from taco_launch.launch.env import JOB_ID, SERVICE
 
+# A rank may submit another job. What looks after that one (the scheduler, a supervisor, a guard) is started with this, and no
+# rank is: it outlives the job that it was started in.
 _SERVICE = f"{SERVICE}=1".encode()
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _PR_SET_PTRACER = 0x59616D61
@@ -102,7 +104,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = (), user: Optional[int]
     """
     roots, user = tuple(roots), os.geteuid() if user is None else user
     needle = f"{JOB_ID}={job_id}".encode()
-    claims: Set[int] = set()
+    services: Set[int] = set()
     begin = min((start for _pid, start in roots), default=0)
     present: Dict[int, Process] = {}
     members: Set[int] = set()
@@ -122,17 +124,12 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = (), user: Optional[int]
         elif variables == [b""]:
             unsure = unsure or (entry.start >= begin and not _gone(entry))
         elif _SERVICE in variables:
-            claims.add(pid)
+            services.add(pid)
         elif job_id and needle in variables and owner(pid) == user:
             members.add(pid)
     alive_roots = {pid for pid, start in roots if pid in present and present[pid].start == start}
-    own = _line_of_descent(os.getpid(), present)
+    own = _line_of_descent(os.getpid(), present) | services
     found = _closure((members | alive_roots) - own, present, own)
-    claimed = [entry for entry in found if entry.pid in claims]
-    services = {entry.pid for entry in claimed if _is_service(entry.pid)}
-    if services:  # and their guards, which have no slots at first
-        own |= services | {entry.pid for entry in claimed if entry.parent in services}
-        found = _closure((members | alive_roots) - own, present, own)
     # A dead root's session is the job's where it holds another of its processes; its number alone may be a stranger's.
     dead = {pid for pid, _start in roots if pid not in present} & {entry.session for entry in found}
     if dead:
@@ -287,16 +284,9 @@ def environment(pid: int, user: int) -> Optional[List[bytes]]:
 
 def _serves(pid: int) -> bool:
     try:
-        return _SERVICE in (environment(pid, os.geteuid()) or ()) and _is_service(pid)
+        return _SERVICE in (environment(pid, os.geteuid()) or ())
     except OSError:
         return False
-
-
-def _is_service(pid: int) -> bool:
-    """Return whether a process that says it is a service of ours is one."""
-    from taco_launch.agent.host.services import is_service  # noqa: PLC0415 - every rank imports this file
-
-    return is_service(pid)
 
 
 def owner(pid: int) -> Optional[int]:

@@ -13,7 +13,6 @@ from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
 from taco_launch import manifest
 from taco_launch.agent import untrusted
-from taco_launch.agent.snapshots import recycled_tree
 from taco_launch.agent.snapshots.store import PART, DamagedError, SnapshotStore, checked
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
@@ -52,7 +51,6 @@ def shrink(store: SnapshotStore, keep: str = "", most: int = 0) -> Removed:
     size = sum(size for _path, size in _files(store))
     if size <= most:
         return Removed(0, 0)
-    recycled_tree.remove(store)
     every = {kept.name: kept for kept in _snapshots(store)}
     names: List[str] = []
     for kept in sorted(_idle(store, every.values(), 0.0), key=lambda kept: kept.used):
@@ -66,8 +64,7 @@ def shrink(store: SnapshotStore, keep: str = "", most: int = 0) -> Removed:
 
 def prune(store: SnapshotStore, since: float, *, dry_run: bool) -> Removed:
     """Remove the snapshots that were last used more than `since` seconds ago and that no job needs; `dry_run` only counts."""
-    found = _remove(store, [kept.name for kept in _idle(store, _snapshots(store), since)], dry_run=dry_run)
-    return found._replace(bytes=found.bytes + recycled_tree.remove(store, since, dry_run=dry_run))
+    return _remove(store, [kept.name for kept in _idle(store, _snapshots(store), since)], dry_run=dry_run)
 
 
 def _idle(store: SnapshotStore, every: Iterable[_Kept], since: float) -> List[_Kept]:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
-from taco_launch.agent.snapshots import eviction, recycled_tree, transfer
+from taco_launch.agent.snapshots import eviction, outputs, transfer
 from taco_launch.agent.snapshots.checkout import Damaged, check_out, of_chunks, write_files
 from taco_launch.agent.snapshots.placed_links import LinkError, PlacedLinks
 from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
@@ -138,7 +138,6 @@ class _Fetch:
                 gone = old.with_name(f".code.{os.urandom(4).hex()}")
                 old.rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
-        recycled_tree.take(self._store, part)
         try:
             damaged = check_out(self._store, found, part)
             if damaged:
@@ -151,7 +150,7 @@ class _Fetch:
             part.rename(tree)
         finally:  # a disk that is full is not kept so by half a tree
             shutil.rmtree(part, ignore_errors=True)
-        recycled_tree.note(self._folder, self._order.snapshot)
+        outputs.note(self._folder)
         return tree
 
     def _repair(self, found: Manifest, damaged: Damaged) -> Manifest:

@@ -30,8 +30,6 @@ class SnapshotStore:
         self.path = state / "snapshots"
         self.manifests = self.path / "manifests"
         self.chunks = self.path / "chunks"
-        # The tree of an attempt that has ended, for the next one.
-        self.spare = self.path / "tree"
 
     def chunk(self, name: str) -> Path:
         """Return where a chunk lies."""

@@ -16,11 +16,7 @@ import pytest
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.host.processes import ProcessScan
-from taco_launch.agent.store import records
-from taco_launch.agent.store.folders import Jobs
 from taco_launch.launch.env import JOB_ID, SERVICE
-from taco_launch.model.jobs import JobState
-from tests.agent.calls import submitted
 from tests.agent.conftest import Family, number
 from tests.conftest import eventually
 from tests.patience import HANG
@@ -97,18 +93,9 @@ def test_by_descent_from_what_carries_the_mark(family: Family) -> None:
     assert pids(processes.scan(family.job_id)) == {parent.pid, child}
 
 
-@pytest.mark.parametrize("place", ["jobs/.queue/lock", "jobs/goes-on/lock", "leases/slot-0"])
-def test_what_looks_after_jobs_belongs_to_none(
-    family: Family, jobs: Jobs, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_what_looks_after_jobs_belongs_to_none(family: Family) -> None:
     # A rank has submitted another job: the scheduler below it, and all that this has started, is no part of its own job.
-    state = jobs.path.parent
-    monkeypatch.setenv("TACO_LAUNCH_LEASES", str(state / "leases"))
-    submitted(jobs, "goes-on")
-    lock = state / place
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    lock.touch()
-    service = f"env -i {SERVICE}=1 setsid sh -c 'exec 9<{lock}; flock 9; sleep 60 & echo $!; wait' & echo $!; wait"
+    service = f"env -i {SERVICE}=1 setsid sh -c 'sleep 60 & echo $!; wait' & echo $!; wait"
     above = family.start(("sh", "-c", service), marked=True)
     below = {number(above), number(above)}
     eventually(lambda: pids(processes.scan(family.job_id)) == {above.pid})
@@ -117,22 +104,6 @@ def test_what_looks_after_jobs_belongs_to_none(
     processes.end(family.job_id, roots)
     assert above.wait(HANG) == -9
     assert all(processes.identify(pid) is not None for pid in below)
-
-
-@pytest.mark.parametrize("place", ["", "jobs/over/lock", "jobs/x/y/lock", "jobs/.queue/log"])
-def test_what_only_says_that_it_looks_after_jobs_ends_with_its_own(family: Family, jobs: Jobs, place: str) -> None:
-    submitted(jobs, "over")
-    records.ended(records.Events(jobs.folder("over")), JobState.SUCCEEDED, 0, "")
-    lock = jobs.path.parent / (place or "jobs/mine")
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    lock.touch()
-    takes = f"exec 9<{lock}; flock 9;" if place else ""
-    claim = f"{SERVICE}=1 setsid sh -c '{takes} sleep 60 & echo $!; wait' & echo $!; wait"
-    above = family.start(("sh", "-c", claim), marked=True)
-    below = {number(above), number(above)}
-    eventually(lambda: pids(processes.scan(family.job_id)) == {above.pid, *below})
-    assert processes.end(family.job_id, ()) == ProcessScan(())
-    assert not any(map(alive, below))
 
 
 def test_what_was_killed_is_waited_for_after_no_scan_finds_it(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,10 @@ from typing import Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Option
 
 from taco_launch.launch.env import JOB_ID, SERVICE
 
-# A rank may submit another job. What looks after that one (the scheduler, a supervisor, a guard) is started with this, and no
-# rank is: it outlives the job that it was started in.
+# A rank may submit another job. What looks after that one is started with this, and outlives the job that it was started in.
 _SERVICE = f"{SERVICE}=1".encode()
+# What it is: these words of the agent (program.py).
+_OF_AGENT, _SERVICES = (b"-I", b"-S"), (b"schedule", b"run", b"guard")
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _PR_SET_PTRACER = 0x59616D61
 _SETTLE_SECONDS = 1.0
@@ -104,7 +105,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = (), user: Optional[int]
     """
     roots, user = tuple(roots), os.geteuid() if user is None else user
     needle = f"{JOB_ID}={job_id}".encode()
-    services: Set[int] = set()
+    claims: Set[int] = set()
     begin = min((start for _pid, start in roots), default=0)
     present: Dict[int, Process] = {}
     members: Set[int] = set()
@@ -124,11 +125,13 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = (), user: Optional[int]
         elif variables == [b""]:
             unsure = unsure or (entry.start >= begin and not _gone(entry))
         elif _SERVICE in variables:
-            services.add(pid)
+            claims.add(pid)
         elif job_id and needle in variables and owner(pid) == user:
             members.add(pid)
     alive_roots = {pid for pid, start in roots if pid in present and present[pid].start == start}
+    services = set(filter(_is_service, claims))
     own = _line_of_descent(os.getpid(), present) | services
+    own |= {pid for pid in claims if present[pid].parent in services}
     found = _closure((members | alive_roots) - own, present, own)
     # A dead root's session is the job's where it holds another of its processes; its number alone may be a stranger's.
     dead = {pid for pid, _start in roots if pid not in present} & {entry.session for entry in found}
@@ -284,9 +287,19 @@ def environment(pid: int, user: int) -> Optional[List[bytes]]:
 
 def _serves(pid: int) -> bool:
     try:
-        return _SERVICE in (environment(pid, os.geteuid()) or ())
+        return _SERVICE in (environment(pid, os.geteuid()) or ()) and _is_service(pid)
     except OSError:
         return False
+
+
+def _is_service(pid: int) -> bool:
+    """Return whether a process that says it is a service of ours runs the agent as one."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = tuple(file.read(_USUAL_BYTES).split(b"\0"))
+    except OSError:
+        return False
+    return len(words) > 4 and words[1:3] == _OF_AGENT and words[4] in _SERVICES
 
 
 def owner(pid: int) -> Optional[int]:

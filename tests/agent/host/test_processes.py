@@ -7,6 +7,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -93,9 +94,14 @@ def test_by_descent_from_what_carries_the_mark(family: Family) -> None:
     assert pids(processes.scan(family.job_id)) == {parent.pid, child}
 
 
-def test_what_looks_after_jobs_belongs_to_none(family: Family) -> None:
+@pytest.mark.parametrize("op", ["schedule", "run", "guard"])
+def test_what_looks_after_jobs_belongs_to_none(family: Family, tmp_path: Path, op: str) -> None:
     # A rank has submitted another job: the scheduler below it, and all that this has started, is no part of its own job.
-    service = f"env -i {SERVICE}=1 setsid sh -c 'sleep 60 & echo $!; wait' & echo $!; wait"
+    agent = tmp_path / "agent.pyz"
+    agent.write_text(
+        "import subprocess\nit = subprocess.Popen(['sleep', '60'])\nprint(it.pid, flush=True)\nit.wait()\n"
+    )
+    service = f"env -i {SERVICE}=1 setsid {sys.executable} -I -S {agent} {op} & echo $!; wait"
     above = family.start(("sh", "-c", service), marked=True)
     below = {number(above), number(above)}
     eventually(lambda: pids(processes.scan(family.job_id)) == {above.pid})
@@ -104,6 +110,15 @@ def test_what_looks_after_jobs_belongs_to_none(family: Family) -> None:
     processes.end(family.job_id, roots)
     assert above.wait(HANG) == -9
     assert all(processes.identify(pid) is not None for pid in below)
+
+
+def test_what_only_says_that_it_looks_after_jobs_ends_with_its_own(family: Family) -> None:
+    claim = f"{SERVICE}=1 setsid sh -c 'sleep 60 & echo $!; wait' & echo $!; wait"
+    above = family.start(("sh", "-c", claim), marked=True)
+    below = {number(above), number(above)}
+    eventually(lambda: pids(processes.scan(family.job_id)) == {above.pid, *below})
+    assert processes.end(family.job_id, ()) == ProcessScan(())
+    assert not any(map(alive, below))
 
 
 def test_what_was_killed_is_waited_for_after_no_scan_finds_it(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:

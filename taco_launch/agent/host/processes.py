@@ -14,7 +14,10 @@ from typing import Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Option
 
 from taco_launch.launch.env import JOB_ID, SERVICE
 
+# A rank may submit another job. What looks after that one is started with this, and outlives the job that it was started in.
 _SERVICE = f"{SERVICE}=1".encode()
+# What it is: these words of the agent (program.py).
+_OF_AGENT, _SERVICES = (b"-I", b"-S"), (b"schedule", b"run", b"guard")
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _PR_SET_PTRACER = 0x59616D61
 _SETTLE_SECONDS = 1.0
@@ -126,13 +129,10 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = (), user: Optional[int]
         elif job_id and needle in variables and owner(pid) == user:
             members.add(pid)
     alive_roots = {pid for pid, start in roots if pid in present and present[pid].start == start}
-    own = _line_of_descent(os.getpid(), present)
+    services = set(filter(_is_service, claims))
+    own = _line_of_descent(os.getpid(), present) | services
+    own |= {pid for pid in claims if present[pid].parent in services}
     found = _closure((members | alive_roots) - own, present, own)
-    claimed = [entry for entry in found if entry.pid in claims]
-    services = {entry.pid for entry in claimed if _is_service(entry.pid)}
-    if services:  # and their guards, which have no slots at first
-        own |= services | {entry.pid for entry in claimed if entry.parent in services}
-        found = _closure((members | alive_roots) - own, present, own)
     # A dead root's session is the job's where it holds another of its processes; its number alone may be a stranger's.
     dead = {pid for pid, _start in roots if pid not in present} & {entry.session for entry in found}
     if dead:
@@ -293,10 +293,13 @@ def _serves(pid: int) -> bool:
 
 
 def _is_service(pid: int) -> bool:
-    """Return whether a process that says it is a service of ours is one."""
-    from taco_launch.agent.host.services import is_service  # noqa: PLC0415 - every rank imports this file
-
-    return is_service(pid)
+    """Return whether a process that says it is a service of ours runs the agent as one."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = tuple(file.read(_USUAL_BYTES).split(b"\0"))
+    except OSError:
+        return False
+    return len(words) > 4 and words[1:3] == _OF_AGENT and words[4] in _SERVICES
 
 
 def owner(pid: int) -> Optional[int]:

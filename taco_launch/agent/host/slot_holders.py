@@ -20,7 +20,7 @@ import stat
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional, Set, Tuple
+from typing import Dict, Iterable, List, Optional, Tuple
 
 from taco_launch.agent import untrusted
 from taco_launch.agent.store.folders import is_name
@@ -35,7 +35,8 @@ _MOST_ENTRIES = 1 << 14
 _ID = re.compile(r"[!-~]{1,256}")
 _UID = re.compile(r"[0-9]{1,10}")  # str.isdigit also takes what int() does not
 _MOST_LETTERS = 256
-# Besides this user; more than have used one slot in turn without any of them clearing up.
+# Besides this user, root first; more than have used one slot in turn without any of them clearing up. Each costs whoever asks
+# a look at all processes, and root in a container may write records of any number of users.
 _MOST_USERS = 8
 # Clocks of a host are set back now and then.
 _AHEAD_SECONDS = 86400.0
@@ -101,32 +102,12 @@ def read(folder: Path, slots: Iterable[str]) -> Dict[str, Tuple[Holder, ...]]:
         if slot in users and _UID.fullmatch(uid) and int(uid) != os.geteuid():
             users[slot].append(int(uid))
     found = {
-        slot: tuple(filter(None, (_read(_path(folder, slot, uid), uid) for uid in _believed(uids))))
-        for slot, uids in users.items()
+        slot: tuple(
+            filter(None, (_read(_path(folder, slot, uid), uid) for uid in [own, *sorted(others)[:_MOST_USERS]]))
+        )
+        for slot, (own, *others) in users.items()
     }
     return {slot: holders for slot, holders in found.items() if holders}
-
-
-def _believed(uids: List[int]) -> List[int]:
-    """Return whose records count, this user's first: root in a container may write records of any number of users.
-
-    Each costs whoever asks a look at all processes, so that of many those count whose users have a process here.
-    """
-    own, *others = uids
-    if len(others) > _MOST_USERS:
-        there = _users()
-        others.sort(key=lambda uid: (uid != 0, uid not in there, uid))
-    return [own, *sorted(others[:_MOST_USERS])]
-
-
-def _users() -> Set[int]:
-    """Return the users that have a process on this host."""
-    found = set()
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):
-                found.add(Path("/proc", name).stat().st_uid)
-    return found
 
 
 def _listed(folder: Path) -> List[str]:

@@ -4,7 +4,7 @@ nvidia-smi quotes nothing, so a comma within a name parts it; the columns whose 
 """
 
 import re
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from taco_launch.facts.captures.strip_terminal import PROMPT, plain, shown
 from taco_launch.model.host.fact_value import Absent, Found, Unknown, not_told
@@ -46,7 +46,6 @@ _ALIASES = {
     "clocks_throttle_reasons.active": "clocks_event_reasons.active",
 }
 _FREE = ("name", "process")
-_MOST_COMMAS = 8  # in a name, beyond which a row is not a row
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 # a cell that cannot be the start of a longer one
 _WHOLE = re.compile(
@@ -151,45 +150,23 @@ def _header(line: str) -> Tuple[Tuple[str, ...], Dict[str, str]]:
 
 
 def _cells(columns: Sequence[str], line: str) -> Union[Dict[str, str], Unknown]:
-    """Return the cells of a row; where it has more than columns, the one way in which all known forms fit."""
+    """Return the cells of a row; where it has more than columns, the one column whose cells may hold a comma has them."""
     words = [word.strip() for word in line.split(",")]
-    if len(words) < len(columns):
+    more = len(words) - len(columns)
+    if more < 0:
         return Unknown(f"it ends before column {columns[len(words)]}: {shown(line)}")
-    if len(words) > len(columns) + _MOST_COMMAS:
+    free = [column for column in columns if column in _FREE]
+    if more and len(free) != 1:
         return Unknown(f"{len(words)} cells below {len(columns)} columns: {shown(line)}")
-    fits: List[Dict[str, str]] = []
-    fault = ""
-    for sizes in _spread(len(words) - len(columns), sum(column in _FREE for column in columns)):
-        left = list(words)
-        more = list(sizes)
-        cells: Dict[str, str] = {}
-        for column in columns:
-            count = 1 + more.pop(0) if column in _FREE else 1
-            cells[column] = ", ".join(left[:count])
-            del left[:count]
-        wrong = next((column for column in columns if not _fits(column, cells[column])), None)
-        if wrong is None and not left:
-            fits.append(cells)
-        elif wrong is not None:
-            fault = f"column {wrong}: {shown(cells[wrong])} is not valid there"
-    if len(fits) == 1:
-        return fits[0]
-    return Unknown(
-        f"{len(words)} cells below {len(columns)} columns: {fault or 'which belongs to which cannot be told'}"
-    )
+    cells: Dict[str, str] = {}
+    for column in columns:
+        count = 1 + more if column in free else 1
+        cells[column] = ", ".join(words[:count])
+        del words[:count]
+    wrong = next((column for column in columns if not _fits(column, cells[column])), None)
+    return cells if wrong is None else Unknown(f"column {wrong}: {shown(cells[wrong])} is not valid there")
 
 
 def _fits(column: str, cell: str) -> bool:
     form = _FORMS.get(column)
     return form is None or bool(form.fullmatch(cell))
-
-
-def _spread(count: int, over: int) -> Iterator[Tuple[int, ...]]:
-    """Yield every way to share out `count` things over `over` places."""
-    if over == 0:
-        if count == 0:
-            yield ()
-        return
-    for first in range(count + 1):
-        for others in _spread(count - first, over - 1):
-            yield (first, *others)

@@ -16,6 +16,7 @@ from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.flows.setup import image_source
 from taco_launch.flows.setup.apply import SetupEvent
 from taco_launch.inventory.ranges import fold
+from taco_launch.manifest import size_text
 from taco_launch.model import codec
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.remote.answers import understood
@@ -84,7 +85,7 @@ def copy(
     with image_source.stream(container, known) as stream:
         if stream.left_out:
             say(
-                f"{container.image}: these hosts have {stream.left_out} of its layers; the rest is {_size(stream.size)}"
+                f"{container.image}: these hosts have {stream.left_out} of its layers; the rest is {size_text(stream.size)}"
             )
         return _Copy(inventory, given, stream, report, say).bring(hosts)
 
@@ -158,8 +159,8 @@ class _Copy:
         ordered.only(failed).each(self._end)
         count, seconds = len(names) - len(failed.keys() & set(names)), time.monotonic() - begun
         self._say(
-            f"{self._image} ({_size(self._stream.size)}) reached {count} host{'s' if count != 1 else ''} "
-            f"in {seconds:.0f} s; the controller sent {_size(self._sent)}"
+            f"{self._image} ({size_text(self._stream.size)}) reached {count} host{'s' if count != 1 else ''} "
+            f"in {seconds:.0f} s; the controller sent {size_text(self._sent)}"
         )
         return failed
 
@@ -324,7 +325,7 @@ class _Copy:
             self._told[name] = now
         share = 100 * has // max(1, self._stream.size)
         giver = node.source or "the controller"
-        what = f"copy {self._image}: {share} % of {_size(self._stream.size)} from {giver}"
+        what = f"copy {self._image}: {share} % of {size_text(self._stream.size)} from {giver}"
         self._report(SetupEvent(name, "image", what, "begins"))
 
     def _finish(self, transport: Transport) -> None:
@@ -372,7 +373,3 @@ def _files() -> bytes:
 def _packed(data: bytes) -> bytes:
     packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
     return packer.compress(data) + packer.flush()
-
-
-def _size(size: float) -> str:
-    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"

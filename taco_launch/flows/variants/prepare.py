@@ -13,7 +13,6 @@ from taco_launch.flows.variants import ports, removal
 from taco_launch.flows.variants.local_image import is_built_here
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
-from taco_launch.model.host.facts import NetworkFacts
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.model.host.image_reference import parse_reference
 from taco_launch.model.host.variants import Variant, VariantRecord
@@ -167,7 +166,7 @@ def plan(
 ) -> tuple[JobSpec, tuple[HostPlan, ...]]:
     """Return a job as it would be, and what would be prepared for it; nothing is changed.
 
-    The port is a guess where there is no container yet.
+    The port is the first of those that it may be, where there is no container yet.
     """
     variant = _identified(wanted(spec, inventory), inventory, listener)
     if not variant.key:
@@ -182,22 +181,7 @@ def plan(
     with connect(inventory, hosts, access) as fanout:
         work = set_up_of(inventory, variant, fanout, port, listener, _mpirun(spec, inventory))
         work.refresh()
-        free = _free_port(work, inventory) if known is None else port
-        if free != port:
-            port, work = free, set_up_of(inventory, variant, fanout, free, listener, _mpirun(spec, inventory))
-            work.refresh()
         return in_variant(spec, inventory, variant, port), work.plan()
-
-
-def _free_port(work: Setup, inventory: Inventory) -> int:
-    """Return a port that nobody listens on, as far as hosts tell."""
-    assert inventory.container is not None
-    first, last = variants.ports(inventory.container)
-    taken: set[int] = set()
-    for facts in work.facts:
-        found = facts.network.listeners if isinstance(facts.network, NetworkFacts) else ()
-        taken.update(each.port for each in (found if isinstance(found, tuple) else ()))
-    return next((port for port in range(first, last + 1) if port not in taken), first)
 
 
 def _set_up(

@@ -1,7 +1,7 @@
-"""daemon.json, dockerd's settings: keys of ours are merged into its text, or taken out of it; the rest stays as it is."""
+"""daemon.json, dockerd's settings: keys of ours are merged into it, or taken out of it; the others stay, and their order."""
 
 import json
-from json.decoder import scanstring  # type: ignore[attr-defined]  # in the standard library, not in its types
+import re
 from typing import Any, NoReturn
 
 from taco_launch.frozen import dataclass
@@ -75,17 +75,6 @@ class MergedConfig:
         return (*self.new, *self.changed)
 
 
-@dataclass(frozen=True)
-class _Member:
-    """A key in a text, and where the key, its value and the object that it is of begin; `end` is the value's."""
-
-    name: str
-    place: int
-    start: int
-    end: int
-    of: int
-
-
 def wanted(engine: DockerEngine) -> dict[str, Any]:
     """Return the keys of daemon.json that an inventory asks for, and their values."""
     keys: dict[str, Any] = {name: json.loads(text) for name, text in engine.settings}
@@ -102,25 +91,26 @@ def merge(text: str, keys: dict[str, Any]) -> MergedConfig:
     """Put keys into the text of a daemon.json; an empty text is that of a file that does not exist.
 
     Objects are merged key by key, `registry-mirrors` and `insecure-registries` get the entries that they lack, any
-    other value takes the place of the one that stands there. All else keeps its order and its form.
+    other value takes the place of the one that stands there. All else keeps its order.
 
     Raises:
         NotOursError: the text is not JSON, not an object, or has a key twice.
     """
-    members = read(text)
+    config = read(text)
     new: list[str] = []
     changed: list[str] = []
     added: dict[str, Any] = {}
     for name, value in keys.items():
-        before = members.get(name)
-        after = _merged(name, before, value) if name in members else value
-        if name in members and _same(before, after):
+        is_there, before = name in config, config.get(name)
+        after = _merged(name, before, value) if is_there else value
+        if is_there and _same(before, after):
             continue
-        (changed if name in members else new).append(name)
-        added[name] = {"is": after, **({"was": before} if name in members else {})}
-        text = _put(text, name, after)
-    line = json.dumps(added, ensure_ascii=False) if added else ""
-    return MergedConfig(text, tuple(new), tuple(changed), line)
+        (changed if is_there else new).append(name)
+        added[name] = {"is": after, **({"was": before} if is_there else {})}
+        config[name] = after
+    if not added:
+        return MergedConfig(text)
+    return MergedConfig(_written(config, text), tuple(new), tuple(changed), json.dumps(added, ensure_ascii=False))
 
 
 def taken_back(text: str, added: str) -> str:
@@ -131,17 +121,14 @@ def taken_back(text: str, added: str) -> str:
     Raises:
         NotOursError: the text is not JSON, not an object, or has a key twice.
     """
+    config, before = read(text), read(text)
     for line in filter(None, reversed(added.split("\n"))):
         for name, change in json.loads(line).items():
-            members = read(text)
-            if name not in members:
-                continue
-            after = _without(name, change.get("was", _GONE), change["is"], members[name])
-            if after is _GONE:
-                text = _remove(text, name)
-            elif not _same(after, members[name]):
-                text = _put(text, name, after)
-    return text
+            if name in config:
+                config[name] = _without(name, change.get("was", _GONE), change["is"], config[name])
+                if config[name] is _GONE:
+                    del config[name]
+    return text if _same(config, before) else _written(config, text)
 
 
 def read(text: str) -> dict[str, Any]:
@@ -153,20 +140,17 @@ def read(text: str) -> dict[str, Any]:
     if not text.strip(_BLANKS):
         return {}
     try:
-        value = json.loads(text, parse_constant=_no_constant, parse_int=_integer)
+        value = json.loads(text, parse_constant=_no_constant, parse_int=_integer, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise NotOursError(f"line {error.lineno} column {error.colno}: {error.msg}") from None
     except _ConstantError as error:
         raise NotOursError(f"{where(text, text.find(str(error)))}: {error} is no JSON") from None
+    except _TwiceError as error:
+        raise NotOursError(f"{where(text, text.rfind(str(error)))}: the key {error} is there twice") from None
     except RecursionError:
         raise NotOursError("line 1 column 1: nested too deep") from None
     if not isinstance(value, dict):
         raise NotOursError("line 1 column 1: not an object, which starts with '{'")
-    seen: set[tuple[int, str]] = set()
-    for member in _members(text):
-        if (member.of, member.name) in seen:
-            raise NotOursError(f"{where(text, member.place)}: the key {json.dumps(member.name)} is there twice")
-        seen.add((member.of, member.name))
     return value
 
 
@@ -198,8 +182,8 @@ def conflict(text: str, keys: dict[str, Any], command: str) -> str | None:
     there = read(text)
     for name in (*there, *(key for key in keys if key not in there)):
         if name in flags:
-            spot = next((where(text, member.place) for member in _top(text) if member.name == name), "")
-            place = f"{spot}: the key" if spot else "the key"
+            spot = re.search(rf"{re.escape(json.dumps(name))}\s*:", text)
+            place = f"{where(text, spot.start())}: the key" if spot else "the key"
             return f"{place} {json.dumps(name)} and dockerd's own flag {flags[name]} set the same"
     return None
 
@@ -211,6 +195,26 @@ def where(text: str, place: int) -> str:
 
 class _ConstantError(ValueError):
     pass
+
+
+class _TwiceError(ValueError):
+    pass
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object, no key of which is there twice."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _TwiceError(json.dumps(name))
+        found[name] = value
+    return found
+
+
+def _written(config: dict[str, Any], like: str) -> str:
+    """Return the text of settings, with the indent that an earlier text has."""
+    indent = re.search(r'\n([ \t]+)"', like)
+    return json.dumps(config, ensure_ascii=like.isascii(), indent=indent[1] if indent else "  ") + "\n"
 
 
 def _integer(digits: str) -> int:
@@ -256,77 +260,3 @@ def _without(name: str, before: Any, ours: Any, now: Any) -> Any:
     else:
         return before if _same(ours, now) else now
     return rest if rest or isinstance(before, type(now)) else before
-
-
-def _put(text: str, name: str, value: Any) -> str:
-    """Write one key's value into the text of an object, in the form that its neighbours have."""
-    top = _top(text) if text.strip(_BLANKS) else []
-    words = json.dumps(value, ensure_ascii=False)
-    for member in top:
-        if member.name == name:
-            if "\n" in text[member.start : member.end]:
-                margin = _margin(text, top[0].place)
-                indent = margin.strip("\n") or "    "
-                words = json.dumps(value, ensure_ascii=False, indent=indent).replace("\n", f"\n{indent}")
-            return f"{text[: member.start]}{words}{text[member.end :]}"
-    pair = f"{json.dumps(name, ensure_ascii=False)}: {words}"
-    if not top:
-        return f"{{\n  {pair}\n}}\n"
-    margin = _margin(text, top[0].place) or " "
-    return f"{text[: top[-1].end]},{margin}{pair}{text[top[-1].end :]}"
-
-
-def _remove(text: str, name: str) -> str:
-    """Cut a key and its comma out of the text of an object."""
-    top = _top(text)
-    place = next(index for index, member in enumerate(top) if member.name == name)
-    if len(top) == 1:
-        return "{}\n"
-    if place:
-        return text[: top[place - 1].end] + text[top[place].end :]
-    return text[: top[0].place] + text[top[1].place :]
-
-
-def _margin(text: str, place: int) -> str:
-    """Return the blanks before the first key, from its line's start on where it has a line of its own."""
-    blanks = text[len(text[:place].rstrip(_BLANKS)) : place]
-    return blanks[blanks.rfind("\n") :] if "\n" in blanks else blanks
-
-
-def _top(text: str) -> list[_Member]:
-    """Find the keys of the object that the text is."""
-    members = _members(text) if text.strip(_BLANKS) else []
-    return [member for member in members if member.of == members[0].of]
-
-
-def _members(text: str) -> list[_Member]:
-    """Find all keys of all objects in a text that is valid JSON; an object's own key comes before those in its value."""
-    decoder = json.JSONDecoder()
-    found: list[_Member] = []
-
-    def blanks(place: int) -> int:
-        while place < len(text) and text[place] in _BLANKS:
-            place += 1
-        return place
-
-    def walk(place: int) -> int:
-        """Note the keys in the value at `place`, and give where it ends."""
-        begin, kind = place, text[place]
-        if kind not in "{[":
-            return decoder.raw_decode(text, place)[1]
-        place = blanks(place + 1)
-        while text[place] not in "}]":
-            if kind == "{":
-                key, index = place, len(found)
-                name, place = scanstring(text, key + 1)
-                start = blanks(blanks(place) + 1)
-                place = walk(start)
-                found.insert(index, _Member(name, key, start, place, begin))
-            else:
-                place = walk(place)
-            place = blanks(place)
-            place = blanks(place + 1) if text[place] == "," else place
-        return place + 1
-
-    walk(blanks(0))
-    return found

@@ -7,6 +7,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -16,11 +17,7 @@ import pytest
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.host.processes import ProcessScan
-from taco_launch.agent.store import records
-from taco_launch.agent.store.folders import Jobs
 from taco_launch.launch.env import JOB_ID, SERVICE
-from taco_launch.model.jobs import JobState
-from tests.agent.calls import submitted
 from tests.agent.conftest import Family, number
 from tests.conftest import eventually
 from tests.patience import HANG
@@ -97,18 +94,14 @@ def test_by_descent_from_what_carries_the_mark(family: Family) -> None:
     assert pids(processes.scan(family.job_id)) == {parent.pid, child}
 
 
-@pytest.mark.parametrize("place", ["jobs/.queue/lock", "jobs/goes-on/lock", "leases/slot-0"])
-def test_what_looks_after_jobs_belongs_to_none(
-    family: Family, jobs: Jobs, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+@pytest.mark.parametrize("op", ["schedule", "run", "guard"])
+def test_what_looks_after_jobs_belongs_to_none(family: Family, tmp_path: Path, op: str) -> None:
     # A rank has submitted another job: the scheduler below it, and all that this has started, is no part of its own job.
-    state = jobs.path.parent
-    monkeypatch.setenv("TACO_LAUNCH_LEASES", str(state / "leases"))
-    submitted(jobs, "goes-on")
-    lock = state / place
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    lock.touch()
-    service = f"env -i {SERVICE}=1 setsid sh -c 'exec 9<{lock}; flock 9; sleep 60 & echo $!; wait' & echo $!; wait"
+    agent = tmp_path / "agent.pyz"
+    agent.write_text(
+        "import subprocess\nit = subprocess.Popen(['sleep', '60'])\nprint(it.pid, flush=True)\nit.wait()\n"
+    )
+    service = f"env -i {SERVICE}=1 setsid {sys.executable} -I -S {agent} {op} & echo $!; wait"
     above = family.start(("sh", "-c", service), marked=True)
     below = {number(above), number(above)}
     eventually(lambda: pids(processes.scan(family.job_id)) == {above.pid})
@@ -119,15 +112,8 @@ def test_what_looks_after_jobs_belongs_to_none(
     assert all(processes.identify(pid) is not None for pid in below)
 
 
-@pytest.mark.parametrize("place", ["", "jobs/over/lock", "jobs/x/y/lock", "jobs/.queue/log"])
-def test_what_only_says_that_it_looks_after_jobs_ends_with_its_own(family: Family, jobs: Jobs, place: str) -> None:
-    submitted(jobs, "over")
-    records.ended(records.Events(jobs.folder("over")), JobState.SUCCEEDED, 0, "")
-    lock = jobs.path.parent / (place or "jobs/mine")
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    lock.touch()
-    takes = f"exec 9<{lock}; flock 9;" if place else ""
-    claim = f"{SERVICE}=1 setsid sh -c '{takes} sleep 60 & echo $!; wait' & echo $!; wait"
+def test_what_only_says_that_it_looks_after_jobs_ends_with_its_own(family: Family) -> None:
+    claim = f"{SERVICE}=1 setsid sh -c 'sleep 60 & echo $!; wait' & echo $!; wait"
     above = family.start(("sh", "-c", claim), marked=True)
     below = {number(above), number(above)}
     eventually(lambda: pids(processes.scan(family.job_id)) == {above.pid, *below})

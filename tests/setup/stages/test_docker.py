@@ -1,6 +1,7 @@
 """The docker stage's plans: from facts and an inventory to operations, or to why there is none."""
 
 import hashlib
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_a_bare_host_gets_all_of_it_in_one_plan() -> None:
     assert settings.name == "proxy: set it in docker.service; daemon.json: add registry-mirrors, data-root (restart)"
     assert (settings.disrupts, settings.args[0], settings.args[4]) == ("nothing", "restart", "absent")
     assert settings.why == f"docker.service has not the inventory's proxy; {CONFIG} lacks registry-mirrors, data-root"
-    assert file(settings, CONFIG) == '{\n  "registry-mirrors": ["https://m"],\n  "data-root": "/data"\n}\n'
+    assert file(settings, CONFIG) == '{\n  "registry-mirrors": [\n    "https://m"\n  ],\n  "data-root": "/data"\n}\n'
     assert start.name == "start docker, now and at boot"
     left = bare()
     for op in (install, settings, start):
@@ -236,7 +237,8 @@ def test_what_can_be_reloaded_is_not_restarted() -> None:
     assert (op.disrupts, op.args[:2]) == ("nothing", ("reload", "no"))
     assert op.args[4] == hashlib.sha256(text.encode()).hexdigest()
     assert op.old[0] == (CONFIG, text)
-    assert file(op, CONFIG) == '{"data-root": "/data", "live-restore": true, "registry-mirrors": ["https://m"]}\n'
+    keys = {"data-root": "/data", "live-restore": True, "registry-mirrors": ["https://m"]}
+    assert json.loads(file(op, CONFIG)) == keys
     assert [each.path.rpartition("/")[2] for each in op.files] == ["adding", "daemon.json"]
     assert op.args[7:] == ("adding", "daemon.json")
     (op,) = ops(facts(), DockerEngine(settings=(("features", '{"cdi": true}'),)))

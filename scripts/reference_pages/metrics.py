@@ -46,6 +46,10 @@ _JOB = JobRow(
     last_line="",
     progress="",
     verified="",
+    step=1.0,
+    steps=1.0,
+    rate=1.0,
+    loss=1.0,
 )
 
 

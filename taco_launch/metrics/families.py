@@ -15,6 +15,13 @@ from taco_launch.model.run.verified import Truth
 from taco_launch.model.slots import Occupancy
 
 _PREFIX = "taco_launch_"
+# The progress of running jobs, as far as their programs print it.
+_PROGRESS = {
+    "step": "The step that a running job printed last.",
+    "steps": "The number of its last step.",
+    "rate": "The speed that it printed last, in its program's own unit, such as images or tokens per second.",
+    "loss": "The loss that it printed last.",
+}
 
 
 def text(rows: Sequence[JobRow], removed: JobCounts, hosts: Mapping[str, Occupancy | None], version: str) -> bytes:
@@ -74,6 +81,9 @@ def _jobs(rows: Sequence[JobRow], tally: JobCounts) -> Iterable[Metric]:
     running = [row for row in rows if row.state is JobState.RUNNING]
     checked = ({**_job(row), "status": row.verified or Truth.UNKNOWN.value} for row in running)
     yield _gauge("job_verified", words, ((labels, 1) for labels in checked))
+    for name, words in _PROGRESS.items():
+        values = ((_job(row), getattr(row, name)) for row in running)
+        yield _gauge(f"job_{name}", words, ((labels, value) for labels, value in values if value is not None))
     words = "Jobs whose records are there, by state."
     yield _gauge("jobs", words, (({"state": state.value}, by_state[state]) for state in JobState))
     waiting = Counter(row.queue for row in rows if row.state.waits and row.state is not JobState.SUSPENDED)

@@ -6,6 +6,7 @@ from typing import Any, List, Optional, Sequence, Tuple, Union, get_args, get_or
 
 from taco_launch.errors import CANNOT_PLACE, HOST_FAILED
 from taco_launch.frozen import dataclass
+from taco_launch.model.job_view import Progress
 from taco_launch.model.jobs import LATEST, JobRecord, JobSpec, JobState
 from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.model.slots import is_gpu
@@ -19,8 +20,9 @@ class JobRow:
     is how many slots it asks for, None where its hosts' own facts say that; `allocated` how many it has at this moment.
     `gpus` says whether the slots that it has or had are GPUs. `hosts` is where its ranks are or were. `suspended` is for how
     many seconds it waited after its first start, suspended or for another attempt, `suspended_since` since when it does.
-    `last_line` is what its ranks wrote last, and `progress` how far its training has come. `verified` is whether its attempt
-    runs as planned: True, False or Unknown, "" before that was looked at.
+    `last_line` is what its ranks wrote last, and `progress` how far its training has come: as words, and as `step` of
+    `steps`, `rate` (in the program's unit) and `loss`, as far as it prints them. `verified` is whether its attempt runs as
+    planned: True, False or Unknown, "" before that was looked at.
     """
 
     name: str
@@ -50,6 +52,10 @@ class JobRow:
     last_line: str
     progress: str
     verified: str
+    step: Optional[float] = None
+    steps: Optional[float] = None
+    rate: Optional[float] = None
+    loss: Optional[float] = None
 
     @property
     def is_counted(self) -> bool:
@@ -77,8 +83,16 @@ FIELDS = tuple(entry.name for entry in fields(JobRow))
 _STATE, _LAUNCHER, _HOSTS = FIELDS.index("state"), FIELDS.index("launcher"), FIELDS.index("hosts")
 
 
-def row_of(spec: JobSpec, record: JobRecord, *, command: str = "", last_line: str = "", progress: str = "") -> JobRow:
+def row_of(
+    spec: JobSpec,
+    record: JobRecord,
+    *,
+    command: str = "",
+    last_line: str = "",
+    progress: Optional[Progress] = None,
+) -> JobRow:
     """Return the line of a job; `command` is its command as it is typed."""
+    told = Progress("", 0, 0.0) if progress is None else progress
     suspended, suspended_since = record.pause
     on_hosts = not (record.state.is_terminal or record.state.waits)
     return JobRow(
@@ -107,8 +121,12 @@ def row_of(spec: JobSpec, record: JobRecord, *, command: str = "", last_line: st
         suspended_since=suspended_since,
         command=command,
         last_line=last_line,
-        progress=progress,
+        progress=told.text(left=not record.state.is_terminal),
         verified="" if record.verified is None else record.verified.status,
+        step=_known(told.step),
+        steps=_known(told.total),
+        rate=_known(told.rate),
+        loss=_known(told.loss),
     )
 
 
@@ -149,6 +167,11 @@ def _kinds() -> Tuple[Tuple[type, ...], ...]:
             hint, more = get_args(hint)[0], (type(None),)
         found.append((*of.get(hint, (hint,)), *more))
     return tuple(found)
+
+
+def _known(value: Optional[float]) -> Optional[float]:
+    """Return a number that a program printed, None where it is none that a line of a job may have."""
+    return value if value is not None and abs(value) <= LATEST else None
 
 
 def _slots(record: JobRecord) -> int:

@@ -268,7 +268,8 @@ def test_an_ordinary_user(taco: Taco) -> None:
         call("stop", {"name": "u", "by": "the test", "signal": 15, "grace": 0})
         eventually(lambda: call("get", {"name": "u"})["record"]["ended"])
         record = call("get", {"name": "u"})["record"]
-        assert (record["state"], record["reason"]) == ("CANCELLED", "stopped by the test")
+        assert record["state"] == "CANCELLED"
+        assert record["reason"].startswith("stopped by the test")
         log = Path(home, ".local/state/taco-launch/jobs/u/logs/rank-0.0.log")
         assert log.read_text(encoding="ascii") == "65534\n"
         assert log.stat().st_mode & 0o077 == 0

@@ -121,6 +121,25 @@ def test_whether_running_jobs_run_as_planned() -> None:
     assert set(found["taco_launch_job_verified"].values()) == {1}
 
 
+def test_the_progress_of_running_jobs() -> None:
+    rows = (
+        row("a", JobState.RUNNING, waited=0.0, step=40.0, steps=500.0, rate=1234.5),
+        row("silent", JobState.RUNNING, waited=0.0),
+        row("over", JobState.SUCCEEDED, waited=0.0, step=500.0, loss=0.1),
+    )
+    found = parsed(text(rows, JobCounts(), {}, "1"))
+    told = {
+        name: {dict(labels)["launcher"]: value for labels, value in found.get(f"taco_launch_job_{name}", {}).items()}
+        for name in ("step", "steps", "rate", "loss")
+    }
+    assert told == {
+        "step": {"a-launcher": 40},
+        "steps": {"a-launcher": 500},
+        "rate": {"a-launcher": 1234.5},
+        "loss": {},
+    }
+
+
 @given(st.permutations(ROWS), st.integers(0, len(ROWS)))
 def test_nothing_falls_when_records_are_removed(rows: list[JobRow], first: int) -> None:
     removed = JobCounts()

@@ -12,6 +12,7 @@ from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.command import shell
 from taco_launch.errors import TacoLaunchError
+from taco_launch.model.job_view import Progress
 from taco_launch.model.rows import FIELDS, decoded, encoded, row_of
 
 _NAME = ".index.json"
@@ -47,8 +48,7 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
                 continue
             record = recovery.current_record(folder)
             spec = records.read_spec(folder)
-            ongoing = not record.state.is_terminal
-            last, progress = _said(folder, spec.policy.progress, left=ongoing) if record.started else ("", "")
+            last, progress = _said(folder, spec.policy.progress) if record.started else ("", None)
             row = row_of(spec, record, command=shell(spec.command), last_line=last, progress=progress)
             line = encoded(row)
             decoded(line)  # a job that cannot be shown must not hide the others
@@ -67,12 +67,12 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
     return found
 
 
-def _said(folder: JobFolder, pattern: str, *, left: bool) -> Tuple[str, str]:
-    """Return the last line of a job's ranks, and its progress; `left`: with the time that it still takes."""
+def _said(folder: JobFolder, pattern: str) -> Tuple[str, Optional[Progress]]:
+    """Return the last line of a job's ranks, and its progress."""
     from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
 
     said = output_end.read(folder.merged, pattern)
-    return said.line, "" if said.progress is None else said.progress.text(left=left)
+    return said.line, said.progress
 
 
 def _names(jobs: Jobs) -> List[str]:

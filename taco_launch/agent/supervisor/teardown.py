@@ -169,10 +169,13 @@ def listener(link: GuardConnection, port: int) -> str:
 
 
 def forced(left: int, grace: float) -> str:
-    """Return how many ranks ran on after their grace time, and were killed; "" where they had no time to end by themselves."""
-    if left <= 0 or not grace:
+    """Return how many ranks were killed: after their grace time, or at once where they had none; "" where none ran on."""
+    if left <= 0:
         return ""
-    return f"{left} rank{'' if left == 1 else 's'} did not end within {grace:g} s and had to be killed"
+    ranks = f"{left} rank{'' if left == 1 else 's'}"
+    if not grace:
+        return f"{ranks} {'was' if left == 1 else 'were'} killed without time to end"
+    return f"{ranks} did not end within {grace:g} s and had to be killed"
 
 
 def end_of(link: GuardConnection, here: GuardConnection) -> JobOutcome:

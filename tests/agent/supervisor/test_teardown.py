@@ -63,8 +63,10 @@ def end(
 )
 def test_ranks_that_had_to_be_killed_are_told(left: int, told: str) -> None:
     assert teardown.forced(left, 2.5) == told
-    # Whether a rank that is killed at once was faster to end by TERM is chance.
-    assert not teardown.forced(left, 0.0)
+    at_once = f"{'was' if left == 1 else 'were'} killed without time to end"
+    assert teardown.forced(left, 0.0) == (
+        told and told.replace("did not end within 2.5 s and had to be killed", at_once)
+    )
 
 
 def test_logs_that_come_are_waited_for(folder: JobFolder) -> None:

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import venv
 import zipfile
@@ -20,6 +19,7 @@ pytestmark = pytest.mark.e2e
 # What setuptools' own build makes, in the current environment: no network is needed.
 _BUILD = "import sys; from setuptools import build_meta as b; to = sys.argv[1]; b.build_sdist(to); b.build_wheel(to)"
 _NAME = f"taco_launch-{taco_launch.__version__}"
+_WHEEL = f"{_NAME}-py3-none-any.whl"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def data_files() -> set[str]:
 
 
 def test_the_wheel_has_all_of_the_package_and_nothing_else(built: Path) -> None:
-    with zipfile.ZipFile(built / f"{_NAME}-py3-none-any.whl") as wheel:
+    with zipfile.ZipFile(built / _WHEEL) as wheel:
         names = set(wheel.namelist())
     assert data_files() - names == set()
     assert {name.split("/")[0] for name in names} == {"taco_launch", f"{_NAME}.dist-info"}
@@ -63,22 +63,22 @@ def test_the_sdist_has_what_the_wheel_is_made_of(built: Path) -> None:
     assert {"setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "taco_launch/py.typed"} <= names
 
 
-def test_the_installed_wheel_works_in_an_empty_folder(built: Path, tmp_path: Path) -> None:
-    where = tmp_path / "venv"
-    venv.create(where, symlinks=True)
-    packages = Path(sysconfig.get_path("purelib", vars={"base": str(where), "platbase": str(where)}))
-    with zipfile.ZipFile(built / f"{_NAME}-py3-none-any.whl") as wheel:
-        wheel.extractall(packages)
-    # the dependencies of this environment; an editable install's own .pth files are not read from there
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    python, home, empty = where / "bin" / "python", tmp_path / "home", tmp_path / "empty"
+def test_pip_installs_the_wheel_and_it_works_in_an_empty_folder(built: Path, tmp_path: Path) -> None:
+    where, home, empty = tmp_path / "venv", tmp_path / "home", tmp_path / "empty"
+    venv.create(where, symlinks=True, with_pip=True)
+    python = where / "bin" / "python"
+    done = subprocess.run(
+        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(built / _WHEEL)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     home.mkdir()
     empty.mkdir()
-    script = where / "bin" / "taco-launch"
-    script.write_text(f"#!{python}\nimport sys\nfrom taco_launch.cli.main import script\nsys.exit(script())\n")
-    script.chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TACO_LAUNCH", "PYTHON", "XDG_"))}
-    path = f"{script.parent}:{os.environ['PATH']}"
+    path = f"{python.parent}:{os.environ['PATH']}"
     environ = {**kept, "HOME": str(home), "PATH": path, "TACO_LAUNCH_LEASES": str(tmp_path / "leases")}
 
     def run(*argv: str, cwd: Path = empty) -> str:
@@ -87,7 +87,7 @@ def test_the_installed_wheel_works_in_an_empty_folder(built: Path, tmp_path: Pat
         return done.stdout
 
     found = run(str(python), "-c", "import taco_launch; print(taco_launch.__file__)")
-    assert found.startswith(str(packages))
+    assert found.startswith(str(where))
     assert taco_launch.__version__ in run("taco-launch", "version").splitlines()[0]
     if not shutil.which("mpirun"):
         pytest.skip("cannot: there is no mpirun")

@@ -14,7 +14,7 @@ for _folder in (_ROOT, _ROOT / "scripts"):  # a checkout that is not installed
     if str(_folder) not in sys.path:
         sys.path.insert(0, str(_folder))
 
-from reference_pages import command_line, documents, knobs, messages, metrics, signatures  # noqa: E402
+from reference_pages import command_line, documents, knobs, messages, metrics, python_api, signatures  # noqa: E402
 
 from taco_launch.cli import help_topics  # noqa: E402
 from taco_launch.inventory.schema import schema as inventory_schema  # noqa: E402
@@ -62,6 +62,7 @@ def pages() -> Mapping[Path, str]:
         "matrix": matrix,
         "messages": messages.page(),
         "metrics": metrics.page(),
+        "python": python_api.page(),
         "signatures": signatures.page(),
     }
     for topic in ("environment", "exit-codes"):

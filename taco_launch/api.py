@@ -218,7 +218,7 @@ class Cluster:
         """Return a job by its name.
 
         Raises:
-            NoJobError: there is none.
+            NoJobError: it does not exist.
         """
         return self._job(self.backend.get(name))
 
@@ -247,7 +247,7 @@ class Cluster:
     def plan(self, request: JobRequest, *, folder: str = "", explain: bool = False) -> "Planned":
         """Plan a job as the head would, were all of its hosts free, and start nothing.
 
-        What nobody declared is asked of the hosts. `folder` is where the files will lie that the line names; `explain`
+        Facts that are not declared are asked of the hosts. `folder` is where the files will lie that the line names; `explain`
         asks hosts for their GPUs, too.
 
         Raises:

@@ -85,7 +85,7 @@ class Fault(NamedTuple):
 
 
 class SpecError(TacoLaunchError):
-    """Something a user wrote is wrong; `faults` holds all that was found, `source` the file or option it stands in."""
+    """Something a user wrote is wrong; `faults` holds all that was found, `source` the file or option that has it."""
 
     exit_code = USAGE
     kind = "invalid"
@@ -105,7 +105,7 @@ class SpecError(TacoLaunchError):
 class PlacementError(TacoLaunchError):
     """The job does not fit; `reasons` holds (host, why not), in inventory order.
 
-    `never` says that it would not fit either if nobody had any of the slots.
+    `never` tells that it would not fit if all slots were free either.
     """
 
     exit_code = CANNOT_PLACE

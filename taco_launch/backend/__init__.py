@@ -38,7 +38,7 @@ class LogQuery:
 
     name: str
     rank: int | None = None
-    # Where to begin: a place in the log, or the last `tail` lines.
+    # Where to start: a place in the log, or the last `tail` lines.
     offset: int = 0
     tail: int | None = None
     # Whether it continues until the job ends.
@@ -50,7 +50,7 @@ class LogQuery:
     # Only lines since then: seconds since the epoch, or before now by the clock of the head.
     since: float | None = None
     ago: float | None = None
-    # Whether the time stands before each line.
+    # Whether each line starts with its time.
     timestamps: bool = False
     # The agent log instead.
     agent: bool = False

@@ -72,7 +72,7 @@ class JobRequest:
     gdr: Optional[bool] = None
     light: Optional[bool] = None
 
-    # When it may begin, how it is ended, and what happens then: see Policy.
+    # When it may start, how it is ended, and what happens then: see Policy.
     queue: Optional[str] = None
     priority: Optional[int] = None
     queue_timeout: Optional[float] = None

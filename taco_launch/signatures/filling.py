@@ -21,7 +21,7 @@ def values_of(match: "re.Match[str]") -> Dict[str, str]:
     values: Dict[str, str] = {}
     for name, value in match.groupdict().items():
         if value:
-            values.setdefault(name.rstrip("0123456789"), value[:MOST_SHOWN])
+            values.setdefault(name.rstrip("0123456789"), " ".join(value.split())[:MOST_SHOWN])
     return values
 
 

@@ -2,6 +2,16 @@
 
 from taco_launch.signatures.entry import FailureText, Signature
 
+_DASHES = "-" * 74
+_BLOCK = r"^-{{74}}\s*\n\s*{}(?P<what>\S[^\r\n]*(?:\n[^\r\n-][^\r\n]*){{0,4}}?)[.:!]\s(?:[\s\S]*\n)?-{{74}}\s*(?:\n|$)"
+_DETAILS = "The text between the dashed lines of the log has the details; where it names a parameter, ompi_info --param all all --level 9 lists what that may be."
+# What is of lower rank than a cause, and may be such a text itself.
+_KNOWN = (
+    *("launch-failed", "mpi-init-failed", "mpi-tcp-connect", "mpirun-broken", "rank-failed"),
+    *("pmix-files-left", "fork-warned", "openib-unused", "single-copy-denied", "memory-not-bound", "variable-not-set"),
+    *("option-deprecated", "prefix-twice", "mpi-cuda-ipc-off", "oob-interface-unusable"),
+)
+
 UNKNOWN = (
     Signature(
         "ucx-failed",
@@ -26,6 +36,27 @@ UNKNOWN = (
             *("pmix-files-left", "host-lost"),
         ),
         at_end=r"(?:PMIX|PRR?TE|OPAL) ERROR: |_ERROR_LOG: ",
+    ),
+    # Of the texts of Open MPI's and PRRTE's help-*.txt files, those that no entry knows: all are between such lines.
+    Signature(
+        "mpirun-reports",
+        (_DASHES,),
+        "mpirun reports: {what}.",
+        _DETAILS,
+        _BLOCK.format("(?![Ww]arning|WARNING|Two mutually-exclusive MCA)"),  # after the last one programs continue
+        kind=FailureText.FALLBACK,
+        lines=40,
+        unless=_KNOWN,
+    ),
+    Signature(
+        "mpirun-warns",
+        (_DASHES,),
+        "mpirun warns: {what}.",
+        _DETAILS,
+        _BLOCK.format("(?:[Ww]arning|WARNING)[:!]? *"),
+        kind=FailureText.NOTE,
+        lines=40,
+        unless=_KNOWN,
     ),
     Signature(
         "slurm-failed",

@@ -37,6 +37,8 @@ _HOROVOD_RATES = ("iteration", "rate", "total")
 _TF_RATES = ("step", "tf_total")
 _TF_TOTALS_DIFFER = 0.001  # each rank divides the same images by its own clock
 _TF_STEPS_DIFFER = 0.05  # the time behind a total holds more than the steps
+# The end of why a log is no sample, where no line of it has a form that is read.
+UNKNOWN_FORM = "nor any other line in a form that is known"
 
 
 def parse(text: str) -> Sample | NoSample:
@@ -56,9 +58,7 @@ def _sample(found: tuple[LogLine, ...]) -> Sample:
     rates = [line for line in found if line.kind in (*_HOROVOD_RATES, *_TF_RATES)]
     totals = [line for line in rates if line.kind in ("total", "tf_total")]
     if not totals:
-        end = (
-            f"the last line of the benchmark is {rates[-1]}" if rates else "nor any other line in a form that is known"
-        )
+        end = f"the last line of the benchmark is {rates[-1]}" if rates else UNKNOWN_FORM
         raise RefusedError(f"no line 'Total img/sec on N GPU(s): ...' or 'total images/sec: ...', {end}")
     one, other = (_HOROVOD_RATES, _TF_RATES) if totals[-1].kind == "total" else (_TF_RATES, _HOROVOD_RATES)
     foreign = next((line for line in rates if line.kind in other), None)

@@ -4,7 +4,7 @@ import re
 
 from taco_launch.bench.logs import nccl_tests, patterns
 from taco_launch.bench.logs.lines import shown, untagged, without_escapes
-from taco_launch.bench.logs.parse import NoSample, parse
+from taco_launch.bench.logs.parse import UNKNOWN_FORM, NoSample, parse
 from taco_launch.bench.matrix import LogFormat, Workload
 from taco_launch.bench.runs import Metric, Reading, is_reading
 
@@ -33,7 +33,10 @@ def recognised(text: str) -> Workload | None:
 def _rate(kind: LogFormat, text: str, ranks: int | None) -> tuple[Reading, ...] | NoSample:
     sample = parse(text)
     if isinstance(sample, NoSample):
-        return sample
+        own = (
+            "; a workload of kind: regex with a pattern: reads other lines" if sample.why.endswith(UNKNOWN_FORM) else ""
+        )
+        return NoSample(sample.why + own)
     printed = LogFormat.TF_CNN if sample.half_width is None else LogFormat.HOROVOD  # only the latter's totals have one
     if printed is not kind:
         return NoSample(f"the log is of kind {printed.value}, and the workload of kind {kind.value}")

@@ -197,7 +197,7 @@ def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
     kind = LogFormat.TF_CNN if isinstance(sample, Sample) and sample.half_width is None else LogFormat.HOROVOD
     found = read(Workload(cell.workload, kind, ()), text, cell.ranks)
     if isinstance(found, NoSample) and isinstance(sample, NoSample):
-        return NoSample(f"{found.why}; a program of your own: bench run --pattern 'throughput: ([0-9.]+)'")
+        return NoSample(f"{sample.why}; a program of your own: bench run --pattern 'throughput: ([0-9.]+)'")
     return found
 
 

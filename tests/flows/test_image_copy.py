@@ -176,8 +176,8 @@ def test_what_came_wrong_comes_again_and_hosts_that_cannot_talk_get_it_one_by_on
     first, second, third = site.hosts
     assert site.copy() == {}
     assert site.sent == len(site.data)
-    assert site.said[-1].startswith("train:1 (977 KiB) reached 3 hosts in ")
-    assert site.said[-1].endswith(" s; the controller sent 977 KiB")
+    assert site.said[-1].startswith("train:1 (1 MiB) reached 3 hosts in ")
+    assert site.said[-1].endswith(" s; the controller sent 1 MiB")
     # On a busy machine the whole of a copy may be reported twice.
     givers = {step.host: step.what.rpartition(" from ")[2] for step in site.steps if "100 %" in step.what}
     assert sorted(givers.values()) == ["gpu1", "gpu1", "the controller"]

@@ -129,9 +129,10 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = (), user: Optional[int]
         elif job_id and needle in variables and owner(pid) == user:
             members.add(pid)
     alive_roots = {pid for pid, start in roots if pid in present and present[pid].start == start}
-    services = set(filter(_is_service, claims))
-    own = _line_of_descent(os.getpid(), present) | services
-    own |= {pid for pid in claims if present[pid].parent in services}
+    own = _line_of_descent(os.getpid(), present)
+    # Of other jobs alone: orphans of this one are children of its supervisor.
+    services = set(filter(_is_service, claims - own))
+    own |= services | {pid for pid in claims if present[pid].parent in services}
     found = _closure((members | alive_roots) - own, present, own)
     # A dead root's session is the job's where it holds another of its processes; its number alone may be a stranger's.
     dead = {pid for pid, _start in roots if pid not in present} & {entry.session for entry in found}

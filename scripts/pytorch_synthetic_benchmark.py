@@ -208,7 +208,7 @@ def _place(environ: Mapping[str, str]) -> tuple[int, int, int] | None:
             numbers = all(text.isdecimal() for text in (*texts[:2], texts[2] or "0"))
             if not numbers or int(texts[0]) >= int(texts[1]):
                 shown = ", ".join(f"{name}={environ[name]}" for name in names if environ.get(name))
-                raise _FaultError(f"{shown} is no rank of a number of ranks: fix the environment", _USAGE)
+                raise _FaultError(f"{shown} is not a rank of a number of ranks: fix the environment", _USAGE)
             return int(texts[0]), int(texts[1]), int(texts[2] or "0")
     return None
 

@@ -157,7 +157,7 @@ def check_path(path: str) -> bytes:
 def _rows(document: Mapping[str, Any], key: str) -> List[Any]:
     found = document.get(key)
     if not isinstance(found, list) or len(found) > MOST_ENTRIES:
-        raise ValueError(f"no manifest: {key} is no list, or has more than {MOST_ENTRIES} entries")
+        raise ValueError(f"no manifest: {key} is not a list, or has more than {MOST_ENTRIES} entries")
     return found
 
 
@@ -180,7 +180,7 @@ def _link(row: Any) -> Tuple[str, str]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("no manifest: a name that is no text")  # noqa: TRY004 - as of any other wrong value
+        raise ValueError("no manifest: a name that is not text")  # noqa: TRY004 - as of any other wrong value
     return value
 
 
@@ -208,7 +208,7 @@ def check(manifest: Manifest) -> None:
             above.add(parent)
             parent = parent.rpartition(b"/")[0]
     for name in above & ends:  # nothing is ever written by way of a link
-        raise ValueError(f"something below what is no folder: {name[:100]!r}")
+        raise ValueError(f"something below what is not a folder: {name[:100]!r}")
     for path, target in links:
         if not target or "\0" in target or len(in_bytes(target)) > _TARGET_BYTES:
             raise ValueError(f"a link to nowhere: {path[:100]!r}")

@@ -132,5 +132,5 @@ def _start_folder() -> str:
 def _folder(variant: str) -> Path:
     cluster = os.environ.get(CLUSTER_VARIABLE, "")
     if not is_name(cluster):
-        raise HostError("this is no training container of a cluster")
+        raise HostError("this is not a training container of a cluster")
     return Path(_CLUSTERS, cluster, *(("variants", variant) if variant else ()))

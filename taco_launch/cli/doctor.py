@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from taco_launch.flows.doctor import Check
 
-# Variables that are no options: docs/reference/environment.md.
+# Variables that are not options: docs/reference/environment.md.
 OTHERS = frozenset(
     f"TACO_LAUNCH_{name}"
     for name in ("STATE", "LEASES", "CLUSTER", "SUDO_PASSWORD", "REGISTRY_PASSWORD", "WHEEL_CACHE", "OPENMPI5", "MPICH")

@@ -69,7 +69,7 @@ def _of_pipe(path: Path) -> bytes:
         came = found.poll(_WRITER_SECONDS * 1000)
         first = file.raw.read(1)  # None where somebody may still write, b"" where nobody does
         if not came and first == b"":
-            raise UsageError(f"{path}: is a pipe into which nobody wrote within {_WRITER_SECONDS:g} s")
+            raise UsageError(f"{path}: is a pipe, and nothing was written to it within {_WRITER_SECONDS:g} s")
         os.set_blocking(file.fileno(), True)
         return (first or b"") + _limited(file, str(path))
 

@@ -134,5 +134,5 @@ def _of_head(inventory: Inventory, access: Credentials) -> tuple[bytes, Mapping[
         raise HostError(f"{head.name}: {files[0]}: the cluster's key cannot be read: is the host set up?", hint=setup)
     key, _nul, known = result.stdout.partition(b"\0")
     if not _KEY.fullmatch(key):
-        raise HostError(f"{head.name}: {files[0]}: is no private key of OpenSSH's", hint=setup)
+        raise HostError(f"{head.name}: {files[0]}: is not a private key of OpenSSH's", hint=setup)
     return key, parse_known_hosts(known.decode("utf-8", "replace"))

@@ -44,7 +44,7 @@ class JobCode:
         found, taken = self._taken[asked]
         start = spec.workdir
         if start and not start.startswith("/") and not _has_folder(taken, start):
-            raise UsageError(f"{request.called('workdir')} {start}: there is no such folder in the code")
+            raise UsageError(f"{request.called('workdir')} {start}: the code has no such folder")
         return replace(spec, code=replace(found, at=link))
 
     def _take(self, request: JobRequest, alias: str) -> tuple[CodeSnapshot, Snapshot]:

@@ -38,7 +38,7 @@ DONE, TIME_BUDGET, GIVEN_UP = "done", "time budget", "given up"
 INTERRUPTED, HEAD_LOST = "interrupted", "the head was lost"
 _STEM = 40
 _EVIDENCE_LINES = 15
-# A line of the merged log that is no rank's.
+# A line of the merged log that is not a rank's.
 _OF_LAUNCHER = re.compile(r"\S+/[a-z]+ *\|")
 
 Reader = Callable[[Cell, str], tuple[Reading, ...] | NoSample]

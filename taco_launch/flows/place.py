@@ -65,13 +65,15 @@ def place(source: Path, stdin: IO[bytes], count: int, free: Sequence[int] | None
     if model is not None and machine.models:
         fitting = [gpu for gpu in chosen if model.lower() in machine.models.get(gpu, "").lower()]
         if not fitting and chosen:
-            raise UsageError(f"--model {model}: no free GPU in {name} is one", hint=f"they are: {_models(machine)}")
+            raise UsageError(
+                f"--model {model}: no free GPU in {name} is of that model", hint=f"they are: {_models(machine)}"
+            )
         chosen = fitting
     models = dict.fromkeys(filter(None, (machine.models.get(gpu) for gpu in chosen)))
     if len(models) > 1:
         raise UsageError(
             f"{name}: the GPUs are not all of one model: {_models(machine)}",
-            hint=f"take those of one by its name: --model {json.dumps(next(iter(models)))}",
+            hint=f"choose one model: --model {json.dumps(next(iter(models)))}",
         )
     _refuse_mig(name, chosen, machine.mig)
     figures, warning = _figures(name, next(iter(models), None), model)
@@ -161,7 +163,7 @@ def _of_document(name: str, document: Any) -> _Machine:
         mig = frozenset(int(gpu["index"]) for gpu in gpus if gpu["mig"])
         return _Machine(_checked(from_json(Topology, told["topology"])), models, mig)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{name} is no document of taco-launch facts --json: {error}", hint=hint) from error
+        raise UsageError(f"{name} is not a document of taco-launch facts --json: {error}", hint=hint) from error
 
 
 def _checked(topology: Topology) -> Topology:

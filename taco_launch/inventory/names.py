@@ -35,7 +35,7 @@ def host_name(text: str, path: str = "host", source: str = COMMAND_LINE) -> str:
         source: the file or option it stands in, for the message.
 
     Raises:
-        SpecError: it is no host name; an IP address is none either.
+        SpecError: it is not a host name; an IP address is none either.
     """
     parts = text.split(".")
     if len(text) > 253 or not all(_HOST_PART.fullmatch(part) for part in parts):

@@ -73,7 +73,7 @@ def name_of(image: str) -> str:
     found = _NAME.fullmatch(short)
     if found is None:
         raise UsageError(
-            f"{image!r} is no name of an image with or without a tag",
+            f"{image!r} is not a name of an image with or without a tag",
             hint="an image that has only an id or a digest: docker tag ID NAME:TAG, then push NAME:TAG",
         )
     return f"{found['name']}:{found['tag'] or 'latest'}"

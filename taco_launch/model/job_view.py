@@ -110,7 +110,7 @@ def check_spec(spec: JobSpec) -> None:
     if not _NAME.fullmatch(spec.name):
         raise ValueError(f"no job has the name {spec.name[:80]!r}")
     if not spec.hosts or spec.launcher not in LAUNCHERS or spec.procs_per_gpu < 1 or (spec.slots_per_worker or 1) < 1:
-        raise ValueError("it is no job that anybody could submit")
+        raise ValueError("it is not a job that could have been submitted")
     if abs(spec.policy.priority) > MOST_PRIORITY:
         raise ValueError(f"priority {spec.policy.priority!r:.40} is out of range")
 

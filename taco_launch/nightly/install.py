@@ -115,7 +115,7 @@ def program(called: str) -> tuple[str, ...]:
     """Return the absolute argv of taco-launch, as which it was `called` (sys.argv[0]).
 
     Raises:
-        UsageError: that is no file, or none that env(1) starts.
+        UsageError: that is not a file, or none that env(1) starts.
     """
     path = Path(called).absolute()
     found = (sys.executable, "-I", "-m", "taco_launch") if path.name == "__main__.py" else (str(path),)

@@ -305,7 +305,7 @@ def _next(summary: Summary) -> Iterator[str]:
         )
     if summary.of(VerdictKind.REGRESSION):
         steps.append(
-            f"`taco-launch nightly baseline accept {summary.ladder}`: it is no regression, and counts from now on"
+            f"`taco-launch nightly baseline accept {summary.ladder}`: it is not a regression, and counts from now on"
         )
     if summary.outcome.waits or summary.of(VerdictKind.REGRESSION):
         steps.append(

@@ -37,7 +37,7 @@ class Bandwidths:
         """Return what a link carries, in the words of `nvidia-smi topo -m`: NV2, PIX, PXB, PHB, NODE or SYS.
 
         Raises:
-            KeyError: it is no link.
+            KeyError: it is not a link.
         """
         if link.startswith("NV"):
             return self.nvlink * int(link[2:])

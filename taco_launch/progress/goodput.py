@@ -20,7 +20,7 @@ _WORDS = {
 def time_spent(record: JobRecord, events: Sequence[Event], now: float) -> Dict[str, float]:
     """Return the seconds that a job has trained since its submission, queued, and so on, each by its word.
 
-    The time in which its ranks hung (as `events` tell) is no training.
+    The time in which its ranks hung (as `events` tell) is not training.
     """
     spent = dict.fromkeys((TRAINED, *_WORDS.values(), HUNG), 0.0)
     hangs = _hangs(events, now)

@@ -33,7 +33,7 @@ def compiled(text: str) -> "re.Pattern[str]":
         raise PatternError(f"no regular expression: {error}") from None
     foreign = sorted(set(found.groupindex) - set(GROUPS))
     if foreign:
-        raise PatternError(f"group {foreign[0]!r} is no value: name groups {', '.join(GROUPS)}")
+        raise PatternError(f"group {foreign[0]!r} is not a value: name groups {', '.join(GROUPS)}")
     if not set(found.groupindex) & {"step", "epoch", "loss", "rate"}:
         raise PatternError(r"it names no value: write (?P<step>\d+), or epoch, loss, rate; and total beside step")
     if _count_repeats(tree) > _MOST_REPEATS:

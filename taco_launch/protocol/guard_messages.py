@@ -321,7 +321,7 @@ class Trace(Message):
         """Check that it is one line as trace.py makes them: a host could write others' lines into the log, or too much."""
         for value, most in ((self.at, trace.TIME_CHARACTERS), (self.text, trace.LINE_CHARACTERS)):
             if len(value) > most or not value.isprintable():
-                raise ValueError(f"it is no line: {value[:60]!r}")
+                raise ValueError(f"it is not a line: {value[:60]!r}")
 
 
 class GaveUp(Message):

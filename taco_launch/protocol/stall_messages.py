@@ -35,7 +35,7 @@ class StallReport(Message):
     def check(self) -> None:
         """Check that it is a time, and that what was seen is told in short."""
         if not 0 <= self.silent < math.inf:
-            raise ValueError("silent is no time")
+            raise ValueError("silent is not a time")
         check_looks(self.ranks)
 
 
@@ -59,7 +59,7 @@ def check_looks(ranks: Sequence[RankLook]) -> None:
     for look in ranks:
         numbers = (look.silent, look.rate or 0.0, look.usual or 0.0)
         if look.rank < 0 or not all(0 <= number < math.inf for number in numbers):
-            raise ValueError(f"rank {look.rank}: {str(numbers)[:60]} are no measurements")
+            raise ValueError(f"rank {look.rank}: {str(numbers)[:60]} are not measurements")
         texts = (look.program, look.state, look.where, look.last_line, look.host, look.does)
         if max(map(len, texts)) > _TEXT_CHARACTERS:
             raise ValueError(f"ranks have words of more than {_TEXT_CHARACTERS} characters")

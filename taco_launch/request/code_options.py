@@ -45,9 +45,9 @@ def git_address(sync: str, called: str = "--sync") -> tuple[str, str]:
             hint="put it into GIT_SYNC_PASSWORD, and the name into GIT_SYNC_USERNAME",
         )
     if not url.isprintable() or " " in url or (parts.hostname or "").startswith("-"):
-        raise UsageError(f"{called} {sync!r}: no address of a repository")
+        raise UsageError(f"{called} {sync!r}: not the address of a repository")
     if at and url != text and not (_REF.fullmatch(ref) and ".." not in ref):
-        raise UsageError(f"{called} {sync!r}: {ref!r} is no branch, tag or commit")
+        raise UsageError(f"{called} {sync!r}: {ref!r} is not a branch, tag or commit")
     return url, ref
 
 

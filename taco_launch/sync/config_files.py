@@ -43,7 +43,7 @@ def split(word: str, called: str) -> tuple[str, str]:
     """Return SRC and DST of a word.
 
     Raises:
-        UsageError: it has another form, or DST is no path of a file.
+        UsageError: it has another form, or DST is not a path of a file.
     """
     source, colon, target = word.rpartition(":")
     if not (source and colon and target):

@@ -124,7 +124,7 @@ class _Repository:
         try:
             return self._in_mirror("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").decode().strip()
         except HostError:
-            raise UsageError(f"{self._url}: {ref or 'HEAD'} is no commit") from None
+            raise UsageError(f"{self._url}: {ref or 'HEAD'} is not a commit") from None
 
     def _fetch(self, *refs: str) -> None:
         self._say(f"fetching {self._url}")
@@ -172,7 +172,7 @@ class _Repository:
             named = ", ".join(ascii(str(path.relative_to(part)))[1:-1] for path in found[:_MOST_NAMED])
             more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
             raise UsageError(
-                f"{self._url}: {named}{more}: in Git LFS, and there is no git-lfs here",
+                f"{self._url}: {named}{more}: in Git LFS, and git-lfs is not installed here",
                 hint="install it on this machine: apt-get install git-lfs",
             )
 

@@ -46,7 +46,7 @@ def walk(root: str, say: Say, rules: Sequence[str] = ignore_rules.FILES) -> Tree
     Sockets, FIFOs and devices are left out, and said.
 
     Raises:
-        UsageError: it is no folder, something in it cannot be read, or a link leads out of it; all such links are named.
+        UsageError: it is not a folder, something in it cannot be read, or a link leads out of it; all such links are named.
     """
     if not os.path.isdir(root):  # noqa: PTH112 - a Path takes longer, and there may be many of them
         what = "not a folder" if os.path.lexists(root) else "no such folder"

@@ -180,8 +180,8 @@ def _use(path: Path) -> None:
     ("make", "said"),
     [
         (_folder, r"is a folder, no history"),
-        (_below_a_file, r"/folder is no folder"),
-        (_text, r"is no history: no SQLite database"),
+        (_below_a_file, r"/folder is not a folder"),
+        (_text, r"is not a history: not an SQLite database"),
         (_foreign, r"is a SQLite database of another program"),
         (_other_application, r"is a SQLite database of another program"),
         (_later, r"was written by a later taco-launch: its version is 3, this one knows up to 2"),

@@ -67,7 +67,7 @@ def test_an_id_that_would_be_a_path_is_refused(name: str, tmp_path: Path) -> Non
     """A ladder's logs are in a folder of its id, which a nightly run removes when it is old."""
     entries = (HistoryEntry(replace(ladder(1), id=name), ()),)
     for write in (exchange.write_json, exchange.write_csv):
-        with pytest.raises(TacoLaunchError, match="no sweep"):
+        with pytest.raises(TacoLaunchError, match="not a sweep"):
             exchange.read(written(write, (*entries, *TWO), tmp_path / "export"))
 
 
@@ -156,15 +156,15 @@ def _csv(old: str, new: str) -> str:
         (_document(lambda it: it["ladders"][1].update(kind="dream")), "'dream' is not a valid LadderKind"),
         (
             _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=-1.0)),
-            r"ladders\[0\].runs\[0\].readings\[0\].value: -1.0 is no reading",
+            r"ladders\[0\].runs\[0\].readings\[0\].value: -1.0 is not a reading",
         ),
         (
             _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=float("nan"))),
-            r"readings\[0\].value: nan is no reading",
+            r"readings\[0\].value: nan is not a reading",
         ),
         (
             _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=float("inf"))),
-            r"readings\[0\].value: inf is no reading",
+            r"readings\[0\].value: inf is not a reading",
         ),
         (_document(lambda it: it["ladders"][0]["runs"][1].update(position=0)), r"ladders\[0\]: a position is there twice"),
         (_document(lambda it: it["ladders"][0]["runs"][0].update(circumstances=2)), r"runs\[0\].circumstances: there is no 2"),
@@ -175,7 +175,7 @@ def _csv(old: str, new: str) -> str:
         (_csv("False", "no"), r"line 2: accepted: 'no' is none"),
         (_csv(',"taco","night"', ',"taco"'), r"line 2: 28 columns are needed"),
         (_csv('"[""gpu2"", ""gpu1""]"', "gpu2"), r"line 2: hosts: 'gpu2' is none"),
-        (_csv("or so", 'or so"'), r"no export of a history, or a damaged one"),
+        (_csv("or so", 'or so"'), r"not an export of a history, or a damaged one"),
     ],
 )  # fmt: skip
 def test_what_is_no_export_is_told(text: str, said: str, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_what_is_no_export_is_told(text: str, said: str, tmp_path: Path) -> None
     path.write_text(text, newline="")
     with pytest.raises(TacoLaunchError, match=said) as told:
         exchange.read(path)
-    assert told.value.message.startswith(f"{path}: is no export of a history, or a damaged one: ")
+    assert told.value.message.startswith(f"{path}: is not an export of a history, or a damaged one: ")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ def test_bench_parse_prints_a_table_or_why_not(tmp_path: Path) -> None:
     ("words", "why"),
     [
         (("--pattern", "throughput"), "'throughput' must have one group, the number, and has 0"),
-        (("--pattern", "(["), "is no regular expression"),
+        (("--pattern", "(["), "is not a regular expression"),
         (("--unit", "it/s"), "--unit is for --pattern"),
     ],
 )

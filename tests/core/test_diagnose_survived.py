@@ -1,4 +1,4 @@
-"""What a healthy run says and survives is no failure; what ends it is one."""
+"""What a healthy run says and survives is not a failure; what ends it is one."""
 
 import pytest
 

@@ -153,7 +153,7 @@ def test_when_a_job_is_tried_again(
     restart: str, limit: int, attempt: int, end: str, code: int, delay: float | None
 ) -> None:
     policy = Policy(restart=Restart(restart), backoff_limit=limit)
-    # It was suspended once besides, which is no failure.
+    # It was suspended once besides, which is not a failure.
     before = (JobState.SUSPENDED, *(JobState.RESTARTING for _failure in range(attempt - 1)))
     changes = tuple(Transition(float(number), change) for number, change in enumerate(before))
     record = JobRecord(id="abc", state=JobState.RUNNING, attempt=attempt + 1, left_out=("a",), transitions=changes)

@@ -125,7 +125,7 @@ def test_a_terminal_for_a_command_without_input(taco: Taco, job: str) -> None:
 def test_what_is_refused(taco: Taco, job: str) -> None:
     done = taco("exec", "-it", job, "--", "true", input="")
     assert done.returncode == 2
-    assert "-t: standard input is no terminal" in done.stderr
+    assert "-t: standard input is not a terminal" in done.stderr
     done = taco("exec", "-i", "hosts.yaml", job, "true")
     assert done.returncode == 2
     assert "hint: name the inventory before the verb: taco-launch -i hosts.yaml exec" in done.stderr

@@ -128,7 +128,7 @@ def test_what_a_host_sends_is_not_trusted(there: Path, here: Path) -> None:
                 out(b"evil" * 1000)
             return 0
 
-    with pytest.raises(UsageError, match="no archive of taco-launch"):
+    with pytest.raises(UsageError, match="not an archive of taco-launch"):
         copy.fetch(Evil(there), "j", 0, "run", here)
     assert list(here.iterdir()) == []
 

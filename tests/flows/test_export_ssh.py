@@ -153,7 +153,7 @@ def test_what_is_refused(said: list[Any], tmp_path: Path) -> None:
     assert caught.value.hint == "taco-launch -i c.yaml setup prepares the hosts"
     for bad in (b"", b"root:x:0\n", KEY + KEY, KEY.replace(b"AAAA", b"A A"), KEY.replace(b"AAAA", b"A" * 20000)):
         said[:] = [0, bad + b"\0" + KNOWN]
-        with pytest.raises(HostError, match="is no private key"):
+        with pytest.raises(HostError, match="is not a private key"):
             exported(tmp_path)
     assert not (tmp_path / "state/ssh").exists()
 

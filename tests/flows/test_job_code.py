@@ -58,7 +58,7 @@ def test_a_folder_of_the_code(make: Maker, tree: str, workdir: str) -> None:
 
 @pytest.mark.parametrize("workdir", ["sr", "src/a", "no/where"])
 def test_one_that_is_not_there(make: Maker, tree: str, workdir: str) -> None:
-    with pytest.raises(UsageError, match=f"workdir {workdir}: there is no such folder in the code"):
+    with pytest.raises(UsageError, match=f"workdir {workdir}: the code has no such folder"):
         make(JobRequest(sync=tree), workdir)
 
 

@@ -158,7 +158,7 @@ def test_names(name: str, good: bool) -> None:
 
 @pytest.mark.parametrize("name", ["-a", "a" * 32, "a/b", "a b", "ä", "a\n"])
 def test_names_that_are_none(name: str) -> None:
-    with pytest.raises(UsageError, match="is no name for a lab"):
+    with pytest.raises(UsageError, match="is not a name for a lab"):
         up.check(up.LabRequest(name))
     assert from_labels({**dict(to_labels(lab()[0])), "taco-launch.lab": name}) is None
 
@@ -192,7 +192,7 @@ def refused(folder: Path, words: list[str]) -> None:
     assert (folder / "kept").is_dir()
     assert (folder / "state" / "lab").is_dir()
     assert isinstance(result.exception, UsageError), result.output
-    assert "is no name for a lab: small letters, digits and '-'" in str(result.exception)
+    assert "is not a name for a lab: lower-case letters, digits and '-'" in str(result.exception)
 
 
 # --- what a second `lab up` asks for ----------------------------------------------------------------------------------

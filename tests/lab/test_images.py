@@ -33,7 +33,7 @@ def test_names_of_images(image: str, name: str) -> None:
     "image", ["", "Mine:1", "mine:", "mine@sha256:00", "a b", "-x", "mine:1;reboot", "registry.test/"]
 )
 def test_names_of_images_that_are_none(image: str) -> None:
-    with pytest.raises(UsageError, match="is no name of an image"):
+    with pytest.raises(UsageError, match="is not a name of an image"):
         registry.name_of(image)
 
 

@@ -181,7 +181,7 @@ def test_after_a_reboot_it_waits_for_devices_and_runs(engine: Engine) -> None:
         assert engine.setup("--check").returncode == 0
     finally:
         engine.sh("systemctl disable late; rm /etc/systemd/system/late.service /dev/infiniband /root/comes -rf")
-    done = engine.setup("--yes")  # a device that is gone is no reason to continue without it
+    done = engine.setup("--yes")  # a device that is gone is not a reason to continue without it
     assert done.returncode == 5
     assert f"{NAME} was made with {device}, which this host does not show now" in done.stderr
     assert engine.id() == identity

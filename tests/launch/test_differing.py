@@ -47,7 +47,7 @@ def test_one_port_of_many_that_is_down_is_told_and_the_rest_is_used() -> None:
     assert line(found)["NCCL_IB_HCA"] == EIGHT
     assert len(said(found)) == 1
     assert "gpu2: 7 of 8 RDMA ports for the job: mlx5_3:1 is DOWN (" in said(found)[0]
-    # a second port that nobody uses is no fault
+    # a second port that nobody uses is not a fault
     spare = hca("mlx5_9", state="DOWN")
     assert said(made(rails(1, spare), rails(2, spare))) == []
 

@@ -171,7 +171,7 @@ def test_what_is_mpiruns_alone_is_told() -> None:
 
 def test_this_machine_is_taken_once() -> None:
     hosts = (Host("a", "127.0.0.1", connection="local"), Host("b", "127.0.0.1", connection="local"))
-    with pytest.raises(UsageError, match="hosts a and b are both this machine, which env takes once"):
+    with pytest.raises(UsageError, match="hosts a and b are both this machine, which env accepts only once"):
         made(spec("env", hosts=hosts), Placement((Share("a", 1), Share("b", 1)), "so"))
 
 

@@ -71,7 +71,7 @@ def test_a_pipe_is_read_as_long_as_somebody_writes(tmp_path: Path, monkeypatch: 
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     message = refused("--topology", str(pipe), "--gpus", "4").message
-    assert message == f"{pipe}: is a pipe into which nobody wrote within 0.2 s"
+    assert message == f"{pipe}: is a pipe, and nothing was written to it within 0.2 s"
     matrix = Path(DGX1V).read_bytes()
 
     def write(pause: float) -> None:
@@ -155,7 +155,9 @@ def test_facts_that_were_saved(tmp_path: Path) -> None:
         broken = json.loads(json.dumps(one))
         broken["topology"]["links"][row][column] = link
         saved.write_text(json.dumps(broken))
-        assert "is no document of taco-launch facts --json" in refused("--topology", str(saved), "--gpus", "1").message
+        assert (
+            "is not a document of taco-launch facts --json" in refused("--topology", str(saved), "--gpus", "1").message
+        )
     saved.write_text("{}")
     assert refused("--topology", str(saved), "--gpus", "1").exit_code == 2
 

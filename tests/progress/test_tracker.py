@@ -163,7 +163,7 @@ def test_a_pattern_of_ones_own(text: str, line: str, expected: Reading | None) -
         ("x" * 301, "longer than 300"),
         (r"step \d+", "names no value"),
         (r"(?P<total>\d+)", "names no value"),
-        (r"(?P<steps>\d+)", "'steps' is no value: name groups step, total"),
+        (r"(?P<steps>\d+)", "'steps' is not a value: name groups step, total"),
         (r"(?P<step>(\d+)+)$", "a repeat in a repeat"),
         (r"(?P<step>(?:\d*\d*)+)$", "a repeat in a repeat"),
         (r"(?P<step>(?:a|a)+\d)", "a choice in a repeat"),

@@ -79,9 +79,9 @@ def test_a_message_is_what_was_said() -> None:
         (Register, {"rank": 1, "roots": [1]}, "roots is"),
         (Exit, {"rank": 1, "exit_code": "0"}, "exit_code is '0'"),
         (Prepare, {"welcome": [], "stall_after": 1}, "welcome is"),
-        (Trace, {"at": "2026", "text": "a\n2026 supervisor: b"}, "it is no line"),
-        (Trace, {"at": "2026\x1b[2J", "text": ""}, "it is no line"),
-        (Trace, {"at": "", "text": "x" * 301}, "it is no line"),
+        (Trace, {"at": "2026", "text": "a\n2026 supervisor: b"}, "it is not a line"),
+        (Trace, {"at": "2026\x1b[2J", "text": ""}, "it is not a line"),
+        (Trace, {"at": "", "text": "x" * 301}, "it is not a line"),
         (Prepare, {"welcome": {"environment": {"A": 1}}, "stall_after": 1}, "environment is"),
     ],
 )

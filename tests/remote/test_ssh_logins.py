@@ -215,7 +215,7 @@ def test_a_host_that_wants_passwords(tmp_path: Path) -> None:
         ("-----BEGIN RSA PRIVATE KEY-----\nabcd\n-----END RSA PRIVATE KEY-----\n", "was it cut .* ssh-keygen -y -f "),
         ("-----BEGIN PUBLIC KEY-----\nabcd\n-----END PUBLIC KEY-----\n", "it has no line BEGIN ... PRIVATE KEY$"),
         ("PuTTY-User-Key-File-3: ssh-ed25519\n", "is in PuTTY's form: puttygen .*/key -O private-openssh -o "),
-        ("hello\n", "is no private key: it has no line BEGIN ... PRIVATE KEY$"),
+        ("hello\n", "is not a private key: it has no line BEGIN ... PRIVATE KEY$"),
         ("", "is empty$"),
         (None, "no such file"),
     ],

@@ -24,7 +24,7 @@ def read(tmp_path: Path, *texts: "str | bytes") -> dict[str, "str | None"]:
 
 def test_lines(tmp_path: Path) -> None:
     text = '\ufeff# a comment\n\nA=1\n  B = two = 2 \nC="as it is"\nHOME\nNOT_SET\nNCCL_DEBUG=INFO\r\nD=\nA=last\n'
-    with pytest.raises(SpecError):  # `B ` is no name
+    with pytest.raises(SpecError):  # `B ` is not a name
         read(tmp_path, text)
     found = read(tmp_path, text.replace("B = two", "B= two"))
     assert found == {"A": "last", "B": " two = 2 ", "C": '"as it is"', "HOME": None, "NCCL_DEBUG": "INFO", "D": ""}

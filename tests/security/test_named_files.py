@@ -32,7 +32,7 @@ def sparse(path: Path) -> None:
 
 @pytest.fixture(params=["fifo", "endless", "sparse", "folder", "circle"])
 def odd(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Return the path of something that is no key, password or package."""
+    """Return the path of something that is not a key, password or package."""
     path = tmp_path / "named.deb"
     make: dict[str, Callable[[], object]] = {
         "fifo": lambda: os.mkfifo(path),

@@ -99,7 +99,7 @@ def test_a_number_that_nothing_measures_is_no_reading(tmp_path: Path, value: flo
     words = ["bench", "import", str(tmp_path / "export.json"), "--db", str(tmp_path / "two.db")]
     done = runner.invoke(cli, words, standalone_mode=False)
     assert isinstance(done.exception, TacoLaunchError), done.exception
-    assert "is no reading" in done.exception.message
+    assert "is not a reading" in done.exception.message
     workload = Workload("w", LogFormat.REGEX, (), pattern="rate: (.*)", unit="u")
     assert not isinstance(read(workload, f"rate: {value:e}\n", 1), tuple)
 
@@ -115,4 +115,4 @@ def test_a_run_has_taken_a_time(tmp_path: Path, seconds: str) -> None:
     words = ["bench", "import", str(tmp_path / "export.json"), "--db", str(tmp_path / "history.db")]
     done = CliRunner().invoke(cli, words, standalone_mode=False)
     assert isinstance(done.exception, TacoLaunchError), done.exception
-    assert "is no time" in done.exception.message
+    assert "is not a time" in done.exception.message

@@ -68,9 +68,9 @@ def test_a_branch_a_tag_and_a_commit(fetched: Fetcher, origin: Path) -> None:
     assert Path(found["main"].folder, "train.py").read_text() == "print(2)\n"
     assert Path(found["v1"].folder, "train.py").read_text() == "print(1)\n"
     assert {path.name for path in Path(found["main"].folder).iterdir()} == {"train.py", "src"}
-    with pytest.raises(UsageError, match=r"it has no branch, tag or commit nowhere$"):
+    with pytest.raises(UsageError, match=r"it has not a branch, tag or commit nowhere$"):
         fetched(url, "nowhere")
-    with pytest.raises(UsageError, match="0000000 is no commit"):
+    with pytest.raises(UsageError, match="0000000 is not a commit"):
         fetched(url, "0000000")
 
 
@@ -221,7 +221,7 @@ def test_files_of_git_lfs_are_no_pointers(fetched: Fetcher, origin: Path) -> Non
         pytest.skip("cannot: git-lfs is here, and would fetch them")
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
     commit(origin, {"model.bin": pointer})
-    with pytest.raises(UsageError, match=r"model\.bin: in Git LFS, and there is no git-lfs here"):
+    with pytest.raises(UsageError, match=r"model\.bin: in Git LFS, and git-lfs is not installed here"):
         fetched(f"file://{origin}")
 
 

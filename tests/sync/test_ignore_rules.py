@@ -43,7 +43,7 @@ def test_as_git_does(paths: Sequence[str], rules: Mapping[str, Sequence[str]]) -
             try:
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).touch()
-            except OSError:  # a file is no folder
+            except OSError:  # a file is not a folder
                 continue
         for folder, lines in rules.items():
             if (root / folder).is_dir():

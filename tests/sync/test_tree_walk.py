@@ -1,4 +1,4 @@
-"""The walk: what is no file is said, what cannot be read or leads out is an error that names it, links are not followed."""
+"""The walk: what is not a file is said, what cannot be read or leads out is an error that names it, links are not followed."""
 
 import os
 import socket

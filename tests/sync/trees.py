@@ -24,7 +24,7 @@ CONTENT = st.one_of(
 
 
 def make(root: Path, drawn: Drawn) -> None:
-    """Write as much of a tree as can be written: a file is no folder."""
+    """Write as much of a tree as can be written: a file is not a folder."""
     root.mkdir(parents=True, exist_ok=True)
     for path, content in drawn.items():
         there = root / path

@@ -29,7 +29,7 @@ class DeviceCounters(NamedTuple):
 
 
 def number(text: str) -> Optional[int]:
-    """Read a counter of /sys; None where it is no number ("N/A (no PMA)")."""
+    """Read a counter of /sys; None where it is not a number ("N/A (no PMA)")."""
     word = text.strip()
     return int(word) if word.isascii() and word.isdecimal() and len(word) <= 20 else None
 

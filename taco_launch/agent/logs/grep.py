@@ -28,7 +28,7 @@ def compiled(pattern: str) -> "Pattern[str]":
         return re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise UsageError(
-            f"--grep: {pattern!r} is no regular expression: {error}",
+            f"--grep: {pattern!r} is not a regular expression: {error}",
             hint="put a backslash before what is meant as it is",
         ) from None
 
@@ -40,7 +40,7 @@ class Grep:
         r"""Look for `pattern`; where lines are `labelled`, behind their labels. A `\n` at a line's end does not count.
 
         Raises:
-            UsageError: it is no pattern.
+            UsageError: it is not a pattern.
         """
         self._pattern = compiled(pattern)
         self._labelled = labelled

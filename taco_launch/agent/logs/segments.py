@@ -230,7 +230,7 @@ def _opened(path: Path) -> int:
 
     Raises:
         FileNotFoundError: there is none.
-        HostError: it is no regular file, or cannot be read.
+        HostError: it is not a regular file, or cannot be read.
     """
     from taco_launch.agent import untrusted  # noqa: PLC0415 - the ranks' wrappers write alone
 

@@ -157,8 +157,8 @@ class Unpacker:
             raise
         except OSError as error:
             raise UsageError(f"cannot write: {error.strerror or error}") from None
-        except Exception as error:  # noqa: BLE001 - tarfile raises what it likes for what is no archive
-            raise UsageError(f"what came is no archive of taco-launch: {error!s:.100}") from None
+        except Exception as error:  # noqa: BLE001 - tarfile raises what it likes for what is not an archive
+            raise UsageError(f"what came is not an archive of taco-launch: {error!s:.100}") from None
         if counted.count < end + _END_BYTES or not self._entries:
             raise UsageError("what came is not whole: it broke off")
         self._finish()

@@ -23,7 +23,7 @@ _KNOWN = (
      "look at the disk, its free space and `ulimit -f`; {elsewhere}"),
     ("readonly", "it, or its folder, cannot be written to", "have it made writable; {elsewhere}"),
     ("unable to open", "it cannot be opened, or its folder cannot be written to", "have it made writable; {elsewhere}"),
-    ("not a database", "is no history: no SQLite database", "{elsewhere}"),
+    ("not a database", "is not a history: not an SQLite database", "{elsewhere}"),
     ("malformed", "is damaged", "save what can be: sqlite3 {path} .recover | sqlite3 NEW; then --db NEW"),
 )  # fmt: skip
 
@@ -51,7 +51,7 @@ def connect(path: Path, *, create: bool, busy: float = BUSY_SECONDS) -> sqlite3.
             where = error.filename or path.parent
             raise TacoLaunchError(f"{path}: {where} cannot be made: {error.strerror}", hint=_ELSEWHERE) from None
         if not path.parent.is_dir():
-            raise TacoLaunchError(f"{path}: {path.parent} is no folder", hint=_ELSEWHERE)
+            raise TacoLaunchError(f"{path}: {path.parent} is not a folder", hint=_ELSEWHERE)
         # SQLite makes a file as the umask says, and those beside it like the file itself.
         with contextlib.suppress(OSError):
             os.close(private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))

@@ -139,12 +139,12 @@ def read(path: Path) -> tuple[HistoryEntry, ...]:
         hint = "export fewer sweeps: bench export --last N" if error.errno == errno.EFBIG else ""
         raise TacoLaunchError(f"{path}: {error.strerror}", hint=hint) from None
     except UnicodeDecodeError as error:
-        raise TacoLaunchError(f"{path}: is no export of a history: not UTF-8 at byte {error.start}") from None
+        raise TacoLaunchError(f"{path}: is not an export of a history: not UTF-8 at byte {error.start}") from None
     try:
         return _entries(json.loads(text) if text.lstrip().startswith("{") else _from_csv(text))
     except (ValueError, RecursionError, csv.Error) as error:
         raise TacoLaunchError(
-            f"{path}: is no export of a history, or a damaged one: {error}",
+            f"{path}: is not an export of a history, or a damaged one: {error}",
             hint="a benchmark's log is read with --workload: horovod, tf_cnn, nccl-tests",
         ) from None
 
@@ -243,7 +243,7 @@ def _id(data: Any, where: str) -> str:
     """Return a ladder's id: a part of the names of its jobs, and of a path."""
     found: str = _of(data, "id", str, where)
     if not is_name(found):
-        raise ValueError(f"{where}.id: {found[:80]!r} is no sweep's: letters, digits, '.', '_' and '-', at most 63")
+        raise ValueError(f"{where}.id: {found[:80]!r} is not a sweep's: letters, digits, '.', '_' and '-', at most 63")
     return found
 
 
@@ -253,7 +253,7 @@ def _run(data: Any, facts: Sequence[RunEnvironment], where: str) -> tuple[int, R
         at = f"{where}.readings[{place}]"
         value = _of(reading, "value", float, at)
         if not is_reading(value):
-            raise ValueError(f"{at}.value: {value} is no reading")
+            raise ValueError(f"{at}.value: {value} is not a reading")
         metric = Metric(
             _of(reading, "name", str, at), _of(reading, "unit", str, at), _of(reading, "higher_is_better", bool, at)
         )
@@ -292,7 +292,7 @@ def _time(data: Any, name: str, where: str) -> float:
     """Return a time in seconds since 1970, which has to be one that a calendar has."""
     value = _of(data, name, float, where)
     if not 0 <= value <= LATEST:
-        raise ValueError(f"{where}.{name}: {value:.40g} is no time")
+        raise ValueError(f"{where}.{name}: {value:.40g} is not a time")
     return value
 
 
@@ -306,5 +306,5 @@ def _of(data: Any, name: str, kind: type[T], where: str) -> T:
     if isinstance(value, int) and not abs(value) < _MOST:
         raise ValueError(f"{where}.{name}: {str(value)[:40]} is out of range")
     if isinstance(value, str) and value != value.encode("utf-8", "replace").decode():
-        raise ValueError(f"{where}.{name}: {value!r:.40} is no text in UTF-8")
+        raise ValueError(f"{where}.{name}: {value!r:.40} is not text in UTF-8")
     return value

@@ -53,7 +53,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
 
 
 class ForeignError(Exception):
-    """A database is no history, or one of a later version; the message says which, for behind the file's name."""
+    """A database is not a history, or one of a later version; the message says which, for behind the file's name."""
 
 
 def migrate(connection: sqlite3.Connection, steps: Sequence[Sequence[str]] = STEPS) -> None:
@@ -63,7 +63,7 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Sequence[str]] = STE
     another, and the second finds nothing to do.
 
     Raises:
-        ForeignError: it is no history, or made by a later version.
+        ForeignError: it is not a history, or made by a later version.
         sqlite3.Error: it cannot be read or written; nothing has changed then.
     """
     with transaction(connection, "BEGIN"):  # all that it reads is of one moment

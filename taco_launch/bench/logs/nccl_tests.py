@@ -114,7 +114,7 @@ def _one(found: tuple[tuple[int, str], ...], ranks: int | None) -> _Table:
     if not begins:
         first = "no line '# nThread ...', the first line of every nccl-tests program"
         within = next((f"line {number}: {shown(line)}" for number, line in found if _SETTINGS.search(line)), "")
-        raise RefusedError(f"{within}: the text before '# nThread' is no label known here" if within else first)
+        raise RefusedError(f"{within}: the text before '# nThread' is not a label known here" if within else first)
     threads, gpus = int(begins[0][1]), int(begins[0][2])
     table = _Table(threads, threads * gpus)
     if len(begins) > 1:

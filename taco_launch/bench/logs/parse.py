@@ -205,12 +205,12 @@ def _agreed(found: Sequence[LogLine], kind: str) -> str | None:
 def _finite(line: LogLine, text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise RefusedError(f"{line}: {text} is no rate")
+        raise RefusedError(f"{line}: {text} is not a rate")
     return number
 
 
 def _positive(line: LogLine, text: str) -> float:
     number = _finite(line, text)
     if number <= 0:
-        raise RefusedError(f"{line}: {text} is no rate")
+        raise RefusedError(f"{line}: {text} is not a rate")
     return number

@@ -40,7 +40,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     try:
         found = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"is no regular expression: {error}") from None
+        raise ValueError(f"is not a regular expression: {error}") from None
     if found.groups != 1:
         raise ValueError(f"must have one group, the number, and has {found.groups}")
     return found

@@ -88,7 +88,7 @@ class Series:
         for values in (*self.baseline, *self.waiting, self.tonight, self.fresh):
             for value in values:
                 if not 0 < value < math.inf:
-                    raise ValueError(f"{_named(self.key)}: {value!r} is no rate, size or time")
+                    raise ValueError(f"{_named(self.key)}: {value!r} is not a rate, size or time")
         if not all((*self.baseline, *self.waiting)):
             raise ValueError(f"{_named(self.key)}: an earlier nightly run has no values")
 

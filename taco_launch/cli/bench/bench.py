@@ -43,7 +43,7 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int,
     """Read numbers of ranks, such as 1,2,8."""
     words = value.split(",")
     if not all(word.isascii() and word.isdigit() and 0 < int(word) <= 1_000_000 for word in words):
-        raise click.BadParameter(f"{value!r} is no list of numbers of ranks, such as 1,2,8", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a list of numbers of ranks, such as 1,2,8", ctx, param)
     return tuple(dict.fromkeys(int(word) for word in words))
 
 

@@ -71,7 +71,7 @@ def _copy(source: Path, target: Path) -> None:
     """Copy the files of an example to a folder, and overwrite none.
 
     Raises:
-        UsageError: the folder has files, or is no folder.
+        UsageError: the folder has files, or is not a folder.
         TacoLaunchError: a file cannot be written.
     """
     try:

@@ -134,9 +134,7 @@ def _one_form(ctx: click.Context) -> None:
     """Refuse -o and --json side by side, of which the last would win; behind the verb they overrule those before it."""
     for each in (ctx.find_root(), ctx):
         if all(each.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ("output", "as_json")):
-            raise UsageError(
-                "-o and --json: one form at a time", hint="--json is -o json, which has all that wide shows"
-            )
+            raise UsageError("-o and --json: one form at a time", hint="--json has all that -o wide shows already")
 
 
 def _gathered(

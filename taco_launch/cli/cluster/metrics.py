@@ -86,7 +86,8 @@ def metrics(
     namespace is the cluster of the inventory, launcher NAME-launcher. Also:
       taco_launch_jobs_cancelled_total, taco_launch_jobs{state},
       taco_launch_job_verified{launcher,namespace,status} with the status True, False or Unknown,
-      taco_launch_job_step, _steps, _rate and _loss{launcher,namespace}, as far as a program prints them,
+      taco_launch_job_step{launcher,namespace}, taco_launch_job_steps{launcher,namespace},
+      taco_launch_job_rate{launcher,namespace} and taco_launch_job_loss{launcher,namespace}, if a program prints them,
       taco_launch_queue_length{queue}, taco_launch_queue_wait_seconds{queue} (a histogram),
       taco_launch_slots{host,state} with the states total, allocated and foreign,
       taco_launch_host_ready{host}, taco_launch_build_info{version}

@@ -35,7 +35,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it to
             return value
         found = _SIZE.fullmatch(value)
         if not found or not int(found[1]):
-            self.fail(f"{value!r} is no size: write it as 500m, 10g or 2t", param, ctx)
+            self.fail(f"{value!r} is not a size: write it as 500m, 10g or 2t", param, ctx)
         return int(found[1]) << _UNITS[found[2].lower()]
 
 

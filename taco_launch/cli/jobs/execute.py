@@ -70,7 +70,7 @@ def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, stdin: 
     """
     settings = settings_of(ctx)
     if stdin and tty and not os.isatty(0):
-        raise UsageError("-t: standard input is no terminal", hint="leave -t out: -i alone passes it on")
+        raise UsageError("-t: standard input is not a terminal", hint="leave -t out: -i alone passes it on")
     try:
         return _run(settings, name, command, options, stdin=stdin, tty=tty)
     except TacoLaunchError as error:

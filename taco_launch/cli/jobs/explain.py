@@ -82,7 +82,7 @@ def _text(log: str) -> Iterator[str]:
 
 
 def _is_binary(text: str) -> bool:
-    """Return whether a quarter of what was read last is no text; a log that was cut while open may start with nulls."""
+    """Return whether a quarter of what was read last is not text; a log that was cut while open may start with nulls."""
     end = text[-_END:]
     return 4 * (end.count("\0") + end.count("\ufffd")) > len(end)
 

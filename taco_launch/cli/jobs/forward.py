@@ -39,7 +39,7 @@ class Ports(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it t
         found = _PORTS.fullmatch(value)
         port, local = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
         if not (0 < port <= _MOST and local <= _MOST):
-            self.fail(f"{value!r} is no port: write PORT or PORT:LOCAL, such as 6006 or 8888:9999", param, ctx)
+            self.fail(f"{value!r} is not a port: write PORT or PORT:LOCAL, such as 6006 or 8888:9999", param, ctx)
         return port, local
 
 

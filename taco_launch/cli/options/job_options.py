@@ -85,7 +85,7 @@ class JobCommand(SeparatedCommand, GroupedCommand):
     """A command whose arguments behind `--` are another program's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse what stands before `--` and is no option: it would be taken for the program."""
+        """Refuse what stands before `--` and is not an option: it would be taken for the program."""
         split = args.index("--") if "--" in args else len(args)
         before, behind = [flag for word in args[:split] if (flag := self._flag(word)) is not None], args[split + 1 :]
         args = [*before, *args[split:]]

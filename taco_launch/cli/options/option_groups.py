@@ -204,7 +204,7 @@ class SeparatedCommand(click.Command):
             )
 
     def _command_at(self, ctx: click.Context, args: list[str]) -> int:
-        """Return the place of the first word that is no option and no option's value."""
+        """Return the place of the first word that is not an option and no option's value."""
         for at in range(len(args)):
             try:
                 if self.words(ctx, args[: at + 1], lax=True)[1]:
@@ -216,7 +216,7 @@ class SeparatedCommand(click.Command):
     def words(
         self, ctx: click.Context, args: list[str], *, lax: bool = False, without: str = ""
     ) -> tuple[list[str], tuple[str, ...]]:
-        """Return the options, and the words that are no option's; with `lax` also options that there are not.
+        """Return the options, and the words that are not an option's; with `lax` also options that there are not.
 
         `without` names one to leave out.
         """

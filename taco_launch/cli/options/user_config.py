@@ -67,7 +67,7 @@ def _parsed(data: bytes, path: Path) -> UserConfig:
             faults.add((key,), "must be lab, lab:NAME, or a path that starts with / or ~/")
     faults.raise_any()
     inventory = values.get("inventory")
-    expanded = os.path.expanduser(inventory) if inventory else None  # noqa: PTH111 - lab:NAME is no path
+    expanded = os.path.expanduser(inventory) if inventory else None  # noqa: PTH111 - lab:NAME is not a path
     return UserConfig(path, expanded, values.get("output"))
 
 

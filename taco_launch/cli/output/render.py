@@ -383,7 +383,7 @@ class WaitingLine:
 
 @contextmanager
 def waiting(quiet: bool, name: str) -> Iterator[WaitingLine]:
-    """Show a status line on stderr while a job is waited for; nothing where stderr is no terminal."""
+    """Show a status line on stderr while a job is waited for; nothing where stderr is not a terminal."""
     if quiet or not sys.stderr.isatty():
         yield WaitingLine(name, None)
         return

@@ -124,7 +124,7 @@ def rows(text: str) -> Tuple[Tuple[CsvRow, ...], Tuple[str, ...], Optional[Unkno
 
 
 def is_header(line: str) -> bool:
-    """Return whether a line is a header row: a known column at least, and nothing that is no name of a column."""
+    """Return whether a line is a header row: a known column at least, and nothing that is not a name of a column."""
     columns, _ = _header(line)
     known = [column for column in columns if column in _FORMS or column in _FREE]
     return (

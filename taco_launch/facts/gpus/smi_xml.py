@@ -144,14 +144,14 @@ def _number(found: Found[str], unit: str = "") -> Found[int]:
     if found in ("N/A", "[N/A]"):
         return Absent(found)
     found = found[: len(found) - len(unit)] if unit and found.endswith(unit) else found
-    return int(found) if re.fullmatch("[0-9]{1,18}", found) else Unknown(f"{found!r} is no number")
+    return int(found) if re.fullmatch("[0-9]{1,18}", found) else Unknown(f"{found!r} is not a number")
 
 
 def _size(found: Found[str]) -> Found[int]:
     if not isinstance(found, str):
         return found
     match = re.fullmatch("([0-9]{1,12}) ([KMG]iB)", found)
-    return int(match[1]) * _UNITS[match[2]] if match else Unknown(f"{found!r} is no size")
+    return int(match[1]) * _UNITS[match[2]] if match else Unknown(f"{found!r} is not a size")
 
 
 def _mode(found: Found[str]) -> Found[bool]:

@@ -87,7 +87,7 @@ def _matrix(rows: Sequence[str]) -> Topology:
         if name not in columns:
             if not ends and len(cells) < len(columns):
                 raise _RefusedError(
-                    f"{shown(row.strip(), 30)} is no row of the matrix that it is in: are the lines wrapped? Capture it "
+                    f"{shown(row.strip(), 30)} is not a row of the matrix that it is in: are the lines wrapped? Capture it "
                     "into a file, or in a wider terminal"
                 )
             continue
@@ -142,7 +142,7 @@ def _links(name: str, words: Sequence[str], columns: Sequence[str]) -> Tuple[str
         )
     for place, (column, word) in enumerate(zip(columns, words)):
         if not _LINK.fullmatch(word) or (word == "X") != (column == name):
-            raise _RefusedError(f"row {name}, column {column}: {shown(word)} is no link that is valid there")
+            raise _RefusedError(f"row {name}, column {column}: {shown(word)} is not a valid link there")
         if place + 1 == len(columns) and words[len(columns) :] and _LINK.fullmatch(words[len(columns)]):
             raise _RefusedError(f"row {name}: more cells than the header has columns")
     if len(words) < len(columns):
@@ -163,7 +163,7 @@ def _affinity(
     found: List[Optional[str]] = []
     for affinity, field in zip(affinities[:2], fields):
         if field not in ("", "N/A") and not _RANGES.fullmatch(field):
-            raise _RefusedError(f"row {name}, column {affinity}: {shown(field)} is no list of numbers")
+            raise _RefusedError(f"row {name}, column {affinity}: {shown(field)} is not a list of numbers")
         found.append(None if field in ("", "N/A") else field)
     cpus, numa = (*found, None, None)[:2]
     return cpus, numa

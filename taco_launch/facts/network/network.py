@@ -231,7 +231,7 @@ def _way4(words: List[str]) -> Optional[_Way]:
     """Read a row of /proc/net/route: net/ipv4/fib_trie.c, fib_route_seq_show."""
     if len(words) != 11 or not _hexadecimal(words[3], 4) or not re.fullmatch("[0-9]{1,10}", words[6]):
         return None
-    whole = words[1] == words[7] == "00000000"  # 0.0.0.0/1 is no default route
+    whole = words[1] == words[7] == "00000000"  # 0.0.0.0/1 is not a default route
     return _Way(words[0], int(words[3], 16) if whole else 0, int(words[6]))
 
 

@@ -145,7 +145,7 @@ def _network(cidr: Optional[str], family: str) -> Union[Network, Unknown, None]:
     try:
         network = ipaddress.ip_network(cidr, strict=False)
     except ValueError as error:
-        return Unknown(f"{cidr} is no range of addresses: {error}")
+        return Unknown(f"{cidr} is not a range of addresses: {error}")
     if network.version != (4 if family == "AF_INET" else 6):
         return Unknown(f"{cidr} is no range of the address family {family}")
     return network

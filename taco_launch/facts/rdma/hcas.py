@@ -65,7 +65,7 @@ def gid_type(text: str) -> Found[str]:
         "v2": "RoCE v2",
         "RoCE v2": "RoCE v2",
     }
-    return known.get(text, Unknown(f"{text!r} is no type of a GID"))
+    return known.get(text, Unknown(f"{text!r} is not a type of a GID"))
 
 
 def _hca(name: str, seen: Sequence[HcaStatement]) -> Hca:

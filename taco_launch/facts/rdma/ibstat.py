@@ -46,7 +46,7 @@ def read(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
             found[at][value[1]] = value[2] or ""
         elif row.strip() and at and not PROMPT.match(row):
             if (why := _missing(found)) is not None:
-                return Unknown(f"line {number}: {shown(row)} is no row of ibstat: {why}")
+                return Unknown(f"line {number}: {shown(row)} is not a row of ibstat: {why}")
             at = None
     if (why := _missing(found)) is not None:
         return Unknown(why)

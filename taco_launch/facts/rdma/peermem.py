@@ -72,7 +72,7 @@ def read_modules(text: str) -> Found[Tuple[str, ...]]:
         if match:
             names.append(match[1])
         elif among and line.strip() and not line.startswith("Module ") and not PROMPT.match(line):
-            return Unknown(f"line {number}: {shown(line)} is no module")
+            return Unknown(f"line {number}: {shown(line)} is not a module")
         among = bool(match) or line.startswith("Module ")
     return tuple(names) or Unknown("no module is listed")
 

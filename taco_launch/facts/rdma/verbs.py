@@ -54,7 +54,7 @@ def show_gids(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
         elif not row.strip() or row.startswith("n_gids_found=") or PROMPT.match(row):
             among = False
         elif among or re.search(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}", row):
-            return Unknown(f"line {number}: {shown(row)} is no row of show_gids")
+            return Unknown(f"line {number}: {shown(row)} is not a row of show_gids")
     if not seen and any(row.strip() == "n_gids_found=0" for row in rows):
         return Unknown("show_gids found no GID (n_gids_found=0): no RDMA interface is to be seen where it ran")
     return _agreeing(seen, "show_gids") or Unknown("no row of show_gids (DEV PORT INDEX GID IPv4 VER DEV) is there")
@@ -136,7 +136,7 @@ def _rows(
                 return Unknown(f"line {number}: {shown(row)}: {source} says two different things of that port")
             seen += found
         elif row.strip() and (among or "==>" in row) and not PROMPT.match(row):
-            return Unknown(f"line {number}: {shown(row)} is no row of {source}")
+            return Unknown(f"line {number}: {shown(row)} is not a row of {source}")
         among = found is not None
     return _agreeing(seen, source) or Unknown(f"no row of {source} is there")
 

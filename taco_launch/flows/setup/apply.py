@@ -138,7 +138,7 @@ def apply(
     late = seconds if time.monotonic() >= until else None
     try:
         error = _error(host, ops, outcome, log.write(host, ops, outcome), late)
-    except OSError as problem:  # of this machine, which is no reason to leave the other hosts half-done
+    except OSError as problem:  # of this machine, which is not a reason to leave the other hosts half-done
         error = _unlogged(host, ops, outcome, f"{problem.filename or log.file(host)}: {problem.strerror}")
     end("failed" if outcome.failed or not outcome.whole else "done")
     if error is not None:

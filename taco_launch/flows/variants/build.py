@@ -93,7 +93,7 @@ def check(request: BuildRequest) -> None:
     """
     if not _TAG.fullmatch(request.tag):
         raise UsageError(
-            f"--tag: {names.shown(request.tag)} is no name for an image", hint="such as train:1, in small letters"
+            f"--tag: {names.shown(request.tag)} is not a name for an image", hint="such as train:1, in small letters"
         )
     if bool(request.base) == bool(request.dockerfile):
         raise UsageError(
@@ -107,12 +107,12 @@ def check(request: BuildRequest) -> None:
     if request.folder and not request.dockerfile:
         raise UsageError("DIR is what a Dockerfile copies from, and no Dockerfile is given", hint="add -f DOCKERFILE")
     if request.base and not _IMAGE.fullmatch(request.base):
-        raise UsageError(f"--from: {names.shown(request.base)} is no image")
+        raise UsageError(f"--from: {names.shown(request.base)} is not an image")
     if request.base and not (request.requirements or request.apt):
         raise UsageError("--from: nothing is to be added", hint="add --requirements FILE or --apt PACKAGE")
     wrong = next((each for each in request.apt if not _PACKAGE.fullmatch(each)), None)
     if wrong is not None:
-        raise UsageError(f"--apt: {names.shown(wrong)} is no name of a package")
+        raise UsageError(f"--apt: {names.shown(wrong)} is not a name of a package")
     for path, is_right in (
         (request.requirements, os.path.isfile),
         (request.dockerfile, os.path.isfile),

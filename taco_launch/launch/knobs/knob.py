@@ -51,7 +51,7 @@ _READS = {
     ): "as a C number, times 1024, 1024^2 or 1024^3 behind k, m or g, also where it counts seconds",
     ("integer", ""): "as a number",
     ("number", ""): "as a C number with a fraction: '1ms' is 1",
-    ("level", ""): "an exact upper-case word; anything else that is no number is ignored without a message",
+    ("level", ""): "an exact upper-case word; anything else that is not a number is ignored without a message",
     ("hca", ""): "a leading ^ excludes, then a leading = requests exact names; both count for the whole list",
     ("interfaces", ""): "a leading ^ excludes, then a leading = requests exact names; both count for the whole list",
     ("functions", ""): "words in any case; since 2.24 an unknown one ends the job, before that it was ignored",

@@ -56,7 +56,7 @@ def interfaces(_knob: Knob, value: str) -> Fault:
             what = "a network" if "/" in item else "an address"
             return f"{item!r} is {what}, and NCCL takes the names of interfaces", "such as =bond0; ip -br addr has them"
         if not _INTERFACE.fullmatch(item):
-            return f"{item!r} is no interface: at most 15 letters, digits, '_', '.' and '-'", ""
+            return f"{item!r} is not an interface: at most 15 letters, digits, '_', '.' and '-'", ""
     return FINE
 
 
@@ -69,7 +69,7 @@ def networks(_knob: Knob, value: str) -> Fault:
             return f"{item!r}: Open MPI takes names as they are, without ^ and =", ""
         if "/" in item:
             if not _network(item):
-                return f"{item!r} is no network", "such as 10.0.0.0/16"
+                return f"{item!r} is not a network", "such as 10.0.0.0/16"
         elif _network(item):
             return f"{item!r} is an address, and Open MPI wants an interface or a network", f"write {item}/32"
         elif not _INTERFACE.fullmatch(item):
@@ -87,9 +87,9 @@ def components(knob: Knob, value: str) -> Fault:
             continue
         meant = next((known for known in knob.choices if edit_distance_one(item, known)), "")
         if meant:
-            return f"{item!r} is no component of {knob.name}", f"did you mean {meant!r}?"
+            return f"{item!r} is not a component of {knob.name}", f"did you mean {meant!r}?"
         if not _COMPONENT.fullmatch(item):
-            return f"{item!r} is no component: lower-case letters, digits and '_'", ""
+            return f"{item!r} is not a component: lower-case letters, digits and '_'", ""
     return FINE
 
 
@@ -110,7 +110,7 @@ def functions(knob: Knob, value: str) -> Fault:
 
 def cidr(_knob: Knob, value: str) -> Fault:
     """Check one network."""
-    return FINE if "/" in value and _network(value) else ("is no network with its length", "such as 10.0.0.0/16")
+    return FINE if "/" in value and _network(value) else ("is not a network with its length", "such as 10.0.0.0/16")
 
 
 def ports(_knob: Knob, value: str) -> Fault:

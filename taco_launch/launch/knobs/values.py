@@ -140,7 +140,7 @@ def _range(knob: Knob, number: float, bits: int) -> Fault:
 
 
 def _no_number(knob: Knob, value: str) -> Fault:
-    """Return what a C program makes of a text that is no number, or not only one."""
+    """Return what a C program makes of a text that is not a number, or not only one."""
     found = _C_START.match(value)
     number = found[1] if found else "0"
     if knob.kind != "number":

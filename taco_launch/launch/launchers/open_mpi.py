@@ -95,7 +95,7 @@ def _check_names(spec: JobSpec, placement: Placement, decisions: Decisions) -> N
     for name, _ranks in reached(spec, placement):
         if "_" in name and decisions.holds("openmpi4"):
             raise UsageError(
-                f"host {name}: Open MPI 4 takes no '_' in a host's name",
+                f"host {name}: Open MPI 4 does not accept '_' in a host's name",
                 hint=f"name it otherwise in an inventory (hosts: {{{name.replace('_', '-')}: {{address: {name}}}}})",
             )
         if ":" in name:

@@ -48,7 +48,7 @@ def check_once(spec: JobSpec, placement: Placement) -> None:
     for share, (name, _ranks) in zip(placement.shares, reached(spec, placement)):
         if name in known:
             raise UsageError(
-                f"hosts {known[name]} and {share.host} are both this machine, which {spec.launcher} takes once",
+                f"hosts {known[name]} and {share.host} are both this machine, which {spec.launcher} accepts only once",
                 hint=f"add up the slots: -H {known[name]}:SLOTS",
             )
         known[name] = share.host

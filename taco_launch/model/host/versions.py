@@ -7,7 +7,7 @@ OWN_GID = (2, 21)
 
 
 def version(text: str) -> Tuple[int, ...]:
-    """Return a version such as `4.1.4` as numbers to compare; what is no number ends it."""
+    """Return a version such as `4.1.4` as numbers to compare; what is not a number ends it."""
     numbers: List[int] = []
     for part in text.split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]

@@ -67,7 +67,7 @@ def check_size(rows: int, columns: int) -> None:
     """Check the size of a terminal; 0 is not known.
 
     Raises:
-        ValueError: it is no size.
+        ValueError: it is not a size.
     """
     if not (0 <= rows <= _MOST_CELLS and 0 <= columns <= _MOST_CELLS):
         raise ValueError(f"a terminal of {rows} rows and {columns} columns")

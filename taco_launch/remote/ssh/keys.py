@@ -124,7 +124,7 @@ class Keyring:
         if not file.encrypted:
             try:
                 return _read(file.path)
-            except Exception:  # noqa: BLE001 - cryptography raises what it likes for what is no key
+            except Exception:  # noqa: BLE001 - cryptography raises what it likes for what is not a key
                 return f"{_DAMAGED} see: {shell(('ssh-keygen', '-y', '-f', file.path))}"
         if self._access.ask_passphrase is None:
             return f"is encrypted, and there is no terminal to ask for its passphrase: ssh-add {file.path}"
@@ -276,7 +276,7 @@ def _other_form(path: str, data: bytes) -> str:
         return ""
     if data.startswith(b"PuTTY-User-Key-File"):
         return f"is in PuTTY's form: {shell(('puttygen', path, '-O', 'private-openssh', '-o', f'{path}.openssh'))}"
-    return "is no private key: it has no line BEGIN ... PRIVATE KEY" if data.strip() else "is empty"
+    return "is not a private key: it has no line BEGIN ... PRIVATE KEY" if data.strip() else "is empty"
 
 
 def _unsupported(kind: str) -> str:

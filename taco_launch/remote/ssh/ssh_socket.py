@@ -79,7 +79,7 @@ def _dialled(route: Route) -> socket.socket:
     at = f"{route.address}:{route.port}"
     try:
         sock = socket.create_connection((route.address, route.port), route.timeout)
-    except (socket.gaierror, UnicodeError) as error:  # the latter for what is no name at all, as a..b
+    except (socket.gaierror, UnicodeError) as error:  # the latter for what is not a name at all, as a..b
         raise HostError(
             f"{route.name}: no address for {route.address}: {getattr(error, 'strerror', None) or error}",
             hint="give it an address in the inventory, or a HostName in ~/.ssh/config",

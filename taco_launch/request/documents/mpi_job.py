@@ -388,7 +388,7 @@ class _Manifest:
 def _without_a_shell(places: list[tuple[Loc, str]]) -> tuple[list[tuple[Loc, str]], Mapping[str, str]]:
     """Return the words of the program that a shell's line starts, with the line's place, and the variables that it sets.
 
-    Words that are no line of a shell are given as they are.
+    Words that are not a line of a shell are given as they are.
 
     Raises:
         UnclearError: the shell would do more than that.

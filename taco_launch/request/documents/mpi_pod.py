@@ -90,7 +90,7 @@ def _mounts(manifest: Manifest, container: Loc) -> Iterator[tuple[str, Loc]]:
             or mount.get("name") not in volumes
             or not isinstance(mount.get("mountPath"), str)
         ):
-            manifest.faults.add(at, "is no mount: name, of one of the pod's volumes, and mountPath are needed")
+            manifest.faults.add(at, "is not a mount: name, of one of the pod's volumes, and mountPath are needed")
             continue
         volume, place = volumes[mount["name"]]
         manifest.take(place)

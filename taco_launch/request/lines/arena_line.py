@@ -203,7 +203,7 @@ def _asked(name: str, value: str) -> list[str]:
         return ["--data", f"{value}:{value}"]
     if name not in _SUBMIT:
         hint = did_you_mean(name, FLAGS) or "taco-launch arena --help"
-        raise UsageError(f"--{name}: is no flag of arena submit that is known here", hint=hint)
+        raise UsageError(f"--{name}: is not a flag of arena submit that is known here", hint=hint)
     if name == "priority" and not value.lstrip("-").isdecimal():
         raise UsageError(f"--priority {value}: is a name of Kubernetes, and here it is a number", hint="--priority 10")
     if name in ("running-timeout", "starting-timeout", "ttl-after-finished"):
@@ -214,7 +214,7 @@ def _asked(name: str, value: str) -> list[str]:
 def _seconds(name: str, value: str) -> str:
     found = _SPAN.fullmatch(value)
     if not value or found is None:
-        raise UsageError(f"--{name} {value}: is no time: 90s, 15m, 2h22m")
+        raise UsageError(f"--{name} {value}: is not a time: 90s, 15m, 2h22m")
     hours, minutes, seconds = (int(part or 0) for part in found.groups())
     return f"{hours * 3600 + minutes * 60 + seconds}s"
 
@@ -276,4 +276,4 @@ def _looked_at(verb: str, name: str, value: str) -> list[str]:
         return ["--older-than", value]
     if name == "output":
         return ["-o", value]
-    raise UsageError(f"--{name}: is no flag of arena {verb} that is known here", hint=f"taco-launch {verb} --help")
+    raise UsageError(f"--{name}: is not a flag of arena {verb} that is known here", hint=f"taco-launch {verb} --help")

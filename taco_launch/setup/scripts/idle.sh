@@ -80,7 +80,7 @@ idle_of() { # idle_of CLUSTER: of the leases on stdin the first that a job of th
   done
 }
 
-idle() { # idle CONTAINER: fails, and names the job, where one runs that needs it; any job, if it is no cluster's container
+idle() { # idle CONTAINER: fails, and names the job, where one runs that needs it; any job, if it is not a cluster's container
   if [ ! -r /proc/locks ] || ! command -v awk >/dev/null; then
     echo "error: whether a job runs in $1 cannot be found out: there is no awk, or no /proc/locks" >&2
     return 1

@@ -267,7 +267,7 @@ RANKS = (
         "rank-command-not-found",
         ("Process name: [",),
         "Rank {rank} exited with code 127, which is mostly a command not found by the shell that started. "
-        "This is no ssh failure and no missing orted.",
+        "This is neither an ssh failure nor a missing orted.",
         "Read that rank's last lines for 'not found', and compare the PATH there: run env in place of the command.",
         _RANK + r"127\b",
         kind=FailureText.OUTCOME,
@@ -286,7 +286,7 @@ RANKS = (
     Signature(
         "rank-exited-255",
         ("Process name: [",),
-        "Rank {rank} itself exited with code 255 (exit(-1) in most programs): mpirun had started it, so this is no ssh "
+        "Rank {rank} itself exited with code 255 (exit(-1) in most programs): mpirun had started it, so this is not an ssh "
         "failure.",
         "Read that rank's last lines; the program chose this code.",
         _RANK + r"255\b",

@@ -94,7 +94,7 @@ SSH = (
     Signature(
         "ssh-key-format",
         ("Load key ", "not a valid RSA private key file"),
-        "[[file?The file {file}||The key file]] is no private key that this ssh can read.",
+        "[[file?The file {file}||The key file]] is not a private key that this ssh can read.",
         "Check it: ssh-keygen -y -f [[file?{file}||FILE]]. A key that was pasted may lack its last newline; an old ssh or paramiko "
         "cannot read newer formats.",
         r'Load key "(?P<file>[^"]+)": (?:invalid format|error in libcrypto)|not a valid RSA private key file',

@@ -49,7 +49,7 @@ def test_a_tool_that_fails_is_no_host_without_gpus(tools: Path, code: int) -> No
     with pytest.raises(HostError, match=f"nvidia-smi -L: exit {code}: NVIDIA-SMI has failed") as caught:
         facts.host(count_slots=True)
     assert "-H HOST:N" in (caught.value.hint or "")
-    # Where the slots are declared it is no reason to start nothing.
+    # Where the slots are declared it is not a reason to start nothing.
     found = facts.host(count_slots=False)
     assert (found.slots, found.gpus) == (None, None)
 

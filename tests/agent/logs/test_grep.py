@@ -66,7 +66,7 @@ def test_a_line_is_looked_at_when_it_is_whole(jobs: Jobs, running: JobFolder) ->
 
 @pytest.mark.usefixtures("made", "jobs")
 def test_what_is_no_pattern() -> None:
-    assert "'(' is no regular expression" in asked_for(grep="(").error["message"]
+    assert "'(' is not a regular expression" in asked_for(grep="(").error["message"]
     assert "longer than 1000 characters" in asked_for(grep="x" * 1001).error["message"]
 
 
@@ -90,5 +90,5 @@ def test_any_lines(lines: list[bytes], labelled: bool) -> None:
 
 
 def test_patterns_are_checked_before_anybody_is_asked() -> None:
-    with pytest.raises(UsageError, match="is no regular expression"):
+    with pytest.raises(UsageError, match="is not a regular expression"):
         grep.compiled("*")

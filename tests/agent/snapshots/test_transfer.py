@@ -270,7 +270,7 @@ def test_the_head_has_nobody_to_ask(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workdir", "error"), [("src", ""), ("no", "--workdir no: there is no such folder in the code"), ("large", "x")]
+    ("workdir", "error"), [("src", ""), ("no", "--workdir no: the code has no such folder"), ("large", "x")]
 )
 def test_the_folder_that_ranks_start_in(site: Site, workdir: str, error: str) -> None:
     site.host("here")

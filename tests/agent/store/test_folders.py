@@ -77,7 +77,7 @@ def test_what_is_pending_is_marked(tmp_path: Path) -> None:
     for name in ("b", "a", "b"):
         jobs.mark(name)
     assert jobs.pending() == ["a", "b"]
-    assert jobs.all() == []  # a mark is no job
+    assert jobs.all() == []  # a mark is not a job
     jobs.unmark("a")
     assert jobs.pending() == ["b"]
 

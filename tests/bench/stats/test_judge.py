@@ -380,7 +380,7 @@ def test_verdicts_come_in_the_order_of_the_series() -> None:
 def test_numbers_that_no_benchmark_gives_are_refused(bad: float) -> None:
     for part in ({"baseline": ((1.0,), (2.0, bad))}, {"tonight": (bad,)}, {"fresh": (1.0, bad)}):
         values: dict[str, Any] = {"baseline": (), "tonight": (), **part}
-        with pytest.raises(ValueError, match=r"resnet50, rdma, 16 rank\(s\), img/sec: .* is no rate"):
+        with pytest.raises(ValueError, match=r"resnet50, rdma, 16 rank\(s\), img/sec: .* is not a rate"):
             Series(key(), True, **values)
 
 

@@ -314,7 +314,7 @@ def test_a_change_is_seen_however_long_the_value(played: Callable[..., Result], 
     ("text", "words"),
     [
         ("hello", "is no JSON"),
-        ("{}", "is no document of taco-launch facts --json"),
+        ("{}", "is not a document of taco-launch facts --json"),
         (None, "holds no .json file"),
     ],
 )

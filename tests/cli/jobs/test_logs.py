@@ -106,7 +106,7 @@ def test_that_no_line_matches_is_told_and_the_exit_code_is_that_of_grep(
 
 def test_what_is_no_pattern(asked: list[LogQuery]) -> None:
     result = call("--grep", "(", "j")
-    assert "'(' is no regular expression" in str(result.exception)
+    assert "'(' is not a regular expression" in str(result.exception)
     assert asked == []
 
 

@@ -78,7 +78,7 @@ def test_nccl_by_itself(slots: tuple[tuple[int, str, str], ...], asked: dict[str
             {"address_range": "10.9.0.0/16"},
             "mlx5_0:1: NCCL would take GID index 0, and that is outside of 10.9.0.0/16",
         ),
-        (USUAL, {"address_range": "10.1.0.0/99"}, "10.1.0.0/99 is no range of addresses"),
+        (USUAL, {"address_range": "10.1.0.0/99"}, "10.1.0.0/99 is not a range of addresses"),
         (USUAL, {"address_range": "2010::/16"}, "2010::/16 is no range of the address family AF_INET"),
         (USUAL, {"family": "AF_INET6"}, "mlx5_0:1: NCCL would take GID index 0, and that is link-local"),
         # an unused slot is of the family AF_INET6 for NCCL: it leaves an IPv4 address for it

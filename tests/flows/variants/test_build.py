@@ -34,7 +34,7 @@ def test_requirements_and_packages(tmp_path: Path) -> None:
         ({"base": "a", "requirements": "/no/file"}, "there is no such file"),
         ({"dockerfile": "/no/file"}, "there is no such file"),
         ({"dockerfile": "/etc/passwd", "apt": ("a",)}, "a Dockerfile says itself"),
-        ({"base": "a", "apt": ("x; rm",)}, "no name of a package"),
+        ({"base": "a", "apt": ("x; rm",)}, "not a name of a package"),
         ({"base": "a", "apt": ("x",), "folder": "."}, "add -f DOCKERFILE"),
         ({"base": "a", "apt": ("x",), "wheels": "/etc/passwd"}, "there is no such folder"),
     ],

@@ -1,4 +1,4 @@
-"""Which document of a file is the job: several documents as YAML has them, and files that are no list of objects."""
+"""Which document of a file is the job: several documents as YAML has them, and files that are not a list of objects."""
 
 import pytest
 

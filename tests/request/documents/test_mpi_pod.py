@@ -78,7 +78,7 @@ def test_more_gpus_than_ranks_are_named() -> None:
             },
             "emptyDir: only folders of the hosts",
         ),
-        ({"worker": {"volumeMounts": [{"name": "other", "mountPath": "/v"}]}}, "is no mount"),
+        ({"worker": {"volumeMounts": [{"name": "other", "mountPath": "/v"}]}}, "is not a mount"),
         ({"worker": {}, "launcher": {"workingDir": "here"}}, "is not a whole path"),
     ],
 )

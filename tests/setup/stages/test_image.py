@@ -263,4 +263,4 @@ def test_what_the_controller_has_is_copied_and_what_it_has_not_is_said() -> None
         "train:1: it is not here; it cannot be copied: this machine: docker image inspect: No such image: train:1"
     )
     assert "and on gpu2 it is sha256:111111111111; it cannot be copied" in problem(plan("gpu3", none)).message
-    assert plan("gpu2", none) == []  # a controller that has lost its own is no reason to change what exists
+    assert plan("gpu2", none) == []  # a controller that has lost its own is not a reason to change what exists

@@ -266,12 +266,26 @@ NCCL_DEVICES = (
         r"Test CUDA failure [\w.]+:\d+ 'invalid device ordinal'",
     ),
     Signature(
+        "nccl-gpu-code",
+        ("named symbol not found",),
+        "The NCCL of {host} has no code that runs on this GPU with this driver (named symbol not found).",
+        "Use one that is built for the driver's CUDA and knows the GPU: nvidia-smi names both, -x NCCL_DEBUG=VERSION the NCCL that is loaded. Where torch brings its "
+        "own (pip list | grep nccl), have no other on LD_LIBRARY_PATH.",
+        r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?named symbol not found",
+    ),
+    Signature(
         "nccl-ofi-no-provider",
-        ("Could not find any optimal provider", "No eligible providers were found"),
+        (
+            *(
+                "Could not find any optimal provider",
+                "No eligible providers were found",
+                "Only EFA provider is supported",
+            ),
+        ),
         "NCCL's plugin for libfabric (on AWS: EFA) found no network on {host} that it can use.",
         "fi_info -p efa where the ranks run. A container needs docker run --device /dev/infiniband and the EFA software in its image; leave "
         "FI_PROVIDER out. -x NCCL_NET_PLUGIN=none continues over TCP.",
-        r"NET/OFI (?:Could not find any optimal provider|No eligible providers were found)",
+        r"NET/OFI (?:Could not find any optimal provider|No eligible providers were found|Only EFA provider is supported)",
     ),
     Signature(
         "slingshot-no-vni",

@@ -24,7 +24,7 @@ TRAINING = (
         lines=4,
         # The warning is the log's end, or what a kill or a time limit leaves comes after it. Up to 0.16 each line of it
         # had the tensor first.
-        at_end=r"^\d+!?: \[|^Missing ranks:|by subset of ranks|\[(?:missing|ready) ranks: "
+        at_end=r"^\d+!?: \[|^Missing ranks:|subset of ranks|\[(?:missing|ready) ranks: "
         r"|(?i:killed|terminat|cancel|interrupt|signal|\^C)",
     ),
     Signature(
@@ -334,11 +334,13 @@ TRAINING = (
     Signature(
         "python-exception",
         ("Traceback (most recent call last)",),
-        "The program raised {error}.",
+        "The program raised {error}[[file? (line {at} of {file})]][[code?: {code}]].",
         "Read the traceback that ends there: its last File line of your own is the place.",
-        r"(?m)^(?!\S*ChildFailedError|\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
+        # The traceback's last place, with the line of the source and what underlines it, stands right above the error.
+        r'(?m)(?:^  File "(?:[^"\r\n]*/)?(?P<file>[^"/<\r\n][^"/\r\n]*)", line (?P<at>\d+)[^\r\n]*\r?\n(?:^    (?:(?P<code>assert [^\r\n]{0,200}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){0,2})?'
+        r"^(?!\S*ChildFailedError|\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
-        r"remote process exited|communicator was aborted|: Broken pipe$))(?:: [^\r\n]*\S)?)",
+        r"remote process exited|communicator was aborted|: Broken pipe$))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",
         kind=FailureText.OUTCOME,
         lines=60,
         not_after="Exception ignored in",

@@ -140,6 +140,21 @@ UCX = (
         r"UCX +ERROR Invalid gid\[(?P<index>\d+)\] on (?P<device>\w+)",
     ),
     Signature(
+        "ucx-out-of-memory",
+        ("failed: Out of memory", "failed to allocate address list"),
+        "UCX on {host} found no memory for its connections[[peer? (at the one to rank {peer})]]: each rank needs some for every other rank.",
+        "free -h, ulimit -v and ulimit -l on {host}, where the ranks run; fewer ranks on a host. -x UCX_TLS=ud,sm,self (mlx5: dc) requires less for each connection than rc.",
+        r"pml_ucx\.c:\d+ +Error: ucp_ep_create\(proc=(?P<peer>\d+)\) failed: Out of memory|UCX +ERROR +failed to allocate address list",
+    ),
+    Signature(
+        "ucx-address",
+        ("failed to unpack address",),
+        "UCX on {host} cannot use the address that another rank gave it ({why}): the ranks have different versions of UCX, or one of a device whose speed is not known.",
+        "ucx_info -v must show one version on all hosts and in all images. If it does: -x UCX_NET_DEVICES=mlx5_0:1 (or eth0) names one sound device; ibstat and ethtool show the "
+        "speed of each.",
+        r"UCX +ERROR +failed to unpack address[,:]? *(?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
         "ucx-fatal",
         ("  Fatal: ", "  Assertion `"),
         "UCX ended a rank on {host} itself, in {where}: {why}.",

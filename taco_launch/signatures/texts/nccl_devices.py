@@ -180,10 +180,10 @@ NCCL_DEVICES = (
     ),
     Signature(
         "nccl-libfabric",
-        ("NET/OFI Couldn't ",),
+        ("NET/OFI Couldn't ", "NET/OFI Creating new endpoint"),
         "NCCL's plugin for libfabric (on AWS: EFA) cannot use a device of {host}: {what}.",
         "On {host}: fi_info -p efa (or the provider that the log names), ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none continues over TCP.",
-        r"NET/OFI (?P<what>Couldn't (?:create|allocate|bind|enable|open|get|register) [^\r\n]*[^\s.])",
+        r"NET/OFI (?P<what>(?:Couldn't (?:create|allocate|bind|enable|open|get|register) |Creating new endpoint [^\r\n]{0,80}failed: )[^\r\n]*[^\s.])",
         unless=("slingshot-no-vni",),
     ),
     Signature(

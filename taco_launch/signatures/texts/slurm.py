@@ -1,4 +1,4 @@
-"""What Slurm says of jobs that it refuses, ends or sees fail: slurmstepd, srun and sbatch."""
+"""What Slurm says of jobs that it refuses, ends or sees fail: slurmstepd, srun and sbatch, and their plugins (SPANK; pyxis_slurmd.c)."""
 
 from taco_launch.signatures.entry import FailureText, Signature
 
@@ -87,8 +87,8 @@ SLURM = (
         "slurm-launch-failed",
         ("Task launch for ",),
         "Slurm could not start the tasks of a step on {host}: {why}.",
-        "On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. 'Invalid job credential' is the clock or "
-        "munge of that host. 'Socket timed out' is a slurmd that is busy (with a container's import, for example), or a munge.key that differs from the "
+        "On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. A job credential that is invalid or expired is the clock or "
+        "munge of that host (date there and on the controller). 'Socket timed out' is a slurmd that is busy (with a container's import, for example), or a munge.key that differs from the "
         "controller's.",
         r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout)(?P<why>[^\r\n]*[^\s.])",
     ),
@@ -107,6 +107,21 @@ SLURM = (
         "Install the plugin and the same plugstack.conf on every node, then systemctl restart slurmd (SPANK plugins are loaded at its start); srun --help | grep {option} "
         "on a node shows whether it is there.",
         r'SPANK plugin "(?P<plugin>[\w-]+)" option "(?P<option>[\w-]+)" not found',
+    ),
+    Signature(
+        "pyxis-folder",
+        ("pyxis: couldn't mkdir ",),
+        "Slurm's container plugin (pyxis) could not make its folder {path} on {host}: {why}.",
+        "Make the folder above it on every node, also after a boot (/run is empty then: tmpfiles.d, or slurmd's ExecStartPre), or name another one: runtime_path=/PATH behind "
+        "spank_pyxis.so in plugstack.conf.",
+        r"pyxis: couldn't mkdir (?P<path>[^\s:]+): (?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "slurm-plugin-failed",
+        ("launch failed: Plugin initialization failed", "Plugin stack initialization failed"),
+        "A plugin of Slurm failed on a node when it started the step's tasks (plugstack.conf lists them: pyxis, for example).",
+        "The reason is in slurmd's log of that node: grep -iE 'spank|pyxis' /var/log/slurm/slurmd.log.",
+        unless=("pyxis-folder",),
     ),
     Signature(
         "slurm-task-signal",

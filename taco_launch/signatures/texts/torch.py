@@ -162,12 +162,29 @@ TORCH = (
         ("ChildFailedError",),
         "torchrun ended because [[rank?rank {rank} failed with exit code {code}||one of its ranks failed]]; it does not "
         "say why.",
-        "Read that rank's own lines before this point. For the trace in this place: @record of "
-        "torch.distributed.elastic.multiprocessing.errors before main.",
-        r"ChildFailedError(?:[\s\S]{0,6000}?\nRoot Cause [\s\S]{0,400}?\n +rank +: (?P<rank>\d+)[\s\S]{0,100}?\n +exitcode +: "
-        r"(?P<code>-?\d+))?",
+        "[[refused?Exit code 2 is argparse's where the script refuses its arguments, and Python's where it cannot open the script: both say so||Read that rank's own lines]] "
+        "before this point. For the trace in this place: @record of torch.distributed.elastic.multiprocessing.errors before main.",
+        r"ChildFailedError(?=(?:[^:]{0,400}\nFailures:\s+(?:<NO|[\s\S]{0,300}?\n +exitcode +: (?P<refused>2) )|[\s\S]{0,400}?\n +exitcode +: (?P<refused2>2) )?)"
+        r"(?:[\s\S]{0,6000}?\nRoot Cause [\s\S]{0,400}?\n +rank +: (?P<rank>\d+)[\s\S]{0,100}?\n +exitcode +: (?P<code>-?\d+))?",
         kind=FailureText.FALLBACK,
         lines=60,
+    ),
+    Signature(
+        "command-failed",
+        ("CalledProcessError: Command ",),
+        "The command that a launcher started ended [[code?with exit code {code}||by {signal}]], and it does not say why: {command}.",
+        "Read what the command itself wrote, above the launcher's traceback.[[signal? SIGKILL: most often memory ran out, dmesg -T | grep -i kill. SIGSEGV: -x PYTHONFAULTHANDLER=1.]]",
+        r"^(?:subprocess\.)?CalledProcessError: Command (?P<command>[^\r\n]{1,2000}?) (?:returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>\w+))",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "torch-other-build",
+        ("undefined symbol: _Z",),
+        "{library} was built for another version of torch than the one on {host}.",
+        "Build or install it again for that torch: python3 -c 'import torch; print(torch.__version__, torch.version.cuda)'; for flash-attn the wheel that names this torch, CUDA and "
+        "cxx11abi, or pip install --no-build-isolation --no-cache-dir after torch.",
+        r"(?P<library>[\w.+-]{1,120}\.so[\w.]{0,20}): undefined symbol: _Z\w{0,40}?(?:2at|3c10|5torch)",
+        survived=True,
     ),
     Signature(
         "torch-without-nccl",

@@ -99,10 +99,20 @@ UNKNOWN = (
     ),
     Signature(
         "unknown-error",
-        ("Error", "Exception", "ERROR", "FATAL", "CRITICAL", "error: ", "fatal: "),
+        (
+            "Error",
+            "Exception",
+            "ERROR",
+            "FATAL",
+            "CRITICAL",
+            "error: ",
+            "fatal: ",
+            "Traceback (most recent call last)",
+            '  File "',
+        ),
         "The cause is not known. The first error is[[rank? that of rank {rank}]][[host? on {host}]]: {what}.",
         "Read the lines above it[[rank? that rank {rank} wrote]]. If they do not tell, run it again with -x NCCL_DEBUG=INFO and -x TORCH_DISTRIBUTED_DEBUG=DETAIL.",
-        r"^(?:(?P<ignored>Exception ignored in)|(?P<raised>(?!\S*SignalException: Process \d+ got signal)(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:\([\w.]+\))?(?:: [^\r\n]*[^\s.])?)[\s.]*$"
+        r"^(?:(?P<ignored>Exception ignored in)|(?P<raised>(?!\S*SignalException: Process \d+ got signal|(?:subprocess\.)?CalledProcessError: Command )(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:\([\w.]+\))?(?:: [^\r\n]*[^\s.])?)[\s.]*$"
         # No metric, and not what Open MPI's parts mark.
         r"|(?=[^\r\n]*?(?:(?<![A-Z] )\b(?:ERROR|FATAL|CRITICAL)\b|\b(?:[Ee]rror|[Ff]atal): (?![-+.\d])))(?P<what>[^\r\n]*[^\s.]))",
         kind=FailureText.FALLBACK,

@@ -2,7 +2,7 @@
 
 Sources: lightning/fabric/plugins/environments/slurm.py; accelerate/utils/operations.py; deepspeed/launcher/runner.py and
 runtime/config.py; ray/_private/utils.py and src/ray/gcs; horovod/runner/elastic/driver.py; tensorflow/python/eager/context.py and
-core/common_runtime/base_collective_executor.cc, collective_param_resolver_local.cc; deepspeed/runtime/engine.py and fp16/loss_scaler.py; ray's
+core/common_runtime/base_collective_executor.cc, collective_param_resolver_local.cc; deepspeed/runtime/engine.py, zero/partitioned_param_coordinator.py and fp16/loss_scaler.py; ray's
 src/ray/common/file_system_monitor.cc; megatron/core/parallel_state.py; transformers/utils/hub.py; vllm/config and v1/worker; verl/single_controller; torch/nn/modules/module.py,
 torch/serialization.py; torch/utils/cpp_extension.py; torch/distributed/fsdp/_common_utils.py, _runtime_utils.py and _fully_shard/_fsdp_param.py; DeepEP's
 csrc/deep_ep.cpp and csrc/kernels.
@@ -214,6 +214,14 @@ FRAMEWORKS = (
         "Continue with as many ranks as before. With another number: convert it (ds_to_universal.py of DeepSpeed, then load_universal_checkpoint), or load the weights only "
         "(load_optimizer_states=False, or zero_to_fp32.py in the checkpoint's folder).",
         r"used a DP world size of (?P<saved>\d+) but the current world size is (?P<now>\d+)",
+    ),
+    Signature(
+        "deepspeed-not-gathered",
+        ("'status': 'NOT_AVAILABLE'", "'status': 'INFLIGHT'"),
+        "With ZeRO-3 the program used a parameter[[shape? of shape ({shape})]] whose parts its ranks had not gathered.",
+        "Ranks must go through the same modules in the same order: for models with experts deepspeed.utils.set_z3_leaf_modules; with gradient checkpointing use_reentrant=False. Outside "
+        "of forward(): with deepspeed.zero.GatheredParameters([...]). Stage 2 shows whether it is ZeRO-3.",
+        r"AssertionError: \{'id': \d+, 'status': '(?:NOT_AVAILABLE|INFLIGHT)'(?:[^\r\n]{0,200}?'ds_shape': \((?P<shape>[\d, ]{1,60})\))?",
     ),
     Signature(
         "loss-scale-exhausted",

@@ -255,7 +255,7 @@ NCCL_DEVICES = (
         "Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
         r"NCCL WARN (?!Missing |MSCCL|Failed to open libibverbs|\S+ set by environment|NET/IB ?: No device)(?P<what>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
-        unless=("nccl-failed", "nccl-start-failed", "nccl-retries", "nccl-foreign-connection"),
+        unless=("nccl-proxy-failed", "nccl-failed", "nccl-start-failed", "nccl-retries", "nccl-foreign-connection"),
         at_end=r"NCCL WARN ",
     ),
     Signature(
@@ -272,6 +272,14 @@ NCCL_DEVICES = (
         "Use one that is built for the driver's CUDA and knows the GPU: nvidia-smi names both, -x NCCL_DEBUG=VERSION the NCCL that is loaded. Where torch brings its "
         "own (pip list | grep nccl), have no other on LD_LIBRARY_PATH.",
         r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?named symbol not found",
+    ),
+    Signature(
+        "nccl-proxy-failed",
+        ("NCCL WARN Proxy Call to rank ",),
+        "NCCL on {host} did not get what it asked of rank {rank}, which runs on the same host ({what} failed).",
+        "Read the NCCL WARN lines of rank {rank}: they have the reason. Without any: -x NCCL_DEBUG=INFO in all ranks. If NCCL_HOSTID is set, it must differ between hosts.",
+        r"Proxy Call to rank (?P<rank>\d+) failed \((?P<what>\w+)\)",
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "nccl-ofi-no-provider",

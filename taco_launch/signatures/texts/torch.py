@@ -42,8 +42,11 @@ TORCH = (
     Signature(
         "torch-rendezvous",
         ("RendezvousTimeoutError", "RendezvousConnectionError"),
-        "The ranks did not find each other in time: one never started, or cannot reach the first host's port.",
-        "See that every host has started its part, and nc -vz MASTER_ADDR MASTER_PORT from each.",
+        "[[lost?torchrun on {host} has no connection to its store on the first host: it was never reached, or the torchrun there has ended||The ranks did not find each "
+        "other in time: one never started, or cannot reach the first host's port]].",
+        "[[lost?Before the first step: nc -vz with the address and port of --rdzv_endpoint from each host. Later: look for what ended torchrun on the first host (dmesg -T | grep "
+        "-i kill there: memory ran out)||See that every host has started its part, and nc -vz MASTER_ADDR MASTER_PORT from each]].",
+        r"RendezvousTimeoutError|(?P<lost>RendezvousConnectionError)",
         unless=("torch-store-gone",),
     ),
     Signature(
@@ -151,9 +154,9 @@ TORCH = (
         ("failed (exitcode: -",),
         "Local rank {rank} of torchrun on {host} was ended by signal {number} (6: abort, 7: bus error, 11: crash, 15: "
         "termination).",
-        "A bus error is most often a full /dev/shm. For a crash, read the lines before it; for signal 15, look for the rank that ended "
-        "first.",
-        r"failed \(exitcode: -(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
+        "[[abort?An abort has its reason in the lines before it, from torch's watchdog (a collective that timed out) or after 'terminate called'||A bus error is most often a "
+        "full /dev/shm. For a crash, read the lines before it; for signal 15, look for the rank that ended first]].",
+        r"failed \(exitcode: -(?=(?P<abort>6\))?)(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
         kind=FailureText.OUTCOME,
         unless=("rank-crashed", "rank-killed"),
     ),

@@ -259,12 +259,12 @@ TRAINING = (
     ),
     Signature(
         "command-not-found",
-        (": command not found", ": not found"),
+        (": command not found", ": not found", "sh: line "),
         "[[file?There is no {file} where a rank on {host} looks for it, or the interpreter that its first line names is not "
         "there||The program {what} is not on the PATH of a rank on {host}]].",
         "[[file?Check where the ranks run: ls -l {file}. A relative name counts from the folder that the job starts in||"
         "Install it (in a container: in the image), name it by its full path, or pass the PATH: -x PATH]].",
-        r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): not found"
+        r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): (?:not found|No such file or directory)"
         r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
         r"|\b(?:ba|z)sh: (?P<what2>(?!\S*(?:orted|prted))\S+): command not found",
         kind=FailureText.OUTCOME,

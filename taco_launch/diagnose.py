@@ -331,7 +331,9 @@ class LogScan:
         if host:
             values["host"] = host
         cause = filled(entry.cause, values, "That host" if entry.cause.startswith("{host}") else "that host")
-        down = text.count("\n", 0, match.start())
+        # What was raised stands below the place in the source, with which the text of a traceback begins.
+        start = match.start("error" if "error" in match.re.groupindex else 0)
+        down = text.count("\n", 0, start)
         finding = Finding(entry.name, cause, filled(entry.next, values, "HOST"), host, number + down)
         shown = text.split("\n")[down].strip()[: 2 * MOST_SHOWN]
         found = (self._log, SignatureMatch(finding, entry.kind, shown, rank))

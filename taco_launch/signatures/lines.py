@@ -17,6 +17,10 @@ _PREFIX = re.compile(
     r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
     r"|\[ *\d+\.\d+\] "  # dmesg
     r"|\[rank\d+\]: ?"  # torch
+    r"|stderr: (?=\[rank\d+\]:|Traceback \(|  |\w+:torch\.|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b)"  # accelerate test
+    r"|\((?:[\w.:<>-]{1,80} )?pid=\d+(?:, ip=(?P<ip>[\d.]+))?\) "  # Ray, vLLM
+    # vLLM's logger before each line of a traceback
+    r"|ERROR \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}\.py:\d+\] ?(?=Traceback \(|  |(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b|$)"
     # pdsh, clush, srun --label and DeepSpeed's launcher, where NCCL, torch or Python speaks behind the host's name
     r"|(?:\d+|(?P<host>(?!(?i:[\w.]*(?:error|exception)|warning|info|debug|fatal|note|critical):)[A-Za-z][\w.-]*)): (?=[\w.-]+:\d+:\d+ \[|\[rank\d+\]:|\[\d{4}-\d\d-"
     r"|Traceback \(|  File \"|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception): |nccl\w+Error: |Last error:)"
@@ -45,7 +49,7 @@ def clean(line: str) -> Tuple[str, str]:
     match = _PREFIX.match(line)
     while match:
         # What mpirun says is of any host; a rank speaks for its own.
-        host = match.group("host") or (match.group("label") if match.group("rank") else host)
+        host = match.group("host") or match.group("ip") or (match.group("label") if match.group("rank") else host)
         line = line[match.end() :]
         match = _PREFIX.match(line)
     speaker = _SPEAKER.match(line)

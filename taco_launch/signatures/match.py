@@ -19,7 +19,7 @@ from taco_launch.signatures.texts.system import SYSTEM
 # What ends a program, whatever it says.
 RAISED = re.compile(r"(?:[\w.]*(?:Error|Exception): |[^\r\n]*error while loading shared libraries)")
 # What says that a program continues.
-GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b")
+GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b|\bgoing to \S+ instead\b")
 ENTRIES = {entry.name: entry for entry in TABLE}
 OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)}
 OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
@@ -28,7 +28,14 @@ SPEAK_LATE = {
 }
 SPEAK_LATE.add("ucx-cuda-context")  # said by the threads that a crash has not ended yet
 # What says that a rank failed, and not why.
-_SAY_NO_REASON = ("rank-exited", "rank-exited-255", "rank-failed", "slurm-task-exited", "torchrun-child-failed")
+_SAY_NO_REASON = (
+    "rank-exited",
+    "rank-exited-255",
+    "rank-failed",
+    "slurm-task-exited",
+    "torchrun-child-failed",
+    "command-failed",
+)
 
 # Errors are of one failure if no more than so many lines lie between them, or so many that their rank says.
 _NEAR, _NEAR_OF_RANK = 20, 5
@@ -37,6 +44,7 @@ _LAST_LINES = 2
 # So many ranks are watched.
 _MOST_RANKS = 4096
 
+_TRACEBACK = re.compile(r'Traceback \(most recent call last\)|  File "')
 _TIME = re.compile(r"(?:(?P<date>\d{4}-\d\d-\d\d)[T ])?(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 _RANK = re.compile(r"^[^\s/|]{1,255}/(\d+) *\||\[\d+,(\d+)\]<std|\[rank(\d+)\]:|^(\d+): ")
 (_ENTRY,) = (entry for entry in TABLE if entry.unknown)
@@ -113,10 +121,15 @@ class FirstError:
     def look(self, log: int, number: int, host: str, line: str, text: str) -> None:
         """Note the error that a line tells of, if it does; `text` is what it says without prefixes."""
         match = _PATTERN.search(text)
-        if match is None or (GOES_ON.search(text) and not match["raised"]):
-            return
         of = (log, label(line))
         known = self._errors.get(of)
+        if _TRACEBACK.match(text):
+            # One error led to the next: the first is still what ended the rank.
+            if known and known.is_raised and number - known.last <= _NEAR_OF_RANK:
+                self._errors[of] = known._replace(last=number, since=0)
+            return
+        if match is None or (GOES_ON.search(text) and not match["raised"]):
+            return
         if match["ignored"]:
             if len(self._ignored) < _MOST_RANKS:
                 self._ignored[of] = number

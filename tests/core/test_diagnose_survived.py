@@ -34,7 +34,8 @@ def test_what_healthy_runs_say_is_no_failure(line: str, at_end: bool) -> None:
     ("raised", "signature"),
     [
         ("ModuleNotFoundError: No module named 'apex'", "module-missing"),
-        ("ImportError: /opt/image.so: undefined symbol: _ZN3c10", "library-too-old"),
+        ("ImportError: /opt/image.so: undefined symbol: _ZN3c10", "torch-other-build"),
+        ("ImportError: /opt/image.so: undefined symbol: png_read_info", "library-too-old"),
         ("OSError: libcudart.so.12: cannot open shared object file: No such file or directory", "library-missing"),
         ("OSError: [Errno 98] error while trying to bind: address already in use", "port-in-use"),
         ("python3: error while loading shared libraries: libx.so.1: cannot open shared object file", "library-missing"),

@@ -131,6 +131,30 @@ UCX = (
         r"failed to open ipc mem handle(?:[^\r\n(]{0,200}\((?P<why>[^)\r\n]{1,80})\))?",
     ),
     Signature(
+        "ucx-gid",
+        ("UCX  ERROR Invalid gid[", "UCX ERROR Invalid gid["),
+        "UCX on {host} found no address at index {index} of the RDMA device {device}: the interface of that device has no IP address or is down, or the index is "
+        "wrong.",
+        "show_gids {device} lists the indices in use, ibdev2netdev the interface. Leave UCX_IB_GID_INDEX out or name the index of RoCE v2 with the IPv4 address, and "
+        "name devices with an address only: -x UCX_NET_DEVICES=mlx5_0:1 (each host's own, where their names differ).",
+        r"UCX +ERROR Invalid gid\[(?P<index>\d+)\] on (?P<device>\w+)",
+    ),
+    Signature(
+        "ucx-out-of-memory",
+        ("failed: Out of memory", "failed to allocate address list"),
+        "UCX on {host} found no memory for its connections[[peer? (at the one to rank {peer})]]: each rank needs some for every other rank.",
+        "free -h, ulimit -v and ulimit -l on {host}, where the ranks run; fewer ranks on a host. -x UCX_TLS=ud,sm,self (mlx5: dc) requires less for each connection than rc.",
+        r"pml_ucx\.c:\d+ +Error: ucp_ep_create\(proc=(?P<peer>\d+)\) failed: Out of memory|UCX +ERROR +failed to allocate address list",
+    ),
+    Signature(
+        "ucx-address",
+        ("failed to unpack address",),
+        "UCX on {host} cannot use the address that another rank gave it ({why}): the ranks have different versions of UCX, or one of a device whose speed is not known.",
+        "ucx_info -v must show one version on all hosts and in all images. If it does: -x UCX_NET_DEVICES=mlx5_0:1 (or eth0) names one sound device; ibstat and ethtool show the "
+        "speed of each.",
+        r"UCX +ERROR +failed to unpack address[,:]? *(?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
         "ucx-fatal",
         ("  Fatal: ", "  Assertion `"),
         "UCX ended a rank on {host} itself, in {where}: {why}.",
@@ -151,13 +175,13 @@ EFA = (
                 "for EFA's RX packet pool",
                 "Unable to register MR: Cannot allocate memory",
             ),
-            *("Failed to process command REG_MR", "Failed to register mr ["),
+            *("Failed to process command REG_MR", "Failed to register mr [", "Failed to process command ALLOC_PD"),
         ),
         "EFA on {host} could not register memory: [[device?the device {device} has no room for more||the limit of locked memory is too low, or the device has no "
         "room for more]].",
         "ulimit -l must show unlimited where the ranks run: docker run --ulimit memlock=-1:-1, or LimitMEMLOCK of sshd or slurmd. If it does: "
         "FI_EFA_USE_HUGE_PAGE=0, fewer processes on that host, and a newer EFA installer.",
-        r"^(?:infiniband (?P<device>efa_\d+): )?(?:[^\r\n]*(?:Failure to post internal|RX packet pool|Unable to register MR: Cannot)|Failed to (?:process command REG_MR"
+        r"^(?:infiniband (?P<device>efa_\d+): )?(?:[^\r\n]*(?:Failure to post internal|RX packet pool|Unable to register MR: Cannot)|Failed to (?:process command (?:REG_MR|ALLOC_PD)"
         r"|register mr \[)[^\r\n]*-12)",
         unless=("nccl-ofi-memory",),
     ),

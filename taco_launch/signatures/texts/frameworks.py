@@ -2,7 +2,9 @@
 
 Sources: lightning/fabric/plugins/environments/slurm.py; accelerate/utils/operations.py; deepspeed/launcher/runner.py and
 runtime/config.py; ray/_private/utils.py and src/ray/gcs; horovod/runner/elastic/driver.py; tensorflow/python/eager/context.py and
-core/common_runtime/base_collective_executor.cc; torch/utils/cpp_extension.py; torch/distributed/fsdp/_common_utils.py, _runtime_utils.py and _fully_shard/_fsdp_param.py; DeepEP's
+core/common_runtime/base_collective_executor.cc, collective_param_resolver_local.cc; deepspeed/runtime/engine.py, zero/partitioned_param_coordinator.py and fp16/loss_scaler.py; ray's
+src/ray/common/file_system_monitor.cc; megatron/core/parallel_state.py; transformers/utils/hub.py; vllm/config and v1/worker; verl/single_controller; torch/nn/modules/module.py,
+torch/serialization.py; torch/utils/cpp_extension.py; torch/distributed/fsdp/_common_utils.py, _runtime_utils.py and _fully_shard/_fsdp_param.py; DeepEP's
 csrc/deep_ep.cpp and csrc/kernels.
 """
 
@@ -196,5 +198,167 @@ FRAMEWORKS = (
         "to connect to all of them.",
         r"Collective ops is aborted by: (?P<why>[^\r\n\\]{0,200}[^\s.\\])|BaseCollectiveExecutor::StartAbort (?P<why2>[^\r\n]{0,200}[^\s.])",
         kind=FailureText.ECHO,
+    ),
+    Signature(
+        "lightning-no-gpu",
+        ("No supported gpu backend found",),
+        "Lightning on {host} sees no GPU: torch is built without CUDA, or no GPU is visible.",
+        "Where the ranks run: nvidia-smi -L, echo $CUDA_VISIBLE_DEVICES, and python3 -c 'import torch; print(torch.version.cuda, torch.cuda.is_available())'. A version of "
+        "None is a torch for CPUs: install one for CUDA. A container needs --gpus all.",
+        r"MisconfigurationException: No supported gpu backend found",
+    ),
+    Signature(
+        "deepspeed-world-size",
+        ("The checkpoint being loaded used a DP world size of ",),
+        "The optimizer's state in the checkpoint was saved by {saved} ranks (data parallel), and {now} load it: ZeRO cannot divide it again.",
+        "Continue with as many ranks as before. With another number: convert it (ds_to_universal.py of DeepSpeed, then load_universal_checkpoint), or load the weights only "
+        "(load_optimizer_states=False, or zero_to_fp32.py in the checkpoint's folder).",
+        r"used a DP world size of (?P<saved>\d+) but the current world size is (?P<now>\d+)",
+    ),
+    Signature(
+        "deepspeed-not-gathered",
+        ("'status': 'NOT_AVAILABLE'", "'status': 'INFLIGHT'"),
+        "With ZeRO-3 the program used a parameter[[shape? of shape ({shape})]] whose parts its ranks had not gathered.",
+        "Ranks must go through the same modules in the same order: for models with experts deepspeed.utils.set_z3_leaf_modules; with gradient checkpointing use_reentrant=False. Outside "
+        "of forward(): with deepspeed.zero.GatheredParameters([...]). Stage 2 shows whether it is ZeRO-3.",
+        r"AssertionError: \{'id': \d+, 'status': '(?:NOT_AVAILABLE|INFLIGHT)'(?:[^\r\n]{0,200}?'ds_shape': \((?P<shape>[\d, ]{1,60})\))?",
+    ),
+    Signature(
+        "loss-scale-exhausted",
+        ("Current loss scale already at minimum",),
+        "The gradients overflowed in step after step until the loss scale of fp16 was at its minimum: the training diverges, or the model does not go with fp16.",
+        "Use bf16 (bf16.enabled in DeepSpeed, --bf16), which needs no loss scale. With fp16: a lower learning rate, a longer warm-up, clipped gradients, and see which batch "
+        "first gives nan or inf (torch.autograd.set_detect_anomaly).",
+    ),
+    Signature(
+        "ranks-not-divisible",
+        ("orld_size (", "orld size ("),
+        "{all} ranks do not divide by the model's parallel size[[by? ({by})]].",
+        "The number of ranks (hosts x ranks of a host) must be a multiple of tensor x pipeline x context parallel size. Change these, or the number of ranks; where {all} is "
+        "less than what was started, ranks do not see each other: WORLD_SIZE in each.",
+        r"orld[_ ]size`? \((?P<all>\d+)\) (?:is not|must be) divisible by (?P<by>[^\r\n]{0,160}[^\s.])",
+    ),
+    Signature(
+        "checkpoint-of-other-model",
+        ("Error(s) in loading state_dict for ",),
+        "The checkpoint does not fit the model {model}[[missing?: it lacks {missing}]][[unexpected?: the model has no {unexpected}]][[size?: {size} has another size]].",
+        "Build the model with the configuration that the checkpoint was saved with (sizes, vocabulary, version). Names that begin with module. are DDP's: take that off, or "
+        "save model.module.state_dict(). Sharded checkpoints (FSDP, ZeRO-3, tensor parallel) have to be merged first.",
+        r"in loading state_dict for (?P<model>\w+):?(?:\s+(?:Missing key\(s\) in state_dict: \"(?P<missing>[^\"\r\n]{1,120})|Unexpected key\(s\) in state_dict: \"(?P<unexpected>[^\"\r\n]{1,120})"
+        r"|size mismatch for (?P<size>[^:\r\n]{1,120})))?",
+        lines=2,
+        survived=True,
+    ),
+    Signature(
+        "checkpoint-broken",
+        (
+            "failed finding central directory",
+            "PytorchStreamReader failed reading",
+            "invalid header or archive is corrupted",
+        ),
+        "A checkpoint is incomplete or damaged: torch cannot read it as the archive that it should be.",
+        "ls -l the file on the host that fails: it was cut while it was saved (killed, disk full) or downloaded, or is a pointer of Git LFS (git lfs pull), or another rank is still "
+        "writing it (barrier before loading). Use the checkpoint before it.",
+        survived=True,
+    ),
+    Signature(
+        "checkpoint-weights-only",
+        ("Weights only load failed",),
+        "torch 2.6 and newer load only tensors by default, and the file has other Python objects[[what? ({what})]].",
+        "For a file that you trust: torch.load(..., weights_only=False), or torch.serialization.add_safe_globals([CLASS]); or a newer version of the framework that loads it.",
+        r"Weights only load failed(?:[\s\S]{0,900}?GLOBAL (?P<what>[\w.]{1,120}))?",
+        lines=6,
+        survived=True,
+    ),
+    Signature(
+        "hub-gated",
+        ("ou are trying to access a gated repo", "Cannot access gated repo for url"),
+        "The model is a gated one of Hugging Face, and the process on {host} has no token that may read it.",
+        "Accept the terms on the model's page, and give every rank the token: -x HF_TOKEN, or huggingface-cli login on each host.",
+        survived=True,
+    ),
+    Signature(
+        "hub-not-reached",
+        ("We couldn't connect to 'https://huggingface.co'", "is not a valid model identifier listed on"),
+        "[[name?{name} is neither a folder on {host} nor a model of Hugging Face||The process on {host} cannot reach Hugging Face, and what it needs is not in its cache]].",
+        "[[name?A path has to exist on every host: ls -d it on {host}. A name is OWNER/MODEL; a private one requires HF_TOKEN (-x HF_TOKEN)||Download once on a host with access "
+        "(huggingface-cli download), put HF_HOME on storage that all hosts share, and pass -x HF_HOME -x HF_HUB_OFFLINE=1]].",
+        r"couldn't connect to 'https://huggingface|(?P<name>[^\s'\"]{1,120}) is not a local folder and is not a valid model identifier",
+        unless=("hub-gated",),
+        survived=True,
+    ),
+    Signature(
+        "device-map-auto",
+        ("that has been loaded with `device_map='auto'` in any distributed mode",),
+        "The model was spread over all GPUs (device_map='auto'), and each rank of a distributed job needs a whole one of its own.",
+        "Leave device_map out, or device_map={{'': local_rank}}. A model that does not fit one GPU: FSDP or DeepSpeed ZeRO-3; or start one process without a launcher.",
+    ),
+    Signature(
+        "ddp-nothing-to-train",
+        ("is not needed in cases where a module doesn't have any parameters that require a gradient",),
+        "A module given to DistributedDataParallel has nothing to train: all its parameters are frozen.",
+        "Wrap only modules that train (a frozen encoder or reference model needs no DDP), or see why requires_grad is False: PEFT adapters that were not added, or loaded for inference.",
+    ),
+    Signature(
+        "flash-attention-gpu",
+        ("FlashAttention only supports",),
+        "FlashAttention has no code for the GPU of {host}: it needs {what}.",
+        "Turn it off: attn_implementation='sdpa' (transformers), or the framework's own option for attention; or use newer GPUs.",
+        r"FlashAttention only supports (?P<what>[^\r\n]{1,80}?)[.\s]*$",
+    ),
+    Signature(
+        "mesh-size",
+        ("esh should not be bigger than default world size", "mesh_shape and mesh_dim_names should have same length"),
+        "The device mesh does not fit: [[asked?its shape needs {asked} ranks, which is more than there are||it has not as many sizes as names of dimensions]].",
+        "[[asked?The product of its sizes (data x tensor x ... parallel) must be the number of ranks: start more, or make it smaller||Give init_device_mesh one size for each of "
+        "mesh_dim_names]].",
+        r"bigger than default world size(?: (?P<now>\d+))?, but found (?P<asked>\d+)|should have same length",
+    ),
+    Signature(
+        "vllm-memory",
+        ("No available memory for the cache blocks", "is less than desired GPU memory utilization"),
+        "vLLM on {host} has not enough GPU memory[[free? ({free} GiB free)]]: the model leaves none for its cache, or other processes use the GPU.",
+        "nvidia-smi shows who uses it: end ranks of an older run, and let the trainer free memory first (colocated). Else a larger tensor_parallel_size, a smaller "
+        "max_model_len, or another gpu_memory_utilization.",
+        r"No available memory for the cache blocks|Free memory on device[^\r\n(]*\((?P<free>[\d.]+)/[^\r\n]*less than desired GPU memory",
+    ),
+    Signature(
+        "vllm-parallel-size",
+        ("attention heads (",),
+        "{heads} attention heads of the model do not divide by vLLM's tensor parallel size {size}.",
+        "--tensor-parallel-size has to be a divisor of {heads}; use more hosts or GPUs by --pipeline-parallel-size.",
+        r"attention heads \((?P<heads>\d+)\) must be divisible by tensor parallel size \((?P<size>\d+)\)",
+    ),
+    Signature(
+        "gpus-of-ray",
+        ("is less than total desired GPUs",),
+        "The Ray cluster has {have} GPUs and the training wants {want}.",
+        "ray status lists what each host gave: start Ray on the missing hosts with --num-gpus, see that nvidia-smi works there; or lower nnodes and n_gpus_per_node.",
+        r"available GPUs (?P<have>[\d.]+) is less than total desired GPUs (?P<want>[\d.]+)",
+    ),
+    Signature(
+        "ray-disk-full",
+        (" full, available space: ",),
+        "The disk with Ray's folder {folder} is almost full[[left? ({left} left)]]: Ray puts no more objects there, and workers that need to end.",
+        "df -h {folder}; ls /tmp/ray, and remove folders of older sessions. ray start --temp-dir=/DISK (or ray.init(_temp_dir=...)) takes a larger disk.",
+        r"file_system_monitor\.cc:\d+: (?P<folder>\S+) is over [\d.]+% full, available space: (?P<left>[\d.]+(?: [KMGT]?B)?)",
+        kind=FailureText.FALLBACK,
+        at_end=r"Object creation will fail",
+    ),
+    Signature(
+        "tensorflow-group-size",
+        (" is joining a group with size",),
+        "Two groups of collectives in TensorFlow use one key: {device} joins a group of {one} where {other} were before.",
+        "Create one distribution strategy in a process, with all of its GPUs, or start a new process for each. On several hosts: the same TF_CONFIG and as many visible GPUs on all.",
+        r"Device (?P<device>\S+) is joining a group with size ?(?P<one>\d+), but that group has size (?P<other>\d+)",
+    ),
+    Signature(
+        "tensorflow-nccl",
+        ("internal error", "unhandled cuda error", "unhandled system error", "invalid usage"),
+        "NCCL failed in a process of TensorFlow on {host} ({why}), which does not hand on NCCL's reason.",
+        "Run it again with NCCL_DEBUG=INFO and read the NCCL WARN lines. To see whether it is NCCL: tf.distribute.MirroredStrategy(cross_device_ops="
+        "tf.distribute.HierarchicalCopyAllReduce()) continues without; NCCL_P2P_DISABLE=1 shows whether it is the path between GPUs.",
+        r"(?P<why>(?:internal|unhandled (?:cuda|system)) error|invalid usage)\s+\[\[\{{0,2}node [\w/]{0,200}NcclAllReduce",
+        lines=2,
     ),
 )

@@ -163,9 +163,12 @@ NCCL = (
         "A CUDA call of NCCL failed on {host}: {why}.",
         "[[argument?NCCL, CUDA and torch may not fit each other: python3 -c 'import torch; print(torch.version.cuda, torch.cuda.nccl.version())', and one "
         "libnccl only on LD_LIBRARY_PATH. Else two ranks are on one GPU: torch.cuda.set_device(local_rank)||"
-        "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?]]",
+        "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?]]"
+        "[[unknown? Where nvidia-smi works and CUDA does not: nvidia-modprobe -u -c=0 on the host, then start the container again; with NVSwitch, systemctl status "
+        "nvidia-fabricmanager.]]",
         # Its own line under "Last error:", those of NCCL's WARN, and of nccl-tests
-        r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?=(?P<argument>invalid)?)(?P<why>[^'\r\n]*[^'\s])",
+        r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?=(?P<argument>invalid)?)"
+        r"(?=(?P<unknown>unknown error)?)(?P<why>[^'\r\n]*[^'\s])",
         unless=(
             "cuda-driver-old",
             "fabricmanager",
@@ -176,6 +179,7 @@ NCCL = (
             "nccl-too-many-peers",
             "cuda-not-started",
             "cuda-device-number",
+            "nccl-gpu-code",
         ),
     ),
     Signature(

@@ -180,10 +180,10 @@ NCCL_DEVICES = (
     ),
     Signature(
         "nccl-libfabric",
-        ("NET/OFI Couldn't ",),
+        ("NET/OFI Couldn't ", "NET/OFI Creating new endpoint"),
         "NCCL's plugin for libfabric (on AWS: EFA) cannot use a device of {host}: {what}.",
         "On {host}: fi_info -p efa (or the provider that the log names), ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none continues over TCP.",
-        r"NET/OFI (?P<what>Couldn't (?:create|allocate|bind|enable|open|get|register) [^\r\n]*[^\s.])",
+        r"NET/OFI (?P<what>(?:Couldn't (?:create|allocate|bind|enable|open|get|register) |Creating new endpoint [^\r\n]{0,80}failed: )[^\r\n]*[^\s.])",
         unless=("slingshot-no-vni",),
     ),
     Signature(
@@ -255,7 +255,7 @@ NCCL_DEVICES = (
         "Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
         r"NCCL WARN (?!Missing |MSCCL|Failed to open libibverbs|\S+ set by environment|NET/IB ?: No device)(?P<what>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
-        unless=("nccl-failed", "nccl-start-failed", "nccl-retries", "nccl-foreign-connection"),
+        unless=("nccl-proxy-failed", "nccl-failed", "nccl-start-failed", "nccl-retries", "nccl-foreign-connection"),
         at_end=r"NCCL WARN ",
     ),
     Signature(
@@ -266,12 +266,34 @@ NCCL_DEVICES = (
         r"Test CUDA failure [\w.]+:\d+ 'invalid device ordinal'",
     ),
     Signature(
+        "nccl-gpu-code",
+        ("named symbol not found",),
+        "The NCCL of {host} has no code that runs on this GPU with this driver (named symbol not found).",
+        "Use one that is built for the driver's CUDA and knows the GPU: nvidia-smi names both, -x NCCL_DEBUG=VERSION the NCCL that is loaded. Where torch brings its "
+        "own (pip list | grep nccl), have no other on LD_LIBRARY_PATH.",
+        r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?named symbol not found",
+    ),
+    Signature(
+        "nccl-proxy-failed",
+        ("NCCL WARN Proxy Call to rank ",),
+        "NCCL on {host} did not get what it asked of rank {rank}, which runs on the same host ({what} failed).",
+        "Read the NCCL WARN lines of rank {rank}: they have the reason. Without any: -x NCCL_DEBUG=INFO in all ranks. If NCCL_HOSTID is set, it must differ between hosts.",
+        r"Proxy Call to rank (?P<rank>\d+) failed \((?P<what>\w+)\)",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
         "nccl-ofi-no-provider",
-        ("Could not find any optimal provider", "No eligible providers were found"),
+        (
+            *(
+                "Could not find any optimal provider",
+                "No eligible providers were found",
+                "Only EFA provider is supported",
+            ),
+        ),
         "NCCL's plugin for libfabric (on AWS: EFA) found no network on {host} that it can use.",
         "fi_info -p efa where the ranks run. A container needs docker run --device /dev/infiniband and the EFA software in its image; leave "
         "FI_PROVIDER out. -x NCCL_NET_PLUGIN=none continues over TCP.",
-        r"NET/OFI (?:Could not find any optimal provider|No eligible providers were found)",
+        r"NET/OFI (?:Could not find any optimal provider|No eligible providers were found|Only EFA provider is supported)",
     ),
     Signature(
         "slingshot-no-vni",

@@ -1,4 +1,4 @@
-"""What Slurm says of jobs that it refuses, ends or sees fail: slurmstepd, srun and sbatch."""
+"""What Slurm says of jobs that it refuses, ends or sees fail: slurmstepd, srun and sbatch, and their plugins (SPANK; pyxis_slurmd.c)."""
 
 from taco_launch.signatures.entry import FailureText, Signature
 
@@ -62,20 +62,33 @@ SLURM = (
         kind=FailureText.OUTCOME,
     ),
     Signature(
+        "slurm-gres",
+        ("Invalid generic resource (gres) specification",),
+        "Slurm refused [[job?a step of job {job}||the job]]: it requests GPUs (gres) that [[job?the job||the partition]] does not have.",
+        "[[job?scontrol show job {job} shows the job's GPUs (TRES, TresPerNode): request them with sbatch, and for the step no more than that. Inside a job, the step inherits "
+        "its options: env | grep -E 'SLURM_(GRES|GPUS|TRES)', and unset what is wrong||sinfo -o '%P %G' lists what each partition has: use that name and number (--gres=gpu:N, "
+        "or gpu:TYPE:N). (null) everywhere: GresTypes=gpu and Gres= are missing in slurm.conf, and gres.conf on the nodes]].",
+        r"(?:sbatch|srun|salloc): error: (?:Unable to create step for job (?P<job>\d+): |[^\r\n]{0,80})Invalid generic resource \(gres\) specification",
+    ),
+    Signature(
         "slurm-refused",
         ("srun: error: Unable to create step for job", "Batch job submission failed:", "Unable to allocate resources:"),
         "Slurm refused [[job?a step of job {job}||the job]]: {why}.",
-        "Compare what is requested (nodes, tasks, CPUs, GPUs, memory, time, account) with what there is: scontrol show "
-        "partition, sinfo -o '%P %l %c %m %G'; for a step: scontrol show job JOBID.",
+        "[[node?No node of the partition has what is requested of one node: scontrol show node NODE shows its CPUs, memory and GPUs; lower --cpus-per-task, --cpus-per-gpu, "
+        "--ntasks-per-node, --mem or --gres||Compare what is requested (nodes, tasks, CPUs, GPUs, memory, time, account) with what there is: scontrol show "
+        "partition, sinfo -o '%P %l %c %m %G'; for a step: scontrol show job JOBID]]"
+        "[[account?. sacctmgr show assoc user=$USER lists what you may use: set -A, -p and --qos to one line of it]].",
         r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
-        r"|(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources): (?P<why2>[^\r\n]*[^\s.])",
+        r"|(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources): (?=(?P<node>Requested node configuration is not available)?)"
+        r"(?=(?P<account>Invalid (?:account|qos)|[^\r\n]{0,40}accounting/QOS policy)?)(?P<why2>[^\r\n]*[^\s.])",
+        unless=("slurm-gres",),
     ),
     Signature(
         "slurm-launch-failed",
         ("Task launch for ",),
         "Slurm could not start the tasks of a step on {host}: {why}.",
-        "On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. 'Invalid job credential' is the clock or "
-        "munge of that host. 'Socket timed out' is a slurmd that is busy (with a container's import, for example), or a munge.key that differs from the "
+        "On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. A job credential that is invalid or expired is the clock or "
+        "munge of that host (date there and on the controller). 'Socket timed out' is a slurmd that is busy (with a container's import, for example), or a munge.key that differs from the "
         "controller's.",
         r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout)(?P<why>[^\r\n]*[^\s.])",
     ),
@@ -85,6 +98,30 @@ SLURM = (
         "Slurm cannot bind the step's tasks to the CPUs that the job has: step and job ask for different numbers or ways.",
         "Inside a job: unset SLURM_CPU_BIND SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_LIST, the same -c for srun as for sbatch, or srun "
         "--cpu-bind=none.",
+    ),
+    Signature(
+        "slurm-plugin-option",
+        ('Warning: SPANK plugin "',),
+        "Slurm on {host} does not know the option --{option} of the plugin {plugin}: the plugin is installed where the job was submitted, and slurmd there has not loaded "
+        "it, so the job runs without it (a container's job outside of its container).",
+        "Install the plugin and the same plugstack.conf on every node, then systemctl restart slurmd (SPANK plugins are loaded at its start); srun --help | grep {option} "
+        "on a node shows whether it is there.",
+        r'SPANK plugin "(?P<plugin>[\w-]+)" option "(?P<option>[\w-]+)" not found',
+    ),
+    Signature(
+        "pyxis-folder",
+        ("pyxis: couldn't mkdir ",),
+        "Slurm's container plugin (pyxis) could not make its folder {path} on {host}: {why}.",
+        "Make the folder above it on every node, also after a boot (/run is empty then: tmpfiles.d, or slurmd's ExecStartPre), or name another one: runtime_path=/PATH behind "
+        "spank_pyxis.so in plugstack.conf.",
+        r"pyxis: couldn't mkdir (?P<path>[^\s:]+): (?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "slurm-plugin-failed",
+        ("launch failed: Plugin initialization failed", "Plugin stack initialization failed"),
+        "A plugin of Slurm failed on a node when it started the step's tasks (plugstack.conf lists them: pyxis, for example).",
+        "The reason is in slurmd's log of that node: grep -iE 'spank|pyxis' /var/log/slurm/slurmd.log.",
+        unless=("pyxis-folder",),
     ),
     Signature(
         "slurm-task-signal",

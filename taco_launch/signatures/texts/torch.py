@@ -42,8 +42,11 @@ TORCH = (
     Signature(
         "torch-rendezvous",
         ("RendezvousTimeoutError", "RendezvousConnectionError"),
-        "The ranks did not find each other in time: one never started, or cannot reach the first host's port.",
-        "See that every host has started its part, and nc -vz MASTER_ADDR MASTER_PORT from each.",
+        "[[lost?torchrun on {host} has no connection to its store on the first host: it was never reached, or the torchrun there has ended||The ranks did not find each "
+        "other in time: one never started, or cannot reach the first host's port]].",
+        "[[lost?Before the first step: nc -vz with the address and port of --rdzv_endpoint from each host. Later: look for what ended torchrun on the first host (dmesg -T | grep "
+        "-i kill there: memory ran out)||See that every host has started its part, and nc -vz MASTER_ADDR MASTER_PORT from each]].",
+        r"RendezvousTimeoutError|(?P<lost>RendezvousConnectionError)",
         unless=("torch-store-gone",),
     ),
     Signature(
@@ -151,9 +154,9 @@ TORCH = (
         ("failed (exitcode: -",),
         "Local rank {rank} of torchrun on {host} was ended by signal {number} (6: abort, 7: bus error, 11: crash, 15: "
         "termination).",
-        "A bus error is most often a full /dev/shm. For a crash, read the lines before it; for signal 15, look for the rank that ended "
-        "first.",
-        r"failed \(exitcode: -(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
+        "[[abort?An abort has its reason in the lines before it, from torch's watchdog (a collective that timed out) or after 'terminate called'||A bus error is most often a "
+        "full /dev/shm. For a crash, read the lines before it; for signal 15, look for the rank that ended first]].",
+        r"failed \(exitcode: -(?=(?P<abort>6\))?)(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
         kind=FailureText.OUTCOME,
         unless=("rank-crashed", "rank-killed"),
     ),
@@ -162,12 +165,29 @@ TORCH = (
         ("ChildFailedError",),
         "torchrun ended because [[rank?rank {rank} failed with exit code {code}||one of its ranks failed]]; it does not "
         "say why.",
-        "Read that rank's own lines before this point. For the trace in this place: @record of "
-        "torch.distributed.elastic.multiprocessing.errors before main.",
-        r"ChildFailedError(?:[\s\S]{0,6000}?\nRoot Cause [\s\S]{0,400}?\n +rank +: (?P<rank>\d+)[\s\S]{0,100}?\n +exitcode +: "
-        r"(?P<code>-?\d+))?",
+        "[[refused?Exit code 2 is argparse's where the script refuses its arguments, and Python's where it cannot open the script: both say so||Read that rank's own lines]] "
+        "before this point. For the trace in this place: @record of torch.distributed.elastic.multiprocessing.errors before main.",
+        r"ChildFailedError(?=(?:[^:]{0,400}\nFailures:\s+(?:<NO|[\s\S]{0,300}?\n +exitcode +: (?P<refused>2) )|[\s\S]{0,400}?\n +exitcode +: (?P<refused2>2) )?)"
+        r"(?:[\s\S]{0,6000}?\nRoot Cause [\s\S]{0,400}?\n +rank +: (?P<rank>\d+)[\s\S]{0,100}?\n +exitcode +: (?P<code>-?\d+))?",
         kind=FailureText.FALLBACK,
         lines=60,
+    ),
+    Signature(
+        "command-failed",
+        ("CalledProcessError: Command ",),
+        "The command that a launcher started ended [[code?with exit code {code}||by {signal}]], and it does not say why: {command}.",
+        "Read what the command itself wrote, above the launcher's traceback.[[signal? SIGKILL: most often memory ran out, dmesg -T | grep -i kill. SIGSEGV: -x PYTHONFAULTHANDLER=1.]]",
+        r"^(?:subprocess\.)?CalledProcessError: Command (?P<command>[^\r\n]{1,2000}?) (?:returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>\w+))",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "torch-other-build",
+        ("undefined symbol: _Z",),
+        "{library} was built for another version of torch than the one on {host}.",
+        "Build or install it again for that torch: python3 -c 'import torch; print(torch.__version__, torch.version.cuda)'; for flash-attn the wheel that names this torch, CUDA and "
+        "cxx11abi, or pip install --no-build-isolation --no-cache-dir after torch.",
+        r"(?P<library>[\w.+-]{1,120}\.so[\w.]{0,20}): undefined symbol: _Z\w{0,40}?(?:2at|3c10|5torch)",
+        survived=True,
     ),
     Signature(
         "torch-without-nccl",

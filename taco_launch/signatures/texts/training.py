@@ -24,7 +24,7 @@ TRAINING = (
         lines=4,
         # The warning is the log's end, or what a kill or a time limit leaves comes after it. Up to 0.16 each line of it
         # had the tensor first.
-        at_end=r"^\d+!?: \[|^Missing ranks:|by subset of ranks|\[(?:missing|ready) ranks: "
+        at_end=r"^\d+!?: \[|^Missing ranks:|subset of ranks|\[(?:missing|ready) ranks: "
         r"|(?i:killed|terminat|cancel|interrupt|signal|\^C)",
     ),
     Signature(
@@ -259,12 +259,12 @@ TRAINING = (
     ),
     Signature(
         "command-not-found",
-        (": command not found", ": not found"),
+        (": command not found", ": not found", "sh: line "),
         "[[file?There is no {file} where a rank on {host} looks for it, or the interpreter that its first line names is not "
         "there||The program {what} is not on the PATH of a rank on {host}]].",
         "[[file?Check where the ranks run: ls -l {file}. A relative name counts from the folder that the job starts in||"
         "Install it (in a container: in the image), name it by its full path, or pass the PATH: -x PATH]].",
-        r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): not found"
+        r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): (?:not found|No such file or directory)"
         r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
         r"|\b(?:ba|z)sh: (?P<what2>(?!\S*(?:orted|prted))\S+): command not found",
         kind=FailureText.OUTCOME,
@@ -314,7 +314,7 @@ TRAINING = (
         "The program was built against other versions. Build or install it where the ranks run (in a container: in the "
         "image).",
         r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
-        unless=("nccl-other-build",),
+        unless=("nccl-other-build", "torch-other-build"),
         survived=True,
     ),
     Signature(
@@ -334,11 +334,13 @@ TRAINING = (
     Signature(
         "python-exception",
         ("Traceback (most recent call last)",),
-        "The program raised {error}.",
+        "The program raised {error}[[file? (line {at} of {file})]][[code?: {code}]].",
         "Read the traceback that ends there: its last File line of your own is the place.",
-        r"(?m)^(?!\S*ChildFailedError|\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
+        # The traceback's last place, with the line of the source and what underlines it, stands right above the error.
+        r'(?m)(?:^  File "(?:[^"\r\n]*/)?(?P<file>[^"/<\r\n][^"/\r\n]*)", line (?P<at>\d+)[^\r\n]*\r?\n(?:^    (?:(?P<code>assert [^\r\n]{0,200}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){0,2})?'
+        r"^(?!\S*ChildFailedError|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
-        r"remote process exited|communicator was aborted|: Broken pipe$))(?:: [^\r\n]*\S)?)",
+        r"remote process exited|communicator was aborted|: Broken pipe$))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",
         kind=FailureText.OUTCOME,
         lines=60,
         not_after="Exception ignored in",

@@ -120,11 +120,30 @@ UNKNOWN = (
         lines=3,
     ),
     Signature(
+        "c-assertion",
+        (": Assertion `", ": Assertion '"),
+        "A check in a library of C or C++ failed on {host}, in {where}: {what}.",
+        "Look for that text among the issues of {where}'s project: the library got something it does not expect (a size, a shape, a version), or has a mistake that a newer one "
+        "has fixed. Where in the program: -x PYTHONFAULTHANDLER=1.",
+        r"^(?:[\w./+-]+: )(?:[^\s:]*/)?(?P<where>[\w.+-]+\.(?:cu|cuh|cc|cpp|cxx|c|h|hpp)):\d+: [^\r\n]{0,400}?: Assertion [`'](?P<what>[^\r\n]{1,200}?)' failed",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
         "unknown-error",
-        ("Error", "Exception", "ERROR", "FATAL", "CRITICAL", "error: ", "fatal: "),
+        (
+            "Error",
+            "Exception",
+            "ERROR",
+            "FATAL",
+            "CRITICAL",
+            "error: ",
+            "fatal: ",
+            "Traceback (most recent call last)",
+            '  File "',
+        ),
         "The cause is not known. The first error is[[rank? that of rank {rank}]][[host? on {host}]]: {what}.",
         "Read the lines above it[[rank? that rank {rank} wrote]]. If they do not tell, run it again with -x NCCL_DEBUG=INFO and -x TORCH_DISTRIBUTED_DEBUG=DETAIL.",
-        r"^(?:(?P<ignored>Exception ignored in)|(?P<raised>(?!\S*SignalException: Process \d+ got signal)(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: [^\r\n]*[^\s.])?)[\s.]*$"
+        r"^(?:(?P<ignored>Exception ignored in)|(?P<raised>(?!\S*SignalException: Process \d+ got signal|(?:subprocess\.)?CalledProcessError: Command )(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:\([\w.]+\))?(?:: [^\r\n]*[^\s.])?)[\s.]*$"
         # No metric, and not what Open MPI's parts mark.
         r"|(?=[^\r\n]*?(?:(?<![A-Z] )\b(?:ERROR|FATAL|CRITICAL)\b|\b(?:[Ee]rror|[Ff]atal): (?![-+.\d])))(?P<what>[^\r\n]*[^\s.]))",
         kind=FailureText.FALLBACK,

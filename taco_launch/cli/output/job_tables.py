@@ -157,7 +157,7 @@ def _board(job: "JobView") -> str:
 def job_data(job: "JobView") -> dict[str, Any]:
     """Return a job as JSON values: the MPI Operator's shape and, beside and within that, all that is known of it here."""
     from taco_launch.cli.output.mpi_job import mpi_job
-    from taco_launch.progress.goodput import time_spent
+    from taco_launch.flows.goodput import time_spent
 
     shape = mpi_job(job.spec, job.record)
     board = None if job.tensorboard is None else to_json(job.tensorboard)
@@ -186,7 +186,7 @@ def _what(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
 
 def _goodput(job: "JobView", now: float, *, wide: bool) -> str:
     """Return how much of its time a job has trained; "" of one that has not started, and unless `wide` where that is most of it."""
-    from taco_launch.progress import goodput
+    from taco_launch.flows import goodput
 
     spent = goodput.time_spent(job.record, job.events, now)
     total = sum(spent.values())

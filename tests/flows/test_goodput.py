@@ -1,8 +1,8 @@
 """How a job spent its time: by its states, less what it hung."""
 
 from taco_launch import state
+from taco_launch.flows.goodput import time_spent
 from taco_launch.model.jobs import Event, JobRecord, JobState, Transition
-from taco_launch.progress.goodput import time_spent
 
 CHANGES = (
     (0, JobState.QUEUED),

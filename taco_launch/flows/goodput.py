@@ -1,6 +1,6 @@
 """How much of the time since its submission a job has trained, and what the rest was; pure."""
 
-from typing import Dict, List, Sequence, Tuple
+from collections.abc import Sequence
 
 from taco_launch import state
 from taco_launch.model.jobs import Event, JobRecord, JobState
@@ -17,7 +17,7 @@ _WORDS = {
 }
 
 
-def time_spent(record: JobRecord, events: Sequence[Event], now: float) -> Dict[str, float]:
+def time_spent(record: JobRecord, events: Sequence[Event], now: float) -> dict[str, float]:
     """Return the seconds that a job has trained since its submission, queued, and so on, each by its word.
 
     The time in which its ranks hung (as `events` tell) is not training.
@@ -26,7 +26,7 @@ def time_spent(record: JobRecord, events: Sequence[Event], now: float) -> Dict[s
     hangs = _hangs(events, now)
     changes = record.transitions
     ends = [change.time for change in changes[1:]] + [now if record.ended is None else record.ended]
-    for change, end in zip(changes, ends):
+    for change, end in zip(changes, ends, strict=False):
         word = _WORDS.get(change.state)
         if word is None:
             continue
@@ -38,9 +38,9 @@ def time_spent(record: JobRecord, events: Sequence[Event], now: float) -> Dict[s
     return spent
 
 
-def _hangs(events: Sequence[Event], now: float) -> List[Tuple[float, float]]:
+def _hangs(events: Sequence[Event], now: float) -> list[tuple[float, float]]:
     """Return from when to when ranks hung: until they went on, or the attempt was over."""
-    found: List[Tuple[float, float]] = []
+    found: list[tuple[float, float]] = []
     since = None
     for event in events:
         if event.kind == state.STALLED:

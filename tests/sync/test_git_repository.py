@@ -68,7 +68,7 @@ def test_a_branch_a_tag_and_a_commit(fetched: Fetcher, origin: Path) -> None:
     assert Path(found["main"].folder, "train.py").read_text() == "print(2)\n"
     assert Path(found["v1"].folder, "train.py").read_text() == "print(1)\n"
     assert {path.name for path in Path(found["main"].folder).iterdir()} == {"train.py", "src"}
-    with pytest.raises(UsageError, match=r"it has not a branch, tag or commit nowhere$"):
+    with pytest.raises(UsageError, match=r"it has no branch, tag or commit nowhere$"):
         fetched(url, "nowhere")
     with pytest.raises(UsageError, match="0000000 is not a commit"):
         fetched(url, "0000000")

@@ -229,7 +229,7 @@ def test_the_line_of_arena(hosts: Hosts) -> None:
         log = hosts.ok("logs", "pytorch-dist", "--instance", f"pytorch-dist-{instance}")
         assert log.splitlines()[0].endswith(f"WORLD_SIZE: 3, CURRENT_RANK: {rank}")
         assert ("Total img/sec on 3 GPU(s)" in log) == (rank == 0)
-    assert re.search(r"^pytorch-dist +3 +0 +SUCCEEDED +pytorchjob ", hosts.ok("top", "job"), re.MULTILINE)
+    assert re.search(r"^pytorch-dist +3 +0 +SUCCEEDED +PYTORCHJOB ", hosts.ok("top", "job"), re.MULTILINE)
     hosts.ok("delete", "pytorch-dist")
 
 

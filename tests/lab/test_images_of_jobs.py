@@ -69,9 +69,9 @@ def test_two_images_side_by_side_and_data_that_is_read_only(second: Cluster) -> 
     look = "import tacotest; print(tacotest.VALUE, open('/data/file').read().strip())"
     done = second("run", "--image", IMAGE, "--data", DATA, "--np", "4", "--", "python3", "-c", look, seconds=300)
     assert done.stdout.count("from the wheel hello") == 4, done.stderr
-    sent = re.search(r"these hosts have [1-9][0-9]* of its layers; the rest is ([0-9.]+) MB", done.stderr)
-    assert sent is not None, done.stderr
-    assert float(sent[1]) < 5  # the package alone, of an image of some 500 MB
+    # the package alone, of an image of some 500 MB
+    few = r"these hosts have [1-9][0-9]* of its layers; the rest is (?:[0-9.]+ KiB|[1-4](?:\.[0-9]+)? MiB)\b"
+    assert re.search(few, done.stderr), done.stderr
     own = ("submit", "--np", "1", "-H", "gpu1", "--name")
     second.ok(*own, "one", "--", "sleep", "300")
     second.ok(*own, "two", "--image", IMAGE, "--data", DATA, "--", "sh", "-c", "touch /data/x; sleep 300")
@@ -112,7 +112,8 @@ def test_a_browser_shows_the_tensorboard_of_a_job_with_an_image(second: Cluster,
     second.ok("image", "build", "--from", IMAGE, *words, "--tag", BOARD, seconds=200)
     (tmp_path / "code").mkdir()
     shutil.copy(SCALARS, tmp_path / "code")
-    job = ("--name", "curve", "--image", BOARD, "--sync", str(tmp_path / "code"), "--tensorboard", "--launcher", "env")
+    job = ("--name", "curve", "--image", BOARD, "--sync", str(tmp_path / "code"), "--launcher", "env")
+    job = (*job, "--tensorboard", "--tensorboard-grace", "1s")  # its container is removed by a test below
     second.ok("submit", *job, "--np", "2", "--", "python3", "scalars.py", "runs/one", "600", seconds=300)
     second.runs("curve")
     with second.start("tensorboard", "curve", "--port", "0") as opened:

@@ -6,14 +6,14 @@ from taco_launch import state
 from taco_launch.model.jobs import Event, JobRecord, JobState
 
 TRAINED, HUNG = "trained", "hung"
-# What a job does in each state, in the order in which it is told; the time in which it ends is told as its training.
+# What a job does in each state, in the order in which it is told.
 _WORDS = {
     JobState.QUEUED: "queued",
     JobState.STARTING: "starting",
     JobState.RESTARTING: "before a restart",
     JobState.SUSPENDED: "suspended",
     JobState.RUNNING: TRAINED,
-    JobState.STOPPING: TRAINED,
+    JobState.STOPPING: "ending",
 }
 
 

@@ -23,6 +23,9 @@ def told(record: JobRecord, events: tuple[Event, ...], now: float) -> dict[str, 
 def test_every_second_is_told_once() -> None:
     expected = {"trained": 77.0, "queued": 15.0, "starting": 3.0, "before a restart": 5.0}
     assert told(RECORD, (), 100.0) == expected
+    slow = (*RECORD.transitions, Transition(90.0, JobState.STOPPING))
+    ending = told(JobRecord("1", JobState.STOPPING, transitions=slow), (), 100.0)
+    assert (ending["trained"], ending["ending"]) == (67.0, 10.0)
     over = JobRecord("1", JobState.SUCCEEDED, ended=100.0, transitions=RECORD.transitions)
     assert told(over, (), 500.0) == expected
 

@@ -113,8 +113,8 @@ def test_a_browser_shows_the_tensorboard_of_a_job_with_an_image(second: Cluster,
     (tmp_path / "code").mkdir()
     shutil.copy(SCALARS, tmp_path / "code")
     job = ("--name", "curve", "--image", BOARD, "--sync", str(tmp_path / "code"), "--launcher", "env")
-    job = (*job, "--tensorboard", "--tensorboard-grace", "1s")  # its container is removed by a test below
-    second.ok("submit", *job, "--np", "2", "--", "python3", "scalars.py", "runs/one", "600", seconds=300)
+    board = ("--tensorboard", "--tensorboard-grace", "1s")  # the job's container is removed by a test below
+    second.ok("submit", *job, *board, "--np", "2", "--", "python3", "scalars.py", "runs/one", "600", seconds=300)
     second.runs("curve")
     with second.start("tensorboard", "curve", "--port", "0") as opened:
         assert opened.stdout is not None

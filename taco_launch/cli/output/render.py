@@ -185,7 +185,7 @@ def waits(settings: Settings, name: str, words: "WaitReasons") -> None:
         settings.talk(printable(as_typed(line, settings.typed)))
         if gone := [host for host, why in words if host and why.startswith("ssh: ")]:
             settings.talk(
-                f"  start {shortened(gone)} again, or stop the job and submit it without: --exclude {','.join(gone)}"
+                f"  start {shortened(gone)} again, or stop the job and submit it smaller: --exclude {','.join(gone)} --np N"
             )
 
 

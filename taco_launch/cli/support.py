@@ -1,4 +1,4 @@
-"""support: one archive with all that is known of a job, for whoever looks into it."""
+"""support: pack what is known of a job into one archive for a colleague."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""How much of the time since its submission a job has trained, and what the rest was; pure."""
+"""Split the time since a job's submission into training, waiting, restarts and hangs; pure."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from taco_launch import state
 from taco_launch.model.jobs import Event, JobRecord, JobState
 
 TRAINED, HUNG = "trained", "hung"
-# What a job does in each state, in the order in which it is told.
+# The word for each state, in the order of the output.
 _WORDS = {
     JobState.QUEUED: "queued",
     JobState.STARTING: "starting",

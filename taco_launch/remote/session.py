@@ -182,7 +182,8 @@ class _Begin:
 
     def _last_words(self) -> str:
         said = (bytes(text.said).replace(text.prompt, b"\n") for text in (self._err, self._out))
-        return next(filter(None, map(last_words, said)), "")
+        reasons = (text.partition(b"\nThis incident ")[0] for text in said)  # with which sudo ends, after its reason
+        return next(filter(None, map(last_words, reasons)), "")
 
     def late(self, seconds: float) -> HostError:
         """Return what was waited for."""

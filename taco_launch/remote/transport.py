@@ -160,6 +160,4 @@ def put(transport: Transport, data: bytes, path: str, mode: int, *, sudo: bool) 
 def last_words(said: bytes) -> str:
     """Return the last line of what a program said that holds more than blanks, made fit for a message."""
     lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    if lines and lines[-1].startswith("This incident "):  # with this sudo ends, after why it refuses
-        lines.pop()
     return "".join(char if char.isprintable() else "?" for char in lines[-1])[:300] if lines else ""

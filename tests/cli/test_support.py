@@ -49,7 +49,7 @@ ALL = [
 
 
 class HeadOfOneJob:
-    """What the head answers."""
+    """The answers of the head."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.record = ENDED

@@ -1,4 +1,4 @@
-"""What a healthy run says and survives is not a failure; what ends it is one."""
+"""Errors that a healthy run survives are not failures; the error that ends it is."""
 
 import pytest
 

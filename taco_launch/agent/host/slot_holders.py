@@ -35,8 +35,8 @@ _MOST_ENTRIES = 1 << 14
 _ID = re.compile(r"[!-~]{1,256}")
 _UID = re.compile(r"[0-9]{1,10}")  # str.isdigit also takes what int() does not
 _MOST_LETTERS = 256
-# Besides this user, root first; more than have used one slot in turn without any of them clearing up. Each costs whoever asks
-# a look at all processes, and root in a container may write records of any number of users.
+# Of a slot the records of so many other users are read, root's first: each costs a look at all processes, and root in a
+# container may write records of any number of users. Fewer have used one slot in turn without removing their records.
 _MOST_USERS = 8
 # Clocks of a host are set back now and then.
 _AHEAD_SECONDS = 86400.0

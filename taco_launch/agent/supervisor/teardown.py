@@ -19,7 +19,7 @@ from taco_launch.state import JobOutcome
 _A_MOMENT = 3.0
 # A host that was silent before has so long to answer once more: whoever waits for the job has waited for long already.
 _SILENT_SECONDS = 8.0
-# After so long it is told for which hosts the end of the job waits.
+# After so many seconds the job's reason names the hosts that its end waits for.
 _TOLD_AFTER_SECONDS = 5.0
 _MOST_NAMED = 4
 
@@ -80,8 +80,8 @@ def end_all(
 
     `orphans` (pid, start) are processes of this host that the job has left to us. `whole(host)` says whether all logs of
     a host are here; a host is given up when it was silent for `timeout` seconds, or its logs came no further for as
-    long. Where no rank was started (`begun` is false) nobody is waited for longer than a moment. `meanwhile` is called
-    all the time with "", and once, of a job that had begun, with what its end waits for. `how` are words of the order:
+    long. Where no rank was started (`begun` is false) no host gets more than a moment. `meanwhile` is called
+    repeatedly with "", and once, if ranks were started, with what the end of the job waits for. `how` are words of the order:
     with `leave` what still runs is left alone, with `listener` it is looked up who has the ranks' port. Gives the hosts
     that have ended the job but whose logs are not all here.
     """

@@ -27,7 +27,7 @@ _KNOWN = (
     "nvidia-smi (topo -m, --query-gpu and --query-compute-apps with --format=csv, -L, -q -x), show_gids, ibdev2netdev, "
     "ibv_devinfo -v, ibstat, lsmod, ofed_info -s, the probe's answer, a copy of /sys/class/infiniband"
 )
-# How files start that are not a text in UTF-8
+# How files start that are not UTF-8 text
 _FOREIGN = (
     (b"\x1f\x8b", "is compressed (gzip): unpack it first"),
     (b"\x28\xb5\x2f\xfd", "is compressed (zstd): unpack it first"),

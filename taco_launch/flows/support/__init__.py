@@ -1,1 +1,1 @@
-"""What a colleague needs to look into a job, as one archive without the secrets that can be recognised."""
+"""Collect what a colleague needs to look into a job, and mask the secrets that can be recognised."""

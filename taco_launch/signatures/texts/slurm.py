@@ -1,4 +1,4 @@
-"""What Slurm says of jobs that it refuses, ends or sees fail: slurmstepd, srun and sbatch, and their plugins (SPANK; pyxis_slurmd.c)."""
+"""Messages of Slurm about jobs that it refuses, ends or sees fail: slurmstepd, srun and sbatch, and their plugins (SPANK; pyxis_slurmd.c)."""
 
 from taco_launch.signatures.entry import FailureText, Signature
 

@@ -43,9 +43,8 @@ class MemoryKills:
         # The command may have moved to another cgroup, as in a container of its own.
         if count is None or count <= before:
             return ""
-        limit = _text(cgroup.limit).strip()
-        bounded = limit.isdecimal() and int(limit) < _NO_LIMIT
-        has = f"may use {int(limit) / (1 << 30):.3g} GiB" if bounded else "has no limit of its own"
+        limit = _limit(cgroup.limit)
+        has = f"may use {limit / (1 << 30):.3g} GiB" if limit else "has no limit of its own"
         return f"by the kernel, because memory ran out: its cgroup {has}"
 
 
@@ -64,6 +63,12 @@ def _cgroups(pid: int) -> Tuple[_Cgroup, ...]:
             folder = _ROOT / path.lstrip("/")
             found.append(_Cgroup(folder / "memory.events", folder / "memory.max"))
     return tuple(found)
+
+
+def _limit(file: Path) -> Optional[int]:
+    """Return the smallest limit in bytes of a cgroup and of those above it that are in sight; None without one."""
+    texts = [_text(folder / file.name).strip() for folder in file.parents if folder == _ROOT or _ROOT in folder.parents]
+    return min((int(text) for text in texts if text.isdecimal() and int(text) < _NO_LIMIT), default=None)
 
 
 def _count(file: Path) -> Optional[int]:

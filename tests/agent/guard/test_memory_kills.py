@@ -43,6 +43,24 @@ def test_kills_are_counted(
     assert kills.killed(1) == ""
 
 
+def test_a_limit_above_the_cgroup_of_the_rank_is_the_one_that_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_kills, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(memory_kills, "_ROOT", tmp_path / "cgroup")
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/7/cgroup").write_text("0::/job.slice/a/b\n")
+    rank = tmp_path / "cgroup/job.slice/a/b"
+    rank.mkdir(parents=True)
+    for folder, limit in ((rank, "max"), (rank.parent, f"{8 << 30}"), (rank.parent.parent, f"{3 << 30}")):
+        (folder / "memory.max").write_text(f"{limit}\n")
+    (rank / "memory.events").write_text("oom_kill 0\n")
+    kills = MemoryKills()
+    kills.begin(1, 7)
+    (rank / "memory.events").write_text("oom_kill 1\n")
+    assert kills.killed(1) == "by the kernel, because memory ran out: its cgroup may use 3 GiB"
+
+
 @pytest.mark.parametrize("cgroup", ["", "0::/../../other\n", "nonsense\n", "0::/\n"])
 def test_what_cannot_be_read_is_not_known(cgroup: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_kills, "_PROC", tmp_path)

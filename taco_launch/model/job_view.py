@@ -68,6 +68,14 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class LastRun:
+    """The job that ran the same command before, with as many ranks on the same hosts; the last rate that it printed."""
+
+    name: str
+    rate: float
+
+
+@dataclass(frozen=True)
 class JobView:
     """A job at one moment."""
 
@@ -82,6 +90,7 @@ class JobView:
     # what its ranks wrote last, with its label, and how far its training has come; only with the events
     last_line: str = ""
     progress: Optional[Progress] = None
+    last_run: Optional[LastRun] = None
 
 
 def check_job(job: JobView) -> None:

@@ -2,11 +2,11 @@
 
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any, List, Optional, Sequence, Tuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union, get_args, get_origin, get_type_hints
 
 from taco_launch.errors import CANNOT_PLACE, HOST_FAILED
 from taco_launch.frozen import dataclass
-from taco_launch.model.job_view import Progress
+from taco_launch.model.job_view import LastRun, Progress
 from taco_launch.model.jobs import LATEST, JobRecord, JobSpec, JobState
 from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.model.slots import is_gpu
@@ -128,6 +128,21 @@ def row_of(
         rate=_known(told.rate),
         loss=_known(told.loss),
     )
+
+
+def last_run(row: JobRow, others: Iterable[JobRow]) -> Optional[LastRun]:
+    """Return the newest job that has ended and is comparable with this one; None where no other printed a rate."""
+
+    def shape(job: JobRow) -> Tuple[Any, ...]:
+        return job.command, job.cluster, job.np, set(job.hosts)
+
+    comparable = [
+        other
+        for other in others
+        if other.ended is not None and other.rate and other.name != row.name and shape(other) == shape(row)
+    ]
+    found = max(comparable, key=lambda other: other.ended or 0.0, default=None)
+    return LastRun(found.name, found.rate) if found is not None and found.rate else None
 
 
 def encoded(row: JobRow) -> List[Any]:

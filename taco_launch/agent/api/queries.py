@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from dataclasses import replace
 from typing import Callable, Dict, Iterator, Sequence, Type, Union
 
 from taco_launch.agent import program, ssh
@@ -10,7 +11,7 @@ from taco_launch.agent.host import occupancy
 from taco_launch.agent.store import job_counters, job_index, removal
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.errors import TacoLaunchError
-from taco_launch.model.rows import decoded, encoded
+from taco_launch.model.rows import decoded, encoded, last_run
 from taco_launch.protocol.calls import Notice, Reply, Request
 from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
 from taco_launch.protocol.calls.job_list import Counted, List, Metrics, Prune, Rows
@@ -28,7 +29,12 @@ def _list(jobs: Jobs, _agent: str, _request: List) -> Iterator[Reply]:
 
 
 def _get(jobs: Jobs, _agent: str, request: Get) -> Iterator[Reply]:
-    yield JobReply(job=current_view(jobs.get(request.name), events=True))
+    view = current_view(jobs.get(request.name), events=True)
+    if view.progress is not None and view.progress.rate is not None and not view.record.state.is_terminal:
+        rows = {row.name: row for row in map(decoded, job_index.current_rows(jobs).rows)}
+        if request.name in rows:
+            view = replace(view, last_run=last_run(rows[request.name], rows.values()))
+    yield JobReply(job=view)
 
 
 def _metrics(jobs: Jobs, _agent: str, _request: Metrics) -> Iterator[Reply]:

@@ -18,7 +18,7 @@ from taco_launch.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_att
 
 if TYPE_CHECKING:
     from taco_launch.model.choices import GpuChoice
-    from taco_launch.model.job_view import JobView
+    from taco_launch.model.job_view import JobView, LastRun
 
 _NONE = "N/A"
 # Of a reason, a cell of a table shows so many letters; `get` has all.
@@ -170,6 +170,7 @@ def job_data(job: "JobView") -> dict[str, Any]:
     }
     values = {**shape, **ours, "spec": {**shape["spec"], **to_json(job.spec)}}
     values |= {"progress": None if job.progress is None else to_json(job.progress)}
+    values |= {"last_run": None if job.last_run is None else to_json(job.last_run)}
     values |= {"time_spent": time_spent(job.record, job.events, time.time())}
     return {**values, "events": to_json(job.events)} if job.events else values
 
@@ -203,7 +204,16 @@ def _said(job: "JobView") -> list[tuple[str, str]]:
     """Return what a job's output tells; of one whose first failing rank has lines of its own, these tell more."""
     progress, record = job.progress, job.record
     told = "" if progress is None else progress.text(left=record.state is JobState.RUNNING)
+    if progress is not None and progress.rate is not None and job.last_run is not None:
+        told += f"; {_compared(progress.rate, job.last_run)}"
     return [("PROGRESS", told), ("LAST LINE", "" if record.first_failure else job.last_line)]
+
+
+def _compared(rate: float, last: "LastRun") -> str:
+    """Return how much faster or slower a job is than the one before it."""
+    percent = round(100 * (rate / last.rate - 1))
+    change = f"{abs(percent)} % {'slower than' if percent < 0 else 'faster than'}" if percent else "as fast as"
+    return f"{change} its last run on the same hosts ({last.name})"
 
 
 def why(job: "JobView") -> list[tuple[str, str]]:

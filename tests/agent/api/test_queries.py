@@ -68,6 +68,27 @@ def test_list_and_get_never_disagree(jobs: Jobs) -> None:
             assert row == replace(made, command="true", last_line=last[name])
 
 
+def test_get_compares_with_the_newest_run_on_the_same_hosts(jobs: Jobs, running: JobFolder) -> None:
+    def prints(name: str, rate: float) -> None:
+        lines = "".join(f"n1/0 | Iter #{step}: {rate} img/sec per GPU\n" for step in range(5))
+        merged = jobs.get(name).merged
+        merged.with_name(f"{merged.name}.0.log").write_text(lines)
+
+    for name, rate in (("older", 50.0), ("newer", 100.0), ("silent", 0.0)):
+        submitted(jobs, name, (state.PLACED, PLACED), SUCCEEDED)
+        if rate:
+            prints(name, rate)
+    submitted(jobs, "elsewhere", (state.PLACED, {**PLACED, "np": 1}), SUCCEEDED)
+    prints("elsewhere", 70.0)
+    (frame,) = call("get", name=running.name).frames
+    assert frame["job"].get("last_run") is None  # it has printed nothing
+    prints(running.name, 66.0)
+    (frame,) = call("get", name=running.name).frames
+    assert frame["job"]["last_run"] == {"name": "newer", "rate": 100.0}
+    (frame,) = call("get", name="newer").frames
+    assert frame["job"].get("last_run") is None  # it has ended
+
+
 @pytest.mark.parametrize(
     "damage",
     [

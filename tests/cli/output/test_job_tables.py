@@ -9,7 +9,7 @@ import pytest
 from taco_launch.backend import Node
 from taco_launch.cli.output import job_tables, node_tables
 from taco_launch.model.host.hosts import Host
-from taco_launch.model.job_view import JobView
+from taco_launch.model.job_view import JobView, LastRun, Progress
 from taco_launch.model.jobs import (
     HostRanks,
     JobRecord,
@@ -237,3 +237,14 @@ def test_list_and_get_show_the_same_of_a_job(state: JobState) -> None:
 def test_a_long_reason_is_cut_in_a_table() -> None:
     shown = job_tables.job_list((replace(ROWS[2], reason="hung: " + "x" * 300),), NOW, wide=True)
     assert shown.endswith("  hung: " + "x" * 114 + "...  python3 train.py")
+
+
+@pytest.mark.parametrize(
+    ("rate", "told"),
+    [(66.0, "34 % slower than"), (100.3, "as fast as"), (150.0, "50 % faster than")],
+)
+def test_the_rate_is_compared_with_that_of_the_last_run(rate: float, told: str) -> None:
+    progress = Progress("a", 0, NOW, step=4, rate=rate, unit="img/s")
+    shown = replace(job("a", 1, JobState.RUNNING, 30), progress=progress, last_run=LastRun("a-1", 100.0))
+    line = f"PROGRESS: step 4, {rate:.4g} img/s; {told} its last run on the same hosts (a-1)"
+    assert line in text(job_tables.one_job(shown, NOW, wide=False)).splitlines()

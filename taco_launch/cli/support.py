@@ -7,25 +7,13 @@ from typing import Any
 
 import click
 
-from taco_launch.cli.options.common import (
-    access_of,
-    access_options,
-    add_option,
-    complete_file,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import access_of, add_option, backend_output_options, complete_file, settings_of
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 
 
 @click.command()
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @add_option(
     "--to",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -15,9 +15,8 @@ from taco_launch.cli.bench.workload_option import workload_of, workload_option
 from taco_launch.cli.options.common import (
     Settings,
     access_of,
-    access_options,
     add_option,
-    inventory_option,
+    backend_output_options,
     output_options,
     settings_of,
     talk_options,
@@ -69,10 +68,7 @@ for verb in (ladder, *history.VERBS, *export_import.VERBS):
 
 
 @bench.command("run", cls=JobCommand)
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @add_option("--np", "sizes", callback=_sizes, required=True, metavar="N,N...", help="Numbers of ranks to measure.")
 @add_option(
     "--repeats",

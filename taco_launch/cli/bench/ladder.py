@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.cli.bench import ladder_output, matrix_jobs
-from taco_launch.cli.options.common import (
-    Seconds,
-    Settings,
-    access_of,
-    access_options,
-    add_option,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.output import render
 from taco_launch.command import shell
@@ -33,10 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @click.argument("name", metavar="MATRIX", required=False)
 @add_option(
     "-H",

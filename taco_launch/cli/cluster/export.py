@@ -6,15 +6,7 @@ from typing import Any
 
 import click
 
-from taco_launch.cli.options.common import (
-    access_of,
-    access_options,
-    add_option,
-    complete_file,
-    inventory_option,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import access_of, add_option, backend_options, complete_file, settings_of
 from taco_launch.cli.options.completion import complete_job
 
 
@@ -29,9 +21,7 @@ def export() -> None:
 
 
 @export.command("ssh-config")
-@inventory_option
-@talk_options
-@access_options
+@backend_options
 @add_option(
     "--to",
     type=click.Path(dir_okay=False),

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from taco_launch.cli.options.common import (
-    Settings,
-    access_of,
-    access_options,
-    add_option,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_hosts, complete_list
 from taco_launch.cli.output import host_errors, render
 from taco_launch.errors import FAILED, HOST_FAILED, INTERRUPTED, OK, HostError, UsageError
@@ -45,10 +36,7 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
 
 
 @click.command()
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
 @add_option(
     "--from",

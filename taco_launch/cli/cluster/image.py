@@ -4,10 +4,9 @@ import click
 
 from taco_launch.cli.options.common import (
     access_of,
-    access_options,
     add_option,
+    backend_output_options,
     inventory_option,
-    output_options,
     settings_of,
     talk_options,
 )
@@ -69,10 +68,7 @@ def build(
 
 
 @image.command("list")
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @click.pass_context
 def list_(ctx: click.Context, /, **access: object) -> None:
     """List the containers that jobs have besides the cluster's own.

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taco_launch.cli.options.common import (
-    Settings,
-    access_of,
-    access_options,
-    add_option,
-    complete_file,
-    inventory_option,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Settings, access_of, add_option, backend_options, complete_file, settings_of
 from taco_launch.cli.output import render
 from taco_launch.errors import UsageError
 
@@ -38,9 +29,7 @@ def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 
 
 @click.command()
-@inventory_option
-@talk_options
-@access_options
+@backend_options
 @add_option(
     "--textfile",
     type=click.Path(path_type=Path),

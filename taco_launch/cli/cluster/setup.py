@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taco_launch.cli.options.common import (
-    Settings,
-    access_of,
-    access_options,
-    add_option,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_host_list, complete_list
 from taco_launch.cli.output import render, setup_output
 from taco_launch.command import shell
@@ -38,10 +29,7 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 
 
 @click.command()
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @add_option(
     "--only",
     "stages",

@@ -5,15 +5,7 @@ from typing import Any
 
 import click
 
-from taco_launch.cli.options.common import (
-    access_of,
-    access_options,
-    add_option,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.output import render, setup_output
 from taco_launch.errors import FAILED, HOST_FAILED, OK
 from taco_launch.setup import Stage
@@ -22,10 +14,7 @@ _ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
 
 
 @click.command()
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @setup_output.hosts_option
 @add_option("--images", is_flag=True, help="Remove the training image from the hosts too.")
 @add_option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")

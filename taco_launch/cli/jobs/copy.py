@@ -7,15 +7,7 @@ from typing import Any
 import click
 
 from taco_launch.cli.jobs import named_jobs
-from taco_launch.cli.options.common import (
-    access_of,
-    access_options,
-    add_option,
-    complete_file,
-    inventory_option,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import access_of, add_option, backend_options, complete_file, settings_of
 from taco_launch.errors import UsageError
 from taco_launch.manifest import size_text
 
@@ -40,9 +32,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it to
 
 
 @click.command()
-@inventory_option
-@talk_options
-@access_options
+@backend_options
 @named_jobs.rank_options
 @add_option(
     "--max", "most", type=Size(), default="10g", show_default=True, metavar="SIZE", help="Copy no more than this."

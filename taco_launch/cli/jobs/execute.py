@@ -16,7 +16,7 @@ from taco_launch.cli.options.common import (
     access_of,
     access_options,
     add_option,
-    inventory_option,
+    backend_options,
     long_inventory_option,
     settings_of,
     talk_options,
@@ -84,9 +84,7 @@ def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, stdin: 
 
 
 @click.command()
-@inventory_option
-@talk_options
-@access_options
+@backend_options
 @named_jobs.rank_options
 @named_jobs.yes_option
 @click.argument("name", shell_complete=complete_job)

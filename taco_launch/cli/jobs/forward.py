@@ -9,14 +9,7 @@ from typing import Any
 import click
 
 from taco_launch.cli.jobs import named_jobs
-from taco_launch.cli.options.common import (
-    access_of,
-    access_options,
-    add_option,
-    inventory_option,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import access_of, add_option, backend_options, settings_of
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.errors import SIGNAL_BASE, UsageError
@@ -44,9 +37,7 @@ class Ports(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it t
 
 
 @click.command()
-@inventory_option
-@talk_options
-@access_options
+@backend_options
 @named_jobs.rank_options
 @named_jobs.yes_option
 @click.argument("name", shell_complete=complete_job)
@@ -97,9 +88,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 @click.command()
-@inventory_option
-@talk_options
-@access_options
+@backend_options
 @add_option(
     "--port",
     type=click.IntRange(0, _MOST),

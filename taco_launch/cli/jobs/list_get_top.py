@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli.options.common import (
-    Seconds,
-    Settings,
-    access_of,
-    access_options,
-    add_option,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
@@ -55,10 +45,7 @@ def _watch_option(function: F) -> F:
 
 
 @click.command("list")
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @_watch_option
 @add_option("--mine", is_flag=True, help="Only your jobs.")
 @add_option("--queue", metavar="NAME", help="Only jobs of this queue.")
@@ -114,10 +101,7 @@ def list_(
 
 
 @click.command()
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @_watch_option
 @click.argument("name", shell_complete=complete_job)
 @click.pass_context
@@ -153,10 +137,7 @@ def top() -> None:
 
 
 @top.command()
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @_watch_option
 @click.pass_context
 def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
@@ -199,10 +180,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 
 
 @top.command()
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @_watch_option
 @click.pass_context
 def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
@@ -236,10 +214,7 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 
 
 @click.command()
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @add_option(
     "--older-than",
     "--since",

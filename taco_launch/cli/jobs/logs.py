@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taco_launch.cli.options.common import (
-    access_of,
-    access_options,
-    add_option,
-    inventory_option,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import access_of, add_option, backend_options, settings_of
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.errors import FAILED, OK, UsageError
@@ -65,9 +58,7 @@ def _pattern(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
 
 
 @click.command()
-@inventory_option
-@talk_options
-@access_options
+@backend_options
 @add_option("-f", "--follow", is_flag=True, help="Continue until the job ends. Ctrl-C only leaves it.")
 @add_option("-t", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last LINES lines.")
 @add_option("--rank", type=click.IntRange(min=0), help="One rank's output alone, byte for byte.")

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taco_launch.cli.options.common import (
-    Settings,
-    access_of,
-    access_options,
-    add_option,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.job_options import JobCommand, file_option, job_options, request_of, spec_of
 from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
 from taco_launch.cli.options.policy_options import queue_options
@@ -63,10 +54,7 @@ def _dry_run_options(function: "Callable[..., int]") -> "Callable[..., int]":
 
 
 @click.command(cls=JobCommand)
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @_dry_run_options
 @file_option
 @size_options
@@ -127,10 +115,7 @@ def run(
 
 
 @click.command(cls=JobCommand)
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @file_option
 @size_options
 @job_options

@@ -5,15 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taco_launch.cli.options.common import (
-    access_of,
-    access_options,
-    add_option,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.errors import HOST_FAILED, UsageError
@@ -27,10 +19,7 @@ _PYTHON = (".py", ".pyx", ">")
 
 
 @click.command()
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @add_option("--rank", type=click.IntRange(min=0), metavar="N", help="This rank alone, with all its frames.")
 @click.argument("name", shell_complete=complete_job)
 @click.pass_context

@@ -5,15 +5,13 @@ from typing import Any
 import click
 
 from taco_launch.cli.jobs import named_jobs
-from taco_launch.cli.options.common import access_of, access_options, inventory_option, settings_of, talk_options
+from taco_launch.cli.options.common import access_of, backend_options, settings_of
 from taco_launch.cli.output.render import one_line, printable
 from taco_launch.request.caller import person
 
 
 @click.command()
-@inventory_option
-@talk_options
-@access_options
+@backend_options
 @named_jobs.yes_option
 @named_jobs.names_argument
 @click.pass_context
@@ -40,9 +38,7 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
 
 
 @click.command()
-@inventory_option
-@talk_options
-@access_options
+@backend_options
 @named_jobs.yes_option
 @named_jobs.names_argument
 @click.pass_context

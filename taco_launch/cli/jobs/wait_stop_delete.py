@@ -12,12 +12,10 @@ from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_d
 from taco_launch.cli.options.common import (
     Seconds,
     access_of,
-    access_options,
     add_option,
-    inventory_option,
-    output_options,
+    backend_options,
+    backend_output_options,
     settings_of,
-    talk_options,
 )
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
@@ -38,10 +36,7 @@ _name = click.argument("name", shell_complete=complete_job)
 
 
 @click.command()
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @add_option("--timeout", type=Seconds(1), metavar="TIME", help="Stop waiting after TIME. The job continues.")
 @_name
 @click.pass_context
@@ -72,9 +67,7 @@ def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: A
 
 
 @click.command()
-@inventory_option
-@talk_options
-@access_options
+@backend_options
 @add_option("--grace", type=Seconds(), metavar="TIME", help="Time until KILL, if less than the job's own.")
 @named_jobs.yes_option
 @named_jobs.names_argument
@@ -99,9 +92,7 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
 
 
 @click.command()
-@inventory_option
-@talk_options
-@access_options
+@backend_options
 @named_jobs.yes_option
 @named_jobs.names_argument
 @click.pass_context

@@ -17,13 +17,10 @@ from taco_launch.cli.bench import ladder_output, matrix_jobs
 from taco_launch.cli.options.common import (
     Seconds,
     access_of,
-    access_options,
     add_option,
+    backend_output_options,
     complete_file,
-    inventory_option,
-    output_options,
     settings_of,
-    talk_options,
 )
 from taco_launch.cli.output import render
 from taco_launch.command import shell
@@ -39,10 +36,7 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@inventory_option
-@output_options
-@talk_options
-@access_options
+@backend_output_options
 @click.argument("matrix", shell_complete=complete_file)
 @add_option("--name", help="Name of the nightly run. Default: the matrix's name.")
 @add_option(

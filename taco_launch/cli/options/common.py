@@ -307,6 +307,16 @@ def access_options(function: F) -> F:
     )(function)
 
 
+def backend_options(function: F) -> F:
+    """Add the options of a command that reaches the head: -i, -v, -q and --ask-sudo-password."""
+    return inventory_option(talk_options(access_options(function)))
+
+
+def backend_output_options(function: F) -> F:
+    """Add the same, and -o and --json."""
+    return inventory_option(output_options(talk_options(access_options(function))))
+
+
 def access_of(options: Mapping[str, Any]) -> "Credentials":
     """Return the credentials that connections may need; ask for them on the terminal where `access_options` say so."""
     from taco_launch.remote.credentials import Credentials

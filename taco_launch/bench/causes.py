@@ -13,6 +13,7 @@ from taco_launch.model.host.facts import DockerFacts, HostFacts, Interface, Netw
 from taco_launch.model.host.hardware import Adapters, Gpu, Gpus, Hca, Rdma
 from taco_launch.model.jobs import JobRecord, JobSpec
 from taco_launch.model.launchers import launcher_of
+from taco_launch.model.run.verified import Truth
 
 # The value of a variable that is passed on as the caller has it.
 PASSED_ON = "(as the caller has it)"
@@ -213,6 +214,12 @@ def _commit(job: MeasuredJob) -> str:
     return f"{code.commit[:12]}{'-dirty' if code.dirty else ''}"
 
 
+def _as_planned(job: MeasuredJob) -> str:
+    """Return whether a job ran as planned, "" where that was not found out."""
+    found = job.record.verified
+    return {Truth.TRUE.value: "yes", Truth.FALSE.value: f"no: {found.why}"}.get(found.status, "") if found else ""
+
+
 def _gpus_used(job: MeasuredJob) -> Iterator[tuple[str, str, str]]:
     for share in job.record.shares:
         gpus = [slot for slot in share.slots if not slot.startswith("slot-")]
@@ -264,7 +271,7 @@ def _line(line: str, spec: JobSpec) -> tuple[list[str], dict[str, str]]:
 # 1. What is run: command, code and image hold all the software of a rank, and an image names it whole.
 # 2. What computes and talks: GPU model, driver, then NCCL and CUDA, whose releases change algorithms and defaults.
 # 3. The way between hosts: a link that came up at a quarter of its rate, a wrong GID (traffic over another interface) or
-#    half a bond cost tens of percent at once.
+#    half a bond cost tens of percent at once; so does a job that does not use what was planned for it.
 # 4. Other machines: a host or GPU swapped behind its name, other hosts than before.
 # 5. Knobs and options of the line: what a person changed on purpose, and sees in the line itself.
 # 6. The state of GPUs: clocks held back, lanes lost.
@@ -295,6 +302,7 @@ CAUSES = (
     ),
     Cause("GID index", _gids),
     Cause("bonds", _network(_bonds)),
+    Cause("runs as planned", _of_job(_as_planned)),
     Cause("hosts"),
     Cause("machine"),
     Cause("GPUs", _gpu(lambda of: ", ".join(sorted(gpu.uuid for gpu in _gpus(of))))),

@@ -13,7 +13,7 @@ from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
 from taco_launch.model.host.facts import DockerFacts, HostFacts, Image, NetworkFacts
 from taco_launch.model.host.hardware import Gpus, Rdma
 from taco_launch.model.host.hosts import Container, Host
-from taco_launch.model.jobs import HostRanks, JobRecord, JobSpec, JobState
+from taco_launch.model.jobs import HostRanks, JobRecord, JobSpec, JobState, VerifiedRun
 from tests.bench.ladders import run
 from tests.facts.hosts import host
 
@@ -72,6 +72,16 @@ def test_what_is_known_of_a_job() -> None:
     assert found.facts == tuple(sorted(found.facts))
     assert gpu_model((host("gpu1"), host("gpu2"))) == "NVIDIA A100-SXM4-40GB"
     assert gpu_model((host("gpu1", gpu=Absent()),)) == ""
+
+
+def test_a_run_that_was_not_as_planned_is_a_suspect() -> None:
+    def ran(status: str, why: str = "") -> RunEnvironment:
+        record = JobRecord("1", JobState.SUCCEEDED, verified=VerifiedRun(status, why))
+        return of_run((), JobSpec("job", COMMAND, (Host("gpu1", "10.0.0.1"),)), record)
+
+    mismatch = "rank 0 on gpu2: transport: planned NET/IB, is Socket"
+    assert told(ran("True"), ran("False", mismatch)) == [("runs as planned", (), "yes", f"no: {mismatch}")]
+    assert told(ran("True"), ran("Unknown", "it ran for 5 s")) == []
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "env"])

@@ -40,8 +40,8 @@ Examples:
 Exit codes: 0 ok, 1 failed or job not found, 2 usage or inventory, 3 drift,
 4 does not fit, 5 a host failed, 6 performance regression, 130 Ctrl-C.
 run and wait exit with the job's own code (128+n for signal n), with 124 after
---timeout or --stall-timeout, and with 125 if no rank ever ran or --strict
-ended the job.
+--timeout, --stall-timeout or --silence-timeout, and with 125 if no rank ever
+ran or --strict ended the job.
 """
 
 

@@ -81,6 +81,7 @@ class JobRequest:
     grace: Optional[float] = None
     timeout: Optional[float] = None
     stall_timeout: Optional[float] = None
+    silence_timeout: Optional[float] = None
     host_loss_timeout: Optional[float] = None
     log_max_bytes: Optional[int] = None
     # A regular expression with groups step, total, epoch, loss, rate, by which progress is read.

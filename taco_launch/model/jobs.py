@@ -49,7 +49,7 @@ class Policy:
     first. `queue_timeout` is how long the job may wait for its slots, 0 not at all, None for ever. `suspend`: it is
     submitted, and waits until it is resumed. `grace` is the time between TERM and KILL; `timeout` how long the job may
     run from its first start on, over all attempts, None for ever; `stall_timeout` how long it may hang, with no rank making
-    progress, None for ever (it is told all the same). `restart` and `backoff_limit` say after which failures
+    progress, None for ever (it is told all the same); `silence_timeout` how long it may print nothing. `restart` and `backoff_limit` say after which failures
     and how many times it is tried again, the first time after `backoff`, then after twice as long each. `ttl` is how
     long its record is kept after its end, None until it is deleted. `host_loss_timeout` is the time without a heartbeat
     after which a guard ends its ranks; `log_max_bytes` the most bytes kept of each rank's log, the oldest dropped first.
@@ -60,6 +60,7 @@ class Policy:
     grace: float = 10.0
     timeout: Optional[float] = None
     stall_timeout: Optional[float] = None
+    silence_timeout: Optional[float] = None
     host_loss_timeout: float = 60.0
     log_max_bytes: int = 1 << 30
     progress: str = ""

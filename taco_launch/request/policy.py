@@ -13,6 +13,7 @@ _SAME = (
     "grace",
     "timeout",
     "stall_timeout",
+    "silence_timeout",
     "host_loss_timeout",
     "log_max_bytes",
     "progress",

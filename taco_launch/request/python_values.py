@@ -26,7 +26,7 @@ _RANGES: Mapping[str, tuple[float, int]] = {
     "priority": (-MOST_PRIORITY, MOST_PRIORITY),
     "backoff_limit": (0, MOST_RETRIES),
     "log_max_bytes": (4096, 1 << 50),
-    **dict.fromkeys(("timeout", "stall_timeout", "host_loss_timeout"), (0.001, _SECONDS[1])),
+    **dict.fromkeys(("timeout", "stall_timeout", "silence_timeout", "host_loss_timeout"), (0.001, _SECONDS[1])),
     **dict.fromkeys(("grace", "queue_timeout", "backoff", "ttl", "tensorboard_grace"), _SECONDS),
 }
 _CHOICES: Mapping[str, Collection[str]] = {"launcher": LAUNCHERS, "transport": ("auto", "tcp", "rdma")}

@@ -42,7 +42,7 @@ class Limits:
         self, policy: Policy, ranks: Ranks, events: records.Events, order: Callable[[Message], object]
     ) -> None:
         """Know of no hang yet; `order` sends all guards an order."""
-        self._timeout, self._limit = policy.timeout, policy.stall_timeout
+        self._timeout, self._limit, self._silence = policy.timeout, policy.stall_timeout, policy.silence_timeout
         self.stall_after = stall_report_delay(self._limit)
         self._ranks, self._events = ranks, events
         self._words: Dict[str, _Word] = {}
@@ -69,6 +69,11 @@ class Limits:
         """Return why the job has to end after `seconds`, "" where it continues; record when it starts to hang and when it stops."""
         if self._timeout is not None and seconds > self._timeout:
             return self._timed_out(f"reached its --timeout of {self._timeout:g} s")
+        if self._silence is not None and self._quiet_for(seconds) > self._silence:
+            why = f"reached its --silence-timeout: no rank has printed anything for {self._silence:g} s"
+            told = self._timed_out(why)
+            self.hung = bool(told)
+            return told
         if not self._words or len(self._ranks.started) < self._ranks.np or self._ranks.all_ended:
             return ""
         words = [self._words.get(host) for host in set(self._ranks.started.values())]
@@ -97,6 +102,12 @@ class Limits:
             return ""
         self.hung = True
         return f"stalled for --stall-timeout ({self._limit:g} s): {verdict.why}"
+
+    def _quiet_for(self, seconds: float) -> float:
+        """Return for how long the ranks have printed nothing, 0 before all have started; the attempt is `seconds` old."""
+        if len(self._ranks.started) < self._ranks.np or self._ranks.all_ended:
+            return 0.0
+        return min(seconds, time.monotonic() - self._ranks.last_output)
 
     def _timed_out(self, why: str) -> str:
         """Return why the job ends and what its ranks did, once that is known: the guards read it first, "" until then."""

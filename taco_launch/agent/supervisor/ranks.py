@@ -1,6 +1,7 @@
 """What the supervisor knows of the ranks of an attempt: which have started and ended, how, and their logs."""
 
 import signal
+import time
 from pathlib import Path
 from typing import Dict, List, Tuple
 
@@ -38,6 +39,7 @@ class Ranks:
         self._starter = ""
         self._launchers: List[Path] = []
         self._placed: List[str] = []  # the host of each rank
+        self.last_output = time.monotonic()
         self.np = 0
         self.started: Dict[int, str] = {}  # each with its host
         self.ended: Dict[int, int] = {}  # each with its exit code
@@ -116,7 +118,10 @@ class Ranks:
 
     def step(self) -> bool:
         """Bring the merged log on; False when there was nothing to bring."""
-        return self._merge.step()
+        moved = self._merge.step()
+        if moved:
+            self.last_output = time.monotonic()
+        return moved
 
     def whole(self, host: str) -> bool:
         """Return whether the logs of a host are all here, of the ranks that have ended there."""

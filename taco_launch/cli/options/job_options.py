@@ -41,7 +41,16 @@ _SAME = {
     },
     **{
         name: name
-        for name in ("grace", "timeout", "stall_timeout", "host_loss_timeout", "log_max_bytes", "ttl", "progress")
+        for name in (
+            "grace",
+            "timeout",
+            "stall_timeout",
+            "silence_timeout",
+            "host_loss_timeout",
+            "log_max_bytes",
+            "ttl",
+            "progress",
+        )
     },
     **{name: name for name in ("backoff_limit", "backoff", "signal", "logdir", "tensorboard_grace")},
     **{name: name for name in ("gpu_ids", "image", "worker_image", "image_from", "shm_size", "workdir")},

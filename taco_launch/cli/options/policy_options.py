@@ -28,6 +28,12 @@ _LIMITS = (
         "`get` reports a hang after 10m.",
     ),
     option(
+        "--silence-timeout",
+        type=Seconds(1),
+        metavar="TIME",
+        help="Fail the job when no rank has printed anything for this long, however busy it is. Default: never.",
+    ),
+    option(
         "--signal",
         metavar="NAME[@TIME]",
         help="Send the ranks a signal this long before --timeout, stop and suspend end them, so that they save a checkpoint: "
@@ -142,7 +148,7 @@ _RECORDS = (
 
 
 def ending_options(function: F) -> F:
-    """Add what ends a job, and how: --timeout, --stall-timeout, --grace, --host-loss-timeout; and how it is logged."""
+    """Add what ends a job, and how: --timeout, --stall-timeout, --silence-timeout, --grace, --host-loss-timeout; and how it is logged."""
     return options_of_group(OptionGroup.LIMITS, _LIMITS, options_of_group(OptionGroup.LOGS, _LOGS, function))
 
 

@@ -77,6 +77,7 @@ _POLICY = {
     "suspend": "suspend",
     "gracePeriodSeconds": "grace",
     "stallTimeoutSeconds": "stall_timeout",
+    "silenceTimeoutSeconds": "silence_timeout",
     "hostLossTimeoutSeconds": "host_loss_timeout",
     "signal": "signal",
 }

@@ -88,6 +88,9 @@ class RunPolicy(SchemaSection):
         description="Fail the job when no rank has made progress for this long; waiting by polling is no progress. "
         "Default: never.",
     )
+    silenceTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
+        default=None, description="Fail the job when no rank has printed anything for this long. Default: never."
+    )
     hostLossTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
         default=None,
         description="Time of silence after which a host is lost. Default: the inventory's host_loss_timeout.",

@@ -1,5 +1,6 @@
 """What ends a job that runs: its time, or that all guards tell at once that their ranks make no progress."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,6 +76,31 @@ def test_its_time(folder: JobFolder, clock: list[float]) -> None:
     assert not job.limits.hung
     (event,) = records.read_events(folder)
     assert (event.kind, event.data["hung"], event.data["ranks"][0]["host"]) == (state.SEEN, False, "gpu1")
+
+
+def test_ranks_that_print_nothing(folder: JobFolder, clock: list[float]) -> None:
+    """They may compute as they like; what they do is read before the job is ended."""
+    job = Watched(folder, Policy(silence_timeout=60))
+    job.ranks.last_output = clock[0]
+    job.ranks.np = 3
+    clock[0] += 61
+    assert job.limits.exceeded(61) == ""  # one has not started
+    job.ranks.np = 2
+    assert job.limits.exceeded(59) == ""  # a second attempt: the silence before it does not count
+    job.ranks.last_output += 2
+    assert job.limits.exceeded(61) == ""
+    assert job.orders == []
+    clock[0] += 2
+    assert job.limits.exceeded(63) == ""
+    assert job.orders == [ReadStacks()]
+    computes = RankLook(**SLEEPS, does="in matmul at train.py:57")
+    job.limits.note("gpu1", SeenRanks(ranks=[computes]))
+    job.limits.note("gpu2", SeenRanks(ranks=[replace(computes, rank=1)]))
+    assert job.limits.exceeded(63.1) == (
+        "reached its --silence-timeout: no rank has printed anything for 60 s: "
+        "ranks 0 on gpu1, 1 on gpu2 are in matmul at train.py:57"
+    )
+    assert job.limits.hung
 
 
 def test_all_have_answered(folder: JobFolder) -> None:

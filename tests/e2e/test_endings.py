@@ -14,6 +14,7 @@ from taco_launch.launch.env import SERVICE
 from tests.conftest import Taco, eventually
 from tests.e2e.process_table import command_lines, line
 from tests.e2e.shapes import WORST, processes, shapes
+from tests.e2e.typist import typist
 from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
@@ -168,6 +169,17 @@ def test_ctrl_c_and_term_stop_the_job(taco: Taco, number: int) -> None:
     assert controller.returncode == 128 + number
     assert b"stopping job c" in err
     assert taco.job("c")["state"] == "CANCELLED"
+
+
+def test_ctrl_c_on_a_terminal_counts_the_seconds_down(taco: Taco) -> None:
+    script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+    argv = taco.argv("run", "--name", "c", "--np", "1", "--grace", "3", "--", "sh", "-c", script)
+    with typist(argv, taco.env) as person:
+        person.sees("ready")
+        person.type("\x03")
+        for shown in ("3 s left", "1 s left", "1 rank did not end within 3 s and had to be killed"):
+            person.sees(shown)
+        assert person.leaves() == 128 + signal.SIGINT
 
 
 def test_timeout_ends_the_job_and_nohup_goes_on_following(taco: Taco, tmp_path: Path) -> None:

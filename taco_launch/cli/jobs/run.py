@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -324,8 +325,17 @@ class _Signals:
                 self._leave(number, f"leaving job {self._name} to its supervisor: {typed}")
             first = f"stopping job {self._name}: ranks that run have {self._grace:g} s to end ({again} again kills it)"
             os.write(2, f"\n{first if self._presses == 1 else f'killing job {self._name}'}\n".encode())
+            if self._presses == 1 and os.isatty(2):
+                threading.Thread(target=self._count_down, daemon=True).start()
             if self._started:
                 self._stop()
+
+    def _count_down(self) -> None:
+        """Show the seconds that ranks have left; each line of output takes the place of the number."""
+        until = time.monotonic() + self._grace
+        while self._presses == 1 and (left := until - time.monotonic()) > 0:
+            os.write(2, f"{left:.0f} s left\x1b[K\r".encode())
+            time.sleep(1)
 
     def _leave(self, number: int, message: str) -> None:
         os.write(2, f"\n{message}\n".encode())

@@ -18,6 +18,17 @@ def told(stderr: str) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in stderr.splitlines() if ": " in line)
 
 
+def test_a_traceback_is_shown_once(taco: Taco) -> None:
+    """Where all goes to one place and it stands right above; elsewhere its last lines are repeated."""
+    job = taco.argv(
+        "run", "--name", "boom", "--replace", "--np", "2", "--", sys.executable, "-c", "raise ValueError(7)"
+    )
+    mixed = subprocess.run(job, env=taco.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert " | ValueError: 7\n" in mixed.stdout
+    assert "the last lines of rank" not in mixed.stdout
+    assert "the last lines of rank" in taco("run", *job[job.index("run") + 1 :]).stderr
+
+
 def test_a_command_that_does_not_exist(taco: Taco) -> None:
     answer = taco("run", "--name", "gone", "--np", "2", "--", "nosuchprogram", "--lr", "1")
     assert answer.returncode == 127

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from taco_launch.cli.output import render
 from taco_launch.errors import SIGNAL_BASE, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from taco_launch.api import Cluster
     from taco_launch.backend import Backend
@@ -48,6 +49,8 @@ _DRY_RUN = (
 
 # So many hosts are named in the line that says where a job starts.
 _MOST_HOSTS = 4
+# The last lines of a failed rank that stand among as many lines are not repeated below them.
+_TAIL_LINES = 40
 
 
 def _dry_run_options(function: "Callable[..., int]") -> "Callable[..., int]":
@@ -247,18 +250,33 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
             waits=lambda words: render.waits(settings, spec.name, words),
             say=settings.talk,
         )
-        write = _until_closed(out.write)
+        tail: deque[str] = deque(maxlen=_TAIL_LINES)
+
+        def output(chunk: bytes) -> None:
+            tail.extend(chunk.decode("utf-8", "replace").splitlines())
+            out.write(chunk)
+
+        write = _until_closed(output)
         show = write if banners is None else (lambda chunk: write(banners.feed(chunk)))
         job = backend.run(spec, os.environ, show, watch)
         if banners is not None and (rest := banners.end()):
             write(rest)
     require_started(job)
-    render.ending(settings, job)
+    render.ending(settings, _without_repetition(job, tail))
     if as_data:
         from taco_launch.cli.jobs.exit_code import print_job_data
 
         print_job_data(settings, job)
     return job
+
+
+def _without_repetition(job: "JobView", tail: "Collection[str]") -> "JobView":
+    """Return a job without the last lines of its failed rank if they are among the last lines that are shown right above."""
+    end = job.record.first_failure
+    together = os.path.sameopenfile(1, 2)
+    if end is None or not together or not all(any(shown.endswith(line) for shown in tail) for line in end.lines):
+        return job
+    return replace(job, record=replace(job.record, first_failure=replace(end, lines=())))
 
 
 def _until_closed(write: "Callable[[bytes], None]") -> "Callable[[bytes], None]":

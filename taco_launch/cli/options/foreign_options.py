@@ -31,6 +31,7 @@ _OPTIONS = {
     "max-restarts": "a job is tried again by --backoff-limit N",
     "type": "jobs are found by their name alone, whatever they are: omit it",
     "loglevel": "-v says more, -q less",
+    **dict.fromkeys(("get ranks", "list ranks", "logs ranks"), "taco-launch stacks NAME shows what each rank does"),
     **dict.fromkeys(("logs n", "logs lines"), "use -t LINES for the last lines"),
 }
 
@@ -50,7 +51,7 @@ def refuse(ctx: click.Context, words: Sequence[str]) -> None:
 def explained(error: click.NoSuchOption) -> click.UsageError:
     """Return the error that says how it is said here; the same one where that is not known."""
     command = error.ctx and error.ctx.info_name
-    how = _known(error.option_name) or _known(f"{command} {error.option_name.lstrip('-')}")
+    how = _known(f"{command} {error.option_name.lstrip('-')}") or _known(error.option_name)
     return click.UsageError(f"No such option: {error.option_name}: {how}", error.ctx) if how else error
 
 

@@ -12,10 +12,10 @@ from taco_launch.setup.ops import Op, Problem
 _SECONDS = 60
 _MISSING, _SETUID = "missing ", "setuid "
 # The number of each folder that does not exist, or from which any user of the host can run a setuid program; then whether a
-# job runs in the container, if that is to stop.
+# job runs in the container, if that is to stop, or on the host, if what all share is to go.
 _LOOK = """
-taco_typed=$1 container=$2
-shift 2
+taco_typed=$1 container=$2 host=$3
+shift 3
 passes() { # whether any user can enter the folder
   folder=$1
   while [ "$(($(stat -c %a "$folder") % 2))" = 1 ]; do
@@ -36,7 +36,9 @@ for path; do
   fi
   number=$((number + 1))
 done
-[ -z "$container" ] || idle "$container" 2>&1 || :
+for where in "$container" "$host"; do
+  [ -z "$where" ] || idle "$where" 2>&1 || break
+done
 """
 
 
@@ -45,11 +47,12 @@ def look(plan: HostPlan, container: str, folders: Sequence[str], typed: str) -> 
 
     `container` is the training container, `folders` are to be mounted into it, `typed` is what the user types for taco-launch.
     """
-    stops = container if _stopping(plan) else ""
-    if not stops and not folders:
+    stops = container if any(op.disrupts == "container" for op in plan.ops) else ""
+    host = next((op.idle for op in plan.ops if op.idle), "")
+    if not stops and not host and not folders:
         return None
     script = scripts.text("idle.sh") + _LOOK
-    return Command(("/bin/sh", "-c", script, "look", typed, stops, *folders), sudo=True, timeout=_SECONDS)
+    return Command(("/bin/sh", "-c", script, "look", typed, stops, host, *folders), sudo=True, timeout=_SECONDS)
 
 
 def judged(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan:
@@ -77,7 +80,7 @@ def judged(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan
     op = _stopping(plan)
     if op is None or not errors:
         return plan
-    job = Problem(op.stage, "; ".join(errors), "; ".join(hints), stops="cluster")
+    job = Problem(op.stage, "; ".join(errors), "; ".join(hints), stops="cluster", passes=errors[0].startswith("job "))
     return replace(plan, problems=(job, *plan.problems))
 
 
@@ -99,5 +102,5 @@ def _remarked(plan: HostPlan, folders: Sequence[str]) -> HostPlan:
 
 
 def _stopping(plan: HostPlan) -> Op | None:
-    """Return the first operation that stops the training container."""
-    return next((op for op in plan.ops if op.disrupts == "container"), None)
+    """Return the first operation that no job may run beside."""
+    return next((op for op in plan.ops if op.disrupts == "container" or op.idle), None)

@@ -60,6 +60,20 @@ def test_a_job_keeps_all_hosts_as_they_are(tmp_path: Path, shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_what_all_clusters_share_stays_while_any_job_runs_on_the_host(tmp_path: Path, shell: str) -> None:
+    shared = Op("docker", "remove the agent and the leases", "", idle="a container of this host")
+    fakes, lock = Fakes(tmp_path / "bin", shell), tmp_path / "state/jobs/without-container/lock"
+    lock.parent.mkdir(parents=True)
+    with lock.open("w") as job:
+        fcntl.flock(job, fcntl.LOCK_EX)
+        for plan in (HostPlan("gpu1", (shared,)), HostPlan("gpu1", (RECREATE, shared))):
+            (problem,) = blockers.judged(plan, {}, said(fakes, plan)).problems
+            assert (problem.message, problem.passes) == ("job without-container runs in a container of this host", True)
+        plan = HostPlan("gpu1", (RECREATE,))
+        assert blockers.judged(plan, {}, said(fakes, plan)) == plan, "its container is in no such job's way"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_a_folder_that_is_missing_keeps_its_host_as_it_is(tmp_path: Path, shell: str) -> None:
     there, gone, other = f"{tmp_path}/a b", f"{tmp_path}/gone", f"{tmp_path}/o\nther"
     Path(there).mkdir()

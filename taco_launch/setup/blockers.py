@@ -64,6 +64,7 @@ def judged(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan
         ValueError: the answer has another form.
     """
     lines = said.decode("utf-8", "replace").splitlines()
+    problems = list(plan.problems)
     missing, setuid = (_named(tuple(folders), lines, word) for word in (_MISSING, _SETUID))
     if missing:
         several = len(missing) > 1
@@ -74,14 +75,16 @@ def judged(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan
             "inventory",
             stops="host",
         )
-        return HostPlan(plan.host, (), (problem,))
+        problems.insert(0, problem)
     plan = _remarked(plan, [folder for folder in setuid if folders[folder]])
     errors, hints = error_and_hint_lines(said)
     op = _stopping(plan)
-    if op is None or not errors:
-        return plan
-    job = Problem(op.stage, "; ".join(errors), "; ".join(hints), stops="cluster", passes=errors[0].startswith("job "))
-    return replace(plan, problems=(job, *plan.problems))
+    if op is not None and errors:
+        job = Problem(
+            op.stage, "; ".join(errors), "; ".join(hints), stops="cluster", passes=errors[0].startswith("job ")
+        )
+        problems.insert(0, job)
+    return replace(plan, ops=() if missing else plan.ops, problems=tuple(problems))
 
 
 def _named(folders: Sequence[str], lines: Sequence[str], word: str) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from taco_launch.setup import blockers
 from taco_launch.setup.host_plan import HostPlan
-from taco_launch.setup.ops import Op
+from taco_launch.setup.ops import Op, Problem
 from tests.setup.fakes import SHELLS, Fakes
 
 CREATE = Op("container", "create taco-launch-c", "there is no container")
@@ -108,6 +108,18 @@ def test_a_writable_folder_where_setuid_programs_run_is_named(
     fakes.make("stat", f'[ "$3" = {data} ] && echo {mode:o} || echo 755')
     (op,) = blockers.judged(plan, {str(data): writable}, said(fakes, plan, str(data))).ops
     assert (f"leave a setuid program of root in {data}" in op.why) is remarked
+
+
+def test_all_that_is_in_the_way_is_told_at_once() -> None:
+    known = Problem("docker", "no systemd")
+    lines = b"missing 0\nerror: job busy runs in taco-launch-c\nhint: wait for it\n"
+    found = blockers.judged(HostPlan("gpu1", (RECREATE,), (known,)), {"/data": True}, lines)
+    assert [problem.message for problem in found.problems] == [
+        "job busy runs in taco-launch-c",
+        "/data, which container.mounts names, is not on this host",
+        "no systemd",
+    ]
+    assert found.ops == ()
 
 
 @pytest.mark.parametrize("answer", [b"missing x\n", b"missing \n", "missing ²\n".encode()])

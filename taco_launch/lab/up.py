@@ -59,13 +59,15 @@ class LabRequest:
 class Lab:
     """A lab that is up: `changes` is what was done, nothing where it was up already.
 
-    `down` holds (host, state) of those that a fault keeps off or paused: they are left as they are.
+    `down` holds (host, state) of those that a fault keeps off or paused: they are left as they are. `has_image` says that its registry
+    has a training image.
     """
 
     name: str
     hosts: tuple[LabHost, ...]
     changes: tuple[str, ...]
     down: tuple[tuple[str, str], ...] = ()
+    has_image: bool = True
 
 
 def up(wanted: LabRequest, environ: Mapping[str, str], talk: Reporter, *, train: bool = True) -> Lab:
@@ -86,7 +88,8 @@ def up(wanted: LabRequest, environ: Mapping[str, str], talk: Reporter, *, train:
         wanted = settled(wanted, tuple(found.host for found in there), root.own_release())
         files = access.access(environ, os.geteuid(), wanted.lab)
         lab = _up(wanted, there, found_engine, files, talk)
-        return replace(lab, changes=(*lab.changes, *_train(lab, files, environ, talk))) if train else lab
+        changes = _train(lab, files, environ, talk) if train else ()
+        return replace(lab, changes=(*lab.changes, *changes), has_image=files.image.is_file())
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from taco_launch.remote.transport import Transport
 
 _LIST, _WRITE, _REMOVE = ("crontab", "-l"), ("crontab", "-"), ("crontab", "-r")
 _ENGLISH = (("LC_ALL", "C"),)
-NOT_RUNNING = "no cron runs here: start it (sudo systemctl enable --now cron, or sudo service cron start)"
+START = "start cron: sudo systemctl enable --now cron, or sudo service cron start"
 
 
 class Cron:
@@ -25,7 +25,7 @@ class Cron:
 
     def kept(self) -> tuple[InstalledRun, ...]:
         """Return all nightly runs: see `NightlyScheduler.kept`."""
-        problem = "" if self._machine.cron_runs else NOT_RUNNING
+        problem = "" if self._machine.cron_runs else f"no cron runs here: {START}"
         return tuple(
             InstalledRun(name, self.word, crontab_entry.read(name, text), text, problem)
             for name, text in crontab_entry.blocks(self._read() or "")

@@ -12,7 +12,7 @@ from taco_launch.command import Command
 from taco_launch.errors import HOST_FAILED, TacoLaunchError, UsageError
 from taco_launch.frozen import dataclass
 from taco_launch.nightly import crontab_entry, schedule
-from taco_launch.nightly.crontab import NOT_RUNNING, Cron
+from taco_launch.nightly.crontab import START, Cron
 from taco_launch.nightly.install_plan import ControllerState, InstalledRun, NightlyScheduler
 from taco_launch.nightly.schedule import Schedule, ScheduledRun
 from taco_launch.nightly.systemd_timer import Systemd
@@ -91,11 +91,16 @@ def choose(
             hint="--with cron mails it",
         )
     wanted = word or ("cron" if mail is not None else kept[0].keeper if kept else None)
-    found = next((keeper for keeper in there if wanted in (None, keeper.word)), None)
+    can = [keeper for keeper in there if keeper.word != "cron" or machine.cron_runs]
+    found = next((keeper for keeper in can if wanted in (None, keeper.word)), None)
     if found is None:
-        reasons = {"systemd": machine.no_systemd, "cron": "there is no crontab here"}
+        no_cron = "no cron runs here" if machine.crontab else "there is no crontab here"
+        reasons = {"systemd": machine.no_systemd, "cron": no_cron}
         told = "; ".join(reasons[each] for each in ([wanted] if wanted else reasons))
-        otherwise = "--with cron would do" if wanted == "systemd" and machine.crontab else _INSTALL_CRON
+        otherwise = f"{START}; or {_INSTALL_CRON}" if machine.crontab else _INSTALL_CRON
+        otherwise = (
+            "--with cron would do" if wanted == "systemd" and machine.crontab and machine.cron_runs else otherwise
+        )
         raise UsageError(f"nobody can start it every night: {told}", hint=otherwise)
     if other := next((night for night in kept if night.keeper != found.word), None):
         raise UsageError(
@@ -201,8 +206,6 @@ def remarks(
         )
         if machine.uid and not machine.lingers:
             found.append(f"so that systemd works for {machine.user} after the logout too, lingering is switched on")
-    elif not machine.cron_runs:
-        found.append(NOT_RUNNING)
     if keeper.word == "cron" and not machine.mails:
         found.append(
             "cron mails with sendmail, which is not installed: what the nightly run prints is lost, its summary is not"

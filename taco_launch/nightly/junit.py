@@ -33,8 +33,8 @@ def junit(summary: Summary) -> str:
         _case(suite, summary, cell_name(cell), "error", why)
     if summary.lost and not summary.failed:
         _case(suite, summary, "every run", "error", summary.lost)
-    if summary.unfit or summary.broken:
-        _case(suite, summary, "the nightly run", "error", summary.unfit or summary.broken)
+    if why := summary.interrupted or summary.unfit or summary.broken:
+        _case(suite, summary, "the nightly run", "error", why)
     for child, counted in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(counted, str(len(suite.findall(f"testcase/{child}"))))
     suite.set("tests", str(len(suite)))

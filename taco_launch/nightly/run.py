@@ -30,6 +30,7 @@ from taco_launch.nightly.summary import JudgedMetric, NightlyOutcome, Summary, c
 # How often a busy cluster is looked at again.
 _LOOK_SECONDS = 30.0
 # The outcomes of nightly runs in which nothing was judged; "" is that of one that broke off.
+_NOTHING = "nothing was measured"
 _NOT_JUDGED = ("", ladders.INTERRUPTED, ladders.HEAD_LOST, ladders.GIVEN_UP, NightlyOutcome.NOT_FIT.value)
 
 
@@ -66,7 +67,7 @@ def run(
 
     Raises:
         HostError: the head cannot be reached, or was lost before anything was measured.
-        KeyboardInterrupt: somebody ended it; the job that ran is ended, too.
+        KeyboardInterrupt: somebody ended it before it measured.
         TacoLaunchError: the history cannot be read or written.
     """
     notes = [asked.remark] if asked.remark else []
@@ -104,8 +105,7 @@ def run(
         and any(each.outcome == baseline.REJECTED for each in _nights(history, one.matrix, one.cluster)),
     )
     if measured.outcome == ladders.INTERRUPTED:
-        history.end(one.id, ladders.INTERRUPTED)
-        raise KeyboardInterrupt
+        summary = replace(summary, interrupted=_so_far(len(measured.runs), len(plan.steps)))
     if summary.outcome.waits:
         summary = replace(summary, in_a_row=1 + waiting_before(history, one))
     if summary.outcome.counts:
@@ -114,9 +114,10 @@ def run(
     return summary
 
 
-def unfit(plan: ladders.LadderPlan, asked: RunRequest, why: str) -> Summary:
-    """Return the summary of a nightly run that could not measure anything, and why."""
-    return replace(_begun(plan, asked), ended=time.time(), unfit=why, notes=(asked.remark,) if asked.remark else ())
+def unmeasured(plan: ladders.LadderPlan, asked: RunRequest, why: str) -> Summary:
+    """Return the summary of a nightly run that could not measure anything, and why; "" where somebody ended it."""
+    notes = (asked.remark,) if asked.remark else ()
+    return replace(_begun(plan, asked), ended=time.time(), unfit=why, interrupted="" if why else _NOTHING, notes=notes)
 
 
 def _begun(plan: ladders.LadderPlan, asked: RunRequest) -> Summary:
@@ -159,24 +160,31 @@ class _Night:
     tell: ladders.LadderListener
 
     def measure(self) -> tuple[tuple[JudgedMetric, ...], ladders.LadderResult]:
-        """Measure each cell, then those again that seem to have changed; judge, unless somebody ended it."""
+        """Measure each cell, then those again that seem to have changed, and judge; also what there is when somebody ends it.
+
+        Measuring again may take the matrix's time budget once more.
+        """
         plan, rules = self.plan, self.asked.rules
         measured = self._run(plan)
-        first, fresh = _values(measured.runs), _Values()
-        if measured.error is None and measured.outcome != ladders.INTERRUPTED:
+        first, fresh, cut = _values(measured.runs), _Values(), measured.outcome == ladders.INTERRUPTED
+        if measured.error is None and not cut:
             cells = _cells(suspects(self._series(first, fresh), rules))
             if cells:
                 self.tell.say(f"measured again: {', '.join(map(cell_name, cells))}")
                 more = again(plan.steps, cells, rules.fresh, plan.ladder.seed)
-                # The time budget is that of the matrix: a suspicion is worth its own.
-                measured = self._run(replace(plan, steps=(*plan.steps, *more), budget=None))
+                done = dict(self.history.runs(plan.ladder.id))
+                budget = plan.budget and plan.budget + sum(run.seconds for run in done.values())
+                steps = (*(step for step in plan.steps if step.position in done), *more)
+                measured = self._run(replace(plan, steps=steps, budget=budget))
+                if measured.outcome == ladders.TIME_BUDGET:
+                    self.tell.say(f"measuring again ended after {_span(plan.budget or 0)}, the matrix's time budget")
+                cut = measured.outcome in (ladders.INTERRUPTED, ladders.TIME_BUDGET)
                 positions = {step.position for step in more}
                 fresh = _values(run for at, run in self.history.runs(plan.ladder.id) if at in positions)
-        if measured.outcome == ladders.INTERRUPTED:
-            return (), measured
-        series = self._series(first, fresh)
+        series = self._series(first, fresh, cut=cut)
         found = verdicts(series, rules)
-        self.history.keep_verdicts(plan.ladder.id, found)
+        if measured.outcome != ladders.INTERRUPTED:
+            self.history.keep_verdicts(plan.ladder.id, found)
         units = {reading.metric.name: reading.metric.unit for run in measured.runs for reading in run.readings}
         return tuple(
             JudgedMetric(verdict, fmean((*one.tonight, *one.fresh)), _mean(one.baseline), units[one.key.metric])
@@ -186,7 +194,7 @@ class _Night:
     def _run(self, plan: ladders.LadderPlan) -> ladders.LadderResult:
         return ladders.run(self.backend, plan, self.history, self.around, self.environ, self.tell)
 
-    def _series(self, first: "_Values", fresh: "_Values") -> tuple[Series, ...]:
+    def _series(self, first: "_Values", fresh: "_Values", *, cut: bool = False) -> tuple[Series, ...]:
         one, nights = self.plan.ladder, self.asked.rules.nights
         of = one.started, one.matrix, one.cluster
         return tuple(
@@ -197,6 +205,7 @@ class _Night:
                 values,
                 fresh.get((key, metric), ()),
                 self.history.nights(key, nights, *of, waiting=baseline.WAITING),
+                cut,
             )
             for (key, metric), values in first.items()
         )
@@ -218,6 +227,13 @@ def _values(runs: Iterable[Run]) -> _Values:
 
 def _cells(keys: Iterable[MetricKey]) -> tuple[Cell, ...]:
     return tuple(sorted({Cell(key.workload, key.variant, key.ranks) for key in keys}))
+
+
+def _so_far(made: int, planned: int) -> str:
+    if not made:
+        return _NOTHING
+    more = f", and {made - planned} to measure again" if made > planned else ""
+    return f"{min(made, planned)} of {planned} runs were made{more}"
 
 
 def _mean(nights: Sequence[Sequence[float]]) -> float | None:

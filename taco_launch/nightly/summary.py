@@ -13,7 +13,7 @@ from taco_launch.bench.runs import Cell
 from taco_launch.bench.stats.estimates import percent
 from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.bench.tables import number
-from taco_launch.errors import FAILED, HOST_FAILED, REGRESSED
+from taco_launch.errors import FAILED, HOST_FAILED, INTERRUPTED, REGRESSED
 from taco_launch.frozen import dataclass
 
 # So many causes stand in the one line; the summary has all.
@@ -52,6 +52,7 @@ class NightlyOutcome(enum.Enum):
     PENDING = "pending"
     REGRESSION = "regression"
     NOT_FIT = "cluster not fit"
+    INTERRUPTED = "interrupted"
     FAILED = "failed"
 
     @property
@@ -71,6 +72,7 @@ class NightlyOutcome(enum.Enum):
         codes = {
             NightlyOutcome.REGRESSION: REGRESSED,
             NightlyOutcome.NOT_FIT: HOST_FAILED,
+            NightlyOutcome.INTERRUPTED: INTERRUPTED,
             NightlyOutcome.FAILED: FAILED,
         }
         return codes.get(self, 0)
@@ -101,7 +103,7 @@ class Summary:
     more than half of them. `unfit` says why the cluster could not be
     measured, `broken` why the nightly run did not finish. `green` is the last night before that counts in the baseline,
     from which the `differences` are. `in_a_row` is, where a person has to look, in how many nightly runs in a row, this one
-    included. `emptied` says that no nightly run counts, because all were rejected. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
+    included. `interrupted` says, where somebody ended it, what is kept of it and how to run it again. `emptied` says that no nightly run counts, because all were rejected. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
     """
 
     name: str
@@ -123,10 +125,13 @@ class Summary:
     logs: str = ""
     in_a_row: int = 0
     emptied: bool = False
+    interrupted: str = ""
 
     @property
     def outcome(self) -> NightlyOutcome:
         """How the nightly run ended; a regression outweighs cells that failed."""
+        if self.interrupted:
+            return NightlyOutcome.INTERRUPTED
         if self.unfit:
             return NightlyOutcome.NOT_FIT
         if self.of(VerdictKind.REGRESSION):
@@ -180,6 +185,16 @@ def line(summary: Summary, path: str) -> str:
 
 
 def _headline(summary: Summary) -> str:
+    if not summary.interrupted:
+        return _came_to(summary)
+    bad = summary.of(VerdictKind.REGRESSION)
+    lost = [one for one in summary.of(VerdictKind.UNSURE) if one.verdict.change and one.verdict.change.value < 0]
+    so_far = [f"slower: {_worst(bad)}"] if bad else []
+    so_far += [f"slower, but not confirmed: {_worst(lost)}"] if lost else []
+    return "; ".join((*so_far, summary.interrupted))
+
+
+def _came_to(summary: Summary) -> str:
     if bad := summary.of(VerdictKind.REGRESSION):
         return _worst(bad)
     if summary.unfit or summary.broken:
@@ -289,6 +304,8 @@ def _verdicts(summary: Summary) -> Iterator[str]:
 
 def _next(summary: Summary) -> Iterator[str]:
     steps = []
+    if summary.interrupted:
+        steps.append("it is incomplete: it does not count, and what it did not reach is not judged")
     if summary.unfit:
         steps.append("nothing was judged, and the baseline is as it was: the same can be run again at any time")
     if summary.green and (summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION):

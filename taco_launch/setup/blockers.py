@@ -12,10 +12,10 @@ from taco_launch.setup.ops import Op, Problem
 _SECONDS = 60
 _MISSING, _SETUID = "missing ", "setuid "
 # The number of each folder that does not exist, or from which any user of the host can run a setuid program; then whether a
-# job runs in the container, if that is to stop.
+# job runs in the container, if that is to stop, or on the host, if what all share is to go.
 _LOOK = """
-taco_typed=$1 container=$2
-shift 2
+taco_typed=$1 container=$2 host=$3
+shift 3
 passes() { # whether any user can enter the folder
   folder=$1
   while [ "$(($(stat -c %a "$folder") % 2))" = 1 ]; do
@@ -36,7 +36,9 @@ for path; do
   fi
   number=$((number + 1))
 done
-[ -z "$container" ] || idle "$container" 2>&1 || :
+for where in "$container" "$host"; do
+  [ -z "$where" ] || idle "$where" 2>&1 || break
+done
 """
 
 
@@ -45,11 +47,12 @@ def look(plan: HostPlan, container: str, folders: Sequence[str], typed: str) -> 
 
     `container` is the training container, `folders` are to be mounted into it, `typed` is what the user types for taco-launch.
     """
-    stops = container if _stopping(plan) else ""
-    if not stops and not folders:
+    stops = container if any(op.disrupts == "container" for op in plan.ops) else ""
+    host = next((op.idle for op in plan.ops if op.idle), "")
+    if not stops and not host and not folders:
         return None
     script = scripts.text("idle.sh") + _LOOK
-    return Command(("/bin/sh", "-c", script, "look", typed, stops, *folders), sudo=True, timeout=_SECONDS)
+    return Command(("/bin/sh", "-c", script, "look", typed, stops, host, *folders), sudo=True, timeout=_SECONDS)
 
 
 def judged(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan:
@@ -61,6 +64,7 @@ def judged(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan
         ValueError: the answer has another form.
     """
     lines = said.decode("utf-8", "replace").splitlines()
+    problems = list(plan.problems)
     missing, setuid = (_named(tuple(folders), lines, word) for word in (_MISSING, _SETUID))
     if missing:
         several = len(missing) > 1
@@ -71,14 +75,16 @@ def judged(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan
             "inventory",
             stops="host",
         )
-        return HostPlan(plan.host, (), (problem,))
+        problems.insert(0, problem)
     plan = _remarked(plan, [folder for folder in setuid if folders[folder]])
     errors, hints = error_and_hint_lines(said)
     op = _stopping(plan)
-    if op is None or not errors:
-        return plan
-    job = Problem(op.stage, "; ".join(errors), "; ".join(hints), stops="cluster")
-    return replace(plan, problems=(job, *plan.problems))
+    if op is not None and errors:
+        job = Problem(
+            op.stage, "; ".join(errors), "; ".join(hints), stops="cluster", passes=errors[0].startswith("job ")
+        )
+        problems.insert(0, job)
+    return replace(plan, ops=() if missing else plan.ops, problems=tuple(problems))
 
 
 def _named(folders: Sequence[str], lines: Sequence[str], word: str) -> list[str]:
@@ -99,5 +105,5 @@ def _remarked(plan: HostPlan, folders: Sequence[str]) -> HostPlan:
 
 
 def _stopping(plan: HostPlan) -> Op | None:
-    """Return the first operation that stops the training container."""
-    return next((op for op in plan.ops if op.disrupts == "container"), None)
+    """Return the first operation that no job may run beside."""
+    return next((op for op in plan.ops if op.disrupts == "container" or op.idle), None)

@@ -38,25 +38,31 @@ def plan_host(
 ) -> HostPlan:
     """Plan the stages in `only` for a host; a stage with a problem is the last one, and faulty drivers or full disks keep all away.
 
+    Of later stages it is still said what keeps the whole host from being set up, so that all of that is known at once.
+
     Of a stage that an operation before it `reveals` only that is said: a guess would announce what is then not done.
     """
     broken = (*faults(facts, cluster.inventory), *full(facts, cluster.inventory))
     if broken:
         return HostPlan(host.name, (), broken)
     ops: list[Op] = []
+    problems: list[Problem] = []
     for stage in STAGES:
         if stage not in only:
             continue
-        if any(stage in op.reveals for op in ops):
+        if not problems and any(stage in op.reveals for op in ops):
             ops.append(Op(stage, "unknown until Docker runs", ""))
             continue
         found = tuple(rules[stage].plan(host, facts, cluster))
-        ops += [item for item in found if isinstance(item, Op)]
-        problems = tuple(item for item in found if isinstance(item, Problem))
+        wrong = [item for item in found if isinstance(item, Problem)]
         if problems:
-            begun = not any(problem.stops == "host" for problem in problems)
-            return HostPlan(host.name, tuple(ops) if begun else (), problems)
+            told = {problem.message for problem in problems}
+            problems += [each for each in wrong if each.stops != "stage" and each.message not in told]
+            continue
+        problems = wrong
         for item in found:
             if isinstance(item, Op):
-                facts = item.expect(facts)
-    return HostPlan(host.name, tuple(ops))
+                ops.append(item)
+                facts = facts if problems else item.expect(facts)
+    begun = not any(problem.stops == "host" for problem in problems)
+    return HostPlan(host.name, tuple(ops) if begun else (), tuple(problems))

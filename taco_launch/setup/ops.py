@@ -58,7 +58,8 @@ class Op:
     first, whole and by rename; then `script` runs as root: POSIX sh under `set -eu`, its arguments in `args` ($1...), its input
     empty. An empty script does nothing. `old` is (path, text as it is now) of files whose change `--diff` shows.
     `seconds` is the longest that it may take. `expect` gives the facts as they should be afterwards. `reveals` are stages
-    of which nothing is known before it is done.
+    of which nothing is known before it is done. `idle` is where no job may run meanwhile, in the words of
+    scripts/idle.sh, where that is not the training container that it `disrupts`.
     """
 
     stage: Stage
@@ -72,6 +73,7 @@ class Op:
     old: tuple[tuple[str, str], ...] = ()
     expect: Callable[[HostFacts], HostFacts] = field(default=_as_it_is, compare=False)
     reveals: tuple[Stage, ...] = ()
+    idle: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,14 @@ class Problem:
 
     `hardware` is before all stages. `stops` is what is not begun because of it: its stage and those after it; with `host`
     nothing on the host, so that it is reported before a long pull; with `cluster` nothing on any host, because all have one
-    image.
+    image. `passes` says that it is gone once a job ends.
     """
 
     stage: Stage | Literal["hardware"]
     message: str
     hint: str = ""
     stops: Literal["stage", "host", "cluster"] = "stage"
+    passes: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ esac
 
 
 def crontab(folder: Path) -> Path:
-    """Put it into `folder`, which is to be first on PATH; give the file that it keeps."""
+    """Put it into `folder`, and a cron that runs; it is to be first on PATH; give the file that it keeps."""
     folder.mkdir(exist_ok=True)
     file = folder / "kept"
-    program = folder / "crontab"
-    program.write_text(_CRONTAB.format(file=file))
-    program.chmod(0o755)
+    for name, text in (("crontab", _CRONTAB.format(file=file)), ("pgrep", "#!/bin/sh\n")):
+        program = folder / name
+        program.write_text(text)
+        program.chmod(0o755)
     return file

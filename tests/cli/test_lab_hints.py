@@ -1,12 +1,13 @@
 """What `lab` says to type next names the lab that it was told of."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from taco_launch.errors import TacoLaunchError
-from taco_launch.lab import daemon, engine
+from taco_launch.lab import access, daemon, engine
 from taco_launch.lab import up as flow
 from taco_launch.lab.down import RemovalResult
 from taco_launch.lab.hosts import FoundHost
@@ -39,9 +40,40 @@ def test_lab(name: str, option: str, word: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("taco_launch.lab.status.status", lambda *_args: (cut,))
     shown = call("lab", "status").stdout
     up = f"taco-launch lab up{option}"
-    for hint in (f"(cut short: to continue: {up})", f"no image ({up} puts one there)", f"({up} adds yours)\n"):
+    for hint in (
+        f"(cut short: to continue: {up})",
+        f"no image ({up} puts one there, from a checkout; or taco-launch lab push{option} IMAGE)",
+        f"({up} adds yours)\n",
+    ):
         assert hint in shown
     assert f"taco-launch lab exec{option} gpu1 -- docker login" in shown
+
+
+@pytest.mark.parametrize(("name", "option", "word"), [("lab", "", "lab"), ("big", " --name big", "lab:big")])
+def test_a_lab_without_a_training_image_leads_to_one(
+    name: str, option: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a wheel: only a checkout has what the lab's own image is made of."""
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path))
+    host = LabHost(name, "registry", "10.0.0.1", 0, 2, "none")
+    made = flow.Lab(name, (host, host), (), has_image=False)
+    monkeypatch.setattr(flow, "plan", lambda *_args, **_more: flow.UpPlan((), ()))
+    monkeypatch.setattr(flow, "up", lambda *_args, **_more: made)
+    said = call("lab", "up", "--name", name).stderr.splitlines()[-1]
+    push, then = said.removeprefix("next: ").split("; then ")
+    assert push == f"taco-launch lab push{option} IMAGE, an image of yours for jobs"
+    assert then == f"taco-launch -i {word} setup"
+
+    monkeypatch.setattr("taco_launch.lab.status.one", lambda *_args: FoundHost(host, "c", "running"))
+    monkeypatch.setattr("taco_launch.lab.registry.push", lambda *_args: None)
+    words = [each.replace("IMAGE", "mine:1") for each in push.partition(",")[0].split()[1:]]
+    files = access.access(os.environ, os.geteuid(), name)
+    assert call(*words).stderr == "", "the lab of another user is left as it is"
+    files.keep(files.known_hosts, "")
+    assert call(*words).stderr == f"the lab trains in it now; next: {then}\n"
+    assert files.image.read_text() == "registry:5000/mine:1\n"
+    words[-1] = "mine:2"
+    assert call(*words).stderr == "", "it has one"
 
 
 def test_status_of_a_lab_of_another_user_names_no_file_that_is_not_here(

@@ -212,8 +212,9 @@ def test_who_ends_it_ends_its_job(taco: Taco, matrix: Path) -> None:
     assert ended.stdout.read().decode() == f"{last['line']}\n"
     assert last["line"] == (
         "nightly tiny: INTERRUPTED: nothing was measured; the run does not count in the baseline; "
-        f"run it again: taco-launch nightly run {matrix}"
+        f"run it again: taco-launch nightly run {matrix}; summary: {last['summary']}"
     )
+    assert summary(taco)["outcome"] == "interrupted"
     nights = json.loads(taco("nightly", "baseline", "show", "tiny", "--json").stdout)["nights"]
     assert [(night["outcome"], night["accepted"]) for night in nights] == [("interrupted", False)]
 
@@ -224,8 +225,11 @@ def test_who_ends_it_ends_its_job(taco: Taco, matrix: Path) -> None:
     while b"run 2 of 500" not in (line := ended.stderr.readline()):
         assert line
     ended.send_signal(signal.SIGINT)
-    _out, told = ended.communicate(timeout=patience(60))
+    out, _told = ended.communicate(timeout=patience(60))
     assert ended.returncode == 130
-    assert re.search(
-        r"INTERRUPTED: \d+ runs? (is|are) kept: taco-launch bench show tiny-\w+; the run does not", told.decode()
+    told = json.loads(out)
+    assert told == summary(taco)
+    assert re.match(
+        r"\d+ of 500 runs were made: taco-launch bench show tiny-\w+; the run does not", told["interrupted"]
     )
+    assert [one["verdict"] for one in told["judged"]] == ["no verdict yet"]

@@ -37,6 +37,16 @@ def test_who_keeps_a_night() -> None:
         (NEITHER, None, None, None, "no systemd runs here; there is no crontab here", "apt-get install cron"),
         (NO_SYSTEMD, "systemd", None, None, "no systemd runs here", "--with cron would do"),
         (replace(HERE, crontab=False), "cron", None, None, "there is no crontab here", "dnf install cronie"),
+        (replace(HERE, cron_runs=False), "cron", None, None, "every night: no cron runs here", "start cron: sudo"),
+        (
+            replace(NO_SYSTEMD, cron_runs=False),
+            None,
+            None,
+            None,
+            "no systemd runs here; no cron runs here",
+            "or install",
+        ),
+        (replace(NO_SYSTEMD, cron_runs=False), "systemd", None, None, "no systemd runs here", "start cron: sudo"),
         (HERE, "systemd", "a@b", None, "systemd mails nothing", "--with cron"),
         (HERE, "systemd", None, "cron", "is kept by cron, and would run twice", "nightly uninstall n"),
         (HERE, None, "a@b", "systemd", "is kept by systemd, and would run twice", "nightly uninstall n"),
@@ -66,7 +76,6 @@ def test_what_is_said_of_a_night() -> None:
     assert by_systemd[1] == "on 2027-03-28 there is no 02:30: systemd skips that nightly run"
     assert "(journalctl --user -u taco-launch-nightly-n)" in by_systemd[3]
     assert "lingering is switched on" in by_systemd[4]
-    assert "no cron runs here" in told(replace(HERE, cron_runs=False), "cron")[3]
     assert "which is not installed: what the nightly run prints is lost" in told(replace(HERE, mails=False), "cron")[3]
 
 

@@ -107,6 +107,22 @@ def test_outcomes(night: Summary, outcome: str, words: str) -> None:
     assert bool(errors) == bool(outcome in ("failed", "cluster not fit") or night.failed or night.lost)
 
 
+def test_an_interrupted_run_tells_what_was_clear_already() -> None:
+    why = "3 of 9 runs were made; the run does not count in the baseline"
+    night = replace(SLOWER, interrupted=why, judged=(*SLOWER.judged, judged(VerdictKind.UNSURE, -0.4)))
+    assert (night.outcome, night.exit_code, night.outcome.counts) == (NightlyOutcome.INTERRUPTED, 130, False)
+    assert line(night, "/n/x.md") == (
+        "nightly taco: INTERRUPTED: slower: resnet50 RDMA at 8 ranks -8.0 % [-9.0, -7.0]; "
+        f"slower, but not confirmed: resnet50 RDMA at 16 ranks -40.0 % [-41.0, -39.0]; {why}; summary: /n/x.md"
+    )
+    text = markdown(night)
+    assert text.startswith("# Nightly run taco: interrupted\n")
+    assert "- it is incomplete: it does not count" in text
+    assert "| resnet50 RDMA at 8 ranks | regression |" in text
+    assert (to_json(night)["outcome"], to_json(night)["exit_code"]) == ("interrupted", 130)
+    assert f'<error message="{why}" />' in junit(night)
+
+
 def test_several_unsure_nights_in_a_row_are_told() -> None:
     once = replace(NIGHT, judged=(judged(VerdictKind.UNSURE, -0.2),), in_a_row=1)
     assert "in a row" not in line(once, "x") + markdown(once)

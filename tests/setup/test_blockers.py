@@ -8,7 +8,7 @@ import pytest
 
 from taco_launch.setup import blockers
 from taco_launch.setup.host_plan import HostPlan
-from taco_launch.setup.ops import Op
+from taco_launch.setup.ops import Op, Problem
 from tests.setup.fakes import SHELLS, Fakes
 
 CREATE = Op("container", "create taco-launch-c", "there is no container")
@@ -60,6 +60,20 @@ def test_a_job_keeps_all_hosts_as_they_are(tmp_path: Path, shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_what_all_clusters_share_stays_while_any_job_runs_on_the_host(tmp_path: Path, shell: str) -> None:
+    shared = Op("docker", "remove the agent and the leases", "", idle="a container of this host")
+    fakes, lock = Fakes(tmp_path / "bin", shell), tmp_path / "state/jobs/without-container/lock"
+    lock.parent.mkdir(parents=True)
+    with lock.open("w") as job:
+        fcntl.flock(job, fcntl.LOCK_EX)
+        for plan in (HostPlan("gpu1", (shared,)), HostPlan("gpu1", (RECREATE, shared))):
+            (problem,) = blockers.judged(plan, {}, said(fakes, plan)).problems
+            assert (problem.message, problem.passes) == ("job without-container runs in a container of this host", True)
+        plan = HostPlan("gpu1", (RECREATE,))
+        assert blockers.judged(plan, {}, said(fakes, plan)) == plan, "its container is in no such job's way"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_a_folder_that_is_missing_keeps_its_host_as_it_is(tmp_path: Path, shell: str) -> None:
     there, gone, other = f"{tmp_path}/a b", f"{tmp_path}/gone", f"{tmp_path}/o\nther"
     Path(there).mkdir()
@@ -94,6 +108,18 @@ def test_a_writable_folder_where_setuid_programs_run_is_named(
     fakes.make("stat", f'[ "$3" = {data} ] && echo {mode:o} || echo 755')
     (op,) = blockers.judged(plan, {str(data): writable}, said(fakes, plan, str(data))).ops
     assert (f"leave a setuid program of root in {data}" in op.why) is remarked
+
+
+def test_all_that_is_in_the_way_is_told_at_once() -> None:
+    known = Problem("docker", "no systemd")
+    lines = b"missing 0\nerror: job busy runs in taco-launch-c\nhint: wait for it\n"
+    found = blockers.judged(HostPlan("gpu1", (RECREATE,), (known,)), {"/data": True}, lines)
+    assert [problem.message for problem in found.problems] == [
+        "job busy runs in taco-launch-c",
+        "/data, which container.mounts names, is not on this host",
+        "no systemd",
+    ]
+    assert found.ops == ()
 
 
 @pytest.mark.parametrize("answer", [b"missing x\n", b"missing \n", "missing ²\n".encode()])

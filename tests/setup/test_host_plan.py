@@ -69,6 +69,22 @@ def test_a_problem_ends_the_chain(number: int) -> None:
     assert not made.empty
 
 
+def test_all_that_keeps_a_host_from_being_set_up_is_told_at_once() -> None:
+    def refusing(*problems: Problem) -> StagePlanner:
+        return lambda *_args: iter(problems)
+
+    init, port = Problem("docker", "no systemd"), Problem("ssh_mesh", "port 12222 is taken", stops="host")
+    follows = Problem("container", "the image is not here", "set up the stage image before this one")
+    same = replace(port, stage="container")
+    refused: dict[Stage, StagePlanner] = {
+        "docker": refusing(init),
+        "container": refusing(same, follows),
+        "ssh_mesh": refusing(port),
+    }
+    made = plan_host(HOST, BARE, CLUSTER, rules({**PLANS, **refused}))
+    assert made == HostPlan("gpu1", (), (init, same)), "what only follows from the first is not told"
+
+
 def test_nothing_is_guessed_of_stages_that_an_operation_reveals() -> None:
     def starts(_host: Host, _facts: HostFacts, _cluster: PlanContext) -> Iterator[Op | Problem]:
         yield Op("docker", "start docker", "", reveals=("image", "container"))

@@ -209,7 +209,9 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
     if cell.suspected(rules):
         why = f"{_side(cell, cell.tonight)}: {why}"
         if not series.fresh:
-            return Verdict(key, VerdictKind.NO_SAMPLE, change, p, f"{why}, but measuring it again gave no number")
+            kind, told = VerdictKind.NO_SAMPLE, "but measuring it again gave no number"
+            kind, told = (VerdictKind.UNSURE, "and it was not measured again") if series.cut else (kind, told)
+            return Verdict(key, kind, change, p, f"{why}, {told}")
         again = f"measured again {_times(series.fresh)}"
         change, p = cell.change(cell.fresh, len(series.fresh), rules.clear), fresh
         if (p <= rules.level and abs(change.value) >= rules.min_effect) or cell.is_clear(rules):

@@ -71,6 +71,7 @@ class Series:
     """All numbers of a key: of each accepted nightly run, oldest first; of tonight; and those measured again tonight.
 
     `waiting` are the nightly runs since the oldest accepted one that are unsure or pending, oldest first.
+    `cut` says that tonight's measuring ended early, so that some may not have been measured again.
 
     Raises:
         ValueError: a number that is not finite or not positive, or an earlier nightly run without any.
@@ -82,6 +83,7 @@ class Series:
     tonight: tuple[float, ...]
     fresh: tuple[float, ...] = ()
     waiting: tuple[tuple[float, ...], ...] = ()
+    cut: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no benchmark gives."""

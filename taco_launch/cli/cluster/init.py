@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.cli.cluster.examples import complete_example, copy_example
-from taco_launch.cli.cluster.trust import kept, show_keys
-from taco_launch.cli.options.common import Settings, access_of, access_options, add_option, settings_of, talk_options
+from taco_launch.cli.cluster.trust import kept, show_keys, show_refused
+from taco_launch.cli.options.common import access_of, access_options, add_option, again, settings_of, talk_options
 from taco_launch.cli.output import host_errors
 from taco_launch.errors import FAILED, HostError, TacoLaunchError, UsageError
 
@@ -46,6 +46,7 @@ _NO_ADDRESS = "no address for"
     "--facts/--no-facts", "look", default=True, help="Contact the hosts for GPUs, interface and RDMA. Default: yes."
 )
 @add_option("--yes", is_flag=True, help="Do not ask: take every new host key.")
+@add_option("--replace", is_flag=True, help="Take changed host keys too, of hosts that were reinstalled.")
 @add_option(
     "--example",
     metavar="NAME",
@@ -69,7 +70,7 @@ def init(
     """Write a first inventory from the names of your hosts.
 
     HOST is a name that ssh reaches, or a range such as 'gpu[1-8]'. Unknown host keys are shown with their fingerprints and
-    kept if you agree, as by `trust`. Then the hosts are contacted for the number of GPUs, the interface between them, and
+    kept if you agree, as by `trust`; a changed key is taken with --replace only. Then the hosts are contacted for the number of GPUs, the interface between them, and
     RDMA. If one does not answer, nothing is written: fix it, or use --no-facts.
 
     With --example, a complete example is copied instead: a job, its program and an inventory to edit. FOLDER must be empty,
@@ -113,7 +114,7 @@ def init(
     inventory = load.parse(text.encode(), "the new inventory")  # a wrong name, before any host is contacted
     if look:
         credentials = access_of(more)
-        silent = _trusted(settings, inventory, credentials, yes=yes)
+        silent = _trusted(ctx, inventory, credentials, yes=yes)
         if silent is None:
             settings.talk(f"{target} is not written")
             ctx.exit(FAILED)
@@ -145,9 +146,9 @@ def _private_key(named: str | None) -> str | None:
 
 
 def _trusted(
-    settings: Settings, inventory: "Inventory", access: "Credentials", *, yes: bool
+    ctx: click.Context, inventory: "Inventory", access: "Credentials", *, yes: bool
 ) -> "tuple[Answer[Any], ...] | None":
-    """Show new host keys and keep them; return which hosts cannot be asked, None where the user does not agree.
+    """Show new host keys and keep them; return which hosts cannot be asked, None where a key is refused.
 
     Raises:
         UsageError: stdin is not a terminal, so the question cannot be asked.
@@ -155,11 +156,14 @@ def _trusted(
     from taco_launch.flows.setup import trust as flow
 
     found = flow.read_host_keys(flow.prepare(inventory, inventory.hosts, access))
-    keys = found.to_write(replace=False)
-    if keys:
-        show_keys(settings, keys)
-        if not kept(settings, keys, found.file, yes=yes):
-            return None
+    settings, replaces = settings_of(ctx), ctx.params["replace"]
+    keys, refused = found.to_write(replace=replaces), found.refused(replace=replaces)
+    show_keys(settings, (*keys, *refused))
+    if refused:
+        show_refused(refused, lambda _key: again(ctx, "--replace"))
+        return None
+    if keys and not kept(settings, keys, found.file, yes=yes):
+        return None
     return found.failed
 
 

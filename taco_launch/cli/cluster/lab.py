@@ -153,7 +153,8 @@ def up(
     was_up = f"the lab {made.name!r} was up already: nothing changed"
     settings.talk(f"the lab {made.name!r} is up: {hosts}" if made.changes else was_up)
     word = "lab" if lab == "lab" else f"lab:{lab}"
-    settings.talk(f"next: taco-launch -i {word} setup")
+    push = "" if made.has_image else f"taco-launch lab push{option_of(lab)} IMAGE, an image of yours for jobs; then "
+    settings.talk(f"next: {push}taco-launch -i {word} setup")
 
 
 def _agree(changes: Sequence[str]) -> None:
@@ -240,14 +241,14 @@ def status(ctx: click.Context, *, lab: str | None) -> None:
 def push(ctx: click.Context, *, lab: str, image: str) -> None:
     """Push a local image to the lab's registry.
 
-    Prints the name by which hosts pull it. Images stay in the registry for later labs, until `taco-launch lab down --images`.
+    Prints the name by which hosts pull it. In a lab without a training image it becomes that one. Images stay in the registry for later labs, until `taco-launch lab down --images`.
 
     \b
     Examples:
       taco-launch lab push mine:1
       taco-launch lab push --name big quay.example/team/train:2
     """
-    from taco_launch.lab import hosts, registry, status
+    from taco_launch.lab import access, hosts, registry, status
     from taco_launch.lab.labels import REGISTRY
 
     talk = _talk(settings_of(ctx))
@@ -258,6 +259,11 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
     registry.push(found.host, found.container, tagged, name, talk.show)
     talk.show("")
     click.echo(f"{registry.ADDRESS}/{name}")
+    files = access.access(os.environ, os.geteuid(), lab)
+    if files.known_hosts.is_file() and not files.image.is_file():  # the lab is of this user
+        files.keep(files.image, f"{registry.ADDRESS}/{name}\n")
+        word = "lab" if lab == "lab" else f"lab:{lab}"
+        talk.say(f"the lab trains in it now; next: taco-launch -i {word} setup")
 
 
 @lab.command("exec", context_settings={"allow_interspersed_args": False})

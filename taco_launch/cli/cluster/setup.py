@@ -9,7 +9,7 @@ import click
 
 from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_host_list, complete_list
-from taco_launch.cli.output import render, setup_output
+from taco_launch.cli.output import job_wait, render, setup_output
 from taco_launch.command import shell
 from taco_launch.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
 from taco_launch.setup import STAGES, Stage
@@ -66,6 +66,7 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     help="Allow disruption where containers run. docker: the engine may restart, which stops all containers of the host. "
     "host: a peer memory module may be replaced as well, where no job runs.",
 )
+@job_wait.wait_option
 @click.pass_context
 def setup(
     ctx: click.Context,
@@ -95,6 +96,7 @@ def setup(
       taco-launch -i cluster.yaml setup --check
       taco-launch -i cluster.yaml setup -H gpu5 --yes
       taco-launch -i cluster.yaml setup --exclude gpu3
+      taco-launch -i cluster.yaml setup --yes --wait-for-jobs 2h
       taco-launch -i cluster.yaml setup --pull --dry-run
       taco-launch -i cluster.yaml setup --only docker --disrupt docker
 
@@ -132,7 +134,8 @@ def setup(
         work = Setup(inventory, chosen, fanout, ask, progress.step, progress.proof)
         with render.progress(settings, "facts", len(asked)) as answered:
             work.refresh(lambda _answer: answered())
-        plans = work.plan()
+        patience = 0 if check or dry_run else more["patience"]
+        plans = job_wait.without_jobs(settings, work.plan(), work.plan, work.replan, patience)
         if work.moved:
             settings.talk(work.moved)
         flaws = work.proved(plans) if check else ()

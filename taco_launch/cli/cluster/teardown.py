@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from taco_launch.cli.options.common import access_of, add_option, backend_output_options, settings_of
-from taco_launch.cli.output import render, setup_output
+from taco_launch.cli.output import job_wait, render, setup_output
 from taco_launch.errors import FAILED, HOST_FAILED, OK
 from taco_launch.setup import Stage
 
@@ -19,9 +19,10 @@ _ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
 @add_option("--images", is_flag=True, help="Remove the training image from the hosts too.")
 @add_option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
 @add_option("--yes", is_flag=True, help="Do not ask.")
+@job_wait.wait_option
 @click.pass_context
 def teardown(
-    ctx: click.Context, /, *, hosts: str | None, images: bool, dry_run: bool, yes: bool, **access: Any
+    ctx: click.Context, /, *, hosts: str | None, images: bool, dry_run: bool, yes: bool, patience: float, **access: Any
 ) -> None:
     """Remove what setup made on hosts.
 
@@ -49,6 +50,7 @@ def teardown(
         work = Teardown(inventory, fanout, images=images, report=progress.step)
         with render.progress(settings, "facts", len(chosen)) as answered:
             plans = work.refresh(lambda _answer: answered())
+        plans = job_wait.without_jobs(settings, plans, work.refresh, work.refresh, 0 if dry_run else patience)
         rows = setup_output.folded(plans, _ORDER, "-")
         if settings.output not in ("json", "yaml"):
             setup_output.show_plan(rows)

@@ -1,7 +1,7 @@
 """trust: the host keys of an inventory's hosts, shown and then kept."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -55,19 +55,24 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
         found = flow.read_host_keys(ways, lambda _answer: progress())
     show_keys(settings, found.shown)
     host_errors.show(found.failed, {host.name: host.address for host in chosen})
-    keys = found.to_write(replace=replace)
-    refused = [key for key in found.shown if key not in keys and key.state in (flow.CHANGED, flow.REVOKED)]
-    for key in refused:
-        hint = f"if it was reinstalled: {trust_line(inventory.source, key.host, replace=True)}"
-        render.error(
-            "\n".join([f"{key.host}: its host key is {key.state}; known is", *(f"  {line}" for line in key.known)]),
-            hint if key.state == flow.CHANGED else "ask who revoked it for the reason",
-        )
+    keys, refused = found.to_write(replace=replace), found.refused(replace=replace)
+    show_refused(refused, lambda key: trust_line(inventory.source, key.host, replace=True))
     if keys and not kept(settings, keys, found.file, yes=yes):
         return FAILED
     if found.failed:
         return HOST_FAILED
     return FAILED if refused else 0
+
+
+def show_refused(keys: "Sequence[ShownKey]", line: Callable[["ShownKey"], str]) -> None:
+    """Print why keys are not taken; `line` is what to type for one of a host that was reinstalled."""
+    from taco_launch.flows.setup import trust as flow
+
+    for key in keys:
+        render.error(
+            "\n".join([f"{key.host}: its host key is {key.state}; known is", *(f"  {known}" for known in key.known)]),
+            f"if it was reinstalled: {line(key)}" if key.state == flow.CHANGED else "ask who revoked it for the reason",
+        )
 
 
 def kept(settings: Settings, keys: "Sequence[ShownKey]", file: str, *, yes: bool) -> bool:

@@ -24,7 +24,7 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.output import render
 from taco_launch.command import shell
-from taco_launch.errors import FAILED, INTERRUPTED, HostError, TacoLaunchError, UsageError
+from taco_launch.errors import FAILED, HostError, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +79,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     from taco_launch.bench.stats.estimates import require
     from taco_launch.nightly.install import check_name
     from taco_launch.nightly.record import LastRun, folder, usual_seconds
+    from taco_launch.nightly.summary import Summary, line, to_json
     from taco_launch.request.documents.matrix_file import load
 
     settings = settings_of(ctx)
@@ -92,11 +93,15 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     place = folder(os.environ, os.geteuid(), night)
     with _exclusive_lock(place, night):
         begun = LastRun(time.time(), os.getpid(), before=usual_seconds(place))
-        with _kept(place, begun, night, junit) as keep, _told_of_interrupt(settings, night):
-            summary = _measured(settings, known or load(matrix, os.environ), night, options)
+        with _kept(place, begun, night, junit) as keep:
+            try:
+                summary = _measured(settings, known or load(matrix, os.environ), night, options)
+            except KeyboardInterrupt:  # before anything was prepared
+                nothing = "nothing was measured"
+                summary = Summary(night, night, "", "not-begun", begun.started, time.time(), interrupted=nothing)
+            if summary.interrupted:
+                summary = _interrupted(settings, summary, options["db"])
             path = _write(place, summary, junit)
-            from taco_launch.nightly.summary import line, to_json
-
             words, code = line(summary, str(path)), summary.exit_code
             keep(replace(begun, exit_code=code, outcome=summary.outcome.value, line=words, summary=str(path)))
     if settings.output in ("json", "yaml"):
@@ -154,25 +159,18 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
         try:
             return run.run(made.cluster.backend, inventory, plan, asked, history, around, os.environ, teller)
         except HostError as error:
-            return run.unfit(plan, asked, error.message)
+            return run.unmeasured(plan, asked, error.message)
         except KeyboardInterrupt:
-            kept = len(history.runs(one.id))
-            words = ("bench", "show", one.id, *(() if options["db"] is None else ("--db", str(options["db"]))))
-            told = f"{render.counted(kept, 'run')} {'is' if kept == 1 else 'are'} kept: {settings.typed} {shell(words)}"
-            raise KeyboardInterrupt(told if kept else "") from None
+            return run.unmeasured(plan, asked, "")
 
 
-@contextlib.contextmanager
-def _told_of_interrupt(settings: "Settings", night: str) -> Iterator[None]:
-    """Print the line of a nightly run that is interrupted: what is kept of it, and how to run it again."""
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        kept = str(interrupt) or "nothing was measured"
-        again = shell(("taco-launch", *sys.argv[1:]))
-        words = f"nightly {night}: INTERRUPTED: {kept}; the run does not count in the baseline; run it again: {again}"
-        click.echo(render.printable(words), err=settings.output in ("json", "yaml"))
-        raise KeyboardInterrupt(words) from None
+def _interrupted(settings: "Settings", summary: "Summary", db: Path | None) -> "Summary":
+    """Add to the summary of a nightly run that was interrupted where what is kept is shown, and how to run it again."""
+    words = ("bench", "show", summary.ladder, *(() if db is None else ("--db", str(db))))
+    kept = f": {settings.typed} {shell(words)}" if summary.judged or summary.failed else ""
+    again = shell(("taco-launch", *sys.argv[1:]))
+    why = f"{summary.interrupted}{kept}; the run does not count in the baseline; run it again: {again}"
+    return replace(summary, interrupted=why)
 
 
 @contextlib.contextmanager
@@ -236,9 +234,6 @@ def _kept(place: Path, begun: "LastRun", night: str, junit: str | None) -> "Iter
         broken = Summary(night, night, "", "not-begun", begun.started, time.time(), broken=error.message)
         with contextlib.suppress(TacoLaunchError):
             keep(replace(ended, summary=str(_write(place, broken, junit))))
-        raise
-    except KeyboardInterrupt as interrupt:
-        keep(replace(ended, exit_code=INTERRUPTED, outcome="interrupted", line=str(interrupt)))
         raise
     finally:
         record.write(place, replace(ended, ended=time.time()))

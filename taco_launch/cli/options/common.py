@@ -107,6 +107,24 @@ def add_option(*names: str, **settings: Any) -> Callable[[F], F]:
     return click.option(*names, cls=TacoOption, **settings)
 
 
+def again(ctx: click.Context, flag: str) -> str:
+    """Return the present command as it was typed, with a flag more."""
+    from taco_launch.command import shell
+
+    words = ctx.command_path.split()
+    for param in ctx.command.params:
+        value = ctx.params.get(param.name or "")
+        if ctx.get_parameter_source(param.name or "") is not click.core.ParameterSource.COMMANDLINE:
+            continue
+        if isinstance(param, click.Option) and param.is_flag:
+            words.append((param.opts if value else param.secondary_opts)[-1])
+        elif isinstance(param, click.Option):
+            words += [param.opts[-1], str(value)]
+        else:
+            words += value or ()
+    return shell(("taco-launch", *words[1:], flag))
+
+
 def colour_wanted() -> bool:
     """Return whether the environment lets a terminal be coloured (no-color.org; a dumb terminal shows the codes)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -162,6 +162,11 @@ class Setup:
         self._plans = sources.unblocked(plans, folders, self._inventory, self._fanout, self.failed)
         return self._plans
 
+    def replan(self) -> tuple[HostPlan, ...]:
+        """Plan on what the hosts are by now."""
+        self.refresh()
+        return self.plan()
+
     def proved(self, plans: Sequence[HostPlan]) -> tuple[ProofFailure, ...]:
         """Return whose container has not the GPUs of its host, where these plans change nothing of that."""
         if not {"toolkit", "container"} & set(self._ask.stages):

@@ -44,6 +44,10 @@ class TrustReport:
         """Return the keys that trusting would write: the new ones, with `replace` the changed ones too."""
         return tuple(key for key in self.shown if key.state == NEW or (replace and key.state == CHANGED))
 
+    def refused(self, *, replace: bool) -> tuple[ShownKey, ...]:
+        """Return the keys that trusting would not write, because others are known of their hosts."""
+        return tuple(key for key in self.shown if key.state == REVOKED or (key.state == CHANGED and not replace))
+
 
 @dataclass(frozen=True)
 class HostConnections:

@@ -12,6 +12,7 @@ Loc = tuple[str | int, ...]
 
 # A message longer than this helps nobody; the last line then says how many more there are.
 MAX_FAULTS = 100
+_MOST_LISTED = 20
 
 _HINT = "`taco-launch inventory --schema` describes every key"
 _HARMLESS = re.compile(r"[A-Za-z0-9_./\[\],-]{1,80}")
@@ -64,10 +65,18 @@ class Faults:
         self._keep(near.line if near else 0, near.column if near else 0, fault)
 
     def add_unknown(self, loc: Loc, text: str, known: Iterable[str], problem: str, *, lists: str = "") -> None:
-        """Note that `text`, a key or value at `loc`, is none of the `known`, which are listed after `lists` if none is near."""
+        """Note that `text`, a key or value at `loc`, is none of the `known`.
+
+        These are listed after `lists` if none is near, and they are few: the schema has all.
+        """
+        known = tuple(known)
         # looking for the nearest costs: not for faults that are only counted
         near = "" if self.full else did_you_mean(text, known)
-        self.add(loc, problem if near or not lists else f"{problem}; {lists}: {', '.join(known)}", near)
+        self.add(
+            loc,
+            problem if near or not lists or len(known) > _MOST_LISTED else f"{problem}; {lists}: {', '.join(known)}",
+            near,
+        )
 
     def add_at(self, line: int, column: int, value: str, problem: str, hint: str = "") -> None:
         """Note a fault of the text itself at `line` and `column`, counted from 1; `value` is what stands there."""

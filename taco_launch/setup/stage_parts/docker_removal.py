@@ -70,4 +70,5 @@ def take_back(removal: Removal) -> Iterator[Op | Problem]:
         ),
         put,
         old=((paths.ENGINE_CONFIG, config),) if put and config is not None else (),
+        idle="a container of this host",
     )

@@ -36,6 +36,10 @@ def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | P
             "process 1 of this host is not systemd, which starts the engine and the training container at boot",
             hint="set-up takes hosts with systemd; jobs on the host itself need none: container: null in the inventory",
         )
+        besides = install(system, cluster) if isinstance(docker, Absent) else None
+        besides = _unfit(docker) if isinstance(docker, DockerFacts) else besides
+        if isinstance(besides, Problem):
+            yield besides
     elif isinstance(docker, Unknown):
         yield _unread("docker", docker)
     elif isinstance(docker, Absent) or (isinstance(docker.version, Absent) and isinstance(made.engine_unit, Absent)):

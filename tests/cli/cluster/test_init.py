@@ -1,5 +1,6 @@
 """init: an inventory from names, and nothing overwritten; tests/lab/test_facts.py has it look at real hosts."""
 
+import shlex
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from taco_launch.cli.cluster import trust as cli_trust
 from taco_launch.errors import HostError
 from taco_launch.flows import facts
 from taco_launch.flows.setup import trust
-from taco_launch.flows.setup.trust import KNOWN, NEW, ShownKey, TrustReport
+from taco_launch.flows.setup.trust import CHANGED, KNOWN, NEW, REVOKED, ShownKey, TrustReport
 from taco_launch.inventory.load import parse
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Host
@@ -131,6 +132,23 @@ def test_who_does_not_agree_gets_no_file(world: Hosts, tmp_path: Path, monkeypat
     done = call("init", "gpu1", "--to", str(tmp_path / "hosts.yaml"))
     assert (done.exit_code, world.kept, world.asked) == (1, [], [])
     assert done.stderr == f"kept none\n{tmp_path}/hosts.yaml is not written\n"
+
+
+def test_a_changed_key_leads_to_the_one_command_that_takes_it(world: Hosts, tmp_path: Path) -> None:
+    target = tmp_path / "its hosts.yaml"
+    world.state = CHANGED
+    done = call("init", "gpu[1-2]", "gpu5", "--user", "ops", "--to", str(target), "--yes")
+    assert (done.exit_code, target.exists(), world.asked, world.kept) == (1, False, [], [])
+    assert "gpu5  ssh-ed25519  SHA256:gpu5  CHANGED" in done.stdout, "the keys of all hosts are shown at once"
+    hinted = {line for line in done.stderr.splitlines() if line.startswith("hint: ")}
+    assert len(hinted) == 1
+    words = shlex.split(hinted.pop().removeprefix("hint: if it was reinstalled: "))
+    assert words[0] == "taco-launch"
+    made = call(*words[1:])
+    assert (made.exit_code, world.kept) == (0, ["gpu1", "gpu2", "gpu5"]), made.stderr
+    assert parse(target.read_bytes(), "x").hosts[0].user == "ops"
+    world.state = REVOKED
+    assert "hint: ask who revoked it" in call(*words[1:], "--to", str(tmp_path / "third")).stderr
 
 
 def test_all_hosts_that_cannot_be_asked_are_told(world: Hosts, tmp_path: Path) -> None:

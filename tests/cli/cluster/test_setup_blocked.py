@@ -1,15 +1,19 @@
 """setup and teardown where something is in the way: it is told with the plan, before the first change."""
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from taco_launch.cli.output import job_wait
 from taco_launch.errors import HostError
 from taco_launch.flows.setup import setup as flow
 from taco_launch.flows.setup import teardown as back
 from taco_launch.model.host.hosts import Host
+from taco_launch.remote.transport import Transport
 from taco_launch.setup import STAGES
 from taco_launch.setup.ops import Op, Problem
 from taco_launch.setup.stage_rules import RULES
@@ -59,6 +63,55 @@ def test_a_job_on_one_host_keeps_all_hosts_as_they_are(world: World, monkeypatch
     assert code(setup(world, "--yes", "--host", "gpu[1,3]")) == 0, "it is in the way of no other host"
     answering(monkeypatch, {})
     assert code(setup(world, "--yes")) == 0
+
+
+@pytest.mark.parametrize("command", ["setup", "teardown"])
+def test_jobs_that_are_in_the_way_are_waited_for(world: World, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    recreating(world, monkeypatch)
+    monkeypatch.setattr(back, "gather", world.gather)
+    gone: set[str] = set()
+    remove = Op("container", "remove it", "", "", disrupts="container")
+
+    def removed(host: Transport, *_more: Any) -> bool:
+        gone.add(host.name)
+        return True
+
+    monkeypatch.setattr(back, "plan", lambda facts, *_more: iter(() if facts.host in gone else (remove,)))
+    monkeypatch.setattr(back, "apply", removed)
+    clock = [0.0]
+    pauses: list[float] = []
+    answers = {"gpu1": JOB, "gpu2": JOB}
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        clock[0] += seconds
+        if len(pauses) == 2:
+            del answers["gpu1"]
+        if len(pauses) == 3:
+            answers.clear()
+
+    monkeypatch.setattr(job_wait, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=pause))
+    answering(monkeypatch, answers)
+    late = setup(world, "--yes", "--wait-for-jobs", "5s", command=command)
+    assert (code(late), pauses) == (5, [5.0])
+    assert "error: gpu[1-2]: container: job busy runs in taco-launch-c" in late.stderr
+    pauses.clear()
+    assert code(setup(world, "--dry-run", "--wait-for-jobs", command=command)) == 5
+    assert not pauses, "a dry run waits for nothing"
+    right = setup(world, "--yes", "--wait-for-jobs", command=command)
+    assert (code(right), pauses) == (0, [10.0, 10.0, 10.0]), right.stderr
+    both, one = (f"{name}: job busy runs in taco-launch-c" for name in ("gpu1", "gpu2"))
+    assert [line for line in right.stderr.splitlines() if "waiting" in line] == [
+        f"waiting: {both}; {one}",
+        f"waiting: {one}",
+    ]
+
+
+def test_what_does_not_pass_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    recreating(world, monkeypatch)
+    answering(monkeypatch, {"gpu2": b"error: whether a job runs cannot be found out\n"})
+    monkeypatch.setattr(job_wait, "time", SimpleNamespace(monotonic=time.monotonic))
+    assert code(setup(world, "--yes", "--wait-for-jobs")) == 5
 
 
 def test_a_missing_mount_is_told_before_anything_is_done(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,18 @@ def status(taco: Taco, *names: str) -> list[dict[str, Any]]:
     return found
 
 
+def test_without_a_cron_that_runs_nothing_is_installed(
+    taco: Taco, kept: Path, install: Install, tmp_path: Path
+) -> None:
+    (tmp_path / "bin" / "pgrep").write_text("#!/bin/sh\nexit 1\n")
+    done = install("lab", "--at", "02:30", "--yes")
+    assert (done.returncode, done.stdout, kept.exists()) == (2, "", False)
+    assert "error: nobody can start it every night: no cron runs here\nhint: start cron: sudo systemctl" in done.stderr
+    assert not (taco.state / "nights").exists()
+    (tmp_path / "bin" / "pgrep").write_text("#!/bin/sh\nexit 3\n")
+    assert install("lab", "--at", "02:30", "--yes").returncode == 0, "where that cannot be seen, it is believed"
+
+
 def test_a_night_comes_and_goes_and_nothing_else_is_touched(taco: Taco, kept: Path, install: Install) -> None:
     kept.write_bytes(OTHERS)
     shown = install("lab", "--at", "02:30", "--dry-run")

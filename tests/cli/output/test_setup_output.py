@@ -61,6 +61,47 @@ def test_lines_on_a_terminal_say_for_how_long_a_step_runs(
     assert capsys.readouterr().err == "proof: mpirun\n"
 
 
+@pytest.mark.parametrize("page", ["guides/setup.md", "zh/setup.md"])
+def test_the_guides_show_what_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], page: str
+) -> None:
+    text = (Path(__file__).parents[3] / "docs" / page).read_text(encoding="utf-8")
+    clock = [100.0]
+    lines: list[Callable[[], Sequence[str]]] = []
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    pull = "pull registry:5000/train-cpu:abbc2b0b79e4"
+    op = Op("image", pull, "it is not here")
+
+    def play(progress: setup_output.SetupProgress, *steps: tuple[float, str, str, str]) -> None:
+        for seconds, host, more, kind in steps:
+            clock[0] = 100 + seconds
+            progress.step(SetupEvent(host, "image", pull + more, kind))  # type: ignore[arg-type]
+
+    begins = (0, "gpu1", "", "begins"), (0, "gpu2", "", "begins"), (5, "gpu1", ": 1 of 7 layers", "begins")
+    play(
+        setup_output.SetupProgress(Settings()),
+        *begins,
+        (20, "gpu1", ": 2 of 7 layers", "begins"),
+        (21, "gpu2", "", "done"),
+        (29, "gpu1", ": 3 of 7 layers", "begins"),
+        (40, "gpu1", "", "done"),
+    )
+    assert f"```text\n{capsys.readouterr().err}```" in text
+
+    @contextmanager
+    def shown(_settings: Settings, asked: Callable[[], Sequence[str]]) -> Iterator[bool]:
+        lines.append(asked)
+        yield True
+
+    monkeypatch.setattr(render, "host_lines", shown)
+    progress = setup_output.SetupProgress(Settings())
+    with progress.live(("gpu1", "gpu2"), (HostPlan("gpu1", (op,)), HostPlan("gpu2", (op,)))):
+        play(progress, *begins, (21, "gpu2", "", "done"), (29, "gpu1", ": 3 of 7 layers", "begins"))
+        clock[0] = 133
+        told = "\n".join(lines[0]())
+    assert f"```text\n{told}\n```" in text
+
+
 def test_without_a_terminal_a_long_step_tells_how_far_it_is_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

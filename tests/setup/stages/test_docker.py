@@ -189,6 +189,16 @@ def test_what_cannot_be_installed(of: DockerEngine, system: dict[str, Any], mess
     assert problem(bare(system), of).startswith(message)
 
 
+def test_a_host_without_systemd_tells_what_else_is_wrong() -> None:
+    found = facts(engine(flavour="podman"), {"init": Absent("openrc")})
+    told = [each.message.split(" (")[0] for each in planned(found) if isinstance(each, Problem)]
+    assert [text[:37] for text in told] == [
+        "process 1 of this host is not systemd",
+        "the command docker is podman's here",
+    ]
+    assert len(planned(bare({"init": Absent("openrc"), "package_manager": "apk"}))) == 2
+
+
 @pytest.mark.parametrize(
     ("found", "message"),
     [

@@ -287,6 +287,20 @@ CONTAINERS = (
         "nvidia-smi on {host}, and cat /proc/driver/nvidia/version: both must name the same version. Update the driver and the NVIDIA Container "
         "Toolkit, then reboot. nvidia-container-cli -k -d /dev/tty info shows where it fails.",
         r"nvidia-container-cli(?:\.real)?: [^\r\n]{0,80}driver (?:rpc )?error: failed to process request",
+        unless=("nvidia-container-no-gpu",),
+    ),
+    Signature(
+        "enroot-tool-missing",
+        (": command not found",),
+        "Enroot's helper {tool} is not installed on {host}, or not in the PATH of the job.",
+        "Install the package enroot as a whole (it puts {tool} into /usr/bin), or add the folder of its helpers to PATH; then import the image again.",
+        r"(?P<tool>enroot-[a-z0-9]{2,20}): command not found",
+    ),
+    Signature(
+        "nvidia-container-no-gpu",
+        ("failed to detect NVIDIA devices",),
+        "The NVIDIA container runtime finds no NVIDIA GPU on {host}: the kernel module of the driver is not loaded, or the machine has no GPU.",
+        "lspci -d 10de: lists the GPUs of {host}, and lsmod | grep nvidia the modules. Install the driver, or load it: modprobe nvidia; then restart Docker.",
     ),
     Signature(
         "nvidia-container-cgroup-old",

@@ -260,6 +260,14 @@ HYDRA = (
         r"(?:(?P<host>[\w.-]+):rank\d+: +)?Mismatched address format: remote EP",
     ),
     Signature(
+        "ofi-address-map",
+        ("OFI get address vector map failed",),
+        "MPI on {host} could not build its map of all ranks' addresses: libfabric ran out of resources (address handles, memory), or the addresses of some "
+        "ranks are of another network.",
+        "Try with fewer ranks. FI_LOG_LEVEL=warn names the provider and its error; FI_PROVIDER=tcp (Intel MPI: also psm3 or verbs) shows whether it is the "
+        "provider's. Use the newest libfabric of that provider.",
+    ),
+    Signature(
         "mpich-failed",
         ("Fatal error in ",),
         "[[rank?Rank {rank}||A rank]] of MPICH or Intel MPI ended in {call}: {why}.",

@@ -62,6 +62,14 @@ FRAMEWORKS = (
         'export PDSH_SSH_ARGS_APPEND="-p PORT", or a newer DeepSpeed.',
     ),
     Signature(
+        "horovod-not-importable",
+        ("Failed to determine if ",),
+        "horovodrun cannot load the library that Horovod was compiled to on {host}, so it does not know whether {what} was built.",
+        "horovodrun --check-build --verbose shows the import error. Most often torch, TensorFlow or Python was changed after Horovod was built: rebuild it with "
+        "pip install --no-cache-dir --force-reinstall horovod.",
+        r"Failed to determine if (?P<what>[\w ]{1,40}?) support has been built",
+    ),
+    Signature(
         "horovodrun-no-address",
         ("Horovod was unable to connect to ",),
         "horovodrun does not reach {name} on any of its addresses ({addresses}): the hosts share no network interface of one name, or a firewall is between.",
@@ -328,6 +336,30 @@ FRAMEWORKS = (
         "{heads} attention heads of the model do not divide by vLLM's tensor parallel size {size}.",
         "--tensor-parallel-size has to be a divisor of {heads}; use more hosts or GPUs by --pipeline-parallel-size.",
         r"attention heads \((?P<heads>\d+)\) must be divisible by tensor parallel size \((?P<size>\d+)\)",
+    ),
+    Signature(
+        "vllm-driver-without-gpu",
+        ("Ray does not allocate any GPUs on the driver node",),
+        "vLLM was started on a host of which Ray's placement group has no GPU: all GPUs of {host} are in use or unknown to Ray, or Ray knows {host} by another "
+        "address.",
+        "ray status shows the free GPUs of each host. Start vLLM on a host with free ones; with several addresses, set VLLM_HOST_IP on each host to the one that "
+        "ray start --node-ip-address has.",
+    ),
+    Signature(
+        "megatron-helpers",
+        ("Failed to compile the C++ dataset helper functions",),
+        "Megatron could not compile its dataset helpers on {host}.",
+        "make -C megatron/core/datasets in the checkout, with g++ and pybind11 installed. A package that was installed without its Makefile lacks them: install from "
+        "the checkout (pip install -e .).",
+    ),
+    Signature(
+        "grpc-refused",
+        ('"os_error":"Connection refused"', "subchannel.cc"),
+        "Nothing listens at {peer}, to which TensorFlow or another gRPC client on {host} connects: that task has not started, has ended, or listens at another "
+        "address.",
+        "Compare the addresses in TF_CONFIG (or the cluster spec) with ss -ltnp on that host, and look whether its task ended first.",
+        r'"os_error":"Connection refused"[^\r\n]{0,80}"target_address":"(?:ipv[46]:)?(?P<peer>[^"\r\n]{3,80})"',
+        kind=FailureText.ECHO,
     ),
     Signature(
         "gpus-of-ray",

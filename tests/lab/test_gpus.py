@@ -2,16 +2,21 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lab.rig import Cluster, Image, made
+from taco_launch.lab.images import training
+from tests.lab.rig import Cluster, Image, docker, made
+from tests.sync.git_server import PASSWORD, USER, repository, served
 
 # The first test waits for the hosts to be set up.
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
+PROGRAM = Path(__file__).with_name("mnist.py")
 BENCHMARK = ("python3", "/opt/benchmark/pytorch_synthetic_benchmark.py", "--threads", "1")
 TINY = (
     "--model", "tiny", "--image-size", "32", "--batch-size", "2",
@@ -213,24 +218,93 @@ def test_the_line_of_cube_studio(hosts: Hosts) -> None:
     hosts.ok("delete", "cube")
 
 
+@pytest.fixture(scope="module")
+def guides_image(hosts: Hosts) -> Iterator[str]:
+    """The training image under the name that Arena's guides use, with their programs where they expect them."""
+    recipe = training.recipe()
+    assert hosts.lab.status()["training_image"].endswith(recipe.name)
+    added = "ln -s python3 /usr/bin/python && ln -s /opt/benchmark /examples"
+    dockerfile = f"FROM {recipe.tag}\nRUN {added}\n"
+    name = "registry.example.com/ai-samples/pytorch-with-tensorboard:1.5.1"
+    build = ("docker", "build", "--quiet", "--network", "none", "--tag", name, "-")
+    subprocess.run(build, input=dockerfile, text=True, check=True, capture_output=True)
+    yield name
+    docker("image", "rm", "--force", name)
+
+
 @pytest.mark.nightly
-def test_the_line_of_arena(hosts: Hosts) -> None:
-    """--workers=3 --gpus=1, of which the master is one: as in the guide it is on one host and two workers on another."""
-    script = 'echo "WORLD_SIZE: $WORLD_SIZE, CURRENT_RANK: $RANK"; exec "$@"'
-    job = ("--launcher", "env", "--workers", "3", "--gpus", "1", "-H", "gpu1:1,gpu2:2")
-    hosts.ok("submit", "--name", "pytorch-dist", *job, "--", "sh", "-c", script, "sh", *BENCHMARK, *TINY)
-    hosts.ok("wait", "pytorch-dist")
-    where = {"master-0": "gpu1", "worker-0": "gpu2", "worker-1": "gpu2"}
-    told = hosts.ok("get", "pytorch-dist")
-    assert re.findall(r"^pytorch-dist +SUCCEEDED +PYTORCHJOB +\S+ +pytorch-dist-(\S+) +(\S+)$", told, re.MULTILINE) == [
-        *where.items()
-    ]
-    for rank, instance in enumerate(where):
-        log = hosts.ok("logs", "pytorch-dist", "--instance", f"pytorch-dist-{instance}")
-        assert log.splitlines()[0].endswith(f"WORLD_SIZE: 3, CURRENT_RANK: {rank}")
-        assert ("Total img/sec on 3 GPU(s)" in log) == (rank == 0)
-    assert re.search(r"^pytorch-dist +3 +0 +SUCCEEDED +PYTORCHJOB ", hosts.ok("top", "job"), re.MULTILINE)
-    hosts.ok("delete", "pytorch-dist")
+def test_arenas_guide_of_pytorch(hosts: Hosts, guides_image: str, tmp_path: Path) -> None:
+    """All its commands in their order, after `alias arena`: three workers, the master among them, one GPU each."""
+    person = Hosts(hosts.lab, str(tmp_path / "hosts.yaml"))
+    data = {"training-data": {"path": "/srv/training", "description": "MNIST"}}
+    hosts.lab.inventory(
+        Path(person.inventory),
+        "gpu1",
+        "gpu2",
+        cluster=hosts.lab.name,
+        slots=8,
+        container=hosts.lab.training(),
+        data=data,
+    )
+    for host in ("gpu1", "gpu2"):
+        points = "".join(f"{x / 10} {x / 5 + 1}\\n" for x in range(10))
+        hosts.lab.sh(
+            host, f"mkdir -p /srv/training/pytorch_data && printf '{points}' >/srv/training/pytorch_data/points"
+        )
+    assert "0/16 (0%)" in person.ok("arena", "top", "node")
+    assert re.search(r"^training-data +\S+ +MNIST", person.ok("arena", "data", "list"), re.MULTILINE)
+    origin = repository(tmp_path / "srv" / "mnist-pytorch.git", {"mnist.py": PROGRAM.read_text()})
+    folder = "/mnist_data/pytorch_data"
+    with served(origin.parent, tmp_path / "tls") as server:
+        person.ok(
+            *("arena", "--loglevel", "info", "submit", "pytorch", "--name=pytorch-dist", "--gpus=1", "--workers=3"),
+            *("--working-dir=/root", f"--image={guides_image}"),
+            *("--sync-mode=git", f"--sync-source={server.url}/mnist-pytorch.git"),
+            *("--data=training-data:/mnist_data", "--tensorboard", f"--logdir={folder}/logs"),
+            *(f"--env=GIT_SYNC_USERNAME={USER}", f"--env=GIT_SYNC_PASSWORD={PASSWORD}"),
+            f"python /root/code/mnist-pytorch/mnist.py --epochs 10 --backend gloo --dir {folder}/logs --data {folder}/",
+            env=server.environment,
+            seconds=300,
+        )
+    assert re.search(r"^pytorch-dist +\S+ +PYTORCHJOB ", person.ok("arena", "list"), re.MULTILINE)
+    assert re.search(r"^pytorch-dist +3 +[03] +\S+ +PYTORCHJOB ", person.ok("arena", "top", "job"), re.MULTILINE)
+    person.ok("wait", "pytorch-dist")
+    for words in ((), ("--type", "pytorchjob")):
+        told = person.ok("arena", "get", "pytorch-dist", *words)
+        for instance in ("master-0", "worker-0", "worker-1"):
+            assert f"pytorch-dist-{instance}" in told
+    assert "ensor" in told  # where its TensorBoard is
+    for rank, instance in enumerate(("master-0", "worker-0", "worker-1")):
+        words = () if rank == 0 else ("-i", f"pytorch-dist-{instance}")
+        lines = person.ok("arena", "logs", "pytorch-dist", *words).splitlines()
+        assert f"WORLD_SIZE: 3, CURRENT_RANK: {rank}" in lines
+        assert lines[-1].startswith("Train Epoch: 10 loss=")
+    assert len(person.ok("arena", "logs", "pytorch-dist", "-t", "5").splitlines()) == 5
+    assert "events.out.tfevents" in hosts.lab.sh("gpu1", "ls /srv/training/pytorch_data/logs")
+    person.ok("arena", "delete", "pytorch-dist")
+
+
+@pytest.mark.nightly
+def test_arenas_guide_of_topology(hosts: Hosts, guides_image: str) -> None:
+    """Its line of vgg16, with the smallest pictures and batches, on four GPUs of one host that NVLinks join."""
+    line = (
+        "mpirun --allow-run-as-root -np 4 -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 "
+        "-x LD_LIBRARY_PATH -x PATH --mca pml ob1 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 "
+        "--mca orte_keep_fqdn_hostnames t --mca btl ^openib python /examples/pytorch_synthetic_benchmark.py --model=vgg16"
+    )
+    hosts.ok(
+        *("arena", "submit", "mpi", "--name=pytorch-topo-4-vgg16", "--gpus=1", "--workers=4", "--gputopology=true"),
+        f"--image={guides_image}",
+        f"{line} {' '.join(SMALL)} --threads 1",
+        seconds=300,
+    )
+    shown = hosts.ok("arena", "get", "pytorch-topo-4-vgg16", "--type", "mpijob")
+    assert re.search(r"pytorch-topo-4-vgg16-launcher +\S+ +\S+ +true +0 ", shown)
+    assert len(re.findall(r"pytorch-topo-4-vgg16-worker-[0-3] +\S+ +\S+ +false +1 ", shown)) == 4
+    followed = hosts.ok("arena", "logs", "-f", "pytorch-topo-4-vgg16", seconds=200)
+    assert re.search(r"^Total img/sec on 4 GPU\(s\): [0-9.]+ \+-[0-9.]+$", followed, re.MULTILINE)
+    assert hosts.job("pytorch-topo-4-vgg16")["state"] == "SUCCEEDED"
+    hosts.ok("arena", "delete", "pytorch-topo-4-vgg16")
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", pytest.param("env", marks=pytest.mark.nightly)])

@@ -113,6 +113,6 @@ def figures(said: str) -> tuple[float, float]:
     """Read what was sent of how much, in bytes."""
     (line,) = (line for line in said.splitlines() if "the controller sent" in line)
     words = line.replace("(", "").replace(")", "").split()
-    units = {"MB": 1e6, "GB": 1e9}
+    units = {"MiB": 1 << 20, "GiB": 1 << 30}
     found = [float(word) * units[unit] for word, unit in pairwise(words) if unit in units]
     return found[-1], found[0]

@@ -17,7 +17,6 @@ def run_plan(
     launch: LaunchPlan,
     facts: JobFacts,
     hostnames: Mapping[str, Tuple[str, ...]] = MappingProxyType({}),
-    image_digest: Optional[str] = None,
 ) -> RunPlan:
     """Return what was planned, as far as it can be seen of a run.
 
@@ -33,14 +32,7 @@ def run_plan(
         ranks = tuple(range(begin, begin + share.ranks))
         begin += share.ranks
         hosts.append(_host(share.host, ranks, {**own.get(share.host, {}), **shared}, facts, hostnames))
-    versions = (("openmpi", facts.openmpi), ("nccl", facts.nccl), ("horovod", facts.horovod))
-    return RunPlan(
-        hosts=tuple(hosts),
-        nccl=_nccl(shared, facts),
-        image_digest=image_digest,
-        versions=tuple((name, version) for name, version in versions if version is not None),
-        env=relevant(shared),
-    )
+    return RunPlan(hosts=tuple(hosts), nccl=_nccl(shared, facts), env=relevant(shared))
 
 
 def variables(launch: LaunchPlan) -> Dict[str, str]:

@@ -20,6 +20,7 @@ class RanksSeen(Message):
         for one in self.ranks:
             parts = [
                 *(one.env or ()),
+                *one.libraries,
                 *((each.interface, *each.peers) for each in one.sockets or ()),
                 (one.world_source,),
             ]

@@ -1,9 +1,9 @@
 """Holds the plan of a run against what is seen of it: verified, the first mismatch, or why it is not known."""
 
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Callable, Dict, Iterator, List, NamedTuple, Union
 
-from taco_launch.model.run.observed import SeenHost, SeenRank, SeenRun
-from taco_launch.model.run.planned import PlannedHost, RunPlan
+from taco_launch.model.run.observed import SeenRank, SeenRun
+from taco_launch.model.run.planned import RunPlan
 from taco_launch.model.run.verified import Mismatch, Truth, Verified
 from taco_launch.verify import nccl_checks, worlds
 from taco_launch.verify.finding import Missing, matching
@@ -83,40 +83,25 @@ def _ranks(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
     yield from _not_seen([rank for rank in planned if rank not in places], "rank")
 
 
-def _images(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
-    if plan.image_digest is None:
-        return
-    for host, told in _hosts(plan, seen):
-        if told is None or told.image_digest is None:
-            yield Missing(f"image digest of {host.name} not known")
-        elif told.image_digest != plan.image_digest:
+def _libraries(_plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
+    """Compare the libraries that ranks have loaded: those of most ranks are right."""
+    versions: Dict[str, Dict[str, List[SeenRank]]] = {}
+    for one in seen.ranks:
+        for name, version in one.libraries:
+            versions.setdefault(name, {}).setdefault(version, []).append(one)
+    for name, found in sorted(versions.items()):
+        (usual, those), *others = sorted(found.items(), key=lambda entry: -len(entry[1]))
+        for version, ranks in others:
+            host = ranks[0].host
             yield Mismatch(
-                "image digest",
-                host.name,
-                None,
-                _short(plan.image_digest),
-                _short(told.image_digest),
-                f"The container on {host.name} was made of another image, or before the last pull.",
-                f"taco-launch setup {host.name} --only image,container",
+                f"library {name}",
+                host,
+                ranks[0].rank,
+                f"{usual} as on {those[0].host}",
+                version,
+                f"{host} has another installation of {name} than {those[0].host}, or another LD_LIBRARY_PATH.",
+                f"taco-launch facts --only image compares the hosts; taco-launch setup {host} --only image,container",
             )
-
-
-def _versions(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
-    for host, told in _hosts(plan, seen):
-        there = dict(told.versions) if told is not None else {}
-        for software, version in plan.versions:
-            if software not in there:
-                yield Missing(f"version of {software} on {host.name} not known")
-            elif there[software] != version:
-                yield Mismatch(
-                    f"version of {software}",
-                    host.name,
-                    None,
-                    version,
-                    there[software],
-                    f"{host.name} has another installation of {software} than the others, or another PATH.",
-                    f"taco-launch facts --only image compares the hosts; taco-launch setup {host.name} --only image,container",
-                )
 
 
 def _environment(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
@@ -142,32 +127,6 @@ def _environment(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missi
             yield from _not_seen(unread, f"{name} of rank")
 
 
-def _gpus(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
-    if plan.gpus_per_rank is None:
-        return
-    unread = []
-    for one in _planned_ranks(plan, seen):
-        if one.gpus is None:
-            unread.append(one.rank)
-        elif one.gpus != plan.gpus_per_rank:
-            yield Mismatch(
-                "GPUs",
-                one.host,
-                one.rank,
-                str(plan.gpus_per_rank),
-                str(one.gpus),
-                "CUDA_VISIBLE_DEVICES of the rank is another than planned, or a GPU is gone.",
-                f"taco-launch facts {one.host} --only gpu; taco-launch run --dry-run --explain shows CUDA_VISIBLE_DEVICES.",
-            )
-    yield from _not_seen(unread, "GPUs of rank")
-
-
-def _hosts(plan: RunPlan, seen: SeenRun) -> Iterator[Tuple[PlannedHost, Optional[SeenHost]]]:
-    told = {host.name: host for host in seen.hosts}
-    for host in plan.hosts:
-        yield host, told.get(host.name)
-
-
 def _planned_ranks(plan: RunPlan, seen: SeenRun) -> List[SeenRank]:
     planned = hosts_of_ranks(plan)
     return sorted((one for one in seen.ranks if one.rank in planned), key=lambda one: one.rank)
@@ -176,10 +135,6 @@ def _planned_ranks(plan: RunPlan, seen: SeenRun) -> List[SeenRank]:
 def _not_seen(ranks: List[int], what: str) -> Iterator[Missing]:
     if ranks:
         yield Missing(f"{what} {matching(ranks)} not known" if what != "rank" else f"rank {matching(ranks)} not seen")
-
-
-def _short(digest: str) -> str:
-    return digest if len(digest) <= 20 else f"{digest[:19]}..."
 
 
 def _nccl(check: nccl_checks.NcclCheck) -> Callable[[RunPlan, SeenRun], Iterator[Union[Mismatch, Missing]]]:
@@ -202,10 +157,8 @@ _CHECKS = (
     _Check("world size", worlds.world_size, _of_nccl),
     _Check("ranks and hosts", _ranks, lambda _plan: True),
     _Check("NCCL's ranks and hosts", worlds.nccl_world, _of_nccl),
-    _Check("image digest", _images, lambda plan: plan.image_digest is not None),
-    _Check("versions", _versions, lambda plan: bool(plan.versions)),
+    _Check("libraries", _libraries, lambda plan: len(plan.hosts) > 1),
     _Check("environment", _environment, lambda plan: bool(plan.env)),
-    _Check("GPUs", _gpus, lambda plan: plan.gpus_per_rank is not None),
     _Check("transport", _nccl(nccl_checks.transport), _of_nccl),
     _Check("HCAs", _nccl(nccl_checks.hcas), _of_nccl),
     _Check("GID index", _nccl(nccl_checks.gid_index), _of_nccl),

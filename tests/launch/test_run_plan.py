@@ -25,7 +25,7 @@ def line(*words: str, **fields: object) -> LaunchPlan:
 def test_a_real_line_on_roce() -> None:
     """The plan of the planner itself: what it chose is what is compared."""
     made = plan(FACTS, hosts=FAR, np=16, head="gpu1", network=RDMA)
-    found = run_plan(PLACE, made, FACTS, {"gpu1": ("node-1",)}, "sha256:abc")
+    found = run_plan(PLACE, made, FACTS, {"gpu1": ("node-1",)})
     assert found.np == 16
     assert [host.ranks for host in found.hosts] == [tuple(range(8)), tuple(range(8, 16))]
     assert found.hosts[0].hostnames == ("node-1",)
@@ -34,8 +34,6 @@ def test_a_real_line_on_roce() -> None:
     assert found.hosts[0].hcas is not None
     assert found.nccl is not None
     assert found.nccl.transport is Transport.IB
-    assert found.versions == (("openmpi", "4.1.4"), ("nccl", "2.9.9"))
-    assert found.image_digest == "sha256:abc"
     assert all(
         name.startswith(("NCCL_", "HOROVOD_", "OMPI_", "GLOO_", "TP_", "LD_", "UCX_")) for name, _value in found.env
     )

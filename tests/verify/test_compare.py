@@ -109,15 +109,13 @@ def test_two_ranks_on_one_gpu() -> None:
 
 def test_software_and_environment_of_one_host() -> None:
     run = seen(log_of("2.21.5"))
-    other = replace(run, hosts=(run.hosts[0], replace(run.hosts[1], image_digest="sha256:" + "b" * 64)))
-    assert first(plan(), other)[:3] == ("image digest", "gpu2", None)
-    old = replace(
-        run, hosts=(run.hosts[0], replace(run.hosts[1], versions=(("Open MPI", "5.0.11"), ("NCCL", "2.21.5"))))
-    )
-    assert first(plan(), old) == ("version of Open MPI", "gpu2", None, "5.0.11")
+    old = replace(run.ranks[3], libraries=(("libmpi", "80.0.5"), ("libnccl", "2.21.5")))
+    found = mismatch(plan(), replace(run, ranks=(*run.ranks[:3], old)))
+    assert str(found) == "rank 3 on gpu2: library libmpi: planned 40.30.4 as on gpu1, is 80.0.5"
+    without = replace(run, ranks=(*run.ranks[:3], replace(old, libraries=())))
+    assert verify(plan(), without).status is Truth.TRUE, "a rank that has not loaded it, as one of another program"
     bare = replace(run, ranks=(*run.ranks[:3], replace(run.ranks[3], env=())))
     assert first(plan(), bare) == ("environment", "gpu2", 3, "no NCCL_IB_GID_INDEX")
-    assert first(plan(), ranks(run, gpus=1)) == ("GPUs", "gpu1", 0, "1")
     mixed = log_of("2.21.5").replace("NCCL version 2.21.5", "NCCL version 2.19.4", 0)
     lines = [line for rank in range(4) for line in lines_of("2.30.7" if rank < 2 else "2.26.6", rank)]
     assert first(plan(), seen("\n".join(lines)))[:2] == ("version of NCCL", "gpu2")

@@ -3,7 +3,7 @@
 Simulated: no GPU is here. What really was captured is in `cases`, in excerpts.
 """
 
-from taco_launch.model.run.observed import SeenHost, SeenRank, SeenRun
+from taco_launch.model.run.observed import SeenRank, SeenRun
 from taco_launch.model.run.planned import NcclPlan, PlannedHost, RunPlan, Transport
 from taco_launch.verify.nccl_log import parse
 
@@ -120,14 +120,13 @@ def plan(transport: Transport = Transport.IB, gdr: bool | None = True) -> RunPla
         for index, name in enumerate(HOSTS)
     )
     env = (("NCCL_IB_GID_INDEX", "3"),)
-    versions = (("Open MPI", "4.1.4"), ("NCCL", "2.21.5"))
-    return RunPlan(hosts, NcclPlan(transport, gdr, one_world=True), "sha256:" + "a" * 64, versions, 2, env)
+    return RunPlan(hosts, NcclPlan(transport, gdr, one_world=True), env)
 
 
 def seen(log: str, end: str = "\n") -> SeenRun:
-    hosts = tuple(SeenHost(name, "sha256:" + "a" * 64, (("Open MPI", "4.1.4"), ("NCCL", "2.21.5"))) for name in HOSTS)
+    libraries = (("libmpi", "40.30.4"), ("libnccl", "2.21.5"))
     ranks = tuple(
-        SeenRank(rank, HOSTS[rank // 2], 4, "OMPI_COMM_WORLD_SIZE", 2, (("NCCL_IB_GID_INDEX", "3"),))
+        SeenRank(rank, HOSTS[rank // 2], 4, "OMPI_COMM_WORLD_SIZE", (("NCCL_IB_GID_INDEX", "3"),), libraries=libraries)
         for rank in range(4)
     )
-    return SeenRun(hosts, ranks, parse(log + end))
+    return SeenRun(ranks, parse(log + end))

@@ -1,7 +1,8 @@
 """Looks at what of a rank can be compared with the plan: its environment and its connections to other hosts."""
 
 import os
-from typing import Collection, Mapping, Optional, Sequence, Tuple
+import re
+from typing import Collection, Dict, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent.counters import process_trees, sockets
 from taco_launch.agent.counters.process_trees import Key
@@ -13,6 +14,8 @@ _MOST_VALUE = 1 << 10
 # Horovod learns its world from one of these; without any, each process is a world of its own (horovod/common/operations.cc).
 _OF_WORLD = frozenset(("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"))
 _HOROVOD, _MOST_MAPS = b"/horovod/", 1 << 22
+# Those whose versions have to be the same on all hosts, by their files: libmpi.so.40.30.4, or libnccl.so.2 in a Python package.
+_LIBRARY = re.compile(rb" (/\S*/(lib(?:mpi|nccl|cuda|cudart|ucp|fabric|torch_cpu))\.so((?:\.\d+)*))$", re.MULTILINE)
 _ALONE = "Horovod, which mpirun did not start"
 
 
@@ -27,7 +30,8 @@ def _seen(rank: int, members: Sequence[Key], variables: Collection[str]) -> Seen
     shown = process_trees.of_python(present) or process_trees.most_telling(present)
     told = sockets.of_processes([pid for pid, _start in members[1:]])
     env = None if shown is None else _environment(shown.pid)
-    is_alone = env is not None and shown is not None and not _OF_WORLD & dict(env).keys() and _has_horovod(shown.pid)
+    maps = b"" if shown is None else _maps(shown.pid)
+    is_alone = env is not None and not _OF_WORLD & dict(env).keys() and _HOROVOD in maps
     return SeenRank(
         rank,
         "",
@@ -35,16 +39,31 @@ def _seen(rank: int, members: Sequence[Key], variables: Collection[str]) -> Seen
         world_source=_ALONE if is_alone else "",
         env=None if env is None else tuple(pair for pair in env if pair[0] in variables),
         sockets=None if told.unknown else told.between,
+        libraries=() if shown is None else _libraries(shown.pid, maps),
     )
 
 
-def _has_horovod(pid: int) -> bool:
-    """Return whether a process has a library of Horovod."""
+def _maps(pid: int) -> bytes:
+    """Return the files that a process has mapped, among all that its memory consists of."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:  # it gives a page at a time
-            return _HOROVOD in file.read(_MOST_MAPS)
+            return file.read(_MOST_MAPS)
     except OSError:  # it is gone
-        return False
+        return b""
+
+
+def _libraries(pid: int, maps: bytes) -> Tuple[Tuple[str, str], ...]:
+    """Return the libraries of `_LIBRARY` with their versions, or their sizes where a version of one number is no version."""
+    found: Dict[str, str] = {}
+    for path, name, version in set(_LIBRARY.findall(maps)):
+        text = version.decode("ascii").lstrip(".")
+        if "." not in text:
+            try:
+                text = f"{os.stat(f'/proc/{pid}/root'.encode() + path).st_size} bytes"  # noqa: PTH116 - a path of bytes
+            except OSError:
+                continue
+        found[name.decode("ascii")] = text
+    return tuple(sorted(found.items()))
 
 
 def _environment(pid: int) -> Optional[Tuple[Tuple[str, str], ...]]:

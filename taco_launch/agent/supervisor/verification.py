@@ -85,13 +85,13 @@ class Verification:
         self._order(LookAtRanks(variables=[name for name, _value in self._planned().env]))
 
     def _planned(self, *, nccl: bool = False) -> "RunPlan":
-        """Return what was planned, without the software of the hosts, and what NCCL is to do only with `nccl`."""
+        """Return what was planned, and what NCCL is to do only with `nccl`."""
         from dataclasses import replace  # noqa: PLC0415 - see above
 
         from taco_launch.launch.run_plan import run_plan  # noqa: PLC0415
 
         assert self._plan is not None
-        planned = replace(run_plan(*self._plan), versions=())
+        planned = run_plan(*self._plan)
         return planned if nccl else replace(planned, nccl=None)
 
     def _nccl(self) -> "NcclLog":

@@ -122,32 +122,23 @@ class SeenRank:
     """What is seen of one rank; None is "not known".
 
     `host` is the host of the inventory whose guard saw it. `world_size` is what its own library said, `world_source`
-    which. `gpus` is the number of GPUs that it sees. `env` holds those of the plan's variables that it has; None where
-    its environment was not read. `sockets` are its connections to other hosts, by interface.
+    which. `env` holds those of the plan's variables that it has; None where its environment was not read. `sockets` are
+    its connections to other hosts, by interface. `libraries` are (name, version) of those of MPI, NCCL, CUDA and torch that
+    it has loaded, with the size of the file where its name has no version.
     """
 
     rank: int
     host: str
     world_size: Optional[int] = None
     world_source: str = ""
-    gpus: Optional[int] = None
     env: Optional[Tuple[Tuple[str, str], ...]] = None
     sockets: Optional[Tuple[InterfaceTraffic, ...]] = None
-
-
-@dataclass(frozen=True)
-class SeenHost:
-    """What is seen of one host of the job: its image and software; None where not known, and what was not read is absent."""
-
-    name: str
-    image_digest: Optional[str] = None
-    versions: Tuple[Tuple[str, str], ...] = ()
+    libraries: Tuple[Tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class SeenRun:
     """All that is seen of an attempt."""
 
-    hosts: Tuple[SeenHost, ...] = ()
     ranks: Tuple[SeenRank, ...] = ()
     nccl: NcclLog = NcclLog()

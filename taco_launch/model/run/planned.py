@@ -47,15 +47,11 @@ class NcclPlan:
 class RunPlan:
     """What was planned; None and empty tuples are not checked, and without `nccl` no rank is expected to use it.
 
-    `versions` holds (software, version) that every host is to have, the launcher's own among them. `gpus_per_rank` is the
-    number of GPUs that each rank is to see. `env` are the variables that have to have reached every rank.
+    `env` are the variables that have to have reached every rank.
     """
 
     hosts: Tuple[PlannedHost, ...]
     nccl: Optional[NcclPlan] = None
-    image_digest: Optional[str] = None
-    versions: Tuple[Tuple[str, str], ...] = ()
-    gpus_per_rank: Optional[int] = None
     env: Tuple[Tuple[str, str], ...] = ()
 
     @property

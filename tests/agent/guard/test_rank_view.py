@@ -5,12 +5,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from taco_launch.agent.guard import rank_view
 from taco_launch.agent.host import processes
+from taco_launch.model.run.observed import SeenRank
 from tests.conftest import eventually
 
 pytestmark = pytest.mark.enable_socket
@@ -47,26 +49,48 @@ def test_a_rank_that_is_gone() -> None:
     assert (rank.rank, rank.env, rank.sockets) == (3, None, ())
 
 
-@pytest.mark.parametrize(("variable", "size"), [("OTHER", 1), ("HOROVOD_RANK", None), ("OMPI_COMM_WORLD_RANK", None)])
-def test_horovod_that_no_mpi_started_is_alone(tmp_path: Path, variable: str, size: int | None) -> None:
-    """A rank under torchrun: it has Horovod's library, and nothing that tells Horovod of other ranks."""
-    library = tmp_path / "horovod" / "mpi_lib.so"
-    library.parent.mkdir()
-    library.write_bytes(b"x")
-    maps = (
-        f"import mmap, sys, time; files = [open(path) for path in [{str(library)!r}, *[sys.executable] * 100]]; "
-        "maps = [mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) for f in files]; print(flush=True); time.sleep(1000)"
-    )
-    argv = ["/bin/sh", "-c", '"$@"; exit', "sh", sys.executable, "-S", "-c", maps]
-    wrapper = subprocess.Popen(argv, env={variable: "0"}, start_new_session=True, stdout=subprocess.PIPE)
-    assert wrapper.stdout is not None
-    try:
+@pytest.fixture
+def mapping(tmp_path: Path) -> Iterator[Callable[..., SeenRank]]:
+    """What is seen of a rank whose program has files mapped, which are made here."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def rank(*files: str, env: Mapping[str, str]) -> SeenRank:
+        paths = [tmp_path / file for file in files]
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"x" * 7)
+        maps = (
+            f"import mmap, sys, time; files = [open(path) for path in [*{[*map(str, paths)]!r}, *[sys.executable] * 100]]; "
+            "maps = [mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) for f in files]; print(flush=True); time.sleep(1000)"
+        )
+        argv = ["/bin/sh", "-c", '"$@"; exit', "sh", sys.executable, "-S", "-c", maps]
+        wrapper = subprocess.Popen(argv, env=env, start_new_session=True, stdout=subprocess.PIPE)
+        started.append(wrapper)
+        assert wrapper.stdout is not None
         wrapper.stdout.readline()
         root = processes.identify(wrapper.pid)
         assert root is not None
-        (rank,) = rank_view.seen({0: (root.pid, root.start)}, ["OTHER"]).ranks
-        assert (rank.world_size, bool(rank.world_source)) == (size, size == 1)
-    finally:
+        (found,) = rank_view.seen({0: (root.pid, root.start)}, ["OTHER"]).ranks
+        return found
+
+    yield rank
+    for wrapper in started:
         os.killpg(wrapper.pid, signal.SIGKILL)
         wrapper.wait()
+        assert wrapper.stdout is not None
         wrapper.stdout.close()
+
+
+@pytest.mark.parametrize(("variable", "size"), [("OTHER", 1), ("HOROVOD_RANK", None), ("OMPI_COMM_WORLD_RANK", None)])
+def test_horovod_that_no_mpi_started_is_alone(
+    mapping: Callable[..., SeenRank], variable: str, size: int | None
+) -> None:
+    """A rank under torchrun: it has Horovod's library, and nothing that tells Horovod of other ranks."""
+    rank = mapping("horovod/mpi_lib.so", env={variable: "0"})
+    assert (rank.world_size, bool(rank.world_source)) == (size, size == 1)
+
+
+def test_the_libraries_of_a_rank(mapping: Callable[..., SeenRank]) -> None:
+    """By the version of their file, or its size where the name has none."""
+    rank = mapping("lib/libmpi.so.40.30.4", "nvidia/nccl/lib/libnccl.so.2", "lib/libmpi_cxx.so.40.1.0", env={})
+    assert rank.libraries == (("libmpi", "40.30.4"), ("libnccl", "7 bytes"))

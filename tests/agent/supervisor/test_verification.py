@@ -76,7 +76,7 @@ def test_it_runs_as_planned(job: Job) -> None:
     assert job.told() == []
     job.answer("gpu2", 1)
     job.after(0)
-    assert job.told() == [{"status": "True", "why": "ranks and hosts, environment, interface", "next": ""}]
+    assert job.told() == [{"status": "True", "why": "ranks and hosts, libraries, environment, interface", "next": ""}]
     job.after(10_000)
     assert len(job.orders) == 1
 

@@ -33,6 +33,8 @@ _SAY_NO_REASON = (
     "rank-exited-255",
     "rank-failed",
     "slurm-task-exited",
+    "slurm-task-signal",
+    "slurm-cancelled",
     "torchrun-child-failed",
     "command-failed",
 )

@@ -268,11 +268,27 @@ HYDRA = (
         "provider's. Use the newest libfabric of that provider.",
     ),
     Signature(
+        "mpich-without-launcher",
+        ("Unable to write to PMI_fd", "PMI_Get_appnum returned -1"),
+        "A rank on {host} found variables of a launcher (PMI_FD, PMI_RANK) that does not run or did not start it, so MPICH or Intel MPI could not start.",
+        "Start it by the mpirun of that MPI, or under another launcher without them: env -u PMI_FD -u PMI_RANK -u PMI_SIZE COMMAND. oneCCL under torchrun: "
+        "-x CCL_PROCESS_LAUNCHER=none.",
+    ),
+    Signature(
+        "cray-mpich-nic",
+        ("Unable to use a NIC_POLICY of ",),
+        "Cray MPICH cannot give rank {rank} a NIC by the policy {policy}: the cores of that rank are in several NUMA nodes.",
+        "Bind each rank to cores of one NUMA node: srun --cpus-per-task=N --cpu-bind=cores (or --gpus-per-task and --gpu-bind=closest); or MPICH_OFI_NIC_POLICY=BLOCK.",
+        r"Unable to use a NIC_POLICY of '(?P<policy>\w+)'\. Rank (?P<rank>\d+) is not confined",
+    ),
+    Signature(
         "mpich-failed",
         ("Fatal error in ",),
-        "[[rank?Rank {rank}||A rank]] of MPICH or Intel MPI ended in {call}: {why}.",
+        "[[rank?Rank {rank}||A rank]] of MPICH or Intel MPI ended in {call}: [[last?{last}||{why}]].",
         "The last line of its error stack is the reason. FI_PROVIDER=tcp (Intel MPI: I_MPI_FABRICS=shm:ofi) shows whether it is the network's.",
-        r"(?:\(rank (?P<rank>\d+) in comm \w+\): )?Fatal error in (?P<call>\w+): (?P<why>[^\r\n]*?)(?:, error stack:?)?[ .:]*(?=$)",
+        r"(?:\(rank (?P<rank>\d+) in comm \w+\): )?Fatal error in (?P<call>\w+): (?P<why>[^\r\n]*?)(?:, error stack:?)?[ .:]*(?=\r?\n|$)"
+        r"(?:\r?\n\w{1,80}\(\d{1,6}\)\.*: *(?P<last>[^\s][^\r\n]*)?)*",
+        lines=20,
         kind=FailureText.FALLBACK,
     ),
 )

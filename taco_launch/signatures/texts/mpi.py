@@ -62,6 +62,14 @@ MPI = (
         r"(?P<what>(?:opal|orte|prte|pmix)_\w+_(?:select|open)) failed|ORTE_ERROR_LOG: Not found in file ess_hnp_module\.c|opal_init failed"
         r"|(?:orte|pmix)_init failed for some reason",
         kind=FailureText.FALLBACK,
+        unless=("mpi-init-in-child",),
+    ),
+    Signature(
+        "mpi-init-in-child",
+        ("getting local rank failed",),
+        "MPI_Init ran in a process that no launcher started as a rank, but that has the variables of one: a child of a rank (subprocess, Dask, a worker of a "
+        "data loader), or a shell inside mpirun or srun.",
+        "Call MPI in the rank itself only, or start the child without the variables: env -u OMPI_COMM_WORLD_RANK and the other OMPI_*, PMIX_* and SLURM_* ones.",
     ),
     Signature(
         "mpi-unreachable",

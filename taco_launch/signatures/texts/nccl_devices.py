@@ -75,11 +75,11 @@ NCCL_DEVICES = (
     ),
     Signature(
         "nccl-peer-access",
-        ("failed to peer with device", "failed to open CUDA IPC handle"),
+        ("failed to peer with device", "failed to open CUDA IPC handle", "IpcGetMemHandle failed"),
         "Two GPUs of {host} cannot reach each other's memory: {why}.",
         "nvidia-smi topo -p2p r shows which can. In a virtual machine, or with an IOMMU and ACS on, they cannot; nor can ranks in "
         "containers of their own without --ipc=host. -x NCCL_P2P_DISABLE=1 continues over shared memory.",
-        r"(?P<why>failed to (?:peer with device|open CUDA IPC handle) [^\r\n]*\S)",
+        r"(?P<why>failed to (?:peer with device|open CUDA IPC handle) [^\r\n]*\S|(?:cuda|hip)IpcGetMemHandle failed[^\r\n]*\S)",
     ),
     Signature(
         "nccl-ranks-differ",

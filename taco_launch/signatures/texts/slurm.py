@@ -198,6 +198,13 @@ SLURM = (
         "unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE before this srun or sbatch, or use the same option as the surrounding job.",
     ),
     Signature(
+        "slurm-pmi-twice",
+        ("PMK_KVS_Barrier duplicate request from task ",),
+        "Several processes of Slurm's task {task} start MPI, where each task may be one rank: the program starts itself or others that call MPI_Init.",
+        "srun --ntasks=N with one MPI process per task; start workers of a program without MPI, or without the variables PMI_FD, PMI_RANK and SLURM_*.",
+        r"PMK_KVS_Barrier duplicate request from task (?P<task>\d+)",
+    ),
+    Signature(
         "slurm-pmix-library",
         ("can not load PMIx library",),
         "Slurm's plugin {plugin} does not find the PMIx library that it was built for.",

@@ -161,13 +161,14 @@ TRAINING = (
     ),
     Signature(
         "cuda-error",
-        ("CUDA error: ", "CUDA driver error: ", "CUDA_ERROR_"),
+        ("CUDA error: ", "CUDA driver error: ", "CUDA_ERROR_", "an illegal memory access was encountered"),
         "A CUDA call failed on {host}: {why}.",
         "Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where; dmesg -T | grep Xid on {host}.",
         r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
         r"CUDA driver version|all CUDA-capable devices are busy|CUDA-capable device\(s\) is|device kernel image is inv|the provided PTX was)[^\r\n]*\S)"
         r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|MISALIGNED_ADDRESS|INVALID_\w+|ASSERT|UNKNOWN"
-        r"|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|SYSTEM_DRIVER_MISMATCH|DEINITIALIZED)\b[^\r\n]*\S)",
+        r"|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|SYSTEM_DRIVER_MISMATCH|DEINITIALIZED)\b[^\r\n]*\S)"
+        r"|^(?!.*(?:NCCL|UCX))[^\r\n]{0,80}(?P<why3>an illegal memory access was encountered)",
         unless=("cuda-assert",),
     ),
     Signature(
@@ -265,8 +266,8 @@ TRAINING = (
         "[[file?Check where the ranks run: ls -l {file}. A relative name counts from the folder that the job starts in||"
         "Install it (in a container: in the image), name it by its full path, or pass the PATH: -x PATH]].",
         r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): (?:not found|No such file or directory)"
-        r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
-        r"|\b(?:ba|z)sh: (?P<what2>(?!\S*(?:orted|prted))\S+): command not found",
+        r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!-|\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
+        r"|\b(?:ba|z)sh: (?P<what2>(?!-|\S*(?:orted|prted))\S+): command not found",
         kind=FailureText.OUTCOME,
         survived=True,
     ),
@@ -333,12 +334,12 @@ TRAINING = (
     ),
     Signature(
         "python-exception",
-        ("Traceback (most recent call last)",),
+        ("Traceback (most recent call last)", "Error): ray::"),
         "The program raised {error}[[file? (line {at} of {file})]][[code?: {code}]].",
         "Read the traceback that ends there: its last File line of your own is the place.",
         # The traceback's last place, with the line of the source and what underlines it, stands right above the error.
         r'(?m)(?:^  File "(?:[^"\r\n]*/)?(?P<file>[^"/<\r\n][^"/\r\n]*)", line (?P<at>\d+)[^\r\n]*\r?\n(?:^    (?:(?P<code>assert [^\r\n]{0,200}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){0,2})?'
-        r"^(?!\S*ChildFailedError|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
+        r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
         r"remote process exited|communicator was aborted|: Broken pipe$))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",
         kind=FailureText.OUTCOME,
@@ -389,5 +390,6 @@ TRAINING = (
         "another CPU. For a stack in Python: PYTHONFAULTHANDLER=1. A library built for another CUDA, NCCL or torch does this]].",
         r"exits with return code = -(?P<signal>(?!9\b)(?P<bus>7\b)?\d{0,2})\b",
         kind=FailureText.OUTCOME,
+        unless=("torch-collective-timeout",),
     ),
 )

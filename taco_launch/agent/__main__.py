@@ -64,6 +64,10 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: C901, PLR0911, PLR09
         from taco_launch.agent import scheduler_wakeup
 
         return scheduler_wakeup.main(agent)
+    if op == "notify":
+        from taco_launch.agent import notify
+
+        return notify.main(JobFolder(Path(rest[0])), rest[1:])
     if op == "run":
         from taco_launch.agent import program
 

@@ -94,6 +94,8 @@ class JobRequest:
     agent_log: bool = False
     # Whether it fails where what runs is not what was asked.
     strict: bool = False
+    # The http or https URL that gets a message at its end, a hang or a lost host.
+    notify: Optional[str] = None
     # Whether a job of the same name and owner that has ended makes room.
     replace: bool = False
     # A signal that the ranks get some time before they are ended: USR1, USR1@120, USR1@2m.

@@ -81,6 +81,8 @@ class Policy:
     signal: Optional[EarlySignal] = None
     # Whether the job fails if it does not run as planned.
     strict: bool = False
+    # The http or https URL that gets a message at the job's end, a hang or a lost host.
+    notify: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """When a job may begin, how it is ended and what happens then: the Policy that a request amounts to."""
 
+import re
 from typing import Any
 
 from taco_launch.errors import UsageError
@@ -9,6 +10,8 @@ from taco_launch.model.jobs import EarlySignal, Policy, Restart
 
 # Kubernetes' Job, spec.backoffLimit.
 RETRIES = 6
+# Without a user and a password, which urllib does not send.
+URL = r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?"
 _SAME = (
     "grace",
     "timeout",
@@ -26,6 +29,7 @@ _SAME = (
     "agent_log",
     "replace",
     "strict",
+    "notify",
 )
 
 
@@ -46,12 +50,23 @@ def policy(request: JobRequest, host_loss_timeout: float | None) -> Policy:
     if request.no_wait:
         _refuse_waiting(request)
         same["queue_timeout"] = 0.0
+    if request.notify is not None:
+        _check_url(request, request.notify)
     if request.progress is not None:
         _check_pattern(request, request.progress)
     restart, limit = _restart(request)
     if request.signal is not None:
         same["signal"] = _signal(request, request.signal)
     return Policy(**same, suspend=request.suspend, restart=restart, backoff_limit=limit)
+
+
+def _check_url(request: JobRequest, url: str) -> None:
+    if re.fullmatch(URL, url) is None:
+        called = request.called("notify")
+        raise UsageError(
+            f"{called}: {url!r} is not an http or https URL",
+            hint=f"{called} https://HOST/PATH; to run a command at the job's end: taco-launch wait NAME; COMMAND",
+        )
 
 
 def _check_pattern(request: JobRequest, text: str) -> None:

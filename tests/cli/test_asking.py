@@ -110,6 +110,7 @@ PLAIN = Policy(host_loss_timeout=45)
         ("--clean-up none --ttl 2d", replace(PLAIN, clean_up=CleanUp.NONE, ttl=172800)),
         ("--timeout 15m --grace 0 --host-loss-timeout 90s", Policy(grace=0, timeout=900, host_loss_timeout=90)),
         ("--stall-timeout 20m", replace(PLAIN, stall_timeout=1200)),
+        ("--notify https://h/x", replace(PLAIN, notify="https://h/x")),
         ("--silence-timeout 20m", replace(PLAIN, silence_timeout=1200)),
         ("--backoff-limit 3", replace(PLAIN, restart=Restart.ON_FAILURE, backoff_limit=3)),
         ("--backoff-limit 0", PLAIN),

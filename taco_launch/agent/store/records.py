@@ -134,6 +134,10 @@ class Events:
             return
         self._pending += line
         self.flush()
+        if kind in (state.ENDED, state.STALLED) or data.get("lost"):
+            from taco_launch.agent import notify  # noqa: PLC0415 - it reads what is written here
+
+            notify.start(self._folder, event)
 
     def flush(self) -> bool:
         """Write what is still in memory; False when the disk is full and the reserve is used up."""

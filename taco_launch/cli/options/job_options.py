@@ -52,7 +52,7 @@ _SAME = {
             "progress",
         )
     },
-    **{name: name for name in ("backoff_limit", "backoff", "signal", "logdir", "tensorboard_grace")},
+    **{name: name for name in ("backoff_limit", "backoff", "signal", "notify", "logdir", "tensorboard_grace")},
     **{name: name for name in ("gpu_ids", "image", "worker_image", "image_from", "shm_size", "workdir")},
     "hosts": "host_count",
     "gpu_topology": "gputopology",

@@ -133,6 +133,12 @@ _AFTER = (
 )
 _RECORDS = (
     option(
+        "--notify",
+        metavar="URL",
+        help="POST name, state, event, reason and hosts as JSON to this http or https URL when the job ends, hangs or loses a "
+        "host; the head sends it. For a command: `taco-launch wait NAME; COMMAND`.",
+    ),
+    option(
         "--clean-up",
         type=click.Choice(["running", "all", "none"]),
         help="What to remove from hosts when the job ends: running processes, all (its files there too), or none. "

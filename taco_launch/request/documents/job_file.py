@@ -68,6 +68,7 @@ _TOP = {
     "agentLog": "agent_log",
     "replace": "replace",
     "strict": "strict",
+    "notify": "notify",
 }
 _POLICY = {
     "ttlSecondsAfterFinished": "ttl",

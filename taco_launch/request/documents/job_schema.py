@@ -24,6 +24,7 @@ from taco_launch.request.documents.job_values import (
     SignalTime,
     SlotCount,
     Time,
+    Url,
     Variable,
     Workers,
     WorkingDir,
@@ -262,6 +263,11 @@ class JobDocument(SchemaSection):
         default=None,
         description="true: fail the job with exit code 125 where it does not run as planned: ranks, hosts, variables, "
         "interface, what NCCL tells. Default: a warning in `get`.",
+    )
+    notify: Url | None = Field(
+        default=None,
+        description="The http or https URL that gets name, state, event, reason and hosts of the job as JSON, by POST, when it "
+        "ends, hangs or loses a host.",
     )
     replace: bool | None = Field(
         default=None, description="true: a job of yours with this name that has ended is deleted first."

@@ -16,6 +16,7 @@ from taco_launch.inventory.schema.values import named, whole, whole_schema
 from taco_launch.model.jobs import MOST_PRIORITY, MOST_RETRIES
 from taco_launch.request import host_counts, selection
 from taco_launch.request.early_signal import parse_early_signal
+from taco_launch.request.policy import URL
 
 _MOST_RANKS = 1_000_000
 # A shell would make something else of these; here they would be words like any other.
@@ -32,6 +33,12 @@ def _signal(text: str) -> str:
         parse_early_signal(text)
     except ValueError as error:
         raise ValueError(str(error), "write it as USR1@120: 120 s before") from None
+    return text
+
+
+def _url(text: str) -> str:
+    if re.fullmatch(URL, text) is None:
+        raise ValueError("is not an http or https URL", "write it as https://HOST/PATH")
     return text
 
 
@@ -150,6 +157,7 @@ Command = Annotated[
 Arguments = tuple[_Argument, ...]
 JobName = Annotated[str, named("a job name")]
 SignalTime = Annotated[str, AfterValidator(_signal)]
+Url = Annotated[str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": f"^{URL}$"})]
 QueueName = Annotated[str, named("a queue name")]
 Hosts = Annotated[str, AfterValidator(_hosts)]
 Indices = Annotated[str, BeforeValidator(_plain_number), AfterValidator(_indices), _TEXT_OR_NUMBER]

@@ -1,0 +1,66 @@
+"""--notify: what a real web server is told of a job's end, and what `get` tells where nobody listens."""
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import Taco, eventually
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def posted() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The URL of a server, and what was posted to it; it refuses the first."""
+    told: list[dict[str, Any]] = []
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            if len(asked) > 1:
+                told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204 if told else 503)
+            self.end_headers()
+
+        def log_message(self, *_words: object) -> None:
+            """Print nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/hook?of=me", told
+        server.shutdown()
+
+
+def test_the_end_of_a_job_is_posted(taco: Taco, posted: tuple[str, list[dict[str, Any]]]) -> None:
+    url, told = posted
+    done = taco(
+        "run", "--name", "bad", "--np", "2", "--notify", url, "--", "sh", "-c", "exit $((3 * OMPI_COMM_WORLD_RANK))"
+    )
+    assert done.returncode == 3
+    eventually(lambda: told)
+    (body,) = told
+    assert body.pop("reason").startswith("rank 1 on localhost exited with code 3")
+    assert body == {"name": "bad", "state": "FAILED", "event": "ended", "hosts": ["localhost"]}
+
+
+def test_a_failed_delivery_is_an_event_and_no_failure(taco: Taco) -> None:
+    done = taco("run", "--name", "quiet", "--np", "1", "--notify", "http://127.0.0.1:9/", "--", "true")
+    assert done.returncode == 0, done.stderr
+
+    def said() -> str:
+        return next((one["reason"] for one in taco.job("quiet")["events"] if one["kind"] == "not-notified"), "")
+
+    assert eventually(said, 20, "the delivery to fail").startswith("--notify: ended: not delivered: URLError")
+    assert taco.job("quiet")["state"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("url", ["ftp://host/x", "mail me", "https://user:pw@host/"])
+def test_what_is_no_url(taco: Taco, url: str) -> None:
+    done = taco("run", "--np", "1", "--notify", url, "--", "true")
+    assert done.returncode == 2
+    assert f"error: --notify: {url!r} is not an http or https URL" in done.stderr

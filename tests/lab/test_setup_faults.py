@@ -92,7 +92,7 @@ def test_set_up_itself_takes_no_gpus_from_the_container(host: ReadyHost) -> None
 
 @pytest.mark.nightly
 def test_a_changed_unit_is_read_once_that_harms_nobody(host: ReadyHost) -> None:
-    unit, jobs = f"/etc/systemd/system/{host.box}.service", "/var/lib/taco-launch/jobs"
+    unit, jobs = f"/etc/systemd/system/{host.box}.service", f"/var/lib/taco-launch/containers/{host.lab.name}/jobs"
     other = "docker exec by-hook nvidia-smi -L"
     image = host.sh(f"docker inspect --format '{{{{.Image}}}}' {host.box}")
     by_hook = "--runtime=nvidia --env=NVIDIA_VISIBLE_DEVICES=all"

@@ -1,6 +1,5 @@
 """`agent notify`: posts a job's end, hang or lost host to the URL of its --notify, beside what looks after the job."""
 
-import contextlib
 import json
 import os
 from typing import List
@@ -9,7 +8,7 @@ from taco_launch import state
 from taco_launch.agent import program
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import OK, TacoLaunchError
+from taco_launch.errors import OK
 from taco_launch.model.jobs import Event
 
 NOT_NOTIFIED = "not-notified"
@@ -18,10 +17,8 @@ _SECONDS = 10.0
 
 
 def start(folder: JobFolder, event: Event) -> None:
-    """Have a process post an event of a job that has a URL for that; where it cannot, the job goes on."""
-    with contextlib.suppress(TacoLaunchError, OSError):
-        if records.read_spec(folder).policy.notify is not None:
-            program.start(os.path.realpath(folder.agent), "notify", str(folder.path), repr(event.time))
+    """Have a process post an event."""
+    program.start(os.path.realpath(folder.agent), "notify", str(folder.path), repr(event.time))
 
 
 def main(folder: JobFolder, arguments: List[str]) -> int:

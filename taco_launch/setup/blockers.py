@@ -93,15 +93,16 @@ def _named(folders: Sequence[str], lines: Sequence[str], word: str) -> list[str]
 
 
 def _remarked(plan: HostPlan, folders: Sequence[str]) -> HostPlan:
-    """Add to the creation of the container what a rank, as root, can leave in these folders for users of the host."""
-    if not folders:
+    """Add to the first operation on the container what a rank, as root, can leave in these folders for users of the host."""
+    first = next((op for op in plan.ops if op.stage == "container"), None)
+    if not folders or first is None:
         return plan
     remark = (
         f"who runs a rank can leave a setuid program of root in {', '.join(folders)}, by which any user of the host becomes "
         "root: mount its file system with nosuid, or chmod o-x a folder above it"
     )
-    ops = [replace(op, why=f"{op.why}; {remark}") if op.stage == "container" else op for op in plan.ops]
-    return replace(plan, ops=tuple(ops))
+    told = replace(first, why="; ".join(filter(None, (first.why, remark))))
+    return replace(plan, ops=tuple(told if op is first else op for op in plan.ops))
 
 
 def _stopping(plan: HostPlan) -> Op | None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,13 @@ def test_a_writable_folder_where_setuid_programs_run_is_named(
     fakes.make("stat", f'[ "$3" = {data} ] && echo {mode:o} || echo 755')
     (op,) = blockers.judged(plan, {str(data): writable}, said(fakes, plan, str(data))).ops
     assert (f"leave a setuid program of root in {data}" in op.why) is remarked
+
+
+def test_what_ranks_can_leave_in_a_folder_is_told_once() -> None:
+    plan = HostPlan("gpu1", (replace(CREATE, why=""), CREATE))
+    first, second = blockers.judged(plan, {"/data": True}, b"setuid 0\n").ops
+    assert first.why.startswith("who runs a rank can leave a setuid program of root in /data")
+    assert second == CREATE
 
 
 def test_all_that_is_in_the_way_is_told_at_once() -> None:

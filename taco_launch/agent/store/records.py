@@ -1,5 +1,6 @@
 """A job's spec and its events on disk, and the record that they amount to."""
 
+import contextlib
 import json
 import os
 import time
@@ -135,9 +136,15 @@ class Events:
         self._pending += line
         self.flush()
         if kind in (state.ENDED, state.STALLED) or data.get("lost"):
-            from taco_launch.agent import notify  # noqa: PLC0415 - it reads what is written here
+            self._notify(event)
 
-            notify.start(self._folder, event)
+    def _notify(self, event: Event) -> None:
+        """Have an event of a job posted that has a URL for that; where it cannot, the job goes on."""
+        with contextlib.suppress(TacoLaunchError, OSError):
+            if read_spec(self._folder).policy.notify is not None:
+                from taco_launch.agent import notify  # noqa: PLC0415 - few jobs have one, and it reads what is written here
+
+                notify.start(self._folder, event)
 
     def flush(self) -> bool:
         """Write what is still in memory; False when the disk is full and the reserve is used up."""

@@ -185,22 +185,24 @@ def _sketch_hosts(
         answers = gather(fanout, _SUBJECTS)
     failed = [*silent, *(answer for answer in answers if answer.error is not None)]
     if failed:
-        failed = [_named_by_address(answer) for answer in failed]
+        failed = [_hinted(answer) for answer in failed]
         host_errors.show(failed, {host.name: host.address for host in inventory.hosts})
         gone = fold(tuple(answer.host for answer in failed))
         raise HostError(
             f"{inventory.source} is not written, as nothing is known of {gone}",
-            hint=f"fix that, or run init without {gone}, or write the inventory without contacting hosts: --no-facts",
+            hint="fix that, or "
+            + (f"run init without {gone}, or " if len(failed) < len(inventory.hosts) else "")
+            + "write the inventory without contacting hosts: --no-facts",
         )
     return {answer.host: HostSketch.of(answer.value) for answer in answers if answer.value is not None}
 
 
-def _named_by_address(answer: "Answer[Any]") -> "Answer[Any]":
-    """Return what a host answered; of one whose name has no address the hint fits `init`, before there is an inventory."""
+def _hinted(answer: "Answer[Any]") -> "Answer[Any]":
+    """Return what a host answered, with a hint that fits `init`: before there is an inventory."""
     error = answer.error
-    if error is None or _NO_ADDRESS not in error.message:
+    if error is None:
         return answer
-    hint = (
-        f"type its IP address instead of the name, or add a line to /etc/hosts of this machine: ADDRESS {answer.host}"
-    )
-    return replace(answer, error=HostError(error.message, hint))
+    hint = (error.hint or "").replace("identity_file in the inventory", "--identity-file FILE")
+    if _NO_ADDRESS in error.message:
+        hint = f"type its IP address instead of the name, or add a line to /etc/hosts of this machine: ADDRESS {answer.host}"
+    return replace(answer, error=HostError(error.message, hint or None))

@@ -44,6 +44,8 @@ def without_jobs(
     while jobs := _jobs(plans):
         left = end - time.monotonic()
         if left <= 0:
+            if told:
+                settings.talk(f"waited for --wait-for-jobs {patience:g}s: they still run")
             break
         if jobs != told:
             settings.talk(f"waiting: {jobs}")

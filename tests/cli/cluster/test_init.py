@@ -161,6 +161,8 @@ def test_all_hosts_that_cannot_be_asked_are_told(world: Hosts, tmp_path: Path) -
         f"error: {target} is not written, as nothing is known of gpu[3-4]",
         "hint: fix that, or run init without gpu[3-4], or write the inventory without contacting hosts: --no-facts",
     ]
+    hint = call("init", "gpu[3-4]", "--yes", "--to", str(target)).stderr.splitlines()[-1]
+    assert hint == "hint: fix that, or write the inventory without contacting hosts: --no-facts"
 
 
 def test_names_without_an_address_are_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

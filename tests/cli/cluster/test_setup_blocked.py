@@ -95,6 +95,7 @@ def test_jobs_that_are_in_the_way_are_waited_for(world: World, monkeypatch: pyte
     late = setup(world, "--yes", "--wait-for-jobs", "5s", command=command)
     assert (code(late), pauses) == (5, [5.0])
     assert "error: gpu[1-2]: container: job busy runs in taco-launch-c" in late.stderr
+    assert "waited for --wait-for-jobs 5s: they still run\n" in late.stderr
     pauses.clear()
     assert code(setup(world, "--dry-run", "--wait-for-jobs", command=command)) == 5
     assert not pauses, "a dry run waits for nothing"

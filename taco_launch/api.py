@@ -178,12 +178,22 @@ class Cluster:
     def with_code(self, spec: "JobSpec", request: JobRequest, *, same: bool = False) -> "JobSpec":
         """Return a job with the code of its request: as its files are now, or the `same` as an earlier job's."""
         if request.sync is None and not request.config_files:
+            if spec.container is not None:
+                self._warn_of_files_left_here(spec, request.called("sync"))
             return spec
         from taco_launch.flows.job_code import JobCode  # noqa: PLC0415 - few jobs have code of their own
 
         if self._code is None or not same:
             self._code = JobCode({**self._environ, **self.git_secrets}, self.say, self.backend.provide_code)
         return self._code.attach(spec, request)
+
+    def _warn_of_files_left_here(self, spec: "JobSpec", option: str) -> None:
+        from taco_launch.request.code_options import left_here  # noqa: PLC0415 - jobs without a container need none
+
+        left = left_here(spec, os.getcwd())  # noqa: PTH109 - see request/caller.py
+        if left:
+            are = "is a file of this machine, which" if len(left) == 1 else "are files of this machine, which"
+            self.say(f"warning: {', '.join(left)} {are} no container has; to copy this folder to the hosts: {option} .")
 
     def submit(self, request: JobRequest) -> "Job":
         """Start a job and return; it continues by itself.

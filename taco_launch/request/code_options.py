@@ -1,13 +1,15 @@
 """What a request says of code: where it comes from, where the ranks start in it; Arena's way to say so."""
 
+import contextlib
 import re
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from taco_launch.errors import UsageError
 from taco_launch.manifest import check_path
 from taco_launch.model.job_request import JobRequest
+from taco_launch.model.jobs import JobSpec
 
 GIT = "git+"
 _SCHEMES = ("https", "http", "ssh", "file")
@@ -78,6 +80,27 @@ def check(request: JobRequest) -> str:
     if request.code_at is not None:
         check_path(request.code_at)
     return "" if folder == "." else folder
+
+
+def left_here(spec: JobSpec, folder: str) -> list[str]:
+    """Return the words of a job's command that name files below `folder` of this machine and none of its container.
+
+    A word is taken as the ranks would take it: below the folder they start in, or a path of its own. Below a mount it may
+    well be there.
+    """
+    if spec.container is None or spec.code is not None:
+        return []
+    inside = [PurePosixPath(place) for _, place, _ in (*spec.container.mounts, *spec.container.data)]
+    found = []
+    for number, word in enumerate(spec.command):
+        path = PurePosixPath(spec.workdir or "/", word)
+        if (number == 0 and "/" not in word) or any(path.is_relative_to(place) for place in inside):
+            continue
+        here = Path(folder, word)
+        with contextlib.suppress(OSError, ValueError):  # longer than a name can be, or with a NUL in it
+            if here.is_relative_to(folder) and here.is_file():
+                found.append(word)
+    return found
 
 
 def from_arena(request: JobRequest, mode: str, source: str) -> JobRequest:

@@ -1,11 +1,14 @@
 """What a request says of code: addresses, folders, Arena's spelling."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from taco_launch.errors import UsageError
+from taco_launch.model.host.hosts import Container
 from taco_launch.model.job_request import JobRequest
+from taco_launch.model.jobs import JobSpec
 from taco_launch.request import code_options
 
 
@@ -140,3 +143,31 @@ def test_what_arenas_options_cannot_say(mode: str, source: str, words: str) -> N
     with pytest.raises(UsageError) as error:
         code_options.from_arena(JobRequest(), mode, source)
     assert words in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("command", "workdir", "left"),
+    [
+        ("python3 train.py --out out", "", ["train.py"]),
+        ("python3 train.py", "/data/me", []),
+        ("python3 sub/eval.py train.py", "/opt", ["sub/eval.py", "train.py"]),
+        ("hostname", "", []),
+        ("./hostname -f", "", ["./hostname"]),
+        ("python3 {here}/train.py", "", ["{here}/train.py"]),
+        ("/bin/sh -c true", "", []),
+        ("python3 ../train.py " + "x" * 5000, "", []),
+    ],
+)
+def test_files_that_no_container_has_are_found(command: str, workdir: str, left: list[str], tmp_path: Path) -> None:
+    for name in ("train.py", "hostname", "sub/eval.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    spec = JobSpec(
+        name="a",
+        command=tuple(command.format(here=tmp_path).split()),
+        hosts=(),
+        container=Container("image", mounts=(("/mnt/data", "/data", "rw"),)),
+        workdir=workdir,
+    )
+    assert code_options.left_here(spec, str(tmp_path)) == [word.format(here=tmp_path) for word in left]
+    assert code_options.left_here(replace(spec, container=None), str(tmp_path)) == []

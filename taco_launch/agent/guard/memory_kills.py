@@ -44,7 +44,11 @@ class MemoryKills:
         if count is None or count <= before:
             return ""
         limit = _limit(cgroup.limit)
-        has = f"may use {limit / (1 << 30):.3g} GiB" if limit else "has no limit of its own"
+        has = (
+            f"may use {limit / (1 << 30):.3g} GiB"
+            if limit
+            else "has no limit: a limit above it, or the host itself, was full"
+        )
         return f"by the kernel, because memory ran out: its cgroup {has}"
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from taco_launch.agent import untrusted
 from taco_launch.agent.store.folders import is_name
@@ -22,6 +22,9 @@ from taco_launch.bench.logs import MOST_BYTES
 from taco_launch.bench.runs import Cell, Metric, Reading, Run, RunEnvironment, is_reading
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.jobs import LATEST
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 _FORMAT, _VERSION = "taco-launch history", 1
 _RUN = ("repeat", "warm_up", "job", "started", "seconds", "gpu", "why", "log")
@@ -64,7 +67,7 @@ class HistoryEntry(NamedTuple):
     runs: tuple[tuple[int, Run], ...]
 
 
-def write_json(entries: Iterable[HistoryEntry], file: IO[str]) -> None:
+def write_json(entries: Iterable[HistoryEntry], file: "SupportsWrite[str]") -> None:
     """Write ladders as JSON."""
     places: dict[RunEnvironment, int] = {}
     ladders = []
@@ -83,8 +86,8 @@ def write_json(entries: Iterable[HistoryEntry], file: IO[str]) -> None:
     file.write("\n")
 
 
-def write_csv(entries: Iterable[HistoryEntry], file: IO[str]) -> None:
-    """Write ladders as CSV; the file has been opened with newline="".
+def write_csv(entries: Iterable[HistoryEntry], file: "SupportsWrite[str]") -> None:
+    """Write ladders as CSV; the file leaves the ends of lines as they are.
 
     Where a spreadsheet would take a text for a formula an apostrophe is put (OWASP, CSV Injection): at its start, and
     behind ';', a tab or the end of a line, which may end a cell. `read` removes it.

@@ -1,7 +1,7 @@
 """bench export, import: the history to other programs, and what others measured into it."""
 
+import codecs
 import contextlib
-import io
 import os
 import re
 import sys
@@ -95,10 +95,9 @@ def _write(form: str, entries: "Iterable[HistoryEntry]", file: IO[bytes]) -> Non
     if form == "parquet":
         exchange.write_parquet(entries, file)
         return
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    # Unlike a TextIOWrapper it does not close standard output where nobody reads it any more.
+    text = codecs.getwriter("utf-8")(file)
     (exchange.write_csv if form == "csv" else exchange.write_json)(entries, text)
-    text.flush()
-    text.detach()
 
 
 @contextlib.contextmanager

@@ -308,7 +308,7 @@ RANKS = (
         "Rank {rank} on {host} was killed (signal 9)[[killed? {killed}||. Whether memory ran out, or a process or a user "
         "did it, is not known]].",
         "[[other?Ask who ends processes on {host}: another user, a time limit, a script||Use smaller batches or fewer data loader "
-        "workers, or raise the memory limit of the container or job]].[[killed?|| An administrator of {host} sees whether memory ran out: "
+        "workers, or give it more memory: a higher limit of the container or job, fewer ranks per host]].[[killed?|| An administrator of {host} sees whether memory ran out: "
         "dmesg -T | grep -i 'killed process'.]]",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal 9\b" + _OR_BOX + r"9\b",
         kind=FailureText.OUTCOME,

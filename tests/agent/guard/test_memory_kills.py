@@ -16,7 +16,12 @@ V1 = "5:cpu:/x\n4:memory:/docker/abc\n0::/\n"
         ("0::/\n", "", ("memory.events", "memory.max"), "may use 2 GiB"),
         ("0::/job.slice/a\n", "job.slice/a", ("memory.events", "memory.max"), "may use 2 GiB"),
         (V1, "memory/docker/abc", ("memory.oom_control", "memory.limit_in_bytes"), "may use 2 GiB"),
-        (V1, "memory", ("memory.oom_control", "memory.limit_in_bytes"), "has no limit of its own"),
+        (
+            V1,
+            "memory",
+            ("memory.oom_control", "memory.limit_in_bytes"),
+            "has no limit: a limit above it, or the host itself, was full",
+        ),
     ],
 )
 def test_kills_are_counted(

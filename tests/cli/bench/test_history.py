@@ -1,6 +1,8 @@
 """taco-launch bench history, show, diff, export, import: what they print of a history, and what they refuse."""
 
 import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -279,3 +281,17 @@ def test_names_cannot_move_a_terminal(tmp_path: Path) -> None:
         result = bench(verb, str(tmp_path / "h.db"), *args)
         assert result.exit_code == 0
         assert "\x1b" not in result.output
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_an_export_ends_where_nobody_reads_it_any_more(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    with open_history(path) as history:
+        history.merge(ladder(1), [(number, run(float(number + 1))) for number in range(1000)])
+    words = [sys.executable, "-m", "taco_launch", "bench", "export", "--db", str(path), "-o", form]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 0)

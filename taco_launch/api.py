@@ -170,6 +170,10 @@ class Cluster:
             UsageError: a field has a wrong type, parts of the request contradict each other, or its command is a launcher.
             SpecError: a value of the request, the inventory or the profile is wrong; all faults at once.
         """
+        with _fields_in_hints():
+            return self._resolved(_typed(request))
+
+    def _resolved(self, request: JobRequest) -> "JobSpec":
         from taco_launch.request.caller import here  # noqa: PLC0415 - lists of jobs need none of it
         from taco_launch.request.resolve import resolve  # noqa: PLC0415
 
@@ -204,7 +208,7 @@ class Cluster:
         """
         with _fields_in_hints():
             request = _typed(request)
-            spec = self.with_code(self.resolve(request), request)
+            spec = self.with_code(self._resolved(request), request)
             found = self.backend.submit(spec, self._environ)
             require_started(found)
         return self._begun(found)
@@ -218,7 +222,7 @@ class Cluster:
         """
         with _fields_in_hints():
             request = _typed(request)
-            spec = self.with_code(self.resolve(request), request)
+            spec = self.with_code(self._resolved(request), request)
             found = self.backend.run(spec, self._environ, output, watch or FollowListener())
             if not found.record.attempt:  # of one whose ranks failed at once there is a log to read
                 require_started(found)
@@ -263,8 +267,7 @@ class Cluster:
         Raises:
             PlacementError: the job does not fit; or as `resolve`.
         """
-        with _fields_in_hints():
-            return self.plan_of(self.resolve(_typed(request)), folder=folder, explain=explain)
+        return self.plan_of(self.resolve(request), folder=folder, explain=explain)
 
     def plan_of(self, spec: "JobSpec", *, folder: str = "", explain: bool = False) -> "Planned":
         """Plan a job that was resolved. See `plan`."""

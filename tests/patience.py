@@ -13,7 +13,7 @@ HANG = 60.0  # seconds after which a test hangs: a limit on a hang costs nothing
 
 _PRESSURE = Path("/proc/pressure/cpu")
 _MOST = 8.0
-_CI = 2.0
+_CI = 3.0
 
 
 def patience(seconds: float) -> float:

@@ -18,6 +18,8 @@ from taco_launch.request import host_counts
 _MOST_SHOWN = 60
 # What a number may be, by its field, as on the command line and in a job file; of times, in seconds, see `_SECONDS`.
 _SLOTS, _HOSTS, _SECONDS = (1, names.MAX_SLOTS), (1, host_counts.MOST_HOSTS), (0, 1_000_000_000)
+_LIMITS = ("timeout", "stall_timeout", "silence_timeout", "host_loss_timeout")
+_SPANS = ("grace", "queue_timeout", "backoff", "ttl", "tensorboard_grace")
 _RANGES: Mapping[str, tuple[float, int]] = {
     "np": (1, 1_000_000),
     "hosts": _HOSTS,
@@ -26,8 +28,13 @@ _RANGES: Mapping[str, tuple[float, int]] = {
     "priority": (-MOST_PRIORITY, MOST_PRIORITY),
     "backoff_limit": (0, MOST_RETRIES),
     "log_max_bytes": (4096, 1 << 50),
-    **dict.fromkeys(("timeout", "stall_timeout", "silence_timeout", "host_loss_timeout"), (0.001, _SECONDS[1])),
-    **dict.fromkeys(("grace", "queue_timeout", "backoff", "ttl", "tensorboard_grace"), _SECONDS),
+    **dict.fromkeys(_LIMITS, (0.001, _SECONDS[1])),
+    **dict.fromkeys(_SPANS, _SECONDS),
+}
+# What to write instead of a text.
+_HINTS: Mapping[str, str] = {
+    "command": "split it into words: shlex.split(...)",
+    **dict.fromkeys((*_LIMITS, *_SPANS), "give a number of seconds, such as 12 * 3600 for 12 hours"),
 }
 _CHOICES: Mapping[str, Collection[str]] = {"launcher": LAUNCHERS, "transport": ("auto", "tcp", "rdma")}
 # Options that are not called as their fields are.
@@ -57,9 +64,7 @@ def typed(request: JobRequest) -> JobRequest:
         except TypeError:
             shown = repr(value)
             shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."
-            hint = (
-                "split it into words: shlex.split(...)" if each.name == "command" and isinstance(value, str) else None
-            )
+            hint = _HINTS.get(each.name) if isinstance(value, str) else None
             raise UsageError(f"JobRequest.{each.name}: {shown}: must be {_described(hints[each.name])}", hint) from None
         _check(each.name, read)
         if read is not value:

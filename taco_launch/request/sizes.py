@@ -57,8 +57,8 @@ def _refuse_fewer(request: JobRequest, found: dict[str, Any]) -> None:
             request.called(name) for way in _WAYS for name in way if getattr(request, name) is not None
         )
         makes = f"{ranks} with {given}" if ranks else f"{given} alone does not set their number"
-        hint = f"{request.called('np')} {request.line_np} keeps them; {request.called('np')} N changes their number"
-        raise UsageError(f"its mpirun starts {request.line_np} ranks: {makes}", hint=hint)
+        ways = f"omit {given} to keep {request.line_np}, or give {request.called('np')} N instead"
+        raise UsageError(f"its mpirun starts {request.line_np} ranks: {makes}", hint=ways)
 
 
 def _shared(request: JobRequest) -> dict[str, Any]:

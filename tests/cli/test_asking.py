@@ -257,15 +257,15 @@ def test_an_mpijob(submit: Submit) -> None:
 def test_an_mpijob_keeps_the_number_of_ranks_of_its_line(submit: Submit, cluster: Path) -> None:
     guide = str(Path(__file__).parents[1] / "request" / "jobs" / "good_mpijob_of_the_guide.yaml")
     image = ("--image", "registry/taco:1")
-    for size, makes in (
-        (("--hosts", "1", "--slots-per-host", "1"), "1 with --hosts and --slots-per-host"),
-        (("--workers", "1", "--slots-per-worker", "1"), "1 with --workers and --slots-per-worker"),
-        (("--hosts", "1"), "--hosts alone does not set their number"),
+    for size, options, makes in (
+        (("--hosts", "1", "--slots-per-host", "1"), "--hosts and --slots-per-host", "1 with {}"),
+        (("--workers", "1", "--slots-per-worker", "1"), "--workers and --slots-per-worker", "1 with {}"),
+        (("--hosts", "1"), "--hosts", "{} alone does not set their number"),
     ):
         refused = call("-i", str(cluster), "submit", "-f", guide, *image, *size)
         assert refused.exit_code == 2
-        assert f"its mpirun starts 2 ranks: {makes}\n" in refused.stderr
-        assert "hint: --np 2 keeps them; --np N changes their number" in refused.stderr
+        assert f"its mpirun starts 2 ranks: {makes.format(options)}\n" in refused.stderr
+        assert f"hint: omit {options} to keep 2, or give --np N instead" in refused.stderr
     assert submit("-f", guide, *image, "--np", "1")[0].np == 1
     assert submit("-f", guide, *image, "--hosts", "2", "--slots-per-host", "1")[0].host_count == 2
     both = call("-i", str(cluster), "submit", "--gpus", "2", "--slots-per-worker", "2", "--", "x")

@@ -29,8 +29,8 @@ def test_limits_grow_with_the_pressure(pressure: str | None, load: float, factor
     [
         (1, 1, {}, 1),
         (1, 4.5, {}, 4.5),
-        (3, 1, {"CI": "true"}, 3),
-        (1, 1, {"CI": "true"}, 2),
+        (5, 1, {"CI": "true"}, 5),
+        (1, 1, {"CI": "true"}, 3),
         (1, 1, {"CI": "false"}, 1),
     ],
 )

@@ -45,7 +45,7 @@ def test_a_request_with_the_right_types_is_taken_as_it_is() -> None:
         ({"hosts": (1, 2, 3)}, "hosts: (1, 2, 3): must be a whole number or a pair (a whole number, a whole number)", None),
         ({"env": ["FOO=bar"]}, "env: ['FOO=bar']: must be a dict of texts or numbers, or a list of pairs", None),
         ({"env": {"FOO": True}}, "env: {'FOO': True}: must be a dict of texts or numbers, or a list of pairs", None),
-        ({"timeout": "5s"}, "timeout: '5s': must be a number", None),
+        ({"timeout": "5s"}, "timeout: '5s': must be a number", "give a number of seconds, such as 12 * 3600 for 12 hours"),
         ({"mps": 1}, "mps: 1: must be True or False", None),
         ({"name": 3}, "name: 3: must be text", None),
         ({"np": 0}, "np: 0: must be from 1 to 1000000", None),

@@ -74,6 +74,8 @@ class Limits:
             told = self._timed_out(why)
             self.hung = bool(told)
             return told
+        if self._asked is not None:  # a rank printed something while the guards read the stacks
+            self._asked, self._seen = None, {}
         if not self._words or len(self._ranks.started) < self._ranks.np or self._ranks.all_ended:
             return ""
         words = [self._words.get(host) for host in set(self._ranks.started.values())]

@@ -33,7 +33,7 @@ again() { # again WHAT COMMAND...: up to five times, unless the answer would be 
         next='the registry refuses this: see container.registry in the inventory'
         ;;
       *"manifest unknown"* | *"not found"* | *"name unknown"* | *"invalid reference"*)
-        next='the registry has no such image: see container.image in the inventory'
+        next='the registry has no such image: correct its name (container.image in the inventory, or --image)'
         ;;
       *x509* | *"HTTP response to HTTPS"*)
         next='this host does not trust the registry: install its certificate, or see docker.insecure_registries'

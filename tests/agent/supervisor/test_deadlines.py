@@ -93,10 +93,16 @@ def test_ranks_that_print_nothing(folder: JobFolder, clock: list[float]) -> None
     clock[0] += 2
     assert job.limits.exceeded(63) == ""
     assert job.orders == [ReadStacks()]
+    job.limits.note("gpu1", SeenRanks(ranks=[RankLook(**SLEEPS, does="in load at train.py:3")]))
+    job.ranks.last_output = clock[0]
+    assert job.limits.exceeded(63) == ""  # one prints after all
+    clock[0] += 61
+    assert job.limits.exceeded(124) == ""
+    assert job.orders == [ReadStacks(), ReadStacks()]
     computes = RankLook(**SLEEPS, does="in matmul at train.py:57")
     job.limits.note("gpu1", SeenRanks(ranks=[computes]))
     job.limits.note("gpu2", SeenRanks(ranks=[replace(computes, rank=1)]))
-    assert job.limits.exceeded(63.1) == (
+    assert job.limits.exceeded(124.1) == (
         "reached its --silence-timeout: no rank has printed anything for 60 s: "
         "ranks 0 on gpu1, 1 on gpu2 are in matmul at train.py:57"
     )

@@ -13,10 +13,12 @@ _TAGS = re.compile(r"\[\d+(?:,\d+)?\]<std(?:out|err|diag)>: ?")
 _PREFIX = re.compile(
     r"(?P<label>[^\s/|]+)/(?:(?P<rank>\d+)|mpirun) *\| ?"  # the merged log
     r"|(?P<bracket>\[)?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"  # docker logs -t, NCCL
-    r"(?(bracket)\]|(?=\s|$)) *"  # but no time that continues, as in Horovod's and TensorFlow's own lines
+    r"(?(bracket)\]|(?=\s|$)) *(?:std(?:out|err)(?: [FP])? )?"  # kubelet's files say which stream; but no time that continues, as in Horovod's and TensorFlow's own lines
     r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
     r"|\[ *\d+\.\d+\] "  # dmesg
     r"|\[rank\d+\]: ?"  # torch
+    r"|UTC [\w.-]{1,80} -- "  # Polyaxon, behind the time
+    r"|<\w{0,9}> +\[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.Z]*\] \w{1,40} \|\| ?"  # Determined
     r"|stderr: (?=\[rank\d+\]:|Traceback \(|  |\w+:torch\.|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b)"  # accelerate test
     r"|\((?:[\w.:<>-]{1,80} )?pid=\d+(?:, ip=(?P<ip>[\d.]+))?\) "  # Ray, vLLM
     # vLLM's logger before each line of a traceback

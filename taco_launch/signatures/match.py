@@ -7,9 +7,9 @@ from taco_launch.model.jobs import Finding
 from taco_launch.signatures.entry import FailureText, Signature
 from taco_launch.signatures.filling import MOST_SHOWN, filled
 from taco_launch.signatures.lines import ended, label
+from taco_launch.signatures.mpi.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.table import TABLE
 from taco_launch.signatures.texts.containers import DOCKER
-from taco_launch.signatures.texts.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.texts.nccl import NCCL
 from taco_launch.signatures.texts.nccl_devices import NCCL_DEVICES
 from taco_launch.signatures.texts.slurm import SLURM

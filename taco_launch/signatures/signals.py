@@ -6,7 +6,7 @@ from typing import Optional
 from taco_launch.errors import SIGNAL_BASE
 from taco_launch.model.jobs import Finding
 from taco_launch.signatures.filling import filled
-from taco_launch.signatures.texts.mpirun import RANKS
+from taco_launch.signatures.mpi.mpirun import RANKS
 
 # Each signal of which the table knows more than its number.
 _KNOWN = {

@@ -55,6 +55,7 @@ DOCKER = (
                 "nvidia-container-driver",
                 "nvidia-container-cgroup-old",
                 "nvidia-container-rules",
+                "nvidia-container-cuda",
                 "gpushare-no-gpu",
             ),
         ),
@@ -88,7 +89,7 @@ DOCKER = (
         ("No such container: ", "is not running"),
         "The training container[[name? {name}]] does not run on {host}.",
         "docker ps -a on {host}; docker start {name}, and see why it ended: docker logs {name}.",
-        r"No such container: (?P<name>\S+)|[Cc]ontainer (?P<name2>\S+) is not running",
+        r"^(?!.*rpc error: ).*?No such container: (?P<name>\S+)|[Cc]ontainer (?P<name2>\S+) is not running",
         survived=True,
     ),
     Signature(
@@ -358,5 +359,12 @@ CONTAINERS = (
         "kubectl inspect gpushare shows what is in use. A single GPU must have what aliyun.com/gpu-mem requests, and the default scheduler must ask gpushare's "
         "scheduler extender.",
         r"device error: [^\r\n]{0,40}no-gpu-has-(?P<memory>\w+)-to-run",
+    ),
+    Signature(
+        "nvidia-container-cuda",
+        ("initialization error: cuda error: ",),
+        "CUDA does not start on {host} itself ({why}), so no container there gets its GPUs.",
+        "On {host}: nvidia-smi; nvidia-modprobe -u -c 0, then ls -l /dev/nvidia-uvm; dmesg -T | grep NVRM. After an update of the driver, or after the machine slept: rmmod nvidia_uvm, modprobe nvidia_uvm, or reboot.",
+        r"nvidia-container-cli(?:\.real)?: initialization error: cuda error: (?P<why>[\w -]*\w)",
     ),
 )

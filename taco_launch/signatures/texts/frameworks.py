@@ -1,8 +1,8 @@
 """What frameworks around torch and TensorFlow say: Lightning, accelerate, DeepSpeed, Ray, and the Python parts of Horovod.
 
 Sources: lightning/fabric/plugins/environments/slurm.py; accelerate/utils/operations.py; deepspeed/launcher/runner.py and
-runtime/config.py; ray/_private/utils.py and src/ray/gcs; horovod/runner/elastic/driver.py; tensorflow/python/eager/context.py and
-core/common_runtime/base_collective_executor.cc, collective_param_resolver_local.cc; deepspeed/runtime/engine.py, zero/partitioned_param_coordinator.py and fp16/loss_scaler.py; ray's
+runtime/config.py; ray/_private/utils.py and src/ray/gcs; horovod/runner/elastic/driver.py;
+deepspeed/runtime/engine.py, zero/partitioned_param_coordinator.py and fp16/loss_scaler.py; ray's
 src/ray/common/file_system_monitor.cc; megatron/core/parallel_state.py; transformers/utils/hub.py; vllm/config and v1/worker; verl/single_controller; torch/nn/modules/module.py,
 torch/serialization.py; torch/utils/cpp_extension.py; torch/distributed/fsdp/_common_utils.py, _runtime_utils.py and _fully_shard/_fsdp_param.py; DeepEP's
 csrc/deep_ep.cpp and csrc/kernels.
@@ -84,12 +84,6 @@ FRAMEWORKS = (
         "optimizer.step(). Give tensors of your own names that differ.",
     ),
     Signature(
-        "tensorflow-device-twice",
-        ("is being mapped to multiple CUDA devices",),
-        "Two sessions of TensorFlow in one process choose different GPUs.",
-        "Give every session the same configuration: gpu_options.visible_device_list = str(hvd.local_rank()), from the first one on.",
-    ),
-    Signature(
         "lightning-slurm",
         ("in Lightning, but the number of ", "in your SLURM bash script, but this variable is not supported"),
         "[[other?Lightning's {one} does not match Slurm's {other}||Lightning does not support Slurm's {one}]].",
@@ -136,7 +130,7 @@ FRAMEWORKS = (
         "Read the compiler's own error further up, after FAILED. nvcc --version must match torch.version.cuda, and nvcc must support that g++ (ds_report "
         "shows what DeepSpeed finds). Then remove the half-built files: rm -rf ~/.cache/torch_extensions.",
         r"Error building extension '(?P<name>[^'\r\n]{1,80})'",
-        unless=("compiler-missing",),
+        unless=("compiler-missing", "header-missing"),
     ),
     Signature(
         "ray-versions",
@@ -193,21 +187,6 @@ FRAMEWORKS = (
         "Look for the reason why those ranks ended; Horovod no longer uses a host on which ranks failed. Start the job again from its last checkpoint.",
     ),
     Signature(
-        "tensorflow-strategy-late",
-        ("Collective ops must be configured at program startup",),
-        "The program used TensorFlow before it created MultiWorkerMirroredStrategy.",
-        "Create the strategy first, before any tensor, variable, data set or layer, and before tf.config.list_logical_devices(). Set TF_CONFIG before that.",
-    ),
-    Signature(
-        "tensorflow-collective-aborted",
-        ("Collective ops is aborted by: ", "BaseCollectiveExecutor::StartAbort "),
-        "A worker of TensorFlow on {host} ended because a collective was aborted: {why}.",
-        "Look for the worker that ended first. If none did, TF_CONFIG must have the same addresses in the same order on every host, and every host must be able "
-        "to connect to all of them.",
-        r"Collective ops is aborted by: (?P<why>[^\r\n\\]{0,200}[^\s.\\])|BaseCollectiveExecutor::StartAbort (?P<why2>[^\r\n]{0,200}[^\s.])",
-        kind=FailureText.ECHO,
-    ),
-    Signature(
         "lightning-no-gpu",
         ("No supported gpu backend found",),
         "Lightning on {host} sees no GPU: torch is built without CUDA, or no GPU is visible.",
@@ -256,6 +235,21 @@ FRAMEWORKS = (
         r"|size mismatch for (?P<size>[^:\r\n]{1,120})))?",
         lines=2,
         survived=True,
+    ),
+    Signature(
+        "checkpoint-not-written",
+        ("PytorchStreamWriter failed writing file", "RuntimeError: write(): fd "),
+        "torch.save could not write the whole file on {host}[[why? ({why})]]: the disk or the quota is full, or its file system failed.",
+        "df -h, df -i and quota -s for that folder; dmesg -T | tail. Keep fewer checkpoints, and write each under another name that is renamed when it is whole.",
+        r"PytorchStreamWriter failed writing file|write\(\): fd \d+ failed with (?P<why>[^\r\n]*[^\s.])",
+        unless=("disk-full",),
+    ),
+    Signature(
+        "checkpoint-shard-size",
+        (" mismatch sizes torch.Size(",),
+        "A sharded checkpoint does not fit the model: {what} has another shape.",
+        "Load it with the same kind of state_dict (FSDP's StateDictType, DTensor) and the same wrapping as it was saved with; or convert it: python -m torch.distributed.checkpoint.format_utils dcp_to_torch.",
+        r"req MetadataIndex\(fqn='(?P<what>[^'\r\n]{1,200})'[^\r\n]* mismatch sizes torch\.Size",
     ),
     Signature(
         "checkpoint-broken",
@@ -353,15 +347,6 @@ FRAMEWORKS = (
         "the checkout (pip install -e .).",
     ),
     Signature(
-        "grpc-refused",
-        ('"os_error":"Connection refused"', "subchannel.cc"),
-        "Nothing listens at {peer}, to which TensorFlow or another gRPC client on {host} connects: that task has not started, has ended, or listens at another "
-        "address.",
-        "Compare the addresses in TF_CONFIG (or the cluster spec) with ss -ltnp on that host, and look whether its task ended first.",
-        r'"os_error":"Connection refused"[^\r\n]{0,80}"target_address":"(?:ipv[46]:)?(?P<peer>[^"\r\n]{3,80})"',
-        kind=FailureText.ECHO,
-    ),
-    Signature(
         "gpus-of-ray",
         ("is less than total desired GPUs",),
         "The Ray cluster has {have} GPUs and the training wants {want}.",
@@ -378,19 +363,27 @@ FRAMEWORKS = (
         at_end=r"Object creation will fail",
     ),
     Signature(
-        "tensorflow-group-size",
-        (" is joining a group with size",),
-        "Two groups of collectives in TensorFlow use one key: {device} joins a group of {one} where {other} were before.",
-        "Create one distribution strategy in a process, with all of its GPUs, or start a new process for each. On several hosts: the same TF_CONFIG and as many visible GPUs on all.",
-        r"Device (?P<device>\S+) is joining a group with size ?(?P<one>\d+), but that group has size (?P<other>\d+)",
+        "deepspeed-no-sync",
+        ("no_sync context manager is incompatible with gradient partition",),
+        "DeepSpeed refuses no_sync() with ZeRO stage {stage}, which reduces gradients in every backward pass; newer versions of DeepSpeed check that.",
+        "Update accelerate and transformers, which no longer call it there; or gradient_accumulation_steps=1, ZeRO stage 1, or an older DeepSpeed. In a loop of your own: engine.backward() and engine.step() "
+        "accumulate without no_sync().",
+        r"gradient partition\w* logic of ZeRO stage (?P<stage>\d)",
     ),
     Signature(
-        "tensorflow-nccl",
-        ("internal error", "unhandled cuda error", "unhandled system error", "invalid usage"),
-        "NCCL failed in a process of TensorFlow on {host} ({why}), which does not hand on NCCL's reason.",
-        "Run it again with NCCL_DEBUG=INFO and read the NCCL WARN lines. To see whether it is NCCL: tf.distribute.MirroredStrategy(cross_device_ops="
-        "tf.distribute.HierarchicalCopyAllReduce()) continues without; NCCL_P2P_DISABLE=1 shows whether it is the path between GPUs.",
-        r"(?P<why>(?:internal|unhandled (?:cuda|system)) error|invalid usage)\s+\[\[\{{0,2}node [\w/]{0,200}NcclAllReduce",
-        lines=2,
+        "checkpoint-exists",
+        ("The checkpoint directory already exists and is not empty",),
+        "The checkpoint folder {path} exists and has files, which Lightning does not replace under FSDP.",
+        "Give each checkpoint a name of its own (the step in it), or remove the old one on rank 0 before all ranks save.",
+        r"already exists and is not empty: (?P<path>[^\s{]+)$",
+    ),
+    Signature(
+        "header-missing",
+        (" fatal error: ",),
+        "A part in C++ or CUDA is compiled on {host}, and the header {what} is missing there.",
+        "[[cuda?It belongs to the CUDA toolkit: install all of it (not nvcc alone) in the version of torch.version.cuda, and set CUDA_HOME to it]][[python?It belongs to Python: install python3-dev "
+        "for that Python]][[other?Install the package that has it: apt-file search {other}]].",
+        r"\.(?:h|hpp|hxx|cuh|cu|c|cc|cpp|cxx):\d+:\d+: fatal error: (?=(?P<what>[\w./+-]{1,120}): No such file or directory)"
+        r"(?:(?P<cuda>(?:cu|nv|thrust/|driver_types)[\w/.]*)|(?P<python>Python\.h)|(?P<other>[\w./+-]+)):",
     ),
 )

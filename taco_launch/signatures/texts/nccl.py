@@ -24,14 +24,31 @@ NCCL = (
         kind=FailureText.ECHO,
     ),
     Signature(
+        "nccl-ib-protection",
+        ("Got completion ",),
+        "An RDMA operation of {host} failed with status 4 (local protection): the HCA may not reach the memory. With GPUDirect RDMA PCI's access control (ACS) or the IOMMU most often "
+        "redirects what goes from GPU to HCA.",
+        "-x NCCL_NET_GDR_LEVEL=LOC shows whether it is GPUDirect. If so, on {host}: lspci -vvv | grep ACSCtl must show SrcValid- (switch ACS off on the bridges), the IOMMU off or iommu=pt, and "
+        "lsmod | grep peermem of the driver's own version.",
+        _COMPLETION + r"4\b",
+        unless=("nccl-device-event",),
+    ),
+    Signature(
         "nccl-ib-error",
         ("Got completion ",),
-        "An RDMA operation of {host} failed with status {status} (1: length, 2: queue, 4: local protection, 9: the other side "
+        "An RDMA operation of {host} failed with status {status} (1: length, 2: queue, 9: the other side "
         "refused the request, 10: remote access, 11: the other side failed, 13: receiver not ready).",
         "Update firmware and MLNX_OFED to the same version on all hosts, and try without GPUDirect: "
         "-x NCCL_NET_GDR_LEVEL=LOC.",
-        _COMPLETION + r"(?P<status>(?!(?:5|12)\b)\d+)",
+        _COMPLETION + r"(?P<status>(?!(?:4|5|12)\b)\d+)",
         unless=("nccl-device-event",),
+    ),
+    Signature(
+        "nccl-hca-unusable",
+        ("ibv_modify_qp",),
+        "{host} cannot use one of its HCAs for RDMA (No such device): its port has no network device or GID that this container or process sees, or its driver does not fit.",
+        "NCCL_DEBUG=INFO names the HCAs in use (NET/IB : Using): leave the wrong one out, -x NCCL_IB_HCA=^mlx5_3. ibv_devinfo and show_gids where the ranks run show which are well; -x NCCL_IB_DISABLE=1 shows whether the rest works.",
+        r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? No such device",
     ),
     Signature(
         "nccl-gid-index",
@@ -41,7 +58,7 @@ NCCL = (
         "show_gids on every host, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address, often 3. From NCCL "
         "2.21 on omit it, or where hosts differ: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24. On rail networks: -x "
         "NCCL_CROSS_NIC=0.",
-        r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? ?(?P<why>[^\r\n,]*)",
+        r"ibv_modify_qp failed(?![^\r\n,]*No such device)(?: with(?: error)?(?: \d+)?)?:? ?(?P<why>[^\r\n,]*)",
     ),
     Signature(
         "memlock",
@@ -49,7 +66,7 @@ NCCL = (
         "{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
         "docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; without a container, limits.conf or LimitMEMLOCK of sshd. "
         "Check through mpirun, not in a login: mpirun ... bash -c 'ulimit -l'.",
-        r"ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument|Resource temporarily))[^\r\n]{0,80}?"
+        r"(?!ibv_reg_mr\(address=[^)\r\n]*\)[^\r\n]*? failed: Cannot allocate memory\s*$)ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument|Resource temporarily))[^\r\n]{0,80}?"
         r"(?:failed|Cannot allocate memory)"
         r"|to allocate some locked memory|set max locked memory",
     ),

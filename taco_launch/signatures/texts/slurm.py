@@ -81,7 +81,16 @@ SLURM = (
         r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
         r"|(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources): (?=(?P<node>Requested node configuration is not available)?)"
         r"(?=(?P<account>Invalid (?:account|qos)|[^\r\n]{0,40}accounting/QOS policy)?)(?P<why2>[^\r\n]*[^\s.])",
-        unless=("slurm-gres",),
+        unless=("slurm-gres", "slurm-refused-by-site"),
+    ),
+    Signature(
+        "slurm-refused-by-site",
+        ("sbatch: error: ", "salloc: error: ", "srun: error: "),
+        "Slurm refused the job by a rule of this cluster (its job_submit plugin): {why}.",
+        "Do what that line asks; the cluster's own guide tells which partitions, accounts (-A) and limits go together. sacctmgr show assoc user=$USER lists your accounts.",
+        r"(?:sbatch|salloc|srun): error: (?!Batch job|Unable to)(?P<why>[^\r\n]*[^\s.])[ .]*\n(?:(?:sbatch|salloc|srun): error: (?!Batch job|Unable to)[^\n]*\n){0,2}"
+        r"(?:sbatch|salloc|srun): error: (?:Batch job submission failed|Unable to allocate resources): Unspecified error",
+        lines=4,
     ),
     Signature(
         "slurm-launch-failed",
@@ -91,6 +100,31 @@ SLURM = (
         "munge of that host (date there and on the controller). 'Socket timed out' is a slurmd that is busy (with a container's import, for example), or a munge.key that differs from the "
         "controller's.",
         r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout)(?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "slurm-pmix",
+        ("pmixp_",),
+        "Slurm's step daemons (PMIx) do not reach each other from {host}[[why?: {why}]], or one of the hosts arrived late.",
+        "Ports have to be open between compute nodes (SrunPortRange in slurm.conf, firewall). Else: export "
+        "SLURM_PMIX_DIRECT_CONN=false, and SLURM_PMIX_TIMEOUT=600.",
+        r"mpi/pmix\w*: [^\r\n]*pmixp_[^\r\n]*?(?P<why>collective timeout|Cannot establish the connection|Unable to connect"
+        r"|exceeded the retry limit)",
+    ),
+    Signature(
+        "slurm-pmix-other",
+        ("pmixp_dmdx.c",),
+        "The PMIx of the program asks Slurm's for what it does not have ({why}): the two are of different versions.",
+        "srun --mpi=list shows the versions that Slurm has (pmix_v3, pmix_v4): choose that of the program's library (ldd PROGRAM | grep pmix), or start it with mpirun inside the allocation.",
+        r"mpi/pmix\w*: ERROR: Bad request from \S+: (?P<why>nspace [^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "slurm-step-waits",
+        ("step creation temporarily disabled, retrying", "step creation still disabled, retrying"),
+        "A step waits for what the job's other steps hold ({why}): each step has its CPUs, GPUs and memory for itself since Slurm 20.11.",
+        "srun --overlap (or export SLURM_OVERLAP=1) lets steps share. Side by side: srun --exact with -n, -c, --mem and --gpus of each, in all no more than the job has.",
+        r"step creation (?:temporarily|still) disabled, retrying \((?P<why>[^)\r\n]+)\)",
+        kind=FailureText.FALLBACK,
+        at_end=r"retrying \(|(?i:cancel|terminat|time limit|interrupt)",
     ),
     Signature(
         "slurm-binding",
@@ -220,5 +254,11 @@ SLURM = (
         "Read SLURM_NTASKS_PER_NODE (set if --ntasks-per-node is given), or SLURM_NTASKS and SLURM_JOB_NUM_NODES; not SLURM_TASKS_PER_NODE, "
         "SLURM_STEP_TASKS_PER_NODE or SLURM_JOB_CPUS_PER_NODE.",
         r"base 10: '(?P<value>\d+\(x\d+\)[\d(x),]{0,80})'",
+    ),
+    Signature(
+        "slurm-pmi2-missing",
+        ("PMI2_Init failed to intialize",),
+        "Open MPI on {host} found no PMI2 server: srun started the ranks with another --mpi type than this Open MPI was built for.",
+        "srun --mpi=list shows what Slurm offers: srun --mpi=pmi2, or --mpi=pmix where Open MPI has PMIx (ompi_info | grep -i pmix). Or mpirun inside the allocation.",
     ),
 )

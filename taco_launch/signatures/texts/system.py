@@ -232,10 +232,10 @@ SYSTEM = (
     ),
     Signature(
         "disk-full",
-        ("No space left on device",),
+        ("No space left on device", "no space left on device"),
         "A disk of {host} is full.",
         "df -h; df -i: the folder that is named there, /tmp, or the one for checkpoints.",
-        r"^(?!.*shmget).*No space left on device",
+        r"^(?!.*shmget).*[Nn]o space left on device",
         unless=("shm-too-small", "session-folder"),
     ),
     Signature(
@@ -362,7 +362,7 @@ SYSTEM = (
         (": Input/output error",),
         "The file system of {host} fails: {file} cannot be read.",
         "Leave {host} out with --exclude {host} (Slurm: --exclude=NODE). There: dmesg -T | tail -50; df -h {file}.",
-        r"(?:^|[\s:])(?P<file>/(?:usr/)?s?bin/[\w.-]+): (?:bad interpreter: )?Input/output error",
+        r"(?:^|[\s:])(?P<file>/(?:usr/)?s?bin/[\w.-]+|/\S+/help-[\w-]+\.txt): (?:bad interpreter: )?Input/output error",
     ),
 )
 

@@ -114,7 +114,7 @@ TORCH = (
         "A data loader worker on {host} [[why?was killed ({why})]][[code?ended with exit code {code}]][[gone?ended]].",
         "Bus error: a larger /dev/shm (in a container: docker run --shm-size=32g). Killed: out of memory, so fewer workers. "
         "An exit code is the data set's own: num_workers=0 shows where.",
-        r"DataLoader worker \(pid[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)"
+        r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)"
         r"|exited unexpectedly with exit code (?P<code>-?\d+)|exited (?P<gone>unexpectedly))",
         unless=("shm-too-small",),
     ),
@@ -171,6 +171,15 @@ TORCH = (
         r"(?:[\s\S]{0,6000}?\nRoot Cause [\s\S]{0,400}?\n +rank +: (?P<rank>\d+)[\s\S]{0,100}?\n +exitcode +: (?P<code>-?\d+))?",
         kind=FailureText.FALLBACK,
         lines=60,
+    ),
+    Signature(
+        "torchrun-ended",
+        ("death signal, shutting down workers", "SignalException: Process "),
+        "torchrun on {host} was ended from outside by signal {number}, and ended its ranks.",
+        "15 (TERM) comes from a scheduler, a time limit, a container that is stopped or a user: sacct -j JOBID, docker events, journalctl -n 100 on {host}. 1 (HUP): the terminal was closed; start it by taco-launch submit, nohup or tmux. "
+        "2 (INT): Ctrl-C.",
+        r"Received (?P<number>\d+) death signal|SignalException: Process \d+ got signal: (?P<number2>\d+)",
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "command-failed",

@@ -20,11 +20,12 @@ TORCH_RANKS = (
     Signature(
         "torch-ranks-too-many",
         ("in store based barrier on rank",),
-        "More processes reached the rendezvous of torch.distributed than WORLD_SIZE says: {came} of {all}. The job was started twice "
-        "(srun starts it on each task, and each starts ranks besides), or an older job's store or MASTER_PORT is in use.",
-        "Start it by one launcher only, with WORLD_SIZE the number of all processes; a new MASTER_PORT, and no file of an older "
-        "job for init_method=file://.",
-        r"world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})",
+        "More processes reached the rendezvous of torch.distributed than WORLD_SIZE says: {came} of {all}. [[again?torchrun restarted its group, and those of the attempt "
+        "before still count||The job was started twice (srun starts it on each task, and each starts ranks besides), or an older job's store or MASTER_PORT is in use]].",
+        "[[again?Read what failed first, above the first 'will restart worker group': this is a consequence. --max-restarts 0 shows only that.||Start it by one launcher only, with WORLD_SIZE the "
+        "number of all processes; a new MASTER_PORT, and no file of an older job for init_method=file://.]]",
+        r"world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})(?=(?:[\s\S]{0,1500}?(?P<again>will restart worker group))?)",
+        lines=6,
         more=("came", "all"),
     ),
     Signature(
@@ -280,5 +281,34 @@ TORCH_RANKS = (
         "Move the whole model to the rank's GPU (model.to(local_rank)) and pass device_ids=[local_rank]. Without device_map='auto', which spreads a model over "
         "GPUs; or omit device_ids for such a model.",
         r"only work with single-device(?:[^\r\n]{0,300}?module parameters \{(?P<where>[^}\r\n]{1,100})\})?",
+    ),
+    Signature(
+        "torch-ranks-waited-for",
+        ("Waiting in store based barrier to initialize process group",),
+        "Rank {rank} waits at the rendezvous of torch.distributed: {came} of {all} ranks have come when the log ends.",
+        "See whether the others have started (their logs, their hosts), and that all have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT.",
+        r"for rank: (?P<rank>\d+), [^\r\n]{0,200}world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})",
+        kind=FailureText.FALLBACK,
+        more=("all", "came"),
+        at_end=r"Waiting in store based barrier",
+    ),
+    Signature(
+        "lightning-first-collective",
+        ("processes registered. Starting ",),
+        "All {count} ranks of Lightning have come to the rendezvous, and the log ends there: they do not get through their first collective.",
+        "-x NCCL_DEBUG=INFO shows how far NCCL comes. -x NCCL_P2P_DISABLE=1: the path between GPUs (ACS, IOMMU); -x NCCL_SOCKET_IFNAME=eth0: the network between hosts. While it hangs: taco-launch stacks JOB (py-spy dump --pid PID).",
+        r"processes registered\. Starting \w+ with (?P<count>\d+) processes",
+        kind=FailureText.FALLBACK,
+        at_end=r"processes registered\. Starting|^-+\s*$",
+    ),
+    Signature(
+        "lightning-ranks-waited-for",
+        ("GLOBAL_RANK: ",),
+        "Lightning's ranks wait for each other when the log ends: rank {rank} of {all} was among those that came.",
+        "Compare the lines with GLOBAL_RANK with MEMBER's second number. Where ranks are missing, start them: as many tasks as num_nodes times devices (srun --ntasks-per-node, torchrun --nnodes). Where all came, they "
+        "do not reach each other: MASTER_ADDR, and -x NCCL_SOCKET_IFNAME, -x GLOO_SOCKET_IFNAME.",
+        r"(?i:initializing (?:ddp|distributed)): GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<all>\d+)",
+        kind=FailureText.FALLBACK,
+        at_end=r"GLOBAL_RANK: \d+, MEMBER: \d+/\d+",
     ),
 )

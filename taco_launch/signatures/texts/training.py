@@ -1,4 +1,9 @@
-"""What the program in the ranks says: Horovod 0.28 (stall_inspector.cc, controller.cc, operations.cc), CUDA, Python."""
+"""What the program in the ranks says: Horovod, TensorFlow, JAX, Python.
+
+Sources: Horovod 0.28 (stall_inspector.cc, controller.cc, operations.cc); tensorflow/python/eager/context.py, core/common_runtime/
+base_collective_executor.cc and collective_param_resolver_local.cc, core/distributed_runtime/master.cc; xla/tsl/distributed_runtime/
+coordination; jax/_src/distributed.py.
+"""
 
 from taco_launch.signatures.entry import FailureText, Signature
 
@@ -18,13 +23,13 @@ TRAINING = (
         "[[tensor?||Some ranks have not reached a collective in which the others wait]].",
         "See what the rank that is missing does[[ready? (one that is not in that list)]]: its log, or, while it hangs, taco-launch stacks JOB (py-spy dump --pid PID). "
         "A rank that has failed, waits for data or does other steps than the rest holds them all up.",
-        r"by subset of ranks(?:[\s\S]{0,500}?(?:Missing ranks:\s+(?P<rank>\d+)!?: \[(?P<tensor>[^\],\s]+)"
+        r"by subset of ranks(?:[\s\S]{0,500}?(?:(?:Missing|Stalled) ranks:\s+(?P<rank>\d+)!?: \[(?P<tensor>[^\],\s]+)"
         r"|Stalled ops:\s*(?P<tensor2>\S+) \[(?:missing ranks: (?P<rank2>\d+)|ready ranks: (?P<ready>\d+(?:, \d+)*))))?",
         kind=FailureText.ECHO,
-        lines=4,
+        lines=6,  # one log service adds an empty line to each
         # The warning is the log's end, or what a kill or a time limit leaves comes after it. Up to 0.16 each line of it
         # had the tensor first.
-        at_end=r"^\d+!?: \[|^Missing ranks:|subset of ranks|\[(?:missing|ready) ranks: "
+        at_end=r"^\d+!?: \[|^(?:Missing|Stalled) ranks:|subset of ranks|\[(?:missing|ready) ranks: "
         r"|(?i:killed|terminat|cancel|interrupt|signal|\^C)",
     ),
     Signature(
@@ -83,133 +88,14 @@ TRAINING = (
         ("Horovod has not been initialized",),
         "Horovod was used before hvd.init().",
         "Call hvd.init() first, before hvd.rank(), hvd.size() or the optimizer.",
+        unless=("cuda-out-of-memory",),
     ),
     Signature(
         "horovod-shut-down",
-        ("Horovod has been shut down. This was caused by an exception on one of the ranks",),
+        ("Horovod has been shut down. This ",),
         "Horovod ended here because another rank failed or finished before.",
         "Look for the rank that failed first; this one is not the reason.",
         kind=FailureText.ECHO,
-    ),
-    Signature(
-        "cuda-out-of-memory",
-        (
-            "CUDA out of memory",
-            "CUDA error: out of memory",
-            "Cuda failure 'out of memory'",
-            "CUDA_ERROR_OUT_OF_MEMORY",
-            "CUBLAS_STATUS_ALLOC_FAILED",
-            "OOM when allocating tensor",
-        ),
-        "A GPU of {host} ran out of memory.",
-        "Smaller batches. See whether the GPU was free: nvidia-smi on {host}; a rank of an older job may hold memory, or "
-        "all ranks of a host use GPU 0.",
-        # TensorFlow warns when a part of the memory that it would like to have is not free, and continues.
-        r"^(?!.*failed to allocate .* from device: |.*OOM when allocating tensor.*device:CPU)",
-    ),
-    Signature(
-        "cuda-memory-asked",
-        ("failed to allocate ",),
-        "A GPU of {host} has less free memory than TensorFlow requested: most often a second rank, or an older job, is on it.",
-        "nvidia-smi on {host} lists the processes that use memory. One rank per GPU (tf.config.set_visible_devices by hvd.local_rank()), and "
-        "TF_FORCE_GPU_ALLOW_GROWTH=true.",
-        r"failed to allocate [^\r\n]* from device: CUDA_ERROR_OUT_OF_MEMORY",
-        at_end=r"failed to allocate |(?i:killed|terminat|abort)",  # TensorFlow may continue with less
-    ),
-    Signature(
-        "cuda-library-start",
-        ("CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED"),
-        "{library} could not start on a GPU of {host}: most often the GPU's memory is full, else the driver is older than "
-        "this {library} needs.",
-        "nvidia-smi on {host}: is the GPU free? Then smaller batches (in TensorFlow: "
-        "TF_FORCE_GPU_ALLOW_GROWTH=true), or an image or build for an older CUDA.",
-        r"(?P<library>CUDNN|CUBLAS)_STATUS_NOT_INITIALIZED",
-    ),
-    Signature(
-        "cuda-device-number",
-        ("invalid device ordinal",),
-        "A rank on {host} requested a GPU number that does not exist: more ranks than GPUs, or rank used for local rank.",
-        "torch.cuda.set_device(local_rank); slots per host no more than nvidia-smi -L shows where the ranks run.",
-        unless=("nccl-gpu-hidden", "nccl-tests-gpus"),
-    ),
-    Signature(
-        "cuda-architecture",
-        ("no kernel image is available for execution", "device kernel image is invalid"),
-        "The program's CUDA code was not built for the GPUs of {host}.",
-        "Use an image or build that was: python3 -c 'import torch; print(torch.cuda.get_arch_list())' against the GPU's compute "
-        "capability.",
-    ),
-    Signature(
-        "gpu-memory-fault",
-        ("uncorrectable ECC error",),
-        "A GPU of {host} has an uncorrectable memory error.",
-        "Leave {host} out with --exclude {host}; nvidia-smi -q -d ECC,ROW_REMAPPER there, then reset the GPU or reboot.",
-    ),
-    Signature(
-        "gpu-nvlink-fault",
-        ("uncorrectable NVLink error",),
-        "A GPU of {host} has an error of its NVLinks.",
-        "Leave {host} out with --exclude {host}. There: nvidia-smi nvlink -e, and dmesg -T | grep Xid (74, 144 to 150); reset the GPUs, or "
-        "reboot.",
-    ),
-    Signature(
-        "cuda-forward-compatibility",
-        ("forward compatibility was attempted on non supported HW",),
-        "The image's CUDA is newer than the driver of {host}, and its GPU does not run one newer than its driver (CUDA's "
-        "forward compatibility is for data center GPUs).",
-        "Update the driver, or use an image for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
-    ),
-    Signature(
-        "cuda-error",
-        ("CUDA error: ", "CUDA driver error: ", "CUDA_ERROR_", "an illegal memory access was encountered"),
-        "A CUDA call failed on {host}: {why}.",
-        "Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where; dmesg -T | grep Xid on {host}.",
-        r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
-        r"CUDA driver version|all CUDA-capable devices are busy|CUDA-capable device\(s\) is|device kernel image is inv|the provided PTX was)[^\r\n]*\S)"
-        r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|MISALIGNED_ADDRESS|INVALID_\w+|ASSERT|UNKNOWN"
-        r"|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|SYSTEM_DRIVER_MISMATCH|DEINITIALIZED)\b[^\r\n]*\S)"
-        r"|^(?!.*(?:NCCL|UCX))[^\r\n]{0,80}(?P<why3>an illegal memory access was encountered)",
-        unless=("cuda-assert",),
-    ),
-    Signature(
-        "cuda-assert",
-        (".cu:",),
-        "The program's own numbers are wrong on {host}: in {file} it does not hold that {what}. Every CUDA error after it follows from "
-        "it.",
-        "Look at the data of that step: labels against the number of classes, indices against the size of an embedding, tokens against "
-        "the vocabulary. One batch on the CPU names the line.",
-        r"(?P<file>[\w.]+\.cu):\d+: [^\r\n]*?Assertion `(?P<what>[^`\r\n]+)` failed",
-    ),
-    Signature(
-        "cuda-gpu-busy",
-        ("all CUDA-capable devices are busy or unavailable", "CUDA-capable device(s) is/are busy or unavailable"),
-        "A GPU of {host} accepts no further process: it is in exclusive compute mode and another process uses it, or it needs a reset.",
-        "nvidia-smi on {host} shows the process that uses it, nvidia-smi -q -d COMPUTE its mode; nvidia-smi -c 0 allows several processes.",
-    ),
-    Signature(
-        "cuda-start-failed",
-        ("CUDA unknown error - this may be due to an incorrectly set up environment",),
-        "CUDA does not start on {host}: most often the kernel module nvidia_uvm or /dev/nvidia-uvm is missing there.",
-        "nvidia-modprobe -c 0 -u on {host}, and ls -l /dev/nvidia-uvm where the ranks run; after the machine slept: rmmod nvidia_uvm, "
-        "modprobe nvidia_uvm.",
-        kind=FailureText.FALLBACK,
-    ),
-    Signature(
-        "no-gpu",
-        (
-            *(
-                "No CUDA GPUs are available",
-                "Found no NVIDIA driver on your system",
-                "no CUDA-capable device is detected",
-            ),
-            *("ProcessGroupNCCL is only supported with GPUs, no GPUs", "no supported devices found for platform CUDA"),
-        ),
-        "A rank on {host} sees no GPU.",
-        "nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all), and "
-        "CUDA_VISIBLE_DEVICES must not be empty.[[torch? If both are right, torch is built for CPUs: python3 -c 'import torch; "
-        "print(torch.version.cuda)'.]]",
-        # What torch only warns of, and TensorFlow's own, are said by programs that continue without a GPU.
-        r"^(?!.*(?:CUDA initialization: |failed call to cuInit))(?=(?:.*(?P<torch>ProcessGroupNCCL is only))?)",
     ),
     Signature(
         "peer-gone",
@@ -348,13 +234,6 @@ TRAINING = (
         handled=True,
     ),
     Signature(
-        "cuda-stub",
-        ("CUDA driver is a stub library", "cudaErrorStubLibrary"),
-        "The program on {host} has loaded the CUDA toolkit's stub instead of the driver's libcuda.so.",
-        "Remove .../stubs from LD_LIBRARY_PATH; start a container with --gpus all. ldconfig -p | grep libcuda shows "
-        "which is found.",
-    ),
-    Signature(
         "horovodrun-start",
         ("Timed out waiting for ",),
         "horovodrun's tasks on the other hosts did not answer in time: they share no network interface with it, a firewall is "
@@ -391,5 +270,77 @@ TRAINING = (
         r"exits with return code = -(?P<signal>(?!9\b)(?P<bus>7\b)?\d{0,2})\b",
         kind=FailureText.OUTCOME,
         unless=("torch-collective-timeout",),
+    ),
+    Signature(
+        "tensorflow-device-twice",
+        ("is being mapped to multiple CUDA devices",),
+        "Two sessions of TensorFlow in one process choose different GPUs.",
+        "Give every session the same configuration: gpu_options.visible_device_list = str(hvd.local_rank()), from the first one on.",
+    ),
+    Signature(
+        "tensorflow-strategy-late",
+        ("Collective ops must be configured at program startup",),
+        "The program used TensorFlow before it created MultiWorkerMirroredStrategy.",
+        "Create the strategy first, before any tensor, variable, data set or layer, and before tf.config.list_logical_devices(). Set TF_CONFIG before that.",
+    ),
+    Signature(
+        "tensorflow-collective-aborted",
+        ("Collective ops is aborted by: ", "BaseCollectiveExecutor::StartAbort "),
+        "A worker of TensorFlow on {host} ended because a collective was aborted: {why}.",
+        "Look for the worker that ended first. If none did, TF_CONFIG must have the same addresses in the same order on every host, and every host must be able "
+        "to connect to all of them.",
+        r"Collective ops is aborted by: (?P<why>[^\r\n\\]{0,200}[^\s.\\])|BaseCollectiveExecutor::StartAbort (?P<why2>[^\r\n]{0,200}[^\s.])",
+        kind=FailureText.ECHO,
+    ),
+    Signature(
+        "grpc-refused",
+        ('"os_error":"Connection refused"', "subchannel.cc"),
+        "Nothing listens at {peer}, to which TensorFlow or another gRPC client on {host} connects: that task has not started, has ended, or listens at another "
+        "address.",
+        "Compare the addresses in TF_CONFIG (or the cluster spec) with ss -ltnp on that host, and look whether its task ended first.",
+        r'"os_error":"Connection refused"[^\r\n]{0,80}"target_address":"(?:ipv[46]:)?(?P<peer>[^"\r\n]{3,80})"',
+        kind=FailureText.ECHO,
+    ),
+    Signature(
+        "tensorflow-group-size",
+        (" is joining a group with size",),
+        "Two groups of collectives in TensorFlow use one key: {device} joins a group of {one} where {other} were before.",
+        "Create one distribution strategy in a process, with all of its GPUs, or start a new process for each. On several hosts: the same TF_CONFIG and as many visible GPUs on all.",
+        r"Device (?P<device>\S+) is joining a group with size ?(?P<one>\d+), but that group has size (?P<other>\d+)",
+    ),
+    Signature(
+        "tensorflow-nccl",
+        ("internal error", "unhandled cuda error", "unhandled system error", "invalid usage"),
+        "NCCL failed in a process of TensorFlow on {host} ({why}), which does not hand on NCCL's reason.",
+        "Run it again with NCCL_DEBUG=INFO and read the NCCL WARN lines. To see whether it is NCCL: tf.distribute.MirroredStrategy(cross_device_ops="
+        "tf.distribute.HierarchicalCopyAllReduce()) continues without; NCCL_P2P_DISABLE=1 shows whether it is the path between GPUs.",
+        r"(?P<why>(?:internal|unhandled (?:cuda|system)) error|invalid usage)\s+\[\[\{{0,2}node [\w/]{0,200}NcclAllReduce",
+        lines=2,
+    ),
+    Signature(
+        "tensorflow-task-silent",
+        ("CreateSession still waiting for response from worker:",),
+        "TensorFlow waits for the task {task}, which has not started or is not reached at the address that the cluster specification gives for it.",
+        "See whether that task runs and listens (ss -ltnp on its host), and compare the address with TF_CONFIG or ClusterSpec. A proxy between (http_proxy, "
+        "grpc_proxy) does this too: -x no_proxy='*'.",
+        r"CreateSession still waiting for response from worker: (?P<task>/job:\S+)",
+        at_end=r"still waiting for response|(?i:killed|terminat|cancel|interrupt|\^C)",
+    ),
+    Signature(
+        "tensorflow-server-reset",
+        ("Master init: Unavailable:",),
+        "A server of TensorFlow closed the connection while the session started[[why? ({why})]]: it has ended, or it is another program than the cluster specification says.",
+        "Read the logs of the other tasks (ps, worker) for the one that ended first, and compare their addresses with TF_CONFIG or ClusterSpec.",
+        r'Master init: Unavailable:[^\r\n]{0,600}?(?:"os_error":"(?P<why>[^"\r\n]{1,80})"|$)',
+        unless=("grpc-refused",),
+    ),
+    Signature(
+        "jax-rank-missing",
+        ("Barrier timed out. ", "task names:"),
+        "Processes of JAX or TensorFlow did not reach the others in time[[task?: {task} and those that the next lines name]].",
+        "See whether those processes have started, and that each has its own process_id and the same coordinator_address and num_processes; from their hosts: nc -vz ADDRESS PORT. "
+        "Late starts: jax.distributed.initialize(initialization_timeout=600).",
+        r"DEADLINE_EXCEEDED: Barrier timed out\.(?:[\s\S]{0,400}?imed out task names:\s+(?P<task>/job:\S+))?",
+        lines=3,
     ),
 )

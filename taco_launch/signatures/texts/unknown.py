@@ -39,11 +39,24 @@ UNKNOWN = (
     ),
     # Of the texts of Open MPI's and PRRTE's help-*.txt files, those that no entry knows: all are between such lines.
     Signature(
+        "mpirun-help-missing",
+        ("You were supposed to get help about:",),
+        "mpirun reports {what}[[slots?: there are fewer slots than ranks]], and its help files, which would tell more, are not found: its installation was moved or is not whole.",
+        "[[slots?Request fewer ranks (-np), or give the hosts more slots; more ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE). ]]export OPAL_PREFIX=/WHERE/IT/IS, or use the mpirun of the "
+        "program's own installation.",
+        r"You were supposed to get help about:\s+(?P<what>[\w-]+(?=(?P<slots>:alloc-error)?)[\w:.-]*)",
+        kind=FailureText.FALLBACK,
+        lines=2,
+        unless=("mpirun-broken", "file-system-failed"),
+    ),
+    Signature(
         "mpirun-reports",
         (_DASHES,),
         "mpirun reports: {what}.",
         _DETAILS,
-        _BLOCK.format("(?![Ww]arning|WARNING|Two mutually-exclusive MCA)"),  # after the last one programs continue
+        _BLOCK.format(
+            "(?![Ww]arning|WARNING|Two mutually-exclusive MCA|Sorry!)"
+        ),  # after the last one programs continue
         kind=FailureText.FALLBACK,
         lines=40,
         unless=_KNOWN,

@@ -341,11 +341,11 @@ RANKS = (
         "process-crashed",
         ("*** Process received signal ***",),
         "A process on {host} crashed ({why})[[where?, in {where}]].",
-        "Look at the stack below that line: its first named frame is the place. In Python: run it with -x "
-        "PYTHONFAULTHANDLER=1.",
+        "Look at the stack below that line: frame 1 is the place. A library there that was built for another version of Python, torch, CUDA or MPI has to be built again. In "
+        "Python: run it with -x PYTHONFAULTHANDLER=1.",
         r"(?:\[(?P<host>[\w.-]+):\d+\] )?\*\*\* Process received signal \*\*\*\s[^\r\n]*Signal: "
         r"(?P<why>Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
-        r"(?:[\s\S]{0,600}?\] (?P<where>[^\s()]+\([\w.@]+\+0x[\da-f]+\)))?",
+        r"(?:[\s\S]{0,600}?\[ ?[1-9]\d?\] (?P<where>[^\s()]+\([\w.@]*\+0x[\da-f]+\)))?",
         kind=FailureText.OUTCOME,
         lines=15,
         unless=("rank-crashed",),

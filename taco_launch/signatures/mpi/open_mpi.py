@@ -5,7 +5,7 @@ from taco_launch.signatures.entry import FailureText, Signature
 # Frameworks of mpirun and its daemons, not of the ranks' transports (Open MPI 4 and 5).
 _OF_MPIRUN = "ess|plm|schizo|oob|pmix|ras|rmaps|state|errmgr|iof|grpcomm|routed|odls|filem|rtc|sstore|prteif|psec|gds"
 
-MPI = (
+OPEN_MPI = (
     Signature(
         "component-missing",
         ("A requested component was not found", "No components were able to be opened in the"),
@@ -52,14 +52,20 @@ MPI = (
     Signature(
         "mpirun-broken",
         (
-            *("_base_select failed", "_base_open failed", "ess_hnp_module.c", "opal_init failed"),
+            *(
+                "_base_select failed",
+                "_base_open failed",
+                "ess_hnp_module.c",
+                "ess_singleton_module.c",
+                "opal_init failed",
+            ),
             *("orte_init failed for some reason", "pmix_init failed for some reason"),
         ),
-        "mpirun itself cannot start on {host}[[what?: {what} finds none of its parts]]: files of its installation are missing, were moved, or are "
+        "mpirun itself, or the daemon that a program without mpirun starts, cannot start on {host}[[what?: {what} finds none of its parts]]: files of its installation are missing, were moved, or are "
         "of another version.",
         "which -a mpirun, and ompi_info on {host}. Was it moved: export OPAL_PREFIX=/WHERE/IT/IS. env | grep -E 'OMPI_|PMIX_|OPAL_' shows what "
         "else may mislead it.",
-        r"(?P<what>(?:opal|orte|prte|pmix)_\w+_(?:select|open)) failed|ORTE_ERROR_LOG: Not found in file ess_hnp_module\.c|opal_init failed"
+        r"(?P<what>(?:opal|orte|prte|pmix)_\w+_(?:select|open)) failed|ORTE_ERROR_LOG: (?:Not found in file ess_hnp|A system-required [^\r\n]*in file ess_singleton)_module\.c|opal_init failed"
         r"|(?:orte|pmix)_init failed for some reason",
         kind=FailureText.FALLBACK,
         unless=("mpi-init-in-child",),
@@ -141,24 +147,20 @@ MPI = (
     ),
     Signature(
         "pmix-versions",
-        ("PMIX ERROR: UNPACK", "PMIX_ERR_UNPACK", "PMIX ERROR: PMIX_ERR_UNPACK"),
+        (
+            "PMIX ERROR: UNPACK",
+            "PMIX_ERR_UNPACK",
+            "PMIX ERROR: PMIX_ERR_UNPACK",
+            "PMIX ERROR: OUT-OF-RESOURCE in file client/",
+        ),
         "[[plm?mpirun and its daemon on {host} do not understand each other: the hosts have different versions of Open MPI, or this 5.0 "
         "has a known fault with hosts that differ||The PMIx of mpirun and that of the program on {host} do not understand each other: they "
         "are of different versions of Open MPI, on one host or on several]].",
         "[[plm?Compare mpirun --version on all hosts. If they agree, update Open MPI to the newest 5.0||Start with the mpirun of the "
         "program's own MPI: ldd PROGRAM | grep -E 'libmpi|pmix', which mpirun, and mpirun --version on all hosts]].",
-        r"(?:PMIX ERROR: (?:PMIX_ERR_)?UNPACK|PMIX_ERR_UNPACK)(?:[\w-]{0,60} in file \S{0,120}(?P<plm>plm_base_launch_support\.c))?",
+        r"(?:PMIX ERROR: (?:(?:PMIX_ERR_)?UNPACK|OUT-OF-RESOURCE in file client/)|PMIX_ERR_UNPACK)(?:[\w-]{0,60} in file \S{0,120}(?P<plm>plm_base_launch_support\.c))?",
         unless=("slurm-without-pmi", "pmix-session-folder"),
         survived=True,
-    ),
-    Signature(
-        "slurm-pmix",
-        ("pmixp_",),
-        "Slurm's step daemons (PMIx) do not reach each other from {host}[[why?: {why}]], or one of the hosts arrived late.",
-        "Ports have to be open between compute nodes (SrunPortRange in slurm.conf, firewall). Else: export "
-        "SLURM_PMIX_DIRECT_CONN=false, and SLURM_PMIX_TIMEOUT=600.",
-        r"mpi/pmix\w*: [^\r\n]*pmixp_[^\r\n]*?(?P<why>collective timeout|Cannot establish the connection|Unable to connect"
-        r"|exceeded the retry limit)",
     ),
     Signature(
         "slurm-without-pmi",
@@ -194,9 +196,9 @@ MPI = (
     Signature(
         "rank-caught-signal",
         ("Caught signal ",),
-        "A rank on {host} crashed: {why}.",
-        "The lines below it name the function. Run one rank alone; libraries of different versions are the usual reason.",
-        r"Caught signal \d+ \((?P<why>[^:)\r\n]+)",
+        "A rank on {host} crashed: {why}[[bus?, most often because /dev/shm was full]].",
+        "[[bus?df -h /dev/shm where the ranks run: docker run --shm-size=32g, or --ipc=host||The lines below it name the function. Run one rank alone; libraries of different versions are the usual reason]].",
+        r"Caught signal \d+ \((?P<why>(?P<bus>Bus error)?[^:)\r\n]+)",
         kind=FailureText.OUTCOME,
     ),
     Signature(

@@ -1,6 +1,6 @@
-"""What UCX, libfabric and Hydra, the launcher of MPICH and Intel MPI, print of networks and of memory that they may not reach.
+"""What UCX and libfabric, under MPI, print of networks and of memory that they may not reach.
 
-Sources: UCX's uct/ib/mlx5, uct/tcp, uct/cuda and ucp/core; libfabric's prov/efa; MPICH's src/pm/hydra and ch4/netmod/ofi.
+Sources: UCX's uct/ib/mlx5, uct/tcp, uct/cuda, uct/sm/scopy/cma and ucp/core; libfabric's prov/efa, psm2 and psm3.
 """
 
 from taco_launch.signatures.entry import FailureText, Signature
@@ -163,6 +163,50 @@ UCX = (
         r"^\[(?P<host>[\w.-]+):\d+ *:\d+:\d+\] +(?P<where>[\w.]+:\d+) +(?:UCX +)?(?P<why>(?:Fatal: |Assertion `)[^\r\n]{0,200}[^\s.])",
         kind=FailureText.FALLBACK,
     ),
+    Signature(
+        "ucx-cma-denied",
+        ("returned -1: Operation not permitted", "returned -1: Bad address"),
+        "A rank of {host} could not read another rank's memory directly (UCX's cma): [[memory?the address is not one that the kernel can read, most often memory of a GPU||the "
+        "kernel or the container does not allow it]].",
+        "[[memory?UCX needs CUDA support for that (ucx_info -d | grep cuda), and UCX_TLS may not leave out cuda_copy. Or without cma||In a container: docker run --cap-add SYS_PTRACE, and all "
+        "ranks of a host in one container; outside: sysctl kernel.yama.ptrace_scope=0. Or without it]]: -x UCX_TLS=^cma.",
+        r"process_vm_(?:readv|writev)\(pid=[^\r\n]{0,200}?returned -1: (?:Operation not permitted|(?P<memory>Bad address))",
+    ),
+    Signature(
+        "ucx-registration",
+        ("ibv_reg_mr(address=",),
+        "The HCA of {host} could not register memory: it or the kernel has no room for more registrations, or the limit on locked memory is too low (newer versions of UCX "
+        "name that limit where it is).",
+        "ulimit -l where the ranks run has to be unlimited; free -g on {host}; -x UCX_IB_REG_METHODS=direct turns UCX's cache of registrations off. Fewer ranks on the host, or larger pages, need fewer registrations.",
+        r"UCX +ERROR ibv_reg_mr\(address=[^)\r\n]*\)[^\r\n]*? failed: Cannot allocate memory\s*$",
+    ),
+    Signature(
+        "rdma-gid-missing",
+        ("Failed to query GID ",),
+        "The HCA {device} of {host} has no GID {index} on that port ({why}), so nothing can be sent over it.",
+        "show_gids on {host} lists the GIDs there are, ibv_devinfo -d {device} whether the port is active. Choose the index of RoCE v2 with an IPv4 address; an interface without an address needs one.",
+        r"Failed to query GID (?P<index>\d+) on (?P<device>[\w.-]+?)/\S*: (?P<why>[A-Z][\w ]+)",
+    ),
+    Signature(
+        "ucx-queue-pairs",
+        ("mlx5dv_devx_obj_create(QP) failed",),
+        "UCX on {host} could not create a connection (queue pair) of the HCA ({why}): so many ranks with a reliable connection to each other need more than HCA or kernel allow.",
+        "-x UCX_TLS=dc_x,sm,self (or ud_x) needs far fewer; so do fewer ranks on a host. ulimit -l where the ranks run has to be unlimited; dmesg -T | grep mlx5 on {host}.",
+        r"mlx5dv_devx_obj_create\(QP\) failed[^\r\n:]*: (?P<why>[A-Z][\w ]+)",
+    ),
+    Signature(
+        "psm-shared-memory",
+        ("PSM could not set up shared memory segment",),
+        "PSM2 or PSM3 (Omni-Path) on {host} could not open the shared memory of another rank of that host: /dev/shm is full, not shared between their containers, or that rank has ended.",
+        "df -h /dev/shm and ls -l /dev/shm/psm* on {host}; docker run --shm-size=32g, all ranks of a host in one container; remove what an older job left there.",
+    ),
+    Signature(
+        "psm-assertion",
+        ("Assertion failure at psm",),
+        "PSM2 or PSM3 (Omni-Path) on {host} could not start: its check {what} failed.",
+        "Continue without it: --mca mtl ^psm2,psm3 --mca pml ob1 (MPICH, Intel MPI: -x FI_PROVIDER=tcp). opainfo on {host} shows the link; update libpsm2 and Open MPI.",
+        r"Assertion failure at psm\w*\.c:\d+: (?P<what>[^\r\n]*\S)",
+    ),
 )
 
 # libfabric's provider for EFA (prov/efa), and the kernel's driver for it
@@ -194,101 +238,10 @@ EFA = (
         kind=FailureText.FALLBACK,
         lines=4,
     ),
-)
-
-HYDRA = (
     Signature(
-        "hydra-program-missing",
-        ("execvp error on file",),
-        "Hydra cannot start {program} on {host}: {why}.",
-        "Give its full path, or ./NAME for a program of the present folder. It has to be there on every host: ls -l "
-        "{program} on {host}.",
-        r"(?:\[proxy:[\d:]+@(?P<host>[^\]\s]+)\][^\r\n]*)?execvp error on file (?P<program>\S+) \((?P<why>[^)\r\n]+)\)",
-    ),
-    Signature(
-        "hydra-bootstrap",
-        ("Unable to run bstrap_proxy", "Error setting up the bootstrap proxies"),
-        "Intel MPI's mpiexec could not start its proxy on {host}[[code? (exit code {code})]]. It uses ssh, or srun inside a "
-        "Slurm job.",
-        "Try by hand what it does: ssh {host} true. export I_MPI_HYDRA_BOOTSTRAP=ssh (or slurm) sets what it uses, "
-        "I_MPI_HYDRA_DEBUG=1 shows the command.",
-        r"Unable to run bstrap_proxy on (?P<host>[\w.-]+)(?: \(pid \d+, exit code (?P<code>\d+)\))?"
-        r"|Error setting up the bootstrap proxies",
-    ),
-    Signature(
-        "hydra-connect",
-        ("unable to connect from",),
-        "Hydra's proxy on {host} cannot connect back to mpiexec on {peer} ({why}): a firewall, or a name that means "
-        "another address there.",
-        "On {host}: getent hosts {peer}. Name the network: mpiexec -iface NAME; open ports: MPIEXEC_PORT_RANGE=20000:20100 "
-        "(Intel MPI: I_MPI_PORT_RANGE).",
-        r'unable to connect from "(?P<host>[^"\r\n]+)" to "(?P<peer>[^"\r\n]+)" \((?P<why>[^)\r\n]+)\)',
-    ),
-    Signature(
-        "hydra-rank-ended",
-        ("BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",),
-        "[[rank?Rank {rank}||A process]] on {host} ended badly ([[why?{why}||exit code {code}]]).",
-        "Read that rank's own lines before this point. Signal 9 (exit code 137) is a KILL, most often because memory ran out: "
-        "dmesg -T on {host}; signal 11 (139) is a segmentation fault.",
-        r"BAD TERMINATION OF ONE OF YOUR[^\r\n]*\s+=\s+(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)\s+=\s+"
-        r"(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P<code>\d+)(?: \((?P<why>[^)\r\n]+)\))?",
-        kind=FailureText.OUTCOME,
-        lines=4,
-    ),
-    Signature(
-        "intelmpi-no-pmi",
-        ("PMI server not found",),
-        "Intel MPI's ranks do not know each other: the program was started without mpiexec, or by an srun without "
-        "the path of its PMI library.",
-        "Start it with mpiexec.hydra; or under srun --mpi=pmi2: export I_MPI_PMI_LIBRARY= the path of Slurm's libpmi2.so.",
-        r"PMI server not found",
-        kind=FailureText.FALLBACK,
-    ),
-    Signature(
-        "ofi-no-network",
-        ("OFI ",),
-        "MPI found no network on {host} that its libfabric can use ({what}[[why?: {why}]]).",
-        "fi_info -l lists the providers of that host. FI_PROVIDER=tcp shows whether the rest works; FI_LOG_LEVEL=warn shows why "
-        "another one, such as verbs or psm3, is not used.",
-        r"OFI (?:call )?(?P<what>\w+(?: \w+)*)(?:\(\))? failed \((?:[^():\r\n]*:)+ *(?P<why>[^():\r\n]+)\)|OFI (?P<what2>fi_getinfo)\(\) failure",
-    ),
-    Signature(
-        "ofi-mismatch",
-        ("Mismatched address format: remote EP",),
-        "The hosts use different networks of libfabric: the addresses of {host} have another format than those of the other host.",
-        "The same provider on all hosts: -x FI_PROVIDER=verbs, or tcp. Without libfabric: --mca mtl ^ofi --mca pml ob1 (or ucx).",
-        r"(?:(?P<host>[\w.-]+):rank\d+: +)?Mismatched address format: remote EP",
-    ),
-    Signature(
-        "ofi-address-map",
-        ("OFI get address vector map failed",),
-        "MPI on {host} could not build its map of all ranks' addresses: libfabric ran out of resources (address handles, memory), or the addresses of some "
-        "ranks are of another network.",
-        "Try with fewer ranks. FI_LOG_LEVEL=warn names the provider and its error; FI_PROVIDER=tcp (Intel MPI: also psm3 or verbs) shows whether it is the "
-        "provider's. Use the newest libfabric of that provider.",
-    ),
-    Signature(
-        "mpich-without-launcher",
-        ("Unable to write to PMI_fd", "PMI_Get_appnum returned -1"),
-        "A rank on {host} found variables of a launcher (PMI_FD, PMI_RANK) that does not run or did not start it, so MPICH or Intel MPI could not start.",
-        "Start it by the mpirun of that MPI, or under another launcher without them: env -u PMI_FD -u PMI_RANK -u PMI_SIZE COMMAND. oneCCL under torchrun: "
-        "-x CCL_PROCESS_LAUNCHER=none.",
-    ),
-    Signature(
-        "cray-mpich-nic",
-        ("Unable to use a NIC_POLICY of ",),
-        "Cray MPICH cannot give rank {rank} a NIC by the policy {policy}: the cores of that rank are in several NUMA nodes.",
-        "Bind each rank to cores of one NUMA node: srun --cpus-per-task=N --cpu-bind=cores (or --gpus-per-task and --gpu-bind=closest); or MPICH_OFI_NIC_POLICY=BLOCK.",
-        r"Unable to use a NIC_POLICY of '(?P<policy>\w+)'\. Rank (?P<rank>\d+) is not confined",
-    ),
-    Signature(
-        "mpich-failed",
-        ("Fatal error in ",),
-        "[[rank?Rank {rank}||A rank]] of MPICH or Intel MPI ended in {call}: [[last?{last}||{why}]].",
-        "The last line of its error stack is the reason. FI_PROVIDER=tcp (Intel MPI: I_MPI_FABRICS=shm:ofi) shows whether it is the network's.",
-        r"(?:\(rank (?P<rank>\d+) in comm \w+\): )?Fatal error in (?P<call>\w+): (?P<why>[^\r\n]*?)(?:, error stack:?)?[ .:]*(?=\r?\n|$)"
-        r"(?:\r?\n\w{1,80}\(\d{1,6}\)\.*: *(?P<last>[^\s][^\r\n]*)?)*",
-        lines=20,
-        kind=FailureText.FALLBACK,
+        "efa-fork",
+        ("For the libfabric EFA provider to work safely when fork()",),
+        "A rank started a process by fork while libfabric's EFA provider was in use, and the provider ended the rank: that is not safe without a variable.",
+        "-x FI_EFA_FORK_SAFE=1 -x RDMAV_FORK_SAFE=1 (some speed is lost); or no fork after MPI or NCCL has started: data loaders with multiprocessing_context='spawn', or num_workers=0.",
     ),
 )

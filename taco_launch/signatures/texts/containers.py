@@ -274,11 +274,11 @@ CONTAINERS = (
     ),
     Signature(
         "pyxis-failed",
-        ("pyxis: failed to ",),
+        ("pyxis: failed to ", "pyxis: couldn't start container"),
         "Slurm's container plugin (pyxis) could not start the container on {host}: {why}.",
         "The indented lines below it have the reason, in that host's slurmd.log if not here. enroot import docker://IMAGE by hand on that host "
         "may show it.",
-        r"pyxis: (?P<why>failed to (?:import|create|start)[^\r\n]*[^\s.])",
+        r"pyxis: (?P<why>failed to (?:import|create|start)[^\r\n]*[^\s.]|couldn't start container)",
         unless=("enroot-failed", "enroot-folder", "enroot-mount", "pyxis-image-path"),
     ),
     Signature(

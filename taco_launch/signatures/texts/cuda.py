@@ -34,12 +34,12 @@ CUDA = (
     ),
     Signature(
         "cuda-library-start",
-        ("CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED"),
+        ("CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED", "because cuDNN failed to initialize"),
         "{library} could not start on a GPU of {host}: most often the GPU's memory is full, else the driver is older than "
         "this {library} needs.",
         "nvidia-smi on {host}: is the GPU free? Then smaller batches (in TensorFlow: "
         "TF_FORCE_GPU_ALLOW_GROWTH=true), or an image or build for an older CUDA.",
-        r"(?P<library>CUDNN|CUBLAS)_STATUS_NOT_INITIALIZED",
+        r"(?P<library>CUDNN|CUBLAS)_STATUS_NOT_INITIALIZED|because (?P<library2>cuDNN) failed to initialize",
     ),
     Signature(
         "cuda-device-number",
@@ -147,5 +147,11 @@ CUDA = (
         "The CUDA toolkit of {host} is {have}, and torch was built with {built}: parts in C++ and CUDA cannot be compiled so.",
         "Install the toolkit of torch's version and set CUDA_HOME to it, or a torch for CUDA {have}. DeepSpeed: DS_SKIP_CUDA_CHECK=1 tries it all the same, where only the minor version differs.",
         r"Installed CUDA version (?P<have>[\d.]*\d) does not match the version torch was compiled with (?P<built>[\d.]*\d)",
+    ),
+    Signature(
+        "cuda-home-missing",
+        ("CUDA_HOME does not exist", "CUDA_HOME environment variable is not set"),
+        "A part in CUDA is to be compiled on {host}, and there is no CUDA toolkit (nvcc), or CUDA_HOME does not name it.",
+        "Install the toolkit in the version of torch.version.cuda, or use an image with it (nvidia/cuda:...-devel); export CUDA_HOME=/usr/local/cuda. To install DeepSpeed without building: DS_BUILD_OPS=0, or a wheel.",
     ),
 )

@@ -13,11 +13,11 @@ from taco_launch.signatures.entry import FailureText, Signature
 FRAMEWORKS = (
     Signature(
         "lightning-gpus",
-        ("MisconfigurationException: You requested ",),
+        ("MisconfigurationException:",),
         "Lightning on {host} requests GPUs {asked}, and the process sees [[seen?{seen} only||fewer]].",
         "Show each task all GPUs of its host: in Slurm --gpus-per-node or --gres, without --gpus-per-task. Or Trainer(devices=...) no more than it sees.",
-        r"You requested (?i:gpus?): (?P<asked>\[[\d, ]{0,200}\])(?:\s{1,9}But your machine only has: (?P<seen>\[[\d, ]{0,200}\]))?",
-        lines=2,
+        r"MisconfigurationException:\s{1,40}You requested (?i:gpus?): (?P<asked>\[[\d, ]{0,200}\])(?:\s{1,40}But your machine only has: (?P<seen>\[[\d, ]{0,200}\]))?",
+        lines=3,
     ),
     Signature(
         "fsdp-state",
@@ -121,7 +121,8 @@ FRAMEWORKS = (
         "[[alone?DeepSpeed counts one rank only: start the script with a launcher, and create the model after deepspeed.init_distributed() (with Hugging "
         "Face: after TrainingArguments). Otherwise ]][[alone?remove||Remove]] train_batch_size from the configuration of DeepSpeed, or set all three values "
         'to "auto" with Hugging Face\'s Trainer.',
-        r"world_size ?(?P<all>\d+) != (?P<micro>\d+) \* (?P<steps>\d+) \* (?=(?P<alone>1\b)?)(?P<world>\d+)",
+        r"world_size\s?(?P<all>\d+)\s!=\s(?P<micro>\d+)\s\*\s(?P<steps>\d+)\s\*\s(?=(?P<alone>1\b)?)(?P<world>\d+)",
+        lines=3,  # a narrow terminal wraps it
     ),
     Signature(
         "extension-build-failed",
@@ -173,12 +174,13 @@ FRAMEWORKS = (
         (
             "The following resource request cannot be scheduled right now",
             "No available node types can fulfill resource request",
+            "could not find a node type to satisfy the request: ",
         ),
         "Ray has no host with the resources that are requested[[what?: {what}]].",
         "ray status shows what the cluster has and what is in use. Start Ray on the missing hosts, end older jobs, or request fewer workers or GPUs per worker "
         "(ScalingConfig).",
-        r"(?:scheduled right now: |fulfill resource requests? )(?P<what>\{[^}\r\n]{1,200}\})",
-        at_end=r"cannot be scheduled right now|fulfill resource request",
+        r"(?:scheduled right now: |fulfill resource requests? |satisfy the request: \[)(?P<what>\{[^}\r\n]{1,200}\})",
+        at_end=r"cannot be scheduled right now|fulfill resource request|find a node type to satisfy|groups the resource request",
     ),
     Signature(
         "horovod-hosts-gone",
@@ -238,10 +240,13 @@ FRAMEWORKS = (
     ),
     Signature(
         "checkpoint-not-written",
-        ("PytorchStreamWriter failed writing file", "RuntimeError: write(): fd "),
-        "torch.save could not write the whole file on {host}[[why? ({why})]]: the disk or the quota is full, or its file system failed.",
+        (
+            *("PytorchStreamWriter failed writing file", "RuntimeError: write(): fd "),
+            *("RuntimeError: File ", "RuntimeError: Parent directory "),
+        ),
+        "torch.save could not write its file on {host}[[why? ({why})]]: the folder is missing, the disk or the quota is full, or its file system failed.",
         "df -h, df -i and quota -s for that folder; dmesg -T | tail. Keep fewer checkpoints, and write each under another name that is renamed when it is whole.",
-        r"PytorchStreamWriter failed writing file|write\(\): fd \d+ failed with (?P<why>[^\r\n]*[^\s.])",
+        r"PytorchStreamWriter failed writing file|RuntimeError: (?:File|Parent directory) \S+ (?P<why2>cannot be opened|does not exist)|write\(\): fd \d+ failed with (?P<why>[^\r\n]*[^\s.])",
         unless=("disk-full",),
     ),
     Signature(

@@ -319,6 +319,13 @@ SYSTEM = (
         r"|command [^\r\n]{0,60} timed out|Firmware over \d+ MS in pre-initializing)",
     ),
     Signature(
+        "hca-keys-used-up",
+        ("CREATE_MKEY(",),
+        "The HCA of {host} has no room for more registered memory (its keys are used up), so registrations of the ranks on it fail.",
+        "Fewer ranks on the host, or fewer registrations: -x UCX_IB_REG_METHODS=direct, larger pages, no on-demand paging (ODP). Newer firmware and driver of the HCA allow more.",
+        r"CREATE_MKEY\(0x200\)[^\r\n]{0,80}failed, status limits exceeded",
+    ),
+    Signature(
         "network-tables-full",
         ("nf_conntrack: table full", "neighbor table overflow", "neighbour table overflow"),
         "{host} drops packets: the table of [[track?connections of its firewall||addresses of its neighbours]] is full.",

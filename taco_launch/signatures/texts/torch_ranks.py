@@ -79,12 +79,19 @@ TORCH_RANKS = (
         only_with=("gloo-connect", "peer-gone", "torch-rank-missing", "gloo-waited"),
     ),
     Signature(
+        "gloo-name-unknown",
+        ("rp != nullptr",),
+        "The name of {host} itself ({name}) cannot be resolved there, and Gloo needs it to find the address that it listens at.",
+        "Name the network instead: -x GLOO_SOCKET_IFNAME=eth0 (ip -br addr shows the names); or add {name} with the address of the network that the hosts share to /etc/hosts there.",
+        r"rp != nullptr\. Unable to find address for: (?P<name>[\w.-]*\w)",
+    ),
+    Signature(
         "gloo-no-interface",
         ("Unable to find address for: ", "Unable to find interface for"),
         "{host} has no network interface that GLOO_SOCKET_IFNAME allows[[name?: {name}]].",
         "See what it has: ip -br addr. The name has to exist on every host; without the variable Gloo takes the interface of the "
         "host's own name.",
-        r"Unable to find (?:address|interface) for:? ?\[?(?P<name>[\w.:@-]*\w)?",
+        r"(?<!rp != nullptr\. )Unable to find (?:address|interface) for:? ?\[?(?P<name>[\w.:@-]*\w)?",
     ),
     Signature(
         "gloo-connect",

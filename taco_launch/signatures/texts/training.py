@@ -309,6 +309,12 @@ TRAINING = (
         r"Device (?P<device>\S+) is joining a group with size ?(?P<one>\d+), but that group has size (?P<other>\d+)",
     ),
     Signature(
+        "tensorflow-nccl-missing",
+        ("No OpKernel was registered to support Op 'NcclAllReduce'",),
+        "This TensorFlow has no NCCL: it is the build for CPUs, or for Windows.",
+        "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()) does without; or use a build with CUDA, on Linux.",
+    ),
+    Signature(
         "tensorflow-nccl",
         ("internal error", "unhandled cuda error", "unhandled system error", "invalid usage"),
         "NCCL failed in a process of TensorFlow on {host} ({why}), which does not hand on NCCL's reason.",

@@ -239,6 +239,14 @@ EFA = (
         lines=4,
     ),
     Signature(
+        "efa-peer-gone",
+        ("efa_rdm_txe_handle_error", "efa_rdm_rxe_handle_error"),
+        "An operation of EFA failed: {why}[[peer? (peer: instance {peer})]]. Most often the process at the other end is gone.",
+        "Look for the rank that ended first[[peer?, on instance {peer}]]; if none did, FI_LOG_LEVEL=warn on both sides, and the same EFA installer and aws-ofi-nccl on all hosts.",
+        r"efa_rdm_[tr]xe_handle_error[^\r\n]{0,40}err: \d+, message: (?P<why>[A-Z][\w ]*?\w)(?= My EFA| \(|\s*$)(?:[^\r\n]{0,400}?Peer host id: (?P<peer>[\w-]+))?",
+        kind=FailureText.ECHO,
+    ),
+    Signature(
         "efa-fork",
         ("For the libfabric EFA provider to work safely when fork()",),
         "A rank started a process by fork while libfabric's EFA provider was in use, and the provider ended the rank: that is not safe without a variable.",

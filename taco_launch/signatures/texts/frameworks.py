@@ -242,19 +242,19 @@ FRAMEWORKS = (
         "checkpoint-not-written",
         (
             *("PytorchStreamWriter failed writing file", "RuntimeError: write(): fd "),
-            *("RuntimeError: File ", "RuntimeError: Parent directory "),
+            *("RuntimeError: File ", "RuntimeError: Parent directory ", "unexpected pos "),
         ),
         "torch.save could not write its file on {host}[[why? ({why})]]: the folder is missing, the disk or the quota is full, or its file system failed.",
         "df -h, df -i and quota -s for that folder; dmesg -T | tail. Keep fewer checkpoints, and write each under another name that is renamed when it is whole.",
-        r"PytorchStreamWriter failed writing file|RuntimeError: (?:File|Parent directory) \S+ (?P<why2>cannot be opened|does not exist)|write\(\): fd \d+ failed with (?P<why>[^\r\n]*[^\s.])",
+        r"PytorchStreamWriter failed writing file|inline_container\.cc:\d+\] \. unexpected pos|RuntimeError: (?:File|Parent directory) \S+ (?P<why2>cannot be opened|does not exist)|write\(\): fd \d+ failed with (?P<why>[^\r\n]*[^\s.])",
         unless=("disk-full",),
     ),
     Signature(
         "checkpoint-shard-size",
-        (" mismatch sizes torch.Size(",),
+        (" mismatch sizes torch.Size(", "Size mismatch between saved torch.Size("),
         "A sharded checkpoint does not fit the model: {what} has another shape.",
         "Load it with the same kind of state_dict (FSDP's StateDictType, DTensor) and the same wrapping as it was saved with; or convert it: python -m torch.distributed.checkpoint.format_utils dcp_to_torch.",
-        r"req MetadataIndex\(fqn='(?P<what>[^'\r\n]{1,200})'[^\r\n]* mismatch sizes torch\.Size",
+        r"req MetadataIndex\(fqn='(?P<what>[^'\r\n]{1,200})'[^\r\n]* mismatch sizes torch\.Size|Size mismatch between saved torch\.Size\([^)\r\n]*\) and current: torch\.Size\([^)\r\n]*\) for (?P<what2>[^\s]{0,200}\w)",
     ),
     Signature(
         "checkpoint-broken",
@@ -388,7 +388,7 @@ FRAMEWORKS = (
         "A part in C++ or CUDA is compiled on {host}, and the header {what} is missing there.",
         "[[cuda?It belongs to the CUDA toolkit: install all of it (not nvcc alone) in the version of torch.version.cuda, and set CUDA_HOME to it]][[python?It belongs to Python: install python3-dev "
         "for that Python]][[other?Install the package that has it: apt-file search {other}]].",
-        r"\.(?:h|hpp|hxx|cuh|cu|c|cc|cpp|cxx):\d+:\d+: fatal error: (?=(?P<what>[\w./+-]{1,120}): No such file or directory)"
+        r"(?:\.(?:h|hpp|hxx|cuh|cu|c|cc|cpp|cxx):\d+:\d+|^cc1(?:plus)?): fatal error: (?=(?P<what>[\w./+-]{1,120}): No such file or directory)"
         r"(?:(?P<cuda>(?:cu|nv|thrust/|driver_types)[\w/.]*)|(?P<python>Python\.h)|(?P<other>[\w./+-]+)):",
     ),
 )

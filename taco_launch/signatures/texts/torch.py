@@ -161,6 +161,14 @@ TORCH = (
         unless=("rank-crashed", "rank-killed"),
     ),
     Signature(
+        "torchrun-signal-summary",
+        (" received by PID ",),
+        "A rank of torchrun on {host} was ended by signal {number} ({name}).",
+        "Read that rank's own lines before torchrun's summary; in Python, -x PYTHONFAULTHANDLER=1 shows where it crashed. A library built for another CUDA, torch or CPU does this.",
+        r"traceback : Signal (?P<number>\d+) \((?P<name>SIG\w+)\) received by PID",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
         "torchrun-child-failed",
         ("ChildFailedError", "Root Cause (first observed failure):"),
         "torchrun ended because [[rank?rank {rank} failed with exit code {code}||one of its ranks failed]]; it does not "

@@ -45,11 +45,11 @@ TRAINING = (
     ),
     Signature(
         "gloo-rank-missing",
-        ("Wait timeout for key(s)",),
+        ("Wait timeout for key(s)", " seconds for key(s): "),
         "Rank [[rank?{rank}||another]] never reached the rendezvous of Horovod's Gloo (its HTTP store).",
         "See whether that rank has started: its log, and its host. Every host has to reach the one that horovodrun runs on. "
         "Where ranks start late: HOROVOD_GLOO_TIMEOUT_SECONDS=300.",
-        r"http_store\.cc:\d+\] Wait timeout for key\(s\): *(?P<rank>\d+)?",
+        r"http_store\.cc:\d+\] Wait timeout (?:after \d+ seconds )?for key\(s\): *(?P<rank>\d+)?",
     ),
     Signature(
         "horovod-mismatch",

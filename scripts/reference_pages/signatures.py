@@ -14,9 +14,10 @@ _INTRODUCTION = """\
 # Known failures
 
 This page is generated from `taco_launch/signatures` by `scripts/generate_docs.py`. `taco-launch explain LOG` finds these texts
-in a log and fills in hosts, ranks and numbers, which stand here in braces.
+in a log and fills in hosts, ranks and numbers (here in braces). Where a slash has a space on both sides, the log decides which of the two texts is shown.
 """
-_CHOICE = re.compile(r"\[\[\w+\?(.*?)(?:\|\|.*?)?\]\]")
+# What is told only with a value, and what else.
+_CHOICE = re.compile(r"\[\[\w+\?(.*?)(?:\|\|(.*?))?\]\]")
 
 
 def page() -> str:
@@ -41,4 +42,8 @@ def _title(module: str) -> str:
 
 def _row(signature: Signature) -> tuple[str, str, str]:
     keys = "<br>".join(map(code, signature.keys))
-    return keys, prose(_CHOICE.sub(r"\1", signature.cause)), prose(_CHOICE.sub(r"\1", signature.next))
+    return keys, prose(_CHOICE.sub(_either, signature.cause)), prose(_CHOICE.sub(_either, signature.next))
+
+
+def _either(match: re.Match[str]) -> str:
+    return f"{match[1]} / {match[2]}" if match[2] else match[1]

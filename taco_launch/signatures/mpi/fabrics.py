@@ -126,8 +126,8 @@ UCX = (
         "ucx-cuda-ipc",
         ("failed to open ipc mem handle",),
         "UCX on {host} cannot map the GPU memory of another rank (CUDA IPC)[[why?: {why}]].",
-        "-x UCX_TLS=^cuda_ipc continues without. 'Element already exists' means that the program has opened that memory itself, which a newer UCX permits. "
-        "Otherwise every rank must see all GPUs of its host, and containers on one host need --ipc=host.",
+        "To continue without CUDA IPC: -x UCX_TLS=^cuda_ipc. 'Element already exists' means that the program has already opened that memory itself; newer UCX versions allow this. "
+        "Otherwise every rank must see all GPUs of its host, and containers on one host require --ipc=host.",
         r"failed to open ipc mem handle(?:[^\r\n(]{0,200}\((?P<why>[^)\r\n]{1,80})\))?",
     ),
     Signature(

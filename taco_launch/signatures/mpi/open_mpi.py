@@ -302,7 +302,7 @@ OPEN_MPI = (
         "prefix-twice",
         ("Both a prefix was supplied to",),
         "mpirun was started by its full path and also given --prefix; --prefix wins.",
-        "Leave --prefix out: the path says it.",
+        "Remove --prefix: the path already sets it.",
         kind=FailureText.NOTE,
     ),
     Signature(

@@ -90,10 +90,10 @@ CUDA = (
     Signature(
         "cuda-assert",
         (".cu:",),
-        "The program's own numbers are wrong on {host}: in {file} it does not hold that {what}. Every CUDA error after it follows from "
-        "it.",
-        "Look at the data of that step: labels against the number of classes, indices against the size of an embedding, tokens against "
-        "the vocabulary. One batch on the CPU names the line.",
+        "The program's own data is wrong on {host}: {file} checks that {what}, and this check failed. Every later CUDA error is a "
+        "consequence.",
+        "Check the data of that step: labels against the number of classes, indices against the size of an embedding, tokens against "
+        "the vocabulary. To find the line, run one batch on the CPU.",
         r"(?P<file>[\w.]+\.cu):\d+: [^\r\n]*?Assertion `(?P<what>[^`\r\n]+)` failed",
     ),
     Signature(

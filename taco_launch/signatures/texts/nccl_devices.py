@@ -34,7 +34,7 @@ NCCL_DEVICES = (
         "nccl-ib-fatal",
         ("async fatal event",),
         "The RDMA device[[device? {device}]] of {host} reported a fatal error: {why}.",
-        "On {host}: dmesg -T | grep -i mlx5; ibstat. Look for a reset or an old firmware. Leave {host} out with --exclude {host} until it "
+        "On {host}: dmesg -T | grep -i mlx5; ibstat. Look for a reset or outdated firmware. Leave {host} out with --exclude {host} until it "
         "is fixed.",
         r"NET/IB : (?P<device>[\w.-]+:\d+)? ?async fatal event(?: on \w+)?[^\r\n:(]{0,80}[:(]?\s{0,8}"
         r"(?P<why>[^\s.](?:[^\r\n]*[^\s.])?)",
@@ -69,8 +69,8 @@ NCCL_DEVICES = (
     Signature(
         "nccl-nvls-full",
         ("Failed to bind NVLink SHARP (NVLS)",),
-        "The NVSwitches of {host} have no room for another multicast group: each communicator of NCCL takes some of them.",
-        "Fewer communicators (process groups) at a time, an older or newer NCCL, or -x NCCL_NVLS_ENABLE=0.",
+        "The NVSwitches of {host} have no room for another multicast group: each NCCL communicator uses some of the groups.",
+        "Use fewer communicators (process groups) at a time, another version of NCCL, or -x NCCL_NVLS_ENABLE=0.",
         r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d+ ?: CUDA error 2 ",
     ),
     Signature(
@@ -224,7 +224,7 @@ NCCL_DEVICES = (
     Signature(
         "nccl-too-many-peers",
         ("peer mapping resources exhausted", "CUDA_ERROR_TOO_MANY_PEERS"),
-        "A GPU of {host} would have to reach more GPUs directly than CUDA lets it: more than 8 others.",
+        "A GPU of {host} requires direct access to more than 8 other GPUs, the limit of CUDA.",
         "[[one?One process uses all of them, as nccl-tests does with -g: start one process per GPU (mpirun -np N, -g 1)||-x "
         "NCCL_P2P_LEVEL=PXB keeps to GPUs that are near each other; -x NCCL_P2P_DISABLE=1 continues over shared memory]].",
         r"(?:(?P<one>allocator\.cc):\d+ NCCL WARN Cuda failure [\d ']{0,20})?(?:peer mapping resources exhausted|CUDA_ERROR_TOO_MANY_PEERS)",

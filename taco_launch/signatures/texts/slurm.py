@@ -203,7 +203,7 @@ SLURM = (
     Signature(
         "slurm-script-refused",
         ("Batch script contains DOS line breaks", "This does not look like a batch script"),
-        "sbatch refuses the script: [[dos?it has Windows line ends||its first line is no #! line]].",
+        "sbatch refuses the script: [[dos?it has Windows line endings||its first line is no #! line]].",
         "[[dos?sed -i 's/\\r$//' SCRIPT||Begin it with #!/bin/bash]].",
         r"contains (?P<dos>DOS) line breaks|This does not look like a batch script",
     ),
@@ -211,7 +211,7 @@ SLURM = (
         "slurm-wait",
         ("srun: First task exited ",),
         "srun ended the other tasks {seconds} s after the first one had ended (--wait, or WaitTime in slurm.conf).",
-        "Find out why that task ended first: read the last lines of the task that is listed as exited. If it was done, srun --wait=0 lets the others finish.",
+        "Find out why that task ended first: read the last lines of the task listed as exited. If it finished normally, srun --wait=0 lets the other tasks finish.",
         r"First task exited (?P<seconds>\d+)s ago",
         kind=FailureText.OUTCOME,
     ),

@@ -33,7 +33,7 @@ SSH = (
     Signature(
         "ssh-timed-out",
         ("onnection timed out", "Operation timed out"),
-        "{host} did not answer ssh in time: it is down, or a firewall drops what goes to that port.",
+        "{host} did not answer ssh in time: it is down, or a firewall drops traffic to its ssh port.",
         "Check: ping {host}, then ssh -v {host} true. Leave the host out with --exclude until it is back, or open the port in "
         "its firewall or security group.",
         r"(?:connect to host (?P<host>\S+) port \d+: (?:Connection|Operation) timed out"
@@ -116,9 +116,9 @@ SSH = (
     Signature(
         "ssh-permission-denied",
         ("Permission denied (", "Permission denied, please try again", "No authentication methods available"),
-        "{host} rejects this user with the keys that ssh offered.",
+        "{host} rejected the keys that ssh offered for this user.",
         "Add the public key to ~/.ssh/authorized_keys of that user on {host} (ssh-copy-id -i KEY.pub -p PORT "
-        "USER@{host}). Check user and port, too: if a training container runs on the host, the sshd of the host itself may have answered.",
+        "USER@{host}). Also check the user and the port: if a training container runs on the host, the sshd of the host itself may have answered.",
         r"(?:^|[\s@])(?P<host>[^\s@]+): Permission denied \((?:publickey|password|keyboard-interactive|gssapi|hostbased)|Permission denied, please|No authentication methods",
     ),
     Signature(
@@ -161,8 +161,8 @@ SSH = (
     Signature(
         "ssh-forwarding-off",
         ("administratively prohibited",),
-        "An sshd on the way forbids forwarding, which a jump host needs.",
-        "Set AllowTcpForwarding yes in its sshd_config and reload it, or reach the hosts without it.",
+        "The sshd of a jump host forbids TCP forwarding, which a jump host requires.",
+        "Set AllowTcpForwarding yes in its sshd_config and reload sshd, or reach the hosts without a jump host.",
         "administratively prohibited: open failed",
     ),
     Signature(
@@ -201,8 +201,8 @@ SSH = (
         "sshd-not-started",
         ("no hostkeys available", "Missing privilege separation directory", "Cannot bind any address"),
         "The sshd of {host} does not start: {why}.",
-        "No host keys: ssh-keygen -A. No folder: mkdir -p /run/sshd. A port that is taken: ss -ltnp, or another one: sshd -p 2222. Then on that "
-        "host /usr/sbin/sshd -t shows what is still wrong.",
+        "If host keys are missing: ssh-keygen -A. If the folder is missing: mkdir -p /run/sshd. If the port is in use, ss -ltnp shows by what; sshd -p 2222 uses another port. Then "
+        "/usr/sbin/sshd -t on that host shows any remaining error.",
         r"(?P<why>no hostkeys available|Missing privilege separation directory: \S*[^\s.]|Cannot bind any address)",
     ),
     Signature(

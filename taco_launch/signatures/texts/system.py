@@ -32,8 +32,8 @@ SYSTEM = (
     Signature(
         "driver-mismatch",
         ("Driver/library version mismatch", "driver/library version mismatch", "NVRM: API mismatch"),
-        "The loaded NVIDIA driver of {host} is of another version than its libraries: it was updated and not reloaded.",
-        "Load the driver again with nothing using the GPUs (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
+        "The loaded NVIDIA driver of {host} is of another version than its libraries: the driver was updated but not reloaded.",
+        "Stop everything that uses the GPUs, then reload the driver (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
         "nvidia), or reboot {host}.",
     ),
     Signature(

@@ -171,10 +171,10 @@ TORCH = (
     Signature(
         "torchrun-child-failed",
         ("ChildFailedError", "Root Cause (first observed failure):"),
-        "torchrun ended because [[rank?rank {rank} failed with exit code {code}||one of its ranks failed]]; it does not "
-        "say why.",
-        "[[refused?Exit code 2 is argparse's where the script refuses its arguments, and Python's where it cannot open the script: both say so||Read that rank's own lines]] "
-        "before this point. For the trace in this place: @record of torch.distributed.elastic.multiprocessing.errors before main.",
+        "torchrun ended because [[rank?rank {rank} failed with exit code {code}||one of its ranks failed]]; torchrun does not "
+        "show why.",
+        "[[refused?Exit code 2 comes from argparse if the script refuses its arguments, or from Python if it cannot open the script; the log shows which||Read that rank's own lines]] "
+        "above this line. To get the traceback here, put @record from torch.distributed.elastic.multiprocessing.errors before main.",
         r"ChildFailedError(?=(?:[^:]{0,400}\nFailures:\s+(?:<NO|[\s\S]{0,300}?\n +exitcode +: (?P<refused>2) )|[\s\S]{0,400}?\n +exitcode +: (?P<refused2>2) )?)"
         r"(?:[\s\S]{0,6000}?\nRoot Cause [\s\S]{0,400}?\n +rank +: (?P<rank>\d+)[\s\S]{0,100}?\n +exitcode +: (?P<code>-?\d+))?"
         r"|^Root Cause \(first observed failure\):\s[\s\S]{0,400}?\n +rank +: (?P<rank2>\d+)[\s\S]{0,100}?\n +exitcode +: (?P<code2>\d+)",

@@ -101,7 +101,7 @@ TRAINING = (
         "peer-gone",
         ("Connection reset by peer", "onnection closed by peer"),
         "A rank lost its connection to another one[[peer? at {peer}]].",
-        "Look for the rank that ended first[[peer?, on the host of {peer}]]; this one is not the reason.",
+        "Look for the rank that ended first[[peer?, on the host of {peer}]]; the rank in this message is not the cause.",
         r"^(?!.*(?:_exchange_identification|ssh|[Rr]etry|KVStore)).*?(?:\[(?P<peer>(?!127\.|::1)[\da-fA-F.:]{3,45})\]:\d+: )?[Cc]onnection (?:reset|closed) by peer"
         r"(?: \[(?P<peer2>(?!127\.|::1)[\da-fA-F.:]{3,45})\])?",
         kind=FailureText.ECHO,

@@ -4,7 +4,7 @@ from taco_launch.signatures.entry import FailureText, Signature
 
 _DASHES = "-" * 74
 _BLOCK = r"^-{{74}}\s*\n\s*{}(?P<what>\S[^\r\n]*(?:\n[^\r\n-][^\r\n]*){{0,4}}?)[.:!]\s(?:[\s\S]*\n)?-{{74}}\s*(?:\n|$)"
-_DETAILS = "The text between the dashed lines of the log has the details; where it names a parameter, ompi_info --param all all --level 9 lists what that may be."
+_DETAILS = "The text between the dashed lines of the log has the details; where it names a parameter, ompi_info --param all all --level 9 lists its allowed values."
 # What is of lower rank than a cause, and may be such a text itself.
 _KNOWN = (
     *("launch-failed", "mpi-init-failed", "mpi-tcp-connect", "mpirun-broken", "rank-failed"),
@@ -135,9 +135,9 @@ UNKNOWN = (
     Signature(
         "c-assertion",
         (": Assertion `", ": Assertion '"),
-        "A check in a library of C or C++ failed on {host}, in {where}: {what}.",
-        "Look for that text among the issues of {where}'s project: the library got something it does not expect (a size, a shape, a version), or has a mistake that a newer one "
-        "has fixed. Where in the program: -x PYTHONFAULTHANDLER=1.",
+        "An assertion in a C or C++ library failed on {host}, in {where}: {what}.",
+        "Look for that text among the issues of {where}'s project: the library received an unexpected value (a size, a shape, a version), or has a bug that a newer version "
+        "fixes. To see where the program failed: -x PYTHONFAULTHANDLER=1.",
         r"^(?:[\w./+-]+: )(?:[^\s:]*/)?(?P<where>[\w.+-]+\.(?:cu|cuh|cc|cpp|cxx|c|h|hpp)):\d+: [^\r\n]{0,400}?: Assertion [`'](?P<what>[^\r\n]{1,200}?)' failed",
         kind=FailureText.FALLBACK,
     ),

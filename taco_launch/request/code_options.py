@@ -88,7 +88,7 @@ def left_here(spec: JobSpec, folder: str) -> list[str]:
     A word is taken as the ranks would take it: below the folder they start in, or a path of its own. Below a mount it may
     well be there.
     """
-    if spec.container is None or spec.code is not None:
+    if spec.container is None or folder == "/":  # every machine has what is below /
         return []
     inside = [PurePosixPath(place) for _, place, _ in (*spec.container.mounts, *spec.container.data)]
     found = []

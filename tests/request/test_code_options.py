@@ -171,3 +171,4 @@ def test_files_that_no_container_has_are_found(command: str, workdir: str, left:
     )
     assert code_options.left_here(spec, str(tmp_path)) == [word.format(here=tmp_path) for word in left]
     assert code_options.left_here(replace(spec, container=None), str(tmp_path)) == []
+    assert code_options.left_here(replace(spec, command=("/bin/sh", "x.sh")), "/") == []

@@ -43,7 +43,8 @@ def sshd(site: Site) -> None:
     site.one.runs(name)
     site.one.submit(behind, "-H", "gpu4:2", seconds=1)
     main = site.pids("gpu4", f"clusters/{site.lab.name}/main.sh")
-    (server,) = site.pids("gpu4", f"sshd.* -f .*clusters/{site.lab.name}/ssh/sshd_config")
+    # the first one: what it has just forked has its name, too
+    server, *_ = site.pids("gpu4", f"sshd.* -f .*clusters/{site.lab.name}/ssh/sshd_config")
     site.kill("gpu4", main, "STOP")  # which would start another
     try:
         site.kill("gpu4", [server])

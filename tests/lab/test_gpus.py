@@ -219,8 +219,8 @@ def test_the_line_of_cube_studio(hosts: Hosts) -> None:
 
 
 @pytest.fixture(scope="module")
-def guides_image(hosts: Hosts) -> Iterator[str]:
-    """The training image under the name that Arena's guides use, with their programs where they expect them."""
+def guides_image(hosts: Hosts) -> str:
+    """The training image in the lab's registry, named as in Arena's guides, with their programs where they expect them."""
     recipe = training.recipe()
     assert hosts.lab.status()["training_image"].endswith(recipe.name)
     added = "ln -s python3 /usr/bin/python && ln -s /opt/benchmark /examples"
@@ -228,8 +228,12 @@ def guides_image(hosts: Hosts) -> Iterator[str]:
     name = "registry.example.com/ai-samples/pytorch-with-tensorboard:1.5.1"
     build = ("docker", "build", "--quiet", "--network", "none", "--tag", name, "-")
     subprocess.run(build, input=dockerfile, text=True, check=True, capture_output=True)
-    yield name
-    docker("image", "rm", "--force", name)
+    try:
+        pushed = hosts.lab.verb("push", name, seconds=200)
+        assert pushed.returncode == 0, pushed.stderr
+    finally:
+        docker("image", "rm", "--force", name)
+    return pushed.stdout.strip()
 
 
 @pytest.mark.nightly

@@ -25,7 +25,7 @@ def test_text_names_line_signature_host_cause_and_next_beside_the_line() -> None
     lines = answer.stdout.splitlines()
     assert lines[0] == "line 1: ssh-permission-denied on gpu2"
     assert lines[1] == "  text:  root@gpu2: Permission denied (publickey,keyboard-interactive)."
-    assert lines[2].startswith("  cause: gpu2 rejects this user")
+    assert lines[2].startswith("  cause: gpu2 rejected the keys")
     assert lines[3].startswith("  next:  Add the public key")
     assert len(lines) == 4
 

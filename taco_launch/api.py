@@ -69,6 +69,7 @@ class Cluster:
         self._access = access
         self._environ = os.environ if environ is None else environ
         self._typed = typed
+        self._left_here: set[str] = set()  # files that the user was warned of
         self.say = say
         self._kept_by = backend
         self.git_secrets: Mapping[str, str] = {}  # what git alone is given of the environment
@@ -194,10 +195,11 @@ class Cluster:
     def _warn_of_files_left_here(self, spec: "JobSpec", option: str) -> None:
         from taco_launch.request.code_options import left_here  # noqa: PLC0415 - jobs without a container need none
 
-        left = left_here(spec, os.getcwd())  # noqa: PTH109 - see request/caller.py
-        if left:
-            are = "is a file of this machine, which" if len(left) == 1 else "are files of this machine, which"
-            self.say(f"warning: {', '.join(left)} {are} no container has; to copy this folder to the hosts: {option} .")
+        for word in left_here(spec, os.getcwd()):  # noqa: PTH109 - see request/caller.py
+            if word not in self._left_here:  # a matrix has many jobs of one script
+                self._left_here.add(word)
+                where = "exists on this machine, but not in the job's containers"
+                self.say(f"warning: {word} {where}; to copy this folder to the hosts: {option} .")
 
     def submit(self, request: JobRequest) -> "Job":
         """Start a job and return; it continues by itself.
@@ -267,7 +269,8 @@ class Cluster:
         Raises:
             PlacementError: the job does not fit; or as `resolve`.
         """
-        return self.plan_of(self.resolve(request), folder=folder, explain=explain)
+        with _fields_in_hints():
+            return self.plan_of(self._resolved(_typed(request)), folder=folder, explain=explain)
 
     def plan_of(self, spec: "JobSpec", *, folder: str = "", explain: bool = False) -> "Planned":
         """Plan a job that was resolved. See `plan`."""

@@ -83,10 +83,9 @@ def check(request: JobRequest) -> str:
 
 
 def left_here(spec: JobSpec, folder: str) -> list[str]:
-    """Return the words of a job's command that name files below `folder` of this machine and none of its container.
+    """Return the words of a job's command that name a file below `folder` on this machine, but none in the job's containers.
 
-    A word is taken as the ranks would take it: below the folder they start in, or a path of its own. Below a mount it may
-    well be there.
+    Relative words count from the folder that the ranks start in. What lies below a mount may exist on the hosts.
     """
     if spec.container is None or folder == "/":  # every machine has what is below /
         return []

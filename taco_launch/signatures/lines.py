@@ -13,7 +13,7 @@ _TAGS = re.compile(r"\[\d+(?:,\d+)?\]<std(?:out|err|diag)>: ?")
 _PREFIX = re.compile(
     r"(?P<label>[^\s/|]+)/(?:(?P<rank>\d+)|mpirun) *\| ?"  # the merged log
     r"|(?P<bracket>\[)?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"  # docker logs -t, NCCL
-    r"(?(bracket)\]|(?=\s|$)) *(?:std(?:out|err)(?: [FP])? )?"  # kubelet's files say which stream; but no time that continues, as in Horovod's and TensorFlow's own lines
+    r"(?(bracket)\]|(?=\s|$)) *(?:std(?:out|err)(?: [FP])? )?"  # no time that continues, as in Horovod's and TensorFlow's own lines; the kubelet adds the stream
     r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
     r"|\[ *\d+\.\d+\] "  # dmesg
     r"|\[rank\d+\]: ?"  # torch

@@ -12,6 +12,7 @@ import taco_launch
 from taco_launch import Cluster, JobRequest
 from taco_launch.backend import FollowListener, LogQuery, Output
 from taco_launch.errors import NoJobError, SpecError, TacoLaunchError, UsageError
+from taco_launch.model.host.hosts import Container
 from taco_launch.model.job_view import JobView as Answer
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from tests.backend.fake import FakeBackend
@@ -160,3 +161,27 @@ def test_a_job_that_could_not_start_is_an_error(call: str) -> None:
         getattr(cluster, call)(request)
     assert caught.value.hint == "request less: --np 2 (fields of JobRequest: np)"
     assert (caught.value.message, caught.value.exit_code) == ("job big: 99 ranks do not fit", 4)
+
+
+def test_a_plan_that_does_not_fit_names_the_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_given: object, **_more: object) -> None:
+        raise UsageError("99 ranks do not fit", "request at most --np 2")
+
+    monkeypatch.setattr(Cluster, "plan_of", refused)
+    with Cluster(environ=ENVIRON) as cluster, pytest.raises(UsageError) as caught:
+        cluster.plan(JobRequest(command=("true",), np=99))
+    assert caught.value.hint == "request at most --np 2 (fields of JobRequest: np)"
+
+
+def test_a_file_that_no_container_has_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    said: list[str] = []
+    spec = JobSpec("a", ("python3", "train.py"), (), container=Container("image"))
+    request = JobRequest(command=spec.command, written={"sync": "--sync"})
+    with Cluster(environ=ENVIRON, say=said.append) as cluster:
+        for _ in range(2):
+            assert cluster.with_code(spec, request) is spec
+    assert said == [
+        "warning: train.py exists on this machine, but not in the job's containers; to copy this folder to the hosts: --sync ."
+    ]

@@ -27,7 +27,7 @@ def read(log: Path) -> str:
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.stem)
 def test_case(log: Path) -> None:
-    """Also where the log comes in pieces, each of them cut within lines; the text that is quoted stands in its line."""
+    """The findings are the same for a log that arrives in pieces, and each quoted text is part of its line."""
     text = read(log)
     found = explain(text.split("\n"))
     assert [asdict(finding) for finding in found] == json.loads(log.with_suffix(".json").read_text("utf-8"))

@@ -95,7 +95,7 @@ def _write(form: str, entries: "Iterable[HistoryEntry]", file: IO[bytes]) -> Non
     if form == "parquet":
         exchange.write_parquet(entries, file)
         return
-    # Unlike a TextIOWrapper it does not close standard output where nobody reads it any more.
+    # A TextIOWrapper would close standard output when its reader is gone.
     text = codecs.getwriter("utf-8")(file)
     (exchange.write_csv if form == "csv" else exchange.write_json)(entries, text)
 

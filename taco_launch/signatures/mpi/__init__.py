@@ -1,1 +1,1 @@
-"""What MPI says when it fails: mpirun and its daemons, Open MPI in the ranks, MPICH and Intel MPI, and the networks under them."""
+"""Failure messages of mpirun and its daemons, Open MPI, MPICH, Intel MPI and the network libraries below them."""

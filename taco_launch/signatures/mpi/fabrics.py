@@ -1,4 +1,4 @@
-"""What UCX and libfabric, under MPI, print of networks and of memory that they may not reach.
+"""Failure messages of UCX, libfabric and the kernel's RDMA drivers about networks and memory.
 
 Sources: UCX's uct/ib/mlx5, uct/tcp, uct/cuda, uct/sm/scopy/cma and ucp/core; libfabric's prov/efa, psm2 and psm3.
 """
@@ -190,20 +190,20 @@ UCX = (
     Signature(
         "ucx-queue-pairs",
         ("mlx5dv_devx_obj_create(QP) failed",),
-        "UCX on {host} could not create a connection (queue pair) of the HCA ({why}): so many ranks with a reliable connection to each other need more than HCA or kernel allow.",
+        "UCX on {host} could not create a connection (queue pair) of the HCA ({why}): the ranks need more reliable connections than the HCA or the kernel allows.",
         "-x UCX_TLS=dc_x,sm,self (or ud_x) needs far fewer; so do fewer ranks on a host. ulimit -l where the ranks run has to be unlimited; dmesg -T | grep mlx5 on {host}.",
         r"mlx5dv_devx_obj_create\(QP\) failed[^\r\n:]*: (?P<why>[A-Z][\w ]+)",
     ),
     Signature(
         "psm-shared-memory",
         ("PSM could not set up shared memory segment",),
-        "PSM2 or PSM3 (Omni-Path) on {host} could not open the shared memory of another rank of that host: /dev/shm is full, not shared between their containers, or that rank has ended.",
+        "PSM2 or PSM3 (Omni-Path) on {host} could not open the shared memory of another rank of that host: /dev/shm is full, the containers of the ranks do not share it, or that rank has ended.",
         "df -h /dev/shm and ls -l /dev/shm/psm* on {host}; docker run --shm-size=32g, all ranks of a host in one container; remove what an older job left there.",
     ),
     Signature(
         "psm-assertion",
         ("Assertion failure at psm",),
-        "PSM2 or PSM3 (Omni-Path) on {host} could not start: its check {what} failed.",
+        "PSM2 or PSM3 (Omni-Path) on {host} could not start: its assertion {what} failed.",
         "Continue without it: --mca mtl ^psm2,psm3 --mca pml ob1 (MPICH, Intel MPI: -x FI_PROVIDER=tcp). opainfo on {host} shows the link; update libpsm2 and Open MPI.",
         r"Assertion failure at psm\w*\.c:\d+: (?P<what>[^\r\n]*\S)",
     ),
@@ -241,7 +241,7 @@ EFA = (
     Signature(
         "efa-peer-gone",
         ("efa_rdm_txe_handle_error", "efa_rdm_rxe_handle_error"),
-        "An operation of EFA failed: {why}[[peer? (peer: instance {peer})]]. Most often the process at the other end is gone.",
+        "An EFA operation failed: {why}[[peer? (peer: instance {peer})]]. Most often the process at the other end is gone.",
         "Look for the rank that ended first[[peer?, on instance {peer}]]; if none did, FI_LOG_LEVEL=warn on both sides, and the same EFA installer and aws-ofi-nccl on all hosts.",
         r"efa_rdm_[tr]xe_handle_error[^\r\n]{0,40}err: \d+, message: (?P<why>[A-Z][\w ]*?\w)(?= My EFA| \(|\s*$)(?:[^\r\n]{0,400}?Peer host id: (?P<peer>[\w-]+))?",
         kind=FailureText.ECHO,
@@ -249,7 +249,7 @@ EFA = (
     Signature(
         "efa-fork",
         ("For the libfabric EFA provider to work safely when fork()",),
-        "A rank started a process by fork while libfabric's EFA provider was in use, and the provider ended the rank: that is not safe without a variable.",
+        "A rank started a process by fork while libfabric's EFA provider was in use, and the provider ended the rank, because fork is unsafe without a certain variable.",
         "-x FI_EFA_FORK_SAFE=1 -x RDMAV_FORK_SAFE=1 (some speed is lost); or no fork after MPI or NCCL has started: data loaders with multiprocessing_context='spawn', or num_workers=0.",
     ),
 )

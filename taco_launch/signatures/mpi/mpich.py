@@ -1,4 +1,4 @@
-"""What MPICH and Intel MPI, and Hydra, their launcher, say.
+"""Failure messages of MPICH, Intel MPI and Hydra, their launcher.
 
 Sources: MPICH's src/pm/hydra, src/mpid/ch3 and ch4/netmod/ofi.
 """
@@ -64,11 +64,11 @@ MPICH = (
     Signature(
         "ofi-operation-failed",
         ("OFI poll failed",),
-        "An operation of MPI on the network (libfabric) failed in the middle of the run[[cancelled?: it was cancelled, because the job was ended from outside or another rank "
+        "A network operation of MPI (libfabric) failed during the run[[cancelled?: it was cancelled, because the job was ended from outside or another rank "
         "ended]][[long?: a message is longer than the buffer of its receiver]][[why?: {why}. Most often the rank at the other end is gone]].",
         "[[long?Compare count and type of the send and the receive in the program.||Look for the rank or host that ended first, and for what ended the job (sacct -j JOBID, scancel, a time limit). If none did, dmesg -T of both "
         "hosts shows whether the network failed.]]",
-        r"OFI poll failed \([^()\r\n]*?(?:Input/output error - )?(?:(?P<cancelled>CANCELED|Operation canceled)|(?P<long>Message too long|Truncation error)|(?P<why>(?:Input/output error - )?[A-Z][\w ]+))\)",
+        r"OFI poll failed \([^()\r\n]*?(?:Input/output error - )?(?:(?P<cancelled>CANCELED|Operation canceled)|(?P<long>Message too long|Truncation error)|(?P<why>[A-Z][\w /-]+))\)",
         kind=FailureText.ECHO,
     ),
     Signature(
@@ -119,7 +119,7 @@ MPICH = (
         (" truncated; ",),
         "A receive of MPI has room for {room} bytes, and {got} came[[sender? from rank {sender} (tag {tag})]]: the two sides do not agree on the size.",
         "[[sender?Compare count, type and tag of that send and that receive in the program.||In a collective the ranks call it with different counts, or in another order (Horovod: other tensors, or a smaller last batch "
-        "on one rank): print the shape before it.]]",
+        "on one rank): print the shapes before it.]]",
         r"Message(?: from rank (?P<sender>\d+) and tag (?P<tag>-?\d+))? truncated; (?P<got>\d+) bytes received but buffer size is (?P<room>\d+)",
     ),
     Signature(
@@ -134,7 +134,7 @@ MPICH = (
     Signature(
         "mpich-pmi",
         ("PMI_KVS_Get returned -1", "PMI2_KVS_Get returned"),
-        "The ranks of MPICH could not exchange their addresses by way of the launcher (PMI): a rank ended while it started, or the launcher is of another MPI than the program.",
+        "The ranks of MPICH could not exchange their addresses through the launcher (PMI): a rank ended at its start, or launcher and program use different MPIs.",
         "which mpirun and ldd PROGRAM | grep libmpi have to be of one installation, on all hosts; then a program without GPUs: mpirun -n 2 -ppn 1 hostname.",
         kind=FailureText.ECHO,
     ),
@@ -158,8 +158,8 @@ MPICH = (
     Signature(
         "hydra-proxy-refused",
         ("unable to connect to proxy",),
-        "mpiexec (Hydra) could not connect to its proxy on a host: nothing listens there yet, or a firewall is between.",
-        "Start persistent proxies before mpiexec, and wait until they listen (ss -ltnp there). Otherwise let it use ssh: mpiexec -launcher ssh.",
+        "mpiexec (Hydra) could not connect to its proxy on a host: nothing listens there yet, or a firewall blocks the port.",
+        "Start persistent proxies before mpiexec, and wait until they listen (ss -ltnp on that host), or let mpiexec start them by ssh: mpiexec -launcher ssh.",
     ),
     Signature(
         "mpich-failed",

@@ -1,4 +1,4 @@
-"""What CUDA's runtime, driver and libraries say in a program, as the framework that called them repeats it.
+"""Failure messages of CUDA's runtime, driver and libraries, as the calling framework repeats them.
 
 Source: CUDA Runtime API, "Data types used by CUDA Runtime" (cudaError_t); CUDA Driver API (CUresult).
 """
@@ -138,20 +138,20 @@ CUDA = (
         "cuda-launch-timeout",
         ("the launch timed out and was terminated",),
         "The driver of {host} ended a kernel that ran for too long on a GPU: the GPU also drives a display, whose driver allows a few seconds, or the kernel hung.",
-        "nvidia-smi -q -d PIDS on {host}: with Xorg or gnome-shell there, stop it (systemctl isolate multi-user.target) or use another GPU. Without a display "
-        "see whether it waits for another GPU: -x NCCL_P2P_DISABLE=1.",
+        "nvidia-smi -q -d PIDS on {host}: if it shows Xorg or gnome-shell, stop them (systemctl isolate multi-user.target) or use another GPU. If the GPU has no "
+        "display, -x NCCL_P2P_DISABLE=1 shows whether the kernel waited for another GPU.",
     ),
     Signature(
         "cuda-toolkit-other",
         ("does not match the version torch was compiled with",),
-        "The CUDA toolkit of {host} is {have}, and torch was built with {built}: parts in C++ and CUDA cannot be compiled so.",
-        "Install the toolkit of torch's version and set CUDA_HOME to it, or a torch for CUDA {have}. DeepSpeed: DS_SKIP_CUDA_CHECK=1 tries it all the same, where only the minor version differs.",
+        "The CUDA toolkit of {host} is {have}, and torch was built with {built}: C++ and CUDA extensions cannot be compiled with it.",
+        "Install the toolkit of torch's version and set CUDA_HOME to it, or a torch for CUDA {have}. DeepSpeed: if only the minor version differs, DS_SKIP_CUDA_CHECK=1 skips this check.",
         r"Installed CUDA version (?P<have>[\d.]*\d) does not match the version torch was compiled with (?P<built>[\d.]*\d)",
     ),
     Signature(
         "cuda-home-missing",
         ("CUDA_HOME does not exist", "CUDA_HOME environment variable is not set"),
-        "A part in CUDA is to be compiled on {host}, and there is no CUDA toolkit (nvcc), or CUDA_HOME does not name it.",
+        "A CUDA extension must be compiled on {host}, but the CUDA toolkit (nvcc) is missing, or CUDA_HOME does not point to it.",
         "Install the toolkit in the version of torch.version.cuda, or use an image with it (nvidia/cuda:...-devel); export CUDA_HOME=/usr/local/cuda. To install DeepSpeed without building: DS_BUILD_OPS=0, or a wheel.",
     ),
 )

@@ -378,17 +378,17 @@ FRAMEWORKS = (
     Signature(
         "checkpoint-exists",
         ("The checkpoint directory already exists and is not empty",),
-        "The checkpoint folder {path} exists and has files, which Lightning does not replace under FSDP.",
+        "The checkpoint folder {path} exists and is not empty; with FSDP, Lightning does not overwrite it.",
         "Give each checkpoint a name of its own (the step in it), or remove the old one on rank 0 before all ranks save.",
         r"already exists and is not empty: (?P<path>[^\s{]+)$",
     ),
     Signature(
         "header-missing",
         (" fatal error: ",),
-        "A part in C++ or CUDA is compiled on {host}, and the header {what} is missing there.",
-        "[[cuda?It belongs to the CUDA toolkit: install all of it (not nvcc alone) in the version of torch.version.cuda, and set CUDA_HOME to it]][[python?It belongs to Python: install python3-dev "
+        "A C++ or CUDA extension is compiled on {host}, and the header {what} is missing there.",
+        "[[cuda?It is part of the CUDA toolkit: install the whole toolkit (not only nvcc) in the version of torch.version.cuda, and set CUDA_HOME to it]][[python?It is part of Python: install python3-dev "
         "for that Python]][[other?Install the package that has it: apt-file search {other}]].",
         r"(?:\.(?:h|hpp|hxx|cuh|cu|c|cc|cpp|cxx):\d+:\d+|^cc1(?:plus)?): fatal error: (?=(?P<what>[\w./+-]{1,120}): No such file or directory)"
-        r"(?:(?P<cuda>(?:cu|nv|thrust/|driver_types)[\w/.]*)|(?P<python>Python\.h)|(?P<other>[\w./+-]+)):",
+        r"(?:(?P<cuda>(?:cu(?:da|blas|dnn|fft|rand|solver|sparse|b/)|nv(?:ml|rtc|tx|Tools)|thrust/|driver_types)[\w/.]*)|(?P<python>Python\.h)|(?P<other>[\w./+-]+)):",
     ),
 )

@@ -26,10 +26,10 @@ NCCL = (
     Signature(
         "nccl-ib-protection",
         ("Got completion ",),
-        "An RDMA operation of {host} failed with status 4 (local protection): the HCA may not reach the memory. With GPUDirect RDMA PCI's access control (ACS) or the IOMMU most often "
-        "redirects what goes from GPU to HCA.",
-        "-x NCCL_NET_GDR_LEVEL=LOC shows whether it is GPUDirect. If so, on {host}: lspci -vvv | grep ACSCtl must show SrcValid- (switch ACS off on the bridges), the IOMMU off or iommu=pt, and "
-        "lsmod | grep peermem of the driver's own version.",
+        "An RDMA operation of {host} failed with status 4 (local protection): the HCA was not allowed to access the memory. With GPUDirect RDMA the most common cause "
+        "is PCI access control (ACS) or the IOMMU, which redirect the traffic between GPU and HCA.",
+        "-x NCCL_NET_GDR_LEVEL=LOC shows whether it is GPUDirect. If so, on {host}: lspci -vvv | grep ACSCtl must show SrcValid- (switch ACS off on the bridges), the IOMMU must be off or in passthrough mode (iommu=pt), and "
+        "nvidia_peermem must have the driver's version (lsmod, modinfo).",
         _COMPLETION + r"4\b",
         unless=("nccl-device-event",),
     ),
@@ -47,7 +47,7 @@ NCCL = (
         "nccl-hca-unusable",
         ("ibv_modify_qp",),
         "{host} cannot use one of its HCAs for RDMA (No such device): its port has no network device or GID that this container or process sees, or its driver does not fit.",
-        "NCCL_DEBUG=INFO names the HCAs in use (NET/IB : Using): leave the wrong one out, -x NCCL_IB_HCA=^mlx5_3. ibv_devinfo and show_gids where the ranks run show which are well; -x NCCL_IB_DISABLE=1 shows whether the rest works.",
+        "NCCL_DEBUG=INFO names the HCAs in use (NET/IB : Using): leave the wrong one out, -x NCCL_IB_HCA=^mlx5_3. ibv_devinfo and show_gids where the ranks run show which HCAs work; -x NCCL_IB_DISABLE=1 shows whether the rest works.",
         r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? No such device",
     ),
     Signature(
@@ -58,7 +58,8 @@ NCCL = (
         "show_gids on every host, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address, often 3. From NCCL "
         "2.21 on omit it, or where hosts differ: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24. On rail networks: -x "
         "NCCL_CROSS_NIC=0.",
-        r"ibv_modify_qp failed(?![^\r\n,]*No such device)(?: with(?: error)?(?: \d+)?)?:? ?(?P<why>[^\r\n,]*)",
+        r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? ?(?P<why>[^\r\n,]*)",
+        unless=("nccl-hca-unusable",),
     ),
     Signature(
         "memlock",

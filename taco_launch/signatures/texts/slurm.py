@@ -87,7 +87,7 @@ SLURM = (
         "slurm-refused-by-site",
         ("sbatch: error: ", "salloc: error: ", "srun: error: "),
         "Slurm refused the job by a rule of this cluster (its job_submit plugin): {why}.",
-        "Do what that line asks; the cluster's own guide tells which partitions, accounts (-A) and limits go together. sacctmgr show assoc user=$USER lists your accounts.",
+        "Follow that line; the cluster's documentation shows which partitions, accounts (-A) and limits can be combined. sacctmgr show assoc user=$USER lists your accounts.",
         r"(?:sbatch|salloc|srun): error: (?!Batch job|Unable to)(?P<why>[^\r\n]*[^\s.])[ .]*\n(?:(?:sbatch|salloc|srun): error: (?!Batch job|Unable to)[^\n]*\n){0,2}"
         r"(?:sbatch|salloc|srun): error: (?:Batch job submission failed|Unable to allocate resources): Unspecified error",
         lines=4,
@@ -113,15 +113,15 @@ SLURM = (
     Signature(
         "slurm-pmix-other",
         ("pmixp_dmdx.c",),
-        "The PMIx of the program asks Slurm's for what it does not have ({why}): the two are of different versions.",
-        "srun --mpi=list shows the versions that Slurm has (pmix_v3, pmix_v4): choose that of the program's library (ldd PROGRAM | grep pmix), or start it with mpirun inside the allocation.",
+        "The program's PMIx and Slurm's PMIx have different versions: {why}.",
+        "srun --mpi=list shows the versions that Slurm has (pmix_v3, pmix_v4): choose the version of the program's library (ldd PROGRAM | grep pmix), or start it with mpirun inside the allocation.",
         r"mpi/pmix\w*: ERROR: Bad request from \S+: (?P<why>nspace [^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-step-waits",
         ("step creation temporarily disabled, retrying", "step creation still disabled, retrying"),
-        "A step waits for what the job's other steps hold ({why}): each step has its CPUs, GPUs and memory for itself since Slurm 20.11.",
-        "srun --overlap (or export SLURM_OVERLAP=1) lets steps share. Side by side: srun --exact with -n, -c, --mem and --gpus of each, in all no more than the job has.",
+        "A step waits for resources that other steps of the job hold ({why}): since Slurm 20.11, steps do not share CPUs, GPUs or memory by default.",
+        "srun --overlap (or export SLURM_OVERLAP=1) lets steps share. To run them side by side, give each srun --exact with -n, -c, --mem and --gpus; the sum may not exceed what the job has.",
         r"step creation (?:temporarily|still) disabled, retrying \((?P<why>[^)\r\n]+)\)",
         kind=FailureText.FALLBACK,
         at_end=r"retrying \(|(?i:cancel|terminat|time limit|interrupt)",

@@ -20,9 +20,9 @@ TORCH_RANKS = (
     Signature(
         "torch-ranks-too-many",
         ("in store based barrier on rank",),
-        "More processes reached the rendezvous of torch.distributed than WORLD_SIZE says: {came} of {all}. [[again?torchrun restarted its group, and those of the attempt "
-        "before still count||The job was started twice (srun starts it on each task, and each starts ranks besides), or an older job's store or MASTER_PORT is in use]].",
-        "[[again?Read what failed first, above the first 'will restart worker group': this is a consequence. --max-restarts 0 shows only that.||Start it by one launcher only, with WORLD_SIZE the "
+        "More processes reached the rendezvous of torch.distributed than WORLD_SIZE says: {came} of {all}. [[again?torchrun restarted its group, and the processes of the previous attempt "
+        "still count||The job was started twice (srun starts it on each task, and each starts ranks besides), or an older job's store or MASTER_PORT is in use]].",
+        "[[again?This is a consequence: read what failed first, above the first 'will restart worker group'. --max-restarts 0 shows only that failure.||Start it by one launcher only, with WORLD_SIZE the "
         "number of all processes; a new MASTER_PORT, and no file of an older job for init_method=file://.]]",
         r"world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})(?=(?:[\s\S]{0,1500}?(?P<again>will restart worker group))?)",
         lines=6,
@@ -81,7 +81,7 @@ TORCH_RANKS = (
     Signature(
         "gloo-name-unknown",
         ("rp != nullptr",),
-        "The name of {host} itself ({name}) cannot be resolved there, and Gloo needs it to find the address that it listens at.",
+        "The name of {host} itself ({name}) cannot be resolved there; Gloo uses it to find the address to listen on.",
         "Name the network instead: -x GLOO_SOCKET_IFNAME=eth0 (ip -br addr shows the names); or add {name} with the address of the network that the hosts share to /etc/hosts there.",
         r"rp != nullptr\. Unable to find address for: (?P<name>[\w.-]*\w)",
     ),
@@ -91,7 +91,8 @@ TORCH_RANKS = (
         "{host} has no network interface that GLOO_SOCKET_IFNAME allows[[name?: {name}]].",
         "See what it has: ip -br addr. The name has to exist on every host; without the variable Gloo takes the interface of the "
         "host's own name.",
-        r"(?<!rp != nullptr\. )Unable to find (?:address|interface) for:? ?\[?(?P<name>[\w.:@-]*\w)?",
+        r"Unable to find (?:address|interface) for:? ?\[?(?P<name>[\w.:@-]*\w)?",
+        unless=("gloo-name-unknown",),
     ),
     Signature(
         "gloo-connect",
@@ -292,7 +293,7 @@ TORCH_RANKS = (
     Signature(
         "torch-ranks-waited-for",
         ("Waiting in store based barrier to initialize process group",),
-        "Rank {rank} waits at the rendezvous of torch.distributed: {came} of {all} ranks have come when the log ends.",
+        "Rank {rank} waits at the rendezvous of torch.distributed: when the log ends, {came} of {all} ranks have arrived.",
         "See whether the others have started (their logs, their hosts), and that all have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT.",
         r"for rank: (?P<rank>\d+), [^\r\n]{0,200}world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})",
         kind=FailureText.FALLBACK,
@@ -302,8 +303,8 @@ TORCH_RANKS = (
     Signature(
         "lightning-first-collective",
         ("processes registered. Starting ",),
-        "All {count} ranks of Lightning have come to the rendezvous, and the log ends there: they do not get through their first collective.",
-        "-x NCCL_DEBUG=INFO shows how far NCCL comes. -x NCCL_P2P_DISABLE=1: the path between GPUs (ACS, IOMMU); -x NCCL_SOCKET_IFNAME=eth0: the network between hosts. While it hangs: taco-launch stacks JOB (py-spy dump --pid PID).",
+        "All {count} ranks of Lightning reached the rendezvous, and the log ends there: their first collective does not finish.",
+        "-x NCCL_DEBUG=INFO shows how far NCCL gets. -x NCCL_P2P_DISABLE=1: the path between GPUs (ACS, IOMMU); -x NCCL_SOCKET_IFNAME=eth0: the network between hosts. While it hangs: taco-launch stacks JOB (py-spy dump --pid PID).",
         r"processes registered\. Starting \w+ with (?P<count>\d+) processes",
         kind=FailureText.FALLBACK,
         at_end=r"processes registered\. Starting|^-+\s*$",
@@ -311,8 +312,8 @@ TORCH_RANKS = (
     Signature(
         "lightning-ranks-waited-for",
         ("GLOBAL_RANK: ",),
-        "Lightning's ranks wait for each other when the log ends: rank {rank} of {all} was among those that came.",
-        "Compare the lines with GLOBAL_RANK with MEMBER's second number. Where ranks are missing, start them: as many tasks as num_nodes times devices (srun --ntasks-per-node, torchrun --nnodes). Where all came, they "
+        "Lightning's ranks wait for each other when the log ends: rank {rank} of {all} was one of those that arrived.",
+        "Compare the number of lines with GLOBAL_RANK with the second number of MEMBER. If ranks are missing, start them: as many tasks as num_nodes times devices (srun --ntasks-per-node, torchrun --nnodes). If all arrived, they "
         "do not reach each other: MASTER_ADDR, and -x NCCL_SOCKET_IFNAME, -x GLOO_SOCKET_IFNAME.",
         r"(?i:initializing (?:ddp|distributed)): GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<all>\d+)",
         kind=FailureText.FALLBACK,

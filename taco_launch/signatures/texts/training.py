@@ -1,4 +1,4 @@
-"""What the program in the ranks says: Horovod, TensorFlow, JAX, Python.
+"""Failure messages of Horovod, TensorFlow, JAX and Python in the ranks.
 
 Sources: Horovod 0.28 (stall_inspector.cc, controller.cc, operations.cc); tensorflow/python/eager/context.py, core/common_runtime/
 base_collective_executor.cc and collective_param_resolver_local.cc, core/distributed_runtime/master.cc; xla/tsl/distributed_runtime/
@@ -326,7 +326,7 @@ TRAINING = (
     Signature(
         "tensorflow-task-silent",
         ("CreateSession still waiting for response from worker:",),
-        "TensorFlow waits for the task {task}, which has not started or is not reached at the address that the cluster specification gives for it.",
+        "TensorFlow waits for the task {task}, which has not started, or is not reachable at its address in the cluster specification.",
         "See whether that task runs and listens (ss -ltnp on its host), and compare the address with TF_CONFIG or ClusterSpec. A proxy between (http_proxy, "
         "grpc_proxy) does this too: -x no_proxy='*'.",
         r"CreateSession still waiting for response from worker: (?P<task>/job:\S+)",
@@ -335,7 +335,7 @@ TRAINING = (
     Signature(
         "tensorflow-server-reset",
         ("Master init: Unavailable:",),
-        "A server of TensorFlow closed the connection while the session started[[why? ({why})]]: it has ended, or it is another program than the cluster specification says.",
+        "A server of TensorFlow closed the connection while the session started[[why? ({why})]]: it has ended, or another program than the cluster specification names listens there.",
         "Read the logs of the other tasks (ps, worker) for the one that ended first, and compare their addresses with TF_CONFIG or ClusterSpec.",
         r'Master init: Unavailable:[^\r\n]{0,600}?(?:"os_error":"(?P<why>[^"\r\n]{1,80})"|$)',
         unless=("grpc-refused",),
@@ -343,7 +343,7 @@ TRAINING = (
     Signature(
         "jax-rank-missing",
         ("Barrier timed out. ", "task names:"),
-        "Processes of JAX or TensorFlow did not reach the others in time[[task?: {task} and those that the next lines name]].",
+        "Processes of JAX or TensorFlow did not reach the others in time[[task?: {task} and those on the next lines]].",
         "See whether those processes have started, and that each has its own process_id and the same coordinator_address and num_processes; from their hosts: nc -vz ADDRESS PORT. "
         "Late starts: jax.distributed.initialize(initialization_timeout=600).",
         r"DEADLINE_EXCEEDED: Barrier timed out\.(?:[\s\S]{0,400}?imed out task names:\s+(?P<task>/job:\S+))?",

@@ -41,7 +41,7 @@ UNKNOWN = (
     Signature(
         "mpirun-help-missing",
         ("You were supposed to get help about:",),
-        "mpirun reports {what}[[slots?: there are fewer slots than ranks]], and its help files, which would tell more, are not found: its installation was moved or is not whole.",
+        "mpirun reports {what}[[slots?: there are fewer slots than ranks]], and its help files, which explain more, are missing: its installation was moved or is incomplete.",
         "[[slots?Request fewer ranks (-np), or give the hosts more slots; more ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE). ]]export OPAL_PREFIX=/WHERE/IT/IS, or use the mpirun of the "
         "program's own installation.",
         r"You were supposed to get help about:\s+(?P<what>[\w-]+(?=(?P<slots>:alloc-error)?)[\w:.-]*)",
@@ -54,9 +54,8 @@ UNKNOWN = (
         (_DASHES,),
         "mpirun reports: {what}.",
         _DETAILS,
-        _BLOCK.format(
-            "(?![Ww]arning|WARNING|Two mutually-exclusive MCA|Sorry!)"
-        ),  # after the last one programs continue
+        # Programs continue after "Two mutually-exclusive"; "Sorry!" has an entry of its own.
+        _BLOCK.format("(?![Ww]arning|WARNING|Two mutually-exclusive MCA|Sorry!)"),
         kind=FailureText.FALLBACK,
         lines=40,
         unless=_KNOWN,

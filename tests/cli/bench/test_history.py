@@ -284,7 +284,7 @@ def test_names_cannot_move_a_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_an_export_ends_where_nobody_reads_it_any_more(form: str, tmp_path: Path) -> None:
+def test_an_export_ends_quietly_when_its_reader_is_gone(form: str, tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     with open_history(path) as history:
         history.merge(ladder(1), [(number, run(float(number + 1))) for number in range(1000)])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Dict, Mapping, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:  # every rank imports this file, and the model takes longer to import than all else a rank needs
     from taco_launch.model.jobs import JobSpec
-    from taco_launch.model.plans import Placement
+    from taco_launch.model.plans import LaunchPlan, Placement
 
 # The mark: a process whose environment holds this variable with a job's id belongs to that job.
 JOB_ID = "TACO_LAUNCH_JOB_ID"
@@ -19,6 +19,7 @@ SERVICE = "TACO_LAUNCH_SERVICE"
 _RELEVANT = ("HOROVOD_", "LIGHT_", "NCCL_", "OMPI_MCA_", "PRTE_MCA_", "UCX_")
 # Which GPUs a process may use (CUDA C++ Programming Guide, "CUDA Environment Variables"): UUIDs, or indices.
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+_NCCL_DEBUG = "NCCL_DEBUG"  # and NCCL_DEBUG_FILE, NCCL_DEBUG_SUBSYS
 GPU_ORDER = "CUDA_DEVICE_ORDER"
 # The interface that torch's gloo and TensorPipe use; an exact name (torch.distributed, "Environment variables").
 TORCH_SOCKETS = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
@@ -77,6 +78,17 @@ def relevant(environ: Mapping[str, str]) -> Tuple[Tuple[str, str], ...]:
     """Return the variables of an environment that a line has to do with, by name."""
     return tuple(
         sorted((name, value) for name, value in environ.items() if name.startswith(_RELEVANT) or name in _ALSO)
+    )
+
+
+def has_nccl_file(spec: "JobSpec", launch: "LaunchPlan") -> bool:
+    """Return whether NCCL is to describe what it sets up in a file of its own: only where the user decides nothing about that.
+
+    The default NCCL_DEBUG=WARN shows warnings alone, which the rank's wrapper copies into the log.
+    """
+    given = [(token.text, token.source) for token in launch.tokens if token.text.startswith(_NCCL_DEBUG)]
+    return given == [(f"{_NCCL_DEBUG}=WARN", "default")] and not any(
+        name.startswith(_NCCL_DEBUG) for name, _value in spec.env
     )
 
 

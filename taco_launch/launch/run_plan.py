@@ -1,9 +1,10 @@
 """The RunPlan of a placed job: what its ranks are told about the network, as values that can be compared with what is seen."""
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from taco_launch.launch.env import relevant
+from taco_launch.launch.env import VISIBLE_GPUS, relevant
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.plans import LaunchPlan, Placement
 from taco_launch.model.run.planned import NcclPlan, PlannedHost, RunPlan, Transport
@@ -26,12 +27,15 @@ def run_plan(
     """
     shared = variables(launch)
     own = {host: dict(pairs) for host, pairs in launch.host_env}
+    counts = {host.host: host.gpus for host in facts.hosts}
     hosts: List[PlannedHost] = []
     begin = 0
     for share in placement.shares:
         ranks = tuple(range(begin, begin + share.ranks))
         begin += share.ranks
-        hosts.append(_host(share.host, ranks, {**own.get(share.host, {}), **shared}, facts, hostnames))
+        gpus = tuple(filter(None, own.get(share.host, {}).get(VISIBLE_GPUS, "").split(","))) or None
+        host = _host(share.host, ranks, {**own.get(share.host, {}), **shared}, facts, hostnames)
+        hosts.append(replace(host, gpus=gpus, all_gpus=gpus is not None and len(gpus) == counts.get(share.host)))
     return RunPlan(hosts=tuple(hosts), nccl=_nccl(shared, facts), env=relevant(shared))
 
 
@@ -85,8 +89,8 @@ def _exact(names: str) -> Optional[Tuple[str, ...]]:
 
 
 def _nccl(given: Mapping[str, str], facts: JobFacts) -> Optional[NcclPlan]:
-    """Return what NCCL is to do; None where no rank has a GPU, or there is no NCCL."""
-    if facts.nccl is None or not any(host.gpus for host in facts.hosts):
+    """Return what NCCL is to do, should the ranks use it; None where no host has a GPU."""
+    if not any(host.gpus for host in facts.hosts):
         return None
     transport = _transport(given, facts)
     between = facts.between

@@ -108,6 +108,8 @@ class Welcome(Message):
     attempt: int = 1
     # where it starts, "" for where its launcher has started the wrapper
     folder: str = ""
+    # whether NCCL writes its messages into a file beside the log (agent/logs/nccl_file.py)
+    nccl_file: bool = False
 
 
 class Visited(Message):

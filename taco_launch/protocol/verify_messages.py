@@ -1,31 +1,38 @@
 """What a guard tells of its ranks, to be compared with the plan of the job."""
 
-from typing import Sequence
+from typing import Any, Iterator, Sequence
 
-from taco_launch.model.run.observed import SeenRank
+from taco_launch.model.codec import to_json
+from taco_launch.model.run.observed import NcclLog, SeenRank
 from taco_launch.protocol.message import Message
 
 # Of an environment's values, and of interfaces and addresses: a host could tell more.
-_TEXT_CHARACTERS, _MOST_PARTS = 1 << 12, 1 << 10
+_TEXT_CHARACTERS, _MOST_TEXTS = 1 << 12, 1 << 11
 
 
 class RanksSeen(Message):
-    """What is seen of each rank of the guard's host."""
+    """What is seen of each rank of the guard's host, and what NCCL has written there into files of its own."""
 
     op = "ranks-seen"
     ranks: Sequence[SeenRank]
+    nccl: NcclLog = NcclLog()
 
     def check(self) -> None:
         """Check that it is told in short."""
-        for one in self.ranks:
-            parts = [
-                *(one.env or ()),
-                *one.libraries,
-                *((each.interface, *each.peers) for each in one.sockets or ()),
-                (one.world_source,),
-            ]
-            long = any(len(text) > _TEXT_CHARACTERS for part in parts for text in part)
-            if one.rank < 0 or long or len(parts) > _MOST_PARTS:
+        if any(one.rank < 0 for one in self.ranks):
+            raise ValueError("a rank is negative")
+        for one in (*self.ranks, *self.nccl.processes):
+            lengths = [len(text) for text in _texts(to_json(one))]
+            if len(lengths) > _MOST_TEXTS or max(lengths) > _TEXT_CHARACTERS:
                 raise ValueError(
-                    f"rank {one.rank} has {len(parts)} values, or one of more than {_TEXT_CHARACTERS} characters"
+                    f"a rank or process has {len(lengths)} texts, or one of more than {_TEXT_CHARACTERS} characters"
                 )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text within JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)

@@ -11,6 +11,8 @@ from taco_launch.verify.interfaces import interfaces
 from taco_launch.verify.seats import hosts_of_ranks, seats
 
 _MOST_WHY = 3
+# Which GPUs a process may use (CUDA C++ Programming Guide, "CUDA Environment Variables").
+_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 class _Check(NamedTuple):
@@ -127,6 +129,38 @@ def _environment(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missi
             yield from _not_seen(unread, f"{name} of rank")
 
 
+def _gpus(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
+    """Compare which GPUs the ranks see with those that the job has; a rank may narrow them to its own."""
+    planned = hosts_of_ranks(plan)
+    unread, numbered = [], []
+    for one in _planned_ranks(plan, seen):
+        host = planned[one.rank]
+        if host.gpus is None:
+            continue
+        if one.env is None:
+            unread.append(one.rank)
+            continue
+        value = dict(one.env).get(_VISIBLE_GPUS)
+        found = set(value.split(",")) - {""} if value is not None else {"all"}
+        if not found - set(host.gpus) or host.all_gpus:
+            continue
+        if all(gpu.isdecimal() for gpu in found) and not host.gpus[0].isdecimal():
+            numbered.append(one.rank)
+            continue
+        yield Mismatch(
+            "GPUs",
+            one.host,
+            one.rank,
+            ",".join(host.gpus),
+            "all GPUs of the host" if value is None else value,
+            f"The program, a script or the image sets {_VISIBLE_GPUS} again: other jobs may use these GPUs.",
+            "Leave it out there, and choose by the local rank: torch.cuda.set_device(local_rank).",
+        )
+    yield from _not_seen(unread, f"{_VISIBLE_GPUS} of rank")
+    if numbered:
+        yield Missing(f"rank {matching(numbered)} names GPUs by number: whether the job has these is not known")
+
+
 def _planned_ranks(plan: RunPlan, seen: SeenRun) -> List[SeenRank]:
     planned = hosts_of_ranks(plan)
     return sorted((one for one in seen.ranks if one.rank in planned), key=lambda one: one.rank)
@@ -159,6 +193,7 @@ _CHECKS = (
     _Check("NCCL's ranks and hosts", worlds.nccl_world, _of_nccl),
     _Check("libraries", _libraries, lambda plan: len(plan.hosts) > 1),
     _Check("environment", _environment, lambda plan: bool(plan.env)),
+    _Check("GPUs", _gpus, lambda plan: any(host.gpus is not None for host in plan.hosts)),
     _Check("transport", _nccl(nccl_checks.transport), _of_nccl),
     _Check("HCAs", _nccl(nccl_checks.hcas), _of_nccl),
     _Check("GID index", _nccl(nccl_checks.gid_index), _of_nccl),

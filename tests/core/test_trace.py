@@ -88,7 +88,7 @@ def test_no_value_of_a_variable_and_no_command_line_is_shown(lines: list[str]) -
     assert SECRET not in "\n".join(lines)
     assert (
         lines[0]
-        == "sent welcome: environment=(1 not shown), log_max_bytes=1, umask=18, processes=1, attempt=1, folder=''"
+        == "sent welcome: environment=(1 not shown), log_max_bytes=1, umask=18, processes=1, attempt=1, folder='', nccl_file=False"
     )
     assert "caller=None" in lines[3]
     assert lines[4] == "sent exec: name='j', rank=0, command=(2 not shown), terminal=None"

@@ -79,6 +79,14 @@ def test_what_differs_from_host_to_host() -> None:
     assert [(host.gid_index, host.hcas) for host in found.hosts] == [(None, None), (5, ("mlx5_9",))]
 
 
+@pytest.mark.parametrize(("value", "gpus", "all_gpus"), [("GPU-a,GPU-b", ("GPU-a", "GPU-b"), True), ("", None, False)])
+def test_the_gpus_of_a_job(value: str, gpus: tuple[str, ...] | None, all_gpus: bool) -> None:
+    facts = replace(FACTS, hosts=(JobHost("gpu1", gpus=2), JobHost("gpu2", gpus=8)))
+    own = (("gpu1", (("CUDA_VISIBLE_DEVICES", value),)), ("gpu2", (("CUDA_VISIBLE_DEVICES", "3"),)))
+    found = run_plan(PLACE, line(host_env=own), facts, {})
+    assert [(host.gpus, host.all_gpus) for host in found.hosts] == [(gpus, all_gpus), (("3",), False)]
+
+
 @pytest.mark.parametrize(
     ("words", "facts", "expected"),
     [
@@ -87,7 +95,7 @@ def test_what_differs_from_host_to_host() -> None:
         (("-x", "NCCL_NET=AWS Libfabric"), FACTS, NcclPlan(None)),
         (("-x", "NCCL_NET_GDR_LEVEL=LOC"), FACTS, NcclPlan(Transport.IB, gdr=False)),
         ((), replace(FACTS, between=None), NcclPlan(None)),
-        ((), replace(FACTS, nccl=None), None),
+        ((), replace(FACTS, nccl=None), NcclPlan(Transport.IB)),
         ((), replace(FACTS, hosts=(JobHost("gpu1", gpus=0),)), None),
     ],
 )

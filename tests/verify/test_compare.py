@@ -102,6 +102,43 @@ def test_where_nccl_says_that_a_rank_is() -> None:
     assert first(plan(), seen("\n".join(lines))) == ("host", "gpu2", 1, "gpu2")
 
 
+@pytest.mark.parametrize(
+    ("planned", "all_gpus", "value", "expected"),
+    [
+        (("GPU-a", "GPU-b"), False, "GPU-a,GPU-b", None),
+        (("GPU-a", "GPU-b"), False, "GPU-b", None),
+        (("0", "3"), False, "3", None),
+        (("GPU-a", "GPU-b"), False, "GPU-b,GPU-c", "GPU-b,GPU-c"),
+        (("0", "3"), False, "1", "1"),
+        (("GPU-a",), False, None, "all GPUs of the host"),
+        (("GPU-a",), True, None, None),
+        (("GPU-a",), True, "0", None),
+    ],
+)
+def test_gpus_that_a_rank_sees(
+    planned: tuple[str, ...], all_gpus: bool, value: str | None, expected: str | None
+) -> None:
+    of = plan()
+    hosts = tuple(replace(host, gpus=planned, all_gpus=all_gpus) for host in of.hosts)
+    run = seen(log_of("2.21.5"))
+    env = () if value is None else (("CUDA_VISIBLE_DEVICES", value),)
+    run = replace(run, ranks=tuple(replace(one, env=(*(one.env or ()), *env)) for one in run.ranks))
+    if expected is None:
+        assert "GPUs" in verify(replace(of, hosts=hosts), run).checked
+    else:
+        assert first(replace(of, hosts=hosts), run) == ("GPUs", "gpu1", 0, expected)
+
+
+def test_gpus_by_number_where_the_job_has_them_by_uuid() -> None:
+    hosts = tuple(replace(host, gpus=("GPU-a",)) for host in plan().hosts)
+    of = replace(plan(), hosts=hosts, env=())
+    found = verify(of, ranks(seen(log_of("2.21.5")), env=(("CUDA_VISIBLE_DEVICES", "0"),)))
+    assert found.status is Truth.UNKNOWN
+    assert "rank 0-3 names GPUs by number" in found.why
+    unread = verify(of, ranks(seen(log_of("2.21.5")), env=None))
+    assert "CUDA_VISIBLE_DEVICES of rank 0-3 not known" in unread.why
+
+
 def test_two_ranks_on_one_gpu() -> None:
     text = log_of("2.21.5").replace("busId 1c000", "busId 1a000")
     assert first(plan(), seen(text)) == ("GPUs", "gpu1", 1, "the GPU of rank 0 (1a000)")

@@ -276,7 +276,8 @@ class _Guard:
         """Send the supervisor what is seen of the ranks."""
         from taco_launch.agent.guard import rank_view  # noqa: PLC0415 - not while a job starts
 
-        self._answer(rank_view.seen(self._observer.running(self._ranks.values()), message.variables))
+        folder = self._folder.of_attempt(1 if self._welcome is None else self._welcome.attempt)
+        self._answer(rank_view.seen(folder, self._observer.running(self._ranks.values()), message.variables))
 
     def _answer(self, answer: Message) -> None:
         """Send an answer once: the supervisor asks again, or gives up."""

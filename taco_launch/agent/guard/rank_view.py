@@ -1,16 +1,23 @@
-"""Looks at what of a rank can be compared with the plan: its environment and its connections to other hosts."""
+"""Looks at what of a rank can be compared with the plan: its environment, its connections to other hosts, and NCCL's file."""
 
 import os
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Collection, Dict, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent.counters import process_trees, sockets
 from taco_launch.agent.counters.process_trees import Key
 from taco_launch.agent.host import processes
-from taco_launch.model.run.observed import SeenRank
+from taco_launch.agent.logs import nccl_file
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.model.run.observed import NcclConnection, NcclLog, NcclProcess, SeenRank
 from taco_launch.protocol.verify_messages import RanksSeen
+from taco_launch.verify import nccl_log
 
 _MOST_VALUE = 1 << 10
+# Of each file of NCCL's: what a rank with eight HCAs and hundreds of peers writes at its start is less.
+_NCCL_BYTES = 1 << 20
 # Horovod learns its world from one of these; without any, each process is a world of its own (horovod/common/operations.cc).
 _OF_WORLD = frozenset(("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"))
 _HOROVOD, _MOST_MAPS = b"/horovod/", 1 << 22
@@ -19,10 +26,29 @@ _LIBRARY = re.compile(rb" (/\S*/(lib(?:mpi|nccl|cuda|cudart|ucp|fabric|torch_cpu
 _ALONE = "Horovod, which mpirun did not start"
 
 
-def seen(roots: Mapping[int, Key], variables: Collection[str]) -> RanksSeen:
-    """Look at the ranks with these wrappers."""
-    found = process_trees.trees(roots)
-    return RanksSeen(ranks=[_seen(rank, members, variables) for rank, members in sorted(found.items())])
+def seen(folder: JobFolder, roots: Mapping[int, Key], variables: Collection[str]) -> RanksSeen:
+    """Look at the ranks with these wrappers, whose logs are in the folder of an attempt."""
+    found = sorted(process_trees.trees(roots).items())
+    logs = [_nccl(path) for rank, _members in found for path in nccl_file.files(folder.rank(rank))]
+    return RanksSeen(
+        ranks=[_seen(rank, members, variables) for rank, members in found],
+        nccl=nccl_log.together(logs),
+    )
+
+
+def _nccl(path: Path) -> NcclLog:
+    """Return what a file of NCCL's tells, one of the connections of each kind."""
+    text = nccl_file.beginning(path, _NCCL_BYTES)
+    told = nccl_log.parse(text.decode("utf-8", "replace"))
+    cut = told.cut or len(text) == _NCCL_BYTES
+    return replace(told, processes=tuple(_short(one) for one in told.processes), cut=cut)
+
+
+def _short(process: NcclProcess) -> NcclProcess:
+    kinds: Dict[Tuple[object, ...], NcclConnection] = {}
+    for one in process.connections:
+        kinds.setdefault((one.transport, one.direction, one.device, one.gdr, one.detail), one)
+    return replace(process, connections=tuple(kinds.values()))
 
 
 def _seen(rank: int, members: Sequence[Key], variables: Collection[str]) -> SeenRank:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import termios
 import time
-from typing import Callable, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import TYPE_CHECKING, Callable, List, Mapping, Optional, Sequence, Tuple, Type
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
@@ -35,6 +35,9 @@ from taco_launch.protocol.rank_messages import (
     Terminate,
     Welcome,
 )
+
+if TYPE_CHECKING:
+    from taco_launch.agent.logs.nccl_file import NcclFiles
 
 _GUARD_SECONDS = 30.0
 _F_SETPIPE_SZ = 1031  # fcntl(2); in Python's fcntl only from 3.10 on
@@ -74,8 +77,14 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     with contextlib.suppress(OSError):  # as for the log itself: the rank continues without it
         stem.parent.mkdir(mode=0o700, exist_ok=True)
     log = segments.Writer(stem, welcome.log_max_bytes)
+    nccl = None
+    if welcome.nccl_file:
+        from taco_launch.agent.logs import nccl_file  # noqa: PLC0415 - for jobs that use NCCL
+
+        environment.update(nccl_file.variables(stem))
+        nccl = nccl_file.NcclFiles(stem, log)
     terminating = any(isinstance(message, Terminate) for message in behind)
-    return _Rank(guard, rank, log, terminating=terminating).run([unescape(word) for word in command], environment)
+    return _Rank(guard, rank, log, nccl, terminating=terminating).run([unescape(word) for word in command], environment)
 
 
 def _advice(program: str, path: Optional[str]) -> str:
@@ -154,14 +163,24 @@ def _wait_for(guard: JsonConnection, kind: Type[Message]) -> Tuple[Optional[Mess
 class _Rank:
     """The command while it runs."""
 
-    def __init__(self, guard: JsonConnection, rank: int, log: segments.Writer, *, terminating: bool) -> None:
+    def __init__(
+        self,
+        guard: JsonConnection,
+        rank: int,
+        log: segments.Writer,
+        nccl: "Optional[NcclFiles]" = None,
+        *,
+        terminating: bool,
+    ) -> None:
         self._guard = guard
         self._rank = rank
         self._log = log
+        self._nccl = nccl
         self._pid = 0
         self._status: Optional[int] = None
         self._terminating = terminating
         self._signalled = False
+        self._warnings_due = 0.0
 
     def run(self, command: List[str], environment: Mapping[str, str]) -> int:
         """Start the command, serve it to its end, report."""
@@ -205,7 +224,7 @@ class _Rank:
         for descriptor in (output, wakeup, self._guard.fileno()):
             poll.register(descriptor, select.POLLIN)
         while True:
-            ready = [descriptor for descriptor, _event in poll.poll()]
+            ready = [descriptor for descriptor, _event in poll.poll(self._copy_warnings())]
             if wakeup in ready:
                 os.read(wakeup, 4096)
             if output in ready and self._copy(output) == b"":
@@ -216,6 +235,15 @@ class _Rank:
             if self._status is not None:
                 self._drain(output)
                 return
+
+    def _copy_warnings(self) -> Optional[float]:
+        """Copy NCCL's warnings into the log where that is due; return after how many milliseconds it is due again."""
+        if self._nccl is None:
+            return None
+        if time.monotonic() >= self._warnings_due:
+            self._nccl.copy_warnings()
+            self._warnings_due = time.monotonic() + self._nccl.SECONDS
+        return max(0.0, self._warnings_due - time.monotonic()) * 1000
 
     def _copy(self, output: int) -> Optional[bytes]:
         """Bring one piece of output to the log and give it: None when there is none yet, b"" at the end."""
@@ -231,6 +259,8 @@ class _Rank:
         left = int.from_bytes(fcntl.ioctl(output, termios.FIONREAD, bytes(4)), sys.byteorder)
         while left > 0:
             left -= len(self._copy(output) or b"")
+        if self._nccl is not None:
+            self._nccl.remove()
         self._log.close()
 
     def _obey(self, poll: "select.poll") -> None:

@@ -14,7 +14,7 @@ from taco_launch.agent.supervisor.guard_pool import GuardPool, Note
 from taco_launch.agent.supervisor.per_host_launch import Failure, HostCommands
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.errors import PlacementError, UnusableError
-from taco_launch.launch.env import OF_MPI, attempt_env, launch_agent, local_env, mark, proxy_agent
+from taco_launch.launch.env import OF_MPI, attempt_env, has_nccl_file, launch_agent, local_env, mark, proxy_agent
 from taco_launch.model.jobs import JobSpec, Policy
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import LaunchPlan, Placement
@@ -75,6 +75,7 @@ def prepare(attempt: Attempt, gang: GuardPool, ranks: Ranks, umask: int, stall_a
             umask=umask,
             processes=spec.procs_per_gpu,
             attempt=1 if elsewhere else attempt.number,  # elsewhere the folder is a new one for every attempt
+            nccl_file=has_nccl_file(spec, attempt.launch),
         )
         link.order(Prepare(welcome=welcome, stall_after=stall_after))
 

@@ -4,7 +4,7 @@ Nothing of this is loaded, and no guard is asked, before the ranks have run for 
 """
 
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple, Type
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Tuple, Type
 
 from taco_launch import state
 from taco_launch.agent.logs import segments
@@ -20,7 +20,7 @@ from taco_launch.protocol.message import Message
 from taco_launch.protocol.stall_messages import LookAtRanks
 
 if TYPE_CHECKING:
-    from taco_launch.model.run.observed import NcclLog, SeenRank
+    from taco_launch.model.run.observed import NcclLog
     from taco_launch.model.run.planned import RunPlan
     from taco_launch.protocol.verify_messages import RanksSeen
 
@@ -39,14 +39,14 @@ class Verification:
         self, spec: JobSpec, folder: JobFolder, ranks: Ranks, events: records.Events, order: Callable[[Message], object]
     ) -> None:
         """Know of no plan yet; `folder` is that of the attempt, and `order` sends all guards an order."""
-        self._job, self._strict, self._folder = spec.name, spec.policy.strict, folder
+        self._spec, self._folder = spec, folder
         self._ranks, self._events, self._order = ranks, events, order
         self._plan: Optional[Tuple[Placement, LaunchPlan, JobFacts]] = None
         self._due: List[float] = list(_AT_SECONDS)
         self._begun: Optional[float] = None
         self._asked: Optional[float] = None
         self._answer: Optional[Type[RanksSeen]] = None
-        self._seen: Dict[str, Sequence[SeenRank]] = {}
+        self._seen: Dict[str, RanksSeen] = {}
         self._told: Optional[VerifiedRun] = None
 
     def begin(self, placement: Placement, launch: LaunchPlan, facts: JobFacts) -> None:
@@ -57,7 +57,8 @@ class Verification:
         """Take what a guard says, if it is about this."""
         if self._answer is not None and isinstance(message, self._answer):
             # What a host says of other hosts' ranks is not believed.
-            self._seen[host] = [one for one in message.ranks if self._ranks.started.get(one.rank) == host]
+            ranks = [one for one in message.ranks if self._ranks.started.get(one.rank) == host]
+            self._seen[host] = message.replace(ranks=ranks)
 
     def step(self) -> Optional[state.JobOutcome]:
         """Have the guards look where that is due; tell what they saw once they have answered.
@@ -78,27 +79,37 @@ class Verification:
         return None
 
     def _ask(self, now: float) -> None:
-        from taco_launch.protocol.verify_messages import RanksSeen  # noqa: PLC0415 - see above
+        from taco_launch.launch.env import VISIBLE_GPUS  # noqa: PLC0415 - see above
+        from taco_launch.protocol.verify_messages import RanksSeen  # noqa: PLC0415
 
         self._answer = RanksSeen  # a message of a kind whose module is not loaded is not understood
         self._asked, self._seen = now, {}
-        self._order(LookAtRanks(variables=[name for name, _value in self._planned().env]))
+        names = {name for name, _value in self._planned().env} | {VISIBLE_GPUS}
+        self._order(LookAtRanks(variables=sorted(names)))
 
     def _planned(self, *, nccl: bool = False) -> "RunPlan":
         """Return what was planned, and what NCCL is to do only with `nccl`."""
         from dataclasses import replace  # noqa: PLC0415 - see above
 
+        from taco_launch.launch.env import has_nccl_file  # noqa: PLC0415
         from taco_launch.launch.run_plan import run_plan  # noqa: PLC0415
 
         assert self._plan is not None
         planned = run_plan(*self._plan)
+        if has_nccl_file(self._spec, self._plan[1]):  # for which the rank's wrapper sets that again
+            planned = replace(planned, env=tuple(pair for pair in planned.env if pair[0] != "NCCL_DEBUG"))
         return planned if nccl else replace(planned, nccl=None)
 
     def _nccl(self) -> "NcclLog":
-        """Read what NCCL wrote into the ranks' logs, where the user set NCCL_DEBUG=INFO: it tells at the start of a job."""
+        """Return what NCCL wrote into files of its own, or into the ranks' logs where the user set NCCL_DEBUG=INFO."""
+        from dataclasses import replace  # noqa: PLC0415 - see above
+
         from taco_launch.verify.nccl_log import NcclReader, together  # noqa: PLC0415 - see above
 
         logs = []
+        for host, seen in sorted(self._seen.items()):
+            processes = tuple(replace(one, host=host) for one in seen.nccl.processes)
+            logs.append(replace(seen.nccl, processes=processes))
         for rank, host in sorted(self._ranks.started.items())[:_MOST_LOGS]:
             text = segments.first_words(self._folder.rank(rank), _LOG_BYTES)
             if "NCCL INFO" in text:
@@ -115,12 +126,12 @@ class Verification:
         from taco_launch.model.run.observed import SeenRun  # noqa: PLC0415
         from taco_launch.verify.compare import verify  # noqa: PLC0415
 
-        seen = tuple(replace(one, host=host) for host, ranks in self._seen.items() for one in ranks)
+        seen = tuple(replace(one, host=host) for host, said in self._seen.items() for one in said.ranks)
         nccl = self._nccl()
         found = verify(self._planned(nccl=bool(nccl.processes)), SeenRun(ranks=seen, nccl=nccl))
         wrong = found.mismatch
         why = found.why or ", ".join(found.checked)
-        to_do = "" if wrong is None else f"{wrong.cause} {wrong.next_step}".replace(" NAME ", f" {self._job} ")
+        to_do = "" if wrong is None else f"{wrong.cause} {wrong.next_step}".replace(" NAME ", f" {self._spec.name} ")
         told = VerifiedRun(found.status.value, why, to_do)
         if found.status.value != "Unknown":
             self._due.clear()
@@ -130,6 +141,6 @@ class Verification:
                 told.status, "whether it runs as planned is not known"
             )
             self._events.add(state.VERIFIED, f"{words}: {told.why}", **to_json(told))
-        if wrong is None or not self._strict:
+        if wrong is None or not self._spec.policy.strict:
             return None
         return state.JobOutcome(JobState.FAILED, NO_JOB, f"it does not run as planned (--strict): {why}", to_do)

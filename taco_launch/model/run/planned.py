@@ -19,7 +19,8 @@ class PlannedHost:
     """One host of the plan: its name in the inventory, its ranks, and the names that programs there give it.
 
     None is "not planned", and is not checked: `hcas` are the names of the HCAs that NCCL is to use, `gid_index` its GID
-    index, `interface` the one that carries MPI's, Gloo's and NCCL's traffic over sockets, NCCL's bootstrap too.
+    index, `interface` the one that carries MPI's, Gloo's and NCCL's traffic over sockets, NCCL's bootstrap too. `gpus` are
+    the values of CUDA_VISIBLE_DEVICES that its ranks may have, UUIDs or numbers; `all_gpus` says that these are all there are.
     """
 
     name: str
@@ -28,6 +29,8 @@ class PlannedHost:
     hcas: Optional[Tuple[str, ...]] = None
     gid_index: Optional[int] = None
     interface: Optional[str] = None
+    gpus: Optional[Tuple[str, ...]] = None
+    all_gpus: bool = False
 
 
 @dataclass(frozen=True)

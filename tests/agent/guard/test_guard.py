@@ -117,7 +117,7 @@ def test_a_rank_is_welcomed_and_its_life_is_told(supervisor: Mail, connect: Conn
     lives, gone = (here.pid, here.start), (2**21, 7)
     one, two = register(connect(), 1, (2**21, 5), lives), register(connect(), 0, (2**21, 6), gone)
     for rank in (one, two):
-        told = {**WELCOME, "environment": environment, "processes": 1, "attempt": 1, "folder": ""}
+        told = {**WELCOME, "environment": environment, "processes": 1, "attempt": 1, "folder": "", "nccl_file": False}
         assert rank.wait("welcome") == {"op": "welcome", **told}
     assert [supervisor.wait("started")["rank"] for _rank in range(2)] == [1, 0]
     one.send("exit", rank=1, exit_code=3, reason="why")
@@ -247,7 +247,14 @@ def test_a_rank_that_was_faster_than_its_welcome_gets_it(supervisor: Mail, conne
         early.wait("terminate")  # a rank hears nothing before its welcome, so this comes again
     for _connection in range(2):  # orders may come twice
         supervisor.send("prepare", stall_after=600, welcome=WELCOME)
-    assert early.wait("welcome") == {"op": "welcome", **WELCOME, "processes": 1, "attempt": 1, "folder": ""}
+    assert early.wait("welcome") == {
+        "op": "welcome",
+        **WELCOME,
+        "processes": 1,
+        "attempt": 1,
+        "folder": "",
+        "nccl_file": False,
+    }
     if stopped:
         early.wait("terminate")
     early.receive(0.2)

@@ -12,6 +12,7 @@ import pytest
 
 from taco_launch.agent.guard import rank_view
 from taco_launch.agent.host import processes
+from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.run.observed import SeenRank
 from tests.conftest import eventually
 
@@ -34,7 +35,9 @@ def test_the_environment_and_connections_of_the_program_behind_a_shell() -> None
             assert root is not None
 
             def seen() -> bool:
-                (rank,) = rank_view.seen({3: (root.pid, root.start)}, ["NCCL_DEBUG", "NCCL_NET"]).ranks
+                (rank,) = rank_view.seen(
+                    JobFolder(Path("none")), {3: (root.pid, root.start)}, ["NCCL_DEBUG", "NCCL_NET"]
+                ).ranks
                 return (rank.rank, rank.env, rank.sockets) == (3, (("NCCL_DEBUG", "INFO"),), ())
 
             eventually(seen)
@@ -45,8 +48,21 @@ def test_the_environment_and_connections_of_the_program_behind_a_shell() -> None
 
 
 def test_a_rank_that_is_gone() -> None:
-    (rank,) = rank_view.seen({3: (1 << 22, 5)}, ["NCCL_DEBUG"]).ranks
+    (rank,) = rank_view.seen(JobFolder(Path("none")), {3: (1 << 22, 5)}, ["NCCL_DEBUG"]).ranks
     assert (rank.rank, rank.env, rank.sockets) == (3, None, ())
+
+
+def test_what_nccl_wrote_is_one_connection_of_each_kind(folder: JobFolder) -> None:
+    stem = folder.rank(0)
+    stem.parent.mkdir(exist_ok=True)
+    written = stem.parent / f"{stem.name}.nccl.7"
+    channel = "gpu1:7:9 [0] NCCL INFO Channel {:02}/0 : 1[1] -> 0[0] [receive] via NET/IB/0/GDRDMA\n"
+    written.write_text("".join(channel.format(number) for number in range(16)), encoding="ascii")
+    root = processes.identify(os.getpid())
+    assert root is not None
+    (process,) = rank_view.seen(folder, {0: (root.pid, root.start)}, []).nccl.processes
+    assert (process.host, process.pid) == ("gpu1", 7)
+    assert [(one.transport, one.gdr) for one in process.connections] == [("IB", True)]
 
 
 @pytest.fixture
@@ -70,7 +86,7 @@ def mapping(tmp_path: Path) -> Iterator[Callable[..., SeenRank]]:
         wrapper.stdout.readline()
         root = processes.identify(wrapper.pid)
         assert root is not None
-        (found,) = rank_view.seen({0: (root.pid, root.start)}, ["OTHER"]).ranks
+        (found,) = rank_view.seen(JobFolder(Path("none")), {0: (root.pid, root.start)}, ["OTHER"]).ranks
         return found
 
     yield rank

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from taco_launch.agent.host import processes
+from taco_launch.agent.logs import nccl_file
 from taco_launch.agent.logs.segments import SegmentReader
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import quoted
@@ -97,6 +98,25 @@ def test_a_rank_gets_its_environment_and_its_arguments(ranks: Ranks) -> None:
     expected = {**MPIRUN, **SHARED, "GIVEN": "it's\n\udcff", "RANK": "3", "LOCAL_RANK": "1", "PATH": os.environ["PATH"]}
     assert {name: environment.get(name) for name in expected} == expected
     assert not set(environment) - set(expected) - {"LC_CTYPE"}  # Python's own, where no locale is set
+
+
+def test_nccl_writes_into_a_file_of_its_own_and_its_warnings_into_the_log(ranks: Ranks) -> None:
+    script = (
+        'file=${NCCL_DEBUG_FILE%.%p}.$$; echo "$NCCL_DEBUG"; echo "gpu1:$$:1 [0] NCCL INFO NET/IB : No device found." >$file; '
+        'echo "gpu1:$$:1 [0] NCCL WARN no route" >>$file; sleep 1000'
+    )
+    ranks.start("sh", "-c", script)
+    guard = ranks.accept()
+    guard.wait("register")
+    environment = {**SHARED, "NCCL_DEBUG": "WARN"}
+    guard.send("welcome", environment=environment, log_max_bytes=1 << 20, umask=0o077, nccl_file=True)
+    eventually(lambda: nccl_file.files(ranks.folder.rank(3)), 10, "NCCL's file")
+    ranks.wait_for(b"NCCL WARN no route\n")  # while it runs
+    guard.send("terminate")
+    guard.wait("exit")
+    assert b"INFO\n" in ranks.log
+    assert b"No device found" not in ranks.log
+    assert nccl_file.files(ranks.folder.rank(3)) == []
 
 
 def test_each_attempt_has_a_log_of_its_own(ranks: Ranks) -> None:

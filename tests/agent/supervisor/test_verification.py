@@ -10,7 +10,6 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.agent.supervisor.verification import Verification
-from taco_launch.launch.run_plan import run_plan
 from taco_launch.model.jobs import JobSpec, JobState, NetworkOverrides, Policy
 from taco_launch.model.plans import Placement, Share
 from taco_launch.model.run.observed import InterfaceTraffic, SeenRank
@@ -18,6 +17,7 @@ from taco_launch.protocol.message import Message
 from taco_launch.protocol.stall_messages import LookAtRanks
 from taco_launch.protocol.verify_messages import RanksSeen
 from taco_launch.state import JobOutcome
+from taco_launch.verify.nccl_log import parse
 from tests.core.planned import FAR, RDMA, plan, told
 from tests.facts.fleet import roce, with_hcas
 from tests.verify.whole_logs import lines_of
@@ -47,13 +47,13 @@ class Job:
         self.end = self.verification.step()
 
     def variables(self) -> tuple[tuple[str, str], ...]:
-        assert self.verification._plan is not None
-        return run_plan(*self.verification._plan).env
+        return self.verification._planned().env
 
-    def answer(self, host: str, rank: int, interface: str = "bond0", **changes: str) -> None:
+    def answer(self, host: str, rank: int, interface: str = "bond0", nccl: str = "", **changes: str) -> None:
         env = tuple({**dict(self.variables()), **changes}.items())
         traffic = (InterfaceTraffic(interface, 3, 1 << 20, ("10.0.0.9",)),)
-        self.verification.note(host, RanksSeen(ranks=[SeenRank(rank, "", env=env, sockets=traffic)]))
+        seen = RanksSeen(ranks=[SeenRank(rank, "", env=env, sockets=traffic)], nccl=parse(nccl))
+        self.verification.note(host, RanksSeen.from_wire(seen.to_wire()))
 
     def told(self) -> list[dict[str, Any]]:
         return [dict(event.data) for event in records.read_events(self.folder) if event.kind == state.VERIFIED]
@@ -70,7 +70,7 @@ def test_it_runs_as_planned(job: Job) -> None:
     job.after(1)
     (order,) = job.orders
     assert isinstance(order, LookAtRanks)
-    assert list(order.variables) == [name for name, _value in job.variables()]
+    assert set(order.variables) == {*dict(job.variables()), "CUDA_VISIBLE_DEVICES"}
     job.answer("gpu1", 0)
     job.after(0)
     assert job.told() == []
@@ -165,6 +165,7 @@ def test_a_strict_job_of_which_not_all_is_known_continues(folder: JobFolder, mon
     assert job.end is None
 
 
+@pytest.mark.parametrize("is_file", [False, True], ids=["into the ranks' logs", "into files of its own"])
 @pytest.mark.parametrize(
     ("network", "why"),
     [
@@ -172,15 +173,15 @@ def test_a_strict_job_of_which_not_all_is_known_continues(folder: JobFolder, mon
         ("IB", "rank 0 on gpu1: transport: planned NET/Socket, is NET/IB"),
     ],
 )
-def test_what_nccl_wrote_into_the_logs_is_compared(job: Job, network: str, why: str) -> None:
+def test_what_nccl_wrote_is_compared(job: Job, network: str, why: str, is_file: bool) -> None:
     """The job was to use TCP. The lines are NCCL's own format strings, filled in; simulated, as no GPU is here."""
-    for rank, host in job.ranks.started.items():
-        log = segments.Writer(job.folder.rank(rank), 1 << 20)
-        lines = "\n".join(lines_of("2.21.5", rank, network, world=2, host=host))
-        log.write(f"{lines}\n".replace("eth0", "bond0").encode())
     job.after(60)
-    job.answer("gpu1", 0)
-    job.answer("gpu2", 1)
+    for rank, host in job.ranks.started.items():
+        lines = "\n".join(lines_of("2.21.5", rank, network, world=2, host=host))
+        text = f"{lines}\n".replace("eth0", "bond0")
+        if not is_file:
+            segments.Writer(job.folder.rank(rank), 1 << 20).write(text.encode())
+        job.answer(host, rank, nccl=text.replace(host, f"{host}.example") if is_file else "")
     job.after(0)
     (told,) = job.told()
     assert told["why"] == why

@@ -1,0 +1,34 @@
+"""Whether NCCL describes its set-up in a file of its own: only where the user decides nothing about NCCL's output."""
+
+import pytest
+
+from taco_launch.launch.env import has_nccl_file
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import LaunchPlan, Token
+from tests.core.planned import FAR, plan, told
+
+
+@pytest.mark.parametrize(
+    ("tokens", "env", "expected"),
+    [
+        ((("NCCL_DEBUG=WARN", "default"),), (), True),
+        ((("NCCL_DEBUG=WARN", "default"),), (("NCCL_IB_DISABLE", "1"),), True),
+        ((), (), False),
+        ((("NCCL_DEBUG=WARN", "user"),), (), False),
+        ((("NCCL_DEBUG=INFO", "profile"),), (), False),
+        ((("NCCL_DEBUG=WARN", "default"), ("NCCL_DEBUG_SUBSYS=NET", "user")), (), False),
+        ((("NCCL_DEBUG=WARN", "default"), ("NCCL_DEBUG_FILE", "user")), (), False),
+        ((("NCCL_DEBUG=WARN", "default"),), (("NCCL_DEBUG", "INFO"),), False),
+        ((("NCCL_DEBUG=WARN", "default"),), (("NCCL_DEBUG_FILE", None),), False),
+    ],
+)
+def test_who_decides(
+    tokens: tuple[tuple[str, str], ...], env: tuple[tuple[str, str | None], ...], expected: bool
+) -> None:
+    launch = LaunchPlan(tuple(Token(text, source, "") for text, source in tokens), ())
+    assert has_nccl_file(JobSpec("j", ("true",), FAR, env=env), launch) is expected
+
+
+def test_a_planned_line_leaves_it_to_us() -> None:
+    launch = plan(told(nccl="2.21.5"), hosts=FAR, np=16, head="gpu1")
+    assert has_nccl_file(JobSpec("j", ("true",), FAR), launch)

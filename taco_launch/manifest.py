@@ -174,7 +174,7 @@ def _file(row: Any) -> FileEntry:
 
 def _link(row: Any) -> Tuple[str, str]:
     if not (isinstance(row, list) and len(row) == 2):
-        raise ValueError("no manifest: a link that is none")
+        raise ValueError("the manifest has a link of another form")
     return _text(row[0]), _text(row[1])
 
 

@@ -81,7 +81,7 @@ def _with_probe_error(answer: Answer[tuple[HostFacts, HostError | None]]) -> Ans
 def declared(facts: HostFacts, host: Host) -> HostFacts:
     """Return what is known of a host where the inventory has the last word: a host without GPUs has none."""
     gone = host.gpus == "none" and asked(facts.gpu)
-    return replace(facts, gpu=Absent("the inventory says so: gpus: none")) if gone else facts
+    return replace(facts, gpu=Absent("the inventory has gpus: none")) if gone else facts
 
 
 def job_hosts(

@@ -113,7 +113,7 @@ def slots(spec: JobSpec, facts: Sequence[HostFacts]) -> int:
     unknown = next((entry.host for entry in free if not entry.all and not entry.lacks), None)
     if unknown is not None:
         raise UsageError(
-            f"host {unknown}: its slots are not declared, and no fact says how many GPUs it has",
+            f"host {unknown}: its slots are not declared, and no fact shows how many GPUs it has",
             hint=f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
     return sum(entry.all for entry in free)

@@ -106,7 +106,7 @@ def _figures(name: str, found: str | None, asked: str | None) -> tuple[Bandwidth
     if asked is not None:
         hint = f"known are {', '.join(KNOWN)} and their kin; without --model it is {DEFAULT.description}"
         raise UsageError(f"--model {asked}: what its links carry is not known", hint=hint)
-    return DEFAULT, f"{name} does not say which GPUs these are: taken to be {DEFAULT.description} (--model says which)"
+    return DEFAULT, f"{name} does not show which GPUs these are: {DEFAULT.description} is assumed (--model names them)"
 
 
 def _models(machine: _Machine) -> str:

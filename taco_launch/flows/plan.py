@@ -112,7 +112,7 @@ def dry_run(
     unknown = next((entry.host for entry in free if not entry.all and not entry.lacks), None)
     if unknown is not None:
         raise UsageError(
-            f"host {unknown}: its slots are not declared, and no fact says how many GPUs it has",
+            f"host {unknown}: its slots are not declared, and no fact shows how many GPUs it has",
             hint="; ".join([*problems, ""]) + f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
     wrapper = ("agent", plan.wrapper_op(spec), spec.name, "--")
@@ -231,7 +231,7 @@ def _of_gpus(spec: JobSpec, made: LaunchPlan, known: JobFacts, chosen: Sequence[
     if chosen:
         yield (
             f"which GPUs of {fold(chosen)} the job gets is chosen when it starts, so the line does not name them: "
-            f"{first} (--gpu-ids says which it is to have)"
+            f"{first} (--gpu-ids chooses them)"
         )
     elif launcher_of(spec).is_single and known.pinned and not named:
         alike: dict[tuple[int, ...], list[str]] = {}

@@ -204,7 +204,7 @@ def _key_hint(key: str, value: str) -> str:
     if key.lower() in ("user", "username", "user-name", "user_name"):
         return "a user comes before the host: root@gpu1"
     if key.lower() in _YAML_KEYS:
-        return "only an inventory in YAML takes it"
+        return "only an inventory in YAML can have it"
     return names.did_you_mean(key.lower(), _KEYS)
 
 

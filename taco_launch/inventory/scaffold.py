@@ -97,7 +97,7 @@ def _slots(hosts: Mapping[str, HostSketch]) -> Iterable[str]:
     if usual:
         yield f"defaults: {{slots: {usual}}}\n"
     else:
-        yield "# How many ranks a host takes, usually its number of GPUs.\n# defaults: {slots: 8}\n"
+        yield "# How many ranks a host runs, usually its number of GPUs.\n# defaults: {slots: 8}\n"
     yield "hosts:\n"
     for slots in dict.fromkeys(counts):
         names = [name for name, one in hosts.items() if one.gpus == slots]

@@ -8,7 +8,7 @@ from taco_launch.launch.knobs.lists import FINE
 
 MCA_NAME = re.compile(r"[A-Za-z0-9_]+")
 ENV_LIST = "mca_base_env_list"
-BESIDE_X = ("cannot be combined with -x, which the line has: mpirun takes one of the two", "use -x NAME=VALUE")
+BESIDE_X = ("cannot be combined with -x, which the line has: mpirun accepts one of the two", "use -x NAME=VALUE")
 # What torch.distributed reads of a rank's place.
 OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
 LET_THROUGH = "--allow-unknown-knobs accepts it"
@@ -28,7 +28,7 @@ def env_fault(name: str, value: str | None, *, allow_unknown: bool = False) -> t
             f"write --mca {name} {shown_value(name, value or '')}",
         )
     if (bare := knobs.parameter(name)) != name:
-        problem = "reaches the ranks alone, not mpirun, and there it stands against what mpirun's line says"
+        problem = "reaches the ranks only, not mpirun, and contradicts mpirun's line there"
         return problem, f"write --mca {bare} {shown_value(bare, value or '')}"
     return FINE if allow_unknown else unknown(name)
 

@@ -74,7 +74,7 @@ def install(packages: tuple[str, ...], talk: Reporter) -> None:
             hint="install what is missing by hand, or use a machine with Debian or Ubuntu",
         )
     if os.geteuid():
-        raise TacoLaunchError(f"{', '.join(packages)}: not installed, and that takes root", hint=f"sudo {command}")
+        raise TacoLaunchError(f"{', '.join(packages)}: not installed, which requires root", hint=f"sudo {command}")
     talk.say(f"installing {', '.join(packages)} (apt-get)")
     apt = ("apt-get", "-o", "DPkg::Lock::Timeout=60")
     settings = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C"}

@@ -160,13 +160,13 @@ FAULTS = (
     ),
     InjectedFault(
         "stop-sshd",
-        "stop sshd: nobody can log in, whoever is in stays in",
-        "takes no connection on port 22",
+        "stop sshd: no new logins; open sessions stay",
+        "accepts no connection on port 22",
         script="systemctl stop ssh.socket ssh.service 2>/dev/null || systemctl stop ssh.service\n",
         undo="start-sshd",
         seen="! systemctl --quiet is-active ssh.service ssh.socket",
     ),
-    InjectedFault("start-sshd", "undo stop-sshd", "takes connections again", script="systemctl start ssh.service\n"),
+    InjectedFault("start-sshd", "undo stop-sshd", "accepts connections again", script="systemctl start ssh.service\n"),
     InjectedFault(
         "firewall",
         "switch a firewall on that lets in ssh and pings and refuses the rest",
@@ -206,7 +206,7 @@ def arguments(fault: InjectedFault, text: str | None) -> tuple[str, ...]:
     """
     if not fault.argument:
         if text is not None:
-            raise UsageError(f"{fault.name} takes no argument, and {text!r} is one")
+            raise UsageError(f"{fault.name} accepts no argument: {text!r}")
         return ()
     given = fault.default if text is None else text
     example = {"SECONDS": "5s", "RATE": "100mbit", "OFFSET": "+90s"}[fault.argument]

@@ -118,7 +118,7 @@ def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
         }
         samples += (({"host": name, "state": state}, count) for state, count in counts.items())
     words = (
-        "Slots of a host (GPUs, where it has some): all, those that jobs have, and those that are given to nobody since "
+        "Slots of a host (GPUs, where it has some): all, those that jobs have, and those that no job gets because "
         "processes that are not ours use them. The last two are part of the first."
     )
     yield _gauge("slots", words, samples)

@@ -34,7 +34,7 @@ def reach(backend: Backend) -> str:
         if locked is None:
             raise
         raise HostError(
-            f"{error.message}\n  the key {locked[1]} has a passphrase, and at night there is nobody to type it, and no "
+            f"{error.message}\n  the key {locked[1]} has a passphrase, and at night no one can type it, and no "
             "agent that has it open",
             hint="make a key without one for the nightly runs (ssh-keygen -t ed25519 -N '' -f ~/.ssh/taco-night), let it in on the "
             'hosts from this machine only (authorized_keys: from="ADDRESS",restrict ssh-ed25519 ...), and name it: '

@@ -44,7 +44,7 @@ def block(night: ScheduledRun, owner: str) -> str:
     line = command(night).replace("%", r"\%")
     if len(line.encode("utf-8", "surrogateescape")) > _LONGEST:
         raise TacoLaunchError(
-            f"the entry would be {len(line)} characters long, and cron takes {_LONGEST}",
+            f"the entry would be {len(line)} characters long, and cron accepts {_LONGEST}",
             hint="install it --with systemd, or with a shorter PATH: PATH=/usr/local/bin:/usr/bin:/bin taco-launch ...",
         )
     at = night.schedule

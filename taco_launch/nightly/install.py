@@ -62,7 +62,7 @@ def check_mail(address: str) -> None:
         UsageError: it would.
     """
     if not _MAIL.fullmatch(address):
-        raise UsageError(f"--mail {address!r}: cron takes letters, digits and @ ! : % . , _ + - in an address")
+        raise UsageError(f"--mail {address!r}: cron accepts letters, digits and @ ! : % . , _ + - in an address")
 
 
 def keepers(remote: Transport, machine: ControllerState) -> tuple[NightlyScheduler, ...]:
@@ -101,7 +101,7 @@ def choose(
         otherwise = (
             "--with cron would do" if wanted == "systemd" and machine.crontab and machine.cron_runs else otherwise
         )
-        raise UsageError(f"nobody can start it every night: {told}", hint=otherwise)
+        raise UsageError(f"nothing can start it every night: {told}", hint=otherwise)
     if other := next((night for night in kept if night.keeper != found.word), None):
         raise UsageError(
             f"the nightly run {other.name} is kept by {other.keeper}, and would run twice",

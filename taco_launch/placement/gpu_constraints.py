@@ -48,7 +48,7 @@ def host_slots(host: Host, found: Occupancy, words: Callable[[Occupancy], str], 
     free = min(seen.free, most)
     if exclusive and found.free < len(found.slots):
         return FreeSlots(
-            host.name, 0, most, f"{words(found)}, and --exclusive is for a host with nobody else", host.leaf
+            host.name, 0, most, f"{words(found)}, and --exclusive requires a host without other jobs", host.leaf
         )
     why = words(seen) if free < most else ""
     lacks = _lacks(host.terms, found) if len(numbers) < len(found.slots) else ""
@@ -109,7 +109,7 @@ def place_of_one(
         return max(fits, key=lambda fit: 0 if wanted.least is None else len(fit[0].shares))
     counts = ((entry.host, Counter(models(entry.host))) for entry in free)
     reasons = tuple((host, ", ".join(f"{its[model]} {model}" for model in its)) for host, its in counts)
-    hint = "--gpu-model NAME takes those of one model alone; given for each of them, the job may have all of these"
+    hint = "--gpu-model NAME uses GPUs of one model only; repeat it for each model that the job may have"
     raise PlacementError(SEVERAL_MODELS, reasons, hint, never=never)
 
 
@@ -163,7 +163,7 @@ def _lacks(terms: GpuConstraints, found: Occupancy) -> str:
         reasons.append(f"without GPU {_listed(terms.without)}")
     others = [index for index in gpus if not _is_of(terms, _name(found, index))]
     if others and not terms.models:
-        reasons.append(f"GPU {_listed(others)}: MIG mode is on, which --gpu-model MIG takes all the same")
+        reasons.append(f"GPU {_listed(others)}: MIG mode is on; --gpu-model MIG uses them anyway")
     elif others:
         names = ", ".join(dict.fromkeys(_name(found, index) or "of an unknown model" for index in others))
         reasons.append(f"GPU {_listed(others)}: {names}, not {' or '.join(terms.models)}")

@@ -114,7 +114,7 @@ def from_arena(request: JobRequest, mode: str, source: str) -> JobRequest:
         raise UsageError(f"--sync-mode {mode}: one of {', '.join(_ARENA_MODES)} is needed")
     if not source:
         raise UsageError(
-            "--sync-mode: goes with --sync-source", hint="--sync-source takes a repository's address or a folder"
+            "--sync-mode requires --sync-source", hint="--sync-source requires a repository's address or a folder"
         )
     sync = _git(source) if mode == "git" else source
     if mode == "rsync" and (source.startswith("rsync://") or _SCP.fullmatch(source)):

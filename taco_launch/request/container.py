@@ -117,7 +117,7 @@ def _of_set(name: str, rest: str, known: dict[str, DataSet]) -> tuple[str, str, 
         raise ValueError("must be NAME:PATH, with the path where the ranks see it", f"such as {name}:/data")
     one = known[name]
     if one.mode == "ro" and mode == "rw":
-        raise ValueError("the inventory says that this data set is read only (mode: ro)", "leave :rw out")
+        raise ValueError("in the inventory this data set is read only (mode: ro)", "leave :rw out")
     return mounts.mount(one.path, inside, mode or one.mode)
 
 

@@ -150,7 +150,7 @@ class _Gathered:
         left, equals, right = name.partition("=")
         if equals and MCA_NAME.fullmatch(left):
             write = f"write --mca {left} {shown_value(left, right)}"
-            self._fault("--mca", left, "has its value behind a '=', and --mca takes two words", write)
+            self._fault("--mca", left, "has its value behind a '=', and --mca requires two words", write)
             return
         problem, hint = mca_fault(name, value, allow_unknown=self._allow_unknown)
         if problem:

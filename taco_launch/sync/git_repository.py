@@ -24,7 +24,7 @@ _POINTER_BYTES = 1024
 _MOST_TREES = 10
 _MOST_NAMED = 5
 _PRIVATE = (
-    f"a private repository takes {git_program.USERNAME} and {git_program.PASSWORD} (or {git_program.PASSWORD_FILE}) over https, "
+    f"a private repository requires {git_program.USERNAME} and {git_program.PASSWORD} (or {git_program.PASSWORD_FILE}) over https, "
     "your ssh-agent over ssh"
 )
 _LFS = (

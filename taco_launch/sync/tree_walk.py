@@ -50,7 +50,9 @@ def walk(root: str, say: Say, rules: Sequence[str] = ignore_rules.FILES) -> Tree
     """
     if not os.path.isdir(root):  # noqa: PTH112 - a Path takes longer, and there may be many of them
         what = "not a folder" if os.path.lexists(root) else "no such folder"
-        raise UsageError(f"{shown(root)}: {what}", hint="--sync takes a folder, or git+https://HOST/REPOSITORY[@REF]")
+        raise UsageError(
+            f"{shown(root)}: {what}", hint="--sync requires a folder, or git+https://HOST/REPOSITORY[@REF]"
+        )
     found = _Walk(root, rules)
     found.folder("", None)
     skipped = found.skipped

@@ -64,7 +64,7 @@ def hcas(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
                 ",".join(sorted(there)),
                 f"The port of {', '.join(lacking)} is not active, or not visible in the container."
                 if lacking
-                else "NCCL_IB_HCA did not reach the ranks: NCCL takes every HCA with an active port.",
+                else "NCCL_IB_HCA did not reach the ranks: NCCL uses every HCA with an active port.",
                 f"taco-launch facts {seat.place} --only rdma; taco-launch run --dry-run --explain shows NCCL_IB_HCA.",
             )
     yield from _silent_hosts(plan, seats, "HCAs")
@@ -118,7 +118,7 @@ def gdr(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
         seat, connection = where[key]
         # The same GPU and HCA cannot do it and not do it: a line was cut.
         if len(states) > 1:
-            yield Missing(f"GPUDirect RDMA on {seat.place}: NCCL's log says both")
+            yield Missing(f"GPUDirect RDMA on {seat.place}: NCCL's log shows both")
         elif nccl.gdr and not connection.gdr:
             yield _not_gdr(seat, f"NET/{connection.transport}/{connection.device} without GDRDMA", connection.told_by)
         elif not nccl.gdr and connection.gdr:

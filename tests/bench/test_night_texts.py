@@ -99,7 +99,7 @@ def test_what_no_crontab_can_hold_is_refused() -> None:
             crontab_entry.block(ScheduledRun("n", NIGHT.schedule, "/", (word,)), "me")
     fits = ScheduledRun("n", NIGHT.schedule, "/", ("/" + "x" * (998 - len(": night n; /usr/bin/env -C / /")),))
     assert crontab_entry.read("n", crontab_entry.block(fits, "me")) == fits
-    with pytest.raises(TacoLaunchError, match="999 characters long, and cron takes 998"):
+    with pytest.raises(TacoLaunchError, match="999 characters long, and cron accepts 998"):
         crontab_entry.block(ScheduledRun("n", NIGHT.schedule, "/", (fits.argv[0] + "x",)), "me")
 
 

@@ -318,7 +318,7 @@ def test_the_packages_that_python_would_find(tmp_path: Path) -> None:
 
 @each_shell
 def test_a_unit_starts_at_boot_if_its_files_say_so(shell: tuple[str, ...], tmp_path: Path) -> None:
-    """Whatever systemd remembers, which is `enabled` here until it reads its units anew."""
+    """Whatever systemd remembers, which is `enabled` here until it reads its units again."""
     blocks = (f"Id={unit}.service\nActiveState=active\nUnitFileState=enabled\n" for unit in ("taco-launch-c", "docker"))
     (tmp_path / "shown").write_text("\n".join(blocks))
     script = feed(BARE, cluster="c").replace(b"-d /run/systemd/system", b"-d /")

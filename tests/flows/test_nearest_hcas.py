@@ -96,7 +96,7 @@ def test_the_ranks_of_a_dgx() -> None:
 
 def test_hosts_that_are_alike_are_told_together() -> None:
     assert click.unstyle(choice_tables.nearest(explained("l40sx4", 4).nearest)) == (
-        "\nThe nearest HCAs on gpu[1-2], which NCCL takes for each GPU by itself:\n"
+        "\nThe nearest HCAs on gpu[1-2], which NCCL chooses for each GPU by itself:\n"
         "LOCAL RANK  GPU  HCA            LINK\n"
         "         0    0  mlx5_0,mlx5_1  SYS\n"
         "         1    1  mlx5_0,mlx5_1  SYS\n"

@@ -64,7 +64,7 @@ def test_arguments(fault: str, text: str | None, words: tuple[str, ...]) -> None
         ("slow-link", "100Mbps", "is no RATE"),
         ("clock-skew", "0", "is no OFFSET"),
         ("clock-skew", "+-5", "is no OFFSET"),
-        ("power-off", "now", "power-off takes no argument, and 'now' is one"),
+        ("power-off", "now", "power-off accepts no argument: 'now'"),
     ],
 )
 def test_arguments_that_are_none(fault: str, text: str | None, said: str) -> None:

@@ -69,7 +69,9 @@ def test_a_host_dies_and_ctrl_c_comes_and_all_have_the_image(bare: Lab, image: s
     wanted = docker("image", "inspect", "--format", "{{.Id}}", image)
 
     plan = ops.setup("--only", "image", "--dry-run")
-    assert plan.stdout.startswith(f"gpu[1-4]: + image: copy {image} from the controller (it is not here; takes about ")
+    assert plan.stdout.startswith(
+        f"gpu[1-4]: + image: copy {image} from the controller (it is not here; requires about "
+    )
 
     bare.fault("gpu1", "slow-link", "100mbit")
     copying = ops.start("setup", "--yes", "--only", "image")

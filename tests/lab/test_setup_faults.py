@@ -14,7 +14,7 @@ from tests.lab.rig import Done, GpuHost, Image, made
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 DRIVER, GPUS = "470.82.01", 8
-# With it systemd keeps the devices of containers, and takes those that it does not know of when it reads its units anew.
+# With it systemd keeps the devices of containers, and takes those that it does not know of when it reads its units again.
 CGROUPS = '{"exec-opts": ["native.cgroupdriver=systemd"]}'
 STAGES = "docker,toolkit,peermem,image,container"
 
@@ -101,7 +101,7 @@ def test_a_changed_unit_is_read_once_that_harms_nobody(host: ReadyHost) -> None:
     host.sh(f"flock -o {jobs}/train/lock sleep 60 >/dev/null 2>&1 </dev/null & echo $! >/run/train.pid")
     for said in (
         f"job train runs in {host.box}\n",  # before the first change
-        f"the change of {host.box}.service has systemd read its units anew, which takes the GPUs from by-hook",
+        f"the change of {host.box}.service has systemd read its units again, which takes the GPUs from by-hook",
     ):
         done = host.setup("--yes")
         assert (done.returncode, said in done.stderr) == (5, True), done.stderr
@@ -118,7 +118,7 @@ def test_a_changed_unit_is_read_once_that_harms_nobody(host: ReadyHost) -> None:
 
 @pytest.mark.nightly
 def test_what_starts_at_boot_is_read_from_files(host: ReadyHost) -> None:
-    """Systemd, which has not read its units anew, says what was so before."""
+    """Systemd, which has not read its units again, says what was so before."""
     host.sh(f"SYSTEMCTL_SKIP_SYSV=1 systemctl disable --no-reload {host.box} docker")
     assert host.setup("--check").returncode == 3
     done = host.setup("--yes")
@@ -156,7 +156,7 @@ def test_one_peer_memory_module_in_the_place_of_the_other_and_back(host: ReadyHo
     assert said.startswith("exit 5")
     assert f"it is not unloaded under jobs: container {host.box} runs" in said
     said = host.other_peermem("nv_peer_mem", "--yes", "--disrupt", "host")
-    assert f"has systemd read its units anew, which takes the GPUs from {host.box}" in said
+    assert f"has systemd read its units again, which takes the GPUs from {host.box}" in said
     assert f"hint: when no job runs there: systemctl stop {host.box}; then run this again" in " ".join(said.split())
     assert host.sh(state) == "nvidia_peermem", "what was there before stays"
     host.sh(f"systemctl stop {host.box}")

@@ -48,7 +48,7 @@ def struck(lab: Lab, host: str, fault: str, undo: str) -> Iterator[None]:
         pytest.param(
             "pause",
             "resume",
-            r":22: waited 3 s for the first words of its sshd; the host takes connections$",
+            r":22: waited 3 s for the first words of its sshd; the host accepts connections$",
             marks=pytest.mark.nightly,
         ),
         ("power-off", "power-on", r"(waited 3 s for a TCP connection to .*:22|: No route to host)$"),

@@ -48,7 +48,7 @@ def slots(terms: GpuConstraints, found: Occupancy, *, exclusive: bool = False) -
             GpuConstraints(),
             host("..", (A100, MIG)),
             "0",
-            "GPU 1: MIG mode is on, which --gpu-model MIG takes all the same",
+            "GPU 1: MIG mode is on; --gpu-model MIG uses them anyway",
         ),
         (GpuConstraints(models=("MIG",)), host("..", (A100, MIG)), "1", f"GPU 0: {A100}, not MIG"),
     ],
@@ -70,7 +70,7 @@ def test_an_exclusive_job_takes_only_a_host_that_nobody_is_on() -> None:
     assert slots(GpuConstraints(only=(0,)), host("..x"), exclusive=True).slots == 0
     assert (
         slots(GpuConstraints(), host("..x"), exclusive=True).why
-        == "2 told, and --exclusive is for a host with nobody else"
+        == "2 told, and --exclusive requires a host without other jobs"
     )
     assert slots(GpuConstraints(), host("..."), exclusive=True).slots == 3
 
@@ -87,7 +87,7 @@ def test_the_reasons_of_a_refusal_name_what_the_hosts_lack() -> None:
     )
     assert caught.value.reasons[0] == (
         "a",
-        "0 slots (GPU 0,1: MIG mode is on, which --gpu-model MIG takes all the same)",
+        "0 slots (GPU 0,1: MIG mode is on; --gpu-model MIG uses them anyway)",
     )
 
 

@@ -118,7 +118,7 @@ def test_standard_input_and_a_model_that_is_not_told() -> None:
     text = Path(DGX1V).read_text("utf-8")
     done = place("--topology", "-", "--gpus", "3", "--free", "0,4-6", text=text)
     assert done.exit_code == 0
-    assert "warning: standard input does not say which GPUs these are" in done.stderr
+    assert "warning: standard input does not show which GPUs these are" in done.stderr
     assert done.stdout.splitlines()[1].split()[1] == "4,5,6"
 
 

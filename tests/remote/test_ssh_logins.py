@@ -361,7 +361,7 @@ def test_proxy_command(sshd: Sshd, home: Path, tmp_path: Path) -> None:
     (home / ".ssh/config").write_text(f"ProxyCommand exec python3 {script} %h %p\n")
     assert login(host(sshd, "plain")) == ["plain"]
     (home / ".ssh/config").write_text("ProxyCommand sh -c 'echo no way to %h >&2; exit 1'\n")
-    with pytest.raises(HostError, match=re.escape("plain: its ProxyCommand says: no way to 127.0.0.1")):
+    with pytest.raises(HostError, match=re.escape("plain: its ProxyCommand printed: no way to 127.0.0.1")):
         login(host(sshd, "plain"))
     (home / ".ssh/config").write_text("ProxyCommand nc %h %p 2>/dev/null\n")
     with pytest.raises(HostError, match="it needs a shell, and none runs it here"):

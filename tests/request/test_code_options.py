@@ -131,7 +131,7 @@ def test_the_folder_that_arenas_command_names_is_its_workdir(
     ("mode", "source", "words"),
     [
         ("svn", "https://host/a", "one of git, rsync is needed"),
-        ("git", "", "goes with --sync-source"),
+        ("git", "", "requires --sync-source"),
         ("rsync", "10.0.0.1::backup/code", "with rsync a folder of this machine is copied"),
         ("rsync", "host:code", "with rsync a folder of this machine is copied"),
         ("rsync", "rsync://host/code", "with rsync a folder of this machine is copied"),

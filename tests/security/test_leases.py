@@ -199,7 +199,7 @@ def test_who_removes_a_lease_has_no_running_job_ended(shared: Path, family: Fami
         (shared / name).unlink()
     held, taken = take(shared)
     assert (taken, runs.poll()) == ((), None)
-    assert "whose lease somebody has removed" in held.refused["slot-0"]
+    assert "whose lease was removed" in held.refused["slot-0"]
     for each in (victim, held):
         each.release(gone=True)
     assert take(shared)[1] == ("slot-0",)

@@ -109,7 +109,7 @@ def test_a_unit_that_is_read_anew_would_take_the_gpus(
 ) -> None:
     first = having(ready(devices=DEVICES), cgroup_driver=driver, **way)
     said = ops(first, **more)[0].why
-    assert ("which any `systemctl daemon-reload` takes from it; by CDI it keeps them" in said) == stopped
+    assert ("which any `systemctl daemon-reload` removes; by CDI it keeps them" in said) == stopped
     facts = after(first, **more)
     for name, restarts in ((f"{NAME}.service", stopped), ("wait.sh", False)):
         other = tuple(

@@ -121,9 +121,9 @@ def test_the_inventory_says_what_is_used() -> None:
     assert told(of({"loaded": NONE}), gpus="none") == []
     assert told(rdma("5.0-0", "5.0-0"), rdma="off") == []
     bare = rdma(NONE, NONE, ofed=NONE, hcas=NONE)
-    assert "no RDMA device and no OFED, and the inventory says network.rdma: on" in told(bare, rdma="on")[0].message
+    assert "no RDMA device and no OFED, and the inventory has network.rdma: on" in told(bare, rdma="on")[0].message
     own = rdma("untold", "untold", ofed=NONE)
-    assert "no OFED is installed, and the inventory says network.gdr: on" in told(own, gdr="on")[0].message
+    assert "no OFED is installed, the inventory has network.gdr: on" in told(own, gdr="on")[0].message
     assert told(rdma("untold", "untold", ofed=NONE, dmabuf=True), gdr="on") == []
 
 

@@ -170,7 +170,7 @@ def test_the_service_is_disabled_where_it_is_enabled(machine: Machine, tmp_path:
 
 
 def test_an_init_script_is_not_disabled_under_containers_that_would_lose_their_gpus(machine: Machine) -> None:
-    """Who does it for init scripts has systemd read its units anew, whatever systemctl is told."""
+    """Who does it for init scripts has systemd read its units again, whatever systemctl is told."""
     said = 'case "$*" in show*) echo FragmentPath=%s/nv_peer_mem.service ;; esac'
     told = (
         'case "$*" in info*) echo systemd ;; ps*) echo 1a2b ;; *inspect*) echo /train false runc request=nvidia ;; esac'
@@ -326,7 +326,7 @@ def test_no_package_takes_the_gpus_from_a_container(machine: Machine) -> None:
     code, last = machine.run("peermem_install.sh", "apt-get", PACKAGE, "", "headers!", "")
     assert code == 1
     assert last.startswith(
-        f"error: installing {PACKAGE} has systemd read its units anew, which takes the GPUs from train\nhint: "
+        f"error: installing {PACKAGE} has systemd read its units again, which takes the GPUs from train\nhint: "
     )
     assert not [call for call in machine.called("apt-get") if " install " in call]
 

@@ -107,7 +107,7 @@ def test_under_a_job_nothing_is_written_nor_read(tmp_path: Path, driver: str, *,
     host = Reloaded(tmp_path, BOX, driver, new=new)
     code, said = host.start(job="j")
     assert (code, host.did, host.unit) == (1, [], "old"), "it is still to be done by the next set-up"
-    assert said.startswith("error: job j runs in box, which may lose its GPUs when systemd reads box.service anew")
+    assert said.startswith("error: job j runs in box, which may lose its GPUs when systemd reads box.service again")
     assert (tmp_path / "gpus").exists()
 
 
@@ -115,7 +115,7 @@ def test_no_other_container_loses_its_gpus_by_a_changed_unit(tmp_path: Path) -> 
     host = Reloaded(tmp_path, BOX + OTHER, "systemd")
     code, said = host.start()
     assert (code, host.did, host.unit) == (1, [], "old")
-    assert "the change of box.service has systemd read its units anew, which takes the GPUs from other\nhint: " in said
+    assert "the change of box.service has systemd read its units again, which takes the GPUs from other\nhint: " in said
     assert "hint: when no job runs there: docker stop other; then run this again" in said
     (tmp_path / "boxes").write_text("/box false runc request=cdi\n/other true nvidia NVIDIA_VISIBLE_DEVICES=all\n")
     (tmp_path / "unit.new").write_text("new")

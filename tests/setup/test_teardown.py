@@ -189,7 +189,7 @@ def test_half_a_line_of_the_record() -> None:
     config = json.dumps(MIRRORS)
     problem = the_problem(plan(facts(MARKS, config=config), "c", None, ADDED + ADDED[:-9]))
     assert problem.message.startswith(
-        f"{ADDED_FILE}, which says what set-up put into {paths.ENGINE_CONFIG}, has a line"
+        f"{ADDED_FILE}, which lists what set-up put into {paths.ENGINE_CONFIG}, has a line"
     )
 
 

@@ -160,7 +160,9 @@ def test_no_container_loses_its_gpus_when_units_are_read(tmp_path: Path, shell: 
     ):
         engine(fakes, *SAFE, busy, loaded="yes")
         said = reload("box.service")
-        assert said.startswith("error: for box.service systemd has to read its units anew (daemon-reload), which takes")
+        assert said.startswith(
+            "error: for box.service systemd has to read its units again (daemon-reload), which takes"
+        )
         assert "from containers that run: busy; stop them" in said
         assert reload("") == "left"  # nothing waits for it
         engine(fakes, busy, driver="cgroupfs", loaded="yes")

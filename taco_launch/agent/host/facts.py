@@ -86,7 +86,7 @@ def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:
         return None
     found = re.search(r"^\S+ \(Open MPI\) (\d+(?:\.\d+)+)", told, re.MULTILINE)
     if found is None and re.search("HYDRA|MPICH|Intel\\(R\\) MPI|MVAPICH", told):
-        raise HostError(f"{where} is not of Open MPI: it says {told.splitlines()[0]!r}", hint)
+        raise HostError(f"{where} is not of Open MPI: it prints {told.splitlines()[0]!r}", hint)
     return found[1] if found else None
 
 

@@ -139,7 +139,7 @@ def _describe_client(process: GpuClient) -> str:
 
 def _asked(*questions: Sequence[str]) -> Tuple[str, ...]:
     """Return nvidia-smi's answers to questions that are asked side by side."""
-    hint = "repair the driver, or say how many ranks the host takes: slots in the inventory, or -H HOST:N"
+    hint = "repair the driver, or set how many ranks the host runs: slots in the inventory, or -H HOST:N"
     running: List[subprocess.Popen[str]] = []
     answers = []
     try:

@@ -133,7 +133,7 @@ class Leases:
                 shared = self._shared(name)
                 if shared is not None:  # else that says it
                     os.close(shared)
-                    self.refused[name] = "that another job of this user holds, whose lease somebody has removed"
+                    self.refused[name] = "that another job of this user holds, whose lease was removed"
             return ()
         try:
             shared = self._shared(name)
@@ -194,7 +194,7 @@ class Leases:
                 try:
                     self._use = gpus.used()
                 except HostError as error:
-                    return f"nobody knows who uses ({error.message})"
+                    return f"whose users are not known ({error.message})"
             why = gpus.describe(name, self._use)
             if not why or time.monotonic() > deadline:
                 return why

@@ -83,7 +83,7 @@ class Slots:
             try:
                 self.use = gpus.used()
             except HostError as error:
-                self._unknown = f"of which nobody knows who uses them ({error.message})"
+                self._unknown = f"whose users are not known ({error.message})"
         self.used_at = time.monotonic()
         self._users = tuple(filter(_lives, (each.pid for use in self.use.values() for each in use.processes)))
         self._left = {
@@ -109,7 +109,7 @@ class Slots:
         try:
             held = file_locks.read()
         except OSError as error:
-            why = f"of which nobody knows who has them (/proc/locks: {error.strerror})"
+            why = f"whose users are not known (/proc/locks: {error.strerror})"
             return [(SlotState(name, foreign=why), ()) for name in self.names]
         recorded = slot_holders.read(self._folder, self.names)
         return [

@@ -105,7 +105,7 @@ def unreachable(address: str, port: int) -> str:
     """
     try:
         with socket.create_connection((address, port), _REACH_SECONDS):
-            return "somebody listens there already"
+            return "another process listens there already"
     except socket.timeout:
         return f"no answer within {_REACH_SECONDS:g} s: a firewall may be between"
     except OSError as error:

@@ -56,7 +56,7 @@ class Grep:
         found = bounded(lambda: [number for number, line in enumerate(lines) if self._matches(line)], _SECONDS)
         if found is None:
             raise UsageError(
-                f"--grep: takes more than {_SECONDS} s of computing on {sum(map(len, lines))} bytes of the log",
+                f"--grep: needs more than {_SECONDS} s of computing on {sum(map(len, lines))} bytes of the log",
                 hint="write it without repeats in repeats, such as (a+)+, or filter the output of `logs` here",
             )
         matched = frozenset(found)

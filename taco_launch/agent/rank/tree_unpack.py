@@ -91,7 +91,8 @@ def finish(place: Path, target: Path) -> None:
         place.replace(target)
     except OSError as error:
         raise UsageError(
-            f"{target}: {error.strerror}", hint="a folder takes no other's place: remove that, or name another path"
+            f"{target}: {error.strerror}",
+            hint="a folder does not replace another one: remove that, or name another path",
         ) from None
 
 

@@ -131,7 +131,7 @@ def _wait(look: Callable[[], bytes], store: SnapshotStore, snapshot: str, begun:
             if now - since > CHUNK_SECONDS or not (arriving or now - begun < _BEGIN_SECONDS):
                 raise _NoMoreError(f"it is not here: {error.strerror or error}") from None
         if select.select([0], [], [], pause)[0] and not _asks():
-            raise _NoMoreError("nobody waits for it any more")
+            raise _NoMoreError("nothing waits for it any more")
         pause = min(2 * pause, _POLL_SECONDS[1])
 
 

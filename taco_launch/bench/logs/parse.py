@@ -185,7 +185,7 @@ def _tf_ranks(found: tuple[LogLine, ...], last_steps: list[LogLine], totals: lis
     devices = _agreed(found, "tf_devices")
     if devices is None:
         if not last_steps:
-            raise RefusedError(f"{totals[-1]}: nothing in the log says of how many ranks (no 'Devices:', no steps)")
+            raise RefusedError(f"{totals[-1]}: the log does not show of how many ranks (no 'Devices:', no steps)")
         return len(last_steps)
     names = devices.split(", ")
     if len(names) > 1 and not all(name.startswith("'horovod/") for name in names):

@@ -62,7 +62,7 @@ def matches(pattern: str, lines: Sequence[str], seconds: int = MOST_SECONDS) -> 
         raise FailedError(f"cannot start {sys.executable}: {error.strerror}") from None
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         raise FailedError(
-            f"takes more than {seconds} s of computing: write it without repeats in repeats, such as (a+)+"
+            f"needs more than {seconds} s of computing: write it without repeats in repeats, such as (a+)+"
         )
     if done.returncode:
         raise FailedError(f"exit code {done.returncode}: {done.stderr.strip()[-200:]}")

@@ -68,7 +68,9 @@ def _matched(workload: Workload, text: str) -> tuple[Reading, ...] | NoSample:
             return NoSample(f"several ranks print it; print it on rank 0 only ({where})")
         if not workload.last and value != values[0]:
             there = f"line {found[0].line + 1}: {shown(first[0])}"
-            return NoSample(f"several lines match {pattern}, and differ: {there}; {where} (which: last takes the last)")
+            return NoSample(
+                f"several lines match {pattern}, and differ: {there}; {where} (which: last chooses the last)"
+            )
     assert values[-1] is not None
     return (Reading(Metric(workload.unit, workload.unit, workload.higher_is_better), values[-1]),)
 

@@ -230,7 +230,7 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     if known is not None:
         return _parse_workload(settings_of(ctx), log, text, known, ranks)
     if ranks is not None:
-        raise click.UsageError("--np is for --workload: without it the log says how many ranks ran", ctx)
+        raise click.UsageError("--np is for --workload: without it the log shows how many ranks ran", ctx)
     sample = parse_log(text)
     if isinstance(sample, NoSample):
         click.echo(render.printable(f"{log}: no sample: {sample.why}"), err=True)

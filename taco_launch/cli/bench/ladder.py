@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="H1:8,H2:8",
     shell_complete=complete_host_list,
-    help="Hosts and groups of hosts to use, and slots on each, whatever the matrix says.",
+    help="Hosts and groups of hosts to use, and slots on each, instead of those of the matrix.",
 )
 @add_option(
     "--repeats", type=click.IntRange(1, 1000), metavar="N", help="How often each cell counts. Default: the matrix's."

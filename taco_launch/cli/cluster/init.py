@@ -41,12 +41,12 @@ _NO_ADDRESS = "no address for"
 @add_option("--cluster", metavar="NAME", default="demo", show_default=True, help="Name of the cluster.")
 @add_option("--user", metavar="NAME", help="Login on the hosts. Default: that of the ssh configuration.")
 @add_option("--identity-file", metavar="FILE", help="Private key for the hosts. Default: as ssh would choose it.")
-@add_option("--image", metavar="IMAGE", help="Training image of the containers. Default: left to be filled in.")
+@add_option("--image", metavar="IMAGE", help="Training image of the containers. Default: a blank for you to fill in.")
 @add_option(
     "--facts/--no-facts", "look", default=True, help="Contact the hosts for GPUs, interface and RDMA. Default: yes."
 )
-@add_option("--yes", is_flag=True, help="Do not ask: take every new host key.")
-@add_option("--replace", is_flag=True, help="Take changed host keys too, of hosts that were reinstalled.")
+@add_option("--yes", is_flag=True, help="Do not ask: accept every new host key.")
+@add_option("--replace", is_flag=True, help="Accept changed host keys as well, such as those of reinstalled hosts.")
 @add_option(
     "--example",
     metavar="NAME",

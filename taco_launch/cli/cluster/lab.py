@@ -168,7 +168,7 @@ def _agree(changes: Sequence[str]) -> None:
     for change in changes:
         click.echo(f"  {change}", err=True)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("stdin is not a terminal, so nobody can agree", hint="check the list above, then pass --yes")
+        raise UsageError("stdin is not a terminal, so you cannot confirm", hint="check the list above, then pass --yes")
     click.confirm("Continue?", abort=True, err=True)
 
 
@@ -255,7 +255,7 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
     name = registry.name_of(image)
     tagged = image if image.endswith(f":{name.rpartition(':')[2]}") else f"{image}:latest"
     found = status.one(lab, REGISTRY, os.environ)
-    hosts.require_on(found, "it takes no image")
+    hosts.require_on(found, "it accepts no image")
     registry.push(found.host, found.container, tagged, name, talk.show)
     talk.show("")
     click.echo(f"{registry.ADDRESS}/{name}")

@@ -135,7 +135,7 @@ def _serve(settings: Settings, place: tuple[str, int], names: tuple[str, ...], c
     except OSError as error:
         raise UsageError(
             f"--listen {place[0]} port {place[1]}: {error.strerror or error}",
-            hint="an address of this machine, and a port that nobody has",
+            hint="an address of this machine, and a free port",
         ) from None
     with server:
         settings.talk(f"listening: {server.url}")

@@ -235,7 +235,7 @@ def _show(
     elif found.unlike and not rows and not wrong:
         settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(found.unlike)}, see above")
     elif not rows and not flaws and (right := [plan.host for plan in plans if plan.empty]):
-        settings.talk(f"nothing to do: {setup_output.names(right)} as {inventory.source} says")
+        settings.talk(f"nothing to do: {setup_output.names(right)} as in {inventory.source}")
     if busy := [plan.host for plan in plans if plan.stops("cluster")]:
         settings.talk(
             f"{setup_output.names(busy)}: see above; set-up changes the containers of all hosts or of none, so it changes "

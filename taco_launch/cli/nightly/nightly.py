@@ -120,7 +120,7 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     for remark in flow.remarks(keeper, machine, entry, datetime.now(zone), zone_name):
         settings.talk(remark)
     for line in writable_by_others(flow.runs(asked, argv, inventory, entry), os.geteuid()):
-        settings.talk(f"warning: {line}: whoever can change it decides what runs as {machine.user} every night")
+        settings.talk(f"warning: {line}: users who can change it decide what runs as {machine.user} every night")
     if dry_run:
         return 0
     said = flow.prove(remote, machine, keeper.word, entry, flow.check_argv(asked, argv, inventory))

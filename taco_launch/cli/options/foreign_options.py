@@ -17,7 +17,7 @@ _OPTIONS = {
     **dict.fromkeys(("bind-to-core", "bind-to-none", "bycore", "byslot", "bynode"), _PROFILE),
     "allow-run-as-root": "it is added where it is needed: omit it",
     **dict.fromkeys(
-        ("oversubscribe", "nooversubscribe"), "a host takes as many ranks as it has slots: -H HOST:SLOTS says how many"
+        ("oversubscribe", "nooversubscribe"), "a host runs as many ranks as it has slots: -H HOST:SLOTS sets how many"
     ),
     **dict.fromkeys(("hostfile", "machinefile", "default-hostfile"), _HOSTFILE),
     **dict.fromkeys(("N", "npernode", "ppr", "nproc-per-node"), _PER_HOST),
@@ -30,7 +30,7 @@ _OPTIONS = {
     **dict.fromkeys(("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"), _SET),
     "max-restarts": "a job is tried again by --backoff-limit N",
     "type": "jobs are found by their name alone, whatever they are: omit it",
-    "loglevel": "-v says more, -q less",
+    "loglevel": "-v prints more, -q less",
     **dict.fromkeys(("get ranks", "list ranks", "logs ranks"), "taco-launch stacks NAME shows what each rank does"),
     **dict.fromkeys(("logs n", "logs lines"), "use -t LINES for the last lines"),
 }

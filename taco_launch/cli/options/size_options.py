@@ -35,7 +35,7 @@ _OPTIONS = (
         "host_count",
         type=_HostCount(min=1),
         metavar="N|MIN:MAX",
-        help="Number of hosts. MIN:MAX takes as many as are free when the job starts. Default: all, with --slots-per-host.",
+        help="Number of hosts. MIN:MAX uses as many as are free when the job starts. Default: all, with --slots-per-host.",
     ),
     option(
         "--slots-per-host",

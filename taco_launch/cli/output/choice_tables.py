@@ -34,7 +34,7 @@ def nearest(hosts: "Sequence[tuple[str, tuple[NearHcas, ...]]]") -> str:
     for ranks, names in alike.items():
         rows = [[str(each.local_rank), str(each.gpu), ",".join(each.hcas) or "-", each.link or "-"] for each in ranks]
         table = columns(["LOCAL RANK", "GPU", "HCA", "LINK"], rows, numbers=("LOCAL RANK", "GPU"))
-        told.append(f"\nThe nearest HCAs on {fold(names)}, which NCCL takes for each GPU by itself:\n{table}\n")
+        told.append(f"\nThe nearest HCAs on {fold(names)}, which NCCL chooses for each GPU by itself:\n{table}\n")
     return "".join(told)
 
 

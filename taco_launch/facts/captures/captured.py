@@ -16,7 +16,7 @@ from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown,
 from taco_launch.model.host.facts import HostFacts, System
 from taco_launch.model.host.hardware import Driver, GpuProcess, Gpus, Hca, PeerMemory, Rdma, Topology
 
-_NOT_SAID = not_told("no captured output says")
+_NOT_SAID = not_told("no captured output shows it")
 # a device's folder in a copy of /sys/class/infiniband, and the file by which it is known
 _DEVICE = re.compile(
     r"((?:.*/)?[^/]+)/(?:ports/[0-9]+/[a-z_]+|ports/[0-9]+/(?:gids|gid_attrs)/.*|node_guid|hca_type|fw_ver)"

@@ -138,7 +138,7 @@ _LINKS = _matching(r"^\s+Link [0-9]+: ")
 
 
 def _why_not(text: str) -> Found[str]:
-    return peermem.why_not(text) or Unknown("modprobe says nothing that is known")
+    return peermem.why_not(text) or Unknown("modprobe's output is not known")
 
 
 def _without_x(_text: str) -> Unknown:
@@ -161,7 +161,7 @@ def _peers(_text: str) -> Unknown:
 
 
 def _refusal(text: str) -> Found[str]:
-    return gpu.refusal(text) or Unknown("nvidia-smi says nothing that is known")
+    return gpu.refusal(text) or Unknown("nvidia-smi's output is not known")
 
 
 _RECOGNISERS: Sequence[Tuple[str, Callable[[str], bool], Callable[[str], object]]] = (

@@ -12,7 +12,7 @@ from taco_launch.signatures.texts.system import words
 DRIVER, LOST, OFED, GONE = "driver", "lost GPUs", "OFED", "GPUs"
 # Where a container of set-up's keeps the GPUs that its host had then, by PCI address.
 GPUS_LABEL = "taco-launch.gpus"
-GONE_HINT = "dmesg -T | grep -iE 'xid|nvrm' says why; a reset (nvidia-smi --gpu-reset) or a reboot may bring it back"
+GONE_HINT = "dmesg -T | grep -iE 'xid|nvrm' shows why; a reset (nvidia-smi --gpu-reset) or a reboot may bring it back"
 _NUMBERS = re.compile(r"[0-9]+\.[0-9]+-[0-9]+(?:\.[0-9]+)*")
 _NONE_TO_USE = "if none of its GPUs is to be used, say so in the inventory: gpus: none"
 
@@ -75,7 +75,7 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
     told = next((each.reason for each in (gpu.gpus, gpu.driver.cuda) if isinstance(each, Unknown)), "")
     if isinstance(loaded, Absent) and isinstance(installed, str):
         secure = isinstance(rdma, Rdma) and rdma.peer_memory.secure_boot is True
-        look = "dmesg | grep -iE 'nvrm|nvidia|nouveau|unsigned|rejected' says what is in its way"
+        look = "dmesg | grep -iE 'nvrm|nvidia|nouveau|unsigned|rejected' shows what prevents it"
         _, enrol = words("module-key", module="nvidia", host="the host")
         yield BlockingFault(
             DRIVER,
@@ -118,7 +118,7 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
         yield BlockingFault(
             DRIVER,
             f"the NVIDIA driver {loaded} is loaded, and no longer on the disk: after a reboot the host has no driver",
-            f"install the NVIDIA driver again, {loaded} in full (another version takes a reboot besides)",
+            f"install the NVIDIA driver again, {loaded} in full (another version also requires a reboot)",
         )
     elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent):
         yield BlockingFault(
@@ -149,13 +149,13 @@ def _ofed(rdma: Rdma, use: str, gdr: str) -> Iterator[BlockingFault]:
     elif isinstance(rdma.ofed, Absent) and isinstance(rdma.hcas, Absent) and use == "on":
         yield BlockingFault(
             OFED,
-            f"{_adapters(of)}, no RDMA device and no OFED, and the inventory says network.rdma: on",
+            f"{_adapters(of)}, no RDMA device and no OFED, and the inventory has network.rdma: on",
             "install MLNX_OFED, which belongs to the host's image, or load the kernel's own driver: modprobe mlx5_ib",
         )
     elif isinstance(rdma.ofed, Absent) and gdr == "on" and rdma.peer_memory.dmabuf is False:
         yield BlockingFault(
             OFED,
-            "no OFED is installed, and the inventory says network.gdr: on, for which DMA-BUF is not possible here",
+            "no OFED is installed, the inventory has network.gdr: on, and DMA-BUF is not possible here",
             "install MLNX_OFED, then the NVIDIA driver again; or network.gdr: auto",
         )
 
@@ -182,7 +182,7 @@ def _unlike(ofed: str, of: Adapters, rdma: Rdma, *, no_hca: bool) -> Iterator[Bl
         yield BlockingFault(
             OFED,
             f"{_adapters(of)}, OFED is {ofed}, and there is no RDMA device: {state}",
-            "on the host: /etc/init.d/openibd start, or modprobe mlx5_ib; dmesg | grep -i mlx5 says what is in its way",
+            "on the host: /etc/init.d/openibd start, or modprobe mlx5_ib; dmesg | grep -i mlx5 shows what prevents it",
         )
 
 

@@ -31,9 +31,9 @@ def distances(facts: HostFacts) -> Found[Tuple[Distance, ...]]:
     found: List[Distance] = []
     for gpu, hca in sorted(pairs, key=lambda pair: (pair[0], pairs.index(pair))):
         one, other = tree.get((gpu, hca)), matrix.get((gpu, hca))
-        link: Found[str] = other or one or Unknown("neither the PCI tree nor topo -m says")
+        link: Found[str] = other or one or Unknown("neither the PCI tree nor topo -m shows it")
         if isinstance(one, str) and isinstance(other, str) and one != other:
-            link = Unknown(f"the PCI tree says {one}, and nvidia-smi topo -m says {other}")
+            link = Unknown(f"the PCI tree shows {one}, and nvidia-smi topo -m shows {other}")
         found.append(Distance(gpu, hca, link))
     return tuple(found)
 

@@ -91,7 +91,7 @@ def _per_host(gids: Sequence[HostGid], odd: Tuple[Anomaly, ...], nccl: Optional[
             told = ", ".join(f"{choice.hca}:{choice.port} {choice.gid_index}" for choice in choices)
             which = f"NCCL {nccl}" if nccl else "NCCL before 2.21"
             why = Unknown(
-                f"{host} needs more than one index ({told}), and {which} takes one: give the ports equal tables"
+                f"{host} needs more than one index ({told}), and {which} accepts one: give the ports equal tables"
             )
             return GidPlan(why, why, (), tuple(gids), odd)
     env = tuple(

@@ -52,7 +52,7 @@ def read(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
         return Unknown(why)
     seen = unread + [one for (hca, port_), values in found.items() for one in _seen(hca, port_, values)]
     other = conflict(seen)
-    return tuple(seen) if other is None else Unknown(f"ibstat says two different things of {other}")
+    return tuple(seen) if other is None else Unknown(f"ibstat shows two different values for {other}")
 
 
 def _missing(found: Dict[_Key, Dict[str, str]]) -> Optional[str]:

@@ -66,7 +66,7 @@ def _agreeing(seen: Sequence[HcaStatement], source: str) -> Union[Tuple[HcaState
     if other is None:
         return tuple(seen)
     where = other.hca if other.port is None else f"{other.hca} port {other.port}"
-    return Unknown(f"{source} says two different things of {where}: is that of several hosts? One file is one host's")
+    return Unknown(f"{source} shows two different values for {where}: is it from several hosts? One file is one host's")
 
 
 def conflict(seen: Sequence[HcaStatement]) -> Optional[HcaStatement]:
@@ -107,7 +107,7 @@ def _netdev(row: str) -> Optional[List[HcaStatement]]:
     if match:
         hca, port, interface = match[1], int(match[2]), match[3]
         # of the interface, not of the port: an interface that is set down leaves its port ACTIVE
-        state = Unknown(f"ibdev2netdev says only that the interface is {match[4]}")
+        state = Unknown(f"ibdev2netdev shows only that the interface is {match[4]}")
         seen.append(HcaStatement(hca, port, None, "state", state, "ibdev2netdev"))
     elif long:
         hca, port, interface = long[2], int(long[5]), long[7]
@@ -133,7 +133,7 @@ def _rows(
         if found is not None:
             port = next((one.hca, one.port) for one in found if one.port is not None)
             if known.setdefault(port, found) != found:
-                return Unknown(f"line {number}: {shown(row)}: {source} says two different things of that port")
+                return Unknown(f"line {number}: {shown(row)}: {source} shows two different values for that port")
             seen += found
         elif row.strip() and (among or "==>" in row) and not PROMPT.match(row):
             return Unknown(f"line {number}: {shown(row)} is not a row of {source}")

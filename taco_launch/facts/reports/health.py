@@ -16,13 +16,13 @@ _SETUP = "taco-launch setup: a training container is never recreated with fewer 
 _FABRIC = "NVIDIA Fabric Manager user guide: CUDA fails with error 802 without it; its version is the driver's"
 _MIG = "NVIDIA MIG user guide: no peer-to-peer between instances, and a process sees one"
 _AZURE = "Azure node health checks"
-_REMAP = "NVIDIA GPU memory error management: a pending remapping takes a reset, a failed one a new GPU"
+_REMAP = "NVIDIA GPU memory error management: a pending remapping requires a reset, a failed one a new GPU"
 _PERSISTENCE = "NVIDIA driver persistence"
 _CLOCKS = "NVML, nvmlClocksEventReasons; Azure node health checks"
 _PCIE = "Azure node health checks: width below the greatest"
 _ACS = "NCCL user guide, troubleshooting: PCI Access Control Services"
 _IOMMU = "NVIDIA GPUDirect RDMA guide: IOMMU"
-_OFED = "NVIDIA GPUDirect RDMA guide: peer memory takes MLNX_OFED, or DMA-BUF"
+_OFED = "NVIDIA GPUDirect RDMA guide: peer memory requires MLNX_OFED, or DMA-BUF"
 _PORTS = "NCCL: its InfiniBand transport passes over ports that are not active"
 _NVLINK = "NVIDIA: the GPUs of a host with NVSwitches all have the same links to one another"
 # What is judged of GPUs one by one, and whose rule it is.
@@ -126,7 +126,7 @@ def _silent(facts: HostFacts) -> Optional[Unknown]:
 
 def _lost(of: Gpus) -> Iterator[HealthVerdict]:
     if of.lost:
-        hint = "dmesg -T | grep -i xid says why; a reboot may bring it back, else it is to be replaced"
+        hint = "dmesg -T | grep -i xid shows why; a reboot may bring it back, otherwise replace it"
         yield HealthVerdict("lost GPUs", FAULT, "; ".join(of.lost), _AZURE, hint)
 
 
@@ -149,7 +149,7 @@ def _fabric_manager(of: Gpus) -> Iterator[HealthVerdict]:
             "fabric manager", FAULT, text, _FABRIC, f"install nvidia-fabricmanager {driver} and restart it"
         )
     elif state != "active":
-        hint = "journalctl -u nvidia-fabricmanager says why; then: systemctl enable --now nvidia-fabricmanager"
+        hint = "journalctl -u nvidia-fabricmanager shows why; then: systemctl enable --now nvidia-fabricmanager"
         yield HealthVerdict("fabric manager", FAULT, f"nvidia-fabricmanager is {state}", _FABRIC, hint)
     else:
         yield HealthVerdict("fabric manager", OK, "active", _FABRIC)
@@ -158,7 +158,7 @@ def _fabric_manager(of: Gpus) -> Iterator[HealthVerdict]:
 def _mig(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     on = [gpu.index for gpu in gpus if gpu.mig is True]
     if on:
-        text = f"on, on {_which(on)}: no NVLink and no peer-to-peer there, and NCCL takes one instance per process"
+        text = f"on, on {_which(on)}: no NVLink and no peer-to-peer there, and NCCL uses one instance per process"
         yield HealthVerdict("MIG", REMARK, text, _MIG, "nvidia-smi -mig 0, if jobs are to have whole GPUs")
     else:
         yield from _plain("MIG", [gpu.mig for gpu in gpus], "off", _MIG)

@@ -168,7 +168,7 @@ def _build(text: Found[str], horovod: Found[str]) -> Found[Tuple[str, ...]]:
         return horovod
     held = _held(text)
     if held is None:
-        return Unknown(f"horovod {horovod} is installed, and its library is not beside it")
+        return Unknown(f"horovod {horovod} is installed, but its library is not in its folder")
     folders, names = held
     return tuple(
         [word for folder, word in _FRAMEWORKS if folder in folders] + [word for name, word in _CLASSES if name in names]
@@ -185,7 +185,7 @@ def _lightcc(text: Found[str], packages: Found[Packages], horovod: Found[str]) -
         return horovod
     held = _held(text)
     if held is None:
-        return Unknown(f"horovod {horovod} is installed, and its library is not beside it")
+        return Unknown(f"horovod {horovod} is installed, but its library is not in its folder")
     if _LIGHT in held[1]:
         return Unknown(f"horovod {horovod} knows {_LIGHT}: LightCC of a version that nothing shows")
     return Absent(f"horovod {horovod} knows no {_LIGHT}")

@@ -24,7 +24,7 @@ _MOST_BYTES = 1 << 20
 # Settings of pip that say where packages come from; docker knows those of proxies itself.
 _PIP = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-_HINT = "see Docker's own words above; `docker build` takes the network of this machine's Docker Engine"
+_HINT = "see Docker's own words above; `docker build` uses the network of this machine's Docker Engine"
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,16 @@ def check(request: BuildRequest) -> None:
         )
     if request.dockerfile and (request.requirements or request.apt or request.wheels):
         raise UsageError(
-            "-f: a Dockerfile says itself what is installed", hint="leave --requirements, --apt and --wheels out"
+            "-f: a Dockerfile lists itself what is installed", hint="leave --requirements, --apt and --wheels out"
         )
     if request.folder and not request.dockerfile:
-        raise UsageError("DIR is what a Dockerfile copies from, and no Dockerfile is given", hint="add -f DOCKERFILE")
+        raise UsageError(
+            "DIR is the build context of a Dockerfile, and no Dockerfile is given", hint="add -f DOCKERFILE"
+        )
     if request.base and not _IMAGE.fullmatch(request.base):
         raise UsageError(f"--from: {names.shown(request.base)} is not an image")
     if request.base and not (request.requirements or request.apt):
-        raise UsageError("--from: nothing is to be added", hint="add --requirements FILE or --apt PACKAGE")
+        raise UsageError("--from: nothing to add", hint="add --requirements FILE or --apt PACKAGE")
     wrong = next((each for each in request.apt if not _PACKAGE.fullmatch(each)), None)
     if wrong is not None:
         raise UsageError(f"--apt: {names.shown(wrong)} is not a name of a package")

@@ -372,7 +372,7 @@ class InventoryFile(SchemaSection):
     )
     versions: Versions = Field(
         default_factory=Versions,
-        description='Versions of openmpi, nccl and horovod, in quotes, such as "4.1.4"; asked of the head without them.',
+        description='Versions of openmpi, nccl and horovod, in quotes, such as "4.1.4". Default: those that the head has.',
     )
     host_loss_timeout: HostLossTimeout | None = Field(
         default=None, description="Seconds that a host of a job may be silent before the job ends. Default: 60."

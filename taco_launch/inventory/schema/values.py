@@ -178,7 +178,7 @@ def _setting(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=_no_json)
     except TypeError:
-        raise ValueError("daemon.json takes text, whole numbers, true, false, lists and mappings here", "") from None
+        raise ValueError("daemon.json accepts text, whole numbers, true, false, lists and mappings here", "") from None
 
 
 def _no_json(value: Any) -> Any:

@@ -40,7 +40,7 @@ HOROVOD = (
          applies=_TUNING),
     Knob("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "integer", "20", "After how many samples autotune settles.", _TUNER,
          low=0, applies=_TUNING),
-    Knob("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "number", "0.8", "How noisy autotune takes its samples to be.",
+    Knob("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "number", "0.8", "How noisy autotune assumes its samples to be.",
          _TUNER, low=0, high=1, applies=_TUNING),
     Knob("HOROVOD_TIMELINE", "path", "", "Where rank 0 writes a trace of every operation; DYNAMIC starts without one."
          " The file grows for as long as training runs.", _OPS, values="a file, or DYNAMIC"),
@@ -62,7 +62,7 @@ HOROVOD = (
          low=0, applies="with the Gloo controller; under mpirun the controller is MPI"),
     Knob("HOROVOD_GLOO_IFACE", "text", "", "The interface that Gloo uses; a name, without a list.", _PARSER,
          values="an interface", form=r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,14}", applies="with the Gloo controller; under mpirun the controller is MPI"),
-    Knob("HOROVOD_LOG_LEVEL", "word", "warning", "How much Horovod says on stderr.", "Horovod 0.28, common/logging.cc",
+    Knob("HOROVOD_LOG_LEVEL", "word", "warning", "How much Horovod prints on stderr.", "Horovod 0.28, common/logging.cc",
          choices=("trace", "debug", "info", "warning", "error", "fatal")),
     Knob("HOROVOD_LOG_HIDE_TIME", "switch", "0", "Leaves the time out of Horovod's messages.",
          "Horovod 0.28, common/logging.cc"),
@@ -72,9 +72,9 @@ HOROVOD = (
          _OPS),
     Knob("HOROVOD_ENABLE_ASYNC_COMPLETION", "switch", "0", "Reports an operation done without waiting for the GPU.",
          _OPS, applies="on GPUs"),
-    Knob("HOROVOD_DYNAMIC_PROCESS_SETS", "switch", "0", "Allows process sets to be made after hvd.init(), at the price"
+    Knob("HOROVOD_DYNAMIC_PROCESS_SETS", "switch", "0", "Allows new process sets after hvd.init(), at the price"
          " of one more exchange per cycle.", _OPS),
-    Knob("HOROVOD_ENABLE_XLA_OPS", "switch", "0", "Lets TensorFlow's XLA compile Horovod's operations in.", _OPS,
+    Knob("HOROVOD_ENABLE_XLA_OPS", "switch", "0", "Lets TensorFlow's XLA compile Horovod's operations.", _OPS,
          applies="with TensorFlow"),
     Knob("HOROVOD_ELASTIC", "switch", "0", "Elastic training; horovodrun sets it, and it needs horovodrun's driver.",
          _OPS, applies="under horovodrun"),

@@ -37,11 +37,11 @@ _EXAMPLES = {"hca": "=mlx5_0", "interfaces": "=eth0", "networks": "eth0", "cidr"
 _READS = {
     ("switch", "nccl"): "as a C number (strtoll): 'true' is 0, which is off",
     ("switch", "horovod"): "as a C number (strtol), on where it is above 0: 'true' is 0, which is off",
-    ("switch", "openmpi"): "1, true or t for on; PRRTE of Open MPI 5 takes everything else for off, 'yes' included",
+    ("switch", "openmpi"): "1, true or t for on; PRRTE of Open MPI 5 reads everything else as off, 'yes' included",
     (
         "switch",
         "pytorch",
-    ): "y, yes, 1, t or true for on, n, no, 0, f or false for off, in any case; the rest is refused",
+    ): "y, yes, 1, t or true for on, n, no, 0, f or false for off, in any case; other values are refused",
     ("switch", ""): "as a number: 0 or 1",
     ("integer", "nccl"): "as a C number (strtoll): '64M' is 64, '0x10' is 16, '010' is 8",
     ("integer", "horovod"): "as a C number (strtol): '64M' is 64",

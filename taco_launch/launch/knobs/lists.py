@@ -34,10 +34,10 @@ def hca(_knob: Knob, value: str) -> Fault:
             return f"{item!r} is not HCA[:PORT[:RAIL[:PLANE]]]", "such as =mlx5_0:1,mlx5_1:1"
         port = found[2].split(":")[1] if found[2] else ""
         if port and not 1 <= int(port) <= 255:
-            return f"{item!r}: ports are counted from 1", f"{found[1]} alone takes all its ports"
+            return f"{item!r}: ports are counted from 1", f"{found[1]} alone means all its ports"
         names.append(found[1])
     if len(items) > _MAX_HCAS:
-        return f"names {len(items)} HCAs, and NCCL takes {_MAX_HCAS} at most", ""
+        return f"names {len(items)} HCAs, and NCCL accepts {_MAX_HCAS} at most", ""
     wide = next((name for name in names if _BEGINS_OTHERS.fullmatch(name)), "")
     if wide and not exact:
         does = "leaves out" if exclude else "takes"
@@ -54,7 +54,7 @@ def interfaces(_knob: Knob, value: str) -> Fault:
     for item in items:
         if _network(item):
             what = "a network" if "/" in item else "an address"
-            return f"{item!r} is {what}, and NCCL takes the names of interfaces", "such as =bond0; ip -br addr has them"
+            return f"{item!r} is {what}, and NCCL requires names of interfaces", "such as =bond0; ip -br addr has them"
         if not _INTERFACE.fullmatch(item):
             return f"{item!r} is not an interface: at most 15 letters, digits, '_', '.' and '-'", ""
     return FINE
@@ -66,7 +66,7 @@ def networks(_knob: Knob, value: str) -> Fault:
         if not item:
             return "has nothing between two commas", ""
         if item[0] in "^=":
-            return f"{item!r}: Open MPI takes names as they are, without ^ and =", ""
+            return f"{item!r}: Open MPI uses names as they are, without ^ and =", ""
         if "/" in item:
             if not _network(item):
                 return f"{item!r} is not a network", "such as 10.0.0.0/16"

@@ -27,7 +27,7 @@ NETWORK = (
     Knob("NCCL_NET_PLUGIN", "text", "", "Which network plugin is loaded: its library, or its suffix.", _ENV,
          since="2.11", values="a library, a suffix, or none"),
     Knob("NCCL_SOCKET_IFNAME", "interfaces", "", "The interfaces of the bootstrap, also where the data goes by IB,"
-         " and of TCP. Each name is a prefix unless the list starts with =: eth1 takes eth10 too. It must exist on"
+         " and of TCP. Each name is a prefix unless the list starts with =: eth1 includes eth10. It must exist on"
          " every host.", _ENV, history="without it ib* is preferred, lo and docker* come last",
          values="prefixes with commas; = first for exact names, ^ first to exclude"),
     Knob("NCCL_SOCKET_FAMILY", "word", "", "IPv4 or IPv6 alone.", "NCCL 2.32, env.rst; src/misc/socket.cc",
@@ -55,7 +55,7 @@ NETWORK = (
     Knob("NCCL_IB_DISABLE", "switch", "0", "1 keeps NCCL off InfiniBand and RoCE. 0 is what it does anyway and forces"
          " nothing: NCCL_NET=IB does.", _ENV),
     Knob("NCCL_IB_HCA", "hca", "", "Which HCAs are used. Each name is a prefix unless the list starts with =: mlx5_1"
-         " takes mlx5_10 to mlx5_19 too. At most 32.", _ENV, applies=_IB, values="HCA[:PORT[:RAIL[:PLANE]]] with"
+         " includes mlx5_10 to mlx5_19. At most 32.", _ENV, applies=_IB, values="HCA[:PORT[:RAIL[:PLANE]]] with"
          " commas; = first for exact names, ^ first to exclude",
          history="all ports that are ACTIVE; rail and plane since 2.30"),
     Knob("NCCL_IB_GID_INDEX", "integer", "-1", "Which GID of a RoCE port is used, one number for every HCA and host. A"
@@ -131,7 +131,7 @@ NETWORK = (
          "NCCL 2.32, env.rst, under NCCL_NET_MERGE_POLICY", choices=(*_LEVELS, "PORT"), exact=True),
     Knob("NCCL_NET_MERGE_POLICY", "word", "ALL", "Whether NICs of different rails may be taken for one.", _ENV,
          choices=("ALL", "RAIL"), since="2.30.5"),
-    Knob("NCCL_NETDEVS_POLICY", "text", "", "How many NICs a GPU takes.", _ENV, values="MAX:N or ALL", form=r"MAX:[1-9][0-9]{0,3}|ALL",
+    Knob("NCCL_NETDEVS_POLICY", "text", "", "How many NICs a GPU uses.", _ENV, values="MAX:N or ALL", form=r"MAX:[1-9][0-9]{0,3}|ALL",
          since="2.28"),
     Knob("NCCL_NET_SHARED_BUFFERS", "switch", "1", "One pool of buffers for all peers of send and receive.", _ENV,
          since="2.8"),
@@ -148,11 +148,11 @@ NETWORK = (
          applies="where NCCL_OOB_NET_ENABLE is 1"),
     Knob("NCCL_UID_STAGGER_THRESHOLD", "integer", "256", "With this many ranks or more they connect to rank 0 one after"
          " another.", _ENV, low=1, since="2.23"),
-    Knob("NCCL_UID_STAGGER_RATE", "integer", "7000", "How many of them a second.", _ENV, low=1, since="2.23"),
+    Knob("NCCL_UID_STAGGER_RATE", "integer", "7000", "How many ranks connect to rank 0 in a second.", _ENV, low=1, since="2.23"),
 )
 
 LOGGING = (
-    Knob("NCCL_DEBUG", "word", "", "How much NCCL says. WARN is for production; INFO of thousands of ranks goes"
+    Knob("NCCL_DEBUG", "word", "", "How much NCCL prints. WARN is for production; INFO of thousands of ranks goes"
          " through mpirun, so use it in a probe. A word it does not know silences it.", _DEBUG,
          choices=("INFO", "WARN", "VERSION", "TRACE", "ATTN", "ABORT"),
          values="VERSION, WARN, INFO or TRACE; ATTN since 2.32"),
@@ -183,13 +183,13 @@ LOGGING = (
          _INSPECTOR, applies=_INSPECTED),
     Knob("NCCL_INSPECTOR_ENABLE_P2P", "switch", "0", "It writes that of send and receive, too.", _INSPECTOR,
          applies=_INSPECTED),
-    Knob("NCCL_INSPECTOR_DUMP_THREAD_ENABLE", "switch", "1", "It writes by a thread of its own.", _INSPECTOR,
+    Knob("NCCL_INSPECTOR_DUMP_THREAD_ENABLE", "switch", "1", "The inspector writes in a thread of its own.", _INSPECTOR,
          applies=_INSPECTED),
-    Knob("NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS", "integer", "", "How often it writes.", _INSPECTOR, low=0,
+    Knob("NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS", "integer", "", "How often the inspector writes.", _INSPECTOR, low=0,
          values="a whole number of microseconds", applies=_INSPECTED),
-    Knob("NCCL_INSPECTOR_DUMP_DIR", "path", "", "The folder that it writes into.", _INSPECTOR, applies=_INSPECTED),
-    Knob("NCCL_INSPECTOR_DUMP_VERBOSE", "switch", "0", "It writes each event, too.", _INSPECTOR, applies=_INSPECTED),
-    Knob("NCCL_INSPECTOR_PROM_DUMP", "switch", "0", "It writes in Prometheus' form instead of JSON.", _INSPECTOR,
+    Knob("NCCL_INSPECTOR_DUMP_DIR", "path", "", "The folder that the inspector writes into.", _INSPECTOR, applies=_INSPECTED),
+    Knob("NCCL_INSPECTOR_DUMP_VERBOSE", "switch", "0", "The inspector also writes each event.", _INSPECTOR, applies=_INSPECTED),
+    Knob("NCCL_INSPECTOR_PROM_DUMP", "switch", "0", "The inspector writes Prometheus' format instead of JSON.", _INSPECTOR,
          applies=_INSPECTED),
     Knob("NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES", "integer", "", "It leaves smaller messages out.", _INSPECTOR, unit="bytes",
          low=0, applies=_INSPECTED),

@@ -70,10 +70,10 @@ TUNING = (
     Knob("NCCL_CHECK_MODE", "word", "DEFAULT", "Which checks of arguments are made.", _ENV, since="2.29.7",
          choices=("DEFAULT", "DEBUG_LOCAL", "DEBUG_GLOBAL")),
     Knob("NCCL_COMM_BLOCKING", "switch", "", "Whether calls wait.", _ENV, since="2.14"),
-    Knob("NCCL_CUMEM_ENABLE", "integer", "", "Takes GPU memory by cuMem calls.", _ENV, low=-2, high=1, values="0 or 1",
+    Knob("NCCL_CUMEM_ENABLE", "integer", "", "Allocates GPU memory with cuMem calls.", _ENV, low=-2, high=1, values="0 or 1",
          since="2.18", history="where the system can since 2.19; 0 in 2.18"),
-    Knob("NCCL_CUMEM_HOST_ENABLE", "integer", "", "Takes host memory by cuMem calls, for which docker wants --cap-add"
-         " SYS_NICE; before 2.26.5 it failed without: 0.", _ENV, low=-1, high=1, values="0 or 1", since="2.23",
+    Knob("NCCL_CUMEM_HOST_ENABLE", "integer", "", "Allocates host memory with cuMem calls. Docker requires --cap-add"
+         " SYS_NICE for that; without it, NCCL before 2.26.5 fails: set 0.", _ENV, low=-1, high=1, values="0 or 1", since="2.23",
          history="with a CUDA 12.6 driver since 2.24; 0 in 2.23"),
     Knob("NCCL_MNNVL_ENABLE", "integer", "2", "NVLink between hosts: 0 off, 1 or nothing, 2 where there is one.", _ENV,
          low=0, high=2, since="2.21"),

@@ -15,7 +15,7 @@ _EXPORTED = "exported in the shell that starts taco-launch"
 # fmt: off
 # a row is one knob
 OPENMPI = (
-    Knob("pml", "components", "", "Who carries MPI's messages. ob1 over tcp is enough where NCCL moves the data; UCX,"
+    Knob("pml", "components", "", "The component that carries MPI's messages. ob1 over tcp is enough where NCCL moves the data; UCX,"
          " which wins where it is built in, may pick the wrong NIC.", _BOTH, choices=("ob1", "ucx", "cm", "v", "monitoring", "yalla"),
          values="components with commas, such as ob1; ^ucx leaves one out"),
     Knob("btl", "components", "", "Who carries ob1's messages. A list has to name self and something that reaches"
@@ -57,9 +57,9 @@ OPENMPI = (
          values="cma, xpmem, knem, emulated or none, as the build has them", applies=_ONE_HOST,
          history="5.0: smsc, a list of components: --mca smsc ^cma"),
     Knob("btl_vader_backing_directory", "path", "/dev/shm",  # noqa: S108 - it is Open MPI that writes there
-         "Where shared memory is made; a small /dev/shm of a container ends in a bus error.", _BOTH, applies=_ONE_HOST,
+         "Where shared memory is created; a small /dev/shm of a container ends in a bus error.", _BOTH, applies=_ONE_HOST,
          aliases=("btl_sm_backing_directory",)),
-    Knob("btl_vader_segment_size", "integer", "4194304", "How much shared memory each rank makes.", _BOTH, unit="bytes",
+    Knob("btl_vader_segment_size", "integer", "4194304", "The size of the shared memory that each rank creates.", _BOTH, unit="bytes",
          low=0, applies=_ONE_HOST, history="16777216 in 5.0", aliases=("btl_sm_segment_size",)),
     Knob("smsc", "components", "", "How one rank reads another's memory on its host: cma, xpmem, knem. ^cma is for"
          " containers without the right to trace.", "ompi_info of Open MPI 5.0.11", since="5.0", applies=_ONE_HOST,
@@ -89,7 +89,7 @@ OPENMPI = (
     Knob("mpi_abort_print_stack", "switch", "0", "Prints a stack at MPI_Abort.", _BOTH),
     Knob("opal_cuda_support", "switch", "0", "Lets MPI take pointers to GPU memory.", _BOTH,
          aliases=("mpi_cuda_support",), applies="in builds with CUDA"),
-    Knob("mca_base_env_list", "text", "", "Variables for the ranks, like -x; mpirun takes one of the two, and the lines of"
+    Knob("mca_base_env_list", "text", "", "Variables for the ranks, like -x; mpirun accepts one of the two, and the lines of"
          " taco-launch have -x.", _BOTH, values="NAME or NAME=VALUE with semicolons", given="-x NAME=VALUE in its place"),
     Knob("oob_tcp_if_include", "networks", "", "The interfaces or networks by which mpirun and its daemons find each"
          " other. Without it they advertise docker0 too, the same on every host, and the start hangs.", _PAIR,
@@ -106,7 +106,7 @@ OPENMPI = (
     Knob("oob_tcp_static_ipv6_ports", "ports", "", "The same for IPv6.", _PAIR, values="ports with commas and ranges"),
     Knob("oob_tcp_keepalive_time", "integer", "300", "After how long without a message a daemon's connection is probed: a"
          " dead network is noticed no earlier. 0 or less turns it off.", _PAIR, unit="s"),
-    Knob("oob_tcp_keepalive_intvl", "integer", "20", "How long between two probes that nobody answers.", _PAIR,
+    Knob("oob_tcp_keepalive_intvl", "integer", "20", "The time between two probes without an answer.", _PAIR,
          unit="s", applies="where oob_tcp_keepalive_time is above 0"),
     Knob("oob_tcp_keepalive_probes", "integer", "9", "How many probes may be lost.", _PAIR, low=0,
          applies="where oob_tcp_keepalive_time is above 0"),
@@ -167,7 +167,7 @@ UCX = (
          values="devices with commas, such as mlx5_0:1,eth0", applies="where pml is ucx"),
     Knob("UCX_IB_GID_INDEX", "text", "auto", "The GID index of UCX on RoCE; NCCL_IB_GID_INDEX is not read by it.", _UCX,
          values="a whole number, or auto", form="auto|[0-9]{1,3}", applies="where pml is ucx, on RoCE"),
-    Knob("UCX_LOG_LEVEL", "text", "warn", "How much UCX says.", _UCX,
+    Knob("UCX_LOG_LEVEL", "text", "warn", "How much UCX prints.", _UCX,
          values="fatal, error, warn, diag, info, debug, trace, ...",
          choices=("fatal", "error", "warn", "diag", "info", "debug", "trace", "req", "data", "async", "func", "poll")),
     Knob("UCX_RNDV_THRESH", "text", "auto", "From which size on a message is announced before it is sent.", _UCX,

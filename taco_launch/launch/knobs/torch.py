@@ -17,7 +17,7 @@ TORCH = (
          applies=_ON_NCCL),
     Knob("TORCH_NCCL_BLOCKING_WAIT", "switch", "0", "Waits in wait() and raises when it takes too long.", _NCCL,
          applies=_ON_NCCL),
-    Knob("TORCH_NCCL_HIGH_PRIORITY", "switch", "0", "Always takes streams of high priority.", _NCCL, applies=_ON_NCCL),
+    Knob("TORCH_NCCL_HIGH_PRIORITY", "switch", "0", "Always uses streams of high priority.", _NCCL, applies=_ON_NCCL),
     Knob("TORCH_NCCL_DESYNC_DEBUG", "switch", "0", "Tells at a timeout which ranks were out of step.", _NCCL,
          applies=_ON_NCCL),
     Knob("TORCH_NCCL_ENABLE_TIMING", "switch", "0", "Takes the time of each collective. It can make the watchdog hang.",
@@ -26,17 +26,17 @@ TORCH = (
          applies=_ON_NCCL),
     Knob("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "integer", "480", "After how long a watchdog that hangs ends its process.",
          _NCCL, unit="s", low=1, applies=_ON_NCCL),
-    Knob("TORCH_NCCL_DUMP_ON_TIMEOUT", "switch", "", "Writes the flight recorder's collectives into a file when one"
+    Knob("TORCH_NCCL_DUMP_ON_TIMEOUT", "switch", "", "Writes the flight recorder into a file when a collective"
          " takes too long.", _NCCL, applies="where TORCH_FR_BUFFER_SIZE is above 0"),
-    Knob("TORCH_NCCL_EXTRA_DUMP_ON_EXEC", "switch", "0", "Writes them also when another rank fails.", _NCCL,
+    Knob("TORCH_NCCL_EXTRA_DUMP_ON_EXEC", "switch", "0", "Writes the flight recorder also when another rank fails.", _NCCL,
          applies=_ON_NCCL),
-    Knob("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "integer", "", "How long a process waits for that file before it ends.",
+    Knob("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "integer", "", "How long a process waits for the flight recorder's file before it ends.",
          _NCCL, unit="ms", low=0, applies=_ON_NCCL),
     Knob("TORCH_NCCL_COORD_CHECK_MILSEC", "integer", "1000", "How often a rank looks whether another one has failed.",
          _NCCL, unit="ms", low=1, applies=_ON_NCCL),
     Knob("TORCH_NCCL_PROPAGATE_ERROR", "switch", "0", "Tells all ranks of one rank's error through the store.", _NCCL,
          applies=_ON_NCCL),
-    Knob("TORCH_NCCL_RETHROW_CUDA_ERRORS", "switch", "1", "The watchdog raises errors of CUDA.", _NCCL,
+    Knob("TORCH_NCCL_RETHROW_CUDA_ERRORS", "switch", "1", "The watchdog raises CUDA errors.", _NCCL,
          applies=_ON_NCCL),
     Knob("TORCH_NCCL_LOG_CPP_STACK_ON_UNCLEAN_SHUTDOWN", "switch", "1", "Writes the C++ stack when a process does not"
          " end in order.", _NCCL, applies=_ON_NCCL),
@@ -60,8 +60,8 @@ TORCH = (
     Knob("TORCH_NCCL_TRACE_BUFFER_SIZE", "integer", "2000", "The old name of TORCH_FR_BUFFER_SIZE.", _RECORDER, low=0),
     Knob("TORCH_NCCL_TRACE_CPP_STACK", "switch", "0", "The old name of TORCH_FR_CPP_STACK.", _RECORDER),
     Knob("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "path", _TRACE, "The old name of TORCH_FR_DUMP_TEMP_FILE.",
-         _RECORDER, values="the start of a file's path; the rank is put behind it"),
-    Knob("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "path", "", "A pipe for each rank: whoever writes into it has the flight"
+         _RECORDER, values="the start of a file's path, to which the rank is appended"),
+    Knob("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "path", "", "A pipe for each rank: a process that writes into it has the flight"
          " recorder written.", _NCCL, values="the start of a pipe's path; the rank and .pipe are put behind it",
          applies=_ON_NCCL),
     Knob("TORCH_FR_BUFFER_SIZE", "integer", "2000", "How many collectives the flight recorder keeps, of NCCL and Gloo;"
@@ -69,7 +69,7 @@ TORCH = (
          history="TORCH_NCCL_TRACE_BUFFER_SIZE in older PyTorch"),
     Knob("TORCH_FR_CPP_STACK", "switch", "0", "The flight recorder keeps C++ stacks, too.", _RECORDER),
     Knob("TORCH_FR_DUMP_TEMP_FILE", "path", _TRACE, "Where the flight recorder is written: one file for"
-         " each rank.", _RECORDER, values="the start of a file's path; the rank is put behind it"),
+         " each rank.", _RECORDER, values="the start of a file's path, to which the rank is appended"),
     Knob("TORCH_FR_DUMP_DYNAMIC_FILE_NAME", "switch", "0", "The name of that file may be changed while the job runs.",
          _RECORDER),
 )
@@ -78,7 +78,7 @@ GLOO = (
          " where it knows the interface.", _GLOO, values="interfaces with commas", applies=_ON_GLOO),
     Knob("GLOO_DEVICE_TRANSPORT", "text", "TCP", "How Gloo's connections are made.", _GLOO,
          values="a transport such as TCP or TCP_TLS", applies=_ON_GLOO),
-    Knob("GLOO_LOG_LEVEL", "text", "", "How much Gloo says.", "PyTorch 2.13, its library",
+    Knob("GLOO_LOG_LEVEL", "text", "", "How much Gloo prints.", "PyTorch 2.13, its library",
          values="DEBUG, INFO, WARN or ERROR", choices=("DEBUG", "INFO", "WARN", "ERROR"), applies=_ON_GLOO),
     Knob("GLOO_DISABLE_CONNECTION_RETRIES", "switch", "0", "Fails at the first connection that is refused.",
          "PyTorch 2.13, its library", applies=_ON_GLOO),

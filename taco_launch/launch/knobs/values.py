@@ -94,7 +94,7 @@ def _switch(knob: Knob, value: str) -> Fault:
     if knob.library == "openmpi":
         if value in _MCA_SWITCH:
             return FINE
-        return "is read differently: Open MPI 5 takes 'yes' for off, 4.1 and 5 refuse 'on'", "write 1 or 0"
+        return "is read differently: Open MPI 5 reads 'yes' as off, 4.1 and 5 refuse 'on'", "write 1 or 0"
     if knob.library == "pytorch":
         return (
             FINE if value.lower() in _TORCH_SWITCH else ("must be 0 or 1, or a word for them; PyTorch fails at it", "")
@@ -146,7 +146,7 @@ def _no_number(knob: Knob, value: str) -> Fault:
     if knob.kind != "number":
         number = number.split(".")[0]
     if knob.library == "lightcc":
-        return f"must be {knob.allowed}; what LightCC makes of anything else nobody tells", ""
+        return f"must be {knob.allowed}; what LightCC makes of anything else is not documented", ""
     meaning = _UNITS.get(knob.unit, "")
     if knob.kind == "switch":
         on = int(number) > 0 if knob.library == "horovod" else int(number) != 0
@@ -199,7 +199,7 @@ def _path(knob: Knob, value: str) -> Fault:
 
 def _options(_knob: Knob, value: str) -> Fault:
     if "'" in value or '"' in value:
-        return "Open MPI cuts it at spaces and takes quotes as they stand", "without quotes, and no path with a space"
+        return "Open MPI cuts it at spaces and keeps quotes", "without quotes, and no path with a space"
     return FINE
 
 

@@ -100,7 +100,7 @@ def _check_names(spec: JobSpec, placement: Placement, decisions: Decisions) -> N
             )
         if ":" in name:
             raise UsageError(
-                f"host {name}: mpirun takes no IPv6 address, only a name for it",
+                f"host {name}: mpirun accepts no IPv6 address, only a name for it",
                 hint=f'name it in an inventory (hosts: {{gpu1: {{address: "{name}"}}}}), and ask for -H gpu1',
             )
 

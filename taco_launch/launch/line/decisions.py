@@ -16,19 +16,19 @@ from taco_launch.model.plans import Placement
 
 VALUES = {
     "np": "number of ranks",
-    "hosts": "hosts and their ranks, as -H takes them",
+    "hosts": "hosts and their ranks, in the form of -H",
     "hostfile": "path of a hostfile with the same",
     "concurrent": "how many ssh connections mpirun opens at a time: the hosts, at most 256",
     "interface": "network interface between the hosts",
     "network": "the same, or where its name differs from host to host the CIDR of its addresses",
-    "hcas": "RDMA ports that NCCL is to use, as NCCL_IB_HCA takes them",
+    "hcas": "RDMA ports that NCCL is to use, in the form of NCCL_IB_HCA",
     "gid_index": "GID index of the RDMA ports",
     "address_range": "CIDR of the RDMA ports' addresses, where the index differs and NCCL finds each within that",
     "daemon_ports": "ports for mpirun and its daemons, as 40000,40001",
     "first_port": "first of the ports for the ranks",
     "port_count": "how many ports the ranks have",
     "ranks_per_host": "ranks of each host, where all have as many",
-    "threads": "cores for each rank, on the host that has the fewest; not where the caller says OMP_NUM_THREADS, or --per-host",
+    "threads": "cores for each rank, on the host that has the fewest; not where the caller sets OMP_NUM_THREADS, or --per-host",
 }
 CONDITIONS = {
     "root": "mpirun runs as root",
@@ -47,7 +47,7 @@ CONDITIONS = {
     "one_interface": "the interface has one name on all hosts, or nothing is known of that",
     "light": "--light",
     "lightcc": "the image provides LightCC",
-    "net_by_name": "NCCL is 2.10 or newer, or not known: it takes a network by its name",
+    "net_by_name": "NCCL is 2.10 or newer, or not known: it accepts a network by its name",
     "library_path": "LD_LIBRARY_PATH is set where mpirun runs, or the head is a container elsewhere",
     "no_single_copy": "processes may not read each other's memory there",
     "crowded": "a host has more ranks than CPUs",
@@ -366,7 +366,7 @@ def _gid_needed(made: Decisions, spec: JobSpec, nccl: Optional[str], between: Op
         why = f"NCCL {nccl}" + (" would take an address of another network" if misled else "")
         made.conditions["gid_needed"] = Condition(older or misled, _version_source(spec, "nccl"), why)
     elif between is not None:
-        why = "the version of NCCL is not known; one that finds it by itself takes it from here as well"
+        why = "the version of NCCL is not known; one that finds it by itself accepts it from here as well"
         made.conditions["gid_needed"] = Condition(True, "fact", why)
     elif made.holds("rdma"):
         made.missing["gid_needed"] = (

@@ -38,7 +38,7 @@ def _not_used(between: FabricFacts, decisions: Decisions, env: Mapping[str, Opti
             yield f"{told}); nothing on the line keeps NCCL off it: -x NCCL_IB_DISABLE=1 does"
     if decisions.conditions["no_gdr"].holds and decisions.conditions["no_gdr"].source == "fact":
         told = f"GPUDirect RDMA is not available on every host: {between.gdr.why}"
-        hint = "taco-launch -i FILE setup --only peermem loads the module, or says why it does not load; network: {gdr: off} says that none is wanted"
+        hint = "taco-launch -i FILE setup --only peermem loads the module, or shows why it does not load; network: {gdr: off} turns it off"
         if "NCCL_NET_GDR_LEVEL" in env:
             told = f"the job goes without GPUDirect RDMA, which is not available on every host: {between.gdr.why}"
         yield f"{told} ({hint})"

@@ -156,7 +156,7 @@ def _undone(draft: Draft) -> Iterator[str]:
 def _hosts(draft: Draft) -> Iterator[str]:
     if not tells_hosts(draft.options) and len(draft.placement.shares) > 1:
         yield (
-            "the line names no hosts: mpirun takes them from its default hostfile, as under the MPI Operator; to paste it "
+            "the line names no hosts: mpirun reads them from its default hostfile, as under the MPI Operator; to paste it "
             "elsewhere write that with --to DIR and set OMPI_MCA_orte_default_hostfile (5.0: PRTE_MCA_prte_default_hostfile)"
         )
 
@@ -235,7 +235,7 @@ def _taken(spec: JobSpec) -> Iterator[str]:
     mine = taken(spec.command)
     if mine:
         yield (
-            f"{', '.join(mine)}: run by taco-launch your program gets it; in the pasted line mpirun takes it for its own "
+            f"{', '.join(mine)}: run by taco-launch your program gets it; in the pasted line mpirun reads it as its own "
             "(there: sh -c 'PROGRAM ...')"
         )
 

@@ -34,7 +34,7 @@ def check_asked(spec: JobSpec, placement: Placement, facts: JobFacts) -> None:
     if between.gdr.able is False:
         raise UnusableError(
             f"GPUDirect RDMA is requested ({direct.why}), and it is not available on every host: {between.gdr.why}",
-            hint=f"taco-launch -i FILE setup --only peermem loads the module, or says why it does not load; or go without: {_without_gdr(direct.source)}",
+            hint=f"taco-launch -i FILE setup --only peermem loads the module, or shows why it does not load; or go without: {_without_gdr(direct.source)}",
         )
 
 

@@ -325,4 +325,4 @@ def _folder(path: Path) -> Path:
 
 
 def _unreadable(file: str, problem: str) -> SpecError:
-    return SpecError(file, (Fault("ssh configuration", "", problem),), hint=f"see what ssh says: ssh -G -F {file} x")
+    return SpecError(file, (Fault("ssh configuration", "", problem),), hint=f"see what ssh prints: ssh -G -F {file} x")

@@ -344,19 +344,19 @@ class SshTransport:
         said = _said(error)
         if self._socket and (words := self._socket.said()):
             raise HostError(
-                f"{self.name}: its ProxyCommand says: {words}", hint=f"try it: {' '.join(self.route.proxy)}"
+                f"{self.name}: its ProxyCommand printed: {words}", hint=f"try it: {' '.join(self.route.proxy)}"
             ) from None
         if "banner" in said and isinstance(error.__context__, TimeoutError):  # paramiko's words for both are the same
             raise HostError(
                 f"{self._where()}: waited {self.route.banner_timeout:g} s for the first words of its sshd; "
-                "the host takes connections",
+                "the host accepts connections",
                 hint="is the host frozen, or out of memory or processes? look at its console; is it sshd at all? "
                 "check the port",
             ) from None
         if isinstance(error, (EOFError, ConnectionError)) or "banner" in said or "Negotiation failed" in said:
             raise _AgainError(said) from None
         raise HostError(
-            f"{self._where()}: {said}", hint=f"see what ssh says: {ssh_line(self.route.login, 'true', '-v')}"
+            f"{self._where()}: {said}", hint=f"see what ssh prints: {ssh_line(self.route.login, 'true', '-v')}"
         ) from None
 
     def _was_closed(self) -> HostError:

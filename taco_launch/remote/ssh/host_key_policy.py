@@ -44,7 +44,7 @@ class Verifier:
             certified = f"; {by.strip()} vouches for it by a certificate, which is not supported" if by else ""
             raise HostError(
                 f"{route.name}: unknown host key of {route.known_as}: {shown}{certified}",
-                hint=f"compare it with what the host's console says (ssh-keygen -lf /etc/ssh/ssh_host_"
+                hint=f"compare it with the host's console (ssh-keygen -lf /etc/ssh/ssh_host_"
                 f"{_file_kind(key)}_key.pub), then: {self._trust(route)}",
             )
         if verdict.state == "revoked":

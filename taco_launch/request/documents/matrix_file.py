@@ -190,7 +190,7 @@ class _Check:
         place = _places(job, own, at)
         right = check_job(_merged(job, own), self._faults, self._environ, place)
         if right.runPolicy.suspend:
-            self._faults.add(place(("runPolicy", "suspend")), "nobody resumes the jobs of a matrix", "omit it")
+            self._faults.add(place(("runPolicy", "suspend")), "nothing resumes the jobs of a matrix", "omit it")
         return Variant(name, entry.args, job_file.request_of(right, self._source))
 
     def _keys(self, section: Mapping[str, Any], at: Loc, known: tuple[str, ...]) -> dict[str, Any]:

@@ -143,7 +143,7 @@ class MatrixDocument(SchemaSection):
         default=0.03, description="The smallest change that matters, such as 3%."
     )
     timeBudget: LeastSecond | None = Field(  # noqa: N815
-        default=None, description="How long a ladder may take, such as 2h. Default: as long as it takes."
+        default=None, description="The longest time for a ladder, such as 2h. Default: no limit."
     )
     seed: Seed | None = Field(default=None, description="Seed of the order of the runs. Default: random.")
     only: tuple[Only, ...] | None = Field(

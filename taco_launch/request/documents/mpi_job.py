@@ -179,7 +179,7 @@ class _Manifest:
             self.faults.add((*_LAUNCHER, "replicas"), "a job has one launcher")
         for key in ("runLauncherAsWorker", "runLauncherAsNode"):
             if self.take(("spec", key)) is True:
-                self.faults.add(("spec", key), "the launcher has no ranks of its own here", "count it to the workers")
+                self.faults.add(("spec", key), "here the launcher runs no ranks", "add one worker instead")
 
     def _container(self, replica: Loc) -> Loc | None:
         """Return the place of the one container of a replica; none where there is another number of them."""

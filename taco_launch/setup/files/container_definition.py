@@ -251,7 +251,7 @@ def _gpus(
     told = f"its {len(gpus)} GPUs {of_gpus.gpu_method((option,))}{undecided}"
     privileged = ("--privileged",) if container.privileged else ()
     if isinstance(facts.docker, DockerFacts) and of_gpus.loses((option, *privileged), facts.docker):
-        told += f", which any `systemctl daemon-reload` takes from it; {_BY_CDI}"
+        told += f", which any `systemctl daemon-reload` removes; {_BY_CDI}"
     return tuple(options), _devices(facts, _GPU_DEVICE) or ("/dev/nvidiactl",), (told,)
 
 

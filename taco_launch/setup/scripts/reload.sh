@@ -41,7 +41,7 @@ undisturbed() { # undisturbed WHAT [NAME]: fails where WHAT, which has systemd r
       *) steps="$steps; docker stop $each" ;;
     esac
   done
-  echo "error: $1 has systemd read its units anew, which takes the GPUs from ${lost% }
+  echo "error: $1 has systemd read its units again, which takes the GPUs from ${lost% }
 hint: when no job runs there:${steps#;}; then run this again, and start them again" >&2
   exit 1
 }
@@ -62,7 +62,7 @@ reload_units() { # reload_units UNIT: fails where UNIT (empty: none) cannot star
     systemctl daemon-reload
   elif reload_needed "$1"; then
     lost=${lost% }
-    echo "error: for $1 systemd has to read its units anew (daemon-reload), which takes the GPUs from containers that" \
+    echo "error: for $1 systemd has to read its units again (daemon-reload), which takes the GPUs from containers that" \
       "run: $lost; stop them when nothing needs them (docker stop $lost), then run this again" >&2
     return 1
   fi

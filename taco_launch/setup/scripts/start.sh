@@ -40,7 +40,7 @@ fi
 had_gpus=no
 if [ "$reads" = yes ]; then
   if hook_containers | grep -Fqx -e "$container"; then
-    idle "$container, which may lose its GPUs when systemd reads $unit anew (daemon-reload)"
+    idle "$container, which may lose its GPUs when systemd reads $unit again (daemon-reload)"
   fi
   undisturbed "the change of $unit" "$container"
   if gpu_containers | grep -Fqx -e "$container"; then

@@ -52,7 +52,7 @@ def install(system: System, cluster: PlanContext) -> Op | Problem:
     if engine.source == "none":
         return Problem(
             "docker",
-            "docker is not installed, and the inventory says that set-up does not install it (docker.source: none)",
+            "docker is not installed, and by the inventory set-up does not install it (docker.source: none)",
             hint="install it on the host, or say where it comes from: docker: {source: distribution}",
         )
     if not isinstance(manager, str) or manager not in packages.MANAGERS:
@@ -76,7 +76,7 @@ def _full(system: System) -> Problem | None:
         return None
     return Problem(
         "docker",
-        f"/ has {disk.free >> 20} MiB free, and installing docker takes {_SPACE >> 20} MiB",
+        f"/ has {disk.free >> 20} MiB free, and installing docker requires {_SPACE >> 20} MiB",
         hint="make room: du -xh -d 2 / | sort -h | tail",
     )
 
@@ -133,7 +133,7 @@ def _script(engine: DockerEngine) -> Op | Problem:
     if engine.url is None or engine.sha256 is None:
         return Problem(
             "docker",
-            "docker is not installed, and docker.source: script takes docker.url and docker.sha256 in the inventory",
+            "docker is not installed, and docker.source: script requires docker.url and docker.sha256 in the inventory",
             hint="look at the script, then: curl -fsSL URL | sha256sum",
         )
     return _fetched(engine, f"install docker (script {engine.url})", "script", engine.url, engine.sha256)

@@ -29,7 +29,7 @@ def take_back(removal: Removal) -> Iterator[Op | Problem]:
         yield Problem(
             "docker",
             f"{paths.ENGINE_CONFIG}: what set-up put into it cannot be taken out: {made.daemon_json.reason}",
-            f"{ADDED} says what that is: make the file readable, then run this again",
+            f"{ADDED} lists it: make the file readable, then run this again",
         )
         return
     config = made.daemon_json if isinstance(made.daemon_json, str) else None
@@ -47,7 +47,7 @@ def take_back(removal: Removal) -> Iterator[Op | Problem]:
         except json.JSONDecodeError as error:
             yield Problem(
                 "docker",
-                f"{ADDED}, which says what set-up put into {paths.ENGINE_CONFIG}, has a line of no JSON: {error.msg}",
+                f"{ADDED}, which lists what set-up put into {paths.ENGINE_CONFIG}, has a line that is not JSON: {error.msg}",
                 "an interrupted set-up wrote half of it: remove that line on the host, and what it names from "
                 "daemon.json, then run this again",
             )

@@ -94,12 +94,12 @@ def _merged(stage: Stage, made: SetupState, keys: dict[str, Any]) -> daemon_json
         return Problem(
             stage,
             f"{ENGINE_CONFIG}: {error}",
-            hint="it stays as it is: correct it on the host (python3 -m json.tool says where), then run setup again",
+            hint="it stays as it is: correct it on the host (python3 -m json.tool shows where), then run setup again",
         )
     if twice is not None:
         return Problem(
             stage,
-            f"{ENGINE_CONFIG}: {twice}; dockerd takes it from one place only",
+            f"{ENGINE_CONFIG}: {twice}; dockerd accepts it from one place only",
             hint="take the flag out of docker.service (systemctl edit --full docker), or the key out of daemon.json and "
             "the inventory",
         )

@@ -81,6 +81,6 @@ def gpu_method(options: tuple[str, ...]) -> str:
 
 
 def loses(options: tuple[str, ...], docker: DockerFacts) -> bool:
-    """Return whether a running container with these options loses its GPUs when systemd reads its units anew."""
+    """Return whether a running container with these options loses its GPUs when systemd reads its units again."""
     by_hook = BY_RUNTIME in options or BY_HOOK in options
     return by_hook and "--privileged" not in options and docker.cgroup_driver == "systemd"

@@ -34,7 +34,7 @@ def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | P
         yield Problem(
             "docker",
             "process 1 of this host is not systemd, which starts the engine and the training container at boot",
-            hint="set-up takes hosts with systemd; jobs on the host itself need none: container: null in the inventory",
+            hint="set-up requires hosts with systemd; jobs on the host itself do not: container: null in the inventory",
         )
         besides = install(system, cluster) if isinstance(docker, Absent) else None
         besides = _unfit(docker) if isinstance(docker, DockerFacts) else besides
@@ -84,7 +84,7 @@ def _unfit(docker: DockerFacts) -> Problem | None:
     if isinstance(docker.version, str) and _version(docker.version) < _OLDEST:
         return Problem(
             "docker",
-            f"Docker Engine {docker.version} is too old: docker run --gpus takes 19.03, and nothing is upgraded unasked",
+            f"Docker Engine {docker.version} is too old: docker run --gpus requires 19.03, and nothing is upgraded unasked",
             hint="take its package off the host, then run setup again, which installs a new one",
         )
     return None
@@ -94,7 +94,7 @@ def _unheld(docker: DockerFacts, made: SetupState) -> Problem | None:
     """Return why an engine cannot be asked, or kept running."""
     if made.engine_unit == "masked":
         return Problem(
-            "docker", "docker.service is masked: somebody does not want it", hint="systemctl unmask docker, on the host"
+            "docker", "docker.service is masked: an admin has disabled it", hint="systemctl unmask docker, on the host"
         )
     if isinstance(docker.version, Unknown):
         return Problem(

@@ -152,7 +152,9 @@ def _pull(
     reference = parse_reference(container.image)
     size = _size(reference, cluster) if standard else None
     need = max(_LEAST_SPACE, int(size * _SPACE)) if size else _LEAST_SPACE
-    takes = f"takes about {space.gib(need)}" if size else f"of unknown size: at least {space.gib(need)} have to be free"
+    takes = (
+        f"requires about {space.gib(need)}" if size else f"of unknown size: at least {space.gib(need)} have to be free"
+    )
     root = space.data_root(facts, cluster.inventory.docker)
     short = space.too_small(facts, root, need)
     if short:
@@ -210,14 +212,14 @@ def _copy(
             on = f", and on {standard[0]} it is {_short(standard[1].id)}" if here and standard else ""
             yield Problem(
                 "image",
-                f"{name}: {_is_here(here)}{on}; it cannot be copied: {given or 'nobody has looked where from'}",
+                f"{name}: {_is_here(here)}{on}; it cannot be copied: {given or 'no source was checked'}",
                 f"see container.image in {cluster.inventory.source}: {{name: {name}, from: {container.source}}}",
             )
         return
     if here is not None and here.id in given.ids:
         return
     why = f"{_is_here(here)}" + (f", and it is {_short(min(given.ids))} there" if here else "")
-    takes = f"takes about {space.gib(given.space)} while it comes, a third of that afterwards"
+    takes = f"requires about {space.gib(given.space)} during the copy, a third of that afterwards"
     root = space.data_root(facts, cluster.inventory.docker)
     short = space.too_small(facts, root, given.space)
     if short:

@@ -134,8 +134,7 @@ def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Pr
         _STAGE,
         f"port {container.ssh_port}, for the container's sshd, is taken: {listener.process or 'a process'} listens on "
         f"{listener.address}:{listener.port}",
-        f"end it (ss -ltnp says which process it is), or take another port: container: {{ssh_port: "
-        f"{container.ssh_port + 1}}}",
+        f"end it (ss -ltnp shows the process), or use another port: container: {{ssh_port: {container.ssh_port + 1}}}",
         stops="cluster" if is_set_up else "host",  # hosts with different ports do not reach each other
     )
 

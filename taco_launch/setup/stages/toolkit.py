@@ -123,8 +123,8 @@ def _install(system: System | Absent | Unknown, why: str, cluster: PlanContext) 
     if toolkit.source == "none":
         return Problem(
             "toolkit",
-            f"{why}; the inventory says that set-up does not install it (toolkit.source: none)",
-            hint="install it on the host, or have set-up do it: toolkit: {source: nvidia}; for a host whose GPUs nobody "
+            f"{why}; by the inventory set-up does not install it (toolkit.source: none)",
+            hint="install it on the host, or have set-up do it: toolkit: {source: nvidia}; for a host whose GPUs no one "
             "uses: gpus: none",
         )
     manager = system.package_manager if isinstance(system, System) else system

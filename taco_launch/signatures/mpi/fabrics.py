@@ -62,7 +62,7 @@ UCX = (
     Signature(
         "ucx-docker-bridge",
         ("dest_addr=172.17.",),
-        "UCX on {host} was given the address {peer} of Docker's bridge, which every host has, and called itself.",
+        "UCX on {host} was given the address {peer} of Docker's bridge, which every host has, and connected to itself.",
         "Name the network that the hosts share: -x UCX_NET_DEVICES=mlx5_0:1 (or eth0); for Open MPI's own traffic --mca "
         "btl_tcp_if_include 10.0.0.0/24.",
         r"UCX +ERROR +connect\([^)\r\n]*dest_addr=(?P<peer>172\.17\.[\d.]+)",

@@ -65,7 +65,7 @@ LAUNCHER = (
             "A daemon failed to report back after being spawned",
             "has unexpectedly failed after launch",
         ),
-        "mpirun could not start its daemon on {host}, and nothing in this log says why.",
+        "mpirun could not start its daemon on {host}, and this log does not show why.",
         "Try what it does by hand: ssh -p PORT {host} 'command -v orted prted'. See its ssh command: "
         "--mca plm_base_verbose 5. If ssh works, the daemon cannot connect back: --mca oob_tcp_if_include NETWORK.",
         r"unable to reliably start|failed after launch|failed to report back" + _REMOTE,

@@ -233,7 +233,7 @@ OPEN_MPI = (
             "PML ucx cannot be selected",
             "*** An error occurred in MPI_Init",
         ),
-        "MPI could not start in a rank, and nothing in this log says why.",
+        "MPI could not start in a rank, and this log does not show why.",
         "Run it with --mca orte_base_help_aggregate 0 (4.1) and -x OMPI_MCA_btl_base_verbose=30, and look at the first "
         "error; --mca pml ob1 --mca btl tcp,self leaves out RDMA.",
         kind=FailureText.FALLBACK,

@@ -107,7 +107,7 @@ NCCL = (
         "{host} cannot connect to [[peer?{peer}||another rank]] for NCCL's start[[why? ({why})]]: an address of a network that "
         "the hosts do not share, a firewall, or a rank that never started[[dropped? or is called by more than it accepts]].",
         "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} shows which way it "
-        "goes, and ]]all ports from 1024 on have to be open between the hosts (NCCL takes any free one).[[dropped? With hundreds "
+        "goes, and ]]all ports from 1024 on have to be open between the hosts (NCCL uses any free one).[[dropped? With hundreds "
         "of ranks: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog.]]",
         r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?"
         r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*[^\s])?"

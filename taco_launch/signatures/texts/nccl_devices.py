@@ -136,7 +136,7 @@ NCCL_DEVICES = (
         ("socket.cc:", "socket.h:", "bootstrap.cc:"),
         "A TCP connection of NCCL's start failed on {host}; NCCL does not say why.",
         "Name the network that the hosts share: -x NCCL_SOCKET_IFNAME==bond0. All ports from 1024 on have to be open between them; "
-        "or a rank never started. -x NCCL_DEBUG=WARN says more.",
+        "or a rank never started. -x NCCL_DEBUG=WARN shows more.",
         r"NCCL INFO (?:\w+/)?(?:socket|bootstrap)\.(?:cc|h):\d+ -> [1-9][\s\S]{0,900}?NCCL INFO (?:init|group)\.cc:\d+ -> [1-9]",
         kind=FailureText.FALLBACK,
         lines=8,

@@ -14,7 +14,7 @@ SLURM = (
     Signature(
         "slurm-task-out-of-memory",
         (": Out Of Memory",),
-        "Slurm says that task {task} on {host} was killed because it used more memory than the job has.",
+        "Slurm killed task {task} on {host}, because it used more memory than the job has.",
         "Request more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
         "workers.",
         r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Out Of Memory",

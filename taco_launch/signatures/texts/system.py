@@ -88,7 +88,7 @@ SYSTEM = (
         "gpu-xid-contained",
         ("NVRM: Xid",),
         "GPU {gpu} of {host} reports Xid 94: an error of its memory (ECC) that ended the program that used it, and no other.",
-        "Run the job again. Reset the GPU when nothing uses it, so that it takes that memory out of use: nvidia-smi -q -d "
+        "Run the job again. Reset the GPU when nothing uses it, so that it stops using that memory: nvidia-smi -q -d "
         "ROW_REMAPPER.",
         _XID + r"94\b",
     ),
@@ -289,7 +289,7 @@ SYSTEM = (
         "nvml-refused",
         ("Failed to initialize NVML: Insufficient Permissions",),
         "A process on {host} may not use the GPUs' devices.",
-        "ls -l /dev/nvidia* where it runs: all users read and write them, unless NVreg_ModifyDeviceFiles or a cgroup says otherwise. With MIG: "
+        "ls -l /dev/nvidia* where it runs: all users read and write them, unless NVreg_ModifyDeviceFiles or a cgroup sets otherwise. With MIG: "
         "nvidia-smi as root.",
     ),
     Signature(

@@ -20,7 +20,7 @@ TORCH_RANKS = (
     Signature(
         "torch-ranks-too-many",
         ("in store based barrier on rank",),
-        "More processes reached the rendezvous of torch.distributed than WORLD_SIZE says: {came} of {all}. [[again?torchrun restarted its group, and the processes of the previous attempt "
+        "More processes reached the rendezvous of torch.distributed than WORLD_SIZE allows: {came} of {all}. [[again?torchrun restarted its group, and the processes of the previous attempt "
         "still count||The job was started twice (srun starts it on each task, and each starts ranks besides), or an older job's store or MASTER_PORT is in use]].",
         "[[again?This is a consequence: read what failed first, above the first 'will restart worker group'. --max-restarts 0 shows only that failure.||Start it by one launcher only, with WORLD_SIZE the "
         "number of all processes; a new MASTER_PORT, and no file of an older job for init_method=file://.]]",
@@ -89,7 +89,7 @@ TORCH_RANKS = (
         "gloo-no-interface",
         ("Unable to find address for: ", "Unable to find interface for"),
         "{host} has no network interface that GLOO_SOCKET_IFNAME allows[[name?: {name}]].",
-        "See what it has: ip -br addr. The name has to exist on every host; without the variable Gloo takes the interface of the "
+        "See what it has: ip -br addr. The name has to exist on every host; without the variable Gloo uses the interface of the "
         "host's own name.",
         r"Unable to find (?:address|interface) for:? ?\[?(?P<name>[\w.:@-]*\w)?",
         unless=("gloo-name-unknown",),

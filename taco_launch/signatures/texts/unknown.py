@@ -81,7 +81,7 @@ UNKNOWN = (
             "salloc: error: ",
             "salloc: fatal: ",
         ),
-        "Slurm says: {why}.",
+        "Slurm's message: {why}.",
         "scontrol show job JOBID and sacct -j JOBID -o JobID,State,ExitCode,NodeList say how the job stands; on the node: /var/log/slurm/slurmd.log.",
         r"(?:srun|slurmstepd|sbatch|salloc): (?:error|fatal): (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,

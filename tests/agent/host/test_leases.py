@@ -236,7 +236,7 @@ def test_what_is_known_of_the_gpus_is_not_asked_again(first: Leases, smi: Smi) -
 def test_when_nvidia_smi_fails_no_gpu_is_free(first: Leases, smi: Smi) -> None:
     smi.fail()
     assert take(first, 1, names=GPUS[:1]) == ()
-    assert first.refused[GPUS[0]].startswith("nobody knows who uses (nvidia-smi --query-compute-apps")
+    assert first.refused[GPUS[0]].startswith("whose users are not known (nvidia-smi --query-compute-apps")
     assert "exit 15: GPU is lost" in first.refused[GPUS[0]]
 
 

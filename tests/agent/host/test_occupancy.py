@@ -140,10 +140,7 @@ def test_where_the_locks_cannot_be_read_nothing_is_free(
     monkeypatch.setattr(file_locks, "read", fails)
     found = slots_here(2)
     assert found.free == 0
-    assert (
-        occupancy.describe(found, NOWHERE, "ann")
-        == "2 of which nobody knows who has them (/proc/locks: Permission denied)"
-    )
+    assert occupancy.describe(found, NOWHERE, "ann") == "2 whose users are not known (/proc/locks: Permission denied)"
 
 
 def test_before_slots_are_taken_locks_are_read_only_where_there_is_a_record(
@@ -255,7 +252,7 @@ def test_without_nvidia_smis_answer_no_gpu_is_free(smi: Smi, hold: Callable[...,
     hold("vgg16", GPUS[2])
     smi.fail()
     assert slots.read_thoroughly().free == 0
-    assert "nobody knows who uses them" in occupancy.describe(slots.read(), NOWHERE, "")
+    assert "whose users are not known" in occupancy.describe(slots.read(), NOWHERE, "")
     # From the beginning: slots that are declared can be had, but not those of GPUs that jobs had before.
     found = slots_here(4)
     assert [slot.name for slot in found.slots] == [GPUS[2], "slot-1", "slot-2", "slot-3"]

@@ -116,7 +116,7 @@ def test_the_last_of_several() -> None:
 
 
 def test_a_pattern_that_never_ends_is_ended() -> None:
-    with pytest.raises(patterns.FailedError, match="takes more than 1 s"):
+    with pytest.raises(patterns.FailedError, match="needs more than 1 s"):
         patterns.matches("(a+)+$", ("a" * 60 + "b",), seconds=1)
 
 

@@ -154,7 +154,7 @@ def test_a_dead_host_hides_nothing_of_the_others(world: World) -> None:
     assert done.stderr.splitlines() == [
         "error: gpu3: no TCP connection to 10.0.0.3:22: Connection refused",
         "hint: is it up?",
-        f"nothing to do: gpu[1-2] as {world.folder.parent}/cluster.yaml says",
+        f"nothing to do: gpu[1-2] as in {world.folder.parent}/cluster.yaml",
         "to continue without gpu3: --exclude gpu3",
     ]
     (world.of("gpu1") / "agent").unlink()

@@ -54,7 +54,7 @@ def test_without_a_cron_that_runs_nothing_is_installed(
     (tmp_path / "bin" / "pgrep").write_text("#!/bin/sh\nexit 1\n")
     done = install("lab", "--at", "02:30", "--yes")
     assert (done.returncode, done.stdout, kept.exists()) == (2, "", False)
-    assert "error: nobody can start it every night: no cron runs here\nhint: start cron: sudo systemctl" in done.stderr
+    assert "error: nothing can start it every night: no cron runs here\nhint: start cron: sudo systemctl" in done.stderr
     assert not (taco.state / "nights").exists()
     (tmp_path / "bin" / "pgrep").write_text("#!/bin/sh\nexit 3\n")
     assert install("lab", "--at", "02:30", "--yes").returncode == 0, "where that cannot be seen, it is believed"

@@ -128,7 +128,7 @@ def test_a_saved_answer_of_the_probe_is_a_host_by_itself() -> None:
 
 def test_what_no_capture_says_was_not_asked() -> None:
     (facts,) = read([("lsmod", case("lsmod"))])
-    peer, none = known(facts.rdma).peer_memory, Unknown("not asked: no captured output says")
+    peer, none = known(facts.rdma).peer_memory, Unknown("not asked: no captured output shows it")
     assert (peer.exists, peer.comes_back, peer.clients, peer.dmabuf, known(facts.rdma).devices) == (none,) * 5
     (facts,) = read([("query", case("query_two_gpus"))])
     assert known(facts.gpu).driver.installed == none

@@ -88,7 +88,7 @@ def test_tree_and_matrix_agree_or_say_so() -> None:
     found = known(distances(facts(devices(), matrix("PIX", "PHB"))))
     assert found[:3] == (
         Distance(0, "mlx5_0", "PIX"),
-        Distance(0, "mlx5_1", Unknown("the PCI tree says PXB, and nvidia-smi topo -m says PHB")),
+        Distance(0, "mlx5_1", Unknown("the PCI tree shows PXB, and nvidia-smi topo -m shows PHB")),
         Distance(0, "mlx5_2", "PHB"),
     )
     assert [one.hca for one in found] == [f"mlx5_{n}" for n in range(6)]

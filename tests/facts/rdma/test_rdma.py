@@ -274,7 +274,7 @@ def test_dmabuf(kernel: str, driver: str, found: object) -> None:
 def test_the_state_of_an_interface_is_told_and_is_not_the_ports(word: str) -> None:
     seen = known(ibdev2netdev(f"mlx5_4 port 1 ==> eth4 ({word})\n"))
     ((port,),) = [one.ports for one in build(seen)]
-    assert port.state == Unknown(f"ibdev2netdev says only that the interface is {word}")
+    assert port.state == Unknown(f"ibdev2netdev shows only that the interface is {word}")
     devinfo = known(ibv_devinfo("hca_id:\tmlx5_4\n\tport:\t1\n\tstate:\tPORT_ACTIVE (4)\n"))
     assert build([*seen, *devinfo])[0].ports[0].state == "ACTIVE"
 
@@ -353,9 +353,9 @@ def test_rows_of_ibdev2netdev_as_people_keep_them(row: str) -> None:
 def test_one_device_that_is_two_things_is_of_two_hosts() -> None:
     assert isinstance(ibdev2netdev(ROWS + ROWS), tuple)
     found = ibdev2netdev(ROWS + ROWS.replace("ens1f0", "bond0"))
-    assert "two different things of that port" in str(found)
+    assert "two different values for that port" in str(found)
     gids = "mlx5_0 1 3 0000:0000:0000:0000:0000:ffff:0a00:000{0} 10.0.0.{0} v2 bond0\n"
-    assert "two different things of mlx5_0 port 1" in str(show_gids(gids.format(1) + gids.format(2)))
+    assert "two different values for mlx5_0 port 1" in str(show_gids(gids.format(1) + gids.format(2)))
     assert isinstance(show_gids(gids.format(1) + gids.format(1)), tuple)
 
 

@@ -70,7 +70,7 @@ def test_a_subject_that_nobody_asked_for_is_told_of_nobody() -> None:
     assert {hosts for (subject, _name), values in both.items() if subject == "docker" for _, hosts in values} == {
         ("gpu2",)
     }
-    lsmod = replace(asked, rdma=replace(known(asked.rdma), hcas=Unknown("not asked: no captured output says")))
+    lsmod = replace(asked, rdma=replace(known(asked.rdma), hcas=Unknown("not asked: no captured output shows it")))
     assert folded(lsmod, host("gpu2"))["rdma", "HCAs"] == (("mlx5_bond_0", ("gpu2",)),)
 
 

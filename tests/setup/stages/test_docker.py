@@ -175,13 +175,13 @@ def test_packages_of_the_controller() -> None:
 @pytest.mark.parametrize(
     ("of", "system", "message"),
     [
-        (DockerEngine(source="none"), {}, "docker is not installed, and the inventory says that set-up does not install it"),
+        (DockerEngine(source="none"), {}, "docker is not installed, and by the inventory set-up does not install it"),
         (DockerEngine(), {"os": Os("centos", "7", "CentOS 7"), "package_manager": "yum"}, "docker is not installed, and no package of CentOS 7 is known that holds it"),
         (DockerEngine(), {"package_manager": Absent()}, "docker is not installed, and this host's package manager is none that set-up uses: none found"),
         (DockerEngine(), {"package_manager": "apk"}, "docker is not installed, and this host's package manager is none that set-up uses: apk"),
         (DockerEngine(source="docker"), {"package_manager": "zypper"}, "docker is not installed, and Docker has no repository for zypper"),
-        (DockerEngine(source="script", url="https://x"), {}, "docker is not installed, and docker.source: script takes docker.url and docker.sha256"),
-        (DockerEngine(), {"disks": (Disk("/", "ext4", 10 << 30, 100 << 20),)}, "/ has 100 MiB free, and installing docker takes 512 MiB"),
+        (DockerEngine(source="script", url="https://x"), {}, "docker is not installed, and docker.source: script requires docker.url and docker.sha256"),
+        (DockerEngine(), {"disks": (Disk("/", "ext4", 10 << 30, 100 << 20),)}, "/ has 100 MiB free, and installing docker requires 512 MiB"),
         (DockerEngine(), {"init": Absent("openrc")}, "process 1 of this host is not systemd"),
     ],
 )  # fmt: skip
@@ -205,7 +205,7 @@ def test_a_host_without_systemd_tells_what_else_is_wrong() -> None:
         (facts(engine(flavour="podman")), "the command docker is podman's here"),
         (facts(engine(flavour="rootless", userns=True)), "the Docker Engine is rootless"),
         (facts(engine(userns=True)), "the Docker Engine remaps users (userns-remap)"),
-        (facts(engine(version="18.09.9")), "Docker Engine 18.09.9 is too old: docker run --gpus takes 19.03"),
+        (facts(engine(version="18.09.9")), "Docker Engine 18.09.9 is too old: docker run --gpus requires 19.03"),
         (facts(engine(version="1.13.1")), "Docker Engine 1.13.1 is too old"),
         (facts(engine(version=Unknown("permission denied"))), "the Docker Engine cannot be queried: permission denied"),
         (facts(engine_unit=Absent()), "Docker Engine 26.1.4 runs here, but not by docker.service"),

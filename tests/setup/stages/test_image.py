@@ -84,7 +84,7 @@ def test_others_pull_the_very_digest_that_the_head_has() -> None:
     missing, odd = op(plan("gpu1", of)), op(plan("gpu3", of))
     assert missing.args[:2] == odd.args[:2] == (f"train@{A}", "train:1")
     assert missing.name == f"pull train@{A} as train:1"
-    assert "it is not here, and on gpu2 it is sha256:aaaaaaaaaaaa; takes about 6.0 GiB" in missing.why
+    assert "it is not here, and on gpu2 it is sha256:aaaaaaaaaaaa; requires about 6.0 GiB" in missing.why
     assert "it is sha256:222222222222 here, and on gpu2 it is sha256:aaaaaaaaaaaa" in odd.why
     assert plan("gpu2", of) == []
     assert plan("gpu3", of, odd.expect(of.facts["gpu3"])) == []
@@ -168,9 +168,9 @@ def test_space_is_looked_at_on_the_disk_of_the_engine() -> None:
     has = bare("gpu1", image(digest=A, size=10 * GIB))
     small, over = (with_disk(bare("gpu2"), path, 14 * GIB) for path in ("/var/lib/docker", "/"))
     found = problem(plan("gpu2", cluster(has, small)))
-    assert found.message == "train:1: /var/lib/docker has 14.0 GiB free; it takes about 15.0 GiB"
+    assert found.message == "train:1: /var/lib/docker has 14.0 GiB free; it requires about 15.0 GiB"
     found = problem(plan("gpu2", cluster(has, over)))
-    assert found.message == "train:1: / has 14.0 GiB free (docker's /var/lib/docker); it takes about 15.0 GiB"
+    assert found.message == "train:1: / has 14.0 GiB free (docker's /var/lib/docker); it requires about 15.0 GiB"
     assert op(plan("gpu2", cluster(has, with_disk(bare("gpu2"), "/var/lib/docker", 16 * GIB))))
     unknown = with_disk(bare("gpu1"), "/var/lib/docker", GIB)
     assert "of unknown size: at least 2.0 GiB have to be free" in problem(plan("gpu1", cluster(unknown))).message
@@ -251,7 +251,7 @@ def test_what_the_controller_has_is_copied_and_what_it_has_not_is_said() -> None
     of = cluster(bare("gpu1"), bare("gpu2", image()), bare("gpu3", image(identity=TWO)), container=COPIED, given=has)
     found, odd = op(plan("gpu1", of)), op(plan("gpu3", of))
     assert (found.name, found.args) == ("copy train:1 from the controller", ("train:1", "mpirun", ONE))
-    assert "it is not here; takes about 6.0 GiB while it comes, a third of that afterwards" in found.why
+    assert "it is not here; requires about 6.0 GiB during the copy, a third of that afterwards" in found.why
     assert "it is sha256:222222222222 here, and it is sha256:111111111111 there" in odd.why
     assert plan("gpu2", of) == []
     assert plan("gpu1", of, found.expect(of.facts["gpu1"])) == []

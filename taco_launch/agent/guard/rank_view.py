@@ -18,6 +18,8 @@ from taco_launch.verify import nccl_log
 _MOST_VALUE = 1 << 10
 # Of each file of NCCL's: what a rank with eight HCAs and hundreds of peers writes at its start is less.
 _NCCL_BYTES = 1 << 20
+# Of one process: some programs make groups of all sorts, and the largest ones are compared.
+_MOST_COMMUNICATORS = 256
 # Horovod learns its world from one of these; without any, each process is a world of its own (horovod/common/operations.cc).
 _OF_WORLD = frozenset(("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"))
 _HOROVOD, _MOST_MAPS = b"/horovod/", 1 << 22
@@ -37,7 +39,7 @@ def seen(folder: JobFolder, roots: Mapping[int, Key], variables: Collection[str]
 
 
 def _nccl(path: Path) -> NcclLog:
-    """Return what a file of NCCL's tells, one of the connections of each kind."""
+    """Return what a file of NCCL's tells, as far as it is compared."""
     text = nccl_file.beginning(path, _NCCL_BYTES)
     told = nccl_log.parse(text.decode("utf-8", "replace"))
     cut = told.cut or len(text) == _NCCL_BYTES
@@ -45,10 +47,12 @@ def _nccl(path: Path) -> NcclLog:
 
 
 def _short(process: NcclProcess) -> NcclProcess:
+    """Return one connection of each kind, and the largest communicators."""
+    largest = sorted(process.communicators, key=lambda one: -one.ranks)[:_MOST_COMMUNICATORS]
     kinds: Dict[Tuple[object, ...], NcclConnection] = {}
     for one in process.connections:
         kinds.setdefault((one.transport, one.direction, one.device, one.gdr, one.detail), one)
-    return replace(process, connections=tuple(kinds.values()))
+    return replace(process, communicators=tuple(largest), connections=tuple(kinds.values()))
 
 
 def _seen(rank: int, members: Sequence[Key], variables: Collection[str]) -> SeenRank:

@@ -14,6 +14,7 @@ from taco_launch.agent.guard import rank_view
 from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.run.observed import SeenRank
+from taco_launch.protocol.verify_messages import RanksSeen
 from tests.conftest import eventually
 
 pytestmark = pytest.mark.enable_socket
@@ -57,10 +58,17 @@ def test_what_nccl_wrote_is_one_connection_of_each_kind(folder: JobFolder) -> No
     stem.parent.mkdir(exist_ok=True)
     written = stem.parent / f"{stem.name}.nccl.7"
     channel = "gpu1:7:9 [0] NCCL INFO Channel {:02}/0 : 1[1] -> 0[0] [receive] via NET/IB/0/GDRDMA\n"
-    written.write_text("".join(channel.format(number) for number in range(16)), encoding="ascii")
+    group = (
+        "gpu1:7:9 [0] NCCL INFO comm 0x{0:x} rank 0 nranks {1} cudaDev 0 busId 1a000 commId 0x{0:x} - Init COMPLETE\n"
+    )
+    groups = [group.format(number, 8 if number == 999 else 2) for number in range(1000)]
+    channels = [channel.format(number) for number in range(16)]
+    written.write_text("".join(channels + groups), encoding="ascii")
     root = processes.identify(os.getpid())
     assert root is not None
-    (process,) = rank_view.seen(folder, {0: (root.pid, root.start)}, []).nccl.processes
+    found = rank_view.seen(folder, {0: (root.pid, root.start)}, [])
+    (process,) = RanksSeen.from_wire(found.to_wire()).nccl.processes
+    assert max(one.ranks for one in process.communicators) == 8
     assert (process.host, process.pid) == ("gpu1", 7)
     assert [(one.transport, one.gdr) for one in process.connections] == [("IB", True)]
 

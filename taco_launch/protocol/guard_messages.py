@@ -38,7 +38,7 @@ class Supervise(Message):
     ports: Optional[Sequence[int]] = None
     # whether it is to send Trace
     agent_log: bool = False
-    # of the guard's host
+    # the name of the guard's host
     name: str = ""
 
 
@@ -63,7 +63,7 @@ class Lease(Message):
     owner: str
     # which GPUs will do
     terms: GpuConstraints
-    # all slots of the host
+    # whether the job requires all slots of the host
     whole: bool
     # GPUs that are free on all hosts of the job
     shared: Sequence[int] = ()
@@ -97,7 +97,7 @@ class FetchCode(Message):
     agent: str
     # whether the snapshot is a tree, or config files alone
     tree: bool
-    # the absolute path where a link to the code is to be, "" for none
+    # the absolute path of a link to the code, "" for none
     at: str
     workdir: str
     cwd: str

@@ -266,7 +266,7 @@ class Head:
         return data
 
     def _broken_off(self, op: str) -> HostError:
-        hint = "is the host up, and the network whole? what the agent said, if anything, is above"
+        hint = "is the host up, and the network whole? the agent's output, if any, is above"
         return HostError(f"{self.name}: the answer to {op} broke off", hint)
 
 

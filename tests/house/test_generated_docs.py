@@ -49,5 +49,5 @@ def test_every_message_is_in_the_reference(generator: ModuleType) -> None:
 
 def test_comments_and_types_of_fields(generator: ModuleType) -> None:
     page = generator.pages()[Path("docs/reference/messages.md")]
-    assert "| `count_slots` | boolean | required | whether the host's slots are to be counted by its GPUs |" in page
+    assert "| `count_slots` | boolean | required | whether to count the host's slots by its GPUs |" in page
     assert "| `occupancy` | `Occupancy` or null | `null` |" in page

@@ -53,7 +53,7 @@ def told(facts: HostFacts, gpus: str = "auto", **network: Any) -> list[Problem]:
         (of({"loaded": NONE, "installed": NONE}, gpus=Unknown("x")), "2 NVIDIA GPUs are on PCI, and no driver is inst"),
         (of({"loaded": NONE, "installed": Unknown("odd")}, gpus=NONE), "are on PCI, and no driver is loaded (what is on the disk cannot be determined: odd)"),
         (of({"installed": "550.54.15"}), "Driver/library version mismatch: the kernel runs NVIDIA driver 535.104.05, and"),
-        (of(gpus=Unknown(MISMATCH)), f"{MISMATCH}: the kernel runs NVIDIA driver 535.104.05, and its libraries"),
+        (of(gpus=Unknown(MISMATCH)), f"{MISMATCH}: the kernel runs NVIDIA driver 535.104.05, but the installed libraries"),
         (of(gpus=Unknown("x"), lost=(f"GPU 0000:1C:00.0: {LOST}",)), f"GPU 0000:1C:00.0: {LOST}"),
         (of(gpus=Absent("nvidia-smi: not found")), "535.104.05 is loaded, and its programs are missing: nvidia-smi: not"),
         (rdma("5.4-1.0.3", "5.8-2.0.3"), "mlx5_core on the disk is 5.8-2.0.3: OFED has no modules for the kernel"),

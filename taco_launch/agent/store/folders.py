@@ -261,7 +261,7 @@ class Jobs:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            asks = ", or ask the head for which its ranks ran here to delete it"
+            asks = ", or delete that job through the head that ran its ranks on this host"
             hint = f"choose another --name{asks if JobFolder(target).is_guest else ''}"
             raise UsageError(f"job {name}: the name is taken", hint=hint) from None
         return JobFolder(target)

@@ -222,7 +222,9 @@ def _whole(table: _Table, ranks: int | None) -> _Table:
     if ranks is not None and processes != ranks:
         raise RefusedError(f"{ranks} ranks ran, but the log speaks of {processes}{_one_process(table, ranks)}")
     if count == 1:
-        raise RefusedError(f"one GPU has no bus to others: nccl-tests measure from 2 on; if more ranks ran, {_BUILD}")
+        raise RefusedError(
+            f"the log has only one GPU, and nccl-tests measures bus bandwidth between two or more; if more ranks ran, {_BUILD}"
+        )
     return table
 
 

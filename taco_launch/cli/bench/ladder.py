@@ -81,7 +81,7 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
     if name is None:
         from taco_launch.request.documents.matrix_file import shipped
 
-        raise click.UsageError(f"Missing the MATRIX: a file, or one of {', '.join(shipped())}", ctx)
+        raise click.UsageError(f"MATRIX is missing: name a file, or one of {', '.join(shipped())}", ctx)
     return _measured(settings, name, dry_run=dry_run, options=options)
 
 

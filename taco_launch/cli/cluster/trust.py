@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @talk_options
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
 @add_option("--yes", is_flag=True, help="Do not ask: accept every new key.")
-@add_option("--replace", is_flag=True, help="Accept changed keys too, of hosts that were reinstalled.")
+@add_option("--replace", is_flag=True, help="Accept changed keys as well, such as those of reinstalled hosts.")
 @click.pass_context
 def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: bool) -> int:
     """Show and store the SSH host keys of hosts.

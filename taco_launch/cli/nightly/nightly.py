@@ -80,7 +80,7 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     """Schedule nightly runs of MATRIX with cron or systemd.
 
     MATRIX is a file or the name of one that is shipped. The change is shown first. Before anything is written, the entry is
-    tried out as cron or systemd would start it: without an SSH agent, without a terminal and with its own environment it
+    tested as cron or systemd would start it: without an SSH agent, without a terminal and with its own environment it
     must read inventory and matrix, open the history and reach the head. An SSH key with a passphrase does not work there. A
     warning names each file or folder through which others could change what the nightly run executes.
 
@@ -124,13 +124,13 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     if dry_run:
         return 0
     said = flow.prove(remote, machine, keeper.word, entry, flow.check_argv(asked, argv, inventory))
-    settings.talk(f"tried out as {keeper.word} would start it: {render.printable(said)}")
+    settings.talk(f"tested as {keeper.word} would start it: {render.printable(said)}")
     if not _agreed("install it?", yes=yes):
         settings.talk("nothing was changed")
         return FAILED
     keeper.apply(plan)
     record.mark_installed(record.folder(os.environ, os.geteuid(), asked.name))
-    settings.talk(f"installed; how it goes: taco-launch nightly status {asked.name}")
+    settings.talk(f"installed; its status: taco-launch nightly status {asked.name}")
     return 0
 
 

@@ -38,7 +38,7 @@ _OPTIONS = (
         help="Where hosts get --image from: a registry, this machine's Docker Engine, or a tar file here. Default: this "
         "machine, if `image build` has made it here, else as the inventory's image.",
     ),
-    option("--worker-image", metavar="NAME", help="Image of the workers; has to be the same as --image."),
+    option("--worker-image", metavar="NAME", help="Image of the workers; must be the same as --image."),
     option(
         "--data",
         multiple=True,

@@ -7,7 +7,7 @@ import click
 _SET = "taco-launch sets it for every rank: omit it"
 _PROFILE = "other options of mpirun go into a profile; the shipped ones bind to none and map by slot (--profile)"
 _HOSTFILE = "a hostfile is an inventory: -i FILE"
-_PER_HOST = "ranks on each host are said by --slots-per-host N"
+_PER_HOST = "set the ranks per host with --slots-per-host N"
 _WDIR = "cd there before you type the line; in containers let the command start with: env -C DIR"
 _LOG = "each rank's output is kept by itself: taco-launch logs NAME --rank N"
 # By its name without leading -, and with - for _: options of mpirun(1), horovodrun(1), torch/distributed/run.py and Arena.
@@ -31,7 +31,7 @@ _OPTIONS = {
     "max-restarts": "a job is tried again by --backoff-limit N",
     "type": "jobs are found by their name alone, whatever they are: omit it",
     "loglevel": "-v prints more, -q less",
-    **dict.fromkeys(("get ranks", "list ranks", "logs ranks"), "taco-launch stacks NAME shows what each rank does"),
+    **dict.fromkeys(("get ranks", "list ranks", "logs ranks"), "taco-launch stacks NAME shows what each rank is doing"),
     **dict.fromkeys(("logs n", "logs lines"), "use -t LINES for the last lines"),
 }
 

@@ -80,7 +80,7 @@ _BOARD = (
     option(
         "--logdir",
         metavar="DIR",
-        help="Folder that TensorBoard reads, on the head, from the ranks' folder on. Default: runs.",
+        help="Folder on the head that TensorBoard reads, relative to the folder that the ranks start in. Default: runs.",
     ),
     option(
         "--tensorboard-grace",

@@ -24,7 +24,7 @@ class _HostCount(click.IntRange):
             except ValueError as error:
                 self.fail(f"{value!r} {error}", param, ctx)
         if isinstance(value, str) and not value.lstrip("-").isdecimal():
-            self.fail(f"{value!r} is not a number of hosts; which ones is said with -H", param, ctx)
+            self.fail(f"{value!r} is not a number of hosts; select hosts with -H", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -43,7 +43,7 @@ def _parted(text: str, whose: Sequence[str]) -> tuple[tuple[str, ...], tuple[str
 
 def _logs(hosts: Sequence[str], hint: str | None) -> str | None:
     """Name the folder of all hosts' log files in the hint of the first one."""
-    return hint if len(hosts) == 1 or not hint else hint.replace(f"/{hosts[0]}.log", "/, a file for each host")
+    return hint if len(hosts) == 1 or not hint else hint.replace(f"/{hosts[0]}.log", "/, one file per host")
 
 
 def _joined(parts: Sequence[str], own: Sequence[Sequence[str]]) -> str:

@@ -14,7 +14,7 @@ DRIVER, LOST, OFED, GONE = "driver", "lost GPUs", "OFED", "GPUs"
 GPUS_LABEL = "taco-launch.gpus"
 GONE_HINT = "dmesg -T | grep -iE 'xid|nvrm' shows why; a reset (nvidia-smi --gpu-reset) or a reboot may bring it back"
 _NUMBERS = re.compile(r"[0-9]+\.[0-9]+-[0-9]+(?:\.[0-9]+)*")
-_NONE_TO_USE = "if none of its GPUs is to be used, say so in the inventory: gpus: none"
+_NONE_TO_USE = "to use none of its GPUs, write in the inventory: gpus: none"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,11 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
         yield BlockingFault(
             DRIVER,
             f"the NVIDIA driver {installed} is installed and not loaded"
-            + (", and Secure Boot is on: it refuses modules without a key that the machine knows" if secure else ""),
+            + (
+                ", and Secure Boot is on: it refuses modules that are not signed with a key that the machine trusts"
+                if secure
+                else ""
+            ),
             f"on the host: modprobe nvidia; {look}" + (f". If it is the key: {enrol}" if secure else ""),
         )
     elif isinstance(loaded, Absent) and there and not isinstance(gpu.gpus, tuple):
@@ -104,15 +108,15 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
     elif "version mismatch" in told:
         yield BlockingFault(
             DRIVER,
-            f"{told}: the kernel runs NVIDIA driver {_value_or_reason(loaded)}, and its libraries are of another",
+            f"{told}: the kernel runs NVIDIA driver {_value_or_reason(loaded)}, but the installed libraries belong to another driver version",
             "reboot the host when no job runs there",
         )
     elif gpu.lost and not isinstance(gpu.gpus, tuple):
         yield BlockingFault(
             LOST,
             "; ".join(gpu.lost),
-            "on the host: dmesg -T | grep -i xid says why; a reboot when no job runs there may bring it back, else it is to "
-            "be replaced",
+            "on the host: dmesg -T | grep -i xid shows why; a reboot when no job runs there may bring it back, otherwise "
+            "replace it",
         )
     elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent) and _taken_away(installed):
         yield BlockingFault(

@@ -69,7 +69,7 @@ class CsvRow(NamedTuple):
             return Unknown(f"column {column}: {shown(found)} may be cut off: the last row has no line end")
         if found.strip("[]") in ("N/A", "Not Supported"):
             return Absent(found)
-        return Unknown(f"nvidia-smi says {found}") if re.fullmatch(_NONE, found) else found
+        return Unknown(f"nvidia-smi reports {found}") if re.fullmatch(_NONE, found) else found
 
     def number(self, column: str) -> Found[int]:
         """Return a cell as a number."""

@@ -135,7 +135,7 @@ def _text(node: ET.Element, path: str) -> Found[str]:
     found = found.strip()
     if found in ("N/A", "[N/A]", "[Not Supported]"):
         return Absent(found)
-    return found if found and not found.startswith("[") else Unknown(f"{path}: nvidia-smi says {found!r}")
+    return found if found and not found.startswith("[") else Unknown(f"{path}: nvidia-smi reports {found!r}")
 
 
 def _number(found: Found[str], unit: str = "") -> Found[int]:
@@ -158,4 +158,4 @@ def _mode(found: Found[str]) -> Found[bool]:
     if not isinstance(found, str):
         return found
     known = {"Enabled": True, "Yes": True, "Disabled": False, "No": False}
-    return known.get(found, Unknown(f"nvidia-smi -q -x says {found!r}"))
+    return known.get(found, Unknown(f"nvidia-smi -q -x reports {found!r}"))

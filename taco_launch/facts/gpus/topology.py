@@ -107,8 +107,8 @@ def _matrix(rows: Sequence[str]) -> Topology:
         for other in range(one):
             if links[one][other] != links[other][one]:
                 raise _RefusedError(
-                    f"row {name}, column {columns[other]} says {links[one][other]}, and row {columns[other]}, column "
-                    f"{name} says {links[other][one]}: one of them is wrong"
+                    f"row {name}, column {columns[other]} shows {links[one][other]}, and row {columns[other]}, column "
+                    f"{name} shows {links[other][one]}: one of them is wrong"
                 )
     gpus = tuple(name for name in columns if name.startswith("GPU"))
     return Topology(

@@ -170,7 +170,7 @@ def _memory(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     if wrong:
         text = "uncorrectable errors since the driver was loaded: " + ", ".join(f"{n} on GPU {i}" for i, n in wrong)
         many = any(count > _MOST_ERRORS for _, count in wrong)
-        hint = "have it replaced" if many else "reset it or reboot, and watch whether they come back"
+        hint = "have it replaced" if many else "reset the GPU or reboot, and check whether the errors come back"
         yield HealthVerdict(
             "ECC", FAULT if many else REMARK, text, f"{_AZURE}: more than {_MOST_ERRORS} is a fault", hint
         )

@@ -179,10 +179,10 @@ def _error(
             hint=f"see what hangs, on the host: fuser -v {batch.LOCK}; then run setup again; its output so far: {log}",
         )
     if outcome.begun is None:
-        return HostError(f"{host}: the operations did not start: {last_words(outcome.said) or 'nothing was said'}")
+        return HostError(f"{host}: the operations did not start: {last_words(outcome.said) or 'no output'}")
     return HostError(
         f"{host}: the answer broke off during: {ops[outcome.begun].name}",
-        hint=f"is the host up, and the network whole? If so, it finishes that step without us; what it said so far: {log}",
+        hint=f"is the host up, and the network whole? If so, it finishes that step without us; its output so far: {log}",
     )
 
 

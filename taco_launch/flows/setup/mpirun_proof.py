@@ -141,7 +141,7 @@ def _failed(head: str, hosts: tuple[str, ...], missing: list[str], result: Resul
     return ProofFailure(
         (head,),
         f"cannot run mpirun across {fold(hosts)}",
-        f"exit code {result.exit_code}{silent}: {why or 'it said nothing'}",
+        f"exit code {result.exit_code}{silent}: {why or 'no output'}",
         f"{known[0].next} Then {hint}" if known else hint,
     )
 

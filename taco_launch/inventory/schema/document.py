@@ -143,9 +143,7 @@ class _Reader:
         while not isinstance(key := self._next(), yaml.MappingEndEvent):
             if not isinstance(key, yaml.ScalarEvent):
                 template = "{{" in line_of(self._text, key.start_mark.line)
-                raise self._fatal(
-                    key, f"a key has to be text{': a template is to be rendered first' if template else ''}"
-                )
+                raise self._fatal(key, f"a key has to be text{': render a template first' if template else ''}")
             at = (*loc, key.value)
             if key.value in items:
                 self._twice(key, at)

@@ -63,14 +63,14 @@ class Ssh(SchemaSection):
     """How the hosts are reached."""
 
     user: User | None = Field(
-        default=None, description="Login on every host that names none itself. Default: ssh's own choice."
+        default=None, description="User on hosts that have no user of their own here. Default: ssh's own choice."
     )
     identity_file: FilePath | None = Field(
-        default=None, description="Private key for every host that names none itself: a path from / or ~/."
+        default=None, description="Private key for hosts that have no identity_file of their own: a path from / or ~/."
     )
     host_keys: Literal["strict", "accept-new"] = Field(
         default="strict",
-        description="strict: only known host keys. accept-new: an unknown host's key is taken the first time.",
+        description="strict: only known host keys. accept-new: an unknown host's key is accepted the first time.",
     )
     known_hosts: FilePath | None = Field(
         default=None,
@@ -79,7 +79,7 @@ class Ssh(SchemaSection):
     )
     connect_timeout: ConnectTimeout | None = Field(
         default=None,
-        description="Seconds to wait for a host to take the connection, and then for the first words of its sshd. "
+        description="Seconds to wait for a host to accept the connection, and then for the first words of its sshd. "
         "Without it ConnectTimeout of ~/.ssh/config, else 10 and 30.",
     )
 
@@ -148,10 +148,11 @@ class Container(SchemaSection):
         description="Limits by docker's names, -1 for none; memlock -1 and stack 67108864 where they are not named.",
     )
     provides: tuple[Feature, ...] = Field(
-        default=(), description="What the image holds that cannot be detected, such as lightcc."
+        default=(), description="What the image contains and cannot be detected, such as lightcc."
     )
     privileged: bool = Field(
-        default=False, description="true: --privileged, all of the host, instead of the least that RDMA needs."
+        default=False,
+        description="true: --privileged, access to all of the host, instead of the least that RDMA requires.",
     )
     sys_ptrace: bool = Field(
         default=False,
@@ -179,10 +180,10 @@ class Container(SchemaSection):
 class DataEntry(SchemaSection):
     """A folder of the hosts that jobs name: --data NAME:PATH."""
 
-    path: DataPath = Field(description="Where it lies on every host, such as /mnt/nas/imagenet: a whole path.")
+    path: DataPath = Field(description="Its path on every host, such as /mnt/nas/imagenet: a whole path.")
     description: str | None = Field(default=None, description="What it is, for `taco-launch data list`.")
     mode: Literal["rw", "ro"] = Field(default="rw", description="ro: jobs read it only, whatever they ask for.")
-    owner: str | None = Field(default=None, description="Whose it is, for `taco-launch data list`.")
+    owner: str | None = Field(default=None, description="Its owner, for `taco-launch data list`.")
 
 
 class Proxy(SchemaSection):
@@ -258,7 +259,7 @@ class Peermem(SchemaSection):
     )
     package: PackageName | None = Field(
         default=None,
-        description="Package that contains nv_peer_mem, from what the hosts install from. "
+        description="Package that contains nv_peer_mem, from the hosts' package sources. "
         "Default: nvidia-peer-memory-dkms (apt) or nvidia_peer_memory (rpm).",
     )
     packages: OwnFile | None = Field(
@@ -289,7 +290,7 @@ class HostDefaults(SchemaSection):
         description="Number of ranks that a host may run, or auto: its GPUs, else max(2, cores). Default: auto.",
     )
     max_slots: MaxSlots | None = Field(
-        default=None, description="The most slots that -H may ask of a host. Default: any number."
+        default=None, description="The most slots that -H may request on a host. Default: any number."
     )
     gpus: Literal["auto", "none"] | None = Field(
         default=None,

@@ -41,7 +41,7 @@ _READS = {
     (
         "switch",
         "pytorch",
-    ): "y, yes, 1, t or true for on, n, no, 0, f or false for off, in any case; other values are refused",
+    ): "y, yes, 1, t or true for on; n, no, 0, f or false for off; upper or lower case; other values are refused",
     ("switch", ""): "as a number: 0 or 1",
     ("integer", "nccl"): "as a C number (strtoll): '64M' is 64, '0x10' is 16, '010' is 8",
     ("integer", "horovod"): "as a C number (strtol): '64M' is 64",

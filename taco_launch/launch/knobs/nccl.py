@@ -193,7 +193,7 @@ LOGGING = (
          applies=_INSPECTED),
     Knob("NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES", "integer", "", "It leaves smaller messages out.", _INSPECTOR, unit="bytes",
          low=0, applies=_INSPECTED),
-    Knob("NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING", "switch", "", "It leaves out what the GPU has not timed.", _INSPECTOR,
+    Knob("NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING", "switch", "", "The inspector leaves out what the GPU did not time.", _INSPECTOR,
          applies=_INSPECTED),
     Knob("NCCL_RAS_ENABLE", "switch", "1", "A service in each process that `ncclras` can ask which ranks are stuck.",
          _ENV, since="2.24"),

@@ -110,9 +110,9 @@ OPENMPI = (
          unit="s", applies="where oob_tcp_keepalive_time is above 0"),
     Knob("oob_tcp_keepalive_probes", "integer", "9", "How many probes may be lost.", _PAIR, low=0,
          applies="where oob_tcp_keepalive_time is above 0"),
-    Knob("oob_base_verbose", "verbosity", "error", "How much is said about the wiring of mpirun and its daemons.", _PAIR,
+    Knob("oob_base_verbose", "verbosity", "error", "How much is logged about the wiring of mpirun and its daemons.", _PAIR,
          low=-1, high=100, choices=_VERBOSITY),
-    Knob("plm_base_verbose", "verbosity", "error", "How much is said about the start of daemons, with the ssh line of"
+    Knob("plm_base_verbose", "verbosity", "error", "How much is logged about the start of daemons, with the ssh line of"
          " each host.", _PAIR, low=-1, high=100, choices=_VERBOSITY),
     Knob("plm_rsh_agent", "text", "ssh : rsh", "The program that reaches other hosts.", _PAIR, applies=_SSH,
          values="a program with its options, others behind ' : '", aliases=("plm_ssh_agent", "orte_rsh_agent")),

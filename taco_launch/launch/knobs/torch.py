@@ -30,7 +30,7 @@ TORCH = (
          " takes too long.", _NCCL, applies="where TORCH_FR_BUFFER_SIZE is above 0"),
     Knob("TORCH_NCCL_EXTRA_DUMP_ON_EXEC", "switch", "0", "Writes the flight recorder also when another rank fails.", _NCCL,
          applies=_ON_NCCL),
-    Knob("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "integer", "", "How long a process waits for the flight recorder's file before it ends.",
+    Knob("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "integer", "", "How long a process waits for the flight recorder's file to be written before it exits.",
          _NCCL, unit="ms", low=0, applies=_ON_NCCL),
     Knob("TORCH_NCCL_COORD_CHECK_MILSEC", "integer", "1000", "How often a rank looks whether another one has failed.",
          _NCCL, unit="ms", low=1, applies=_ON_NCCL),
@@ -62,7 +62,7 @@ TORCH = (
     Knob("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "path", _TRACE, "The old name of TORCH_FR_DUMP_TEMP_FILE.",
          _RECORDER, values="the start of a file's path, to which the rank is appended"),
     Knob("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "path", "", "A pipe for each rank: a process that writes into it has the flight"
-         " recorder written.", _NCCL, values="the start of a pipe's path; the rank and .pipe are put behind it",
+         " recorder written.", _NCCL, values="the start of a pipe's path; the rank and .pipe are appended to it",
          applies=_ON_NCCL),
     Knob("TORCH_FR_BUFFER_SIZE", "integer", "2000", "How many collectives the flight recorder keeps, of NCCL and Gloo;"
          " 0 switches it off. torchfrtrace reads what it writes.", _RECORDER, low=0,

@@ -348,7 +348,7 @@ def _gid(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     _gid_needed(made, spec, nccl, between if known else None)
     if between is None or not known:
         told = between.gid_index.why if between is not None and between.link_layer else "it is not known"
-        made.missing["gid_index"] = f"{told}: network: {{gid_index: 3}} in the inventory (show_gids tells it)"
+        made.missing["gid_index"] = f"{told}: network: {{gid_index: 3}} in the inventory (show_gids lists it)"
     elif between.gid_index.value is not None:
         made.values["gid_index"] = Decision(between.gid_index.value, "fact", between.gid_index.why)
     elif made.holds("several_hosts") and not made.holds("tcp"):

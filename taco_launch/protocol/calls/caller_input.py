@@ -52,7 +52,7 @@ class Alive(CallerInput):
 
 
 class Hangup(CallerInput):
-    """The caller leaves: what runs for it is to be ended."""
+    """The caller leaves: end what runs for it."""
 
     op = "hangup"
 

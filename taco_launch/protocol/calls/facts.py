@@ -15,9 +15,9 @@ class GetFacts(Request):
     op = "facts"
     mpirun: str
     path: str
-    # whether the host's slots are to be counted by its GPUs
+    # whether to count the host's slots by its GPUs
     count_slots: bool
-    # whether the links between its GPUs are to be read
+    # whether to read the links between its GPUs
     topology: bool = False
 
 

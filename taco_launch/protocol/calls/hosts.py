@@ -8,7 +8,7 @@ from taco_launch.protocol.message import Message
 
 
 class HostSize(Message):
-    """A host's slots, as the inventory says: Host.slots and Host.gpus."""
+    """A host's slots in the inventory: Host.slots and Host.gpus."""
 
     name: str
     slots: Optional[int]
@@ -24,7 +24,7 @@ class Top(Request):
 
 
 class SlotsReply(Reply):
-    """Who has which slots of a host; `problem` says why nobody knows that, and `occupancy` is None then."""
+    """Who has which slots of a host; `problem` is the reason if that is not known, and `occupancy` is None then."""
 
     op = "slots"
     host: str

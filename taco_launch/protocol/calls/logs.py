@@ -41,7 +41,7 @@ class Logs(Request):
 
 
 class LogPosition(Reply):
-    """Where the log continues: at its beginning, and where another attempt starts, with the line that says so."""
+    """Where the log continues: at its beginning, and where another attempt starts, with a line that marks it."""
 
     op = "place"
     offset: int

@@ -54,7 +54,7 @@ class ConnectionFactory:
     def _made(self, route: Route, *, hops: int, login: bool = True) -> SshTransport:
         if hops > _MAX_HOPS:
             raise HostError(
-                f"{route.name}: more than {_MAX_HOPS} jump hosts, one behind the other: does one jump to itself?",
+                f"{route.name}: a chain of more than {_MAX_HOPS} jump hosts: does one of them jump to itself?",
                 hint=f"see ProxyJump in ~/.ssh/config: ssh -G {route.address}",
             )
         try:

@@ -163,11 +163,11 @@ class JobDocument(SchemaSection):
     launcher: LauncherName | None = Field(default=None, description=what_starts_ranks())
     perHost: bool | None = Field(  # noqa: N815
         default=None,
-        description="true, with launcher env: one process on each host, for all of the job's slots there; RANK and "
-        "WORLD_SIZE count hosts, MASTER_PORT is 23456.",
+        description="With launcher env, true starts one process per host for all of the job's slots there. RANK and "
+        "WORLD_SIZE then count hosts, and MASTER_PORT is 23456.",
     )
     env: dict[str, Variable | None] = Field(
-        default={}, description="Environment variables of the ranks; null passes the caller's."
+        default={}, description="Environment variables of the ranks; null passes on the caller's value."
     )
     knobs: dict[str, Knob] = Field(
         default={}, description="Knobs of NCCL, Horovod, LightCC, UCX or Open MPI, as `taco-launch knobs` shows them."
@@ -184,7 +184,7 @@ class JobDocument(SchemaSection):
     )
     logdir: str | None = Field(
         default=None,
-        description="Folder that TensorBoard reads, on the head, from the ranks' folder on. Default: runs.",
+        description="Folder on the head that TensorBoard reads, relative to the folder that the ranks start in. Default: runs.",
     )
     tensorboardGraceSeconds: Time | None = Field(  # noqa: N815
         default=None, description="How long TensorBoard outlives the job. Default: 10m."
@@ -216,11 +216,11 @@ class JobDocument(SchemaSection):
     )
     image: Image | None = Field(
         default=None,
-        description="Image that the job runs in: containers of it are prepared before the job is queued, where it is not the "
-        "inventory's.",
+        description="Image that the job runs in. If it is not the inventory's, containers of it are prepared before the job is "
+        "queued.",
     )
     workerImage: Image | None = Field(  # noqa: N815
-        default=None, description="Image of the workers, which has to be the same: all ranks run in one image."
+        default=None, description="Image of the workers. It must be the same image: all ranks run in one."
     )
     imageFrom: ImageFrom | None = Field(  # noqa: N815
         default=None,

@@ -97,7 +97,7 @@ class _Manifest:
             self.faults.add(("apiVersion",), why, f"write it as {_V2} has it: {rewrite}")
             return ConvertedManifest({}, {}, ())
         if "status" in self._value and self.at((*_LAUNCHER, "template")) is None:
-            problem = "this is how a job stood, as `taco-launch get -o yaml` tells it, and no job file"
+            problem = "this is the state of a job, as `taco-launch get -o yaml` prints it, not a job file"
             self.faults.add(("status",), problem, f"to run it again: {self._again()}")
             return ConvertedManifest({}, {}, ())
         implementation = self.take(("spec", "mpiImplementation"))

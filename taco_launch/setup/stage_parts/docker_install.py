@@ -59,7 +59,7 @@ def install(system: System, cluster: PlanContext) -> Op | Problem:
         told = manager if isinstance(manager, str) else manager.reason
         return Problem(
             "docker",
-            f"docker is not installed, and this host's package manager is none that set-up uses: {told or 'none found'}",
+            f"docker is not installed, and set-up does not support this host's package manager: {told or 'none found'}",
             hint=f"install docker by hand: set-up uses {', '.join(packages.MANAGERS)}",
         )
     if engine.source == "distribution":

@@ -166,7 +166,7 @@ def _proxy(made: SetupState, engine: DockerEngine) -> _Change | None:
     if there == tuple(_hash(file.data) for file in files):
         return None
     name = f"proxy: {'change' if there[0] is not None else 'set'} it in docker.service"
-    why = "docker.service has not the inventory's proxy"
+    why = "docker.service does not use the inventory's proxy"
     return _Change(name, why, files, restarts=("the proxy",))
 
 

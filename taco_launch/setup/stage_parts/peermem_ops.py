@@ -65,7 +65,7 @@ def install(host: Host, facts: HostFacts, rdma: Rdma, way: PeermemModule, cluste
     usual = _PACKAGES.get(str(manager))
     if usual is None:
         return problem(
-            f"nv_peer_mem is not installed ({way.why}), and this host's package manager is none that set-up uses",
+            f"nv_peer_mem is not installed ({way.why}), and set-up does not support this host's package manager",
             f"build it by hand (dkms, from the sources of nv_peer_memory), then run setup again; {OFF}",
         )
     of = cluster.inventory.peermem

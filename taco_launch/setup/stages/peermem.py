@@ -157,7 +157,7 @@ def _there(
         yield loaded
         facts = loaded.expect(facts)
     if _undone(facts, peer, way):
-        off = service_off(f"it came with what set-up installed, and {way.module} is to be loaded ({way.why})")
+        off = service_off(f"it came with what set-up installed, and {way.module} must be loaded ({way.why})")
         yield off
         facts = off.expect(facts)
     yield from boot(facts, way)
@@ -181,7 +181,7 @@ def _conflict(facts: HostFacts, peer: PeerMemory, way: PeermemModule) -> Problem
     if place is not None:
         gone = f"systemctl disable {place}" if place == SERVICE else f"take that line out of {place}"
         return problem(
-            f"{place} loads {way.other} at every boot, and {way.module} is to be loaded ({way.why}): only one may be",
+            f"{place} loads {way.other} at every boot, and {way.module} must be loaded ({way.why}): only one may be",
             f"{gone} on the host, or keep it: peermem: {{use: {way.other}}} in the inventory",
         )
     place = next((each for each, name in listed(peer.blocked) if name == way.module), None)
@@ -207,7 +207,7 @@ def _busy(facts: HostFacts, way: PeermemModule, cluster: PlanContext) -> Problem
         return None
     typed = ("taco-launch", "-i", cluster.inventory.source, "setup", "--only", "peermem", "--disrupt", "host")
     return problem(
-        f"{way.other} is loaded, {way.module} is to be ({way.why}), and it is not unloaded under jobs: {', '.join(uses)}",
+        f"{way.other} is loaded, {way.module} must be ({way.why}), and it is not unloaded under jobs: {', '.join(uses)}",
         f"when no job runs there: {shell(typed)}; or keep it: peermem: {{use: {way.other}}} in the inventory",
     )
 

@@ -180,7 +180,10 @@ def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | P
         if silent and public_key(made.cluster_key) is not None:
             return  # it has the key, as far as anybody knows
         if silent:
-            why, hint = "did not answer or is left out", f"set up again with it, or name another one: head: {host.name}"
+            why, hint = (
+                "did not answer or is left out",
+                f"run setup again with the head included and reachable, or name another head in the inventory: head: {host.name}",
+            )
         else:
             typed = shell(("taco-launch", "-i", inventory.source, "setup", "-H", inventory.head))
             why, hint = "is not set up", f"set the head up first: {typed}"

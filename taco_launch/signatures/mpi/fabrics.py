@@ -166,7 +166,7 @@ UCX = (
     Signature(
         "ucx-cma-denied",
         ("returned -1: Operation not permitted", "returned -1: Bad address"),
-        "A rank of {host} could not read another rank's memory directly (UCX's cma): [[memory?the address is not one that the kernel can read, most often memory of a GPU||the "
+        "A rank of {host} could not read another rank's memory directly (UCX's cma): [[memory?the kernel cannot read that address, most often because it is GPU memory||the "
         "kernel or the container does not allow it]].",
         "[[memory?UCX needs CUDA support for that (ucx_info -d | grep cuda), and UCX_TLS may not leave out cuda_copy. Or without cma||In a container: docker run --cap-add SYS_PTRACE, and all "
         "ranks of a host in one container; outside: sysctl kernel.yama.ptrace_scope=0. Or without it]]: -x UCX_TLS=^cma.",

@@ -318,8 +318,8 @@ RANKS = (
         "rank-bus-error",
         ("noticed that process rank ", "Root Cause (first observed failure)"),
         "Rank {rank} on {host} ended with a bus error, most often because /dev/shm was full.",
-        "df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g (shm_size in the inventory). The host: "
-        "mount -o remount,size=32g /dev/shm, and remove what was left in it.",
+        "Run df -h /dev/shm where the ranks run. To enlarge it in a container: docker run --shm-size=32g (shm_size in the inventory). On the host: "
+        "mount -o remount,size=32g /dev/shm, and remove leftover files from it.",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal (?:7|10)\b"
         + _OR_BOX
         + r"(?:7|10)\b",

@@ -343,7 +343,7 @@ OPEN_MPI = (
     Signature(
         "mpi-address-changed",
         ("btl: tcp: Match incoming connection from ",),
-        "{host} did not accept rank {rank}'s connection: it comes from {address}, an address that this rank has not named. Something changes addresses on "
+        "{host} did not accept rank {rank}'s connection: it comes from {address}, an address that this rank did not announce. Something changes addresses on "
         "the way (NAT), as docker's bridge does.",
         "docker run --network host. Else --mca btl_tcp_if_include a network whose addresses arrive unchanged.",
         r"^\[(?P<host>[\w.-]+):\d+\] btl: tcp: Match incoming connection from \[\[\d+,\d+\],(?P<rank>\d+)\] (?P<address>\S+) with locally known IP \S+ failed",

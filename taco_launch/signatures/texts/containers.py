@@ -64,7 +64,7 @@ DOCKER = (
         "nvidia-container-cgroup",
         ("failed to add device rules", "devices.allow: operation not permitted"),
         "Docker on {host} may not say which devices containers may use: it is rootless, or itself runs in a container.",
-        "Run it on the host as root, or its container privileged; or no-cgroups = true in /etc/nvidia-container-runtime/config.toml and "
+        "Run Docker as root on the host, or make the container that it runs in privileged. Or set no-cgroups = true in /etc/nvidia-container-runtime/config.toml and use "
         "docker run --device /dev/nvidia0 and so on.",
         r"nvidia-container-cli(?:\.real)?: [^\r\n]*(?:failed to add device rules|devices\.allow)[^\r\n]*not permitted",
     ),

@@ -316,7 +316,7 @@ FRAMEWORKS = (
     Signature(
         "mesh-size",
         ("esh should not be bigger than default world size", "mesh_shape and mesh_dim_names should have same length"),
-        "The device mesh does not fit: [[asked?its shape needs {asked} ranks, which is more than there are||it has not as many sizes as names of dimensions]].",
+        "The device mesh does not fit: [[asked?its shape needs {asked} ranks, which is more than there are||it has fewer sizes than dimension names]].",
         "[[asked?The product of its sizes (data x tensor x ... parallel) must be the number of ranks: start more, or make it smaller||Give init_device_mesh one size for each of "
         "mesh_dim_names]].",
         r"bigger than default world size(?: (?P<now>\d+))?, but found (?P<asked>\d+)|should have same length",
@@ -324,7 +324,7 @@ FRAMEWORKS = (
     Signature(
         "vllm-memory",
         ("No available memory for the cache blocks", "is less than desired GPU memory utilization"),
-        "vLLM on {host} has not enough GPU memory[[free? ({free} GiB free)]]: the model leaves none for its cache, or other processes use the GPU.",
+        "vLLM on {host} does not have enough GPU memory[[free? ({free} GiB free)]]: the model leaves none for its cache, or other processes use the GPU.",
         "nvidia-smi shows who uses it: end ranks of an older run, and let the trainer free memory first (colocated). Else a larger tensor_parallel_size, a smaller "
         "max_model_len, or another gpu_memory_utilization.",
         r"No available memory for the cache blocks|Free memory on device[^\r\n(]*\((?P<free>[\d.]+)/[^\r\n]*less than desired GPU memory",

@@ -165,7 +165,7 @@ NCCL_DEVICES = (
     Signature(
         "nccl-networks-differ",
         ("wrong type ", "wrong socket type "),
-        "The hosts do not use the same network: NCCL uses RDMA on one and TCP on another, so they do not understand each other.",
+        "The hosts do not use the same network: NCCL uses RDMA on one and TCP on another, so they cannot communicate.",
         "Compare the lines 'Using network' of all hosts (-x NCCL_DEBUG=INFO). Where it is Socket, RDMA is not available: ibv_devinfo "
         "there, and /dev/infiniband in the container. -x NCCL_IB_DISABLE=1 makes all hosts use TCP.",
         # ncclSocketType: 3 is that of sockets' transport, 4 that of InfiniBand's
@@ -251,7 +251,7 @@ NCCL_DEVICES = (
     Signature(
         "nccl-last-words",
         ("NCCL WARN ",),
-        "The last that NCCL on {host} said is: {what}.",
+        "NCCL's last message on {host}: {what}.",
         "Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
         r"NCCL WARN (?!Missing |MSCCL|Failed to open libibverbs|\S+ set by environment|NET/IB ?: No device)(?P<what>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,

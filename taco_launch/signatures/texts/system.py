@@ -104,7 +104,7 @@ SYSTEM = (
         "gpu-xid",
         ("NVRM: Xid",),
         "GPU {gpu} of {host} reports Xid {xid} (13, 31 and 43 are caused by the program most often).",
-        "Run the job again; if it recurs on the same GPU only, have that checked: dcgmi diag -r 3.",
+        "Run the job again. If the error recurs on the same GPU only, check that GPU: dcgmi diag -r 3.",
         _XID + rf"(?P<xid>(?!(?:{_NVLINK}|{_HARDWARE}|45|94)\b)\d+)",
     ),
     Signature(
@@ -274,7 +274,7 @@ SYSTEM = (
         "too-many-processes",
         ("Resource temporarily unavailable", "can't start new thread"),
         "This user or container cannot start more processes on {host}: a limit is reached.",
-        "ulimit -u where the ranks run (in a container: docker run --pids-limit -1); fewer threads: -x OMP_NUM_THREADS=4.",
+        "Raise ulimit -u where the ranks run (in a container: docker run --pids-limit -1), or use fewer threads: -x OMP_NUM_THREADS=4.",
         r"(?:fork|pthread_create|clone)\b[^\r\n]*Resource temporarily unavailable|can't start new thread",
     ),
     Signature(
@@ -360,7 +360,7 @@ SYSTEM = (
         "gpu-reset-required",
         ("NV_ERR_RESET_REQUIRED", "NV_ERR_GPU_IS_LOST", "NV_ERR_NVLINK_FABRIC_FAILURE"),
         "The driver of {host} can do nothing more with a GPU ({why}).",
-        "Leave {host} out with --exclude {host}; nvidia-smi -r when nothing uses its GPUs, or reboot. dmesg -T | grep Xid tells what came before.",
+        "Leave {host} out with --exclude {host}; nvidia-smi -r when nothing uses its GPUs, or reboot. dmesg -T | grep Xid shows what came before.",
         r"NVRM: [^\r\n]*\[?(?P<why>NV_ERR_(?:RESET_REQUIRED|GPU_IS_LOST|NVLINK_FABRIC_FAILURE))",
         unless=("gpu-xid-fatal", "gpu-xid-nvlink", "gpu-lost"),
     ),

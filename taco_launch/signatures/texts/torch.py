@@ -300,7 +300,7 @@ TORCH = (
         "deepspeed-ssh",
         ("was not reachable via ssh", "Command 'ssh -o PasswordAuthentication=no "),
         "DeepSpeed's launcher cannot log in to {host} by ssh without a password.",
-        "By hand, from where it runs: ssh -o PasswordAuthentication=no {host} hostname. ssh-copy-id {host} hands the key over; with another port: "
+        "By hand, from where it runs: ssh -o PasswordAuthentication=no {host} hostname. ssh-copy-id {host} copies the key; with another port: "
         "~/.ssh/config. Under taco-launch run, DeepSpeed's own launcher is not needed.",
         r"host=(?P<host>\S+) was not reachable via ssh|Command 'ssh -o PasswordAuthentication=no [^\r\n]{0,80}?(?P<host2>[^\s']+) hostname' returned non-zero",
     ),

@@ -45,7 +45,7 @@ TORCH_RANKS = (
             "Timeout waiting for key",
             "failed to pass monitoredBarrier",
         ),
-        "[[came?Only {came} of {all} ranks came||Not all ranks came]] to the rendezvous of torch.distributed in time"
+        "[[came?Only {came} of {all} ranks reached||Not all ranks reached]] the torch.distributed rendezvous in time"
         "[[who?: rank {who} is missing]].",
         "See that every host has started its part, that all have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and look for "
         "the rank that ended first. nc -vz MASTER_ADDR MASTER_PORT from each host shows whether it is reached.",

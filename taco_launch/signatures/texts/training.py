@@ -71,7 +71,7 @@ TRAINING = (
         "horovod-run-store",
         ("data input KVStore server failed", "data from KVStore server failed"),
         "A process of horovod.run could not reach the store of the machine that called it[[why? ({why})]]: a proxy is between, the machine "
-        "has ended, or what is handed over is too large.",
+        "has ended, or the data for it is too large.",
         "export no_proxy=ADDRESS of that machine for all ranks; return small values from the function, and write large ones to a file.",
         r"KVStore server failed\.?(?:[^\r\n]*?error\((?:\d+, )?'(?P<why>[^'\r\n]+)')?",
     ),

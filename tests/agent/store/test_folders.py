@@ -286,4 +286,7 @@ def test_jobs_of_another_head_are_not_ours(jobs: Jobs) -> None:
         jobs.get("theirs")
     with pytest.raises(UsageError, match="the name is taken") as caught:
         publish(jobs, "theirs")
-    assert caught.value.hint == "choose another --name, or ask the head for which its ranks ran here to delete it"
+    assert (
+        caught.value.hint
+        == "choose another --name, or delete that job through the head that ran its ranks on this host"
+    )

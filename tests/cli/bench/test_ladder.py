@@ -138,5 +138,5 @@ def test_bench_run_tells_how_more_ranks_than_slots_fit(monkeypatch: pytest.Monke
 def test_without_a_matrix_those_that_are_shipped_are_named() -> None:
     result = call("bench", "ladder")
     assert result.exit_code == 2
-    assert "Missing the MATRIX: a file, or one of gputopology, lab, taco" in result.stderr
+    assert "MATRIX is missing: name a file, or one of gputopology, lab, taco" in result.stderr
     assert "variants" in json.loads(call("bench", "ladder", "--schema").stdout)["properties"]

@@ -212,7 +212,7 @@ def test_errors_that_differ_in_their_logs_are_one(capsys: pytest.CaptureFixture[
         for n in (1, 2)
     ]
     host_errors.show(answers, {"gpu1": "n1.site", "gpu2": "n2.site"})
-    folded = "error: gpu[1-2]: create: no room\nhint: make some; its whole output: /l/, a file for each host\n"
+    folded = "error: gpu[1-2]: create: no room\nhint: make some; its whole output: /l/, one file per host\n"
     assert capsys.readouterr().err == folded
     host_errors.show(answers[1:], {"gpu2": "n2.site"})
     assert capsys.readouterr().err.endswith("its whole output: /l/gpu2.log\n")

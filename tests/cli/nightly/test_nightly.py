@@ -71,7 +71,7 @@ def test_a_night_comes_and_goes_and_nothing_else_is_touched(taco: Taco, kept: Pa
     assert "stdin is not a terminal" in refused.stderr
     done = install("lab", "--at", "02:30", "--yes")
     assert done.returncode == 0, done.stderr
-    assert "tried out as cron would start it: the head localhost of local answers" in done.stderr
+    assert "tested as cron would start it: the head localhost of local answers" in done.stderr
     first = kept.read_bytes()
     assert first.endswith(OTHERS + b"\n")
     again = install("lab", "--at", "02:30", "--yes")

@@ -69,7 +69,7 @@ def test_workers_under_mpirun(two: list[str]) -> None:
         ("--hosts 2:", 2, "'2:' must be a whole number, or two of them as MIN:MAX: 2:4"),
         ("--hosts 3:4", 4, "at least 3 whole hosts do not fit: there are 2 hosts"),
         ("--hosts 1:2 --np 2", 2, "--np and --hosts: each sets how many ranks there are"),
-        ("--hosts n1:4", 2, "'n1:4' is not a number of hosts; which ones is said with -H"),
+        ("--hosts n1:4", 2, "'n1:4' is not a number of hosts; select hosts with -H"),
     ],
 )
 def test_refusals(two: list[str], typed: str, code: int, told: str) -> None:

@@ -48,7 +48,7 @@ def test_an_answer_that_breaks_off_names_the_log_with_what_was_said(tmp_path: Pa
     assert error.message == "gpu1: the answer broke off during: pull"
     (log,) = (tmp_path / "logs").glob("*/gpu1.log")
     assert error.hint is not None
-    assert error.hint.endswith(f"what it said so far: {log}")
+    assert error.hint.endswith(f"its output so far: {log}")
     assert "image: pull (it is not here): broken off\nlayer 3 of 7\n" in log.read_text()
     assert told == ["begins", "failed"]
 

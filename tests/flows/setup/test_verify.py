@@ -223,7 +223,7 @@ def test_another_image() -> None:
     [
         (1, b"", b"mpirun: cannot do it\n", "exit code 1, no rank on gpu[1-2]: mpirun: cannot do it"),
         (0, b"taco-launch-verify [0, 8388608, {}]\n", b"", "exit code 0, no rank on gpu2: taco-launch-verify"),
-        (124, b"", b"", "exit code 124, no rank on gpu[1-2]: it said nothing"),
+        (124, b"", b"", "exit code 124, no rank on gpu[1-2]: no output"),
         (255, b"", b"ssh: connect to host gpu2 port 12222: Connection refused\n", "no sshd listens on its port 12222"),
     ],
 )  # fmt: skip

@@ -21,7 +21,7 @@ def test_one_document(text: str) -> None:
     [
         ("command: [a]\n---\ncommand: [b]\n", 2, "a second document starts here"),
         (f"{JOB}---\nkind: [\n", 5, "no YAML"),
-        ("{{- if .Values.gpu }}\nkind: MPIJob\n", 1, "a template is to be rendered first"),
+        ("{{- if .Values.gpu }}\nkind: MPIJob\n", 1, "render a template first"),
         ("kind: Service\n---\nkind: '{{x}}'\n", 2, "none of the file's objects is an MPIJob: Service, {{x}}"),
     ],
 )

@@ -88,7 +88,9 @@ def test_a_bare_host_gets_all_of_it_in_one_plan() -> None:
     assert (install.name, install.args) == ("install docker.io (distribution)", ("apt",))
     assert settings.name == "proxy: set it in docker.service; daemon.json: add registry-mirrors, data-root (restart)"
     assert (settings.disrupts, settings.args[0], settings.args[4]) == ("nothing", "restart", "absent")
-    assert settings.why == f"docker.service has not the inventory's proxy; {CONFIG} lacks registry-mirrors, data-root"
+    assert (
+        settings.why == f"docker.service does not use the inventory's proxy; {CONFIG} lacks registry-mirrors, data-root"
+    )
     assert file(settings, CONFIG) == '{\n  "registry-mirrors": [\n    "https://m"\n  ],\n  "data-root": "/data"\n}\n'
     assert start.name == "start docker, now and at boot"
     left = bare()
@@ -177,8 +179,8 @@ def test_packages_of_the_controller() -> None:
     [
         (DockerEngine(source="none"), {}, "docker is not installed, and by the inventory set-up does not install it"),
         (DockerEngine(), {"os": Os("centos", "7", "CentOS 7"), "package_manager": "yum"}, "docker is not installed, and no package of CentOS 7 is known that holds it"),
-        (DockerEngine(), {"package_manager": Absent()}, "docker is not installed, and this host's package manager is none that set-up uses: none found"),
-        (DockerEngine(), {"package_manager": "apk"}, "docker is not installed, and this host's package manager is none that set-up uses: apk"),
+        (DockerEngine(), {"package_manager": Absent()}, "docker is not installed, and set-up does not support this host's package manager: none found"),
+        (DockerEngine(), {"package_manager": "apk"}, "docker is not installed, and set-up does not support this host's package manager: apk"),
         (DockerEngine(source="docker"), {"package_manager": "zypper"}, "docker is not installed, and Docker has no repository for zypper"),
         (DockerEngine(source="script", url="https://x"), {}, "docker is not installed, and docker.source: script requires docker.url and docker.sha256"),
         (DockerEngine(), {"disks": (Disk("/", "ext4", 10 << 30, 100 << 20),)}, "/ has 100 MiB free, and installing docker requires 512 MiB"),

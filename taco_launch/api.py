@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from taco_launch import trace
 from taco_launch.backend import Backend, FollowListener, HeadFacts, Output, connect, require_started
 from taco_launch.command import BARE
+from taco_launch.errors import TacoLaunchError
 from taco_launch.model.job_request import JobRequest
 
 if TYPE_CHECKING:
@@ -38,6 +39,20 @@ if TYPE_CHECKING:
     from taco_launch.setup.host_plan import HostPlan
 
 _LAB = "lab"
+
+
+def require_lab() -> None:
+    """Refuse what needs the lab where it is not installed: it has a wheel of its own.
+
+    Raises:
+        TacoLaunchError: it is not installed; with what to type.
+    """
+    try:
+        from taco_launch.lab import labels  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise TacoLaunchError(
+            f"the lab needs taco-launch-lab: {error}", hint="pip install 'taco-launch[lab]'"
+        ) from None
 
 
 def _say_nothing(_words: str) -> None:
@@ -97,6 +112,7 @@ class Cluster:
 
         Raises:
             SpecError: it cannot be read, or something in it is wrong.
+            TacoLaunchError: it is a lab's, and taco-launch-lab is not installed.
         """
         from taco_launch.inventory.load import load  # noqa: PLC0415 - lists of this machine's jobs need none
         from taco_launch.model.host.hosts import Inventory  # noqa: PLC0415
@@ -106,6 +122,7 @@ class Cluster:
             return self._given
         source = self._source
         if source is not None and source.partition(":")[0] == _LAB:
+            require_lab()
             from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - only for a lab
 
             found = load_lab(source, self._environ)

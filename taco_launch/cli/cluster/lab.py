@@ -11,17 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli.options.common import (
-    Settings,
-    add_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Settings, add_option, output_options, settings_of, talk_options
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import lab_tables, render
-from taco_launch.errors import UsageError
-from taco_launch.lab.labels import option_of
+from taco_launch.errors import TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
     from taco_launch.lab.reporter import Reporter
@@ -31,23 +24,21 @@ MACHINES = ("v100x8", "a100x8", "h100x8", "pcie4", "none")
 
 
 def _labs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.errors import TacoLaunchError
-    from taco_launch.lab import hosts
-
     try:
+        from taco_launch.lab import hosts
+
         names = {found.host.lab for found in hosts.find()}
-    except TacoLaunchError:
+    except (ImportError, TacoLaunchError):
         return []
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
 def _hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.errors import TacoLaunchError
-    from taco_launch.lab import hosts
-
     try:
+        from taco_launch.lab import hosts
+
         found = hosts.find(ctx.params.get("lab") or "lab")
-    except TacoLaunchError:
+    except (ImportError, TacoLaunchError):
         return []
     return [CompletionItem(each.host.name) for each in found if each.host.name.startswith(incomplete)]
 
@@ -72,7 +63,22 @@ _name = add_option(
 )
 
 
-@click.group(cls=SuggestingGroup)
+class _LabCommand(click.Command):
+    """A command that needs taco-launch-lab; its help and its completions do not."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it where the lab is installed."""
+        from taco_launch.api import require_lab
+
+        require_lab()
+        return super().invoke(ctx)
+
+
+class _LabGroup(SuggestingGroup):
+    command_class = _LabCommand
+
+
+@click.group(cls=_LabGroup)
 def lab() -> None:
     """Run a rehearsal cluster of containers on this machine.
 
@@ -127,6 +133,7 @@ def up(
     """
     from taco_launch.lab import up as flow
     from taco_launch.lab.hosts import WAKE
+    from taco_launch.lab.labels import option_of
 
     settings = settings_of(ctx)
     request = flow.LabRequest(lab, size, **more)
@@ -187,6 +194,7 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
       taco-launch lab down --all --images
     """
     from taco_launch.lab import down as flow
+    from taco_launch.lab.labels import option_of
 
     settings = settings_of(ctx)
     removed = flow.down(None if all_labs else lab, os.environ, _talk(settings), images=images)
@@ -299,14 +307,16 @@ def execute(ctx: click.Context, *, lab: str, host: str, command: tuple[str, ...]
 
 
 def _fault_list() -> str:
-    from taco_launch.lab.faults import FAULTS
-
+    try:
+        from taco_launch.lab.faults import FAULTS
+    except ImportError:
+        return "  listed where taco-launch-lab is installed"
     width = max(len(f"{fault.name} {fault.argument}") for fault in FAULTS)
     lines = [f"  {f'{fault.name} {fault.argument}':<{width}}  {fault.about}" for fault in FAULTS]
     return "\n".join(lines)
 
 
-class _FaultCommand(click.Command):
+class _FaultCommand(_LabCommand):
     """Its help has the table of faults, which only it reads, and -2h is an argument, not options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -323,8 +333,10 @@ class _FaultCommand(click.Command):
 
 
 def _faults(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.lab.faults import FAULTS
-
+    try:
+        from taco_launch.lab.faults import FAULTS
+    except ImportError:
+        return []
     return [CompletionItem(fault.name, help=fault.about) for fault in FAULTS if fault.name.startswith(incomplete)]
 
 

@@ -258,8 +258,10 @@ def complete_inventory(ctx: click.Context, param: click.Parameter, incomplete: s
     """Have the shell complete `lab`, `lab:NAME` or the name of a file."""
     if not incomplete or not (incomplete.startswith("lab") or "lab".startswith(incomplete)):
         return complete_file(ctx, param, incomplete)
-    from taco_launch.lab.inventory import words
-
+    try:
+        from taco_launch.lab.inventory import words
+    except ImportError:  # taco-launch-lab is not installed
+        return complete_file(ctx, param, incomplete)
     found = [CompletionItem(word) for word in words() if word.startswith(incomplete)]
     return found + complete_file(ctx, param, incomplete)
 

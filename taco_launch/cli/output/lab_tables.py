@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.cli.output import render
-from taco_launch.lab.labels import option_of
 
 if TYPE_CHECKING:
     from taco_launch.lab.labels import LabHost
@@ -42,6 +41,8 @@ def document(found: "Status") -> dict[str, Any]:
 
 def show(found: "Status", *, first: bool) -> None:
     """Print a lab; what is not this user's to have, as another made the lab, is not named."""
+    from taco_launch.lab.labels import option_of
+
     if not first:
         click.echo()
     of = next((f", of {seen.host.release}" for seen in found.hosts if seen.host.release), "")

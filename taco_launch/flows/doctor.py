@@ -65,7 +65,7 @@ def checks(environ: Mapping[str, str], load: Callable[[], Inventory], named: Nam
     yield _program("mpirun", ("mpirun", "--version"), "needed for jobs on this machine", "scripts/quickstart")
     yield _docker()
     yield _library("horovod", "needed for Horovod jobs on this machine", "scripts/quickstart")
-    yield _library("scipy", "needed for intervals and nightly runs", "pip install '.[bench]'")
+    yield _library("scipy", "needed for intervals and nightly runs", "pip install -e '.[bench]'")
     yield _state(environ)
     yield _inventory(load, named)
 

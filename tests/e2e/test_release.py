@@ -155,8 +155,8 @@ def test_the_lab_is_an_extra(installed: Installed, built: Path) -> None:
             "error: the lab needs taco-launch-lab: No module named 'taco_launch.lab'\n"
             "hint: pip install 'taco-launch[lab]'\n"
         )
-    for words in (("--help",), ("lab", "--help"), ("lab", "up", "--help")):
-        installed.run("taco-launch", *words)
+    for line in ("--help", "lab --help", "lab up --help"):
+        installed.run("taco-launch", *line.split())
 
     local = ("install", "--quiet", "--no-index", "--find-links", str(built))
     installed.pip(*local, "taco-launch[lab]")

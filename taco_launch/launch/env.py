@@ -82,7 +82,7 @@ def relevant(environ: Mapping[str, str]) -> Tuple[Tuple[str, str], ...]:
 
 
 def has_nccl_file(spec: "JobSpec", launch: "LaunchPlan") -> bool:
-    """Return whether NCCL is to describe what it sets up in a file of its own: only where the user decides nothing about that.
+    """Return whether NCCL writes its messages into a file beside the log: only if nothing but the default sets NCCL_DEBUG.
 
     The default NCCL_DEBUG=WARN shows warnings alone, which the rank's wrapper copies into the log.
     """

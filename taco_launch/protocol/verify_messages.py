@@ -11,7 +11,7 @@ _TEXT_CHARACTERS, _MOST_TEXTS = 1 << 12, 1 << 11
 
 
 class RanksSeen(Message):
-    """What is seen of each rank of the guard's host, and what NCCL has written there into files of its own."""
+    """What the guard sees of each rank on its host, and what NCCL wrote into the ranks' files there."""
 
     op = "ranks-seen"
     ranks: Sequence[SeenRank]

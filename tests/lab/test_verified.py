@@ -1,4 +1,4 @@
-"""What was asked is what runs, on two hosts: a host on TCP, ranks that are worlds of their own, traffic on another interface.
+"""VERIFIED names what does not run as planned: a host on TCP, ranks that each run alone, the wrong GPU or interface.
 
 GPUs, HCAs and NCCL's lines are simulated: ranks write into NCCL_DEBUG_FILE what NCCL writes there.
 """

@@ -1,4 +1,4 @@
-"""Whether NCCL describes its set-up in a file of its own: only where the user decides nothing about NCCL's output."""
+"""When NCCL writes its messages into a file beside the rank's log: only if the user sets nothing about them."""
 
 import pytest
 

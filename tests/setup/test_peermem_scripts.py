@@ -170,7 +170,7 @@ def test_the_service_is_disabled_where_it_is_enabled(machine: Machine, tmp_path:
 
 
 def test_an_init_script_is_not_disabled_under_containers_that_would_lose_their_gpus(machine: Machine) -> None:
-    """Who does it for init scripts has systemd read its units again, whatever systemctl is told."""
+    """A program that handles init scripts makes systemd read its units again, whatever systemctl is told."""
     said = 'case "$*" in show*) echo FragmentPath=%s/nv_peer_mem.service ;; esac'
     told = (
         'case "$*" in info*) echo systemd ;; ps*) echo 1a2b ;; *inspect*) echo /train false runc request=nvidia ;; esac'

@@ -18,6 +18,8 @@ from taco_launch.verify import nccl_log
 _MOST_VALUE = 1 << 10
 # Of each file of NCCL's: what a rank with eight HCAs and hundreds of peers writes at its start is less.
 _NCCL_BYTES = 1 << 20
+# Of one rank: few processes of a rank use NCCL.
+_MOST_NCCL_FILES = 8
 # Of one process: some programs make groups of all sorts, and the largest ones are compared.
 _MOST_COMMUNICATORS = 256
 # Horovod learns its world from one of these; without any, each process is a world of its own (horovod/common/operations.cc).
@@ -31,7 +33,7 @@ _ALONE = "Horovod, which mpirun did not start"
 def seen(folder: JobFolder, roots: Mapping[int, Key], variables: Collection[str]) -> RanksSeen:
     """Look at the ranks with these wrappers, whose logs are in the folder of an attempt."""
     found = sorted(process_trees.trees(roots).items())
-    logs = [_nccl(path) for rank, _members in found for path in nccl_file.files(folder.rank(rank))]
+    logs = [_nccl(path) for rank, _members in found for path in nccl_file.files(folder.rank(rank))[:_MOST_NCCL_FILES]]
     return RanksSeen(
         ranks=[_seen(rank, members, variables) for rank, members in found],
         nccl=nccl_log.together(logs),

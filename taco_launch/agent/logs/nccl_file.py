@@ -11,8 +11,6 @@ from typing import Dict, List
 from taco_launch.agent import untrusted
 from taco_launch.agent.logs import segments
 
-# A rank may have several processes that use NCCL; others are not looked at.
-_MOST_FILES = 8
 # What NCCL writes at its start is less; a program that creates communicators all the time writes more.
 _MOST_BYTES = 4 << 20
 _BLOCK_BYTES = 512  # of st_blocks: stat(2)
@@ -20,9 +18,11 @@ _WARNING = b" NCCL WARN "
 
 
 def variables(stem: Path) -> Dict[str, str]:
-    """Return what has NCCL write beside the log with this stem; %p is the process, and %% a % (NCCL, `ncclDebugInit`).
+    """Return the variables that make NCCL write beside the log with this stem.
 
-    GPUDirect RDMA and GID indices are of the subsystem NET, the interface that NCCL starts with of BOOTSTRAP (from 2.23 on).
+    In the name %p is the process, and %% a % (NCCL, `ncclDebugInit`).
+
+    The subsystem NET reports GPUDirect RDMA and GID indices, BOOTSTRAP (from 2.23 on) the interface that NCCL starts with.
     """
     return {
         "NCCL_DEBUG": "INFO",
@@ -32,13 +32,13 @@ def variables(stem: Path) -> Dict[str, str]:
 
 
 def files(stem: Path) -> List[Path]:
-    """Return the files that processes of the rank have written."""
+    """Return the files that processes of the rank have written, one for each process."""
     prefix = f"{stem.name}.nccl."
     try:
         names = sorted(name for name in os.listdir(stem.parent) if name.startswith(prefix))
     except OSError:  # the folder is gone
         return []
-    return [stem.parent / name for name in names[:_MOST_FILES]]
+    return [stem.parent / name for name in names]
 
 
 def beginning(path: Path, most: int) -> bytes:

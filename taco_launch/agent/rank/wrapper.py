@@ -78,7 +78,7 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
         stem.parent.mkdir(mode=0o700, exist_ok=True)
     log = segments.Writer(stem, welcome.log_max_bytes)
     nccl = None
-    if welcome.nccl_file:
+    if welcome.nccl_file and not {"NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS"} & environment.keys():  # the container's own
         from taco_launch.agent.logs import nccl_file  # noqa: PLC0415 - for jobs that use NCCL
 
         environment.update(nccl_file.variables(stem))

@@ -24,7 +24,7 @@ class Top(Request):
 
 
 class SlotsReply(Reply):
-    """Who has which slots of a host; `problem` is the reason if that is not known, and `occupancy` is None then."""
+    """Who has which slots of a host. If that is not known, `problem` is the reason and `occupancy` is None."""
 
     op = "slots"
     host: str

@@ -48,6 +48,14 @@ def test_warnings_are_copied_once_and_as_whole_lines(stem: Path, found: nccl_fil
     assert nccl_file.files(stem) == []
 
 
+def test_the_files_of_very_many_processes_are_all_removed(stem: Path, found: nccl_file.NcclFiles) -> None:
+    for process in range(20):
+        written(stem, process).write_bytes(WARNING)
+    found.remove()
+    assert nccl_file.files(stem) == []
+    assert segments.first_words(stem, 1 << 20) == 20 * WARNING.decode()
+
+
 def test_a_file_that_grows_without_end_is_emptied(stem: Path, found: nccl_file.NcclFiles) -> None:
     with written(stem).open("wb", buffering=0) as file:  # without O_APPEND, as fopen(3) does it for NCCL
         file.write(LINE * (5 << 20 // len(LINE)))

@@ -119,6 +119,16 @@ def test_nccl_writes_into_a_file_of_its_own_and_its_warnings_into_the_log(ranks:
     assert nccl_file.files(ranks.folder.rank(3)) == []
 
 
+def test_a_container_that_names_its_own_file_for_nccl_keeps_it(ranks: Ranks) -> None:
+    ranks.start("sh", "-c", "echo $NCCL_DEBUG $NCCL_DEBUG_FILE", env={**MPIRUN, "NCCL_DEBUG_FILE": "mine"})
+    guard = ranks.accept()
+    guard.wait("register")
+    environment = {**SHARED, "NCCL_DEBUG": "WARN"}
+    guard.send("welcome", environment=environment, log_max_bytes=1 << 20, umask=0o077, nccl_file=True)
+    guard.wait("exit")
+    assert ranks.log == b"WARN mine\n"
+
+
 def test_each_attempt_has_a_log_of_its_own(ranks: Ranks) -> None:
     ranks.start("echo", "second")
     guard = ranks.accept()

@@ -29,7 +29,7 @@ def command(night: ScheduledRun) -> str:
         if "\\" in word or any(ord(letter) < ord(" ") or ord(letter) == 0x7F for letter in word):
             raise TacoLaunchError(
                 f"{word!r} is not allowed in a crontab: cron has rules of its own for backslashes and line ends",
-                hint="call the file otherwise, or install it --with systemd",
+                hint="rename the file, or install the nightly run with the option --with systemd",
             )
     # cron makes the whole line the subject of its mail: the night's name is what a person wants to see of it
     return f": night {night.name}; {' '.join(map(shlex.quote, night.argv_with_env))}"

@@ -80,6 +80,6 @@ def _quote(word: str) -> str:
     if any(ord(letter) < ord(" ") or ord(letter) == 0x7F or 0xD800 <= ord(letter) < 0xE000 for letter in word):
         raise TacoLaunchError(
             f"{word!r} is not allowed in a unit of systemd, which accepts no control characters and only UTF-8",
-            hint="call the file otherwise",
+            hint="rename the file",
         )
     return '"' + "".join(_ESCAPED.get(letter, letter) for letter in word) + '"'

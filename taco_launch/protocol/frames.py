@@ -36,7 +36,7 @@ class FrameReader:
             line = framing.message(bytes(self._rest[: end + 1])) or {}
             size = line.get("bytes", 0)
             if type(size) is not int or not 0 <= size <= self._most:
-                raise UsageError(f"not a message of taco-launch: bytes: {str(size)[:40]}")
+                raise UsageError(f"not a taco-launch message: invalid byte count {str(size)[:40]}")
             if len(self._rest) < end + 1 + size:
                 return found
             try:

@@ -219,7 +219,7 @@ class Head:
             data = self._read(op, line)
             count = data.get("bytes", 0)
             if type(count) is not int or not 0 <= count <= _DATA_BYTES:
-                raise HostError(f"{self.name}: {op}: not a message of taco-launch: bytes: {str(count)[:40]}")
+                raise HostError(f"{self.name}: {op}: not a taco-launch message: invalid byte count {str(count)[:40]}")
             try:
                 reply = reply_of(data)
             except ValueError as error:

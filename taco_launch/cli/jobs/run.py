@@ -33,7 +33,7 @@ _DRY_RUN = (
     option(
         "--dry-run",
         is_flag=True,
-        help="Print the command line that would start the job (without mpirun, one per host) and start nothing.",
+        help="Print the command line that would start the job (one per host if mpirun is not used) and start nothing.",
     ),
     option("--explain", is_flag=True, help="With --dry-run: show the source and the reason of each part."),
     option(

@@ -90,7 +90,7 @@ _BOARD = (
     ),
 )
 _QUEUE = (
-    option("--queue", metavar="NAME", help="Queue to count the job in. Default: default."),
+    option("--queue", metavar="NAME", help="Name of the queue: only a label to filter and count by. Default: default."),
     option(
         "--priority",
         type=click.IntRange(-MOST_PRIORITY, MOST_PRIORITY),

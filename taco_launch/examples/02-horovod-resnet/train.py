@@ -44,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch-size", type=int, default=8, help="images per rank and step")
     parser.add_argument("--image-size", type=int, default=32)
-    parser.add_argument("--iters", type=int, default=3, help="how often the speed is measured")
+    parser.add_argument("--iters", type=int, default=3, help="number of speed measurements")
     parser.add_argument("--steps", type=int, default=10, help="steps of one measurement")
     options = parser.parse_args()
 

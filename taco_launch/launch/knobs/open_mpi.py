@@ -47,7 +47,7 @@ OPENMPI = (
          unit="bytes", low=0),
     Knob("btl_tcp_rcvbuf", "integer", "0", "Receive buffer of MPI's sockets; 0 leaves it to the kernel.", _BOTH,
          unit="bytes", low=0),
-    Knob("btl_base_verbose", "verbosity", "error", "How much the btl say about what they choose.", _BOTH, low=-1,
+    Knob("btl_base_verbose", "verbosity", "error", "How much btl components log about what they select.", _BOTH, low=-1,
          high=100, choices=_VERBOSITY),
     Knob("btl_base_warn_component_unused", "integer", "1", "Warns of network hardware that no btl uses; 0 does not.",
          _BOTH, low=0, history="0 in Debian's 4.1"),

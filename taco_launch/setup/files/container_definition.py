@@ -287,13 +287,13 @@ def _unconfined(cluster: str, container: Container, facts: HostFacts) -> Iterato
     if container.pid != "host" or {"userns", "rootless"} & security:
         return
     if "apparmor" not in security:
-        yield "AppArmor is off here: who runs a rank on this host can become its root; leave container.pid: host out"
+        yield "AppArmor is off here: anyone who runs a rank can become root on this host; remove container.pid: host"
         return
     there = docker.containers if docker is not None and isinstance(docker.containers, tuple) else ()
     others = sorted(each.name for each in there if dict(each.labels).get(paths.CLUSTER_LABEL) != cluster)
     if others:
         named = ", ".join(others[:_MOST_NAMED]) + (", ..." if len(others) > _MOST_NAMED else "")
-        yield f"who runs a rank on this host can become root in its other containers ({named}); leave container.pid: host out"
+        yield f"anyone who runs a rank can become root in other containers of this host ({named}); remove container.pid: host"
 
 
 # Whether a limit of locked memory is bad, and what to do.

@@ -63,7 +63,7 @@ OPEN_MPI = (
         ),
         "mpirun itself, or the daemon that a program without mpirun starts, cannot start on {host}[[what?: {what} finds none of its parts]]: files of its installation are missing, were moved, or are "
         "of another version.",
-        "which -a mpirun, and ompi_info on {host}. Was it moved: export OPAL_PREFIX=/WHERE/IT/IS. env | grep -E 'OMPI_|PMIX_|OPAL_' shows what "
+        "Run which -a mpirun and ompi_info on {host}. If the installation was moved: export OPAL_PREFIX=/WHERE/IT/IS. env | grep -E 'OMPI_|PMIX_|OPAL_' shows what "
         "else may mislead it.",
         r"(?P<what>(?:opal|orte|prte|pmix)_\w+_(?:select|open)) failed|ORTE_ERROR_LOG: (?:Not found in file ess_hnp|A system-required [^\r\n]*in file ess_singleton)_module\.c|opal_init failed"
         r"|(?:orte|pmix)_init failed for some reason",

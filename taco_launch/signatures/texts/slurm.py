@@ -235,7 +235,7 @@ SLURM = (
         "slurm-pmi-twice",
         ("PMK_KVS_Barrier duplicate request from task ",),
         "Several processes of Slurm's task {task} start MPI, where each task may be one rank: the program starts itself or others that call MPI_Init.",
-        "srun --ntasks=N with one MPI process per task; start workers of a program without MPI, or without the variables PMI_FD, PMI_RANK and SLURM_*.",
+        "srun --ntasks=N with one MPI process per task. If the program starts worker processes, they must not call MPI_Init, or must be started with PMI_FD, PMI_RANK and SLURM_* unset.",
         r"PMK_KVS_Barrier duplicate request from task (?P<task>\d+)",
     ),
     Signature(

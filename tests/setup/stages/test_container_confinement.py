@@ -20,7 +20,7 @@ NAME = "taco-launch-hcc"
         (
             {"pid": "host"},
             ("seccomp",),
-            "who runs a rank on this host can become its root; leave container.pid: host out",
+            "anyone who runs a rank can become root on this host; remove container.pid: host",
         ),
         ({"sys_ptrace": True, "pid": "host"}, ("apparmor",), ""),
         ({"sys_ptrace": True}, ("seccomp",), ""),
@@ -45,7 +45,7 @@ def test_what_a_rank_can_do_where_no_profile_confines_it(container: dict[str, An
         (
             {"pid": "host"},
             ("web", "db"),
-            "can become root in its other containers (db, web); leave container.pid: host out",
+            "can become root in other containers of this host (db, web); remove container.pid: host",
         ),
         ({"pid": "host"}, ("a", "b", "c", "d", "e"), "(a, b, c, d, ...)"),
         ({}, ("web",), ""),

@@ -71,7 +71,7 @@ def test_per_host_is_for_env_alone(two: list[str], launcher: list[str]) -> None:
         "colossalai run --nproc_per_node 2 --host n1,n2 t.py",
         "mpiexec.hydra -n 2 -genv A=1 a.out",
         "torchrun --nnodes 2 --nproc_per_node=2 t.py",
-        "A=1 nohup mpirun -np 4 -H n1:2,n2:2 a.out",
+        "A=1 nohup mpirun -np 4 -wdir /tmp -H n1:2,n2:2 a.out",
         "numactl -N 0 python -m torch.distributed.run --nproc_per_node 2 t.py",
         "horovodrun -np 4 -H n1:2,n2:2 python t.py",
     ],

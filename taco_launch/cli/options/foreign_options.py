@@ -8,7 +8,6 @@ _SET = "taco-launch sets it for every rank: omit it"
 _PROFILE = "other options of mpirun go into a profile; the shipped ones bind to none and map by slot (--profile)"
 _HOSTFILE = "a hostfile is an inventory: -i FILE"
 _PER_HOST = "set the ranks per host with --slots-per-host N"
-_WDIR = "cd there before you type the line; in containers let the command start with: env -C DIR"
 _LOG = "each rank's output is kept by itself: taco-launch logs NAME --rank N"
 # By its name without leading -, and with - for _: options of mpirun(1), horovodrun(1), torch/distributed/run.py and Arena.
 # Behind the name of a command those that are meant there alone.
@@ -21,7 +20,7 @@ _OPTIONS = {
     ),
     **dict.fromkeys(("hostfile", "machinefile", "default-hostfile"), _HOSTFILE),
     **dict.fromkeys(("N", "npernode", "ppr", "nproc-per-node"), _PER_HOST),
-    **dict.fromkeys(("wdir", "wd"), _WDIR),
+    **dict.fromkeys(("wdir", "wd"), "use --workdir PATH for the folder that the ranks start in"),
     **dict.fromkeys(("tag-output", "timestamp-output", "output-filename"), _LOG),
     "gmca": "an MCA parameter is given by --mca NAME VALUE",
     **dict.fromkeys(("num-proc", "ranks", "nprocs"), "use --np N for the number of ranks"),

@@ -41,7 +41,8 @@ def line(
     more = list(own)
     if not sized and not _SIZES & set(own):
         more += pasted.size
-    more += pasted.more if "--timeout" not in own else ()
+    for option, value in pasted.more:
+        more += [option, value] if option not in own else []
     if pasted.hosts and "-H" not in own:
         more += ["-H", pasted.hosts]
     names = {value.partition("=")[0] for option, value in itertools.pairwise(own) if option in ("-x", "--mca")}

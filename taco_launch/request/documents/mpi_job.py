@@ -246,6 +246,8 @@ class _Manifest:
         self.notes += [f"mpirun's {option}{decided.get(option.split()[0].lstrip('-'), '')}" for option in line.unused]
         if line.timeout is not None and "activeDeadlineSeconds" not in self._document.get("runPolicy", {}):
             self.put(("runPolicy", "activeDeadlineSeconds"), line.timeout[0], places[line.timeout[1]][0])
+        if line.workdir is not None:
+            self.put(("workingDir",), line.workdir[0], places[line.workdir[1]][0])
         if line.per_host is not None:
             self._each(line.per_host[0], places[line.per_host[1]][0])
         if line.np is not None:
@@ -316,10 +318,9 @@ class _Manifest:
         """Return the container's variables whose values stand there."""
         found: dict[str, str] = {}
         for index, entry in enumerate(self._entries(container)):
-            if isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
-                if _EXPANDED.search(entry["value"]):
-                    continue  # as one whose value does not stand here
-                found[entry["name"]] = entry["value"]
+            name, value = entry.get("name"), entry.get("value")
+            if isinstance(name, str) and isinstance(value, str) and not _EXPANDED.search(value):
+                found[name] = value
                 self._taken.add((*container, "env", index))
         return found
 
@@ -340,8 +341,7 @@ class _Manifest:
             yield str(word)
 
     def _keep(self, loc: Loc, at: Loc) -> None:
-        value = self.take(at)
-        if value is not None:
+        if (value := self.take(at)) is not None:
             self.put(loc, value, at)
 
     def put(self, loc: Loc, value: Any, at: Loc) -> None:

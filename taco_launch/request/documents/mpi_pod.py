@@ -42,7 +42,7 @@ def take(manifest: Manifest, launcher: Loc | None, worker: Loc | None, slots: in
             manifest.origin["data", number] = at
     for container in filter(None, (launcher,)):
         folder = manifest.take((*container, "workingDir"))
-        if folder is not None:
+        if folder is not None and ("workingDir",) not in manifest.origin:  # that of mpirun wins
             manifest.put(("workingDir",), folder, (*container, "workingDir"))
     if worker is not None:
         _gpus(manifest, worker, slots)

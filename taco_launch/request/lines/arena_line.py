@@ -233,7 +233,9 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tu
         line = launcher_line.read(words, found)
     except UnclearError as error:
         raise UsageError(f"{words[error.index]!r} of {found.name}: {error.problem}", error.hint) from None
-    own += line.more if "--timeout" not in own else ()
+    for option, value in line.more:
+        if option not in own or option == "--workdir":  # the folder that mpirun names wins over its own
+            own = [*_without(own, (option,)), option, value]
     own += [word for text in line.env for word in ("-x", text)]
     own += [word for name, value in line.mca for word in ("--mca", name, value)]
     slots = int(given.get("workers", "1")) * max(int(given.get("gpus", "0")), 1)

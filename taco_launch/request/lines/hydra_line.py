@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from taco_launch.request.lines.mpirun_line import MpirunLine, Options, UnclearError
+from taco_launch.request.lines.mpirun_line import WORKDIR, MpirunLine, Options, UnclearError
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra")
 # How many words an option takes with its values (mpiexec.hydra -help, MPICH 4 and 5, Intel MPI 2021): what the inventory
@@ -37,7 +37,7 @@ def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
 def _option(line: Options, words: Sequence[str], at: int) -> int:
     """Take the option at a place; return how many words it has with its values."""
     option = words[at].lstrip("-")
-    count = 2 if option in (*_RANKS, *_PER_HOST, *_PASSED, *_SET) else _UNUSED.get(option, 0)
+    count = 2 if option in (*_RANKS, *_PER_HOST, *_PASSED, *_SET, *WORKDIR) else _UNUSED.get(option, 0)
     if option in _SET and "=" not in "".join(words[at + 1 : at + 2]):
         count = 3
     if not count:
@@ -48,6 +48,8 @@ def _option(line: Options, words: Sequence[str], at: int) -> int:
         line.ranks(words[at + 1], at + 1)
     elif option in _PER_HOST:
         line.ranks_per_host(words[at + 1], at + 1)
+    elif option in WORKDIR:
+        line.workdir = words[at + 1], at + 1
     elif option in _SET:
         name, equals, value = words[at + 1].partition("=")
         line.env.append((name, value if equals else words[at + 2], at + count - 1))

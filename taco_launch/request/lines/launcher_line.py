@@ -43,9 +43,9 @@ _COUNT = re.compile(r"[1-9][0-9]{0,5}")
 
 @dataclass(frozen=True)
 class LauncherLine:
-    """The content of a line: `size` and `more` as options of taco-launch, `hosts` in the form of -H, and `hostfile`, "" if missing.
+    """The content of a line: `size` as options of taco-launch, `hosts` in the form of -H, and `hostfile`, "" if missing.
 
-    `env` is what -x takes, `mca` (name, value), `program` the program with its arguments.
+    `env` is what -x takes, `mca` (name, value), `more` (option, value), `program` the program with its arguments.
     """
 
     size: tuple[str, ...]
@@ -54,7 +54,7 @@ class LauncherLine:
     hostfile: str = ""
     env: tuple[str, ...] = ()
     mca: tuple[tuple[str, str], ...] = ()
-    more: tuple[str, ...] = ()
+    more: tuple[tuple[str, str], ...] = ()
 
 
 def read(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
@@ -81,7 +81,11 @@ def _mpirun(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
         _first(told, (*_HOSTFILES, "f")),
         (*(f"{name}={value}" for name, value, _at in line.env), *bare),
         tuple((name, value) for name, value, _at in line.mca),
-        ("--timeout", f"{line.timeout[0]}s") if line.timeout else (),
+        tuple(
+            (option, f"{word[0]}{unit}")
+            for option, word, unit in (("--timeout", line.timeout, "s"), ("--workdir", line.workdir, ""))
+            if word is not None
+        ),
     )
 
 

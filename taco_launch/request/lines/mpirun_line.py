@@ -17,6 +17,8 @@ _PASSED_OVER = ("prefix", "show-progress", "report-state-on-timeout", "get-stack
 _SECONDS = re.compile("[1-9][0-9]{0,8}")
 # mpirun(1): ranks on each host.
 _EACH = ("N", "npernode")
+# mpirun(1) and mpiexec.hydra: the folder that the ranks start in.
+WORKDIR = ("wdir", "wd")
 _PER_HOST = re.compile(r"ppr:(?P<count>[1-9][0-9]{0,5}):node(?P<rest>:.*)?")
 # The frameworks that are of the ranks alone (ompi/mca of Open MPI 4 and 5, and what of opal/mca they move data by): for
 # these `-x OMPI_MCA_btl=...` and `--mca btl ...` are the same. Others are mpirun's own, which -x does not reach.
@@ -43,7 +45,7 @@ class MpirunLine:
 
     `np` and `per_host`, the ranks on each host, are None where the line says none; `env` and `mca` hold (name, value,
     index); `unused` the options that are passed over, as they stand there; `bare` the variables whose value does not exist;
-    the program starts at `program`. After `timeout` seconds mpirun ends the ranks.
+    the program starts at `program`. After `timeout` seconds mpirun ends the ranks, which start in the folder `workdir`.
     """
 
     np: tuple[int, int] | None
@@ -54,6 +56,7 @@ class MpirunLine:
     bare: tuple[str, ...]
     program: int
     timeout: tuple[int, int] | None = None
+    workdir: tuple[str, int] | None = None
 
 
 def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
@@ -92,6 +95,7 @@ class Options:
         self.unused: list[str] = []
         self.bare: list[str] = []
         self.timeout: tuple[int, int] | None = None
+        self.workdir: tuple[str, int] | None = None
 
     def line(self, words: Sequence[str], program: int) -> MpirunLine:
         """Return what was gathered; the program starts at `program`.
@@ -104,7 +108,7 @@ class Options:
         if ":" in words[program:]:
             raise UnclearError(program + list(words[program:]).index(":"), "starts a second program, and a job has one")
         rest = tuple(self.env), tuple(self.mca), tuple(self.unused), tuple(self.bare)
-        return MpirunLine(self.np, self.per_host, *rest, program, self.timeout)
+        return MpirunLine(self.np, self.per_host, *rest, program, self.timeout, self.workdir)
 
     def ranks(self, word: str, at: int) -> None:
         """Take the number of ranks."""
@@ -133,6 +137,8 @@ class Options:
             self.mca.append((words[1], words[2], at + 1))
         elif option == "timeout" and _SECONDS.fullmatch(words[1]):
             self.timeout = int(words[1]), at + 1
+        elif option in WORKDIR:
+            self.workdir = words[1], at + 1
         elif option in (*_HOSTS, *OF_PROFILE, *_PASSED_OVER):
             self.unused.append(" ".join(words))
         elif option != "allow-run-as-root":  # added where it is needed

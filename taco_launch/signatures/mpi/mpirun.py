@@ -109,7 +109,7 @@ LAUNCHER = (
         "folder-missing",
         ("to the specified working directory",),
         "{host} has no folder {what}, in which the ranks should start.",
-        "Mount or create it there, or start from a folder that every host has (--wdir, or cd before).",
+        "Mount or create it there, or start from a folder that every host has (`--workdir`, or `-wdir` of mpirun).",
         r"change to the specified working directory"
         r"(?=[\s\S]{0,300}?Working directory: *(?P<what>[^\r\n]*\S))" + _NODE,
         lines=7,

@@ -43,6 +43,7 @@ READ = {
     "submit pytorch 'A=1 python a.py'": "submit --launcher env -- env A=1 python a.py",
     # fewer ranks than slots, and the line's number unsaid
     "submit mpi --workers 4 --gpus 2 'mpirun -np 6 a'": "submit --np 6 -- a",
+    "submit mpi --workers 4 --working-dir /r 'mpirun -wdir /w --timeout 60 a'": "submit --workers 4 --timeout 60s --workdir /w -- a",
     "submit mpi --workers 4 'mpirun a'": "submit --workers 4 -- a",
     "list": "list",
     "list -A": "list",

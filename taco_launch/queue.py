@@ -40,7 +40,7 @@ Taken = Mapping[str, Tuple[int, ...]]
 class WaitingJob:
     """A job that waits: what it asks for, on which hosts, and the most slots that it takes of each (None: all).
 
-    `terms` are those of hosts of which it may not have every GPU, or GPUs of several models; `leaves` the leaves of hosts
+    `constraints` are those of hosts of which it may not have every GPU, or GPUs of several models; `leaves` the leaves of hosts
     as far as they are known.
     `came` is when it came into the queue. `tried` says that its hosts have been asked already, and had no place, or that
     it was told to wait for others.
@@ -52,7 +52,7 @@ class WaitingJob:
     wanted: SlotRequest
     hosts: Tuple[Tuple[str, Optional[int]], ...]
     tried: bool = False
-    terms: Tuple[Tuple[str, GpuConstraints], ...] = ()
+    constraints: Tuple[Tuple[str, GpuConstraints], ...] = ()
     leaves: Tuple[Tuple[str, str], ...] = ()
 
 
@@ -185,10 +185,10 @@ def _is_plain(capacity: HostCapacity, most: Optional[int], np: int) -> bool:
 
 def _takes_any(job: WaitingJob, capacities: Capacities) -> bool:
     """Return whether any slots of its hosts will do for a job, of one number: it may have all, and they are of one model."""
-    terms = dict(job.terms)
+    constraints = dict(job.constraints)
     models: Set[str] = set()
     for host, _most in job.hosts:
-        capacity, its = capacities[host], terms.get(host, _ANY)
+        capacity, its = capacities[host], constraints.get(host, _ANY)
         if len(_numbers(capacity, its)) < len(capacity.holders):
             return False
         if not its.models:
@@ -199,11 +199,11 @@ def _takes_any(job: WaitingJob, capacities: Capacities) -> bool:
 def _view(job: WaitingJob, capacities: Capacities, model: str = "") -> List[FreeSlots]:
     """Return what a job may take of the hosts whose slots are known, where it takes GPUs of that model."""
     found = []
-    terms, leaves = dict(job.terms), dict(job.leaves)
+    constraints, leaves = dict(job.constraints), dict(job.leaves)
     for host, most in job.hosts:
         if host in capacities:
             capacity = capacities[host]
-            may = _numbers(capacity, terms.get(host, _ANY), model)
+            may = _numbers(capacity, constraints.get(host, _ANY), model)
             every = len(may) == len(capacity.holders)
             free = capacity.holders.count("") if every else sum(not capacity.holders[number] for number in may)
             if job.wanted.exclusive and any(capacity.holders):
@@ -213,9 +213,9 @@ def _view(job: WaitingJob, capacities: Capacities, model: str = "") -> List[Free
     return found
 
 
-def _numbers(capacity: HostCapacity, terms: GpuConstraints, model: str = "") -> Tuple[int, ...]:
+def _numbers(capacity: HostCapacity, constraints: GpuConstraints, model: str = "") -> Tuple[int, ...]:
     """Return the slots of a host that a job may have, where it takes GPUs of that model."""
-    found = numbers(terms, len(capacity.holders), capacity.models)
+    found = numbers(constraints, len(capacity.holders), capacity.models)
     if not model or not any(capacity.models):
         return found
     return tuple(number for number in found if number < len(capacity.models) and capacity.models[number] == model)
@@ -225,15 +225,17 @@ def _placed(
     job: WaitingJob, capacities: Capacities, view: Callable[[str], Sequence[FreeSlots]]
 ) -> Optional[Tuple[Placement, str]]:
     """Place a job on GPUs of one model, as the gang does; give the model where there are several. None: nowhere."""
-    terms = dict(job.terms)
+    constraints = dict(job.constraints)
 
     def models(host: str) -> List[str]:
         capacity = capacities.get(host, HostCapacity(()))
-        may = _numbers(capacity, terms.get(host, _ANY))
+        may = _numbers(capacity, constraints.get(host, _ANY))
         return [capacity.models[number] for number in may if number < len(capacity.models) and capacity.models[number]]
 
     try:
-        found, model = place_of_one(job.wanted, view(""), {host for host, its in job.terms if its.models}, models, view)
+        found, model = place_of_one(
+            job.wanted, view(""), {host for host, its in job.constraints if its.models}, models, view
+        )
     except PlacementError:
         return None
     return found, model or ""
@@ -251,11 +253,13 @@ def _fit(job: WaitingJob, capacities: Capacities) -> Optional[Taken]:
         return None
     placement, model = placed
     found = {}
-    terms = dict(job.terms)
+    constraints = dict(job.constraints)
     for share in placement.shares:
         capacity = capacities[share.host]
         free = [
-            number for number in _numbers(capacity, terms.get(share.host, _ANY), model) if not capacity.holders[number]
+            number
+            for number in _numbers(capacity, constraints.get(share.host, _ANY), model)
+            if not capacity.holders[number]
         ]
         found[share.host] = tuple(range(len(capacity.holders)) if job.wanted.exclusive else free[: share.ranks])
     return found
@@ -265,12 +269,12 @@ def _never_fits(job: WaitingJob, capacities: Capacities) -> bool:
     """Return whether there are too few slots even if nobody had any of them; not where that is not known of a host."""
     if any(most is None and host not in capacities for host, most in job.hosts):
         return False
-    terms = dict(job.terms)
+    constraints = dict(job.constraints)
 
     def size(host: str, most: Optional[int], model: str) -> int:
         if host not in capacities:
             return most or 0
-        may = len(_numbers(capacities[host], terms.get(host, _ANY), model))
+        may = len(_numbers(capacities[host], constraints.get(host, _ANY), model))
         if may < len(capacities[host].holders):
             return may if most is None else min(may, most)
         return may if most is None else most

@@ -354,7 +354,7 @@ class AgentBackend:
     def _next(self, replies: Iterator[Reply], kind: type[_Kind]) -> _Kind:
         reply = next(replies, None)
         if not isinstance(reply, kind):
-            raise HostError(f"{self.name}: submit: not a message of taco-launch: there is no {kind.op}")
+            raise HostError(f"{self.name}: submit: not a taco-launch message: there is no {kind.op}")
         return reply
 
 

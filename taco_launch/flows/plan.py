@@ -119,7 +119,8 @@ def dry_run(
     placed, models = place_alike(wanted_of(spec), spec.hosts, free, _by_name(spec, known))
     if models:
         spec = replace(
-            spec, hosts=tuple(replace(host, terms=replace(host.terms, models=models)) for host in spec.hosts)
+            spec,
+            hosts=tuple(replace(host, constraints=replace(host.constraints, models=models)) for host in spec.hosts),
         )
     placed = plan.in_rank_order(spec, placed)
     seen, choices = known, placed.shares
@@ -161,11 +162,11 @@ def _pinned(
     spec: JobSpec, placed: Placement, found: Mapping[str, Occupancy]
 ) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], tuple[str, ...]]:
     """Return the GPUs of hosts of which a job may have some, and has all of these; and the hosts where it has some of them."""
-    terms = {host.name: host.terms for host in spec.hosts}
+    constraints = {host.name: host.constraints for host in spec.hosts}
     pinned, chosen = list[tuple[str, tuple[int, ...]]](), list[str]()
     for share in placed.shares:
         here = found[share.host]
-        every = allowed(terms[share.host], here)
+        every = allowed(constraints[share.host], here)
         gpus = tuple(number for number in every if number < here.gpus)
         if gpus and share.ranks < len(every):
             chosen.append(share.host)
@@ -186,12 +187,14 @@ def _near(
     spec: JobSpec, shares: Sequence[Share], found: Mapping[str, Occupancy], links: Mapping[str, Topology]
 ) -> tuple[tuple[str, LocalHcas], ...]:
     """Return the HCAs near the GPUs that a job would have, as its guards would: of hosts some of whose GPUs it leaves."""
-    terms = {host.name: host.terms for host in spec.hosts if host.terms.topology and not spec.exclusive}
+    constraints = {
+        host.name: host.constraints for host in spec.hosts if host.constraints.topology and not spec.exclusive
+    }
     near = list[tuple[str, LocalHcas]]()
     for share in shares:
-        if share.host in terms.keys() & links.keys():
+        if share.host in constraints.keys() & links.keys():
             here = found[share.host]
-            every = [number for number in allowed(terms[share.host], here) if number < here.gpus]
+            every = [number for number in allowed(constraints[share.host], here) if number < here.gpus]
             mine = every if share.choice is None else share.choice.gpus
             if 0 < len(mine) < here.gpus:
                 near.append((share.host, nearest_first(links[share.host], mine)))
@@ -209,12 +212,12 @@ def _nearest(
 
     No rank is kept to them: NCCL itself takes the nearest for each GPU, and ranks see all GPUs of their job.
     """
-    terms = {host.name: host.terms for host in spec.hosts}
+    constraints = {host.name: host.constraints for host in spec.hosts}
     ports = {} if known.between is None else ports_of(known.between, [share.host for share in shares])
     for share in shares:
         if share.host in links and links[share.host].nics:
             topology, here = links[share.host], found[share.host]
-            every = [number for number in allowed(terms[share.host], here) if number < len(topology.gpus)]
+            every = [number for number in allowed(constraints[share.host], here) if number < len(topology.gpus)]
             mine = every[: share.ranks] if share.choice is None else share.choice.gpus
             used = {port.rpartition(":")[0] for port in ports.get(share.host, ())} & set(topology.nics)
             among = tuple(used) or topology.nics

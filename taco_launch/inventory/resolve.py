@@ -188,7 +188,7 @@ def _hosts(
                 labels=tuple(sorted((loc[1], value) for loc, value in values.items() if loc[0] == "labels")),
                 connection=values.get(("connection",), "ssh"),
                 gpus=values.get(("gpus",), "auto"),
-                terms=GpuConstraints(topology=values.get(("topology",), "on") == "on"),
+                constraints=GpuConstraints(topology=values.get(("topology",), "on") == "on"),
             )
         )
     return tuple(hosts)

@@ -28,7 +28,7 @@ def parse_hosts(text: str) -> tuple[tuple[str, int | None], ...]:
     Raises:
         SpecError: all that is wrong, each with its column (from 1).
     """
-    return tuple((wish.host, wish.slots) for wish in _wishes(text))
+    return tuple((entry.host, entry.slots) for entry in _entries(text))
 
 
 def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
@@ -41,9 +41,9 @@ def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
         SpecError: `text` is wrong, names hosts that the inventory has not, or asks more of one than it may.
     """
     hosts = {host.name: host for host in inventory.hosts}
-    wishes = _wishes(text, {name: members for name, members in inventory.groups if name not in hosts})
+    entries = _entries(text, {name: members for name, members in inventory.groups if name not in hosts})
     # one fault per item: a range of strangers is one mistake
-    strangers = {wish.column: wish for wish in reversed(wishes) if wish.host not in hosts}
+    strangers = {entry.column: entry for entry in reversed(entries) if entry.host not in hosts}
     if strangers:
         faults = [_stranger(strangers[column], inventory) for column in sorted(strangers)[:MAX_FAULTS]]
         if len(faults) == 1:
@@ -51,14 +51,14 @@ def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
             raise SpecError(OPTION, tuple(faults), faults[0].hint or None, short=short)
         raise SpecError(OPTION, limited(faults, len(strangers)))
     over = {
-        wish.column: wish for wish in reversed(wishes) if (wish.slots or 0) > (hosts[wish.host].max_slots or math.inf)
+        entry.column: entry for entry in reversed(entries) if (entry.slots or 0) > (hosts[entry.host].max_slots or math.inf)
     }
     if over:
         faults = [_over(over[column], hosts[over[column].host], inventory) for column in sorted(over)[:MAX_FAULTS]]
         raise SpecError(OPTION, limited(faults, len(over)))
     return tuple(
-        host if wish.slots is None else replace(host, slots=wish.slots, has=host.slots or 0)
-        for wish, host in ((wish, hosts[wish.host]) for wish in wishes)
+        host if entry.slots is None else replace(host, slots=entry.slots, has=host.slots or 0)
+        for entry, host in ((entry, hosts[entry.host]) for entry in entries)
     )
 
 
@@ -88,13 +88,13 @@ def hosts_of(text: str, local_names: frozenset[str] = frozenset()) -> tuple[Host
     local = names_of_this_machine(local_names)
     return tuple(
         Host(
-            name=wish.host,
-            address=wish.host,
-            slots=wish.slots,
-            has=None if wish.slots is None else 0,
-            connection="local" if wish.host.lower() in local else "ssh",
+            name=entry.host,
+            address=entry.host,
+            slots=entry.slots,
+            has=None if entry.slots is None else 0,
+            connection="local" if entry.host.lower() in local else "ssh",
         )
-        for wish in _wishes(text)
+        for entry in _entries(text)
     )
 
 
@@ -104,7 +104,7 @@ def names_of_this_machine(known: frozenset[str]) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _Entry:
     """One host that was requested; `column` is where its item starts, from 1."""
 
     host: str
@@ -112,9 +112,9 @@ class _Wish:
     column: int
 
 
-def _wishes(text: str, groups: Mapping[str, tuple[str, ...]] = _NO_GROUPS) -> tuple[_Wish, ...]:
+def _entries(text: str, groups: Mapping[str, tuple[str, ...]] = _NO_GROUPS) -> tuple[_Entry, ...]:
     """Read the hosts that a text names; a name that is one of `groups` stands for its hosts."""
-    wishes: dict[str, _Wish] = {}
+    entries: dict[str, _Entry] = {}
     faults: list[Fault] = []
     for column, item in _items(text):
         try:
@@ -122,16 +122,16 @@ def _wishes(text: str, groups: Mapping[str, tuple[str, ...]] = _NO_GROUPS) -> tu
         except SpecError as error:
             faults.extend(error.faults)
             continue
-        if twice := next((host for host in found if host in wishes), None):
-            problem = f"{twice} is already named at column {wishes[twice].column}"
+        if twice := next((host for host in found if host in entries), None):
+            problem = f"{twice} is already named at column {entries[twice].column}"
             faults.append(Fault(f"column {column}", names.shown(item), problem, "add up its slots in one place"))
-        elif len(wishes) + len(found) > ranges.MAX_HOSTS:
+        elif len(entries) + len(found) > ranges.MAX_HOSTS:
             faults.append(Fault(f"column {column}", names.shown(item), f"more than {ranges.MAX_HOSTS} hosts"))
             break
-        wishes.update((host, _Wish(host, slots, column)) for host in found)
+        entries.update((host, _Entry(host, slots, column)) for host in found)
     if faults:
         raise SpecError(OPTION, limited(faults[:MAX_FAULTS], len(faults)))
-    return tuple(wishes.values())
+    return tuple(entries.values())
 
 
 def _items(text: str) -> Iterator[tuple[int, str]]:
@@ -190,31 +190,31 @@ def _refused(column: int, item: str, problem: str, hint: str = "") -> SpecError:
     return SpecError(OPTION, (Fault(f"column {column}", names.shown(item), problem, hint),))
 
 
-def _over(wish: _Wish, host: Host, inventory: Inventory) -> Fault:
+def _over(entry: _Entry, host: Host, inventory: Inventory) -> Fault:
     """Make the fault of a host with more slots than its inventory allows."""
     written = f"[{host.name}]" if ":" in host.name else host.name
     problem = (
-        f"{wish.slots} slots are requested, and max_slots of {host.name} is {host.max_slots} in {inventory.source}"
+        f"{entry.slots} slots are requested, and max_slots of {host.name} is {host.max_slots} in {inventory.source}"
     )
     hint = f"request at most {written}:{host.max_slots}, or raise max_slots there"
-    return Fault(f"column {wish.column}", names.shown(f"{written}:{wish.slots}"), problem, hint)
+    return Fault(f"column {entry.column}", names.shown(f"{written}:{entry.slots}"), problem, hint)
 
 
-def _stranger(wish: _Wish, inventory: Inventory) -> Fault:
+def _stranger(entry: _Entry, inventory: Inventory) -> Fault:
     """Make the fault of an unknown host; host24 may be meant as host2:4, and an address is known by its host's name."""
-    name = wish.host
+    name = entry.host
     hosts = [host.name for host in inventory.hosts]
     known = [*hosts, *dict(inventory.groups)]
     heads = [host for host in known if name.startswith(host) and name[len(host) :].isdigit()]
     owner = next((host.name for host in inventory.hosts if host.address == name), "")
     if owner:
-        hint = f"it is the address of {owner}: {_typed((owner,), wish.slots)}"
-    elif heads and wish.slots is None:
+        hint = f"it is the address of {owner}: {_typed((owner,), entry.slots)}"
+    elif heads and entry.slots is None:
         longest = max(heads, key=len)
         hint = f"did you mean {names.shown(f'{longest}:{name[len(longest) :]}')}?"
     else:
         hint = names.did_you_mean(name, known)
-    return Fault(f"column {wish.column}", names.shown(name), f"unknown host: {_hosts_of(inventory)}", hint)
+    return Fault(f"column {entry.column}", names.shown(name), f"unknown host: {_hosts_of(inventory)}", hint)
 
 
 def _hosts_of(inventory: Inventory) -> str:

@@ -60,7 +60,7 @@ def _changed(value: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
 def _host(host: Host) -> dict[str, Any]:
     address = {} if host.address == host.name else {"address": host.address}
     labels = {"labels": dict(host.labels)} if host.labels else {}
-    topology = {} if host.terms.topology else {"topology": "off"}
+    topology = {} if host.constraints.topology else {"topology": "off"}
     return {**address, **_changed(host, _HOST), **topology, **labels}
 
 

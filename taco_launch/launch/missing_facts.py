@@ -25,7 +25,9 @@ def missing_facts(spec: JobSpec) -> Tuple[str, ...]:
     local = [host.name for host in spec.hosts if host.connection == "local"]
     found = [f"slots of {host.name}" for host in spec.hosts if host.slots is None]
     found += [
-        f"models of the GPUs of {host.name}" for host in spec.hosts if host.slots is not None and host.terms.models
+        f"models of the GPUs of {host.name}"
+        for host in spec.hosts
+        if host.slots is not None and host.constraints.models
     ]
     if launcher_of(spec).is_open_mpi and names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions):
         found.append(f"version of {spec.mpirun}")
@@ -69,7 +71,7 @@ def unused(spec: JobSpec, known: JobFacts) -> Tuple[Occupancy, ...]:
 
 def _unused(host: Host, known: JobHost) -> Occupancy:
     """Return a host's slots; where nobody knows its GPUs, all of them are, and there are those that are named."""
-    named = max(host.terms.only, default=-1) + 1 if known.gpus is None else 0
+    named = max(host.constraints.only, default=-1) + 1 if known.gpus is None else 0
     declared = known.slots or 0 if host.slots is None else max(host.slots, host.has or 0)
     slots = max(declared, known.gpus or 0, named) if declared else 0
     gpus = 0 if host.gpus == "none" else slots if known.gpus is None else known.gpus

@@ -15,22 +15,22 @@ from taco_launch.placement.hosts import place
 SEVERAL_MODELS = "it fits on GPUs of several models only"
 
 
-def allowed(terms: GpuConstraints, found: Occupancy) -> Tuple[int, ...]:
+def allowed(constraints: GpuConstraints, found: Occupancy) -> Tuple[int, ...]:
     """Return the numbers of the slots that a job may have, whoever has them now.
 
     GPUs that are divided into instances (MIG) are had by name alone; slots beyond the GPUs, where none are requested.
     """
-    return numbers(terms, len(found.slots), models_of(found))
+    return numbers(constraints, len(found.slots), models_of(found))
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def numbers(terms: GpuConstraints, slots: int, models: Tuple[str, ...]) -> Tuple[int, ...]:
+def numbers(constraints: GpuConstraints, slots: int, models: Tuple[str, ...]) -> Tuple[int, ...]:
     """Return the same by the number of a host's slots and the models of its GPUs, as `models_of` gives them."""
-    beyond = not terms.only and not terms.models and not terms.gpus
+    beyond = not constraints.only and not constraints.models and not constraints.gpus
     return tuple(
         number
         for number in range(slots)
-        if (_is_of(terms, models[number]) and terms.admits(number) if number < len(models) else beyond)
+        if (_is_of(constraints, models[number]) and constraints.admits(number) if number < len(models) else beyond)
     )
 
 
@@ -42,7 +42,7 @@ def models_of(found: Occupancy) -> Tuple[str, ...]:
 
 def host_slots(host: Host, found: Occupancy, words: Callable[[Occupancy], str], *, exclusive: bool) -> FreeSlots:
     """Return what a job may take of a host; `words` says of an occupancy who has the slots that are not free."""
-    numbers = allowed(host.terms, found)
+    numbers = allowed(host.constraints, found)
     seen = replace(found, slots=tuple(found.slots[number] for number in numbers))
     most = min(len(numbers), host.slots or len(numbers))
     free = min(seen.free, most)
@@ -51,7 +51,7 @@ def host_slots(host: Host, found: Occupancy, words: Callable[[Occupancy], str], 
             host.name, 0, most, f"{words(found)}, and --exclusive requires a host without other jobs", host.leaf
         )
     why = words(seen) if free < most else ""
-    lacks = _lacks(host.terms, found) if len(numbers) < len(found.slots) else ""
+    lacks = _lacks(host.constraints, found) if len(numbers) < len(found.slots) else ""
     return FreeSlots(host.name, free, most, why, host.leaf, lacks=lacks)
 
 
@@ -73,7 +73,9 @@ def place_alike(
     def only(model: str) -> List[FreeSlots]:
         return [_only(by_name[entry.host], model, entry, found) for entry in free]
 
-    placement, model = place_of_one(wanted, free, {host.name for host in hosts if host.terms.models}, models, only)
+    placement, model = place_of_one(
+        wanted, free, {host.name for host in hosts if host.constraints.models}, models, only
+    )
     return placement, () if model is None else (model,)
 
 
@@ -120,28 +122,32 @@ def shared(hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occu
     for share in placement.shares:
         if share.host in found:
             here = found[share.host]
-            numbers = {number for number in allowed(by_name[share.host].terms, here) if here.slots[number].is_free}
+            numbers = {
+                number for number in allowed(by_name[share.host].constraints, here) if here.slots[number].is_free
+            }
             free[share.ranks] = free.get(share.ranks, numbers) & numbers
     return {ranks: tuple(sorted(numbers)) for ranks, numbers in free.items()}
 
 
-def _is_of(terms: GpuConstraints, name: str) -> bool:
+def _is_of(constraints: GpuConstraints, name: str) -> bool:
     """Return whether a GPU of that name is of a model that is wanted."""
-    if not terms.models:
+    if not constraints.models:
         return not name.endswith(MIG)
-    return any(model.lower() in name.lower() for model in terms.models)
+    return any(model.lower() in name.lower() for model in constraints.models)
 
 
 def _models(host: Host, found: Occupancy) -> Tuple[str, ...]:
     """Return the models of the GPUs of a host that the job may have."""
-    return tuple(found.models[number] for number in allowed(host.terms, found) if number < len(found.models))
+    return tuple(found.models[number] for number in allowed(host.constraints, found) if number < len(found.models))
 
 
 def _only(host: Host, model: str, entry: FreeSlots, found: Mapping[str, Occupancy]) -> FreeSlots:
     """Return what a job may take of a host where it takes GPUs of one model."""
     if host.name not in found or not found[host.name].models:
         return entry
-    numbers = [number for number in allowed(host.terms, found[host.name]) if _name(found[host.name], number) == model]
+    numbers = [
+        number for number in allowed(host.constraints, found[host.name]) if _name(found[host.name], number) == model
+    ]
     free = sum(found[host.name].slots[number].is_free for number in numbers)
     return replace(entry, slots=min(entry.slots, free), total=min(entry.all, len(numbers)))
 
@@ -150,26 +156,26 @@ def _name(found: Occupancy, number: int) -> str:
     return found.models[number] if number < len(found.models) else ""
 
 
-def _lacks(terms: GpuConstraints, found: Occupancy) -> str:
+def _lacks(constraints: GpuConstraints, found: Occupancy) -> str:
     """Return why a job may not have all slots of a host."""
     gpus = range(min(found.gpus, len(found.slots)))
     reasons = []
-    missing = [index for index in terms.only if index not in gpus]
+    missing = [index for index in constraints.only if index not in gpus]
     if missing:
         reasons.append(f"there is no GPU {_listed(missing)}")
-    elif terms.only:
-        reasons.append(f"of its GPUs {_listed(terms.only)} may be taken")
-    if terms.without:
-        reasons.append(f"without GPU {_listed(terms.without)}")
-    others = [index for index in gpus if not _is_of(terms, _name(found, index))]
-    if others and not terms.models:
+    elif constraints.only:
+        reasons.append(f"of its GPUs {_listed(constraints.only)} may be taken")
+    if constraints.without:
+        reasons.append(f"without GPU {_listed(constraints.without)}")
+    others = [index for index in gpus if not _is_of(constraints, _name(found, index))]
+    if others and not constraints.models:
         reasons.append(f"GPU {_listed(others)}: MIG mode is on; --gpu-model MIG uses them anyway")
     elif others:
         names = ", ".join(dict.fromkeys(_name(found, index) or "of an unknown model" for index in others))
-        reasons.append(f"GPU {_listed(others)}: {names}, not {' or '.join(terms.models)}")
-    elif terms.models and not gpus:
-        reasons.append(f"there is no GPU, and {' or '.join(terms.models)} is requested")
-    elif terms.gpus and not terms.only:
+        reasons.append(f"GPU {_listed(others)}: {names}, not {' or '.join(constraints.models)}")
+    elif constraints.models and not gpus:
+        reasons.append(f"there is no GPU, and {' or '.join(constraints.models)} is requested")
+    elif constraints.gpus and not constraints.only:
         reasons.append(f"it has {len(gpus) or 'no'} GPU{'' if len(gpus) == 1 else 's'}, and --gpus counts only GPUs")
     return "; ".join(reasons)
 

@@ -56,9 +56,11 @@ def explained(
 
     def choice(share: Share) -> Optional[GpuChoice]:
         host, here = by_name[share.host], found[share.host]
-        free = [number for number in allowed(host.terms, here) if number < here.gpus and here.slots[number].is_free]
+        free = [
+            number for number in allowed(host.constraints, here) if number < here.gpus and here.slots[number].is_free
+        ]
         if share.ranks >= len(free):
             return only(free, meshes.get(host.name))
-        return pick(share.ranks, free, meshes.get(host.name), both[share.ranks], host.terms.topology)
+        return pick(share.ranks, free, meshes.get(host.name), both[share.ranks], host.constraints.topology)
 
     return replace(placement, shares=tuple(replace(share, choice=choice(share)) for share in placement.shares))

@@ -66,17 +66,17 @@ def mesh_of(topology: Topology, figures: Bandwidths) -> GpuMesh:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _matched(wishes: Tuple[int, ...]) -> int:
+def _matched(wants: Tuple[int, ...]) -> int:
     """Return how many can have one of their own out of what each could have (bits)."""
     holders: Dict[int, int] = {}
 
     def give(place: int, tried: Set[int]) -> bool:
-        for bit in range(wishes[place].bit_length()):
-            if wishes[place] >> bit & 1 and bit not in tried:
+        for bit in range(wants[place].bit_length()):
+            if wants[place] >> bit & 1 and bit not in tried:
                 tried.add(bit)
                 if bit not in holders or give(holders[bit], tried):
                     holders[bit] = place
                     return True
         return False
 
-    return sum(give(place, set()) for place in range(len(wishes)))
+    return sum(give(place, set()) for place in range(len(wants)))

@@ -31,7 +31,7 @@ class FrameReader:
             end = self._rest.find(b"\n", 0, _LINE_BYTES)
             if end < 0:
                 if len(self._rest) >= _LINE_BYTES:
-                    raise UsageError(f"not a message of taco-launch: {bytes(self._rest[:80])!r} ...")
+                    raise UsageError(f"not a taco-launch message: {bytes(self._rest[:80])!r} ...")
                 return found
             line = framing.message(bytes(self._rest[: end + 1])) or {}
             size = line.get("bytes", 0)
@@ -42,9 +42,9 @@ class FrameReader:
             try:
                 message = self._read(line)
             except ValueError as error:
-                raise UsageError(f"not a message of taco-launch: {error!s:.200}") from None
+                raise UsageError(f"not a taco-launch message: {error!s:.200}") from None
             if size and "data" not in vars(message):
-                raise UsageError(f"not a message of taco-launch: bytes behind {message.op}")
+                raise UsageError(f"not a taco-launch message: bytes behind {message.op}")
             if size:
                 message = message.replace(data=bytes(self._rest[end + 1 : end + 1 + size]))
             del self._rest[: end + 1 + size]

@@ -41,7 +41,7 @@ def message(line: bytes) -> Optional[Dict[str, Any]]:
         raise UsageError(f"a message is larger than {LINE_BYTES} bytes or {LINE_VALUES} values: {line[:80]!r} ...")
     found = parsed(line)
     if found is None:
-        raise UsageError(f"not a message of taco-launch: {line[:80]!r}")
+        raise UsageError(f"not a taco-launch message: {line[:80]!r}")
     return found
 
 

@@ -62,7 +62,7 @@ class Lease(Message):
     cluster: str
     owner: str
     # which GPUs will do
-    terms: GpuConstraints
+    constraints: GpuConstraints
     # whether the job requires all slots of the host
     whole: bool
     # GPUs that are free on all hosts of the job

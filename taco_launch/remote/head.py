@@ -82,7 +82,7 @@ class Head:
         """
         found = [reply for reply in self.call(request) if isinstance(reply, kind)]
         if not found:
-            raise HostError(f"{self.name}: {request.op}: not a message of taco-launch: there is no {kind.op}")
+            raise HostError(f"{self.name}: {request.op}: not a taco-launch message: there is no {kind.op}")
         return found[-1]
 
     def call(self, request: Request) -> list[Reply]:
@@ -223,7 +223,7 @@ class Head:
             try:
                 reply = reply_of(data)
             except ValueError as error:
-                raise HostError(f"{self.name}: {op}: not a message of taco-launch: {error!s:.200}") from None
+                raise HostError(f"{self.name}: {op}: not a taco-launch message: {error!s:.200}") from None
             trace.message("received", reply, self.name)
             if isinstance(reply, EndOfReplies):
                 return

@@ -16,7 +16,7 @@ _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
 def narrow(request: JobRequest, inventory: Inventory, hosts: Sequence[Host]) -> tuple[Host, ...]:
-    """Return those of the hosts that a job may be placed on, with the terms on which it may have their GPUs.
+    """Return those of the hosts that a job may be placed on, with the constraints on their GPUs.
 
     Raises:
         SpecError: something is not written as it has to be, names what does not exist, or leaves no host.
@@ -43,9 +43,9 @@ def narrow(request: JobRequest, inventory: Inventory, hosts: Sequence[Host]) -> 
         if only and set(only) <= set(out):
             problem = f"{called('exclude')} leaves none of these on {host.name}"
             raise _refused(called("gpu_ids"), request.gpu_ids or "", problem)
-        topology = host.terms.topology if request.gpu_topology is None else request.gpu_topology
+        topology = host.constraints.topology if request.gpu_topology is None else request.gpu_topology
         found.append(
-            replace(host, terms=GpuConstraints(only, out, request.gpu_models, topology, request.gpus is not None))
+            replace(host, constraints=GpuConstraints(only, out, request.gpu_models, topology, request.gpus is not None))
         )
     return tuple(found)
 

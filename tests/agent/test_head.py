@@ -124,14 +124,14 @@ def test_replies_with_data(installed: Path) -> None:
 )
 def test_what_is_no_reply(installed: Path, line: dict[str, Any], why: str) -> None:
     head = says(installed, HEADER + protocol.dump(line) + b"x" * 9 + END)
-    with pytest.raises(HostError, match="localhost: logs: not a message of taco-launch: ") as caught:
+    with pytest.raises(HostError, match="localhost: logs: not a taco-launch message: ") as caught:
         head.call(Logs(name="a"))
     assert why in caught.value.message
 
 
 def test_a_reply_that_is_needed(installed: Path) -> None:
     head = says(installed, HEADER + Notice(text="x").encode() + END)
-    with pytest.raises(HostError, match=r"^localhost: get: not a message of taco-launch: there is no job$"):
+    with pytest.raises(HostError, match=r"^localhost: get: not a taco-launch message: there is no job$"):
         head.expect(GET, JobReply)
 
 
@@ -188,7 +188,7 @@ def test_an_agent_that_does_not_even_listen(installed: Path) -> None:
 
 
 def test_an_agent_that_is_no_agent(installed: Path) -> None:
-    with pytest.raises(TacoLaunchError, match="not a message of taco-launch"):
+    with pytest.raises(TacoLaunchError, match="not a taco-launch message"):
         says(installed, b"Welcome to gpu1!\n").call(List())
 
 

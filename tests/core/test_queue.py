@@ -253,17 +253,17 @@ def test_what_a_job_may_not_have_is_not_counted() -> None:
     here = rooms(a="..x.", b="....")
     wants_two = job("A", 2, "a")
     assert begin([wants_two], here) == ["A"]
-    assert begin([replace(wants_two, terms=(("a", GpuConstraints(without=(0, 2))),))], here) == ["A"]
-    assert begin([replace(wants_two, terms=(("a", GpuConstraints(without=(0, 1))),))], here) == []
-    assert begin([replace(wants_two, terms=(("a", GpuConstraints(only=(2, 3))),))], here) == []
+    assert begin([replace(wants_two, constraints=(("a", GpuConstraints(without=(0, 2))),))], here) == ["A"]
+    assert begin([replace(wants_two, constraints=(("a", GpuConstraints(without=(0, 1))),))], here) == []
+    assert begin([replace(wants_two, constraints=(("a", GpuConstraints(only=(2, 3))),))], here) == []
     # one that can never fit starts, to be refused
-    assert begin([replace(wants_two, terms=(("a", GpuConstraints(only=(2,))),), tried=False)], here) == ["A"]
+    assert begin([replace(wants_two, constraints=(("a", GpuConstraints(only=(2,))),), tried=False)], here) == ["A"]
     # the next one may have what the first leaves
-    first = replace(job("A", 1, "b"), terms=(("b", GpuConstraints(only=(3,))),))
-    assert begin([first, replace(job("B", 1, "b"), terms=(("b", GpuConstraints(only=(3,))),))], here) == ["A"]
+    first = replace(job("A", 1, "b"), constraints=(("b", GpuConstraints(only=(3,))),))
+    assert begin([first, replace(job("B", 1, "b"), constraints=(("b", GpuConstraints(only=(3,))),))], here) == ["A"]
     assert begin([first, job("B", 3, "b")], here) == ["A", "B"]
     # who waits for certain GPUs is passed by nobody who would take any of that host
-    waits = replace(job("A", 1, "a"), terms=(("a", GpuConstraints(only=(2,))),))
+    waits = replace(job("A", 1, "a"), constraints=(("a", GpuConstraints(only=(2,))),))
     assert begin([waits, job("B", 1, "a")], here) == []
     assert begin([waits, job("B", 1, "b")], here) == ["B"]
 
@@ -275,7 +275,7 @@ def of(here: Mapping[str, queue.HostCapacity], **models: str) -> Mapping[str, qu
 
 def test_gpus_of_a_model_that_a_job_may_not_have_are_not_counted() -> None:
     here = of(rooms(a="....", b="xx.."), a="VVVV", b="AAAA")
-    wants = replace(job("A", 3, "ab"), terms=tuple((host, GpuConstraints(models=("A",))) for host in "ab"))
+    wants = replace(job("A", 3, "ab"), constraints=tuple((host, GpuConstraints(models=("A",))) for host in "ab"))
     assert begin([wants], here) == []
     assert begin([wants], of(rooms(a="....", b="x..."), a="VVVV", b="AAAA")) == ["A"]
     # there are four: with five it is refused at once, as one that nobody has to give way to
@@ -286,10 +286,12 @@ def test_gpus_of_a_model_that_a_job_may_not_have_are_not_counted() -> None:
     assert begin([wants, job("B", 1, "b")], here) == []
     # slots beyond the GPUs are had where no GPUs are requested
     assert begin(
-        [replace(job("A", 3, "a"), terms=(("a", GpuConstraints(without=(0,))),))], of(rooms(a="...."), a="V")
+        [replace(job("A", 3, "a"), constraints=(("a", GpuConstraints(without=(0,))),))], of(rooms(a="...."), a="V")
     ) == ["A"]
     assert (
-        begin([replace(job("A", 1, "a"), terms=(("a", GpuConstraints(models=("V",))),))], of(rooms(a="x."), a="V"))
+        begin(
+            [replace(job("A", 1, "a"), constraints=(("a", GpuConstraints(models=("V",))),))], of(rooms(a="x."), a="V")
+        )
         == []
     )
 
@@ -306,7 +308,7 @@ def test_a_job_begins_on_gpus_of_one_model() -> None:
     # those that are divided into instances are had by name
     assert begin([job("A", 1, "a")], of({"a": queue.HostCapacity(("",))}, a=["A MIG"])) == []  # type: ignore[arg-type]
     # of several models by name
-    named = replace(job("A", 2, "ab"), terms=tuple((host, GpuConstraints(models=("V", "A"))) for host in "ab"))
+    named = replace(job("A", 2, "ab"), constraints=tuple((host, GpuConstraints(models=("V", "A"))) for host in "ab"))
     assert begin([named], of(rooms(a="x.", b="x."), **both)) == ["A"]
     # one that fits on several models only never fits
     wide = job("A", 3, "ab", tried=False)

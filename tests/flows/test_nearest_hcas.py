@@ -33,15 +33,15 @@ def facts(name: str, machine: str) -> HostFacts:
     return replace(found, gpu=Gpus(driver, gpus, (), ()), topology=topology)
 
 
-def explained(machine: str, each: int, **terms: Any) -> plan.Planned:
-    return on((machine, machine), each, 2, **terms)
+def explained(machine: str, each: int, **constraints: Any) -> plan.Planned:
+    return on((machine, machine), each, 2, **constraints)
 
 
-def on(machines: tuple[str, ...], each: int, count: int, **terms: Any) -> plan.Planned:
+def on(machines: tuple[str, ...], each: int, count: int, **constraints: Any) -> plan.Planned:
     """Explain a job with so many ranks on each of so many of the hosts gpu1, gpu2, ..."""
     found = tuple(facts(f"gpu{number}", machine) for number, machine in enumerate(machines, 1))
     spec = JobSpec(
-        *("job", ("true",), tuple(Host(of.host, of.host, terms=GpuConstraints(**terms)) for of in found)),
+        *("job", ("true",), tuple(Host(of.host, of.host, constraints=GpuConstraints(**constraints)) for of in found)),
         slots_per_host=each,
         host_count=count,
         head="gpu1",

@@ -55,8 +55,8 @@ def planned(*hosts: Host, np: int, **more: Any) -> str:
     return mpirun.line(plan.dry_run(spec, {}, refuse, refuse, root=True).plan.tokens)
 
 
-def on(name: str, leaf: str, **terms: Any) -> Host:
-    return Host(name, name, slots=4, labels=(("leaf", leaf),), terms=GpuConstraints(**terms))
+def on(name: str, leaf: str, **constraints: Any) -> Host:
+    return Host(name, name, slots=4, labels=(("leaf", leaf),), constraints=GpuConstraints(**constraints))
 
 
 def test_leaves_and_terms_are_those_of_the_job_itself() -> None:
@@ -65,7 +65,7 @@ def test_leaves_and_terms_are_those_of_the_job_itself() -> None:
     assert "-H b:4,c:4" in planned(a, b, c, np=8)
     assert "-H b:2,c:4" in planned(a, on("b", "y", without=(0, 1)), c, np=6)
     assert "-H a:3,b:1" in planned(on("a", "x", only=(0, 2, 3)), on("b", "x", only=(0, 2, 3)), np=4)
-    few = Host("a", "a", slots=2, has=0, terms=GpuConstraints(only=(4, 5, 6)))  # as -H a:2 names it
+    few = Host("a", "a", slots=2, has=0, constraints=GpuConstraints(only=(4, 5, 6)))  # as -H a:2 names it
     assert "-H a:2" in planned(few, np=2)
     with pytest.raises(PlacementError, match=r"a: 3 slots \(of its GPUs 0,2,3 may be taken\)"):
         planned(on("a", "x", only=(0, 2, 3)), np=4)
@@ -83,7 +83,7 @@ def test_the_choice_is_that_of_the_hosts_as_they_are() -> None:
     topology = mesh("dgx1v").topology
     nothing: Any = dict.fromkeys(("system", "network", "docker", "rdma", "image"), NOT_ASKED)
     facts = HostFacts("a", gpu=Gpus(DRIVER, GPUS, (), ()), topology=topology, **nothing)
-    hosts = (Host("a", "10.0.0.1", slots=8, terms=GpuConstraints(without=(1,))),)
+    hosts = (Host("a", "10.0.0.1", slots=8, constraints=GpuConstraints(without=(1,))),)
     spec = JobSpec("job", ("true",), hosts, np=4, head="a", profile=AUTO, container=Container("image"), **DECLARED)
     asked: list[tuple[str, ...]] = []
 
@@ -102,18 +102,18 @@ def test_the_choice_is_that_of_the_hosts_as_they_are() -> None:
     ((host, only),) = pinned.choices
     assert (only.gpus, only.ring, only.bottleneck_gbps) == ((0, 2, 3, 4, 5, 6, 7), (0, 3, 2, 6, 5, 7, 4), 25)
     assert (len(asked), only.alternatives) == (2, ())
-    all_of_it = replace(spec, np=8, hosts=(replace(hosts[0], terms=GpuConstraints()),))
+    all_of_it = replace(spec, np=8, hosts=(replace(hosts[0], constraints=GpuConstraints()),))
     whole = plan.dry_run(all_of_it, {}, not_asked, look, root=True, explain=True)
     assert (whole.choices, len(asked)) == ((), 2)
     # Its links are known where it is requested something else.
-    all_of_it = replace(all_of_it, hosts=(replace(hosts[0], slots=None, terms=GpuConstraints()),))
+    all_of_it = replace(all_of_it, hosts=(replace(hosts[0], slots=None, constraints=GpuConstraints()),))
     whole = plan.dry_run(all_of_it, {}, not_asked, look, root=True, explain=True)
     assert [len(choice.ring) for _host, choice in whole.choices] == [8]
 
 
-def lined(launcher: str, *terms: GpuConstraints, **more: Any) -> tuple[tuple[str, ...], list[str]]:
+def lined(launcher: str, *constraints: GpuConstraints, **more: Any) -> tuple[tuple[str, ...], list[str]]:
     """Return the lines of a job on hosts with eight GPUs each, and the notes of its GPUs."""
-    hosts = tuple(Host(name, name, slots=8, terms=each) for name, each in zip("abc", terms, strict=False))
+    hosts = tuple(Host(name, name, slots=8, constraints=each) for name, each in zip("abc", constraints, strict=False))
     spec = JobSpec(
         "job",
         ("true",),
@@ -143,7 +143,7 @@ def test_the_line_names_gpus_that_are_sure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("terms", "more", "told"),
+    ("constraints", "more", "told"),
     [
         (
             (GpuConstraints(only=(0, 2, 4)), GpuConstraints(only=(0, 2, 4))),
@@ -161,12 +161,12 @@ def test_the_line_names_gpus_that_are_sure() -> None:
     ],
 )
 def test_and_where_it_does_not_a_note_says_so(
-    terms: tuple[GpuConstraints, ...], more: dict[str, Any], told: str
+    constraints: tuple[GpuConstraints, ...], more: dict[str, Any], told: str
 ) -> None:
-    found, (note,) = lined("mpirun", *terms, **more)
+    found, (note,) = lined("mpirun", *constraints, **more)
     assert found == ("",)
     assert re.search(told, note)
-    assert lined("mpirun", *terms, **more, env=(("CUDA_VISIBLE_DEVICES", "1"),)) == (("1",), [])
+    assert lined("mpirun", *constraints, **more, env=(("CUDA_VISIBLE_DEVICES", "1"),)) == (("1",), [])
 
 
 def test_the_hcas_are_those_near_the_chosen_gpus() -> None:
@@ -179,8 +179,8 @@ def test_the_hcas_are_those_near_the_chosen_gpus() -> None:
         for name in ("gpu1", "gpu2")
     ]
 
-    def used(*, exclusive: bool = False, **terms: Any) -> str:
-        hosts = tuple(Host(of.host, of.host, terms=GpuConstraints(**terms)) for of in facts)
+    def used(*, exclusive: bool = False, **constraints: Any) -> str:
+        hosts = tuple(Host(of.host, of.host, constraints=GpuConstraints(**constraints)) for of in facts)
         spec = JobSpec(
             "job",
             ("true",),
@@ -197,7 +197,7 @@ def test_the_hcas_are_those_near_the_chosen_gpus() -> None:
         made = found.plan
         assert (plain.plan, plain.notes) == (made, found.notes)
         near = [note for note in found.notes if "near the GPUs that it gets" in note]
-        assert len(near) == (0 if exclusive or terms.get("topology") is False else 1)
+        assert len(near) == (0 if exclusive or constraints.get("topology") is False else 1)
         (token,) = (token for token in made.tokens if token.text.startswith("NCCL_IB_HCA="))
         assert ("have others nearer" in token.why) == (token.text.count("mlx5_") < len(mesh("dgx1v").topology.nics))
         return token.text

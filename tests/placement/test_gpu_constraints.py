@@ -20,12 +20,14 @@ def host(slots: str, models: tuple[str, ...] = (), gpus: int = -1) -> Occupancy:
     return Occupancy("h", states, len(slots) if gpus < 0 else gpus, models)
 
 
-def slots(terms: GpuConstraints, found: Occupancy, *, exclusive: bool = False) -> FreeSlots:
-    return host_slots(Host("h", "h", terms=terms), found, lambda seen: f"{seen.free} told", exclusive=exclusive)
+def slots(constraints: GpuConstraints, found: Occupancy, *, exclusive: bool = False) -> FreeSlots:
+    return host_slots(
+        Host("h", "h", constraints=constraints), found, lambda seen: f"{seen.free} told", exclusive=exclusive
+    )
 
 
 @pytest.mark.parametrize(
-    ("terms", "found", "expected", "lacks"),
+    ("constraints", "found", "expected", "lacks"),
     [
         (GpuConstraints(), host("...."), "0123", ""),
         (GpuConstraints(only=(0, 2)), host("...."), "02", "of its GPUs 0,2 may be taken"),
@@ -53,9 +55,9 @@ def slots(terms: GpuConstraints, found: Occupancy, *, exclusive: bool = False) -
         (GpuConstraints(models=("MIG",)), host("..", (A100, MIG)), "1", f"GPU 0: {A100}, not MIG"),
     ],
 )
-def test_what_a_job_may_have(terms: GpuConstraints, found: Occupancy, expected: str, lacks: str) -> None:
-    assert "".join(map(str, allowed(terms, found))) == expected
-    entry = slots(terms, found)
+def test_what_a_job_may_have(constraints: GpuConstraints, found: Occupancy, expected: str, lacks: str) -> None:
+    assert "".join(map(str, allowed(constraints, found))) == expected
+    entry = slots(constraints, found)
     assert (entry.slots, entry.all, entry.lacks) == (len(expected), len(expected), lacks)
 
 
@@ -119,7 +121,7 @@ def test_a_job_is_placed_on_one_model(
         place_alike(SlotRequest(np), hosts, free, found)
     assert caught.value.reasons == (("a", f"2 {V100}"), ("b", f"2 {A100}"))
     assert caught.value.never is (expected is None)
-    named = tuple(Host(name, name, terms=GpuConstraints(models=("V100", "A100"))) for name in found)
+    named = tuple(Host(name, name, constraints=GpuConstraints(models=("V100", "A100"))) for name in found)
     assert place_alike(SlotRequest(np), named, free, found)[0].np == np
 
 

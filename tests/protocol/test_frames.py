@@ -57,7 +57,7 @@ def test_what_is_said_is_heard(frames: list[CallerInput], size: int) -> None:
     ],
 )
 def test_what_is_no_frame(data: bytes) -> None:
-    with pytest.raises(UsageError, match="not a message of taco-launch"):
+    with pytest.raises(UsageError, match="not a taco-launch message"):
         reader().feed(data)
 
 

@@ -12,7 +12,7 @@ from taco_launch.request.selection import indices, narrow, selector
 HOSTS = (
     Host("gpu1", "10.0.0.1", labels=(("leaf", "a"), ("rack", "1"))),
     Host("gpu2", "10.0.0.2", labels=(("leaf", "b"), ("rack", "1"))),
-    Host("gpu3", "10.0.0.3", labels=(("leaf", "b"),), terms=GpuConstraints(topology=False)),
+    Host("gpu3", "10.0.0.3", labels=(("leaf", "b"),), constraints=GpuConstraints(topology=False)),
     Host("fe80::3", "fe80::3"),
 )
 CLUSTER = Inventory("c", "gpu1", HOSTS, groups=(("nightly", ("gpu1", "gpu3")),), source="c.yaml")
@@ -24,7 +24,7 @@ WRITTEN = {"gpu_ids": "--gpu-ids", "exclude": "--exclude", "selectors": "--selec
 def left(**asked: Any) -> dict[str, GpuConstraints]:
     asked["selectors"] = tuple(map(selector, asked.pop("selectors", ())))
     request = JobRequest(**asked, written=WRITTEN)
-    return {host.name: host.terms for host in narrow(request, CLUSTER, HOSTS)}
+    return {host.name: host.constraints for host in narrow(request, CLUSTER, HOSTS)}
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_h3_in_a_container_the_agent_goes_where_it_belongs(tmp_path: Path, monke
 def test_l5_a_malformed_message_is_the_hosts_error(frame: object, tmp_path: Path) -> None:
     error, _evil = fails(answering(HEADER, json.dumps(frame).encode() + b"\n"), tmp_path)
     assert type(error) is HostError
-    assert error.message.startswith("evil: list: not a message of taco-launch")
+    assert error.message.startswith("evil: list: not a taco-launch message")
 
 
 @pytest.mark.parametrize("code", [0, -1, 256, 1 << 40])

@@ -153,7 +153,7 @@ def streams(process: "subprocess.Popen[bytes]", caller: CallerStream) -> Iterato
             raise HostError(f"the rank's host: {error.message}") from None
         for reply in found:
             if not isinstance(reply, StreamReply):
-                raise HostError(f"the rank's host: not a message of taco-launch: {reply.op}")
+                raise HostError(f"the rank's host: not a taco-launch message: {reply.op}")
             yield reply
     code = process.wait()
     yield Exited(code=SIGNAL_BASE - code if code < 0 else code)

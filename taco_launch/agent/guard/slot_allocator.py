@@ -117,12 +117,12 @@ class _Order:
         self._count = message.count
         self._shared = message.shared
         self._whole = message.whole
-        self._terms = message.terms
+        self._constraints = message.constraints
         self._numbers = range(len(slots.names))
-        if slots.gpus or self._terms != GpuConstraints():
+        if slots.gpus or self._constraints != GpuConstraints():
             from taco_launch.placement.gpu_constraints import allowed  # noqa: PLC0415 - not where there are no GPUs
 
-            self._numbers = allowed(self._terms, slots.read())  # type: ignore[assignment]
+            self._numbers = allowed(self._constraints, slots.read())  # type: ignore[assignment]
         self._gpus = [number for number in self._numbers if number < slots.gpus]
         self.matters = False
         self._choice: Optional[GpuChoice] = None
@@ -149,7 +149,7 @@ class _Order:
     def _pick(self, free: List[int]) -> GpuChoice:
         from taco_launch.placement.host_gpus import pick  # noqa: PLC0415 - only where there is a choice
 
-        return pick(self._count, free, self._mesh(), self._shared, self._terms.topology)
+        return pick(self._count, free, self._mesh(), self._shared, self._constraints.topology)
 
     def answer(self, taken: Sequence[str]) -> Leased:
         """Return which slots the ranks have, in ascending order, and why."""
@@ -177,7 +177,7 @@ class _Order:
     def _near(self, had: Sequence[int]) -> LocalHcas:
         """Return which HCAs are near the GPUs of a job that leaves others of them to other jobs, as far as it is known."""
         gpus = [number for number in had if number < self._slots.gpus]
-        if self._whole or not self._terms.topology or not 0 < len(gpus) < len(self._slots.uuids or ()):
+        if self._whole or not self._constraints.topology or not 0 < len(gpus) < len(self._slots.uuids or ()):
             return ()
         from taco_launch.facts.gpus.hca_distance import nearest_first  # noqa: PLC0415 - only for some of the GPUs
 

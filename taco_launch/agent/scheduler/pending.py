@@ -39,14 +39,14 @@ class ResourceRequest(NamedTuple):
     """What a job's spec asks for; it never changes.
 
     `hosts` are (name in the job's words, what to watch there, the most slots that the job takes there, None for all);
-    `terms` and `leaves` are those of Waiting, `variant` is which container of the cluster it runs in.
+    `constraints` and `leaves` are those of Waiting, `variant` is which container of the cluster it runs in.
     """
 
     policy: Policy
     wanted: SlotRequest
     hosts: Tuple[Tuple[str, SlotQuery, Optional[int]], ...]
     owner: str
-    terms: Tuple[Tuple[str, GpuConstraints], ...] = ()
+    constraints: Tuple[Tuple[str, GpuConstraints], ...] = ()
     leaves: Tuple[Tuple[str, str], ...] = ()
     variant: str = ""
 
@@ -126,7 +126,9 @@ class PendingJob:
             (query.host, sizes.get(query) if most is None else most) for _name, query, most in self.asked.hosts
         )
         priority, tried = self.asked.policy.priority, self.tried and not again
-        return WaitingJob(self.name, priority, self.came, wanted, hosts, tried, self.asked.terms, self.asked.leaves)
+        return WaitingJob(
+            self.name, priority, self.came, wanted, hosts, tried, self.asked.constraints, self.asked.leaves
+        )
 
 
 class PendingJobs:
@@ -225,13 +227,15 @@ class PendingJobs:
             for host in spec.hosts
         )
         watched = [(query.host, host) for (_name, query, _most), host in zip(hosts, spec.hosts)]
-        terms = tuple(
-            (name, host.terms) for name, host in watched if replace(host.terms, topology=True) != GpuConstraints()
+        constraints = tuple(
+            (name, host.constraints)
+            for name, host in watched
+            if replace(host.constraints, topology=True) != GpuConstraints()
         )
         leaves = tuple((name, host.leaf) for name, host in watched if host.leaf is not None)
         variant = containers.of(spec)
         return ResourceRequest(
-            *map(self._one, (spec.policy, wanted_of(spec), hosts, spec.owner, terms, leaves, variant))
+            *map(self._one, (spec.policy, wanted_of(spec), hosts, spec.owner, constraints, leaves, variant))
         )
 
     def _one(self, value: Any) -> Any:

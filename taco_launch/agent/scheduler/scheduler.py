@@ -351,9 +351,9 @@ class Scheduler:
         if self._watchers is None or entry.asked is None or not self._knows(entry):
             return tuple(found)
         told, down = self._watchers.occupancies(), self._watchers.down()
-        terms = dict(entry.asked.terms)
+        constraints = dict(entry.asked.constraints)
         asked = [
-            (Host(name, name, slots=most, terms=terms.get(query.host, GpuConstraints())), query)
+            (Host(name, name, slots=most, constraints=constraints.get(query.host, GpuConstraints())), query)
             for name, query, most in entry.asked.hosts
         ]
         seen = {host.name: told[query] for host, query in asked if query in told}

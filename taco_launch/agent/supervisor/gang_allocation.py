@@ -285,7 +285,7 @@ class GangAllocation(GuardPool):
             allowed=self._spec.network.port_range,
             cluster=self._spec.cluster,
             owner=self._spec.owner,
-            terms=replace(host.terms, models=self._models or host.terms.models),
+            constraints=replace(host.constraints, models=self._models or host.constraints.models),
             whole=self._spec.exclusive,
             shared=self._rails.get(share.ranks, ()),
         )

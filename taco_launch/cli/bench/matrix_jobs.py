@@ -56,7 +56,7 @@ def prepared(
     jobs = _jobs(settings, matrix, hosts, cluster if look else None)
     every = tuple({host.name: host for spec in jobs.values() for host in spec.hosts}.values())
     around = EnvironmentProbe(settings.load(), every, access, str(Path.cwd()), settings.talk)
-    if look or any(host.slots is None or host.terms.models for host in every):
+    if look or any(host.slots is None or host.constraints.models for host in every):
         around.refresh()
     # A variant's hosts are the same with every workload.
     found = cells(matrix, {variant: slots(spec, around.facts) for (_workload, variant), spec in jobs.items()})

@@ -191,14 +191,14 @@ def _not_there(draft: Draft) -> Iterator[str]:
     """Yield which GPUs are named that no host has, as far as that is known, by its GPUs or by its slots."""
     have = {host.host: host.gpus for host in draft.facts.hosts}
     counts = {host.name: have.get(host.name) or host.has or host.slots for host in draft.spec.hosts}
-    named = {index for host in draft.spec.hosts for index in host.terms.only}
+    named = {index for host in draft.spec.hosts for index in host.constraints.only}
     most = max((256 if count is None else count for count in counts.values()), default=0)
     beyond = sorted(index for index in named if index >= most)
     if beyond:
         yield f"--gpu-ids {_listed(beyond)}: no host of the job is known to have such a GPU: there are {most} on a host"
     for host in draft.spec.hosts:
         count = counts[host.name]
-        beyond = [index for index in host.terms.without if count is not None and index >= count]
+        beyond = [index for index in host.constraints.without if count is not None and index >= count]
         if beyond:
             yield f"--exclude {host.name}:{_listed(beyond)}: nothing is left out by it: {host.name} has {count} GPUs or slots"
 

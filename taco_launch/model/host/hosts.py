@@ -36,7 +36,7 @@ class Host:
     where an empty `user` or None `identity_file` leaves the choice to the ssh configuration. `gpus` is `auto` (those that
     the driver tells) or `none`: it has none to be used, whatever its driver says.
     `has` is how many slots there are where a command line says how many of them a job may take, which is `slots` then:
-    0 where its facts tell, None where `slots` is all there is. `terms` say which of its GPUs a job may have.
+    0 where its facts tell, None where `slots` is all there is. `constraints` say which of its GPUs a job may have.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Host:
     connection: str = "ssh"
     gpus: str = "auto"
     has: Optional[int] = None
-    terms: GpuConstraints = field(default_factory=GpuConstraints)
+    constraints: GpuConstraints = field(default_factory=GpuConstraints)
 
     @property
     def leaf(self) -> Optional[str]:

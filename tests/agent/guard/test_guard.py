@@ -92,7 +92,7 @@ def ended(mail: Mail, guard: "subprocess.Popen[bytes]", *roots: tuple[int, int])
 
 
 def lease(mail: Mail, count: int, *ports: int) -> None:
-    more = {"terms": {}, "whole": False, "shared": [], "rendezvous": None, "allowed": None}
+    more = {"constraints": {}, "whole": False, "shared": [], "rendezvous": None, "allowed": None}
     mail.send("lease", count=count, ports=list(ports), cluster="c", owner="ann", **more)
 
 

@@ -35,7 +35,7 @@ def test_a_guard_takes_slots_while_it_goes_on(gate: Path, folder: JobFolder, age
     for _time in range(2):  # given again, as over a connection that was made again
         mail.send("probe", subjects=["network"], address="127.0.0.1")
     mail.send(
-        "lease", count=1, ports=[], cluster="c", owner="ann", terms={}, whole=False, rendezvous=None, allowed=None
+        "lease", count=1, ports=[], cluster="c", owner="ann", constraints={}, whole=False, rendezvous=None, allowed=None
     )
     assert mail.wait("leased")["slots"] == ["slot-0"]
     assert not any(message["op"] == "probed" for message in mail.box)

@@ -50,8 +50,8 @@ def hold(cluster: Cluster, host: str, *indices: int) -> Leases:
     return held
 
 
-def on(*hosts: Host, **terms: object) -> tuple[Host, ...]:
-    return tuple(replace(host, terms=GpuConstraints(**terms)) for host in hosts)  # type: ignore[arg-type]
+def on(*hosts: Host, **constraints: object) -> tuple[Host, ...]:
+    return tuple(replace(host, constraints=GpuConstraints(**constraints)) for host in hosts)  # type: ignore[arg-type]
 
 
 def test_two_jobs_get_the_two_halves(cluster: Cluster, smi: Smi) -> None:
@@ -90,7 +90,7 @@ def test_some_are_taken(cluster: Cluster, smi: Smi) -> None:
 
 
 @pytest.mark.parametrize(
-    ("terms", "expected"),
+    ("constraints", "expected"),
     [
         ({"topology": False}, "12"),
         ({"only": (1, 4, 7)}, "47"),
@@ -99,9 +99,9 @@ def test_some_are_taken(cluster: Cluster, smi: Smi) -> None:
     ],
 )
 @pytest.mark.usefixtures("smi")
-def test_the_terms(cluster: Cluster, terms: dict[str, object], expected: str) -> None:
+def test_the_terms(cluster: Cluster, constraints: dict[str, object], expected: str) -> None:
     held = hold(cluster, "n1", 0)
-    assert gpus(assembled(cluster.gang("a", 2, hosts=on(*EIGHT[:1], **terms)))) == {"n1": expected}
+    assert gpus(assembled(cluster.gang("a", 2, hosts=on(*EIGHT[:1], **constraints)))) == {"n1": expected}
     held.release(gone=True)
 
 
@@ -175,7 +175,14 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     slots = Slots(tmp_path, tmp_path / "jobs", "auto")
     slots.read_thoroughly()
     message = Lease(
-        count=4, ports=(), rendezvous=None, allowed=None, cluster="", owner="", terms=GpuConstraints(), whole=False
+        count=4,
+        ports=(),
+        rendezvous=None,
+        allowed=None,
+        cluster="",
+        owner="",
+        constraints=GpuConstraints(),
+        whole=False,
     )
     before = slots.read()
     looks = iter((before, before))  # at what a job may have, and at what is free

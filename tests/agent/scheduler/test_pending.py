@@ -13,8 +13,8 @@ from taco_launch.model.jobs import JobSpec
 
 def test_what_a_job_may_have_of_its_hosts_and_where_these_are(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path / "state")
-    here = Host("me", "127.0.0.1", connection="local", terms=GpuConstraints(only=(1,), without=(0,)))
-    far = Host("gpu2", "10.0.0.2", slots=2, labels=(("leaf", "a"),), terms=GpuConstraints(without=(1,)))
+    here = Host("me", "127.0.0.1", connection="local", constraints=GpuConstraints(only=(1,), without=(0,)))
+    far = Host("gpu2", "10.0.0.2", slots=2, labels=(("leaf", "a"),), constraints=GpuConstraints(without=(1,)))
     with jobs.create("a") as draft:
         records.write_spec(draft, JobSpec("a", ("true",), (here, far), np=1, exclusive=True))
         records.Events(draft).add(state.SUBMITTED, "why", id="id-a")
@@ -23,8 +23,8 @@ def test_what_a_job_may_have_of_its_hosts_and_where_these_are(tmp_path: Path) ->
     shelf = PendingJobs(jobs)
     shelf.scan(0.0)
     found = shelf.entries["a"].waiting({}, again=False)
-    assert (found.terms, found.leaves, found.wanted.exclusive) == (
-        ((HERE, here.terms), ("gpu2", far.terms)),
+    assert (found.constraints, found.leaves, found.wanted.exclusive) == (
+        ((HERE, here.constraints), ("gpu2", far.constraints)),
         (("gpu2", "a"),),
         True,
     )

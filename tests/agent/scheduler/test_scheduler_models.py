@@ -15,8 +15,11 @@ V100, A100 = "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB"
 HELD = SlotHolder("x", "id-x", 0.0)
 
 
-def submit(queue: Queue, np: int, terms: GpuConstraints) -> None:
-    hosts = (Host("me", "127.0.0.1", connection="local", terms=terms), Host("gpu2", "10.0.0.2", terms=terms))
+def submit(queue: Queue, np: int, constraints: GpuConstraints) -> None:
+    hosts = (
+        Host("me", "127.0.0.1", connection="local", constraints=constraints),
+        Host("gpu2", "10.0.0.2", constraints=constraints),
+    )
     with queue.jobs.create("a") as draft:
         draft.agent.symlink_to(queue.agent)
         records.write_spec(draft, JobSpec("a", ("true",), hosts, head="me", np=np))
@@ -35,7 +38,7 @@ def tell(queue: Queue, here: str, there: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("np", "terms", "told"),
+    ("np", "constraints", "told"),
     [
         (
             2,
@@ -50,9 +53,9 @@ def tell(queue: Queue, here: str, there: str) -> None:
     ],
 )
 def test_a_job_waits_for_gpus_of_its_model(
-    queue: Queue, np: int, terms: GpuConstraints, told: tuple[tuple[str, str], ...]
+    queue: Queue, np: int, constraints: GpuConstraints, told: tuple[tuple[str, str], ...]
 ) -> None:
-    submit(queue, np, terms)
+    submit(queue, np, constraints)
     tell(queue, "..", "x.")
     for _ in range(20):
         queue.step(2)

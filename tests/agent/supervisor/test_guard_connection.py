@@ -68,7 +68,7 @@ def lease(count: int) -> Lease:
         allowed=None,
         cluster="",
         owner="",
-        terms=GpuConstraints(),
+        constraints=GpuConstraints(),
         whole=False,
         shared=[],
     )

@@ -100,7 +100,7 @@ def _fill(path: Path, samples: int, cells: int) -> None:
             begin = 1.75e9 + 86400.0 * number
             name = f"night-{number:06x}"
             ladder = Ladder(
-                name, "night", LadderKind.NIGHT, "digest", number, "hcc", begin, begin + 7200, "ok", accepted=True
+                name, "night", LadderKind.NIGHTLY_RUN, "digest", number, "hcc", begin, begin + 7200, "ok", accepted=True
             )
             runs = []
             for position in range(min(_RUNS_EACH, samples - _RUNS_EACH * number)):

@@ -51,7 +51,9 @@ def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
             raise SpecError(OPTION, tuple(faults), faults[0].hint or None, short=short)
         raise SpecError(OPTION, limited(faults, len(strangers)))
     over = {
-        entry.column: entry for entry in reversed(entries) if (entry.slots or 0) > (hosts[entry.host].max_slots or math.inf)
+        entry.column: entry
+        for entry in reversed(entries)
+        if (entry.slots or 0) > (hosts[entry.host].max_slots or math.inf)
     }
     if over:
         faults = [_over(over[column], hosts[over[column].host], inventory) for column in sorted(over)[:MAX_FAULTS]]

@@ -46,7 +46,7 @@ def entries(history: History, matrix: str, cluster: str) -> tuple[BaselineEntry,
     outliers = {one.id: far.get(place, "") for place, one in enumerate(counting)}
     return tuple(
         BaselineEntry(one, outliers.get(one.id) or (far_off(history, one) if one.outcome in WAITING else ""))
-        for one in history.ladders(LadderKind.NIGHT, matrix)
+        for one in history.ladders(LadderKind.NIGHTLY_RUN, matrix)
         if one.cluster == cluster and (one.accepted or one.ended is not None)
     )
 
@@ -61,8 +61,8 @@ def newest(history: History, matrix: str, cluster: str) -> Ladder | None:
 def far_off(history: History, one: Ladder) -> str:
     """Return in which cell a nightly run is how far from the others that count, "" where none is off by a quarter."""
     others = [other for other in history.baseline(one.matrix, one.cluster) if other.id != one.id]
-    for (cell, _hosts, _metric), of_night in _values(history, [one, *others]).items():
-        own, *rest = (of_night.get(place) for place in range(len(others) + 1))
+    for (cell, _hosts, _metric), of_run in _values(history, [one, *others]).items():
+        own, *rest = (of_run.get(place) for place in range(len(others) + 1))
         counted = [each for each in rest if each]
         change = noise.off(own, counted) if own and counted else 0.0
         if abs(change) > noise.OUTLIER:
@@ -72,35 +72,35 @@ def far_off(history: History, one: Ladder) -> str:
 
 def agreeing(history: History, matrix: str, cluster: str) -> tuple[str, ...]:
     """Return the ids of nightly runs that wait and are near the middle of those that count or wait, the oldest first."""
-    nights = [
+    nightly_runs = [
         one
-        for one in reversed(history.ladders(LadderKind.NIGHT, matrix))
+        for one in reversed(history.ladders(LadderKind.NIGHTLY_RUN, matrix))
         if one.cluster == cluster and (one.accepted or one.outcome in WAITING)
     ]
     far: set[int] = set()
-    for of_night in _values(history, nights).values():
-        together = [*of_night.values()]
-        far |= {place for place, own in of_night.items() if noise.off_from_few(together, own, noise.OUTLIER)}
-    return tuple(one.id for place, one in enumerate(nights) if not one.accepted and place not in far)
+    for of_run in _values(history, nightly_runs).values():
+        together = [*of_run.values()]
+        far |= {place for place, own in of_run.items() if noise.off_from_few(together, own, noise.OUTLIER)}
+    return tuple(one.id for place, one in enumerate(nightly_runs) if not one.accepted and place not in far)
 
 
 def _outliers(values: _Values) -> dict[int, str]:
     """Return by place which nightly runs are far from the others, with the first cell and metric that shows it."""
     far: dict[int, str] = {}
-    for (cell, _hosts, _metric), of_night in values.items():
-        places = list(of_night)
-        measured = [of_night[place] for place in places]
+    for (cell, _hosts, _metric), of_run in values.items():
+        places = list(of_run)
+        measured = [of_run[place] for place in places]
         for at in noise.outliers(measured):
             change = math.expm1(noise.off(measured[at], measured[:at] + measured[at + 1 :]))
             far.setdefault(places[at], f"{cell_name(cell)}: {100 * change:+.0f} %")
     return far
 
 
-def _values(history: History, nights: Sequence[Ladder]) -> _Values:
+def _values(history: History, nightly_runs: Sequence[Ladder]) -> _Values:
     values: _Values = {}
-    for place, night in enumerate(nights):
-        for _at, run in history.runs(night.id):
+    for place, nightly_run in enumerate(nightly_runs):
+        for _at, run in history.runs(nightly_run.id):
             for reading in () if run.warm_up else run.readings:
-                of_night = values.setdefault((run.cell, run.hosts, reading.metric.name), {})
-                of_night.setdefault(place, []).append(math.log(reading.value))
+                of_run = values.setdefault((run.cell, run.hosts, reading.metric.name), {})
+                of_run.setdefault(place, []).append(math.log(reading.value))
     return values

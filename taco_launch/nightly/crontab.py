@@ -31,11 +31,11 @@ class Cron:
             for name, text in crontab_entry.blocks(self._read() or "")
         )
 
-    def installing(self, night: ScheduledRun) -> InstallPlan:
+    def installing(self, scheduled: ScheduledRun) -> InstallPlan:
         """Return what is to be done: see `NightlyScheduler.installing`."""
         now = self._read()
         return self._plan(
-            now, crontab_entry.with_block(now or "", night.name, crontab_entry.block(night, self._machine.user))
+            now, crontab_entry.with_block(now or "", scheduled.name, crontab_entry.block(scheduled, self._machine.user))
         )
 
     def removing(self, name: str) -> InstallPlan:

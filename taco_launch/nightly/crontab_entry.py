@@ -19,42 +19,42 @@ _MAIL = re.compile(r"MAILTO=(.*)")
 _EVERY = "*"
 
 
-def command(night: ScheduledRun) -> str:
+def command(scheduled: ScheduledRun) -> str:
     """Return what cron's shell is to read, before cron's own rule for `%`.
 
     Raises:
         TacoLaunchError: a word of it cannot stand in a crontab.
     """
-    for word in night.argv_with_env:
+    for word in scheduled.argv_with_env:
         if "\\" in word or any(ord(letter) < ord(" ") or ord(letter) == 0x7F for letter in word):
             raise TacoLaunchError(
                 f"{word!r} is not allowed in a crontab: cron has rules of its own for backslashes and line ends",
                 hint="rename the file, or install the nightly run with the option --with systemd",
             )
-    # cron makes the whole line the subject of its mail: the night's name is what a person wants to see of it
-    return f": night {night.name}; {' '.join(map(shlex.quote, night.argv_with_env))}"
+    # cron makes the whole line the subject of its mail: the nightly run's name is what a person wants to see of it
+    return f": night {scheduled.name}; {' '.join(map(shlex.quote, scheduled.argv_with_env))}"
 
 
-def block(night: ScheduledRun, owner: str) -> str:
+def block(scheduled: ScheduledRun, owner: str) -> str:
     """Return the lines of a nightly run, the marks with them; `owner` is whose crontab it is, and gets cron's mail otherwise.
 
     Raises:
         TacoLaunchError: it cannot stand in a crontab, or is longer than cron takes.
     """
-    line = command(night).replace("%", r"\%")
+    line = command(scheduled).replace("%", r"\%")
     if len(line.encode("utf-8", "surrogateescape")) > _LONGEST:
         raise TacoLaunchError(
             f"the entry would be {len(line)} characters long, and cron accepts {_LONGEST}",
             hint="install it --with systemd, or with a shorter PATH: PATH=/usr/local/bin:/usr/bin:/bin taco-launch ...",
         )
-    at = night.schedule
+    at = scheduled.schedule
     every = len(at.days) == len(Schedule(0, 0).days)
     # cron counts from Sunday, which is 0
     days = _EVERY if every else ",".join(str((day + 1) % 7) for day in at.days)
     lines = [f"{at.minute} {at.hour} * * {days} {line}"]
-    if night.mail is not None:
-        lines = [f"MAILTO={night.mail}", *lines, f"MAILTO={owner}"]
-    return "".join(f"{each}\n" for each in (_mark(night.name, "begin"), *lines, _mark(night.name, "end")))
+    if scheduled.mail is not None:
+        lines = [f"MAILTO={scheduled.mail}", *lines, f"MAILTO={owner}"]
+    return "".join(f"{each}\n" for each in (_mark(scheduled.name, "begin"), *lines, _mark(scheduled.name, "end")))
 
 
 def blocks(crontab: str) -> tuple[tuple[str, str], ...]:

@@ -34,7 +34,7 @@ _ZONE = Path("/etc/localtime")
 
 @dataclass(frozen=True)
 class InstallRequest:
-    """A night as its user asks for it; `matrix` is an absolute path or the name of one that is shipped, `options` continue."""
+    """A nightly run as its user asks for it; `matrix` is an absolute path or the name of one that is shipped, `options` continue."""
 
     name: str
     matrix: str
@@ -65,7 +65,7 @@ def check_mail(address: str) -> None:
         raise UsageError(f"--mail {address!r}: cron accepts letters, digits and @ ! : % . , _ + - in an address")
 
 
-def keepers(remote: Transport, machine: ControllerState) -> tuple[NightlyScheduler, ...]:
+def schedulers(remote: Transport, machine: ControllerState) -> tuple[NightlyScheduler, ...]:
     """Return what can keep nightly runs on this machine, the better first."""
     found: list[NightlyScheduler] = [] if machine.no_systemd else [Systemd(remote, machine)]
     return (*found, Cron(remote, machine)) if machine.crontab else tuple(found)
@@ -90,9 +90,9 @@ def choose(
             "--mail: systemd mails nothing: what a nightly run prints is in the journal (journalctl), and its summary in a file",
             hint="--with cron mails it",
         )
-    wanted = word or ("cron" if mail is not None else kept[0].keeper if kept else None)
-    can = [keeper for keeper in there if keeper.word != "cron" or machine.cron_runs]
-    found = next((keeper for keeper in can if wanted in (None, keeper.word)), None)
+    wanted = word or ("cron" if mail is not None else kept[0].scheduler if kept else None)
+    can = [scheduler for scheduler in there if scheduler.word != "cron" or machine.cron_runs]
+    found = next((scheduler for scheduler in can if wanted in (None, scheduler.word)), None)
     if found is None:
         no_cron = "no cron runs here" if machine.crontab else "there is no crontab here"
         reasons = {"systemd": machine.no_systemd, "cron": no_cron}
@@ -102,9 +102,9 @@ def choose(
             "--with cron would do" if wanted == "systemd" and machine.crontab and machine.cron_runs else otherwise
         )
         raise UsageError(f"nothing can start it every night: {told}", hint=otherwise)
-    if other := next((night for night in kept if night.keeper != found.word), None):
+    if other := next((each for each in kept if each.scheduler != found.word), None):
         raise UsageError(
-            f"the nightly run {other.name} is kept by {other.keeper}, and would run twice",
+            f"the nightly run {other.name} is kept by {other.scheduler}, and would run twice",
             hint=f"taco-launch nightly uninstall {other.name}",
         )
     return found
@@ -132,7 +132,7 @@ def program(called: str) -> tuple[str, ...]:
     return found
 
 
-def night(
+def scheduled(
     asked: InstallRequest, argv: Sequence[str], inventory: str | None, environ: Mapping[str, str], folder: Path
 ) -> ScheduledRun:
     """Compose what is to be started: `argv` is taco-launch's own, `inventory` a path or `lab:NAME`, `folder` where."""
@@ -140,8 +140,8 @@ def night(
     return ScheduledRun(asked.name, asked.schedule, str(folder), line, carried(environ), asked.mail)
 
 
-def prove(remote: Transport, machine: ControllerState, keeper: str, entry: ScheduledRun, argv: Sequence[str]) -> str:
-    """Start `argv`, the check of a nightly run, as its keeper would start the nightly run, and give what it says.
+def prove(remote: Transport, machine: ControllerState, scheduler: str, entry: ScheduledRun, argv: Sequence[str]) -> str:
+    """Start `argv`, the check of a nightly run, as its scheduler would start the nightly run, and give what it says.
 
     Nobody is there: no agent of SSH, no terminal, nothing on stdin, and of the environment only what the entry has.
 
@@ -149,7 +149,7 @@ def prove(remote: Transport, machine: ControllerState, keeper: str, entry: Sched
         TacoLaunchError: it fails; says what it said.
     """
     checked = replace(entry, argv=tuple(argv))
-    started = ("/bin/sh", "-c", crontab_entry.command(checked)) if keeper == "cron" else checked.argv_with_env
+    started = ("/bin/sh", "-c", crontab_entry.command(checked)) if scheduler == "cron" else checked.argv_with_env
     script = 'home=$1 user=$2; shift 2; cd -- "$home" && exec env -i "HOME=$home" "LOGNAME=$user" '
     script += 'SHELL=/bin/sh PATH=/usr/bin:/bin LANG=C "$@" </dev/null'
     result = remote.run(
@@ -161,7 +161,7 @@ def prove(remote: Transport, machine: ControllerState, keeper: str, entry: Sched
     words, _, hint = said.partition("hint: ")
     told = "\n".join(f"  {line}" for line in words.removeprefix("error: ").splitlines() if line.strip())
     error = TacoLaunchError(
-        f"started as {keeper} would start it, the nightly run does not start (exit code {result.exit_code}):\n{told}",
+        f"started as {scheduler} would start it, the nightly run does not start (exit code {result.exit_code}):\n{told}",
         hint=hint.strip() or None,
     )
     error.exit_code = HOST_FAILED if result.exit_code == HOST_FAILED else error.exit_code
@@ -181,32 +181,32 @@ def runs(asked: InstallRequest, argv: Sequence[str], inventory: str | None, entr
 
 
 def check_argv(asked: InstallRequest, argv: Sequence[str], inventory: str | None) -> tuple[str, ...]:
-    """Return the argv of the check of a nightly run: see `night`."""
+    """Return the argv of the check of a nightly run: see `scheduled`."""
     return _line(asked, argv, inventory, "check")
 
 
 def remarks(
-    keeper: NightlyScheduler, machine: ControllerState, entry: ScheduledRun, now: datetime, zone: str
+    scheduler: NightlyScheduler, machine: ControllerState, entry: ScheduledRun, now: datetime, zone: str
 ) -> tuple[str, ...]:
     """Return what a user should know of a nightly run that is to be installed."""
-    coming = schedule.following(entry.schedule, now, skipping=keeper.skips)
+    coming = schedule.following(entry.schedule, now, skipping=scheduler.skips)
     found = [
-        f"{keeper.word} starts it at {entry.schedule}, by this machine's clock ({zone}): next {coming:%a %Y-%m-%d %H:%M}"
+        f"{scheduler.word} starts it at {entry.schedule}, by this machine's clock ({zone}): next {coming:%a %Y-%m-%d %H:%M}"
     ]
     changes = schedule.change(entry.schedule, now)
     if changes.skipped is not None:
-        does = "skips that nightly run" if keeper.skips else "starts it as soon as the clock was put forward"
-        found.append(f"on {changes.skipped} there is no {_at(entry)}: {keeper.word} {does}")
+        does = "skips that nightly run" if scheduler.skips else "starts it as soon as the clock was put forward"
+        found.append(f"on {changes.skipped} there is no {_at(entry)}: {scheduler.word} {does}")
     if changes.twice is not None:
-        found.append(f"on {changes.twice} there are two {_at(entry)}: {keeper.word} starts it once")
-    if keeper.word == "systemd":
+        found.append(f"on {changes.twice} there are two {_at(entry)}: {scheduler.word} starts it once")
+    if scheduler.word == "systemd":
         found.append(
             "systemd mails nothing: what the nightly run prints is in the journal "
             f"(journalctl {'' if machine.uid == 0 else '--user '}-u taco-launch-nightly-{entry.name})"
         )
         if machine.uid and not machine.lingers:
             found.append(f"so that systemd works for {machine.user} after the logout too, lingering is switched on")
-    if keeper.word == "cron" and not machine.mails:
+    if scheduler.word == "cron" and not machine.mails:
         found.append(
             "cron mails with sendmail, which is not installed: what the nightly run prints is lost, its summary is not"
         )

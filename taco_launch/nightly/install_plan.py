@@ -69,11 +69,11 @@ class InstallPlan:
 
 @dataclass(frozen=True)
 class InstalledRun:
-    """A night that is installed: `night` is None where it was changed by hand, `problem` says why it will not run."""
+    """A nightly run that is installed: `scheduled` is None where it was changed by hand, `problem` says why it will not run."""
 
     name: str
-    keeper: str
-    night: ScheduledRun | None
+    scheduler: str
+    scheduled: ScheduledRun | None
     text: str
     problem: str = ""
 
@@ -90,14 +90,14 @@ class NightlyScheduler(Protocol):
         """Whether a time that the clocks leave out is skipped, and not made up for."""
 
     def kept(self) -> tuple[InstalledRun, ...]:
-        """Return all its nights.
+        """Return all its nightly runs.
 
         Raises:
             TacoLaunchError: they cannot be read.
         """
 
-    def installing(self, night: ScheduledRun) -> InstallPlan:
-        """Return what is to be done so that it keeps this night.
+    def installing(self, scheduled: ScheduledRun) -> InstallPlan:
+        """Return what is to be done so that it keeps this nightly run.
 
         Raises:
             TacoLaunchError: what exists cannot be read, or the nightly run cannot be written down.
@@ -115,7 +115,7 @@ class NightlyScheduler(Protocol):
 
 
 def read_controller(remote: Transport) -> ControllerState:
-    """See what there is to keep nights.
+    """See what there is to keep nightly runs.
 
     Raises:
         HostError: it gives no answer.

@@ -1,4 +1,4 @@
-"""A night as JUnit XML, which CI systems show: a test case for each cell and what was measured of it; pure."""
+"""A nightly run as JUnit XML, which CI systems show: a test case for each cell and what was measured of it; pure."""
 
 from xml.etree import ElementTree as ET
 

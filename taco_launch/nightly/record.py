@@ -45,28 +45,30 @@ def folder(environ: Mapping[str, str], uid: int, name: str) -> Path:
     return state_folder(environ, uid) / "nights" / name
 
 
-def write(night: Path, last: LastRun) -> None:
+def write(run_folder: Path, last: LastRun) -> None:
     """Keep how a nightly run goes, whole or not at all.
 
     Raises:
         TacoLaunchError: it cannot be written.
     """
     try:
-        make_private(night)
-        part = night / f".{_LAST}.{os.getpid()}"
+        make_private(run_folder)
+        part = run_folder / f".{_LAST}.{os.getpid()}"
         write_private(part, json.dumps(asdict(last), indent=2) + "\n")
-        part.replace(night / _LAST)
+        part.replace(run_folder / _LAST)
     except OSError as error:
-        raise TacoLaunchError(f"{night / _LAST}: cannot be written: {error.strerror}", hint=f"df {night}") from None
+        raise TacoLaunchError(
+            f"{run_folder / _LAST}: cannot be written: {error.strerror}", hint=f"df {run_folder}"
+        ) from None
 
 
-def read(night: Path) -> LastRun | None:
+def read(run_folder: Path) -> LastRun | None:
     """Return how a nightly run last went, None where it never ran.
 
     Raises:
         TacoLaunchError: it cannot be read.
     """
-    path = night / _LAST
+    path = run_folder / _LAST
     try:
         return LastRun(**json.loads(path.read_bytes()))
     except FileNotFoundError:
@@ -77,44 +79,44 @@ def read(night: Path) -> LastRun | None:
         raise TacoLaunchError(f"{path}: is not what this version keeps", hint=f"rm {path}") from None
 
 
-def usual_seconds(night: Path) -> float | None:
+def usual_seconds(run_folder: Path) -> float | None:
     """Return how long the last nightly run took, or the one before; None where that is not known."""
     with contextlib.suppress(TacoLaunchError):
-        last = read(night)
+        last = read(run_folder)
         return None if last is None else last.seconds or last.before
     return None
 
 
-def mark_installed(night: Path) -> None:
+def mark_installed(run_folder: Path) -> None:
     """Keep that a nightly run was installed just now.
 
     Raises:
         TacoLaunchError: it cannot be written.
     """
     try:
-        make_private(night)
-        write_private(night / _INSTALLED, "")
+        make_private(run_folder)
+        write_private(run_folder / _INSTALLED, "")
     except OSError as error:
-        raise TacoLaunchError(f"{night}: cannot be written: {error.strerror}") from None
+        raise TacoLaunchError(f"{run_folder}: cannot be written: {error.strerror}") from None
 
 
-def forget_installed(night: Path) -> None:
+def forget_installed(run_folder: Path) -> None:
     """Keep no longer that it is installed; what it has measured stays."""
     with contextlib.suppress(OSError):
-        (night / _INSTALLED).unlink()
+        (run_folder / _INSTALLED).unlink()
 
 
-def installed(night: Path) -> float | None:
+def installed(run_folder: Path) -> float | None:
     """Return when it was installed, None where that is not known."""
     try:
-        return (night / _INSTALLED).stat().st_mtime
+        return (run_folder / _INSTALLED).stat().st_mtime
     except OSError:
         return None
 
 
-def runs(night: Path, last: LastRun) -> bool:
+def runs(run_folder: Path, last: LastRun) -> bool:
     """Return whether the nightly run that started last runs still."""
     try:
-        return bool(file_locks.read().takers((night / LOCK).stat(), (last.pid,)))
+        return bool(file_locks.read().takers((run_folder / LOCK).stat(), (last.pid,)))
     except OSError:
         return False

@@ -36,7 +36,7 @@ _NOT_JUDGED = ("", ladders.INTERRUPTED, ladders.HEAD_LOST, ladders.GIVEN_UP, Nig
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A night as it is requested.
+    """A nightly run as it is requested.
 
     `remark` is what is to be told of it whatever comes ("" for nothing), `deadline` how many seconds a cluster that is busy, or a host that does not answer, is waited for; `rules` are the
     judge's; `strict` makes a failure of what a person has to look at.
@@ -83,9 +83,9 @@ def run(
     if why:
         return replace(summary, ended=time.time(), unfit=why, notes=tuple(notes))
     history.begin(one)
-    night = _Night(backend, plan, asked, history, around, environ, replace(tell, say=note))
+    nightly_run = _NightlyRun(backend, plan, asked, history, around, environ, replace(tell, say=note))
     try:
-        judged, measured = night.measure()
+        judged, measured = nightly_run.measure()
     except HostError:
         history.end(one.id, NightlyOutcome.NOT_FIT.value)
         raise
@@ -102,7 +102,7 @@ def run(
         differences=() if green is None else _differences(history, green, measured.runs),
         notes=tuple(notes),
         emptied=green is None
-        and any(each.outcome == baseline.REJECTED for each in _nights(history, one.matrix, one.cluster)),
+        and any(each.outcome == baseline.REJECTED for each in _nightly_runs(history, one.matrix, one.cluster)),
     )
     if measured.outcome == ladders.INTERRUPTED:
         summary = replace(summary, interrupted=_so_far(len(measured.runs), len(plan.steps)))
@@ -131,7 +131,7 @@ def waiting_before(history: History, one: Ladder) -> int:
     """Count the unsure or pending runs in a row right before one; `accept` or `reject` of one ends the row, runs without a judgement do not."""
     judged = [
         earlier
-        for earlier in _nights(history, one.matrix, one.cluster)
+        for earlier in _nightly_runs(history, one.matrix, one.cluster)
         if earlier.started < one.started and earlier.outcome not in _NOT_JUDGED
     ]
     row = itertools.takewhile(lambda earlier: earlier.outcome in baseline.WAITING and not earlier.accepted, judged)
@@ -139,8 +139,8 @@ def waiting_before(history: History, one: Ladder) -> int:
 
 
 def clear_logs(history: History, matrix: str, cluster: str, folder: Path, before: float) -> int:
-    """Remove the logs of the nightly runs of a matrix that started here before a time; give how many nights' there were."""
-    old = [one for one in _nights(history, matrix, cluster) if one.started < before and not one.imported]
+    """Remove the logs of the nightly runs of a matrix that started here before a time; give how many nightly runs' there were."""
+    old = [one for one in _nightly_runs(history, matrix, cluster) if one.started < before and not one.imported]
     logs = [folder / one.id for one in old if (folder / one.id).is_dir()]
     for path in logs:
         shutil.rmtree(path, ignore_errors=True)
@@ -148,7 +148,7 @@ def clear_logs(history: History, matrix: str, cluster: str, folder: Path, before
 
 
 @dataclass(frozen=True)
-class _Night:
+class _NightlyRun:
     """What measuring takes, and the two stages of it."""
 
     backend: Backend
@@ -195,16 +195,16 @@ class _Night:
         return ladders.run(self.backend, plan, self.history, self.around, self.environ, self.tell)
 
     def _series(self, first: "_Values", fresh: "_Values", *, cut: bool = False) -> tuple[Series, ...]:
-        one, nights = self.plan.ladder, self.asked.rules.nights
+        one, nightly_runs = self.plan.ladder, self.asked.rules.nightly_runs
         of = one.started, one.matrix, one.cluster
         return tuple(
             Series(
                 key,
                 metric.higher_is_better,
-                self.history.nights(key, nights, *of),
+                self.history.nightly_runs(key, nightly_runs, *of),
                 values,
                 fresh.get((key, metric), ()),
-                self.history.nights(key, nights, *of, waiting=baseline.WAITING),
+                self.history.nightly_runs(key, nightly_runs, *of, waiting=baseline.WAITING),
                 cut,
             )
             for (key, metric), values in first.items()
@@ -236,8 +236,8 @@ def _so_far(made: int, planned: int) -> str:
     return f"{min(made, planned)} of {planned} runs were made{more}"
 
 
-def _mean(nights: Sequence[Sequence[float]]) -> float | None:
-    return fmean(fmean(night) for night in nights) if nights else None
+def _mean(nightly_runs: Sequence[Sequence[float]]) -> float | None:
+    return fmean(fmean(nightly_run) for nightly_run in nightly_runs) if nightly_runs else None
 
 
 def _failed(runs: Iterable[Run]) -> tuple[tuple[Cell, str], ...]:
@@ -282,15 +282,15 @@ def _merged(runs: Iterable[Run]) -> RunEnvironment:
 
 def _end_broken(backend: Backend, history: History, one: Ladder, note: Callable[[str], None]) -> None:
     """End what nightly runs before left when they broke off: the job that ran continues without anybody who measures."""
-    for earlier in _nights(history, one.matrix, one.cluster):
+    for earlier in _nightly_runs(history, one.matrix, one.cluster):
         if earlier.broke_off:
             note(f"ladder {earlier.id} of {time.strftime('%Y-%m-%d %H:%M', time.localtime(earlier.started))} broke off")
             ladders.end_leftovers(backend, earlier, {at for at, _run in history.runs(earlier.id)}, note)
             history.end(earlier.id, ladders.GIVEN_UP)
 
 
-def _nights(history: History, matrix: str, cluster: str) -> list[Ladder]:
-    return [one for one in history.ladders(LadderKind.NIGHT, matrix) if one.cluster == cluster]
+def _nightly_runs(history: History, matrix: str, cluster: str) -> list[Ladder]:
+    return [one for one in history.ladders(LadderKind.NIGHTLY_RUN, matrix) if one.cluster == cluster]
 
 
 def _faults(inventory: Inventory, around: EnvironmentProbe) -> str:

@@ -166,7 +166,7 @@ class ScheduledRun:
 
 
 def night_of(name: str, schedule: Schedule, words: Sequence[str], mail: str | None = None) -> ScheduledRun | None:
-    """Return the nightly run whose `words` these are; None where they are no night's."""
+    """Return the nightly run whose `words` these are; None where they are no nightly run's."""
     if tuple(words[:2]) != _ENV or len(words) < 4:
         return None
     folder, rest = words[2], list(words[3:])

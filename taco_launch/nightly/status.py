@@ -17,7 +17,7 @@ NEVER, RUNNING, BROKEN, MISSED, UNKNOWN = "never ran", "running", "broken off", 
 
 @dataclass(frozen=True)
 class NightlyStatus:
-    """A night that is installed, its record, and when it is next (None where that is not known, or it will not run).
+    """A nightly run that is installed, its record, and when it is next (None where that is not known, or it will not run).
 
     `state` is how it went, in a word: the outcome of the last one, or one of the words of this module. `why` says more,
     where there is more to say; `due` is when it should have started, where it was missed.
@@ -38,27 +38,31 @@ class NightlyStatus:
 
 
 def status(
-    keepers: Sequence[NightlyScheduler], uid: int, environ: dict[str, str], now: datetime
+    schedulers: Sequence[NightlyScheduler], uid: int, environ: dict[str, str], now: datetime
 ) -> tuple[NightlyStatus, ...]:
     """Return all nightly runs that are installed; `environ` tells the state folder of one whose entry does not.
 
     Raises:
-        TacoLaunchError: a keeper's nightly runs cannot be read.
+        TacoLaunchError: a scheduler's nightly runs cannot be read.
     """
-    found = [_night(kept, keeper, uid, environ, now) for keeper in keepers for kept in keeper.kept()]
-    return tuple(sorted(found, key=lambda night: (night.kept.name, night.kept.keeper)))
+    found = [_status(kept, scheduler, uid, environ, now) for scheduler in schedulers for kept in scheduler.kept()]
+    return tuple(sorted(found, key=lambda each: (each.kept.name, each.kept.scheduler)))
 
 
-def _night(
-    kept: InstalledRun, keeper: NightlyScheduler, uid: int, environ: dict[str, str], now: datetime
+def _status(
+    kept: InstalledRun, scheduler: NightlyScheduler, uid: int, environ: dict[str, str], now: datetime
 ) -> NightlyStatus:
-    folder = record.folder(dict(kept.night.env) if kept.night else environ, uid, kept.name)
-    coming = kept.night and not kept.problem and schedule.following(kept.night.schedule, now, skipping=keeper.skips)
+    folder = record.folder(dict(kept.scheduled.env) if kept.scheduled else environ, uid, kept.name)
+    coming = (
+        kept.scheduled
+        and not kept.problem
+        and schedule.following(kept.scheduled.schedule, now, skipping=scheduler.skips)
+    )
     try:
         last = record.read(folder)
     except TacoLaunchError as error:
         return NightlyStatus(kept, folder, None, UNKNOWN, error.message, coming or None)
-    due = _missed(kept, keeper, folder, last, now)
+    due = _missed(kept, scheduler, folder, last, now)
     if last is not None and last.ended is None and record.runs(folder, last):
         return NightlyStatus(kept, folder, last, RUNNING, "", coming or None)
     if due is not None:
@@ -77,11 +81,11 @@ def _joined(*words: str) -> str:
 
 
 def _missed(
-    kept: InstalledRun, keeper: NightlyScheduler, folder: Path, last: LastRun | None, now: datetime
+    kept: InstalledRun, scheduler: NightlyScheduler, folder: Path, last: LastRun | None, now: datetime
 ) -> datetime | None:
     """Return when a nightly run should have started that did not; None where none is missing."""
     since = max(0.0 if last is None else last.started, record.installed(folder) or 0.0)
-    if kept.night is None or not since:
+    if kept.scheduled is None or not since:
         return None
-    due = schedule.latest(kept.night.schedule, now - _LATE, skipping=keeper.skips)
+    due = schedule.latest(kept.scheduled.schedule, now - _LATE, skipping=scheduler.skips)
     return due if due.timestamp() > since else None

@@ -97,11 +97,11 @@ class JudgedMetric:
 
 @dataclass(frozen=True)
 class Summary:
-    """A night; times are seconds since the epoch.
+    """A nightly run; times are seconds since the epoch.
 
     `failed` are the cells that gave no sample at all, each with a reason; `lost` says how many runs gave none, `mostly_lost` whether it is
     more than half of them. `unfit` says why the cluster could not be
-    measured, `broken` why the nightly run did not finish. `green` is the last night before that counts in the baseline,
+    measured, `broken` why the nightly run did not finish. `green` is the last nightly run before that counts in the baseline,
     from which the `differences` are. `in_a_row` is, where a person has to look, in how many nightly runs in a row, this one
     included. `interrupted` says, where somebody ended it, what is kept of it and how to run it again. `emptied` says that no nightly run counts, because all were rejected. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
     """

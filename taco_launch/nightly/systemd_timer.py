@@ -34,15 +34,15 @@ class Systemd:
         names = [line[len(timer_unit.PREFIX) : -len(".timer")] for line in said.splitlines()]
         return tuple(map(self._kept, names))
 
-    def installing(self, night: ScheduledRun) -> InstallPlan:
+    def installing(self, scheduled: ScheduledRun) -> InstallPlan:
         """Return what is to be done: see `NightlyScheduler.installing`."""
-        texts = {"service": timer_unit.service(night), "timer": timer_unit.timer(night)}
+        texts = {"service": timer_unit.service(scheduled), "timer": timer_unit.timer(scheduled)}
         changes = tuple(
-            FileChange(self._path(night.name, kind), now, text)
+            FileChange(self._path(scheduled.name, kind), now, text)
             for kind, text in texts.items()
-            if (now := self._read(night.name, kind)) != text
+            if (now := self._read(scheduled.name, kind)) != text
         )
-        unit = self._unit(night.name)
+        unit = self._unit(scheduled.name)
         on = not changes and all(self._is(word, unit) for word in ("active", "enabled"))
         told = ((*self._systemctl, "daemon-reload"),) if changes else ()
         started = () if on else ((*self._systemctl, "enable", unit), (*self._systemctl, "restart", unit))

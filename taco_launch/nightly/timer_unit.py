@@ -1,4 +1,4 @@
-"""A night as a systemd timer and the service that it starts: their texts, and what such texts say."""
+"""A nightly run as a systemd timer and the service that it starts: their texts, and what such texts say."""
 
 import re
 
@@ -13,7 +13,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPED = {'"': '\\"', "\\": "\\\\", "%": "%%", "$": "$$"}
 
 
-def service(night: ScheduledRun) -> str:
+def service(scheduled: ScheduledRun) -> str:
     """Return the text of the service.
 
     Only the nightly run's own process ends with the service: what it has started on this machine may work for others too.
@@ -23,24 +23,24 @@ def service(night: ScheduledRun) -> str:
     """
     lines = [
         "[Unit]",
-        f"Description=taco-launch: the nightly run {night.name}",
+        f"Description=taco-launch: the nightly run {scheduled.name}",
         "",
         "[Service]",
         "Type=oneshot",
         "KillMode=process",
-        f"ExecStart={' '.join(map(_quote, night.argv_with_env))}",
+        f"ExecStart={' '.join(map(_quote, scheduled.argv_with_env))}",
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
-def timer(night: ScheduledRun) -> str:
+def timer(scheduled: ScheduledRun) -> str:
     """Return the text of the timer. A nightly run that the machine slept through is not made up for: it would be in the day."""
     lines = [
         "[Unit]",
-        f"Description=taco-launch: when the nightly run {night.name} starts",
+        f"Description=taco-launch: when the nightly run {scheduled.name} starts",
         "",
         "[Timer]",
-        f"OnCalendar={_calendar(night.schedule)}",
+        f"OnCalendar={_calendar(scheduled.schedule)}",
         "AccuracySec=1s",
         "Persistent=false",
         "",

@@ -12,7 +12,7 @@ RATE = Metric("img/sec", "img/sec")
 
 def ladder(number: int, **more: Any) -> Ladder:
     """Return the nightly run of a day; `started` is the day's number."""
-    values = {"matrix": "taco", "kind": LadderKind.NIGHT, "digest": "d", "seed": number, "cluster": "hcc"}
+    values = {"matrix": "taco", "kind": LadderKind.NIGHTLY_RUN, "digest": "d", "seed": number, "cluster": "hcc"}
     return Ladder(**{"id": f"taco-{number:06x}", **values, "started": float(number), **more})
 
 

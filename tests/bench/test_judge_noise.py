@@ -20,7 +20,7 @@ def test_the_noise_of_runs_and_nights() -> None:
     runs = [1.0, 2.0, 4.0, 7.0, 20.0]
     known = noise.of([[value + level for value in runs] for level in (0, 0, 30, 30)])
     assert known.level == pytest.approx(13 / 3 + 15)
-    assert known.night == pytest.approx(300)  # 4 * 15 ** 2 / 3
+    assert known.variance == pytest.approx(300)  # 4 * 15 ** 2 / 3
     assert known.run == pytest.approx(5 * 25.2 / 6)
     assert known.error(5) == pytest.approx(math.sqrt(300 * 5 / 4))
     # ten runs tell of a nightly run what five do not, down to a tenth of what one does
@@ -30,7 +30,7 @@ def test_the_noise_of_runs_and_nights() -> None:
 
 def test_nights_that_happen_to_agree_are_as_noisy_as_their_runs() -> None:
     known = noise.of([[1.0, 2.0, 4.0, 7.0, 20.0]] * 10)
-    assert known.night == pytest.approx(4.2)
+    assert known.variance == pytest.approx(4.2)
     assert known.error(10) == pytest.approx(math.sqrt(2.1 + 0.42))
 
 
@@ -41,9 +41,9 @@ def cells(chance: random.Random, spreads: list[float]) -> list[noise.NoiseEstima
 def test_cells_that_are_alike_tell_of_each_other() -> None:
     known = cells(random.Random(1), [0.01] * 60)
     drawn = noise.moderated(known)
-    assert all(new.night >= old.night for old, new in zip(known, drawn, strict=True))
-    assert min(old.night for old in known) < 0.4e-4
-    assert min(new.night for new in drawn) > 0.7e-4  # the truth is 1e-4
+    assert all(new.variance >= old.variance for old, new in zip(known, drawn, strict=True))
+    assert min(old.variance for old in known) < 0.4e-4
+    assert min(new.variance for new in drawn) > 0.7e-4  # the truth is 1e-4
     assert all(new.freedom > 50 for new in drawn)
 
 
@@ -56,7 +56,7 @@ def test_a_cell_that_drifts() -> None:
     """Around the line of 1 by night: eight residuals of 1, so 8 / (10 - 2); the next night by the textbook's formula."""
     residuals = [1.0, -1.0, -1.0, 1.0, 0.0, 0.0, 1.0, -1.0, -1.0, 1.0]
     known = noise.along(noise.of([[at + by] for at, by in enumerate(residuals)]), 1.0)
-    assert (known.night, known.freedom, known.level) == pytest.approx((1, 8, 10))
+    assert (known.variance, known.freedom, known.level) == pytest.approx((1, 8, 10))
     assert known.error(1) == pytest.approx(math.sqrt(1 + 1 / 10 + 5.5**2 / 82.5))
 
 
@@ -64,19 +64,19 @@ def test_cells_that_differ_tell_little_of_each_other() -> None:
     known = cells(random.Random(2), [0.0005 * 1.3**step for step in range(20)])
     drawn = noise.moderated(known)
     assert all(9 < new.freedom < 12 for new in drawn)
-    assert drawn[0].night < 5 * known[0].night
+    assert drawn[0].variance < 5 * known[0].variance
 
 
 def test_a_cell_that_is_noisier_than_the_others_keeps_its_own() -> None:
     known = cells(random.Random(3), [0.01] * 29 + [0.04])
-    assert noise.moderated(known)[-1].night == known[-1].night
+    assert noise.moderated(known)[-1].variance == known[-1].variance
 
 
 def test_a_cell_alone_and_one_that_never_varied_are_left_as_they_are() -> None:
     known = cells(random.Random(4), [0.01, 0.0])
     assert noise.moderated(known) == tuple(known)
     # nor does the rounding of sums make it vary
-    assert noise.of([[0.3] * 3, [0.1 + 0.2] * 3, [0.3] * 4]).night == 0
+    assert noise.of([[0.3] * 3, [0.1 + 0.2] * 3, [0.3] * 4]).variance == 0
     more = cells(random.Random(4), [0.01, 0.01, 0.0])
     assert noise.moderated(more)[-1] == more[-1]
 

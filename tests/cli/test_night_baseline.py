@@ -22,20 +22,20 @@ def nights(taco: Taco) -> list[str]:
         for ago, outcome in ((3, "ok"), (2, "regression"), (1, "ok")):
             began = now - ago * DAY
             night = Ladder(
-                f"tiny-{ago}", "tiny", LadderKind.NIGHT, "", 1, "local", began, began, outcome, outcome == "ok"
+                f"tiny-{ago}", "tiny", LadderKind.NIGHTLY_RUN, "", 1, "local", began, began, outcome, outcome == "ok"
             )
             history.begin(night)
             history.add(night.id, 0, run(1.0))
         history.begin(Ladder("tiny-x", "tiny", LadderKind.LADDER, "", 1, "local", now, now, "done"))
-        history.begin(Ladder("tiny-bare", "tiny", LadderKind.NIGHT, "", 1, "local", now - DAY / 2, now, "failed"))
-        history.begin(Ladder("tiny-now", "tiny", LadderKind.NIGHT, "", 1, "local", now))
+        history.begin(Ladder("tiny-bare", "tiny", LadderKind.NIGHTLY_RUN, "", 1, "local", now - DAY / 2, now, "failed"))
+        history.begin(Ladder("tiny-now", "tiny", LadderKind.NIGHTLY_RUN, "", 1, "local", now))
     return ["tiny-3", "tiny-2", "tiny-1"]
 
 
 def counted(taco: Taco) -> list[str]:
     done = taco("nightly", "baseline", "show", "tiny", "--json")
     assert done.returncode == 0, done.stderr
-    return [night["id"] for night in json.loads(done.stdout)["nights"] if night["accepted"]]
+    return [night["id"] for night in json.loads(done.stdout)["nightly_runs"] if night["accepted"]]
 
 
 @pytest.mark.usefixtures("nights")
@@ -56,7 +56,7 @@ def test_good_nights_are_offered_once_the_slow_one_is_rejected(taco: Taco) -> No
         for at, (ladder, outcome, rate) in enumerate(
             (("slow", "ok", 10.0), ("good1", "pending", 100.0), ("wild", "pending", 900.0), ("good2", "unsure", 104.0))
         ):
-            history.begin(Ladder(ladder, "m", LadderKind.NIGHT, "", 1, "local", at, at, outcome, outcome == "ok"))
+            history.begin(Ladder(ladder, "m", LadderKind.NIGHTLY_RUN, "", 1, "local", at, at, outcome, outcome == "ok"))
             history.add(ladder, 0, run(rate))
     said = taco("nightly", "baseline", "reject", "slow").stderr.splitlines()
     offer = "2 waiting nightly runs agree with the rest: taco-launch "
@@ -91,7 +91,7 @@ def test_what_is_far_from_the_others_is_marked_and_rejected(taco: Taco) -> None:
     now = time.time()
     with open_history(taco.state / "history.db") as history:
         for ladder, outcome, accepted, rate in (("far", "ok", True, 0.1), ("waits", "pending", False, 0.2)):
-            night = Ladder(ladder, "tiny", LadderKind.NIGHT, "", 1, "local", now, now, outcome, accepted)
+            night = Ladder(ladder, "tiny", LadderKind.NIGHTLY_RUN, "", 1, "local", now, now, outcome, accepted)
             history.begin(night)
             history.add(ladder, 0, run(rate))
         history.accept("tiny-2")
@@ -134,8 +134,8 @@ def test_the_baseline_begins_with_the_new_normal(taco: Taco) -> None:
 def test_a_good_night_that_was_imported_shows_why_it_does_not_count(taco: Taco) -> None:
     now = time.time()
     with open_history(taco.state / "history.db") as history:
-        history.begin(Ladder("there", "tiny", LadderKind.NIGHT, "", 1, "local", now, now, "ok", imported=True))
-    found = json.loads(taco("nightly", "baseline", "show", "tiny", "--json").stdout)["nights"]
+        history.begin(Ladder("there", "tiny", LadderKind.NIGHTLY_RUN, "", 1, "local", now, now, "ok", imported=True))
+    found = json.loads(taco("nightly", "baseline", "show", "tiny", "--json").stdout)["nightly_runs"]
     told = {night["id"]: night["why_not"] for night in found}
     assert told.pop("there") == "imported without --baseline"
     assert set(told.values()) == {""}, "they count, or their outcome says why not"

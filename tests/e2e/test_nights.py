@@ -116,7 +116,7 @@ def test_nights(taco: Taco, matrix: Path, tmp_path: Path) -> None:
     assert one["change"]["value"] == pytest.approx(-0.2, abs=0.01)
     assert one["tonight"] == pytest.approx(80, rel=0.01)
     with open_history(taco.state / "history.db") as history:
-        newest = history.ladders(LadderKind.NIGHT)[0]
+        newest = history.ladders(LadderKind.NIGHTLY_RUN)[0]
         assert not newest.accepted
         assert len(history.runs(newest.id)) == 15  # 5 that the screen was of, 10 that decided
     suite = ET.parse(tmp_path / "night.xml").getroot()

@@ -260,7 +260,11 @@ def test_a_ladder_is_another_with_another_job_or_number(bench: Bench) -> None:
     own = LadderKind.LADDER
     same = ladder.digest(own, matrix, specs)
     assert ladder.digest(own, replace(matrix, time_budget=9.0), dict(specs)) == same
-    found = {same, ladder.digest(LadderKind.NIGHT, matrix, specs), *(ladder.digest(own, *other) for other in others)}
+    found = {
+        same,
+        ladder.digest(LadderKind.NIGHTLY_RUN, matrix, specs),
+        *(ladder.digest(own, *other) for other in others),
+    }
     assert len(found) == 6
 
 

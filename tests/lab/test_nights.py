@@ -84,7 +84,9 @@ def seed(site: Site) -> None:
         for ago in range(1, NIGHTS + 1):
             started, wave = one.started - ago * DAY, math.exp(0.25 * math.sin(7 * ago))
             night = f"night-{ago:06x}"
-            history.begin(Ladder(night, "night", LadderKind.NIGHT, "", 1, one.cluster, started, started, "ok", True))
+            history.begin(
+                Ladder(night, "night", LadderKind.NIGHTLY_RUN, "", 1, one.cluster, started, started, "ok", True)
+            )
             for position, run in enumerate(run for run in runs if (run.repeat + ago) % 2):
                 readings = tuple(replace(each, value=each.value * wave) for each in run.readings)
                 history.add(night, position, replace(run, readings=readings))

@@ -116,7 +116,7 @@ def run_a_night(cluster: Cluster, folder: Path) -> None:
     summary = json.loads(Path(line.partition("summary: ")[2].strip()).with_suffix(".json").read_text())
     assert {each["ranks"] for each in summary["judged"]} == {1, 4}
     with open_history(cluster.lab.state / "history.db") as history:
-        (night,) = history.ladders(LadderKind.NIGHT)
+        (night,) = history.ladders(LadderKind.NIGHTLY_RUN)
         runs = [run for _at, run in history.runs(night.id)]
     assert night.outcome == summary["outcome"]
     assert all(run.readings for run in runs)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from taco_launch.errors import UsageError
-from taco_launch.nightly.install import carried, choose, keepers, program, remarks
+from taco_launch.nightly.install import carried, choose, program, remarks, schedulers
 from taco_launch.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan
 from taco_launch.nightly.schedule import Schedule, ScheduledRun
 from taco_launch.remote.local import LocalTransport
@@ -22,7 +22,7 @@ BEFORE = datetime(2027, 3, 1, tzinfo=ZoneInfo("Europe/Berlin"))
 
 def who(machine: ControllerState, word: str | None = None, mail: str | None = None, by: str | None = None) -> str:
     kept = () if by is None else (InstalledRun("n", by, None, ""),)
-    return choose(keepers(LocalTransport(), machine), machine, word, mail, kept).word
+    return choose(schedulers(LocalTransport(), machine), machine, word, mail, kept).word
 
 
 def test_who_keeps_a_night() -> None:
@@ -62,8 +62,8 @@ def test_who_cannot(
 
 
 def told(machine: ControllerState, word: str) -> list[str]:
-    keeper = choose(keepers(LocalTransport(), machine), machine, word, None, ())
-    return list(remarks(keeper, machine, NIGHT, BEFORE, "Europe/Berlin"))
+    scheduler = choose(schedulers(LocalTransport(), machine), machine, word, None, ())
+    return list(remarks(scheduler, machine, NIGHT, BEFORE, "Europe/Berlin"))
 
 
 def test_what_is_said_of_a_night() -> None:

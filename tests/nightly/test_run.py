@@ -139,7 +139,7 @@ def test_a_run_that_is_unsure_again_tells_how_often(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(nightly_run, "_end_broken", lambda *_given: None)
     monkeypatch.setattr(nightly_run, "_faults", lambda *_given: "")
     monkeypatch.setattr(nightly_run, "_wait_for_room", lambda *_given: "")
-    monkeypatch.setattr(nightly_run._Night, "measure", lambda _self: ((unsure,), LadderResult((), "done")))
+    monkeypatch.setattr(nightly_run._NightlyRun, "measure", lambda _self: ((unsure,), LadderResult((), "done")))
     tell = LadderListener(lambda _progress: None, lambda _words: None)
     rows: list[int] = []
     with open_history(tmp_path / "history.db") as history:

@@ -29,7 +29,7 @@ class LadderKind(enum.Enum):
 
     LADDER = "ladder"
     RUN = "run"
-    NIGHT = "night"
+    NIGHTLY_RUN = "night"
     IMPORT = "import"
 
 
@@ -40,7 +40,7 @@ class Ladder:
     `matrix` is its name. `digest` is that of the matrix's text, the command line's own options, and the cluster: what a
     broken ladder is found again by. `seed` (at most 63 bits) is that of its order. Times are seconds since the epoch,
     `ended` None while it runs or where it broke off. `outcome` is in its flow's words, "" until it has ended. What an
-    `accepted` one measured counts in the baselines of later nights. An `imported` one was started in another history: no job
+    `accepted` one measured counts in the baselines of later nightly runs. An `imported` one was started in another history: no job
     and no log here is its own.
     """
 
@@ -174,7 +174,7 @@ class History:
         return series(self._db, asked)
 
     def accept(self, ladder_id: str, outcome: str = "") -> None:
-        """Have what a ladder measured count in the baselines of later nights; `outcome` replaces its own."""
+        """Have what a ladder measured count in the baselines of later nightly runs; `outcome` replaces its own."""
         with transaction(self._db):
             self._db.execute(
                 "UPDATE ladder SET accepted = 1, outcome = CASE ? WHEN '' THEN outcome ELSE ? END WHERE id = ?",
@@ -201,7 +201,7 @@ class History:
         )
         return tuple(map(self._ladder, found))
 
-    def nights(
+    def nightly_runs(
         self,
         key: MetricKey,
         last: int,
@@ -210,27 +210,27 @@ class History:
         cluster: str | None = None,
         waiting: tuple[str, str] | None = None,
     ) -> tuple[tuple[float, ...], ...]:
-        """Return what the last accepted nightly runs measured of a key: the counted values of each night, the oldest first.
+        """Return what the last accepted nightly runs measured of a key: the counted values of each, the oldest first.
 
         They started before `before`. The order of a key's hosts is all one.
         Workloads and variants are names within a matrix: `matrix` and `cluster` leave out nightly runs of any other.
         With `waiting`, two outcomes, return instead those that ended so, do not count, and are not older than the oldest that does.
         """
         found: dict[str, list[float]] = {}
-        for night, value in self._db.execute(
+        for nightly_run, value in self._db.execute(
             """WITH counted AS (
                 SELECT run.ladder, run.position, value FROM run JOIN reading ON reading.run = run.id
                 WHERE cell = (SELECT id FROM cell WHERE (workload, variant, ranks, hosts, gpu) = (?, ?, ?, ?, ?))
                 AND NOT warm_up AND metric IN (SELECT id FROM metric WHERE name = ?)),
-            night AS (
+            nightly_run AS (
                 SELECT id, started FROM ladder WHERE kind = 'night' AND started < ?
                 AND (? IS NULL OR matrix = ?) AND (? IS NULL OR cluster = ?)
                 AND CASE WHEN ? IS NULL THEN accepted ELSE NOT accepted AND outcome IN (?, ?)
                     AND started >= (SELECT coalesce(min(started), 0) FROM baseline WHERE matrix = ? AND cluster = ?) END
                 AND EXISTS (SELECT 1 FROM counted WHERE counted.ladder = ladder.id)
                 ORDER BY started DESC, id DESC LIMIT ?)
-            SELECT night.id, value FROM night CROSS JOIN counted ON counted.ladder = night.id
-            ORDER BY night.started, night.id, position""",
+            SELECT nightly_run.id, value FROM nightly_run CROSS JOIN counted ON counted.ladder = nightly_run.id
+            ORDER BY nightly_run.started, nightly_run.id, position""",
             (
                 *(key.workload, key.variant, key.ranks, run_rows.text(sorted(key.hosts)), key.gpu, key.metric),
                 *(before, matrix, matrix, cluster, cluster),
@@ -238,7 +238,7 @@ class History:
                 *(matrix, cluster, last),
             ),
         ):
-            found.setdefault(night, []).append(value)
+            found.setdefault(nightly_run, []).append(value)
         return tuple(map(tuple, found.values()))
 
     def keep_verdicts(self, ladder_id: str, verdicts: "Sequence[Verdict]") -> None:

@@ -10,7 +10,7 @@ APPLICATION_ID = 0x7461636F
 # One step per version, never changed once released: the n-th makes version n of version n - 1.
 STEPS: tuple[tuple[str, ...], ...] = (
     (
-        # `accepted`: its readings count in the baselines of later nights.
+        # `accepted`: its readings count in the baselines of later nightly runs.
         """CREATE TABLE ladder (
             id TEXT PRIMARY KEY, matrix TEXT NOT NULL, kind TEXT NOT NULL, digest TEXT NOT NULL, seed INTEGER NOT NULL,
             cluster TEXT NOT NULL, started REAL NOT NULL, ended REAL, outcome TEXT NOT NULL,

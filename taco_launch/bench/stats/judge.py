@@ -1,6 +1,6 @@
 """The judge of a nightly run: which cells are to be measured again, and what each cell's numbers say against its baseline.
 
-Two stages. A screen at 5 % in each cell finds suspects; these are measured again in the same night, and only the fresh
+Two stages. A screen at 5 % in each cell finds suspects; these are measured again in the same nightly run, and only the fresh
 values decide, by Holm's procedure over all that the screen found. What the two stages share, the luck of the nightly run and
 the baseline, is allowed for: a fresh p is the probability under no change *given* that the screen found the cell, with
 correlation and spread as the baseline shows them (`noise`). No random numbers.
@@ -112,14 +112,14 @@ def _judged(series: Sequence[Series], rules: JudgeRules) -> tuple[_Cell, ...]:
     if len({each.key for each in series}) < len(series):
         raise ValueError("two series of one key")
     held = [(each, _held_against(each, rules)) for each in series if each.tonight]
-    can = [(each, nights) for each, nights in held if nights]
-    known = [_known(nights, math.log1p(rules.min_effect)) for _series, nights in can]
+    can = [(each, nightly_runs) for each, nightly_runs in held if nightly_runs]
+    known = [_known(nightly_runs, math.log1p(rules.min_effect)) for _series, nightly_runs in can]
     steady = _holm([trend.p if trend and trend.steady else 1.0 for _noise, trend in known])
     own = [
         noise.along(each, trend.slope) if trend and p <= rules.level else each
         for (each, trend), p in zip(known, steady, strict=True)
     ]
-    judged = [each for each, _nights in can]
+    judged = [each for each, _nightly_runs in can]
     provisional = [not _enough(_counting(each.baseline, rules), rules) for each in judged]
     return tuple(starmap(_cell, zip(judged, noise.moderated(own), steady, provisional, strict=True)))
 
@@ -130,26 +130,26 @@ def _held_against(series: Series, rules: JudgeRules) -> tuple[tuple[float, ...],
     Empty if even these are too few.
     """
     every = (*series.baseline, *series.waiting)
-    choices = (_counting(series.baseline, rules), _counting(every, rules), every[-rules.nights :])
-    return next((nights for nights in choices if _enough(nights, rules)), ())
+    choices = (_counting(series.baseline, rules), _counting(every, rules), every[-rules.nightly_runs :])
+    return next((nightly_runs for nightly_runs in choices if _enough(nightly_runs, rules)), ())
 
 
-def _counting(nights: tuple[tuple[float, ...], ...], rules: JudgeRules) -> tuple[tuple[float, ...], ...]:
+def _counting(nightly_runs: tuple[tuple[float, ...], ...], rules: JudgeRules) -> tuple[tuple[float, ...], ...]:
     """Return the last nightly runs, without outliers: one that is far off widens the spread so far that anything is as before."""
-    nights = nights[-rules.nights :]
-    off = noise.outliers([_logs(night) for night in nights])
-    return tuple(night for place, night in enumerate(nights) if place not in off)
+    nightly_runs = nightly_runs[-rules.nightly_runs :]
+    off = noise.outliers([_logs(nightly_run) for nightly_run in nightly_runs])
+    return tuple(nightly_run for place, nightly_run in enumerate(nightly_runs) if place not in off)
 
 
-def _enough(nights: Sequence[Sequence[float]], rules: JudgeRules) -> bool:
-    return len(nights) >= rules.least_nights and sum(map(len, nights)) >= rules.least
+def _enough(nightly_runs: Sequence[Sequence[float]], rules: JudgeRules) -> bool:
+    return len(nightly_runs) >= rules.least_nightly_runs and sum(map(len, nightly_runs)) >= rules.least
 
 
 # A nightly run is judged twice: for its suspects, then with what these gave.
 @lru_cache(maxsize=1024)
-def _known(nights: tuple[tuple[float, ...], ...], least: float) -> tuple[NoiseEstimate, drift.Trend | None]:
-    known = noise.of([_logs(night) for night in nights])
-    return known, drift.trend(known.nights, least)
+def _known(nightly_runs: tuple[tuple[float, ...], ...], least: float) -> tuple[NoiseEstimate, drift.Trend | None]:
+    known = noise.of([_logs(nightly_run) for nightly_run in nightly_runs])
+    return known, drift.trend(known.nightly_runs, least)
 
 
 def _cell(series: Series, known: NoiseEstimate, p_drift: float, is_provisional: bool) -> _Cell:
@@ -171,26 +171,26 @@ def _holm(found: Sequence[float]) -> list[float]:
 def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
     if not series.tonight:
         return Verdict(series.key, VerdictKind.NO_SAMPLE, None, None, "no run gave a number")
-    nights = _counting(series.baseline, rules)
-    values = sum(map(len, nights))
-    if not nights and series.waiting:
+    nightly_runs = _counting(series.baseline, rules)
+    values = sum(map(len, nightly_runs))
+    if not nightly_runs and series.waiting:
         count = len(series.waiting)
         why = f"no nightly run counts, and {count} wait{'' if count > 1 else 's'}: accept those that are right"
         return Verdict(series.key, VerdictKind.PENDING, None, None, why)
-    if nights:
+    if nightly_runs:
         off = noise.off_from_few(
-            [_logs(night) for night in nights], _logs(series.tonight), math.log1p(rules.min_effect)
+            [_logs(nightly_run) for nightly_run in nightly_runs], _logs(series.tonight), math.log1p(rules.min_effect)
         )
         if off:
             change = Interval(math.expm1(off), None, None)
-            so_far = f"{len(nights)} nightly run{'s' if nights[1:] else ''} so far"
+            so_far = f"{len(nightly_runs)} nightly run{'s' if nightly_runs[1:] else ''} so far"
             why = f"{percent(change)} against the {so_far}: accept it or reject it; if the earlier ones are wrong, reject those"
             return Verdict(series.key, VerdictKind.PENDING, change, None, why)
-    count, values = len(nights) + 1, values + len(series.tonight)
-    why = f"has {count} of {rules.least_nights} nightly runs"
+    count, values = len(nightly_runs) + 1, values + len(series.tonight)
+    why = f"has {count} of {rules.least_nightly_runs} nightly runs"
     if values < rules.least:
         why += f", {values} of {rules.least} values"
-    if count >= rules.least_nights and values >= rules.least:
+    if count >= rules.least_nightly_runs and values >= rules.least:
         why = "is complete: the next nightly run is judged"
     why = f"with this one the baseline {why}"
     return Verdict(series.key, VerdictKind.NO_VERDICT_YET, None, None, why)
@@ -199,8 +199,8 @@ def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
 def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
     key, known, series = cell.series.key, cell.noise, cell.series
     change, p = cell.change(cell.tonight, len(series.tonight), rules.clear), cell.p
-    against = f"against {'the drift of ' if known.slope else ''}{len(known.nights)} nightly runs"
-    left_out = len(series.baseline[-rules.nights :]) - len(known.nights)
+    against = f"against {'the drift of ' if known.slope else ''}{len(known.nightly_runs)} nightly runs"
+    left_out = len(series.baseline[-rules.nightly_runs :]) - len(known.nightly_runs)
     if cell.is_provisional:
         against += ", of which some wait to be accepted"
     elif left_out:
@@ -230,11 +230,9 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
             unsure = Verdict(key, VerdictKind.UNSURE, change, p, f"{why}: the nightly runs differ too much to be sure")
             return _together(cell, rules) or unsure
     if known.slope:
-        total = known.slope * (len(known.nights) - 1)
+        total = known.slope * (len(known.nightly_runs) - 1)
         change = Interval(math.expm1(total), None, None)
-        why = (
-            f"{_side(cell, total)}: {percent(change)} in {len(known.nights)} nightly runs, little by little, by no step"
-        )
+        why = f"{_side(cell, total)}: {percent(change)} in {len(known.nightly_runs)} nightly runs, little by little, by no step"
         return Verdict(key, VerdictKind.DRIFT, change, cell.p_drift, why)
     kind = VerdictKind.OK
     if abs(change.value) >= rules.min_effect:
@@ -250,11 +248,13 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
 
 def _is_off_from_few(cell: _Cell, rules: JudgeRules) -> bool:
     """Return whether tonight lies beyond what the luck of runs explains, where few nightly runs were accepted so far."""
-    nights = _counting(cell.series.baseline, rules)
-    if len(nights) >= _FEW:
+    nightly_runs = _counting(cell.series.baseline, rules)
+    if len(nightly_runs) >= _FEW:
         return False
     least = math.log1p(rules.min_effect)
-    return noise.off_from_few([_logs(night) for night in nights], _logs(cell.series.tonight), least) != 0
+    return (
+        noise.off_from_few([_logs(nightly_run) for nightly_run in nightly_runs], _logs(cell.series.tonight), least) != 0
+    )
 
 
 def _together(cell: _Cell, rules: JudgeRules) -> Verdict | None:
@@ -264,12 +264,12 @@ def _together(cell: _Cell, rules: JudgeRules) -> Verdict | None:
     """
     series, least = cell.series, rules.min_effect
     tonight = noise.centre(_logs((*series.tonight, *series.fresh)))
-    waiting = [noise.centre(_logs(night)) for night in series.waiting]
+    waiting = [noise.centre(_logs(nightly_run)) for nightly_run in series.waiting]
     lost = list(takewhile(lambda each: _is_loss(cell, each, least), reversed((*waiting, tonight))))
-    before = series.baseline[-rules.nights :] + series.waiting[: len(waiting) + 1 - len(lost)]
-    if cell.noise.slope or len(lost) < _ROW or len(before) < rules.least_nights:
+    before = series.baseline[-rules.nightly_runs :] + series.waiting[: len(waiting) + 1 - len(lost)]
+    if cell.noise.slope or len(lost) < _ROW or len(before) < rules.least_nightly_runs:
         return None
-    known = noise.of([_logs(night) for night in before])
+    known = noise.of([_logs(nightly_run) for nightly_run in before])
     change = noise.of_row(known, [each - known.level for each in lost], rules.clear)
     is_large = abs(math.log1p(change.value)) >= _LARGE
     if not (is_large and _is_beyond(change, least, -1 if series.higher_is_better else 1)):
@@ -293,8 +293,8 @@ def _since(cell: _Cell) -> str:
     """Return where the step lies that fits the nightly runs and tonight best."""
     if cell.noise.slope:
         return "a step besides the drift"
-    nights = cell.noise.nights
-    after = len(nights) - drift.since((*nights, cell.noise.level + cell.fresh))
+    nightly_runs = cell.noise.nightly_runs
+    after = len(nightly_runs) - drift.since((*nightly_runs, cell.noise.level + cell.fresh))
     if not after:
         return "a step that none of the accepted nightly runs shows"
     return f"a step that the last {f'{after} accepted nightly runs show' if after > 1 else 'accepted nightly run shows'} too"

@@ -33,8 +33,8 @@ class JudgeRules:
 
     `min_effect` is the smallest change that matters, as a fraction, of the point estimate. `screen` is the level of the
     first stage in each cell, `level` that of all verdicts of a nightly run together: of nightly runs in which nothing changed, no
-    more than about this fraction has a change called. The baseline are the last `nights` accepted nightly runs, with at
-    least `least` values, of at least `least_nights`: the runs of one nightly run share its luck, so that only nightly runs tell how
+    more than about this fraction has a change called. The baseline are the last `nightly_runs` accepted nightly runs, with at
+    least `least` values, of at least `least_nightly_runs`: the runs of one nightly run share its luck, so that only nightly runs tell how
     nightly runs differ. `fresh` is how many values of a suspect are to be measured. Whatever `level` says, a change is called
     where the interval of both measurements at the level `clear` lies wholly beyond `min_effect`.
 
@@ -45,9 +45,9 @@ class JudgeRules:
     min_effect: float = 0.03
     screen: float = 0.05
     level: float = 0.01
-    nights: int = 20
+    nightly_runs: int = 20
     least: int = 10
-    least_nights: int = 3
+    least_nightly_runs: int = 3
     fresh: int = 10
     clear: float = 0.98
 
@@ -57,9 +57,9 @@ class JudgeRules:
             value = getattr(self, name)
             if not 0 < value < 1:
                 raise ValueError(f"{name} of {value!r}: it lies between 0 and 1")
-        if not 3 <= self.least_nights <= self.nights:
+        if not 3 <= self.least_nightly_runs <= self.nightly_runs:
             raise ValueError(
-                f"least_nights of {self.least_nights!r}: 3 or more, and no more than {self.nights!r} nightly runs"
+                f"least_nightly_runs of {self.least_nightly_runs!r}: 3 or more, and no more than {self.nightly_runs!r} nightly runs"
             )
         for name in ("least", "fresh"):
             if getattr(self, name) < 1:

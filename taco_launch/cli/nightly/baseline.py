@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LAST = 20
 
 
-def unknown_night(name: str, known: Iterable[str]) -> UsageError:
+def unknown_nightly_run(name: str, known: Iterable[str]) -> UsageError:
     """Return the error of a name that no nightly run has; it tells the name that was meant, or those that there are."""
     from taco_launch.inventory.names import did_you_mean, plain
 
@@ -75,15 +75,15 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     cluster = settings.load().cluster
     with open_history(ladder_output.history_path(db), create=False) as history:
         found = baseline.entries(history, name, cluster)
-        known = {one.matrix for one in history.ladders(LadderKind.NIGHT)}
+        known = {one.matrix for one in history.ladders(LadderKind.NIGHTLY_RUN)}
     if not (is_file or name in known or name in shipped()):
-        raise unknown_night(name, known)
+        raise unknown_nightly_run(name, known)
     if settings.output in ("json", "yaml"):
-        nights = [
+        nightly_runs = [
             {**to_json(one.ladder), "outcome": one.outcome, "why_not": one.why_not, "outlier": one.outlier}
             for one in found
         ]
-        render.data({"nights": nights}, settings.output)
+        render.data({"nightly_runs": nightly_runs}, settings.output)
         return
     if not found:
         settings.talk(f"no nightly run of {name} has ended on cluster {cluster}")
@@ -122,11 +122,11 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
 
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
-        nights = {one.id: one for one in (_measured(history, ladder) for ladder in ladders)}
-        for one in nights.values():
+        nightly_runs = {one.id: one for one in (_measured(history, ladder) for ladder in ladders)}
+        for one in nightly_runs.values():
             history.accept(one.id, ACCEPTED if one.outcome in (REJECTED, *WAITING) else "")
-        far = {one.id: told for one in nights.values() if (told := far_off(history, one))}
-    settings.talk(f"what {', '.join(nights)} measured counts in the baseline")
+        far = {one.id: told for one in nightly_runs.values() if (told := far_off(history, one))}
+    settings.talk(f"what {', '.join(nightly_runs)} measured counts in the baseline")
     for ladder, told in far.items():
         words = ("nightly", "baseline", "reset", ladder, *(() if db is None else ("--db", str(db))))
         settings.talk(
@@ -157,14 +157,14 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
 
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
-        nights = {one.id: one for one in (_night(history, ladder) for ladder in ladders)}
-        for ladder in nights:
+        nightly_runs = {one.id: one for one in (_nightly_run(history, ladder) for ladder in ladders)}
+        for ladder in nightly_runs:
             history.reject(ladder, REJECTED)
-        of = dict.fromkeys((one.matrix, one.cluster) for one in nights.values())
+        of = dict.fromkeys((one.matrix, one.cluster) for one in nightly_runs.values())
         agree = {each: agreeing(history, *each) for each in of}
         waiting = [one for found in agree.values() for one in found]
         empty = [each for each, found in agree.items() if not found and not history.baseline(*each)]
-    settings.talk(f"what {', '.join(nights)} measured does not count in the baseline")
+    settings.talk(f"what {', '.join(nightly_runs)} measured does not count in the baseline")
     for matrix in dict.fromkeys(matrix for matrix, _cluster in empty):
         settings.talk(
             f"no nightly run of {matrix} counts now: the next ones wait until you accept those that are right "
@@ -220,7 +220,7 @@ def _measured(history: "History", ladder: str) -> "Ladder":
     """
     from taco_launch.flows.ladder import HEAD_LOST, INTERRUPTED
 
-    one = _night(history, ladder)
+    one = _nightly_run(history, ladder)
     if not any(run.readings and not run.warm_up for _at, run in history.runs(one.id)):
         raise UsageError(f"{one.id} measured nothing that can count in a baseline")
     if one.outcome in (INTERRUPTED, HEAD_LOST):
@@ -228,13 +228,13 @@ def _measured(history: "History", ladder: str) -> "Ladder":
     return one
 
 
-def _night(history: "History", ladder: str) -> "Ladder":
+def _nightly_run(history: "History", ladder: str) -> "Ladder":
     from taco_launch.bench.history.history import LadderKind
     from taco_launch.cli.bench.history import named_ladder
 
-    newest = history.ladders(LadderKind.NIGHT, limit=1) if ladder == "last" else ()
+    newest = history.ladders(LadderKind.NIGHTLY_RUN, limit=1) if ladder == "last" else ()
     one = newest[0] if newest else named_ladder(history, ladder)
-    if one.kind is not LadderKind.NIGHT:
+    if one.kind is not LadderKind.NIGHTLY_RUN:
         what = f"made by {one.kind.value}, not by nightly run"
         raise UsageError(f"{one.id}: {what}", hint=f"nights that count: taco-launch nightly baseline show {one.matrix}")
     if one.ended is None:

@@ -55,7 +55,7 @@ nightly.add_command(baseline.baseline)
 @add_option("--mail", metavar="ADDRESS", help="Address that cron mails the output to. Default: cron's own rule.")
 @add_option(
     "--with",
-    "keeper",
+    "scheduler",
     type=click.Choice(["systemd", "cron"]),
     help="What starts it. Default: what starts it already; else systemd where it runs and without --mail, else cron.",
 )
@@ -101,34 +101,34 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     from taco_launch.remote.local import LocalTransport
 
     settings = settings_of(ctx)
-    mail, word = options["mail"], options["keeper"]
+    mail, word = options["mail"], options["scheduler"]
     if mail is not None:
         flow.check_mail(mail)
     asked, argv, inventory = _asked(options), flow.program(sys.argv[0]), _inventory(settings)
     remote = LocalTransport()
     machine = read_controller(remote)
-    there = flow.keepers(remote, machine)
-    kept = [night for each in there for night in each.kept() if night.name == asked.name]
-    keeper = flow.choose(there, machine, word, mail, kept)
-    entry = flow.night(asked, argv, inventory, os.environ, Path.cwd())
-    plan = keeper.installing(entry)
+    there = flow.schedulers(remote, machine)
+    kept = [nightly_run for each in there for nightly_run in each.kept() if nightly_run.name == asked.name]
+    scheduler = flow.choose(there, machine, word, mail, kept)
+    entry = flow.scheduled(asked, argv, inventory, os.environ, Path.cwd())
+    plan = scheduler.installing(entry)
     if plan.empty:
         settings.talk(f"the nightly run {asked.name} is installed already with these settings: nothing was changed")
         return 0
     click.echo(_shown(plan.text()), nl=False)
     zone, zone_name = flow.local_zone()
-    for remark in flow.remarks(keeper, machine, entry, datetime.now(zone), zone_name):
+    for remark in flow.remarks(scheduler, machine, entry, datetime.now(zone), zone_name):
         settings.talk(remark)
     for line in writable_by_others(flow.runs(asked, argv, inventory, entry), os.geteuid()):
         settings.talk(f"warning: {line}: users who can change it decide what runs as {machine.user} every night")
     if dry_run:
         return 0
-    said = flow.prove(remote, machine, keeper.word, entry, flow.check_argv(asked, argv, inventory))
-    settings.talk(f"tested as {keeper.word} would start it: {render.printable(said)}")
+    said = flow.prove(remote, machine, scheduler.word, entry, flow.check_argv(asked, argv, inventory))
+    settings.talk(f"tested as {scheduler.word} would start it: {render.printable(said)}")
     if not _agreed("install it?", yes=yes):
         settings.talk("nothing was changed")
         return FAILED
-    keeper.apply(plan)
+    scheduler.apply(plan)
     record.mark_installed(record.folder(os.environ, os.geteuid(), asked.name))
     settings.talk(f"installed; its status: taco-launch nightly status {asked.name}")
     return 0
@@ -153,33 +153,33 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
     from taco_launch.nightly import record
 
     settings = settings_of(ctx)
-    there = _keepers()
-    kept = [(keeper, night) for keeper in there for night in keeper.kept()]
-    wanted = names or tuple(night.name for _, night in kept)
+    there = _schedulers()
+    kept = [(scheduler, nightly_run) for scheduler in there for nightly_run in scheduler.kept()]
+    wanted = names or tuple(nightly_run.name for _, nightly_run in kept)
     if not names and len(wanted) > 1:
         raise UsageError(
             f"several nightly runs are installed: {', '.join(wanted)}", hint="taco-launch nightly uninstall NAME..."
         )
-    known = [night.name for _, night in kept]
+    known = [nightly_run.name for _, nightly_run in kept]
     if unknown := [name for name in names if name not in known]:
-        raise baseline.unknown_night(unknown[0], known)
+        raise baseline.unknown_nightly_run(unknown[0], known)
     if not wanted:
         settings.talk("no nightly run is installed")
         return 0
-    for keeper, night in kept:
-        if night.name in wanted:
-            click.echo(_shown(keeper.removing(night.name).text()), nl=False)
+    for scheduler, nightly_run in kept:
+        if nightly_run.name in wanted:
+            click.echo(_shown(scheduler.removing(nightly_run.name).text()), nl=False)
     if dry_run:
         return 0
     if not _agreed("take this out?", yes=yes):
         settings.talk("nothing was changed")
         return FAILED
-    for keeper, night in kept:
-        if night.name in wanted:
-            keeper.apply(keeper.removing(night.name))
-            environ = dict(night.night.env) if night.night else os.environ
-            record.forget_installed(record.folder(environ, os.geteuid(), night.name))
-            settings.talk(f"{night.name}: removed from {night.keeper}; its results stay")
+    for scheduler, nightly_run in kept:
+        if nightly_run.name in wanted:
+            scheduler.apply(scheduler.removing(nightly_run.name))
+            environ = dict(nightly_run.scheduled.env) if nightly_run.scheduled else os.environ
+            record.forget_installed(record.folder(environ, os.geteuid(), nightly_run.name))
+            settings.talk(f"{nightly_run.name}: removed from {nightly_run.scheduler}; its results stay")
     return 0
 
 
@@ -205,29 +205,29 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
 
     settings = settings_of(ctx)
     zone, zone_name = local_zone()
-    found = flow.status(_keepers(), os.geteuid(), dict(os.environ), datetime.now(zone))
-    known = [night.kept.name for night in found]
+    found = flow.status(_schedulers(), os.geteuid(), dict(os.environ), datetime.now(zone))
+    known = [nightly_run.kept.name for nightly_run in found]
     if unknown := [name for name in names if name not in known]:
-        error = baseline.unknown_night(unknown[0], known)
+        error = baseline.unknown_nightly_run(unknown[0], known)
         by_hand = "runs that were started by hand are listed by their matrix: taco-launch nightly baseline show MATRIX"
         hint = error.hint if known else by_hand
         raise UsageError(f"{error.message}, as far as cron and systemd know", hint)
-    shown = [night for night in found if not names or night.kept.name in names]
+    shown = [nightly_run for nightly_run in found if not names or nightly_run.kept.name in names]
     if settings.output in ("json", "yaml"):
-        render.data([_document(night, zone_name) for night in shown], settings.output)
+        render.data([_document(nightly_run, zone_name) for nightly_run in shown], settings.output)
         return 0
     if not shown:
         settings.talk("no nightly run is installed: taco-launch nightly install MATRIX --at 02:30")
         return 0
-    header = ("NIGHT", "AT", "BY", "LAST RAN", "TOOK", "RESULT", "NEXT")
-    render.table(header, [_row(night, zone) for night in shown])
-    for night in shown:
-        if night.why:
-            settings.talk(f"{night.kept.name}: {render.printable(night.why)}")
-        if night.last and night.last.summary and night.last.summary not in night.why:
-            settings.talk(f"{night.kept.name}: its summary: {render.printable(night.last.summary)}")
-    for night in shown if names else ():
-        click.echo(f"\n{_shown(night.kept.text)}", nl=False)
+    header = ("NAME", "AT", "BY", "LAST RAN", "TOOK", "RESULT", "NEXT")
+    render.table(header, [_row(nightly_run, zone) for nightly_run in shown])
+    for nightly_run in shown:
+        if nightly_run.why:
+            settings.talk(f"{nightly_run.kept.name}: {render.printable(nightly_run.why)}")
+        if nightly_run.last and nightly_run.last.summary and nightly_run.last.summary not in nightly_run.why:
+            settings.talk(f"{nightly_run.kept.name}: its summary: {render.printable(nightly_run.last.summary)}")
+    for nightly_run in shown if names else ():
+        click.echo(f"\n{_shown(nightly_run.kept.text)}", nl=False)
     return 0
 
 
@@ -299,13 +299,13 @@ def _inventory(settings: Settings) -> str | None:
     return str(Path(named).absolute())
 
 
-def _keepers() -> "tuple[NightlyScheduler, ...]":
-    from taco_launch.nightly.install import keepers
+def _schedulers() -> "tuple[NightlyScheduler, ...]":
+    from taco_launch.nightly.install import schedulers
     from taco_launch.nightly.install_plan import read_controller
     from taco_launch.remote.local import LocalTransport
 
     remote = LocalTransport()
-    return keepers(remote, read_controller(remote))
+    return schedulers(remote, read_controller(remote))
 
 
 def _agreed(question: str, *, yes: bool) -> bool:
@@ -320,40 +320,40 @@ def _shown(text: str) -> str:
     return "".join(f"{render.file_line(line)}\n" for line in text.split("\n")[:-1])
 
 
-def _row(night: "NightlyStatus", zone: "tzinfo") -> "Sequence[str]":
+def _row(nightly_run: "NightlyStatus", zone: "tzinfo") -> "Sequence[str]":
     from datetime import datetime
 
-    kept, last = night.kept, night.last
+    kept, last = nightly_run.kept, nightly_run.last
     took = "-" if last is None or last.seconds is None else render.age(last.seconds)
-    if last is not None and night.is_running:
+    if last is not None and nightly_run.is_running:
         of = "" if last.before is None else f" of about {render.age(last.before)}"
         took = f"{render.age(time.time() - last.started)}{of}"
     return (
         kept.name,
-        str(kept.night.schedule) if kept.night else "changed by hand",
-        kept.keeper,
+        str(kept.scheduled.schedule) if kept.scheduled else "changed by hand",
+        kept.scheduler,
         f"{datetime.fromtimestamp(last.started, zone):%Y-%m-%d %H:%M}" if last else "-",
         took,
-        night.state,
-        f"{night.next:%a %Y-%m-%d %H:%M}" if night.next else "-",
+        nightly_run.state,
+        f"{nightly_run.next:%a %Y-%m-%d %H:%M}" if nightly_run.next else "-",
     )
 
 
-def _document(night: "NightlyStatus", zone: str) -> dict[str, Any]:
-    kept = night.kept
+def _document(nightly_run: "NightlyStatus", zone: str) -> dict[str, Any]:
+    kept = nightly_run.kept
     return {
         "name": kept.name,
-        "by": kept.keeper,
-        "at": str(kept.night.schedule) if kept.night else None,
+        "by": kept.scheduler,
+        "at": str(kept.scheduled.schedule) if kept.scheduled else None,
         "zone": zone,
-        "argv": list(kept.night.argv) if kept.night else None,
-        "environment": dict(kept.night.env) if kept.night else None,
-        "mail": kept.night.mail if kept.night else None,
+        "argv": list(kept.scheduled.argv) if kept.scheduled else None,
+        "environment": dict(kept.scheduled.env) if kept.scheduled else None,
+        "mail": kept.scheduled.mail if kept.scheduled else None,
         "entry": kept.text,
-        "state": night.state,
-        "why": night.why,
-        "last": asdict(night.last) if night.last else None,
-        "due": night.due.isoformat() if night.due else None,
-        "next": night.next.isoformat() if night.next else None,
-        "folder": str(night.folder),
+        "state": nightly_run.state,
+        "why": nightly_run.why,
+        "last": asdict(nightly_run.last) if nightly_run.last else None,
+        "due": nightly_run.due.isoformat() if nightly_run.due else None,
+        "next": nightly_run.next.isoformat() if nightly_run.next else None,
+        "folder": str(nightly_run.folder),
     }

@@ -86,19 +86,19 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     require()
     if junit is not None:
         _check_junit(Path(junit))
-    # A nightly run that has a name keeps that its matrix is wrong; without one nobody knows which night it was to be.
+    # A nightly run that has a name keeps that its matrix is wrong; without one nobody knows which nightly run it was to be.
     known = None if name else load(matrix, os.environ)
-    night = known.name if known is not None else str(name)
-    check_name(night)
-    place = folder(os.environ, os.geteuid(), night)
-    with _exclusive_lock(place, night):
+    run_name = known.name if known is not None else str(name)
+    check_name(run_name)
+    place = folder(os.environ, os.geteuid(), run_name)
+    with _exclusive_lock(place, run_name):
         begun = LastRun(time.time(), os.getpid(), before=usual_seconds(place))
-        with _kept(place, begun, night, junit) as keep:
+        with _kept(place, begun, run_name, junit) as keep:
             try:
-                summary = _measured(settings, known or load(matrix, os.environ), night, options)
+                summary = _measured(settings, known or load(matrix, os.environ), run_name, options)
             except KeyboardInterrupt:  # before anything was prepared
                 nothing = "nothing was measured"
-                summary = Summary(night, night, "", "not-begun", begun.started, time.time(), interrupted=nothing)
+                summary = Summary(run_name, run_name, "", "not-begun", begun.started, time.time(), interrupted=nothing)
             if summary.interrupted:
                 summary = _interrupted(settings, summary, options["db"])
             path = _write(place, summary, junit)
@@ -127,7 +127,7 @@ def _check_junit(path: Path) -> None:
         raise UsageError(f"--junit {path}: {path if path.exists() else folder} is not writable")
 
 
-def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[str, Any]) -> "Summary":
+def _measured(settings: "Settings", found: "Matrix", run_name: str, options: dict[str, Any]) -> "Summary":
     from taco_launch.bench.history.history import LadderKind, open_history
     from taco_launch.bench.ladder import order
     from taco_launch.bench.stats.verdicts import JudgeRules
@@ -139,13 +139,13 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
     made = matrix_jobs.prepared(settings, found, (), access)
     specs, around = made.specs, made.around
     seed = ladder_output.new_seed() if found.seed is None else found.seed
-    digest = ladders.digest(LadderKind.NIGHT, found, specs)
-    one = ladder_output.new_ladder(found.name, LadderKind.NIGHT, digest, seed, inventory.cluster)
+    digest = ladders.digest(LadderKind.NIGHTLY_RUN, found, specs)
+    one = ladder_output.new_ladder(found.name, LadderKind.NIGHTLY_RUN, digest, seed, inventory.cluster)
     steps = order(tuple(specs), found.repeats, found.warm_ups, seed)
     logs = ladder_output.ladders_folder()
     plan = ladders.LadderPlan(one, steps, specs, matrix_jobs.reader(found), logs / one.id, found.time_budget)
     asked = run.RunRequest(
-        night, found, options["deadline"], JudgeRules(min_effect=found.min_effect), made.lacking, options["strict"]
+        run_name, found, options["deadline"], JudgeRules(min_effect=found.min_effect), made.lacking, options["strict"]
     )
     with (
         open_history(ladder_output.history_path(options["db"])) as history,
@@ -174,8 +174,8 @@ def _interrupted(settings: "Settings", summary: "Summary", db: Path | None) -> "
 
 
 @contextlib.contextmanager
-def _exclusive_lock(place: Path, night: str) -> Iterator[None]:
-    """Have the night run once at a time.
+def _exclusive_lock(place: Path, run_name: str) -> Iterator[None]:
+    """Have the nightly run run once at a time.
 
     Raises:
         TacoLaunchError: it runs already.
@@ -189,7 +189,7 @@ def _exclusive_lock(place: Path, night: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise TacoLaunchError(
-                f"nightly run {night} is already running{_who(place)}",
+                f"nightly run {run_name} is already running{_who(place)}",
                 hint="what it has measured so far: taco-launch bench show",
             ) from None
         yield
@@ -208,7 +208,7 @@ def _who(place: Path) -> str:
 
 
 @contextlib.contextmanager
-def _kept(place: Path, begun: "LastRun", night: str, junit: str | None) -> "Iterator[Callable[[LastRun], None]]":
+def _kept(place: Path, begun: "LastRun", run_name: str, junit: str | None) -> "Iterator[Callable[[LastRun], None]]":
     """Keep that a nightly run runs, and how it ended however that was; what is given takes how it ended well."""
     from taco_launch.nightly import record
     from taco_launch.nightly.summary import NightlyOutcome, Summary
@@ -218,7 +218,7 @@ def _kept(place: Path, begun: "LastRun", night: str, junit: str | None) -> "Iter
         begun,
         exit_code=FAILED,
         outcome=NightlyOutcome.FAILED.value,
-        line=f"nightly {night}: FAILED: a fault of its own",
+        line=f"nightly {run_name}: FAILED: a fault of its own",
     )
 
     def keep(last: "LastRun") -> None:
@@ -228,10 +228,10 @@ def _kept(place: Path, begun: "LastRun", night: str, junit: str | None) -> "Iter
     try:
         yield keep
     except TacoLaunchError as error:
-        words = f"nightly {night}: FAILED: {render.one_line(error.message)}"
+        words = f"nightly {run_name}: FAILED: {render.one_line(error.message)}"
         keep(replace(ended, exit_code=error.exit_code, line=words))
-        # What a CI system or a person looks at must not be of another night.
-        broken = Summary(night, night, "", "not-begun", begun.started, time.time(), broken=error.message)
+        # What a CI system or a person looks at must not be of another nightly run.
+        broken = Summary(run_name, run_name, "", "not-begun", begun.started, time.time(), broken=error.message)
         with contextlib.suppress(TacoLaunchError):
             keep(replace(ended, summary=str(_write(place, broken, junit))))
         raise

@@ -69,7 +69,7 @@ def test_a_ladder_from_its_begin_to_its_end(history: History) -> None:
     assert ended.ended > 1.7e9
     assert [one.seed for one in history.ladders()] == [3, 2, 1]
     assert [one.seed for one in history.ladders(matrix="taco", limit=1)] == [2]
-    assert [one.seed for one in history.ladders(LadderKind.NIGHT)] == [3, 1]
+    assert [one.seed for one in history.ladders(LadderKind.NIGHTLY_RUN)] == [3, 1]
     assert history.resumable("c") is None
     assert history.ladder("taco-") is None
 
@@ -99,14 +99,14 @@ def test_the_baseline_is_of_accepted_nights_of_the_key(history: History) -> None
     ]
     history.merge(ladder(7, accepted=True), list(enumerate(not_counted)))
     everything = ((1.0,), (2.0,), (3.0, 3.5), (6.0,))
-    assert history.nights(KEY, 20, 100.0) == everything
-    assert history.nights(replace(KEY, hosts=("gpu1", "gpu2")), 20, 100.0) == everything
-    assert history.nights(KEY, 20, 100.0, "taco", "hcc") == everything[:3]
-    assert history.nights(KEY, 2, 100.0, "taco", "hcc") == everything[1:3]
-    assert history.nights(KEY, 20, 3.0, "taco", "hcc") == everything[:2]
-    assert history.nights(KEY, 20, 100.0, matrix="lab") == ()
+    assert history.nightly_runs(KEY, 20, 100.0) == everything
+    assert history.nightly_runs(replace(KEY, hosts=("gpu1", "gpu2")), 20, 100.0) == everything
+    assert history.nightly_runs(KEY, 20, 100.0, "taco", "hcc") == everything[:3]
+    assert history.nightly_runs(KEY, 2, 100.0, "taco", "hcc") == everything[1:3]
+    assert history.nightly_runs(KEY, 20, 3.0, "taco", "hcc") == everything[:2]
+    assert history.nightly_runs(KEY, 20, 100.0, matrix="lab") == ()
     history.accept(ladder(4).id)
-    assert history.nights(KEY, 1, 100.0, "taco", "hcc") == ((4.0,),)
+    assert history.nightly_runs(KEY, 1, 100.0, "taco", "hcc") == ((4.0,),)
 
 
 def test_runs_that_wait_are_those_since_the_oldest_that_counts(history: History) -> None:
@@ -116,10 +116,10 @@ def test_runs_that_wait_are_those_since_the_oldest_that_counts(history: History)
             ladder(number, ended=float(number), outcome=outcome, accepted=outcome == "ok"), [(0, run(number))]
         )
     waiting = ("unsure", "pending")
-    assert history.nights(KEY, 20, 100.0, "taco", "hcc", waiting) == ((3.0,), (5.0,))
-    assert history.nights(KEY, 20, 5.0, "taco", "hcc", waiting) == ((3.0,),)
+    assert history.nightly_runs(KEY, 20, 100.0, "taco", "hcc", waiting) == ((3.0,), (5.0,))
+    assert history.nightly_runs(KEY, 20, 5.0, "taco", "hcc", waiting) == ((3.0,),)
     history.reject(ladder(2).id, "rejected")
-    assert history.nights(KEY, 20, 100.0, "taco", "hcc", waiting) == ((1.0,), (3.0,), (5.0,))
+    assert history.nightly_runs(KEY, 20, 100.0, "taco", "hcc", waiting) == ((1.0,), (3.0,), (5.0,))
 
 
 def test_a_reset_is_of_a_matrix_on_a_cluster_and_of_what_was_before(history: History) -> None:
@@ -127,7 +127,7 @@ def test_a_reset_is_of_a_matrix_on_a_cluster_and_of_what_was_before(history: His
     fill(history, {4: (4.0,)}, cluster="other", started=0.4)
     fill(history, {5: (5.0,)}, matrix="lab", started=0.5)
     history.reset(3.0, "taco", "hcc")
-    assert history.nights(KEY, 20, 100.0) == ((4.0,), (5.0,), (3.0,))
+    assert history.nightly_runs(KEY, 20, 100.0) == ((4.0,), (5.0,), (3.0,))
     assert [one.seed for one in history.baseline("taco", "hcc")] == [3]
     assert len(history.ladders()) == 5
     history.accept(ladder(1).id)

@@ -262,7 +262,7 @@ def test_the_last_nights_count() -> None:
     series = Series(key(), True, (*baseline(*[2000] * 30), *FLAT), night(1000, 3))
     found = verdicts([series], JudgeRules())[0]
     assert found == verdicts([replace(series, baseline=FLAT)], JudgeRules())[0]
-    assert verdicts([series], JudgeRules(nights=10))[0].why.endswith("against 10 nightly runs")
+    assert verdicts([series], JudgeRules(nightly_runs=10))[0].why.endswith("against 10 nightly runs")
 
 
 # Three nightly runs of a noisy machine, img/s, and one over a link of 50 Mbit/s.
@@ -392,8 +392,8 @@ def test_what_cannot_be_is_refused() -> None:
         with pytest.raises(ValueError, match="two series of one key"):
             act([series, series], JudgeRules())
     wrong: list[dict[str, Any]] = [{"min_effect": 0.0}, {"level": 1.0}, {"screen": math.nan}]
-    for rules in [*wrong, {"least_nights": 2}, {"least": 0}, {"fresh": 0}]:
+    for rules in [*wrong, {"least_nightly_runs": 2}, {"least": 0}, {"fresh": 0}]:
         with pytest.raises(ValueError, match=f"^{next(iter(rules))} of "):
             JudgeRules(**rules)
     with pytest.raises(ValueError, match="no more than 2 nightly runs"):
-        JudgeRules(nights=2)
+        JudgeRules(nightly_runs=2)

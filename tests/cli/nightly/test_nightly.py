@@ -189,7 +189,7 @@ def test_how_the_last_night_went(taco: Taco, kept: Path, install: Install) -> No
     assert (found["state"], found["last"]["exit_code"]) == ("regression", 6)
     assert found["why"].startswith("w/plain -9 %")
     table = taco("nightly", "status")
-    assert table.stdout.splitlines()[0].split() == ["NIGHT", "AT", "BY", "LAST", "RAN", "TOOK", "RESULT", "NEXT"]
+    assert table.stdout.splitlines()[0].split() == ["NAME", "AT", "BY", "LAST", "RAN", "TOOK", "RESULT", "NEXT"]
     assert " 2m    regression  " in table.stdout
     assert "w/plain -9 %" in table.stderr
     assert "its summary: /n/s.md" in table.stderr

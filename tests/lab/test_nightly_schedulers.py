@@ -11,7 +11,7 @@ import pytest
 from taco_launch.command import Command
 from taco_launch.errors import TacoLaunchError
 from taco_launch.nightly.crontab import Cron
-from taco_launch.nightly.install import keepers
+from taco_launch.nightly.install import schedulers
 from taco_launch.nightly.install_plan import NightlyScheduler, read_controller
 from taco_launch.nightly.schedule import Schedule, ScheduledRun, following
 from taco_launch.nightly.systemd_timer import Systemd
@@ -60,11 +60,11 @@ def night(name: str, schedule: Schedule, log: str) -> ScheduledRun:
     return ScheduledRun(name, schedule, "/tmp", argv, (("NIGHT_ENV", ODD), ("PATH", "/usr/bin:/bin")))
 
 
-def install(keeper: NightlyScheduler, entry: ScheduledRun) -> None:
-    keeper.apply(keeper.installing(entry))
-    assert keeper.installing(entry).empty, "a second time there is nothing to do"
-    (kept,) = keeper.kept()
-    assert (kept.night, kept.problem) == (entry, "")
+def install(scheduler: NightlyScheduler, entry: ScheduledRun) -> None:
+    scheduler.apply(scheduler.installing(entry))
+    assert scheduler.installing(entry).empty, "a second time there is nothing to do"
+    (kept,) = scheduler.kept()
+    assert (kept.scheduled, kept.problem) == (entry, "")
 
 
 @pytest.mark.nightly
@@ -73,15 +73,15 @@ def test_both_start_a_night_at_its_minute(lab: Lab, person: Person) -> None:
     with host(person, "root@gpu1") as remote:
         machine = read_controller(remote)
         assert (machine.uid, machine.no_systemd, machine.crontab, machine.cron_runs) == (0, "", True, True)
-        by = {keeper.word: keeper for keeper in keepers(remote, machine)}
+        by = {scheduler.word: scheduler for scheduler in schedulers(remote, machine)}
         assert list(by) == ["systemd", "cron"], "systemd is the better one"
         others = b'# Gr\xfc\xdfe\nMAILTO=""\n7 7 7 7 * true\n'
         remote.run(Command(("crontab", "-"), others))
         due = datetime.now(timezone.utc) + timedelta(seconds=75)
         later = Schedule((due.hour + 5) % 24, 0, (0, 1, 2, 3, 4))
-        for word, keeper in by.items():
-            install(keeper, night("late", later, f"/root/{word}.log"))
-            install(keeper, night("late", Schedule(due.hour, due.minute), f"/root/{word}.log"))
+        for word, scheduler in by.items():
+            install(scheduler, night("late", later, f"/root/{word}.log"))
+            install(scheduler, night("late", Schedule(due.hour, due.minute), f"/root/{word}.log"))
         expected = f"/tmp|{ODD}|{ODD}\n"
         said: dict[str, str] = {}
 
@@ -93,10 +93,10 @@ def test_both_start_a_night_at_its_minute(lab: Lab, person: Person) -> None:
         eventually(both, 120, "cron and systemd to start it")
         assert time.time() >= due.replace(second=0, microsecond=0).timestamp()
         assert said == {"systemd": expected, "cron": expected}
-        for keeper in by.values():
-            keeper.apply(keeper.removing("late"))
-            assert keeper.kept() == ()
-            assert keeper.removing("late").empty
+        for scheduler in by.values():
+            scheduler.apply(scheduler.removing("late"))
+            assert scheduler.kept() == ()
+            assert scheduler.removing("late").empty
         assert remote.run(Command(("crontab", "-l"))).stdout == others
         left = remote.run(Command(("/bin/sh", "-c", "systemctl list-timers --all; ls /etc/systemd/system"))).stdout
         assert b"taco-launch-nightly" not in left
@@ -111,17 +111,17 @@ def test_a_timer_of_a_user_outlives_the_logout(lab: Lab, person: Person) -> None
         with host(person, "plain@gpu1") as remote:
             machine = read_controller(remote)
             assert (machine.no_systemd, machine.lingers) == ("", False)
-            keeper = Systemd(remote, machine)
-            plan = keeper.installing(entry)
+            scheduler = Systemd(remote, machine)
+            plan = scheduler.installing(entry)
             assert "$ loginctl enable-linger plain\n" in plan.text()
             # there is no polkit here, which would let users do this for themselves
             with pytest.raises(TacoLaunchError, match="Access denied") as caught:
-                keeper.apply(plan)
+                scheduler.apply(plan)
             assert caught.value.hint == "sudo loginctl enable-linger plain, and then the same again"
-            assert keeper.kept() == ()
+            assert scheduler.kept() == ()
             lab.sh("gpu1", "loginctl enable-linger plain")
-            keeper = Systemd(remote, read_controller(remote))
-            install(keeper, entry)
+            scheduler = Systemd(remote, read_controller(remote))
+            install(scheduler, entry)
             coming = user(remote, machine.runtime, "show", f"{unit}.timer", "--property=NextElapseUSecRealtime")
             expected = following(entry.schedule, datetime.now(timezone.utc), skipping=True)
             assert coming.partition("=")[2].strip() == f"{expected:%a %Y-%m-%d %H:%M:%S %Z}"
@@ -134,9 +134,9 @@ def test_a_timer_of_a_user_outlives_the_logout(lab: Lab, person: Person) -> None
             shown = remote.run(Command((*as_plain, "systemctl", "--user", "is-active", f"{unit}.timer"))).stdout
             assert shown == b"active\n"
         with host(person, "plain@gpu1") as remote:
-            keeper = Systemd(remote, read_controller(remote))
-            keeper.apply(keeper.removing("own"))
-            assert keeper.kept() == ()
+            scheduler = Systemd(remote, read_controller(remote))
+            scheduler.apply(scheduler.removing("own"))
+            assert scheduler.kept() == ()
     finally:
         lab.sh("gpu1", "loginctl disable-linger plain")
 
@@ -155,8 +155,8 @@ def test_a_crontab_that_a_user_may_not_have_is_left_alone(lab: Lab, person: Pers
     lab.sh("gpu1", "echo plain >>/etc/cron.deny")
     try:
         with host(person, "plain@gpu1") as remote:
-            keeper = Cron(remote, read_controller(remote))
+            scheduler = Cron(remote, read_controller(remote))
             with pytest.raises(TacoLaunchError, match=r"crontab of plain cannot be read: .*not allowed"):
-                keeper.kept()
+                scheduler.kept()
     finally:
         lab.sh("gpu1", "sed -i /plain/d /etc/cron.deny")

@@ -82,7 +82,8 @@ def _without_container(words: Sequence[str], notes: list[str]) -> tuple[str, ...
     at = words.index("--")
     left = [number for number in range(at) if words[number] in _OF_CONTAINER]
     notes += [
-        f"{words[number]} {words[number + 1]}: without a container the job runs on the host itself" for number in left
+        f"{words[number]} {words[number + 1]} is ignored: the inventory has no container, so the job runs on the host itself"
+        for number in left
     ]
     gone = {number + offset for number in left for offset in (0, 1)}
     return tuple(word for number, word in enumerate(words) if number not in gone)

@@ -37,8 +37,8 @@ Examples:
   taco-launch -i hosts.yaml nightly install taco --at 02:30
 
 \b
-Exit codes: 0 ok, 1 failed or job not found, 2 usage or inventory, 3 drift,
-4 does not fit, 5 a host failed, 6 performance regression, 130 Ctrl-C.
+Exit codes: 0 ok, 1 failed or job not found, 2 wrong usage or inventory, 3 drift,
+4 the job does not fit, 5 a host failed, 6 performance regression, 130 Ctrl-C.
 run and wait exit with the job's own code (128+n for signal n), with 124 after
 --timeout, --stall-timeout or --silence-timeout, and with 125 if no rank ever
 ran or --strict ended the job.
@@ -163,7 +163,7 @@ def completion(shell: str) -> None:
     shell_scripts.register()
     kind = get_completion_class(shell)
     if kind is None:
-        raise click.UsageError(f"click has no completion for {shell}")
+        raise click.UsageError(f"there is no completion script for {shell}")
     click.echo(kind(cli, {}, "taco-launch", _COMPLETE).source())
 
 

@@ -73,7 +73,7 @@ class LabFiles:
         make_private(self.folder)
         if not (self.key.is_file() and public.is_file()):
             if shutil.which("ssh-keygen") is None:
-                raise TacoLaunchError("no command ssh-keygen here", hint="apt-get install openssh-client")
+                raise TacoLaunchError("ssh-keygen is not installed", hint="apt-get install openssh-client")
             self.key.unlink(missing_ok=True)
             comment = f"taco-launch-lab-{self.folder.name}"
             argv = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(self.key))

@@ -43,7 +43,7 @@ def ready(environ: Mapping[str, str], folder: Path, talk: Reporter) -> engine.Ru
         install(_PACKAGES, talk)
     if not shutil.which("docker"):
         raise TacoLaunchError(
-            "dockerd is here, and no command docker", hint="apt-get install docker-cli, or docker-ce-cli"
+            "dockerd is installed, but the docker command is not", hint="apt-get install docker-cli, or docker-ce-cli"
         )
     _start(folder / "engine.log", talk)
     return engine.connect(environ)
@@ -70,11 +70,13 @@ def install(packages: tuple[str, ...], talk: Reporter) -> None:
     command = f"apt-get install {' '.join(packages)}"
     if shutil.which("apt-get") is None:
         raise TacoLaunchError(
-            f"{', '.join(packages)} missing, and there is no apt-get: the lab is made on Debian or Ubuntu",
+            f"{', '.join(packages)} missing, and this machine has no apt-get: the lab requires Debian or Ubuntu",
             hint="install what is missing by hand, or use a machine with Debian or Ubuntu",
         )
     if os.geteuid():
-        raise TacoLaunchError(f"{', '.join(packages)}: not installed, which requires root", hint=f"sudo {command}")
+        raise TacoLaunchError(
+            f"{', '.join(packages)}: not installed, and installing requires root", hint=f"sudo {command}"
+        )
     talk.say(f"installing {', '.join(packages)} (apt-get)")
     apt = ("apt-get", "-o", "DPkg::Lock::Timeout=60")
     settings = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C"}
@@ -153,7 +155,7 @@ def _failed(log: Path) -> TacoLaunchError:
     if _SYSTEMD.exists():
         return TacoLaunchError("the Docker Engine did not start", hint=f"its log: journalctl -u {_UNIT}")
     lines = log.read_text("utf-8", "replace").strip().splitlines()
-    why = next((line for line in reversed(lines) if "level=" not in line), lines[-1] if lines else "it said nothing")
+    why = next((line for line in reversed(lines) if "level=" not in line), lines[-1] if lines else "it printed nothing")
     return TacoLaunchError(f"the Docker Engine did not start: {why}", hint=f"its log: {log}")
 
 
@@ -166,7 +168,9 @@ def stop_if_unused(environ: Mapping[str, str], folder: Path, talk: Reporter) -> 
     if not found.ours:
         return
     if found.containers:
-        talk.say(f"the Docker Engine that the lab started stays: {found.containers} containers are left in it")
+        talk.say(
+            f"the Docker Engine that the lab started keeps running, because containers are left in it: {found.containers}"
+        )
         return
     if _SYSTEMD.exists():
         argv = ("systemctl", "stop", _UNIT)

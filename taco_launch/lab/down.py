@@ -44,7 +44,7 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Reporter, *, images:
         except engine.UnreachableError as error:
             if error.refused:
                 raise
-            talk.say(f"{error.message}: so no lab is up; if it had one, start the engine, then: {_typed(lab)}")
+            talk.say(f"{error.message}, so no lab is up; if there was one, start the engine, then type: {_typed(lab)}")
             _forget(lab, environ)
             return RemovalResult(())
         with one_at_a_time(talk):
@@ -55,7 +55,7 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Reporter, *, images:
             if images:
                 image.remove()
                 if not registry.remove_volume():
-                    talk.say("the images in the registry stay: another lab has it")
+                    talk.say("the images in the registry stay: another lab uses the registry")
             kept = (*image.kept(), *registry.kept())
             daemon.stop_if_unused(environ, folder, talk)
     with suppress(OSError):
@@ -73,9 +73,9 @@ def _left_told(lab: str | None, left: Sequence[str]) -> Iterator[None]:
     except TacoLaunchError as error:
         if not left:
             raise
-        hint = f"run it again, which removes what is left: {_typed(lab)}"
+        hint = f"run the command again to remove what is left: {_typed(lab)}"
         of = "the labs" if lab is None else f"the lab {lab!r}"
-        what = f"{error.message}; not removed of {of}: {', '.join(left)}"
+        what = f"{error.message}; these parts of {of} were not removed: {', '.join(left)}"
         raise TacoLaunchError(what, hint=f"{error.hint}; then {hint}" if error.hint else hint) from error
 
 

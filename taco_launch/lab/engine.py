@@ -25,7 +25,7 @@ _CAPABILITIES = (
     "CHECKPOINT_RESTORE",
 )
 
-_START = "start it, or start the lab, which brings one: taco-launch lab up"
+_START = "start the engine, or let the lab start one: taco-launch lab up"
 
 
 class UnreachableError(TacoLaunchError):
@@ -76,7 +76,7 @@ def ask(*args: str, stdin: bytes = b"", timeout: float = 120) -> ProgramResult:
     except subprocess.TimeoutExpired:
         raise TacoLaunchError(
             f"{shell(argv[:3])}: the Docker Engine gave no answer in {timeout:.0f} s",
-            hint="see whether it lives: docker info",
+            hint="check whether it is running: docker info",
         ) from None
     return ProgramResult(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace").strip())
 
@@ -127,7 +127,7 @@ def connect(environ: Mapping[str, str]) -> RunningEngine:
         )
     answer = ask("info", "--format", "{{json .}}", timeout=30)
     if answer.code == NOT_FOUND:
-        raise UnreachableError("there is no Docker Engine here: no command docker", _START)
+        raise UnreachableError("there is no Docker Engine here: the docker command is not installed", _START)
     try:
         info = json.loads(answer.stdout)
     except ValueError:
@@ -142,10 +142,10 @@ def _unreachable(said: str, host: str) -> RunningEngine:
     if "permission denied" in said.lower():
         raise UnreachableError(
             f"this user may not use the Docker Engine: {said}",
-            hint="as root: the same behind sudo, such as sudo taco-launch lab up (or join the group: sudo usermod -aG docker $USER, then log in again)",
+            hint="run the command as root, such as sudo taco-launch lab up (or join the docker group: sudo usermod -aG docker $USER, then log in again)",
             refused=True,
         )
-    hint = f"DOCKER_HOST is {host}: start that engine, or unset it" if host else _START
+    hint = f"DOCKER_HOST is {host}: start that engine, or unset DOCKER_HOST" if host else _START
     raise UnreachableError(f"no Docker Engine answers: {said}", hint)
 
 

@@ -99,11 +99,14 @@ FAULTS = (
     ),
     InjectedFault("power-on", "start it again", "is starting", act="start", states=("off",)),
     InjectedFault(
-        "reboot", "an orderly reboot, as `reboot` typed in it", "is rebooting", script="systemctl reboot --no-block\n"
+        "reboot",
+        "reboot it in an orderly way, as the command `reboot` does",
+        "is rebooting",
+        script="systemctl reboot --no-block\n",
     ),
     InjectedFault(
         "pause",
-        "freeze all its processes: it is there and answers nothing",
+        "freeze all its processes: it stays up, but does not answer",
         "is frozen",
         act="pause",
         undo="resume",
@@ -111,7 +114,7 @@ FAULTS = (
     InjectedFault("resume", "let its processes continue", "continues", act="unpause", states=("paused",)),
     InjectedFault(
         "partition",
-        "cut it off the network: packets vanish in both directions",
+        "cut it off from the network: packets vanish in both directions",
         "is cut off: no packet comes in or goes out",
         script=_SILENCE.format(name="partition"),
         undo="heal",
@@ -120,12 +123,12 @@ FAULTS = (
     InjectedFault(
         "heal",
         "undo partition, cut and slow-link",
-        "is back in the network, its link as fast as it can be",
+        "is back on the network, with its link at full speed",
         script=_NO_TABLE.format(name="partition") + _NO_TABLE.format(name="cut") + _FAST_LINK,
     ),
     InjectedFault(
         "cut",
-        "cut it off for that long, then heal",
+        "cut it off from the network for SECONDS, then heal it",
         "was cut off for {}",
         # the host heals itself, also when this command is ended meanwhile
         script=_SILENCE.format(name="cut") + 'sleep "$2"\n' + _NO_TABLE.format(name="cut"),
@@ -135,7 +138,7 @@ FAULTS = (
     ),
     InjectedFault(
         "slow-link",
-        "let it send no faster than that",
+        "let it send no faster than RATE",
         "sends at most {}",
         script=_DEVICE + 'tc qdisc replace dev "$device" root tbf rate "$2" burst "$3" latency 100ms\n',
         argument="RATE",
@@ -144,7 +147,7 @@ FAULTS = (
     ),
     InjectedFault(
         "disk-full",
-        f"fill the disk of {STATE_PATH}, on which everything else of ours lies",
+        f"fill the disk of {STATE_PATH}, which holds all of taco-launch's files there",
         f"has no room left in {STATE_PATH}",
         script=_FULL,
         undo="disk-free",
@@ -169,7 +172,7 @@ FAULTS = (
     InjectedFault("start-sshd", "undo stop-sshd", "accepts connections again", script="systemctl start ssh.service\n"),
     InjectedFault(
         "firewall",
-        "switch a firewall on that lets in ssh and pings and refuses the rest",
+        "turn on a firewall that lets in ssh and pings and refuses the rest",
         "lets in ssh and pings, and refuses the rest",
         script=_FIREWALL,
         undo="no-firewall",
@@ -178,7 +181,7 @@ FAULTS = (
     InjectedFault("no-firewall", "undo firewall", "lets everything in", script=_NO_TABLE.format(name="firewall")),
     InjectedFault(
         "clock-skew",
-        "let what runs in new ssh sessions see a clock that is off by that much (libfaketime; not under sudo)",
+        "give programs in new ssh sessions a clock that is off by OFFSET (libfaketime; not under sudo)",
         "has a clock that is off by {}, for new ssh sessions",
         script=_CLOCK,
         argument="OFFSET",
@@ -216,7 +219,10 @@ def arguments(fault: InjectedFault, text: str | None) -> tuple[str, ...]:
         seconds = float(match[1]) * _UNITS[match[2] or "s"]
         if 0 < seconds <= _LONGEST_CUT:
             return (f"{seconds:g}",)
-        raise UsageError(f"{fault.name} {given}: more than 0 and at most {_LONGEST_CUT} s", hint="partition has no end")
+        raise UsageError(
+            f"{fault.name} {given}: the time must be more than 0 and at most {_LONGEST_CUT} s",
+            hint="to cut it off without a time limit, use partition",
+        )
     if fault.argument == "RATE" and (match := _RATE.fullmatch(given)) and int(match[1]):
         bits = int(match[1]) * int(_UNITS[match[2]])
         return f"{bits}bit", str(max(_LEAST_BURST, bits // 8 // _TICKS))
@@ -266,7 +272,7 @@ def _require(found: FoundHost, fault: InjectedFault) -> None:
     """
     host, state = found.host, state_word(found.state)
     if host.is_registry and not fault.registry:
-        raise UsageError(f"{host.name} has no disk of its own that could be full", hint="it can take the other faults")
+        raise UsageError(f"{host.name} has no disk of its own that could be full", hint="the other faults work on it")
     if state not in fault.states:
         require_on(found, f"there is nothing for {fault.name} to do")
         raise UsageError(f"{host.name} is {state}: there is nothing for {fault.name} to undo")

@@ -53,7 +53,7 @@ def no_lab(lab: str) -> UsageError:
     if not others:
         return UsageError(f"there is no lab {lab!r}", hint=f"make it: taco-launch lab up{option_of(lab)} --hosts 2")
     hint = f"add --name {others[0]}, or -i lab:{others[0]} as an inventory"
-    return UsageError(f"there is no lab {lab!r}; there is {', '.join(others)}", hint)
+    return UsageError(f"there is no lab {lab!r}; existing labs: {', '.join(others)}", hint)
 
 
 def find(lab: str | None = None) -> tuple[FoundHost, ...]:
@@ -199,7 +199,7 @@ def wait_booted(host: LabHost, container: str, stop: Event) -> str:
     if state not in ("running", "degraded"):
         raise _not_booted(host, container, f"systemd is {state or 'not up'}")
     if not _wait(lambda: _banner(host.address), deadline, stop):
-        raise _not_booted(host, container, f"nothing that is sshd answers at {host.address} port 22")
+        raise _not_booted(host, container, f"no sshd answers at {host.address} port 22")
     if state == "running":
         return ""
     listed = execute(container, "systemctl", "--failed", "--plain", "--no-legend", "--no-pager").text
@@ -262,5 +262,5 @@ def _not_booted(host: LabHost, container: str, problem: str) -> HostError:
     evidence = f"; its console: {said}" if said else ""
     return HostError(
         f"{host.name}: not up after {BOOT_SECONDS} s: {problem}{evidence}{_inotify_used_up(Path('/proc'))}",
-        hint=f"look inside: docker exec -it {host.container} journalctl -b; or: taco-launch lab down{option_of(host.lab)}",
+        hint=f"look inside: docker exec -it {host.container} journalctl -b; or remove the lab: taco-launch lab down{option_of(host.lab)}",
     )

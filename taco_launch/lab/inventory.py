@@ -37,7 +37,7 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
     found = [each.host for each in hosts.find(lab) if not each.host.is_registry]
     if not found:
         error = hosts.no_lab(lab)
-        raise UsageError(error.message, hint=f"{error.hint} (a file of that name is -i ./{source})")
+        raise UsageError(error.message, hint=f"{error.hint} (for a file of that name, use -i ./{source})")
     if not (files.key.is_file() and files.known_hosts.is_file()):
         raise UsageError(
             f"the keys of the lab {lab!r} are not in {files.folder}",

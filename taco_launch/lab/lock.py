@@ -32,11 +32,11 @@ def one_at_a_time(talk: Reporter) -> Iterator[None]:
         while not _locked(handle):
             if time.monotonic() > deadline:
                 raise TacoLaunchError(
-                    f"{_holder(handle)} has held the lock of labs, on {_LOCKED}, for {_MOST_SECONDS // 60:g} min",
-                    hint="end it if it is not a `taco-launch lab` at work, and try again",
+                    f"{_holder(handle)} has held the lock for all labs, on {_LOCKED}, for {_MOST_SECONDS // 60:g} min",
+                    hint="if that process is not a running `taco-launch lab`, end it and try again",
                 )
             if not told:
-                talk.say(f"another `taco-launch lab` is at work ({_holder(handle)}): waiting for it")
+                talk.say(f"another `taco-launch lab` is running ({_holder(handle)}): waiting for it")
                 told = True
             time.sleep(_PAUSE_SECONDS)
         yield

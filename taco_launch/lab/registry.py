@@ -73,7 +73,7 @@ def name_of(image: str) -> str:
     found = _NAME.fullmatch(short)
     if found is None:
         raise UsageError(
-            f"{image!r} is not a name of an image with or without a tag",
+            f"{image!r} is not an image name, with or without a tag",
             hint="an image that has only an id or a digest: docker tag ID NAME:TAG, then push NAME:TAG",
         )
     return f"{found['name']}:{found['tag'] or 'latest'}"
@@ -116,7 +116,9 @@ def push(host: LabHost, container: str, image: str, name: str, show: Callable[[s
         words = said.read().decode("utf-8", "replace").strip().splitlines()
     if taken.returncode or saved.returncode:
         last = words[-1] if words else f"docker save: exit {saved.returncode}"
-        raise HostError(f"{host.name}: {name} was not taken: {last}", hint="is the disk full? df -h")
+        raise HostError(
+            f"{host.name}: the registry did not accept {name}: {last}", hint="check whether the disk is full: df -h"
+        )
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def removed_if_killed(lab: str, talk: Reporter) -> Iterator[None]:
             waits.stdin.write(b"done\n")
             raise
         except BaseException:
-            talk.say("\nremoving what was made of the lab")
+            talk.say("\nremoving the incomplete lab")
             raise
         finally:
             waits.stdin.close()
@@ -249,7 +249,7 @@ def _up(
             docker("start", container)
         failed = hosts.wait_booted(host, container, stop)
         if failed:
-            talk.say(f"{host.name}: these units failed in it: {failed}")
+            talk.say(f"{host.name}: these systemd units failed: {failed}")
         return container, f"started {host.name}" if started else ""
 
     raised = dict(zip((host.name for host in lab), _side_by_side(raise_host, lab), strict=True))
@@ -281,12 +281,12 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.L
     served: repository.Served | None = None
     if REGISTRY in running:
         login = registry.start(lab[-1], containers[REGISTRY])
-        changes += ["kept the registry's password"] * files.keep(files.password, login.password + "\n")
-        changes += ["kept the registry's certificate"] * files.keep(files.authority, login.authority)
+        changes += ["stored the registry's password"] * files.keep(files.password, login.password + "\n")
+        changes += ["stored the registry's certificate"] * files.keep(files.authority, login.authority)
         if lab[-1].gpus != NO_GPUS:
             served = repository.start(lab[-1], containers[REGISTRY])
             changes += ["built the simulated packages"] * served.built
-            changes += ["kept their key"] * files.keep(files.packages_key, served.key)
+            changes += ["stored the key of the simulated packages"] * files.keep(files.packages_key, served.key)
 
     def enter(host: LabHost, _stop: Event) -> tuple[LabHost, str, str]:
         """Let the controller's key in; give the host's own public keys, and "admitted" where the key was not in yet."""
@@ -294,7 +294,7 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.L
         admitted = execute(container, "/bin/sh", "-c", _ADMIT, "admit", key)
         keys = execute(container, "/bin/sh", "-c", "cat /etc/ssh/ssh_host_*_key.pub")
         if admitted.code or keys.code:
-            raise HostError(f"{host.name}: no access to it: {admitted.stderr or keys.stderr}")
+            raise HostError(f"{host.name}: ssh access could not be set up: {admitted.stderr or keys.stderr}")
         if files.authority.is_file():
             registry.trust(host, container, files.authority.read_text("utf-8"))
         if served is not None and not host.is_registry:
@@ -302,7 +302,7 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.L
         return host, keys.text, admitted.text
 
     entered = _side_by_side(enter, [host for host in lab if host.name in running])
-    changes += [f"let the key into {host.name}" for host, _, done in entered if done]
+    changes += [f"added the ssh key to {host.name}" for host, _, done in entered if done]
     # A host that is off keeps the lines it has; it gets them anew at the next `lab up`.
     if len(entered) == len(lab) or not files.known_hosts.is_file():
         lines = access.known_hosts((host, keys) for host, keys, _ in entered)
@@ -328,7 +328,9 @@ def _train(lab: Lab, files: access.LabFiles, environ: Mapping[str, str], talk: R
     except TacoLaunchError as error:
         talk.say(f"no training image: {error.message}{f' (hint: {error.hint})' if error.hint else ''}")
         return []
-    return changes + ["kept the training image's name"] * files.keep(files.image, f"{registry.ADDRESS}/{recipe.name}\n")
+    return changes + ["stored the training image's name"] * files.keep(
+        files.image, f"{registry.ADDRESS}/{recipe.name}\n"
+    )
 
 
 def _network(lab: str) -> tuple[IPv4Network, bool]:

@@ -98,7 +98,7 @@ def _rdma(
         return Capability(False, "; ".join(_folded([Anomaly(host, why) for host, why in faults.items()])))
     if not faults and not unknown and made.gids and isinstance(made.gid_index, Unknown):
         return Capability(False if nccl else None, made.gid_index.reason)
-    return Capability(None, "; ".join(unknown)) if unknown else Capability(True, "every host has an ACTIVE port for it")
+    return Capability(None, "; ".join(unknown)) if unknown else Capability(True, "every host has an ACTIVE RDMA port")
 
 
 def _is_infiniband(made: Fabric) -> bool:
@@ -129,7 +129,7 @@ def _ports(host: HostFacts) -> List[Tuple[str, str]]:
     if not isinstance(host.rdma, Rdma) or not isinstance(host.rdma.hcas, tuple):
         return []
     return [
-        (f"{hca.name}:{port.number}", port.state if isinstance(port.state, str) else "in a state that is not known")
+        (f"{hca.name}:{port.number}", port.state if isinstance(port.state, str) else "in an unknown state")
         for hca in host.rdma.hcas
         for port in hca.ports
     ]
@@ -144,8 +144,8 @@ def _fewer(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Iterator[Anomal
         count = len(having.get(host.host, ()))
         if 0 < count < most:
             down = [f"{name} is {state}" for name, state in _ports(host) if name in used and state != "ACTIVE"]
-            why = f": {join_names(down)} (is it cabled, and the switch's port up?)" if down else ""
-            yield Anomaly(host.host, f"{count} of {most} RDMA ports for the job{why}")
+            why = f": {join_names(down)} (check the cable and the port of the switch)" if down else ""
+            yield Anomaly(host.host, f"only {count} of the {most} RDMA ports that the job can use on other hosts{why}")
 
 
 def _gdr(hosts: Sequence[HostFacts], nccl: Optional[str]) -> Capability:
@@ -156,22 +156,26 @@ def _gdr(hosts: Sequence[HostFacts], nccl: Optional[str]) -> Capability:
     for host in hosts:
         peer = host.rdma.peer_memory if isinstance(host.rdma, Rdma) else None
         if peer is None or isinstance(peer.loaded, Unknown):
-            why = peer.loaded.reason if peer is not None and isinstance(peer.loaded, Unknown) else "nothing is known"
+            why = (
+                peer.loaded.reason
+                if peer is not None and isinstance(peer.loaded, Unknown)
+                else "nothing is known of its peer memory module"
+            )
             unknown.append(f"{host.host}: {why}")
         elif isinstance(peer.loaded, str):
             ways.append(Anomaly(host.host, f"{peer.loaded} is loaded"))
         elif peer.dmabuf is True and nccl is not None and version(nccl) >= _DMABUF:
-            ways.append(Anomaly(host.host, "kernel and driver have DMA-BUF"))
+            ways.append(Anomaly(host.host, "kernel and driver support DMA-BUF"))
         elif peer.dmabuf is False:
             lacking.append(Anomaly(host.host, peer.loaded.reason))
         elif peer.dmabuf is True and nccl is not None:  # an older one than knows it
-            lacking.append(Anomaly(host.host, f"{peer.loaded.reason}, and NCCL {nccl} knows no DMA-BUF"))
+            lacking.append(Anomaly(host.host, f"{peer.loaded.reason}, and NCCL {nccl} does not support DMA-BUF"))
         elif peer.dmabuf is True:
             unknown.append(
-                f"{host.host}: no module is loaded, and whether NCCL knows DMA-BUF (2.13 or newer) is not known"
+                f"{host.host}: no peer memory module is loaded, and whether NCCL supports DMA-BUF (2.13 or newer) is not known"
             )
         else:
-            unknown.append(f"{host.host}: {peer.loaded.reason}, and whether there is DMA-BUF is not known")
+            unknown.append(f"{host.host}: {peer.loaded.reason}, and whether DMA-BUF is available is not known")
     if lacking:
         return Capability(False, "; ".join(_folded(lacking)))
     return Capability(None, join_names(unknown)) if unknown else Capability(True, "; ".join(_folded(ways)))

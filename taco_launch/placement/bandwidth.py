@@ -70,7 +70,7 @@ _MODELS = (
     (r"G?B[12]00|B300|GB300", 50.0, 5, (4, 18)),
     (r"50[5-9]0|RTX PRO [0-9]+", 25.0, 5, _NO_NVLINK),
 )
-DEFAULT = Bandwidths(25.0, _GENERATION[3], "25 GB/s an NVLink, PCIe 3.0", (1, 18))
+DEFAULT = Bandwidths(25.0, _GENERATION[3], "25 GB/s per NVLink, PCIe 3.0", (1, 18))
 # The models that are known, for people.
 KNOWN = (
     *("Tesla P100-SXM2", "Tesla V100-SXM2", "Tesla T4", "A100-SXM4", "A800-SXM4", "A30", "A40", "A10", "RTX A6000"),
@@ -82,5 +82,7 @@ def figures_of(name: str) -> Optional[Bandwidths]:
     """Return the figures of a GPU by the name of its product (`Tesla V100-SXM2-32GB`), None for one that is not known."""
     for pattern, nvlink, generation, bound in _MODELS:
         if re.search(rf"(?<![A-Za-z0-9])(?:{pattern})(?![0-9A-Za-z])", name, re.IGNORECASE):
-            return Bandwidths(nvlink, _GENERATION[generation], f"{nvlink:g} GB/s an NVLink, PCIe {generation}.0", bound)
+            return Bandwidths(
+                nvlink, _GENERATION[generation], f"{nvlink:g} GB/s per NVLink, PCIe {generation}.0", bound
+            )
     return None

@@ -12,7 +12,7 @@ from taco_launch.model.plans import FreeSlots, Placement, SlotRequest
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.hosts import place
 
-SEVERAL_MODELS = "it fits on GPUs of several models only"
+SEVERAL_MODELS = "the job fits only on GPUs of several models"
 
 
 def allowed(constraints: GpuConstraints, found: Occupancy) -> Tuple[int, ...]:
@@ -164,7 +164,7 @@ def _lacks(constraints: GpuConstraints, found: Occupancy) -> str:
     if missing:
         reasons.append(f"there is no GPU {_listed(missing)}")
     elif constraints.only:
-        reasons.append(f"of its GPUs {_listed(constraints.only)} may be taken")
+        reasons.append(f"only its GPUs {_listed(constraints.only)} may be used")
     if constraints.without:
         reasons.append(f"without GPU {_listed(constraints.without)}")
     others = [index for index in gpus if not _is_of(constraints, _name(found, index))]

@@ -50,7 +50,7 @@ def _choose(count: int, free: Tuple[int, ...], mesh: Optional[GpuMesh], topology
         raise PlacementError(f"{does} not fit: {have}", (), hint)
     lowest = free[:count]
     if mesh is None or len(mesh.matrix) > MOST_GPUS:
-        why = "how they are linked is not known" if mesh is None else f"there are more than {MOST_GPUS} GPUs"
+        why = "how the GPUs are linked is not known" if mesh is None else f"there are more than {MOST_GPUS} GPUs"
         return GpuChoice(lowest, (), None, None, f"the lowest free indices: {why if topology else 'topology is off'}")
     if not topology:
         words = _ring_words(mesh, lowest, _ring(mesh, lowest))
@@ -127,7 +127,7 @@ def _behind(measures: Sequence[_Measure], its: Tuple[int, ...], best: Tuple[int,
         mine, other = measure.value(its), measure.value(best)
         if mine != other:
             return measure.words(mine, other)
-    return "is as good, and has higher indices"
+    return "is equally good, but has higher indices"
 
 
 def _than(mesh: GpuMesh, measures: Sequence[_Measure], its: Tuple[int, ...], best: Tuple[int, ...]) -> str:

@@ -42,7 +42,7 @@ def only(gpus: Sequence[int], mesh: Optional[GpuMesh]) -> Optional[GpuChoice]:
     if mesh is None or not gpus:
         return None
     found = choose(len(gpus), gpus, mesh)
-    return None if found.sum_gbps is None else replace(found, why=f"{found.why}; there is no other set")
+    return None if found.sum_gbps is None else replace(found, why=f"{found.why}; no other set of GPUs is possible")
 
 
 def explained(

@@ -46,7 +46,7 @@ def place(wanted: SlotRequest, free: Sequence[FreeSlots]) -> Placement:
         return Placement(shares, f"{fewest}hosts {_ORDER}, each filled before the next{whole}{most}{leaves}")
     each = wanted.slots_per_host
     which = "free of other jobs" if each is None else f"with {_slots(each)} free"
-    many = "" if wanted.least is None else f"; {_hosts(len(shares))}, requested are {wanted.least} to {wanted.hosts}"
+    many = "" if wanted.least is None else f"; {_hosts(len(shares))}, of {wanted.least} to {wanted.hosts} requested"
     return Placement(shares, f"the first hosts {_ORDER} {which}{many}{leaves}")
 
 
@@ -152,7 +152,7 @@ def _refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> Pla
         hint = " or ".join((*fits, f"more than --slots-per-host {wanted.most_per_host}"))
         found = f"there {'is' if total == 1 else 'are'} {_slots(total)}" if never else f"{_slots(total)} free"
         message = f"{ranks} not fit with at most {wanted.most_per_host} on each host: {found}"
-        return PlacementError(message, _totals(free) if never else _reasons(free), f"ask for {hint}", never=never)
+        return PlacementError(message, _totals(free) if never else _reasons(free), f"use {hint}", never=never)
     if not never:
         fewer = f"request at most --np {total}, or " if total else ""
         message = f"{ranks} not fit: {_slots(total)} free"
@@ -165,9 +165,9 @@ def _refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> Pla
 def _more_slots(ranks: int, free: Sequence[FreeSlots]) -> str:
     """Return what gives so many ranks a slot each: -H, unless the job wants GPUs of which there are no more."""
     if any("--gpus" in entry.lacks for entry in free):
-        return "--np N counts ranks on slots of any kind, and without --gpus a worker is one such slot"
+        return "omit --gpus: then --np N starts N ranks on slots of any kind, one per rank"
     if any(entry.lacks for entry in free):
-        return "let it have other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
+        return "allow the job other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
     level = -(-ranks // (len(free) or 1))
     listed = ",".join(f"{entry.host}:{max(entry.all, level)}" for entry in free)
     more = listed if len(free) <= _MOST_TOLD else f"{free[0].host}:{max(free[0].all + 1, level)},..."
@@ -182,7 +182,7 @@ def _workers_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool
     many = count != 1
     message = (
         f"{count} worker{'s' if many else ''} with {_slots(wanted.unit)}{' each' if many else ''} "
-        f"{'do' if many else 'does'} not fit: each is on one host, and there is room for {room or 'none'}"
+        f"{'do' if many else 'does'} not fit: each must fit on one host, and there is room for {room or 'none'}"
     )
     hint = _as_many(count * wanted.unit, now, free, never)
     return PlacementError(message, _totals(free) if never else _reasons(free), hint, never=never)
@@ -192,7 +192,7 @@ def _as_many(ranks: int, now: Sequence[int], free: Sequence[FreeSlots], never: b
     """Return the hint of workers or hosts that do not fit: how as many ranks start all the same."""
     said = []
     if sum(now) >= ranks:
-        said.append(f"--np {ranks} starts as many ranks on any hosts")
+        said.append(f"--np {ranks} starts the same number of ranks on any hosts")
     elif never:
         said.append(f"--np {ranks}, and {_more_slots(ranks, free)}")
     if not never:

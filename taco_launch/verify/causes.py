@@ -18,14 +18,16 @@ def of_transport(process: NcclProcess, planned: Transport, host: str) -> Cause:
     env = dict(process.env)
     warnings = " ".join(process.warnings)
     if planned is Transport.SOCKET:
-        return Cause(f"NCCL found a faster network on {host}.", "-x NCCL_NET=Socket keeps to TCP; or plan with RDMA.")
+        return Cause(
+            f"NCCL found a faster network on {host}.", "-x NCCL_NET=Socket keeps it on TCP; or use --transport rdma."
+        )
     if env.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
         return Cause(
             f"NCCL_IB_DISABLE={env['NCCL_IB_DISABLE']} reached the ranks on {host}.",
-            "Leave it out of -x, the job file, the image's environment and /etc/nccl.conf there.",
+            "Remove it from -x, the job file, the image's environment and /etc/nccl.conf there.",
         )
     if env.get("NCCL_NET", "").lower() == "socket":
-        return Cause(f"NCCL_NET=Socket reached the ranks on {host}.", "Leave it out, or set -x NCCL_NET=IB.")
+        return Cause(f"NCCL_NET=Socket reached the ranks on {host}.", "Remove it, or set -x NCCL_NET=IB.")
     if "libibverbs" in warnings:
         return Cause(
             f"The image on {host} has no libibverbs, which NCCL loads for RDMA.",
@@ -33,22 +35,22 @@ def of_transport(process: NcclProcess, planned: Transport, host: str) -> Cause:
         )
     if planned is Transport.OFI:
         return Cause(
-            f"The plugin of libfabric was not loaded on {host}.",
-            f"On {host}: fi_info -p efa where the ranks run; LD_LIBRARY_PATH has to have the folder of libnccl-net.so.",
+            f"NCCL's libfabric plugin was not loaded on {host}.",
+            f"On {host}, run fi_info -p efa where the ranks run; LD_LIBRARY_PATH must contain the folder of libnccl-net.so.",
         )
     if "NCCL_IB_HCA" in env and process.no_ib:
         return Cause(
             f"No HCA of {host} matches NCCL_IB_HCA={env['NCCL_IB_HCA']}, or its port is not active.",
-            f"taco-launch facts {host} --only rdma names its HCAs and the state of their ports.",
+            f"taco-launch facts {host} --only rdma shows its HCAs and the state of their ports.",
         )
     if process.no_ib:
         return Cause(
             f"NCCL finds no RDMA device on {host}: none is visible in the container, or no port is active.",
-            f"taco-launch facts {host} --only rdma; ls /dev/infiniband and ibv_devinfo where the ranks run.",
+            f"Run taco-launch facts {host} --only rdma, and ls /dev/infiniband and ibv_devinfo where the ranks run.",
         )
     return Cause(
         f"NCCL on {host} chose another network than planned.",
-        f"taco-launch facts {host} --only rdma,network; -x NCCL_NET=IB fails instead of falling back.",
+        f"Run taco-launch facts {host} --only rdma,network; with -x NCCL_NET=IB, NCCL fails instead of falling back.",
     )
 
 
@@ -58,17 +60,19 @@ def of_gdr(process: NcclProcess, host: str) -> Cause:
     if any(not enabled for _hca, enabled in process.gdr_of_hca):
         return Cause(
             f"No peer memory module is loaded on {host}, and DMA-BUF cannot be used there.",
-            f"taco-launch setup {host} --only peermem; there: lsmod | grep -E 'nvidia_peermem|nv_peer_mem'.",
+            f"Run taco-launch setup -H {host} --only peermem, then lsmod | grep -E 'nvidia_peermem|nv_peer_mem' there.",
         )
     if env.get("NCCL_NET_GDR_LEVEL", "") in ("LOC", "0") or env.get("NCCL_IB_CUDA_SUPPORT") == "0":
-        return Cause(f"NCCL_NET_GDR_LEVEL turns it off on {host}.", "Leave it out, or set -x NCCL_NET_GDR_LEVEL=PXB.")
+        return Cause(
+            f"NCCL_NET_GDR_LEVEL turns GPUDirect RDMA off on {host}.", "Remove it, or set -x NCCL_NET_GDR_LEVEL=PXB."
+        )
     if process.gdr_of_hca or process.too_far:
         told = f" ({process.too_far})" if process.too_far else ""
         return Cause(
-            f"The HCAs of {host} can do it, but are farther from the GPU than NCCL_NET_GDR_LEVEL allows{told}.",
+            f"The HCAs of {host} support GPUDirect RDMA, but are farther from the GPU than NCCL_NET_GDR_LEVEL allows{told}.",
             f"taco-launch facts {host} --only topology,rdma shows the distances; -x NCCL_NET_GDR_LEVEL=PHB or SYS allows more.",
         )
     return Cause(
         f"The peer memory module is not loaded on {host}, or the HCA is too far from the GPU.",
-        f"taco-launch facts {host} --only rdma; -x NCCL_DEBUG_SUBSYS=INIT,NET has NCCL say which.",
+        f"Run taco-launch facts {host} --only rdma; with -x NCCL_DEBUG_SUBSYS=INIT,NET, NCCL logs which it is.",
     )

@@ -80,7 +80,7 @@ def _ranks(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
                 planned[rank].name,
                 hosts[0],
                 "The launcher placed its ranks in another order than planned.",
-                "taco-launch run --dry-run --explain shows -H and --map-by; an own hostfile or rankfile overrides both.",
+                "taco-launch run --dry-run --explain shows -H and --map-by; your own hostfile or rankfile overrides both.",
             )
     yield from _not_seen([rank for rank in planned if rank not in places], "rank")
 
@@ -102,7 +102,7 @@ def _libraries(_plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missin
                 f"{usual} as on {those[0].host}",
                 version,
                 f"{host} has another installation of {name} than {those[0].host}, or another LD_LIBRARY_PATH.",
-                f"taco-launch facts --only image compares the hosts; taco-launch setup {host} --only image,container",
+                f"taco-launch facts --only image compares the hosts; then run taco-launch setup -H {host} --only image,container",
             )
 
 
@@ -122,8 +122,8 @@ def _environment(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missi
                     one.rank,
                     f"{name}={value}",
                     f"{name}={there[name]}" if name in there else f"no {name}",
-                    "The launcher does not pass it on, or a script, the shell or the image on that host sets it again.",
-                    f"-x {name}={value}; taco-launch exec NAME --rank {one.rank} -- env shows what is set there.",
+                    "The launcher does not pass it on, or a script, the shell or the image on that host sets another value.",
+                    f"Set -x {name}={value}; taco-launch exec NAME --rank {one.rank} -- env shows what is set there.",
                 )
         if unread:
             yield from _not_seen(unread, f"{name} of rank")
@@ -153,8 +153,8 @@ def _gpus(plan: RunPlan, seen: SeenRun) -> Iterator[Union[Mismatch, Missing]]:
             one.rank,
             ",".join(host.gpus),
             "all GPUs of the host" if value is None else value,
-            f"The program, a script or the image sets {_VISIBLE_GPUS} again: other jobs may use these GPUs.",
-            "Leave it out there, and choose by the local rank: torch.cuda.set_device(local_rank).",
+            f"The program, a script or the image sets another {_VISIBLE_GPUS}: other jobs may use these GPUs.",
+            "Do not set it there; choose the GPU by the local rank: torch.cuda.set_device(local_rank).",
         )
     yield from _not_seen(unread, f"{_VISIBLE_GPUS} of rank")
     if numbered:

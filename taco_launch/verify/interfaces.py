@@ -72,6 +72,6 @@ def _mismatch(host: str, rank: Optional[int], planned: str, seen: str) -> Mismat
         rank,
         planned,
         seen,
-        "The variable that names the interface did not reach the ranks, or names several: names match as prefixes.",
-        f"-x NCCL_SOCKET_IFNAME=={planned} -x GLOO_SOCKET_IFNAME={planned}; mpirun: --mca btl_tcp_if_include {planned}",
+        "The variable that names the interface did not reach the ranks, or matches several: names match as prefixes.",
+        f"Set -x NCCL_SOCKET_IFNAME=={planned} -x GLOO_SOCKET_IFNAME={planned}; with mpirun also --mca btl_tcp_if_include {planned}",
     )

@@ -65,7 +65,7 @@ def hcas(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
                 f"The port of {', '.join(lacking)} is not active, or not visible in the container."
                 if lacking
                 else "NCCL_IB_HCA did not reach the ranks: NCCL uses every HCA with an active port.",
-                f"taco-launch facts {seat.place} --only rdma; taco-launch run --dry-run --explain shows NCCL_IB_HCA.",
+                f"Compare taco-launch facts {seat.place} --only rdma with NCCL_IB_HCA in taco-launch run --dry-run --explain.",
             )
     yield from _silent_hosts(plan, seats, "HCAs")
 
@@ -96,7 +96,7 @@ def gid_index(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
             )
     for host in plan.hosts:
         if host.gid_index is not None and host.name not in told:
-            yield Missing(f"GID index that NCCL uses on {host.name} not known (NCCL_DEBUG_SUBSYS needs NET)")
+            yield Missing(f"GID index that NCCL uses on {host.name} not known (NCCL_DEBUG_SUBSYS must include NET)")
 
 
 def gdr(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
@@ -118,7 +118,7 @@ def gdr(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
         seat, connection = where[key]
         # The same GPU and HCA cannot do it and not do it: a line was cut.
         if len(states) > 1:
-            yield Missing(f"GPUDirect RDMA on {seat.place}: NCCL's log shows both")
+            yield Missing(f"GPUDirect RDMA on {seat.place}: NCCL's log shows it both used and not used")
         elif nccl.gdr and not connection.gdr:
             yield _not_gdr(seat, f"NET/{connection.transport}/{connection.device} without GDRDMA", connection.told_by)
         elif not nccl.gdr and connection.gdr:
@@ -143,7 +143,7 @@ def _not_gdr(seat: Seat, seen: str, rank: Optional[int] = None) -> Mismatch:
 def _not_said(seat: Seat, what: str) -> Found:
     """Yield that a rank of the world has not said something; other processes may never say it."""
     if seat.rank is not None:
-        yield Missing(f"rank {seat.rank} on {seat.place} has not said {what}")
+        yield Missing(f"rank {seat.rank} on {seat.place} has not logged {what}")
 
 
 def _silent_hosts(plan: RunPlan, seats: Sequence[Seat], what: str) -> Found:
@@ -161,4 +161,4 @@ def _hosts_without_connections(plan: RunPlan, seats: Sequence[Seat]) -> Found:
     silent: List[str] = [host.name for host in plan.hosts if host.name not in reached]
     if silent:
         told = ", ".join(silent[:4]) + (", ..." if len(silent) > 4 else "")
-        yield Missing(f"NCCL has not told of a connection from another host on {told}")
+        yield Missing(f"NCCL has not logged a connection from another host on {told}")

@@ -10,12 +10,12 @@ from taco_launch.verify.seats import Seat, hosts_of_ranks, seats
 
 Found = Iterator[Union[Mismatch, Missing]]
 _SINGLE_CAUSE = (
-    "Every rank is a world of its own: the mpirun is not that of the MPI that the program was built with, or the program "
-    "does not initialise its library."
+    "Every rank is a world of its own: mpirun does not belong to the MPI that the program was built with, or the program "
+    "does not initialize its library."
 )
 _SINGLE_NEXT = (
-    "Horovod requires --launcher mpirun; horovodrun --check-build and `which mpirun` in the image, and the inventory's "
-    "`mpirun` names the one that fits; with torch: init_process_group has to be called."
+    "Horovod requires --launcher mpirun. Run horovodrun --check-build and `which mpirun` in the image, and set the "
+    "inventory's `mpirun` to the one that fits. With torch, the program must call init_process_group."
 )
 
 
@@ -34,7 +34,7 @@ def world_size(plan: RunPlan, seen: SeenRun) -> Found:
                 str(plan.np),
                 f"{one.world_size}{source}",
                 "The launcher started fewer or more ranks than planned: a host was dropped, or another hostfile is read.",
-                "taco-launch run --dry-run --explain shows the line; unset OMPI_MCA_*, PRTE_MCA_* and hostfiles of your own.",
+                "taco-launch run --dry-run --explain shows the line; unset OMPI_MCA_* and PRTE_MCA_*, and remove your own hostfiles.",
             )
     yield from _nccl_sizes(plan, seen)
     unknown = [one.rank for one in seen.ranks if one.world_size is None]
@@ -64,8 +64,8 @@ def _nccl_sizes(plan: RunPlan, seen: SeenRun) -> Found:
                 None,
                 str(plan.np),
                 f"{size} (NCCL's nranks)",
-                "The ranks did not find all others, or more than those of this job.",
-                "taco-launch run --dry-run --explain shows the line; see whether another job has the same MASTER_ADDR and port.",
+                "The ranks did not find all other ranks of this job, or found additional ones.",
+                "taco-launch run --dry-run --explain shows the line; check whether another job has the same MASTER_ADDR and port.",
             )
 
 
@@ -79,7 +79,7 @@ def nccl_world(plan: RunPlan, seen: SeenRun) -> Found:
     if plan.nccl is None:
         return
     if seen.nccl.cut:
-        yield Missing("NCCL's log is longer than what is read of it")
+        yield Missing("NCCL's log is too long: only a part of it was read")
     members: Dict[int, List[Seat]] = {}
     gpus: Dict[Tuple[str, str], Seat] = {}
     planned = hosts_of_ranks(plan)
@@ -93,7 +93,7 @@ def nccl_world(plan: RunPlan, seen: SeenRun) -> Found:
     absent = [rank for host in plan.hosts for rank in host.ranks if rank not in members]
     if absent:
         yield Missing(
-            f"NCCL's communicator of {plan.np} ranks: rank {matching(absent)} has not said that it is complete"
+            f"NCCL's communicator of {plan.np} ranks: rank {matching(absent)} has not logged that it is complete"
         )
     unplaced = [rank for rank, found in members.items() if found[0].host is None]
     if unplaced and len(plan.hosts) > 1:
@@ -113,7 +113,7 @@ def _on_planned_host(planned: Optional[PlannedHost], seat: Seat) -> Found:
             planned.name,
             seat.host.name,
             "The launcher placed its ranks in another order than planned.",
-            "taco-launch run --dry-run --explain shows -H and --map-by; an own hostfile or rankfile overrides both.",
+            "taco-launch run --dry-run --explain shows -H and --map-by; your own hostfile or rankfile overrides both.",
         )
 
 
@@ -128,8 +128,8 @@ def _alone_on_gpu(gpus: Dict[Tuple[str, str], Seat], seat: Seat, bus_id: str) ->
             seat.rank,
             "a GPU of its own",
             f"the GPU of rank {other.rank} ({bus_id})",
-            "Two ranks chose the same GPU: the program does not use its local rank, or CUDA_VISIBLE_DEVICES differs.",
-            "torch.cuda.set_device(local_rank) before anything of CUDA.",
+            "Two ranks chose the same GPU: the program does not use its local rank, or CUDA_VISIBLE_DEVICES is not the same for both.",
+            "Call torch.cuda.set_device(local_rank) before any other CUDA call.",
         )
 
 
@@ -147,5 +147,5 @@ def _versions(processes: Iterator[NcclProcess]) -> Found:
             f"{first}, as on {one}",
             second,
             "The hosts have different images, or LD_LIBRARY_PATH finds another libnccl.so there.",
-            f"taco-launch facts --only image compares the hosts; taco-launch setup {other} --only image,container",
+            f"taco-launch facts --only image compares the hosts; then run taco-launch setup -H {other} --only image,container",
         )

@@ -158,7 +158,7 @@ def test_what_cannot_be_asked_for(flags: str, said: str, cluster: Path) -> None:
 def test_without_a_command(verb: str, cluster: Path) -> None:
     result = call("-i", str(cluster), *verb.split())
     assert result.exit_code == 2
-    assert "Missing the command: -- COMMAND" in result.stderr
+    assert "The command is missing: add -- COMMAND" in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["run", "submit", "run --dry-run"])

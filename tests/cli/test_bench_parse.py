@@ -61,4 +61,4 @@ def test_a_log_of_a_known_kind_needs_no_workload() -> None:
     assert (alone.exit_code, alone.stdout) == (0, named.stdout)
     assert "16 ranks ran, but the log speaks of 8" in call("bench", "parse", LOG, "--np", "16").stderr
     rate = call("bench", "parse", "-", "--np", "2", stdin="Total img/sec on 2 GPU(s): 5.0 +-0.1\n")
-    assert (rate.exit_code, "--np is for --workload" in rate.stderr) == (2, True)
+    assert (rate.exit_code, "--np is only for nccl-tests and --workload" in rate.stderr) == (2, True)

@@ -286,7 +286,7 @@ def test_bench_parse_prints_a_table_or_why_not(tmp_path: Path) -> None:
     [
         (("--pattern", "throughput"), "'throughput' must have one group, the number, and has 0"),
         (("--pattern", "(["), "is not a regular expression"),
-        (("--unit", "it/s"), "--unit is for --pattern"),
+        (("--unit", "it/s"), "--unit requires --pattern"),
     ],
 )
 def test_bench_run_refuses_a_pattern_that_finds_no_number(words: tuple[str, str], why: str) -> None:

@@ -105,13 +105,13 @@ def test_one_name_is_shown_whole() -> None:
         "Name:       NCCL_IB_RETRY_CNT",
         "Library:    nccl",
         "Given with: --knob NCCL_IB_RETRY_CNT=7 or -x NCCL_IB_RETRY_CNT=7",
-        "Values:     0 to 7: it has three bits",
+        "Values:     0 to 7: the value has three bits",
         "Read:       as a C number (strtoll): '64M' is 64, '0x10' is 16, '010' is 8",
         "Default:    7",
         "Since:      2.1.15",
-        "Applies:    where NCCL goes by IB verbs (InfiniBand or RoCE)",
+        "Applies:    where NCCL uses IB verbs (InfiniBand or RoCE)",
         (
-            "Why:        How often a message is sent again. It has three bits: 13, which is seen in some documents,"
+            "Why:        How often a message is sent again. The value has three bits: 13, which is seen in some documents,"
             " does not fit."
         ),
         "Source:     NCCL 2.32, env.rst",
@@ -125,8 +125,8 @@ def test_one_name_is_shown_whole() -> None:
         ("NCCL_PSK", "--knob NCCL_PSK=VALUE or -x NCCL_PSK=VALUE"),
         ("OMPI_ALLOW_RUN_AS_ROOT", "exported in the shell that starts taco-launch"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "exported in the shell that starts taco-launch"),
-        ("HOROVOD_START_TIMEOUT", "nothing here: taco-launch starts mpirun, not horovodrun"),
-        ("mca_base_env_list", "-x NAME=VALUE in its place"),
+        ("HOROVOD_START_TIMEOUT", "nothing in taco-launch: it starts mpirun, not horovodrun"),
+        ("mca_base_env_list", "-x NAME=VALUE instead"),
     ],
 )
 def test_how_it_is_given(name: str, said: str) -> None:

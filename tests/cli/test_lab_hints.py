@@ -41,8 +41,8 @@ def test_lab(name: str, option: str, word: str, monkeypatch: pytest.MonkeyPatch)
     shown = call("lab", "status").stdout
     up = f"taco-launch lab up{option}"
     for hint in (
-        f"(cut short: to continue: {up})",
-        f"no image ({up} puts one there, from a checkout; or taco-launch lab push{option} IMAGE)",
+        f"(incomplete; to continue: {up})",
+        f"no image ({up} adds one if it is run from a checkout; or use taco-launch lab push{option} IMAGE)",
         f"({up} adds yours)\n",
     ):
         assert hint in shown
@@ -60,8 +60,8 @@ def test_a_lab_without_a_training_image_leads_to_one(
     monkeypatch.setattr(flow, "plan", lambda *_args, **_more: flow.UpPlan((), ()))
     monkeypatch.setattr(flow, "up", lambda *_args, **_more: made)
     said = call("lab", "up", "--name", name).stderr.splitlines()[-1]
-    push, then = said.removeprefix("next: ").split("; then ")
-    assert push == f"taco-launch lab push{option} IMAGE, an image of yours for jobs"
+    push, then = said.removeprefix("next: ").split(" (your own image for jobs), then ")
+    assert push == f"taco-launch lab push{option} IMAGE"
     assert then == f"taco-launch -i {word} setup"
 
     monkeypatch.setattr("taco_launch.lab.status.one", lambda *_args: FoundHost(host, "c", "running"))
@@ -70,7 +70,7 @@ def test_a_lab_without_a_training_image_leads_to_one(
     files = access.access(os.environ, os.geteuid(), name)
     assert call(*words).stderr == "", "the lab of another user is left as it is"
     files.keep(files.known_hosts, "")
-    assert call(*words).stderr == f"the lab trains in it now; next: {then}\n"
+    assert call(*words).stderr == f"the lab now uses this image for training; next: {then}\n"
     assert files.image.read_text() == "registry:5000/mine:1\n"
     words[-1] = "mine:2"
     assert call(*words).stderr == "", "it has one"
@@ -86,7 +86,7 @@ def test_status_of_a_lab_of_another_user_names_no_file_that_is_not_here(
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path))
     shown = call("lab", "status").stdout
     assert str(tmp_path) not in shown
-    assert "its password is not here" in shown
+    assert "its password is not stored here" in shown
     assert "Training: not known here" in shown
     assert "the lab was made by another user or with another TACO_LAUNCH_STATE" in shown
     assert shown.endswith("taco-launch lab exec --name big gpu1 -- bash\n")
@@ -100,7 +100,9 @@ def test_down_tells_what_is_left_where_the_engine_hangs(
 ) -> None:
     def docker(*args: str) -> str:
         if args[:2] == ("volume", "rm"):
-            raise TacoLaunchError("docker volume rm: no answer in 120 s", hint="see whether it lives: docker info")
+            raise TacoLaunchError(
+                "docker volume rm: no answer in 120 s", hint="check whether it is running: docker info"
+            )
         return "big" if args[:2] == ("volume", "ls") else ""
 
     monkeypatch.setattr(engine, "connect", lambda _environ: None)
@@ -111,8 +113,8 @@ def test_down_tells_what_is_left_where_the_engine_hangs(
     of = "the labs" if lab is None else "the lab 'big'"
     assert done.exit_code == 1
     assert done.stderr == (
-        f"error: docker volume rm: no answer in 120 s; not removed of {of}: volumes, networks, keys\n"
-        "hint: see whether it lives: docker info; then run it again, which removes what is left: "
+        f"error: docker volume rm: no answer in 120 s; these parts of {of} were not removed: volumes, networks, keys\n"
+        "hint: check whether it is running: docker info; then run the command again to remove what is left: "
         f"taco-launch lab down {' '.join(name)}\n"
     )
 
@@ -126,7 +128,7 @@ def test_down_where_no_engine_runs_names_what_to_do_if_it_had_a_lab(
     monkeypatch.setattr(engine, "connect", connect)
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path))
     said = call("lab", "down").stderr
-    assert "so no lab is up; if it had one, start the engine, then: taco-launch lab down\n" in said
+    assert "so no lab is up; if there was one, start the engine, then type: taco-launch lab down\n" in said
 
 
 def test_changes_of_this_machine_are_shown_and_need_agreement(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def test_good_nights_are_offered_once_the_slow_one_is_rejected(taco: Taco) -> No
             history.begin(Ladder(ladder, "m", LadderKind.NIGHTLY_RUN, "", 1, "local", at, at, outcome, outcome == "ok"))
             history.add(ladder, 0, run(rate))
     said = taco("nightly", "baseline", "reject", "slow").stderr.splitlines()
-    offer = "2 waiting nightly runs agree with the rest: taco-launch "
+    offer = "2 waiting nightly runs agree with the rest; to accept: taco-launch "
     assert said == ["what slow measured does not count in the baseline", f"{offer}nightly baseline accept good1 good2"]
     assert taco(*said[1].removeprefix(offer).split()).returncode == 0
     table = taco("nightly", "baseline", "show", "m").stdout.splitlines()[1:]
@@ -80,7 +80,7 @@ def test_a_name_that_no_night_has(taco: Taco) -> None:
     refused = taco("nightly", "status", "tiny")
     assert refused.returncode == 2
     assert refused.stderr == (
-        "error: no such nightly run: tiny, as far as cron and systemd know\n"
+        "error: no such nightly run: tiny (neither cron nor systemd has it)\n"
         "hint: runs that were started by hand are listed by their matrix: taco-launch nightly baseline show MATRIX\n"
     )
     assert taco("nightly", "baseline", "show", "lab").returncode == 0, "it is shipped, and was not run yet"
@@ -105,7 +105,7 @@ def test_what_is_far_from_the_others_is_marked_and_rejected(taco: Taco) -> None:
     assert " rejected  no" in taco("nightly", "baseline", "show", "tiny").stdout
     told = taco("nightly", "baseline", "accept", "far").stderr
     assert "far is far from the other runs that count (" in told
-    assert "if it is the new normal, start over with it: taco-launch nightly baseline reset far\n" in told
+    assert "If it is the new normal, start the baseline over with it: taco-launch nightly baseline reset far\n" in told
     assert " accepted  yes" in taco("nightly", "baseline", "show", "tiny").stdout
     assert taco("nightly", "baseline", "reject", "far").returncode == 0
     assert taco("nightly", "baseline", "accept", "waits").returncode == 0

@@ -342,7 +342,7 @@ def test_2d_alone_becomes_horovods_torus(two: Path) -> None:
 def test_no_option_after_a_command_without_dashes_is_taken(typed: str, line: str) -> None:
     result = call(*typed.split())
     assert result.exit_code == 2
-    assert f"is the program's: {line}\n" in result.stderr
+    assert f"belongs to the program: {line}\n" in result.stderr
 
 
 @pytest.mark.parametrize("typed", ["run --dry-run --np 2 true", "run --np 2 --dry-run cat -"])

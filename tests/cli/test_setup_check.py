@@ -77,7 +77,7 @@ def test_a_fault_of_hardware_is_drift_that_set_up_cannot_mend(world: World) -> N
             facts, rdma=replace(facts.rdma, hcas=(replace(hca, ports=(replace(hca.ports[0], state="DOWN"),)),))
         )
 
-    said = "a fault of hardware that it cannot fix: gpu2, see above"
+    said = "a hardware fault was found that set-up cannot fix: gpu2, see above"
     world.like["gpu2"] = broken
     done = setup(world, "--check")
     assert code(done) == 3
@@ -87,9 +87,9 @@ def test_a_fault_of_hardware_is_drift_that_set_up_cannot_mend(world: World) -> N
     done = setup(world, "--yes")
     assert code(done) == 3, "its hosts are as the inventory says, and one of them is broken"
     assert done.stdout.splitlines()[-2].split() == ["gpu2", "fault", "0"]
-    assert done.stderr.splitlines()[-1].startswith("2 of 3 hosts ready after 0 s; a fault of hardware that it cannot")
+    assert done.stderr.splitlines()[-1].startswith("2 of 3 hosts ready after 0 s; hardware fault that set-up cannot")
     (world.of("gpu1") / "agent").unlink()
-    assert setup(world, "--check").stderr.splitlines()[-1] == f"besides {said}"
+    assert setup(world, "--check").stderr.splitlines()[-1] == f"in addition, {said}"
     setup(world, "--yes")
     world.like["gpu2"] = unplugged
     assert code(setup(world, "--check")) == 3

@@ -17,33 +17,33 @@ GUIDE = (
 @pytest.mark.parametrize(
     ("versions", "name", "said"),
     [
-        (OLD, "NCCL_IB_ADDR_RANGE", "NCCL 2.9.9 does not read it: it came with 2.21"),
-        (OLD, "NCCL_NET", "NCCL 2.9.9 does not read it: it came with 2.10"),
-        (OLD, "HOROVOD_TORUS_ALLREDUCE", "Horovod 0.25.0 does not read it: it came with 0.26"),
-        (OLD, "smsc", "Open MPI 4.1.4 does not read it: it came with 5.0"),
+        (OLD, "NCCL_IB_ADDR_RANGE", "NCCL 2.9.9 does not read it: it was added in 2.21"),
+        (OLD, "NCCL_NET", "NCCL 2.9.9 does not read it: it was added in 2.10"),
+        (OLD, "HOROVOD_TORUS_ALLREDUCE", "Horovod 0.25.0 does not read it: it was added in 0.26"),
+        (OLD, "smsc", "Open MPI 4.1.4 does not read it: it was added in 5.0"),
         (
             OLD,
             "prte_keep_fqdn_hostnames",
-            "Open MPI 4.1.4 does not read it: it came with 5.0; write orte_keep_fqdn_hostnames",
+            "Open MPI 4.1.4 does not read it: it was added in 5.0; write orte_keep_fqdn_hostnames",
         ),
         (
             NEW,
             "orte_keep_fqdn_hostnames",
-            "Open MPI 5.0.11 reads it no more: it is gone since 5.0; write prte_keep_fqdn_hostnames",
+            "Open MPI 5.0.11 no longer reads it: it was removed in 5.0; write prte_keep_fqdn_hostnames",
         ),
-        (NEW, "orte_tag_output", "Open MPI 5.0.11 reads it no more: it is gone since 5.0 (5.0: --output tag)"),
+        (NEW, "orte_tag_output", "Open MPI 5.0.11 no longer reads it: it was removed in 5.0 (5.0: --output tag)"),
         (
             {"openmpi": "5"},
             "btl_openib_allow_ib",
-            "Open MPI 5 reads it no more: it is gone since 5.0",
+            "Open MPI 5 no longer reads it: it was removed in 5.0",
         ),
-        (NEW, "NCCL_IB_GID_INDEX", "NCCL 2.27.3 finds the index by itself, on each host its own: better left out"),
+        (NEW, "NCCL_IB_GID_INDEX", "NCCL 2.27.3 finds the index of each host by itself: better omit it"),
         (
             {"nccl": "2.21"},
             "NCCL_IB_GID_INDEX",
-            "NCCL 2.21 finds the index by itself, on each host its own: better left out",
+            "NCCL 2.21 finds the index of each host by itself: better omit it",
         ),
-        ({"nccl": "2.22.1"}, "NCCL_IB_FIFO_TC", "NCCL 2.22.1 does not read it: it came with 2.22.3"),
+        ({"nccl": "2.22.1"}, "NCCL_IB_FIFO_TC", "NCCL 2.22.1 does not read it: it was added in 2.22.3"),
     ],
 )
 def test_what_a_version_does_not_read(versions: dict[str, str], name: str, said: str) -> None:
@@ -102,7 +102,7 @@ def test_remarks_come_in_the_order_of_the_knobs() -> None:
     ],
 )
 def test_a_name_that_a_newer_library_may_have(versions: dict[str, str], name: str, newest: str) -> None:
-    said = f"{name}: not known here, where {newest} is known: it is passed on as it is"
+    said = f"{name}: not known to taco-launch, which knows {newest}: it is passed on unchanged"
     assert by_version(((name, "1"),), versions) == (said,)
 
 

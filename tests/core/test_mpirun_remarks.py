@@ -38,7 +38,7 @@ def test_light_is_the_guides_combination() -> None:
     assert not {name for name in settings(without) if name.startswith("HOROVOD_")}
     uneven = plan(hosts=FAR, np=12, network=BOND, asked=NetworkOverrides(light=True))
     assert "LIGHT_INTRA_SIZE" not in settings(uneven)
-    assert any("unequal" in warning for warning in uneven.warnings)
+    assert any("hosts differ" in warning for warning in uneven.warnings)
     assert any("one host" in warning for warning in plan(asked=NetworkOverrides(light=True)).warnings)
 
 
@@ -85,7 +85,7 @@ def test_what_the_environment_holds_and_the_line_overrides() -> None:
         ({"hosts": FAR, "asked": NetworkOverrides(transport="rdma", interface="ib0", gdr=False)}, []),
         (
             {"hosts": FAR, "asked": NetworkOverrides(transport="tcp"), "network": RDMA, "profile": "taco-bare-metal"},
-            ["--transport tcp: nothing on the line keeps NCCL off RDMA; -x NCCL_IB_DISABLE=1"],
+            ["--transport tcp: nothing on the line keeps NCCL off RDMA: add -x NCCL_IB_DISABLE=1"],
         ),
         (
             {"hosts": FAR, "network": BOND, "asked": NetworkOverrides(gdr=True), "profile": "ack"},
@@ -93,7 +93,7 @@ def test_what_the_environment_holds_and_the_line_overrides() -> None:
         ),
         (
             {"hosts": FAR, "network": BOND, "asked": NetworkOverrides(transport="tcp", gdr=True)},
-            ["GPUDirect RDMA is requested, and so is TCP"],
+            ["GPUDirect RDMA is requested, but the job uses TCP"],
         ),
         (
             {
@@ -106,7 +106,7 @@ def test_what_the_environment_holds_and_the_line_overrides() -> None:
         ),
         (
             {"hosts": FAR, "network": BOND, "env": (("NCCL_SOCKET_IFNAME", "=eth0"),)},
-            ["NCCL_SOCKET_IFNAME==eth0 and bond0 for MPI differ: --interface sets all places"],
+            ["NCCL_SOCKET_IFNAME==eth0 and bond0 for MPI differ: --interface sets both"],
         ),
         ({"hosts": FAR, "network": BOND, "mca": (("btl_tcp_if_include", "10.0.0.0/16"),)}, []),
     ],
@@ -139,7 +139,7 @@ def test_an_option_that_takes_words_away_changes_the_line() -> None:
 def test_what_mpirun_takes_from_a_program_is_said() -> None:
     made = plan(command=("train.py", "--epochs", "1", "--mca", "a", "b", "--map-by", "slot", ":"))
     (said,) = made.warnings
-    assert said.startswith("--mca, --map-by, :: run by taco-launch")
+    assert said.startswith("--mca, --map-by, :: with taco-launch")
     assert plan(command=("--mca", "--epochs")).warnings == ()
 
 
@@ -188,11 +188,11 @@ def test_ranks_that_share_gpus_and_a_host_with_fewer_than_the_others() -> None:
         return [warning for warning in made.warnings if "GPUs" in warning]
 
     assert said(8, 8) == said(0, 0) == said(None, 8) == said(8, 0) == []
-    gone = "gpu1 has 7 GPUs, and other hosts of the job 8: is one gone? taco-launch setup --check -H gpu1 shows it"
-    assert said(7, 8) == ["ranks share GPUs: gpu1 has 7 for 8", gone]
+    gone = "gpu1 has 7 GPUs, and other hosts of the job have 8: is a GPU missing? taco-launch setup --check -H gpu1 shows it"
+    assert said(7, 8) == ["ranks share GPUs: gpu1 has 7 GPUs for 8 ranks", gone]
     assert said(7, 8, np=4) == [], "the other host takes no part"
     uneven = (Host("gpu1", "10.0.0.1", slots=14), Host("gpu2", "10.0.0.2", slots=2))
-    assert said(8, 8, hosts=uneven) == ["ranks share GPUs: gpu1 has 8 for 14"]
+    assert said(8, 8, hosts=uneven) == ["ranks share GPUs: gpu1 has 8 GPUs for 14 ranks"]
     assert said(4, 8, hosts=(Host("gpu1", "10.0.0.1", slots=4), FAR[1])) == [], "it is declared so"
 
 

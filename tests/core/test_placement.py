@@ -202,8 +202,8 @@ OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
         (
             SlotRequest(8, unit=4),
             [HALF, FreeSlots("gpu2", 7)],
-            "2 workers with 4 slots each do not fit: each is on one host, and there is room for 1",
-            "--np 8 starts as many ranks on any hosts;",
+            "2 workers with 4 slots each do not fit: each must fit on one host, and there is room for 1",
+            "--np 8 starts the same number of ranks on any hosts;",
         ),
         (
             SlotRequest(hosts=2, slots_per_host=8),
@@ -215,7 +215,7 @@ OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
             SlotRequest(slots_per_host=3),
             BOTH,
             "2 hosts with 3 slots each do not fit: 1 host has as many free",
-            "--np 6 starts as many ranks on any hosts;",
+            "--np 6 starts the same number of ranks on any hosts;",
         ),
         (
             SlotRequest(hosts=2),
@@ -265,7 +265,7 @@ def test_the_words_where_others_have_the_slots(
             SlotRequest(hosts=3, slots_per_host=4),
             BOTH,
             "3 hosts with 4 slots each do not fit: 2 hosts have as many\n  gpu1: 8 slots\n  gpu2: 8 slots",
-            "--np 12 starts as many ranks on any hosts",
+            "--np 12 starts the same number of ranks on any hosts",
         ),
         (
             SlotRequest(hosts=1, slots_per_host=16),
@@ -296,7 +296,7 @@ def test_as_many_hosts_as_are_free() -> None:
     hosts = [FreeSlots("gpu1", 8), FreeSlots("gpu2", 2, 8), FreeSlots("gpu3", 8), FreeSlots("gpu4", 8)]
     found = place(SlotRequest(hosts=4, slots_per_host=8, least=2), hosts)
     assert [share.host for share in found.shares] == ["gpu1", "gpu3", "gpu4"]
-    assert found.why.endswith(" with 8 slots free; 3 hosts, requested are 2 to 4")
+    assert found.why.endswith(" with 8 slots free; 3 hosts, of 2 to 4 requested")
     # of one that failed before there is no more than the least number needs
     after = place(SlotRequest(hosts=4, slots_per_host=8, least=2, left_out=("gpu3",)), hosts)
     assert [share.host for share in after.shares] == ["gpu1", "gpu4"]

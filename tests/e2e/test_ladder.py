@@ -236,4 +236,6 @@ def test_bench_run_reads_a_program_of_ones_own(taco: Taco) -> None:
     eventually(lambda: any(job["state"] == "RUNNING" for job in jobs_of(taco)), 40)
     slow.send_signal(signal.SIGINT)
     _out, err = (text.decode() for text in slow.communicate(timeout=patience(40)))
-    assert err.endswith("interrupted: 0 of 1 runs are done\n  the same command measures from the start again\n")
+    assert err.endswith(
+        "interrupted: 0 of 1 runs are done\n  running the same command again measures everything from the start\n"
+    )

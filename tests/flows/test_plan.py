@@ -67,7 +67,7 @@ def test_leaves_and_terms_are_those_of_the_job_itself() -> None:
     assert "-H a:3,b:1" in planned(on("a", "x", only=(0, 2, 3)), on("b", "x", only=(0, 2, 3)), np=4)
     few = Host("a", "a", slots=2, has=0, constraints=GpuConstraints(only=(4, 5, 6)))  # as -H a:2 names it
     assert "-H a:2" in planned(few, np=2)
-    with pytest.raises(PlacementError, match=r"a: 3 slots \(of its GPUs 0,2,3 may be taken\)"):
+    with pytest.raises(PlacementError, match=r"a: 3 slots \(only its GPUs 0,2,3 may be used\)"):
         planned(on("a", "x", only=(0, 2, 3)), np=4)
 
 
@@ -199,7 +199,7 @@ def test_the_hcas_are_those_near_the_chosen_gpus() -> None:
         near = [note for note in found.notes if "near the GPUs that it gets" in note]
         assert len(near) == (0 if exclusive or constraints.get("topology") is False else 1)
         (token,) = (token for token in made.tokens if token.text.startswith("NCCL_IB_HCA="))
-        assert ("have others nearer" in token.why) == (token.text.count("mlx5_") < len(mesh("dgx1v").topology.nics))
+        assert ("other HCAs are nearer" in token.why) == (token.text.count("mlx5_") < len(mesh("dgx1v").topology.nics))
         return token.text
 
     assert used() == "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1"

@@ -111,6 +111,6 @@ def test_what_the_inventory_says_of_gpus_and_disks_is_heeded(world: World, monke
     assert code(done) == 5
     assert done.stderr.splitlines() == [
         "error: gpu[1,3]: container: the GPUs of this host cannot be read: NVIDIA-SMI has failed",
-        f"nothing to do: gpu2 as in {file}",
+        f"nothing to do: gpu2 already set up as in {file}",
     ]
     assert set(given) == {"/data"}

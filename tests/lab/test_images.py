@@ -33,7 +33,7 @@ def test_names_of_images(image: str, name: str) -> None:
     "image", ["", "Mine:1", "mine:", "mine@sha256:00", "a b", "-x", "mine:1;reboot", "registry.test/"]
 )
 def test_names_of_images_that_are_none(image: str) -> None:
-    with pytest.raises(UsageError, match="is not a name of an image"):
+    with pytest.raises(UsageError, match="is not an image name"):
         registry.name_of(image)
 
 
@@ -73,7 +73,7 @@ def test_push_shows_how_much_of_an_image_is_sent(engine: Path) -> None:
 
 def test_a_registry_that_does_not_take_an_image_says_why(engine: Path) -> None:
     (engine / "take").write_text("echo 'no space left on device' >&2; exit 1")
-    with pytest.raises(HostError, match=r"^registry: mine:1 was not taken: no space left on device$"):
+    with pytest.raises(HostError, match=r"^registry: the registry did not accept mine:1: no space left on device$"):
         registry.push(REGISTRY, "taco-lab-lab-registry", "mine:1", "mine:1", lambda _text: None)
 
 

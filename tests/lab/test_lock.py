@@ -37,7 +37,7 @@ def test_a_command_waits_for_that_of_another_user(tmp_path: Path, monkeypatch: p
     os.close(other)
     thread.join(10)
     me = f"process {os.getpid()} of {getpass.getuser()}"
-    assert done == [f"another `taco-launch lab` is at work ({me}): waiting for it", "theirs", "mine"]
+    assert done == [f"another `taco-launch lab` is running ({me}): waiting for it", "theirs", "mine"]
     with lock.one_at_a_time(Reporter(done.append, done.append)):
         assert len(done) == 3
 
@@ -48,7 +48,7 @@ def test_a_wait_without_end_names_who_holds_the_lock(tmp_path: Path, monkeypatch
     other = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
     with (
-        pytest.raises(TacoLaunchError, match=f"process {os.getpid()} of .* has held the lock of labs"),
+        pytest.raises(TacoLaunchError, match=f"process {os.getpid()} of .* has held the lock for all labs"),
         lock.one_at_a_time(Reporter(print, print)),
     ):
         pass

@@ -181,7 +181,10 @@ def test_cut_off_in_the_middle(bare: Lab, number: int) -> None:
         _, said = running.communicate(timeout=patience(20))
     assert running.returncode == (130 if number == signal.SIGINT else -number)
     if number == signal.SIGINT:
-        assert "interrupted: a step that has started is finished by its host; to continue: taco-launch -i lab:" in said
+        assert (
+            "interrupted: each host still finishes the step that it has started; to continue: taco-launch -i lab:"
+            in said
+        )
     ready(bare)
 
 

@@ -101,7 +101,7 @@ def test_images_that_another_lab_stands_on_stay(trained: Lab) -> None:
     finally:
         down = other.verb("down", "--images")  # the lab beside it holds what it is on
     assert down.returncode == 0, down.stderr
-    assert "the images in the registry stay: another lab has it" in down.stderr
+    assert "the images in the registry stay: another lab uses the registry" in down.stderr
     assert re.search(r"kept for the next lab: taco-launch-lab:.* taco-launch-lab-registry \(the reg", down.stderr)
     assert "nothing changed" in training_up(trained)
 

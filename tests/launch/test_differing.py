@@ -36,7 +36,7 @@ def test_what_is_odd_about_many_hosts_is_one_sentence() -> None:
     found = between([with_hcas("gpu1", hca("mlx5_0"), hca("mlx5_1")), *(half(number) for number in range(2, 9))])
     assert len(found.odd_ports) == 1
     assert found.odd_ports[0].startswith(
-        "gpu2, gpu3, gpu4, gpu5 and 3 more: 1 of 2 RDMA ports for the job: mlx5_1:1 is DOWN"
+        "gpu2, gpu3, gpu4, gpu5 and 3 more: only 1 of the 2 RDMA ports that the job can use on other hosts: mlx5_1:1 is DOWN"
     )
 
 
@@ -46,7 +46,7 @@ def test_one_port_of_many_that_is_down_is_told_and_the_rest_is_used() -> None:
     found = made(rails(1), half)
     assert line(found)["NCCL_IB_HCA"] == EIGHT
     assert len(said(found)) == 1
-    assert "gpu2: 7 of 8 RDMA ports for the job: mlx5_3:1 is DOWN (" in said(found)[0]
+    assert "gpu2: only 7 of the 8 RDMA ports that the job can use on other hosts: mlx5_3:1 is DOWN (" in said(found)[0]
     # a second port that nobody uses is not a fault
     spare = hca("mlx5_9", state="DOWN")
     assert said(made(rails(1, spare), rails(2, spare))) == []
@@ -118,7 +118,7 @@ def test_the_index_of_the_inventory_wins_and_is_doubted() -> None:
     found = made(bond(1), bond(2, 4), nccl="2.9.9", network=Network(gid_index=3))
     assert line(found)["NCCL_IB_GID_INDEX"] == "3"
     assert own(found) == {}
-    assert [text for text in said(found) if "at 5 on gpu2: is it still right?" in text] == said(found)
+    assert [text for text in said(found) if "at 5 on gpu2: check the inventory" in text] == said(found)
     assert said(made(bond(1), bond(2), nccl="2.9.9", network=Network(gid_index=3))) == []
 
 
@@ -133,7 +133,7 @@ def test_an_nccl_that_would_take_another_network_is_led() -> None:
     # it starts with slot 0, whatever the range
     found = made(vlan(1, 0), vlan(2, 0), nccl="2.21.5")
     assert line(found)["NCCL_IB_GID_INDEX"] == "5"
-    assert "would take an address of another network" in why(found, "NCCL_IB_GID_INDEX")
+    assert "would choose an address of another network" in why(found, "NCCL_IB_GID_INDEX")
     assert said(found) == []
     own = made(vlan(1, 0), vlan(2, 0), nccl="2.21.5", env=(("NCCL_IB_GID_INDEX", "5"),))
-    assert ["better left out" in text for text in said(own)] == [True]
+    assert ["better omit it" in text for text in said(own)] == [True]

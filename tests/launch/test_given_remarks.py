@@ -11,10 +11,10 @@ from tests.core.planned import BOND, FAR, plan
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("PATH=$PATH:/opt/x/bin", "PATH: no shell reads the value, and the ranks get $PATH as it stands"),
-        ("LD_LIBRARY_PATH=/a:${B}", "get ${B} as it stands"),
-        ("MASTER_ADDR=nosuch", "MASTER_ADDR=nosuch goes before what taco-launch sets"),
-        ("CUDA_VISIBLE_DEVICES=0", "ranks share GPUs: CUDA_VISIBLE_DEVICES=0 names 1 for the 8 ranks of a host"),
+        ("PATH=$PATH:/opt/x/bin", "PATH: no shell expands the value, so the ranks get $PATH literally"),
+        ("LD_LIBRARY_PATH=/a:${B}", "get ${B} literally"),
+        ("MASTER_ADDR=nosuch", "MASTER_ADDR=nosuch overrides what taco-launch sets"),
+        ("CUDA_VISIBLE_DEVICES=0", "ranks share GPUs: CUDA_VISIBLE_DEVICES=0 names 1 for up to 8 ranks on a host"),
     ],
 )
 def test_a_value_that_does_not_do_what_one_hopes(given: str, said: str) -> None:
@@ -46,13 +46,13 @@ def test_what_differs_from_rank_to_rank_is_refused(name: str) -> None:
         ({"NCCL_IB_HCA": "=mlx5_0,bnxt_re"}, "bnxt_re is a driver's name"),
         ({"NCCL_IB_HCA": "=mlx5_0:1,mlx5_bond_0"}, ""),
         ({"NCCL_IB_HCA": "mlx5"}, ""),
-        ({"NCCL_SOCKET_IFNAME": "^docker0"}, "^docker0,lo does"),
+        ({"NCCL_SOCKET_IFNAME": "^docker0"}, "write ^docker0,lo"),
         ({"NCCL_SOCKET_IFNAME": "^lo,docker"}, ""),
         ({"btl_tcp_if_exclude": "docker0"}, "write lo,docker0"),
         ({"btl_tcp_if_exclude": "docker0,127.0.0.1/8"}, ""),
         (
             {"NCCL_IB_DISABLE": "1", "NCCL_IB_TC": "106", "NCCL_IB_SL": "3"},
-            "NCCL_IB_TC, NCCL_IB_SL do nothing beside it",
+            "so NCCL_IB_TC, NCCL_IB_SL do nothing",
         ),
         ({"NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "eth0"}, ""),
     ],

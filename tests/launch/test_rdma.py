@@ -94,11 +94,11 @@ def test_where_one_host_has_no_rdma_all_take_tcp_or_it_is_refused(second: Any, r
     found = made(*hosts, nccl="2.9.9")
     assert line(found) == {"NCCL_SOCKET_IFNAME": "=bond0", "NCCL_IB_DISABLE": "1"}
     assert reason in why(found, "NCCL_IB_DISABLE")
-    assert [text for text in said(found) if reason in text and text.startswith("the job goes over TCP")] == said(found)
+    assert [text for text in said(found) if reason in text and text.startswith("the job uses TCP")] == said(found)
     for asked, declared, hint in (
         (NetworkOverrides(transport="rdma"), Network(), "--transport tcp"),
         (NetworkOverrides(), Network(rdma="on"), "network: {rdma: auto}"),
-        (NetworkOverrides(gdr=True), Network(), "leave --gdr out"),
+        (NetworkOverrides(gdr=True), Network(), "omit --gdr"),
     ):
         with pytest.raises(UnusableError, match=r"not available on every host|no RDMA between the hosts") as caught:
             made(*hosts, asked=asked, network=declared)
@@ -111,7 +111,9 @@ def test_where_one_host_has_no_rdma_all_take_tcp_or_it_is_refused(second: Any, r
 def test_a_profile_that_does_not_switch_rdma_off_is_told_of() -> None:
     found = made(bond(1), local_only(2), profile=profile.load("ack", "", {}))
     assert [
-        "nothing on the line keeps NCCL off it" in text for text in said(found) if "RDMA is not available" in text
+        "nothing on the line keeps NCCL from trying it" in text
+        for text in said(found)
+        if "RDMA is not available" in text
     ] == [True]
     other = made(bond(1), with_peers(bond(2), NONE), profile=profile.load("ack", "", {}))
     assert [
@@ -229,7 +231,7 @@ def test_gpudirect_rdma_by_module_or_dmabuf(
     hosts = (rails(1), rails(2, loaded=loaded, dmabuf=dmabuf))
     found = made(*hosts, nccl=nccl)
     assert line(found).get("NCCL_NET_GDR_LEVEL") == level
-    off = [text for text in said(found) if text.startswith("the job goes without GPUDirect RDMA")]
+    off = [text for text in said(found) if text.startswith("the job runs without GPUDirect RDMA")]
     assert len(off) == (level == "LOC")
     assert all(": gpu2: neither nvidia_peermem nor" in text and "setup --only peermem" in text for text in off)
     assert "NCCL_NET_GDR_LEVEL" not in line(made(*hosts, nccl=nccl, gpus=0))
@@ -246,7 +248,7 @@ def test_gpudirect_rdma_by_module_or_dmabuf(
 def test_what_is_asked_for_and_of_no_use_is_not_refused() -> None:
     hosts = (bond(1), with_peers(bond(2), NONE))
     tcp = made(*hosts, asked=NetworkOverrides(transport="tcp", gdr=True))
-    assert any("it does not exist without RDMA" in text for text in said(tcp))
+    assert any("GPUDirect RDMA requires RDMA" in text for text in said(tcp))
     assert line(made(*hosts, network=Network(gdr="on"), gpus=0))["NCCL_NET_GDR_LEVEL"] == "PXB"
 
 

@@ -82,7 +82,7 @@ def test_more_free_gpus_are_never_worse(name: str, data: st.DataObject) -> None:
 
 def test_without_a_matrix_the_lowest_indices() -> None:
     assert choose(2, (5, 3, 1)) == GpuChoice(
-        (1, 3), (), None, None, "the lowest free indices: how they are linked is not known"
+        (1, 3), (), None, None, "the lowest free indices: how the GPUs are linked is not known"
     )
 
 

@@ -30,13 +30,13 @@ def slots(constraints: GpuConstraints, found: Occupancy, *, exclusive: bool = Fa
     ("constraints", "found", "expected", "lacks"),
     [
         (GpuConstraints(), host("...."), "0123", ""),
-        (GpuConstraints(only=(0, 2)), host("...."), "02", "of its GPUs 0,2 may be taken"),
+        (GpuConstraints(only=(0, 2)), host("...."), "02", "only its GPUs 0,2 may be used"),
         (GpuConstraints(only=(0, 9)), host("...."), "0", "there is no GPU 9"),
         (GpuConstraints(without=(0, 1)), host("...."), "23", "without GPU 0,1"),
-        (GpuConstraints(only=(0, 2), without=(0,)), host("...."), "2", "of its GPUs 0,2 may be taken; without GPU 0"),
+        (GpuConstraints(only=(0, 2), without=(0,)), host("...."), "2", "only its GPUs 0,2 may be used; without GPU 0"),
         # slots beyond the GPUs, and hosts without any
         (GpuConstraints(without=(2,)), host("....", gpus=2), "0123", ""),
-        (GpuConstraints(only=(0,)), host("....", gpus=2), "0", "of its GPUs 0 may be taken"),
+        (GpuConstraints(only=(0,)), host("....", gpus=2), "0", "only its GPUs 0 may be used"),
         (GpuConstraints(only=(0,)), host("..", gpus=0), "", "there is no GPU 0"),
         (GpuConstraints(models=("V100",)), host("..", gpus=0), "", "there is no GPU, and V100 is requested"),
         (GpuConstraints(gpus=True), host("...."), "0123", ""),
@@ -63,7 +63,7 @@ def test_what_a_job_may_have(constraints: GpuConstraints, found: Occupancy, expe
 
 def test_who_has_the_others_is_told_of_those_that_count() -> None:
     assert slots(GpuConstraints(only=(0, 1)), host("x...")) == FreeSlots(
-        "h", 1, 2, "1 told", lacks="of its GPUs 0,1 may be taken"
+        "h", 1, 2, "1 told", lacks="only its GPUs 0,1 may be used"
     )
     assert slots(GpuConstraints(only=(1, 2)), host("x..")).why == ""
 
@@ -85,7 +85,7 @@ def test_the_reasons_of_a_refusal_name_what_the_hosts_lack() -> None:
         place_alike(SlotRequest(4), hosts, free, found)
     assert (
         caught.value.hint
-        == "request at most --np 2, or let it have other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
+        == "request at most --np 2, or allow the job other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
     )
     assert caught.value.reasons[0] == (
         "a",

@@ -63,7 +63,7 @@ def test_a_table() -> None:
     assert head.split() == ["GPUS", "RING", "GB/S", "SUM", "WHY"]
     assert chosen.split()[:5] == ["chosen", "0,3", "0-3", "50", "50"]
     assert [line.split()[0] for line in lost[:2]] == ["lost", "lost"]
-    assert "25 GB/s an NVLink, PCIe 3.0" in lost[-1]
+    assert "25 GB/s per NVLink, PCIe 3.0" in lost[-1]
 
 
 def test_a_pipe_is_read_as_long_as_somebody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,13 +76,13 @@ for verb in (ladder, *history.VERBS, *export_import.VERBS):
     default=1,
     show_default=True,
     metavar="N",
-    help="How often each number is measured, in shuffled order; from 2 on there are intervals.",
+    help="How many times each number of ranks is measured, in shuffled order; 2 or more give confidence intervals.",
 )
 @add_option(
     "--pattern",
     callback=_pattern,
     metavar="REGEX",
-    help="Read the number of a program of your own: a regular expression with one group. Of several lines the last one counts.",
+    help="Regular expression with one group that finds the result in your program's output. If several lines match, the last one counts.",
 )
 @add_option(
     "--unit", metavar="NAME", help="With --pattern: the number's unit, such as tokens/s. Default: none is shown."
@@ -132,7 +132,7 @@ def run(
 
     settings = settings_of(ctx)
     if unit is not None and pattern is None:
-        raise click.UsageError("--unit is for --pattern", ctx)
+        raise click.UsageError("--unit requires --pattern", ctx)
     request = request_of(settings, command, options)
     spec = spec_of(settings, request, sized=False)
     if repeats > 1:
@@ -150,7 +150,7 @@ def run(
         fitting = ",".join(str(np) for np in sizes if np <= room)
         ways = [f"--np {fitting}"] if fitting else []
         ways += [f"-H localhost:{max(sizes)} for more ranks than slots"] if settings.source is None else []
-        problem = f"{max(sizes)} ranks do not fit: there are {render.counted(room, 'slot')}"
+        problem = f"{max(sizes)} ranks do not fit: the hosts have {render.counted(room, 'slot')}"
         raise UsageError(problem, hint=", or ".join(ways) or None)
     seed = ladder_output.new_seed() if repeats > 1 else 0
     one = ladder_output.new_ladder(name, LadderKind.RUN, "", seed, settings.load().cluster)
@@ -193,7 +193,7 @@ def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
     kind = LogFormat.TF_CNN if isinstance(sample, Sample) and sample.half_width is None else LogFormat.HOROVOD
     found = read(Workload(cell.workload, kind, ()), text, cell.ranks)
     if isinstance(found, NoSample) and isinstance(sample, NoSample):
-        return NoSample(f"{sample.why}; a program of your own: bench run --pattern 'throughput: ([0-9.]+)'")
+        return NoSample(f"{sample.why}; for a program of your own, use bench run --pattern 'throughput: ([0-9.]+)'")
     return found
 
 
@@ -230,7 +230,9 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     if known is not None:
         return _parse_workload(settings_of(ctx), log, text, known, ranks)
     if ranks is not None:
-        raise click.UsageError("--np is for --workload: without it the log shows how many ranks ran", ctx)
+        raise click.UsageError(
+            "--np is only for nccl-tests and --workload: this log shows by itself how many ranks ran", ctx
+        )
     sample = parse_log(text)
     if isinstance(sample, NoSample):
         click.echo(render.printable(f"{log}: no sample: {sample.why}"), err=True)

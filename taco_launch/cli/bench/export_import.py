@@ -135,10 +135,14 @@ def _written(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
 @add_option(
     "--name", metavar="NAME", help="With --workload: the workload's name. Default: its kind, or its name in the matrix."
 )
-@add_option("--variant", metavar="NAME", help="With --workload: what was measured, such as tcp.")
+@add_option("--variant", metavar="NAME", help="With --workload: name of the variant that was measured, such as tcp.")
 @add_option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="With --workload: the number of ranks.")
 @add_option("-H", "--host", "hosts", metavar="HOSTS", help="With --workload: where it ran, such as gpu[1-4].")
-@add_option("--baseline", is_flag=True, help="Keep the nightly runs of the other history in the baseline here.")
+@add_option(
+    "--baseline",
+    is_flag=True,
+    help="Imported nightly runs that counted in the other history's baseline count in the baseline here too.",
+)
 @talk_options
 @click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.pass_context
@@ -175,7 +179,9 @@ def import_(
             raise UsageError(f"{given[0]} needs --workload", hint=f"name the workload of the logs: --workload {FORM}")
         entries = [entry for log in logs for entry in read(Path(log))]
     elif of["variant"] is None:
-        raise UsageError("--workload needs --variant", hint="name what was measured: --variant NAME, such as tcp")
+        raise UsageError(
+            "--workload needs --variant", hint="name the variant that was measured: --variant NAME, such as tcp"
+        )
     else:
         entries = [_of_logs(logs, workload, **of)]
     new, waiting = 0, []
@@ -189,11 +195,13 @@ def import_(
     here = sum(len(entry.runs) for entry in entries) - new
     ids = render.shortened([entry.ladder.id for entry in entries])
     settings = settings_of(ctx)
-    settings.talk(f"{new} run{'' if new == 1 else 's'} added, {here} were here already: {ids or 'no sweep'}")
+    settings.talk(
+        f"{new} run{'' if new == 1 else 's'} added, {here} were already in the history; sweeps: {ids or 'none'}"
+    )
     if waiting:
         words = ("nightly", "baseline", "accept", *waiting, *(() if db is None else ("--db", str(db))))
-        here_before = f"{render.counted(len(waiting), 'nightly run')} already here and not in the baseline"
-        render.warning(settings, f"{here_before}; to add: {settings.typed} {shell(words)}")
+        here_before = f"{render.counted(len(waiting), 'nightly run')} already in the history, but not in the baseline"
+        render.warning(settings, f"{here_before}; to add them: {settings.typed} {shell(words)}")
     return 0
 
 

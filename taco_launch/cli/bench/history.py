@@ -51,10 +51,15 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
 @add_option("--workload", metavar="NAME", help="Only this workload.")
 @add_option("--variant", metavar="NAME", help="Only this variant.")
 @add_option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="Only this number of ranks.")
-@add_option("--host", "hosts", multiple=True, metavar="HOST", help="Only runs on this host; again for several.")
+@add_option("--host", "hosts", multiple=True, metavar="HOST", help="Only runs on this host. Repeatable.")
 @add_option("--metric", metavar="NAME", help="Only this metric, such as 'busbw 8388608 B'.")
 @add_option(
-    "--last", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="From how many sweeps."
+    "--last",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Show only the newest N sweeps.",
 )
 @output_options
 @click.pass_context
@@ -125,7 +130,11 @@ def show(ctx: click.Context, ladder: str, db: Path | None) -> int:
         told = [{"position": position, **to_json(run)} for position, run in runs]
         render.data({"ladder": to_json(one), "runs": told, "verdicts": to_json(verdicts)}, settings.output)
         return 0
-    unended = "had not ended when it was imported" if one.imported else "has not ended: it runs, or broke off"
+    unended = (
+        "had not ended when it was imported"
+        if one.imported
+        else "has not ended: it is still running or was interrupted"
+    )
     ended = f"ended {_when(one.ended)}" if one.ended is not None else unended
     for name, text in (
         ("Sweep", f"{one.id}{' (accepted: counts in baselines)' if one.accepted else ''}"),
@@ -214,7 +223,7 @@ def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
 
 def _show_differs(result: "Comparison") -> None:
     if not result.differs:
-        click.echo("nothing that is known of A and B differs")
+        click.echo("no known difference between the environments of A and B")
         return
     header = ["WHAT", "HOSTS", "A", "B"]
     rows = []
@@ -241,7 +250,7 @@ def _changed_row(one: "Changed") -> list[str]:
     if one.ratio is not None:
         told = change(one.ratio)
         if one.ratio.low is None:
-            told += " (no interval: a side has one value)"
+            told += " (no interval: one side has only one value)"
         elif not shows(one.ratio):
             told += ": no difference shown"
     words = [
@@ -255,8 +264,8 @@ def _no_measure(runs: "Sequence[Run]") -> str:
     """Return why what runs gave is no measure, "" where it is one."""
     counted = [run for run in runs if not run.warm_up] or runs
     if counted and not any(run.readings for run in counted):
-        return f"has no sample, so only what it was made on is compared: {render.one_line(counted[-1].why)}"
-    return "is a warm-up: its numbers are of a cold start" if counted and counted[0].warm_up else ""
+        return f"has no sample, so only its environment is compared: {render.one_line(counted[-1].why)}"
+    return "is a warm-up: it measured a cold start" if counted and counted[0].warm_up else ""
 
 
 class _Side(NamedTuple):
@@ -306,7 +315,11 @@ def named_ladder(found: "History", text: str) -> "Ladder":
     if matching:
         several = render.shortened([ladder.id for ladder in matching])
         raise UsageError(f"{text}: {len(matching)} sweeps start with this: {several}", hint="type more of the id")
-    hint = "taco-launch bench history lists them" if known else "taco-launch bench ladder measures one"
+    hint = (
+        "taco-launch bench history lists the sweeps"
+        if known
+        else "the history is empty; taco-launch bench ladder measures a sweep"
+    )
     raise UsageError(f"{text}: not found in {found.path}", hint=hint)
 
 

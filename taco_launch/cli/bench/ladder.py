@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     help="Hosts and groups of hosts to use, and slots on each, instead of those of the matrix.",
 )
 @add_option(
-    "--repeats", type=click.IntRange(1, 1000), metavar="N", help="How often each cell counts. Default: the matrix's."
+    "--repeats",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Number of measured runs of each cell, without warm-ups. Default: the matrix's.",
 )
 @add_option(
     "--time-budget",
@@ -47,10 +50,12 @@ if TYPE_CHECKING:
     "--seed",
     type=click.IntRange(0, (1 << 63) - 1),
     metavar="N",
-    help="Seed of the order; 0: as listed. Default: random.",
+    help="Seed for the order of the runs; 0 keeps the order of the matrix. Default: random.",
 )
 @add_option("--fresh", is_flag=True, help="Start over even if the same sweep was interrupted.")
-@add_option("--dry-run", is_flag=True, help="Show the cells, their order and the line of each job, and start nothing.")
+@add_option(
+    "--dry-run", is_flag=True, help="Show the cells, their order and each job's command line, and start nothing."
+)
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of a matrix, for an editor's completion.")
 @ladder_output.db_option
 @click.pass_context
@@ -181,7 +186,7 @@ def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobS
         _print_data(settings, seed, steps, lines)
         return
     size = f"{render.counted(len(specs), 'cell')}, {render.counted(len(steps), 'run')}"
-    again = "" if matrix.seed is not None else f"; another run has another order without --seed {seed}"
+    again = "" if matrix.seed is not None else f"; without --seed {seed} the next run uses another order"
     click.echo(f"{size}, in the order of seed {seed}{again}:")
     rows = [
         [str(step.position + 1), step.cell.workload, step.cell.variant, str(step.cell.ranks), _count(step)]

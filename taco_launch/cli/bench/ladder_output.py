@@ -220,7 +220,7 @@ def finish(settings: Settings, plan: "LadderPlan", history: "History", measured:
     runs = sum(not run.warm_up for run in measured.runs)
     if measured.outcome in (flow.INTERRUPTED, flow.HEAD_LOST):
         done = len(history.runs(plan.ladder.id))
-        hint = f"continue with it: {go_on}" if go_on else "the same command measures from the start again"
+        hint = f"to continue: {go_on}" if go_on else "running the same command again measures everything from the start"
         if not go_on:
             history.end(plan.ladder.id, measured.outcome)
         message = f"{measured.outcome}: {done} of {len(plan.steps)} runs are done"
@@ -231,7 +231,7 @@ def finish(settings: Settings, plan: "LadderPlan", history: "History", measured:
     history.end(plan.ladder.id, measured.outcome)
     if measured.outcome == flow.TIME_BUDGET:
         budget = render.age(plan.budget or 0)
-        settings.talk(f"the time budget of {budget} is over: {runs} of {_due(plan.steps)} runs count")
+        settings.talk(f"the time budget of {budget} is used up: {runs} of {_due(plan.steps)} runs were made")
     gaps = tables.missing(cells, measured.runs)
     for gap in gaps:
         if gap.failed < gap.runs:

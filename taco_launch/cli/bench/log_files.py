@@ -17,5 +17,5 @@ def read_log(log: str) -> str:
     except OSError as error:
         raise click.UsageError(f"{log}: {error.strerror}") from None
     if len(content) > MOST_BYTES:
-        raise click.UsageError(f"{log}: larger than {MOST_BYTES >> 20} MiB: cut it to the run that counts")
+        raise click.UsageError(f"{log}: larger than {MOST_BYTES >> 20} MiB: keep only the output of the run to be read")
     return content.decode("utf-8", "replace")

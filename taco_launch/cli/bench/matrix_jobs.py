@@ -63,7 +63,7 @@ def prepared(
     lacking = ""
     if found.dropped:
         sizes = ", ".join(str(ranks) for ranks in sorted({cell.ranks for cell in found.dropped}))
-        lacking = f"left out, for want of slots: {sizes} ranks"
+        lacking = f"left out because there are too few slots: {sizes} ranks"
         render.warning(settings, lacking)
     specs = {cell: replace(jobs[cell.workload, cell.variant], name="", np=cell.ranks) for cell in found.cells}
     return Prepared(cluster, specs, around, lacking)

@@ -17,8 +17,8 @@ workload_option = add_option(
     "--workload",
     "workload",
     metavar=FORM,
-    help="What the log is of: Horovod's synthetic benchmark or ours, tf_cnn_benchmarks, a program of nccl-tests, or a "
-    "workload of a matrix (a file, or one that is shipped).",
+    help="Benchmark that wrote the log: Horovod's synthetic benchmark or taco-launch's, tf_cnn_benchmarks, a program of nccl-tests, or a "
+    "workload of a matrix (a file, or the name of a shipped one).",
 )
 
 
@@ -37,7 +37,7 @@ def workload_of(text: str) -> "Workload":
         return Workload(text, LogFormat(text), ())
     source, colon, name = text.rpartition(":")
     if not colon:
-        hint = names.did_you_mean(text, KINDS) or f"there are {', '.join(KINDS)} and MATRIX:NAME, such as lab:gradients"
+        hint = names.did_you_mean(text, KINDS) or f"use one of {', '.join(KINDS)} or MATRIX:NAME, such as lab:gradients"
         raise UsageError(f"--workload {names.shown(text)}: no such kind of benchmark", hint=hint)
     known = {workload.name: workload for workload in matrix_file.load(source, os.environ).workloads}
     if name not in known:

@@ -44,7 +44,7 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     multiple=True,
     type=click.Path(exists=True, allow_dash=True, path_type=Path),
     metavar="FILE|DIR",
-    help="Read captured outputs instead of asking hosts: nvidia-smi topo -m, --query-gpu, -L, -q -x, show_gids, "
+    help="Read captured outputs instead of contacting hosts: nvidia-smi topo -m, --query-gpu, -L, -q -x, show_gids, "
     "ibdev2netdev, ibv_devinfo -v, ibstat, a copy of /sys/class/infiniband, a saved probe; - is standard input. May be repeated.",
 )
 @add_option(
@@ -54,20 +54,20 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     callback=_subjects,
     metavar="SUBJECT",
     shell_complete=complete_list(SUBJECTS),
-    help=f"Look at these only: {', '.join(SUBJECTS)}. May be repeated, or a list with commas.",
+    help=f"Show only these subjects: {', '.join(SUBJECTS)}. Repeatable, or separate them with commas.",
 )
 @add_option(
     "--container",
     metavar="NAME",
-    help="Look for the training software in this container of each host. Default: the one of the inventory's cluster.",
+    help="Look for the training software in this container of each host. Default: the cluster's own container.",
 )
 @add_option(
     "--compare",
     "earlier",
     type=click.Path(exists=True, path_type=Path),
     metavar="FILE|DIR",
-    help="Show what has changed on each host since this file of `facts --json`, or the .json files of this folder: after "
-    "a reboot, an update, a repair. What differs at every look (clocks, free memory, who listens) is left out.",
+    help="Show what has changed on each host since an earlier output of `facts --json` (a file, or a folder of .json files), such as after "
+    "a reboot, an update or a repair. Values that always change (clocks, free memory, listening ports) are left out.",
 )
 @click.pass_context
 def facts(
@@ -106,7 +106,8 @@ def facts(
         other = next((name for name, value in given.items() if value), None)
         if other:
             raise UsageError(
-                f"{other} and --from: captured outputs are read, or hosts are contacted", hint="leave one out"
+                f"{other} cannot be combined with --from, which reads captured outputs and contacts no host",
+                hint="leave one out",
             )
         ctx.exit(_captured(settings, sources, subjects))
     if earlier is None:
@@ -122,7 +123,9 @@ def _one_form(ctx: click.Context) -> None:
     """Refuse -o and --json side by side, of which the last would win; behind the verb they overrule those before it."""
     for each in (ctx.find_root(), ctx):
         if all(each.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ("output", "as_json")):
-            raise UsageError("-o and --json: one form at a time", hint="--json has all that -o wide shows already")
+            raise UsageError(
+                "-o and --json cannot be combined", hint="--json already includes everything that -o wide shows"
+            )
 
 
 def _gathered(
@@ -218,7 +221,7 @@ def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[st
         render.warning(settings, f"{name}: {reason}")
     if (more := len(unread) - _MOST_SAID) > 0:
         files_are = "file that is" if more == 1 else "files that are"
-        render.warning(settings, f"and {more} more {files_are} not understood (--json has all)")
+        render.warning(settings, f"and {more} more {files_are} not understood (--json lists all of them)")
     for host in read:
         # What a single device does not tell stands in the table.
         found = {
@@ -229,7 +232,10 @@ def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[st
         for reason, where in reversed(found.items()):
             render.warning(settings, f"{f'{host.host}: ' if len(read) > 1 else ''}{where}: {reason}")
     if not understood:
-        render.error("nothing that was captured is understood", "what is known: taco-launch facts --help")
+        render.error(
+            "none of the captured outputs is of a known kind",
+            "the known kinds are listed at --from in: taco-launch facts --help",
+        )
     return OK if understood else FAILED
 
 
@@ -318,7 +324,7 @@ def _show_fabric(found: "Sequence[HostFacts]") -> None:
     made = fabric(tuple(found))
     if isinstance(made.hcas, (Absent, Unknown)) and not made.host_env:
         return
-    click.echo("\nFor a job between them:" if len(found) > 1 else "\nFor a job:")
+    click.echo("\nFor a job on these hosts:" if len(found) > 1 else "\nFor a job:")
     rows = []
     able = between(tuple(found)).rdma if len(found) > 1 else None
     if able is not None and able.able is False:

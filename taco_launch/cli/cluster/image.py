@@ -29,7 +29,7 @@ def image() -> None:
 @add_option("--apt", multiple=True, metavar="PACKAGE", help="Package of the distribution (apt-get). Repeatable.")
 @add_option("--wheels", metavar="DIR", help="Have pip install from the wheels in DIR alone, without a network.")
 @add_option(
-    "-f", "--file", "dockerfile", metavar="DOCKERFILE", help="Build from a Dockerfile; DIR is what it copies from."
+    "-f", "--file", "dockerfile", metavar="DOCKERFILE", help="Build from a Dockerfile; DIR is the build context."
 )
 @add_option("-t", "--tag", required=True, metavar="NAME", help="Name of the image, such as train:2.")
 @click.argument("folder", required=False, metavar="[DIR]")

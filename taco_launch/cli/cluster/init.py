@@ -39,11 +39,14 @@ _NO_ADDRESS = "no address for"
     help="Write the inventory to FILE; an existing file is never overwritten.",
 )
 @add_option("--cluster", metavar="NAME", default="demo", show_default=True, help="Name of the cluster.")
-@add_option("--user", metavar="NAME", help="Login on the hosts. Default: that of the ssh configuration.")
+@add_option("--user", metavar="NAME", help="User name on the hosts. Default: the one in the ssh configuration.")
 @add_option("--identity-file", metavar="FILE", help="Private key for the hosts. Default: as ssh would choose it.")
 @add_option("--image", metavar="IMAGE", help="Training image of the containers. Default: a blank for you to fill in.")
 @add_option(
-    "--facts/--no-facts", "look", default=True, help="Contact the hosts for GPUs, interface and RDMA. Default: yes."
+    "--facts/--no-facts",
+    "look",
+    default=True,
+    help="Contact the hosts to find their GPUs, network interface and RDMA devices. Default: yes.",
 )
 @add_option("--yes", is_flag=True, help="Do not ask: accept every new host key.")
 @add_option("--replace", is_flag=True, help="Accept changed host keys as well, such as those of reinstalled hosts.")
@@ -51,7 +54,7 @@ _NO_ADDRESS = "no address for"
     "--example",
     metavar="NAME",
     shell_complete=complete_example,
-    help="Copy a complete example to FOLDER instead, by default ./NAME; list shows the names.",
+    help="Copy a complete example to FOLDER instead, by default ./NAME; `--example list` shows the names.",
 )
 @click.pass_context
 def init(
@@ -99,7 +102,7 @@ def init(
     if target.exists():
         raise UsageError(
             f"{target} exists",
-            hint=f"continue with it: {typed} trust, then {typed} setup --dry-run; or name another file: --to FILE",
+            hint=f"continue with this file: {typed} trust, then {typed} setup --dry-run; or name another file: --to FILE",
         )
     key, yes = _private_key(more.pop("identity_file")), more.pop("yes")
     try:
@@ -189,7 +192,7 @@ def _sketch_hosts(
         host_errors.show(failed, {host.name: host.address for host in inventory.hosts})
         gone = fold(tuple(answer.host for answer in failed))
         raise HostError(
-            f"{inventory.source} is not written, as nothing is known of {gone}",
+            f"{inventory.source} was not written, because the facts of {gone} could not be read",
             hint="fix that, or "
             + (f"run init without {gone}, or " if len(failed) < len(inventory.hosts) else "")
             + "write the inventory without contacting hosts: --no-facts",

@@ -99,7 +99,7 @@ def lab() -> None:
 @add_option(
     "--release",
     metavar="CODENAME",
-    help="Release of the hosts, such as trixie, of the same distribution as this machine. Default: its release.",
+    help="Debian or Ubuntu release of the hosts, such as trixie, of this machine's distribution. Default: this machine's release.",
 )
 @add_option(
     "--docker",
@@ -156,11 +156,13 @@ def up(
     count = len(made.hosts) - 1
     hosts = f"{render.counted(count, 'host')} and a registry"
     for name, state in made.down:
-        settings.talk(f"{name} is {state}, and stays so: taco-launch lab fault{option_of(lab)} {name} {WAKE[state]}")
+        settings.talk(
+            f"{name} is {state}, and lab up does not change that; to change it: taco-launch lab fault{option_of(lab)} {name} {WAKE[state]}"
+        )
     was_up = f"the lab {made.name!r} was up already: nothing changed"
     settings.talk(f"the lab {made.name!r} is up: {hosts}" if made.changes else was_up)
     word = "lab" if lab == "lab" else f"lab:{lab}"
-    push = "" if made.has_image else f"taco-launch lab push{option_of(lab)} IMAGE, an image of yours for jobs; then "
+    push = "" if made.has_image else f"taco-launch lab push{option_of(lab)} IMAGE (your own image for jobs), then "
     settings.talk(f"next: {push}taco-launch -i {word} setup")
 
 
@@ -171,7 +173,7 @@ def _agree(changes: Sequence[str]) -> None:
         UsageError: there is no terminal to ask on.
         Abort: the answer is no.
     """
-    click.echo("The lab needs these changes of this machine:", err=True)
+    click.echo("The lab needs these changes on this machine:", err=True)
     for change in changes:
         click.echo(f"  {change}", err=True)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -182,7 +184,7 @@ def _agree(changes: Sequence[str]) -> None:
 @lab.command()
 @talk_options
 @_name
-@add_option("--all", "all_labs", is_flag=True, help="Every lab on this machine.")
+@add_option("--all", "all_labs", is_flag=True, help="Remove every lab on this machine.")
 @add_option("--images", is_flag=True, help="Remove the images as well: the next lab takes some minutes longer.")
 @click.pass_context
 def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
@@ -271,7 +273,7 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
     if files.known_hosts.is_file() and not files.image.is_file():  # the lab is of this user
         files.keep(files.image, f"{registry.ADDRESS}/{name}\n")
         word = "lab" if lab == "lab" else f"lab:{lab}"
-        talk.say(f"the lab trains in it now; next: taco-launch -i {word} setup")
+        talk.say(f"the lab now uses this image for training; next: taco-launch -i {word} setup")
 
 
 @lab.command("exec", context_settings={"allow_interspersed_args": False})
@@ -310,7 +312,7 @@ def _fault_list() -> str:
     try:
         from taco_launch.lab.faults import FAULTS
     except ImportError:
-        return "  listed where taco-launch-lab is installed"
+        return "  (shown only if taco-launch-lab is installed)"
     width = max(len(f"{fault.name} {fault.argument}") for fault in FAULTS)
     lines = [f"  {f'{fault.name} {fault.argument}':<{width}}  {fault.about}" for fault in FAULTS]
     return "\n".join(lines)

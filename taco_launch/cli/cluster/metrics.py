@@ -35,14 +35,14 @@ def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
     type=click.Path(path_type=Path),
     metavar="FILE",
     shell_complete=complete_file,
-    help="Write them to this file, all at once: for node_exporter's textfile collector.",
+    help="Write the metrics to this file atomically, for node_exporter's textfile collector.",
 )
 @add_option(
     "--listen",
     "place",
     metavar="[ADDR:]PORT",
     callback=_place,
-    help=f"Serve them at http://ADDR:PORT/metrics until Ctrl-C. Default of ADDR: {_LOOPBACK}.",
+    help=f"Serve the metrics at http://ADDR:PORT/metrics until Ctrl-C. Default of ADDR: {_LOOPBACK}.",
 )
 @add_option(
     "--allow-host",
@@ -135,7 +135,7 @@ def _serve(settings: Settings, place: tuple[str, int], names: tuple[str, ...], c
     except OSError as error:
         raise UsageError(
             f"--listen {place[0]} port {place[1]}: {error.strerror or error}",
-            hint="an address of this machine, and a free port",
+            hint="name an address of this machine and a free port",
         ) from None
     with server:
         settings.talk(f"listening: {server.url}")

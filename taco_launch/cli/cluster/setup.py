@@ -37,7 +37,7 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     callback=_stages,
     metavar="STAGE",
     shell_complete=complete_list(STAGES),
-    help=f"These stages only: {', '.join(STAGES)}. May be repeated, or a list with commas.",
+    help=f"Run only these stages: {', '.join(STAGES)}. Repeatable, or separate them with commas.",
 )
 @setup_output.hosts_option
 @add_option(
@@ -175,7 +175,9 @@ def _show_left(settings: Settings, hosts: Sequence[str]) -> None:
     if hosts:
         left = setup_output.names(hosts)
         typed = render.typed(shell(("taco-launch", "setup", "-H", left)))
-        settings.talk(f"{left}: left as before; jobs that also run there need the same image and settings: {typed}")
+        settings.talk(
+            f"{left}: not changed; jobs that also use these hosts need the same image and settings there: {typed}"
+        )
 
 
 def _chosen(
@@ -192,7 +194,7 @@ def _chosen(
     asked = tuple(host for host in inventory.hosts if host not in without)
     chosen = tuple(host for host in named(inventory, () if hosts is None else (hosts,)) if host in asked)
     if not chosen:
-        raise UsageError(f"--exclude {','.join(exclude)} leaves no host", hint="name fewer hosts")
+        raise UsageError(f"--exclude {','.join(exclude)} leaves no host", hint="exclude fewer hosts")
     return chosen, asked
 
 
@@ -228,14 +230,14 @@ def _show(
         render.error(str(flaw), flaw.hint)
     wrong = bool(flaws) or work.chosen_failed or any(plan.problems for plan in plans)
     if found.faults and not wrong:
-        besides = "besides" if rows else "nothing to do for set-up, but"
+        besides = "in addition," if rows else "nothing to do for set-up, but"
         settings.talk(
-            f"{besides} a fault of hardware that it cannot fix: {setup_output.names(found.faults)}, see above"
+            f"{besides} a hardware fault was found that set-up cannot fix: {setup_output.names(found.faults)}, see above"
         )
     elif found.unlike and not rows and not wrong:
         settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(found.unlike)}, see above")
     elif not rows and not flaws and (right := [plan.host for plan in plans if plan.empty]):
-        settings.talk(f"nothing to do: {setup_output.names(right)} as in {inventory.source}")
+        settings.talk(f"nothing to do: {setup_output.names(right)} already set up as in {inventory.source}")
     if busy := [plan.host for plan in plans if plan.stops("cluster")]:
         settings.talk(
             f"{setup_output.names(busy)}: see above; set-up changes the containers of all hosts or of none, so it changes "

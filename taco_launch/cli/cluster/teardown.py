@@ -77,5 +77,7 @@ def teardown(
     code = setup_output.show_done(settings, done, inventory, time.monotonic() - begun, ("clear", "failed"), told=told)
     kept = "" if images else ", images (--images removes the training image)"
     if any(host.error is None for host in done.hosts):
-        settings.talk(f"left there: Docker and the container toolkit with their package sources, records of jobs{kept}")
+        settings.talk(
+            f"left on the hosts: Docker and the container toolkit with their package sources, records of jobs{kept}"
+        )
     ctx.exit(code)

@@ -70,8 +70,15 @@ def show_refused(keys: "Sequence[ShownKey]", line: Callable[["ShownKey"], str]) 
 
     for key in keys:
         render.error(
-            "\n".join([f"{key.host}: its host key is {key.state}; known is", *(f"  {known}" for known in key.known)]),
-            f"if it was reinstalled: {line(key)}" if key.state == flow.CHANGED else "ask who revoked it for the reason",
+            "\n".join(
+                [
+                    f"{key.host}: its host key is {key.state}; what is known of it:",
+                    *(f"  {known}" for known in key.known),
+                ]
+            ),
+            f"if the host was reinstalled: {line(key)}"
+            if key.state == flow.CHANGED
+            else "ask the person who revoked the key for the reason",
         )
 
 
@@ -93,7 +100,7 @@ def kept(settings: Settings, keys: "Sequence[ShownKey]", file: str, *, yes: bool
     for key in keys:
         for other in key.elsewhere:
             command = shell(("ssh-keygen", "-R", key.known_as, "-f", other))
-            settings.talk(f"{key.host}: its old key is still in {other}; to take it out for ssh too: {command}")
+            settings.talk(f"{key.host}: its old key is still in {other}; to remove it for ssh too: {command}")
     return True
 
 
@@ -102,10 +109,10 @@ def _agreed(count: int, *, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{render.counted(count, 'host key')} to take, and stdin is not a terminal",
+            f"{render.counted(count, 'host key')} to accept, but stdin is not a terminal",
             hint="compare the fingerprints, then add --yes",
         )
-    return click.confirm(f"take {render.counted(count, 'host key')}?", err=True)
+    return click.confirm(f"accept {render.counted(count, 'host key')}?", err=True)
 
 
 def show_keys(settings: Settings, keys: "Sequence[ShownKey]") -> None:

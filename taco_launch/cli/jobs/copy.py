@@ -63,14 +63,14 @@ def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool,
     if (there is None) == (here is None):
         raise UsageError(
             f"{source} and {target}: {'both are' if there else 'neither is'} NAME:PATH",
-            hint="one of them is a path of a job: taco-launch cp vgg16:results .",
+            hint="exactly one of the two must be a path of a job: taco-launch cp vgg16:results .",
         )
     settings = settings_of(ctx)
     found = there or here
     assert found is not None
     name, path = found[1], found[2] or "."
     backend = settings.backend(access_of(options))
-    named_jobs.agree(backend, name, "copy files of", "copied", lambda state: state is JobState.RUNNING, yes=yes)
+    named_jobs.agree(backend, name, "copy files to or from", "copied", lambda state: state is JobState.RUNNING, yes=yes)
     rank = named_jobs.rank_of(backend, name, options)
     if there:
         place, copied = copy.fetch(backend, name, rank, path, Path(target), most, settings.talk)

@@ -45,7 +45,7 @@ class _ExecCommand(SeparatedCommand):
 @talk_options
 @access_options
 @add_option("-i", "--stdin", is_flag=True, help="Pass standard input on to the command.")
-@add_option("-t", "--tty", is_flag=True, help="Give the command a terminal, of the size of yours.")
+@add_option("-t", "--tty", is_flag=True, help="Give the command a terminal of the same size as yours.")
 @named_jobs.rank_options
 @named_jobs.yes_option
 @click.argument("name", shell_complete=complete_job)
@@ -70,7 +70,7 @@ def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, stdin: 
     """
     settings = settings_of(ctx)
     if stdin and tty and not os.isatty(0):
-        raise UsageError("-t: standard input is not a terminal", hint="leave -t out: -i alone passes it on")
+        raise UsageError("-t: standard input is not a terminal", hint="leave -t out: -i alone passes standard input on")
     try:
         return _run(settings, name, command, options, stdin=stdin, tty=tty)
     except TacoLaunchError as error:

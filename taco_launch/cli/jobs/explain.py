@@ -54,7 +54,7 @@ def explain(ctx: click.Context, log: str) -> None:
         if _is_binary(end):
             read, last = (
                 "it is not text, or not in UTF-8",
-                "; name a log, or a job's: taco-launch logs -v NAME | taco-launch explain -",
+                "; name a log file, or pass on a job's log: taco-launch logs -v NAME | taco-launch explain -",
             )
         settings.talk(render.printable(f"no known failure in {name}: {read}{last}"))
     render.findings(found, settings.output)

@@ -93,7 +93,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
     "--port",
     type=click.IntRange(0, _MOST),
     metavar="N",
-    help="Port of this machine. Default: 6006, or any if that is in use.",
+    help="Port on this machine. Default: 6006, or any free port if that is in use.",
 )
 @named_jobs.yes_option
 @click.argument("name", shell_complete=complete_job)

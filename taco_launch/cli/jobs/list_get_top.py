@@ -222,7 +222,7 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     type=Seconds(),
     required=True,
     metavar="TIME",
-    help="Delete jobs that ended longer ago: 90s, 15m, 3h, 2d. Arena calls it --since.",
+    help="Delete jobs that ended longer ago than this: 90s, 15m, 3h, 2d. Arena calls this option --since.",
 )
 @add_option("--all", "everybody", is_flag=True, help="Delete other users' jobs too.")
 @add_option(
@@ -231,7 +231,7 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     default=86400.0,
     show_default="1d",
     metavar="TIME",
-    help="Remove containers of other images or data than the inventory's that no job has needed for so long.",
+    help="Remove containers that jobs brought (--image, --data) and that no job has needed for this long.",
 )
 @add_option("--dry-run", is_flag=True, help="Only list the jobs and containers.")
 @click.pass_context

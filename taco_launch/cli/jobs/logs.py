@@ -45,7 +45,7 @@ def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> di
         }
     except (ValueError, OverflowError, OSError):
         raise click.BadParameter(
-            f"{text!r}: neither how long ago (90s, 10m, 3h, 2d) nor a time (14:02, 2026-11-21T14:02:00, ...Z for UTC)"
+            f"{text!r} is neither a duration (90s, 10m, 3h, 2d) nor a time (14:02, 2026-11-21T14:02:00, ...Z for UTC)"
         ) from None
 
 
@@ -59,25 +59,33 @@ def _pattern(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
 
 @click.command()
 @backend_options
-@add_option("-f", "--follow", is_flag=True, help="Continue until the job ends. Ctrl-C only leaves it.")
+@add_option("-f", "--follow", is_flag=True, help="Continue until the job ends. Ctrl-C ends this command, not the job.")
 @add_option("-t", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last LINES lines.")
-@add_option("--rank", type=click.IntRange(min=0), help="One rank's output alone, byte for byte.")
-@add_option("--instance", metavar="NAME", help="That of one instance, as `get` names them: JOB-worker-0, JOB-launcher.")
-@add_option("--host", metavar="NAME", help="That of all ranks on one host.")
-@add_option("--agent", is_flag=True, help="What its supervisor and guards did: of a job started with --agent-log.")
-@add_option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only that of the N-th attempt.")
+@add_option("--rank", type=click.IntRange(min=0), help="Only the output of this rank, byte for byte.")
+@add_option(
+    "--instance",
+    metavar="NAME",
+    help="Only the output of this instance, as `get` names it: JOB-worker-0, JOB-launcher.",
+)
+@add_option("--host", metavar="NAME", help="Only the output of the ranks on this host.")
+@add_option(
+    "--agent",
+    is_flag=True,
+    help="Print what the job's supervisor and guards did; the job must have been started with --agent-log.",
+)
+@add_option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only the output of the N-th attempt.")
 @add_option(
     "--since",
     "when",
     metavar="TIME",
     callback=_since,
-    help="Only lines from then on: 90s, 10m, 3h, 2d ago, or 14:02, 2026-11-21T14:02:00 (...Z: UTC).",
+    help="Only lines since TIME: how long ago (90s, 10m, 3h, 2d), or a time (14:02, 2026-11-21T14:02:00; ...Z is UTC).",
 )
 @add_option(
     "--grep",
     metavar="REGEX",
     callback=_pattern,
-    help="Only lines that match this regular expression (Python's); with -t the last of these.",
+    help="Only lines that match this Python regular expression; with -t, the last of them.",
 )
 @add_option("--timestamps", is_flag=True, help="Put the time before each line, in UTC.")
 @click.argument("name", shell_complete=complete_job)
@@ -115,7 +123,10 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} cannot be combined", hint="use only one of them")
     if options["agent"] and options["attempt"] is not None:
-        raise UsageError("--agent and --attempt: a job has one agent log, of all attempts", hint="leave --attempt out")
+        raise UsageError(
+            "--agent and --attempt cannot be combined: a job has one agent log for all attempts",
+            hint="leave --attempt out",
+        )
     settings = settings_of(ctx)
     found = False
 

@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_job)
-yes_option = add_option("--yes", is_flag=True, help="Do not ask, also where the job is another user's.")
+yes_option = add_option("--yes", is_flag=True, help="Do not ask, even if the job is another user's.")
 
 
 def rank_options(function: F) -> F:
     """Add --rank and --instance, of which `rank_of` takes one."""
     function = add_option(
-        "--instance", metavar="NAME", help="The first rank of an instance, as `get` names them: JOB-worker-0."
+        "--instance", metavar="NAME", help="Use the first rank of this instance, as `get` names it: JOB-worker-0."
     )(function)
-    return add_option("--rank", type=click.IntRange(min=0), metavar="N", help="Rank to attach to. Default: 0.")(
-        function
-    )
+    return add_option("--rank", type=click.IntRange(min=0), metavar="N", help="Rank to use. Default: 0.")(function)
 
 
 def rank_of(backend: "Backend", name: str, options: Mapping[str, Any]) -> int:
@@ -42,7 +40,7 @@ def rank_of(backend: "Backend", name: str, options: Mapping[str, Any]) -> int:
     if instance is None:
         return rank or 0
     if rank is not None:
-        raise UsageError("--rank and --instance: each names a rank", hint="give one of them")
+        raise UsageError("--rank and --instance cannot be combined: each names a rank", hint="use only one of them")
     from taco_launch.model.instances import instances
 
     job = backend.get(name)
@@ -50,10 +48,12 @@ def rank_of(backend: "Backend", name: str, options: Mapping[str, Any]) -> int:
     found = next((part for part in parts if part.name == instance), None)
     if found is None:
         names = ", ".join(part.name for part in parts if part.ranks)
-        hint = f"its instances are {names}" if names else "it has no place yet"
-        raise UsageError(f"job {name}: it has no instance {instance}", hint=hint)
+        hint = f"its instances are {names}" if names else "the job has no hosts yet"
+        raise UsageError(f"job {name} has no instance {instance}", hint=hint)
     if not found.ranks:
-        raise UsageError(f"instance {instance}: it has no ranks", hint="name one that has, or a rank: --rank 0")
+        raise UsageError(
+            f"instance {instance} has no ranks", hint="name an instance that has ranks, or a rank: --rank 0"
+        )
     return found.ranks[0]
 
 

@@ -34,7 +34,7 @@ def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: st
     required=True,
     type=click.Path(exists=True, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="What `nvidia-smi topo -m` printed (- for standard input), what `taco-launch facts HOST --json` did, or a folder "
+    help="Output of `nvidia-smi topo -m` (- for standard input) or of `taco-launch facts HOST --json`, or a folder "
     "of captured outputs of one host, as `facts --from` reads it.",
 )
 @add_option(
@@ -50,7 +50,7 @@ def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: st
     "--model",
     metavar="NAME",
     shell_complete=_complete_model,
-    help="Model of the GPUs if FILE does not name it: it decides the bandwidth of a link. If FILE does, use only GPUs with "
+    help="Model of the GPUs, which decides the bandwidth of a link, if FILE does not name it. If FILE does, use only GPUs with "
     "NAME in their model name.",
 )
 @click.pass_context

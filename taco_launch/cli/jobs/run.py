@@ -41,8 +41,8 @@ _DRY_RUN = (
         "out",
         type=click.Path(file_okay=False),
         metavar="DIR",
-        help="With --dry-run: write the files that the command line names (a hostfile from 64 hosts on) to DIR; without mpirun "
-        "each host's command line, as HOST.sh.",
+        help="With --dry-run: write the files that the command line names (a hostfile for 64 or more hosts) to DIR. Without mpirun, write "
+        "each host's command line there as HOST.sh.",
     ),
 )
 
@@ -190,7 +190,9 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out:
 def _own_container(settings: Settings, spec: "JobSpec") -> "JobSpec":
     """Return a job as if the cluster's own container had its image; no host is asked."""
     assert spec.container is not None
-    settings.talk(f"hosts without a container of {spec.container.image} prepare one first; --explain asks them")
+    settings.talk(
+        f"hosts without a container of {spec.container.image} prepare one first; to see what they prepare, add --explain"
+    )
     return replace(spec, container=replace(spec.container, variant=""))
 
 
@@ -209,7 +211,7 @@ def _planned_container(settings: Settings, cluster: "Cluster", spec: "JobSpec") 
         for problem in plan.problems:
             render.error(f"{plan.host}: {problem.message}", problem.hint or None)
     if todo:  # nobody can look into it yet
-        settings.talk("note: versions of software are those of the inventory's image until then")
+        settings.talk("note: until it is prepared, the software versions shown are those of the inventory's image")
         spec = replace(spec, container=replace(spec.container, variant=""))
     return spec
 
@@ -340,8 +342,10 @@ class _Signals:
             again = "Ctrl-C" if number == signal.SIGINT else self._number.name
             if self._presses > 2:
                 typed = f"{self._backend.typed} get {self._name}"
-                self._leave(number, f"leaving job {self._name} to its supervisor: {typed}")
-            first = f"stopping job {self._name}: ranks that run have {self._grace:g} s to end ({again} again kills it)"
+                self._leave(number, f"leaving job {self._name} to its supervisor; to see its state: {typed}")
+            first = (
+                f"stopping job {self._name}: running ranks have {self._grace:g} s to end ({again} again kills the job)"
+            )
             os.write(2, f"\n{first if self._presses == 1 else f'killing job {self._name}'}\n".encode())
             if self._presses == 1 and os.isatty(2):
                 threading.Thread(target=self._count_down, daemon=True).start()
@@ -368,4 +372,4 @@ class _Signals:
             by = "Ctrl-C" if self._number == signal.SIGINT else self._number.name
             self._backend.stop(self._name, by, self._number, grace)
         except TacoLaunchError as error:
-            os.write(2, f"job {self._name} was not signalled: {error.message}\n".encode(errors="backslashreplace"))
+            os.write(2, f"job {self._name} could not be signaled: {error.message}\n".encode(errors="backslashreplace"))

@@ -20,7 +20,7 @@ _PYTHON = (".py", ".pyx", ">")
 
 @click.command()
 @backend_output_options
-@add_option("--rank", type=click.IntRange(min=0), metavar="N", help="This rank alone, with all its frames.")
+@add_option("--rank", type=click.IntRange(min=0), metavar="N", help="Show only this rank, with all its frames.")
 @click.argument("name", shell_complete=complete_job)
 @click.pass_context
 def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any) -> int:
@@ -47,7 +47,7 @@ def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any)
         found = tuple(told for told in found if told.look.rank == rank)
         if not found and not problems:
             raise UsageError(
-                f"job {name}: rank {rank} does not run", hint=f"{settings.typed} get {name} shows its ranks"
+                f"job {name}: rank {rank} is not running", hint=f"{settings.typed} get {name} shows its ranks"
             )
     if settings.output in ("json", "yaml"):
         from taco_launch.model.codec import to_json

@@ -68,7 +68,9 @@ def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: A
 
 @click.command()
 @backend_options
-@add_option("--grace", type=Seconds(), metavar="TIME", help="Time until KILL, if less than the job's own.")
+@add_option(
+    "--grace", type=Seconds(), metavar="TIME", help="Time between TERM and KILL, if shorter than the job's own --grace."
+)
 @named_jobs.yes_option
 @named_jobs.names_argument
 @click.pass_context
@@ -155,5 +157,5 @@ def _stop(backend: "Backend", name: str, grace: float | None) -> str:
     if not job.record.state.is_terminal:
         job = backend.follow(LogQuery(name, tail=0), lambda _data: None)
     elif job.record.reason != f"stopped by {by}":  # one that waited ends at once
-        return f"it had ended: {job.record.state.value}"
+        return f"it had already ended: {job.record.state.value}"
     return f"{job.record.state.value}: {job.record.reason}"

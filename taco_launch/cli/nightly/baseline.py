@@ -33,7 +33,7 @@ def unknown_nightly_run(name: str, known: Iterable[str]) -> UsageError:
     from taco_launch.inventory.names import did_you_mean, plain
 
     there = sorted(set(known))
-    hint = did_you_mean(name, there) or (f"there are: {', '.join(there)}" if there else "there is no nightly run yet")
+    hint = did_you_mean(name, there) or (f"known names: {', '.join(there)}" if there else "there is no nightly run yet")
     return UsageError(f"no such nightly run: {plain(name)}", hint)
 
 
@@ -130,8 +130,8 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
     for ladder, told in far.items():
         words = ("nightly", "baseline", "reset", ladder, *(() if db is None else ("--db", str(db))))
         settings.talk(
-            f"{ladder} is far from the other runs that count ({told}): beside them it hides changes, or is left out as an "
-            f"outlier; if it is the new normal, start over with it: {settings.typed} {shell(words)}"
+            f"{ladder} is far from the other runs that count ({told}). Together with them it hides changes, or is left out as an "
+            f"outlier. If it is the new normal, start the baseline over with it: {settings.typed} {shell(words)}"
         )
 
 
@@ -167,13 +167,13 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
     settings.talk(f"what {', '.join(nightly_runs)} measured does not count in the baseline")
     for matrix in dict.fromkeys(matrix for matrix, _cluster in empty):
         settings.talk(
-            f"no nightly run of {matrix} counts now: the next ones wait until you accept those that are right "
+            f"no nightly run of {matrix} counts now: the next runs wait until you accept those that are correct "
             f"({settings.typed} {shell(('nightly', 'baseline', 'show', matrix))})"
         )
     if waiting:
         words = ("nightly", "baseline", "accept", *waiting, *(() if db is None else ("--db", str(db))))
         told = f"{render.counted(len(waiting), 'waiting nightly run')} agree{'' if waiting[1:] else 's'} with the rest"
-        settings.talk(f"{told}: {settings.typed} {shell(words)}")
+        settings.talk(f"{told}; to accept: {settings.typed} {shell(words)}")
 
 
 @baseline.command("reset")
@@ -224,7 +224,7 @@ def _measured(history: "History", ladder: str) -> "Ladder":
     if not any(run.readings and not run.warm_up for _at, run in history.runs(one.id)):
         raise UsageError(f"{one.id} measured nothing that can count in a baseline")
     if one.outcome in (INTERRUPTED, HEAD_LOST):
-        raise UsageError(f"{one.id} was interrupted: what it measured is a part, and cannot count in a baseline")
+        raise UsageError(f"{one.id} was interrupted: its results are incomplete and cannot count in a baseline")
     return one
 
 
@@ -236,7 +236,10 @@ def _nightly_run(history: "History", ladder: str) -> "Ladder":
     one = newest[0] if newest else named_ladder(history, ladder)
     if one.kind is not LadderKind.NIGHTLY_RUN:
         what = f"made by {one.kind.value}, not by nightly run"
-        raise UsageError(f"{one.id}: {what}", hint=f"nights that count: taco-launch nightly baseline show {one.matrix}")
+        raise UsageError(
+            f"{one.id}: {what}",
+            hint=f"nightly runs, and which of them count: taco-launch nightly baseline show {one.matrix}",
+        )
     if one.ended is None:
         raise UsageError(f"{one.id} has not ended")
     return one

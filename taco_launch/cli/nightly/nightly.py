@@ -50,14 +50,16 @@ nightly.add_command(baseline.baseline)
 @inventory_option
 @talk_options
 @click.argument("matrix", shell_complete=complete_file)
-@add_option("--at", required=True, metavar="HH:MM", help="When, by this machine's clock: 02:30.")
-@add_option("--days", default=_DAILY, show_default=True, metavar="DAYS", help="On which days: mon-fri, or sat,sun.")
+@add_option("--at", required=True, metavar="HH:MM", help="Time of day, by this machine's clock, such as 02:30.")
+@add_option(
+    "--days", default=_DAILY, show_default=True, metavar="DAYS", help="Days to run on, such as mon-fri or sat,sun."
+)
 @add_option("--mail", metavar="ADDRESS", help="Address that cron mails the output to. Default: cron's own rule.")
 @add_option(
     "--with",
     "scheduler",
     type=click.Choice(["systemd", "cron"]),
-    help="What starts it. Default: what starts it already; else systemd where it runs and without --mail, else cron.",
+    help="Scheduler to use. Default: the one that already starts this run; else systemd if it runs here and --mail is not given; else cron.",
 )
 @add_option("--name", help="Name of the nightly run: several may measure one matrix. Default: the matrix's name.")
 @ladder_output.db_option
@@ -171,7 +173,7 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
             click.echo(_shown(scheduler.removing(nightly_run.name).text()), nl=False)
     if dry_run:
         return 0
-    if not _agreed("take this out?", yes=yes):
+    if not _agreed("remove this?", yes=yes):
         settings.talk("nothing was changed")
         return FAILED
     for scheduler, nightly_run in kept:
@@ -211,7 +213,7 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
         error = baseline.unknown_nightly_run(unknown[0], known)
         by_hand = "runs that were started by hand are listed by their matrix: taco-launch nightly baseline show MATRIX"
         hint = error.hint if known else by_hand
-        raise UsageError(f"{error.message}, as far as cron and systemd know", hint)
+        raise UsageError(f"{error.message} (neither cron nor systemd has it)", hint)
     shown = [nightly_run for nightly_run in found if not names or nightly_run.kept.name in names]
     if settings.output in ("json", "yaml"):
         render.data([_document(nightly_run, zone_name) for nightly_run in shown], settings.output)
@@ -236,9 +238,9 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
 @talk_options
 @click.argument("matrix")
 @ladder_output.db_option
-@add_option("--name", expose_value=False, help="As of nightly run: what it has to take.")
-@add_option("--deadline", type=Seconds(0), expose_value=False, help="As of nightly run: what it has to take.")
-@add_option("--keep-logs", type=Seconds(1), expose_value=False, help="As of nightly run: what it has to take.")
+@add_option("--name", expose_value=False, help="As in `nightly run`; it has no effect here.")
+@add_option("--deadline", type=Seconds(0), expose_value=False, help="As in `nightly run`; it has no effect here.")
+@add_option("--keep-logs", type=Seconds(1), expose_value=False, help="As in `nightly run`; it has no effect here.")
 @click.pass_context
 def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     """Check whether a nightly run could start: what `install` tries out as cron would start it, with the nightly run's own options.
@@ -312,7 +314,9 @@ def _agreed(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("stdin is not a terminal", hint="look at what is shown, then add --yes")
+        raise UsageError(
+            "stdin is not a terminal, so you cannot confirm", hint="check the changes shown above, then add --yes"
+        )
     return click.confirm(question, err=True)
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     default="30d",
     show_default=True,
     metavar="TIME",
-    help="Remove logs of older nightly runs; their results stay.",
+    help="Remove the logs of nightly runs that are older than this; their results stay.",
 )
 @add_option("--junit", type=click.Path(dir_okay=False), metavar="FILE", help="Write JUnit XML to FILE as well.")
 @add_option("--strict", is_flag=True, help="Exit with 6 also if a cell is unsure or pending.")
@@ -110,7 +110,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
         click.echo(render.printable(words))
     if summary.outcome.waits:
         choice = f"{settings.typed} nightly baseline accept|reject|reset {summary.ladder}"
-        render.warning(settings, f"the baseline is as it was until you decide: {choice}")
+        render.warning(settings, f"the baseline stays unchanged until you decide: {choice}")
     return code
 
 
@@ -218,7 +218,7 @@ def _kept(place: Path, begun: "LastRun", run_name: str, junit: str | None) -> "I
         begun,
         exit_code=FAILED,
         outcome=NightlyOutcome.FAILED.value,
-        line=f"nightly {run_name}: FAILED: a fault of its own",
+        line=f"nightly {run_name}: FAILED: an error in taco-launch itself",
     )
 
     def keep(last: "LastRun") -> None:

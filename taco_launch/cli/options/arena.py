@@ -45,7 +45,10 @@ def with_arena_source(request: "JobRequest", options: Mapping[str, Any]) -> "Job
     from taco_launch.request import code_options as asked
 
     if mode is None:
-        raise UsageError("--sync-source: goes with --sync-mode", hint="add --sync-mode git or --sync-mode rsync")
+        raise UsageError("--sync-source requires --sync-mode", hint="add --sync-mode git or --sync-mode rsync")
     if request.sync is not None:
-        raise UsageError("--sync and --sync-source: both name where the code comes from", hint="leave one of them out")
+        raise UsageError(
+            "--sync and --sync-source cannot be combined: both name where the code comes from",
+            hint="leave one of them out",
+        )
     return asked.from_arena(request, mode, source or "")

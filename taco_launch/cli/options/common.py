@@ -346,7 +346,8 @@ def access_of(options: Mapping[str, Any]) -> "Credentials":
     if options.get("ask_sudo_password"):
         if not terminal:
             raise UsageError(
-                "--ask-sudo-password: there is no terminal to ask on", hint="put it into TACO_LAUNCH_SUDO_PASSWORD"
+                "--ask-sudo-password: there is no terminal to ask on",
+                hint="put the password into TACO_LAUNCH_SUDO_PASSWORD",
             )
         password = click.prompt("sudo password", hide_input=True, err=True)
     return Credentials(password, functools.cache(_ask) if terminal else None)

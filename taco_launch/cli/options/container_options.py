@@ -35,16 +35,16 @@ _OPTIONS = (
     option(
         "--image-from",
         metavar="registry|controller|FILE",
-        help="Where hosts get --image from: a registry, this machine's Docker Engine, or a tar file here. Default: this "
-        "machine, if `image build` has made it here, else as the inventory's image.",
+        help="Where hosts get --image from: a registry, this machine's Docker Engine (controller), or a tar file here. Default: this "
+        "machine, if `image build` made the image here, else as for the inventory's image.",
     ),
     option("--worker-image", metavar="NAME", help="Image of the workers; must be the same as --image."),
     option(
         "--data",
         multiple=True,
         metavar="PATH:PATH[:ro]",
-        help="Folder of the hosts that the ranks see: HOST_PATH:CONTAINER_PATH, or NAME:CONTAINER_PATH of a data set "
-        "(`taco-launch data list`); :ro to read only. Repeatable.",
+        help="Folder on the hosts that the ranks see: HOST_PATH:CONTAINER_PATH, or NAME:CONTAINER_PATH of a data set "
+        "(`taco-launch data list`); :ro makes it read-only. Repeatable.",
     ),
     option("--shm-size", metavar="SIZE", help="Size of /dev/shm, such as 64g. Default: the inventory's."),
     option(
@@ -52,8 +52,8 @@ _OPTIONS = (
         "--working-dir",
         "workdir",
         metavar="PATH",
-        help="Folder that the ranks start in: a whole path, or with --sync a folder of the code. Default: the code's, else the "
-        "image's, or without a container yours.",
+        help="Folder that the ranks start in: an absolute path, or with --sync a folder in the code. Default: the code's folder, else the "
+        "image's, or without a container your current folder.",
     ),
 )
 
@@ -69,7 +69,7 @@ _CODE = (
         "--sync-max",
         type=Size(),
         metavar="SIZE",
-        help="Most that --sync copies, such as 500m or 2g. Default: 1g.",
+        help="Maximum size that --sync copies, such as 500m or 2g. Default: 1g.",
     ),
     option(
         "--config-file",
@@ -84,7 +84,7 @@ _CODE = (
         multiple=True,
         metavar="FILE",
         shell_complete=complete_file,
-        help="Read environment variables for the ranks from lines NAME=VALUE or NAME; -x overrides them. Repeatable.",
+        help="Read environment variables for the ranks from FILE, with lines NAME=VALUE or NAME; -x overrides them. Repeatable.",
     ),
 )
 

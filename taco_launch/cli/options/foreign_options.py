@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import click
 
 _SET = "taco-launch sets it for every rank: omit it"
-_PROFILE = "other options of mpirun go into a profile; the shipped ones bind to none and map by slot (--profile)"
-_HOSTFILE = "a hostfile is an inventory: -i FILE"
+_PROFILE = "set it in a profile (--profile); the shipped profiles bind to none and map by slot"
+_HOSTFILE = "use the hostfile as the inventory: -i FILE"
 _PER_HOST = "set the ranks per host with --slots-per-host N"
-_LOG = "each rank's output is kept by itself: taco-launch logs NAME --rank N"
+_LOG = "each rank's output is kept separately: taco-launch logs NAME --rank N"
 # By its name without leading -, and with - for _: options of mpirun(1), horovodrun(1), torch/distributed/run.py and Arena.
 # Behind the name of a command those that are meant there alone.
 _OPTIONS = {
     **dict.fromkeys(("bind-to", "map-by", "rank-by", "report-bindings", "display-map", "display-allocation"), _PROFILE),
     **dict.fromkeys(("bind-to-core", "bind-to-none", "bycore", "byslot", "bynode"), _PROFILE),
-    "allow-run-as-root": "it is added where it is needed: omit it",
+    "allow-run-as-root": "taco-launch adds it where it is needed: omit it",
     **dict.fromkeys(
         ("oversubscribe", "nooversubscribe"), "a host runs as many ranks as it has slots: -H HOST:SLOTS sets how many"
     ),
@@ -22,13 +22,13 @@ _OPTIONS = {
     **dict.fromkeys(("N", "npernode", "ppr", "nproc-per-node"), _PER_HOST),
     **dict.fromkeys(("wdir", "wd"), "use --workdir PATH for the folder that the ranks start in"),
     **dict.fromkeys(("tag-output", "timestamp-output", "output-filename"), _LOG),
-    "gmca": "an MCA parameter is given by --mca NAME VALUE",
+    "gmca": "set an MCA parameter with --mca NAME VALUE",
     **dict.fromkeys(("num-proc", "ranks", "nprocs"), "use --np N for the number of ranks"),
     **dict.fromkeys(("nnodes", "nodes", "num-nodes"), "use --hosts N for the number of hosts"),
     **dict.fromkeys(("node-rank", "master-addr", "master-port", "use-env", "standalone"), _SET),
     **dict.fromkeys(("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"), _SET),
-    "max-restarts": "a job is tried again by --backoff-limit N",
-    "type": "jobs are found by their name alone, whatever they are: omit it",
+    "max-restarts": "set the number of retries with --backoff-limit N",
+    "type": "jobs are found by their name alone, whatever their type: omit it",
     "loglevel": "-v prints more, -q less",
     **dict.fromkeys(("get ranks", "list ranks", "logs ranks"), "taco-launch stacks NAME shows what each rank is doing"),
     **dict.fromkeys(("logs n", "logs lines"), "use -t LINES for the last lines"),

@@ -28,7 +28,7 @@ _OPTIONS = (
         multiple=True,
         metavar="NAME",
         help="Use only GPUs with NAME in their model name, such as V100. Without it a job gets GPUs of one model, and none in "
-        "MIG mode (name them with MIG). Repeatable.",
+        "MIG mode (to use those, put MIG into NAME). Repeatable.",
     ),
     option(
         "--exclude",
@@ -46,13 +46,13 @@ _OPTIONS = (
     option(
         "--exclusive",
         is_flag=True,
-        help="Run no other job on the job's hosts, also where it leaves slots unused.",
+        help="Run no other job on the job's hosts, even if it leaves slots unused.",
     ),
     option(
         "--gputopology/--no-gputopology",
         "gputopology",
         default=None,
-        help="Choose GPUs by the links between them, or by the lowest index. Default: topology in the inventory, which is on.",
+        help="Choose GPUs by the links between them (--no-gputopology: by the lowest index). Default: topology in the inventory, else on.",
     ),
 )
 

@@ -110,7 +110,7 @@ class JobCommand(SeparatedCommand, GroupedCommand):
             if stray:
                 raise click.UsageError(
                     f"{stray[0]!r} is before --, and belongs to no option. The program goes after --; "
-                    "hosts are joined by commas (-H h1:8,h2:8), variables by = (-x NAME=VALUE).",
+                    "separate hosts by commas (-H h1:8,h2:8), and set a variable with = (-x NAME=VALUE).",
                     ctx,
                 )
         return super().parse_args(ctx, args)
@@ -168,7 +168,7 @@ _JOB = (
         "env",
         multiple=True,
         metavar="NAME[=VALUE]",
-        help="Environment variable for the ranks; without a value, the caller's. Repeatable.",
+        help="Environment variable for the ranks; without =VALUE, the value in your environment. Repeatable.",
     ),
 )
 _LAUNCHER = (
@@ -187,7 +187,7 @@ _LAUNCHER = (
         "--profile",
         metavar="NAME|FILE",
         shell_complete=_complete_profile,
-        help="Options of the mpirun command line: auto, taco-bare-metal, ack, or a file. Default: the inventory's.",
+        help="Profile with options of the mpirun command line: auto, taco-bare-metal, ack, or a file. Default: the inventory's.",
     ),
 )
 _TUNING = (
@@ -219,7 +219,7 @@ _TUNING = (
     option(
         "--allow-unknown-knobs",
         is_flag=True,
-        help="Accept names of variables and parameters that are nearly those of known ones.",
+        help="Accept names of variables and parameters that look like misspelled known ones.",
     ),
 )
 
@@ -277,7 +277,7 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
     if options.get("file") is not None:
         request = _over_file(settings, options["file"], request)
     if not request.command:
-        raise click.UsageError("Missing the command: -- COMMAND", click.get_current_context(silent=True))
+        raise click.UsageError("The command is missing: add -- COMMAND", click.get_current_context(silent=True))
     return request
 
 

@@ -36,7 +36,7 @@ USUAL = {
         "--knob": "Tuning variable; see `taco-launch knobs`.",
     },
     "Measurement": {
-        "--repeats": "How often each number is measured.",
+        "--repeats": "How many times each number is measured.",
         "--pattern": "Regular expression that finds the number.",
         "--unit": "Unit of that number, such as tokens/s.",
         "--chart": "Print the rates as bars as well.",
@@ -47,7 +47,7 @@ USUAL = {
         "--queue-timeout": "Fail if no slots are free within this time.",
         "--no-wait": "Fail if slots are not free now.",
         "--timeout": "Stop the job after this time, such as 90s or 3h.",
-        "--stall-timeout": "Fail the job if no rank makes progress so long.",
+        "--stall-timeout": "Fail the job if no rank makes progress this long.",
         "--restart": "When to retry: never, on-failure or exit-code.",
         "--backoff-limit": "Number of retries.",
     },
@@ -198,8 +198,8 @@ class SeparatedCommand(click.Command):
             verb = f"{settings_of(ctx).typed}{ctx.command_path.removeprefix(BARE)}"
             line = " ".join(filter(None, (verb, own, "--", program)))
             raise click.UsageError(
-                f"{option} is after the command {args[at]}, and -- is missing before that.\n"
-                f"  if {option} is the program's: {line}\n  if it is an option of {ctx.command_path}, put it before --",
+                f"{option} comes after the command {args[at]}, but -- is missing before the command.\n"
+                f"  if {option} belongs to the program: {line}\n  if it is an option of {ctx.command_path}, put it before --",
                 ctx,
             )
 

@@ -37,7 +37,7 @@ _LIMITS = (
         "--signal",
         metavar="NAME[@TIME]",
         help="Send the ranks a signal this long before --timeout, stop and suspend end them, so that they save a checkpoint: "
-        "USR1@120, USR1@2m. Only processes that catch it get it. Default time: 60s.",
+        "USR1@120, USR1@2m. Only processes that handle the signal get it. Default time: 60s.",
     ),
     option(
         "--grace",
@@ -57,12 +57,12 @@ _LOGS = (
     option(
         "--log-max-bytes",
         type=click.IntRange(min=4096),
-        help="Keep at most this many bytes of each rank's log; the oldest go first. Default: 1073741824 (1 GiB).",
+        help="Keep at most this many bytes of each rank's log; the oldest are dropped first. Default: 1073741824 (1 GiB).",
     ),
     option(
         "--progress",
         metavar="REGEX",
-        help="Read the progress that `get` and `list` show by this regular expression, with named groups step, total, epoch, "
+        help="Regular expression that finds the progress for `get` and `list`, with named groups step, total, epoch, "
         "loss, rate. Default: formats of known programs.",
     ),
     option(
@@ -86,7 +86,7 @@ _BOARD = (
         "--tensorboard-grace",
         type=Seconds(),
         metavar="TIME",
-        help="How long TensorBoard outlives the job. Default: 10m.",
+        help="How long TensorBoard keeps running after the job ends. Default: 10m.",
     ),
 )
 _QUEUE = (
@@ -101,15 +101,15 @@ _QUEUE = (
         "--queue-timeout",
         type=Seconds(),
         metavar="TIME",
-        help="Fail (exit code 4, of run 125) if slots are not free within this time, such as 3h. Default: wait forever.",
+        help="Fail (exit code 4, for `run` 125) if slots are not free within this time, such as 3h. Default: wait forever.",
     ),
-    option("--no-wait", is_flag=True, help="Fail (exit code 4, of run 125) if slots are not free now."),
+    option("--no-wait", is_flag=True, help="Fail (exit code 4, for `run` 125) if slots are not free now."),
 )
 _STRICT = option(
     "--strict",
     is_flag=True,
     help="Fail the job (exit code 125) if, a minute after its ranks started, it does not run as planned: ranks, hosts, "
-    "variables, interface, what NCCL tells. Default: `get` warns.",
+    "variables, interface, what NCCL reports. Default: only `get` warns.",
 )
 _AFTER = (
     option(
@@ -136,12 +136,12 @@ _RECORDS = (
         "--notify",
         metavar="URL",
         help="POST name, state, event, reason and hosts as JSON to this http or https URL when the job ends, hangs or loses a "
-        "host; the head sends it. For a command: `taco-launch wait NAME; COMMAND`.",
+        "host; the head sends it. To run a command instead: `taco-launch wait NAME; COMMAND`.",
     ),
     option(
         "--clean-up",
         type=click.Choice(["running", "all", "none"]),
-        help="What to remove from hosts when the job ends: running processes, all (its files there too), or none. "
+        help="What to remove from hosts when the job ends: running (its processes), all (its files there too), or none. "
         "Default: running.",
     ),
     option(

@@ -35,7 +35,7 @@ _OPTIONS = (
         "host_count",
         type=_HostCount(min=1),
         metavar="N|MIN:MAX",
-        help="Number of hosts. MIN:MAX uses as many as are free when the job starts. Default: all, with --slots-per-host.",
+        help="Number of hosts. MIN:MAX uses as many as are free when the job starts. Default: all hosts, if --slots-per-host is given.",
     ),
     option(
         "--slots-per-host",
@@ -48,7 +48,7 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         metavar="W",
         help="Number of workers as Arena counts them, master included: W x G ranks. One host may run several workers; no worker "
-        "spans two hosts. With --per-host each worker is a host. Default: 1, with --gpus.",
+        "spans two hosts. With --per-host each worker is a host. Default: 1, if --gpus is given.",
     ),
     option(
         "--gpus",

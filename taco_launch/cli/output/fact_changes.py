@@ -39,7 +39,7 @@ def show(
     from taco_launch.inventory.ranges import fold
 
     if found and not set(before) & {facts.host for facts in found}:
-        raise UsageError(f"{earlier} knows none of these hosts; it knows {fold(tuple(before))}")
+        raise UsageError(f"{earlier} has no facts of these hosts, only of {fold(tuple(before))}")
     same: dict[tuple[str, str], list[str]] = {}
     rows: list[dict[str, Any]] = []
     new = [facts.host for facts in found if facts.host not in before]
@@ -55,7 +55,7 @@ def show(
     for (where, told), hosts in same.items() if settings.output not in ("json", "yaml") else ():
         click.echo(render.printable(f"{fold(hosts)}: {where}: {told}"))
     if new:
-        render.warning(settings, f"{earlier} does not know {fold(new)}")
+        render.warning(settings, f"{earlier} has no facts of {fold(new)}")
     if not rows and found:
         settings.talk(f"nothing has changed on {fold([facts.host for facts in found if facts.host in before])}")
     return code or (DRIFT if rows else OK)
@@ -79,11 +79,11 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
         except OSError as error:
             raise UsageError(f"{file}: {error.strerror}") from error
         except ValueError as error:
-            why = error if type(error) is ValueError else "is no JSON"
-            raise UsageError(f"{file} {why}", hint="make it by: taco-launch -i FILE facts --json") from error
+            why = error if type(error) is ValueError else "is not valid JSON"
+            raise UsageError(f"{file} {why}", hint="create it with: taco-launch -i FILE facts --json") from error
         twice = sorted(set(told) & set(found))
         if twice:
-            raise UsageError(f"{earlier}: {twice[0]} is there twice")
+            raise UsageError(f"{earlier}: {twice[0]} is in two of the files")
         found.update(told)
     return found
 

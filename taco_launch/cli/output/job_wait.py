@@ -24,7 +24,7 @@ def wait_option(function: Any) -> Any:
         is_flag=False,
         flag_value=float("inf"),
         metavar="[TIME]",
-        help="Wait until jobs that are in the way have ended, for TIME at most, such as 2h. Default: do not wait.",
+        help="Wait until the jobs that block this have ended, for at most TIME, such as 2h (without TIME: forever). Default: do not wait.",
     )(function)
 
 
@@ -45,7 +45,7 @@ def without_jobs(
         left = end - time.monotonic()
         if left <= 0:
             if told:
-                settings.talk(f"waited for --wait-for-jobs {patience:g}s: they still run")
+                settings.talk(f"waited {patience:g} s (--wait-for-jobs): the jobs are still running")
             break
         if jobs != told:
             settings.talk(f"waiting: {jobs}")

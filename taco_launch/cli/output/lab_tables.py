@@ -47,10 +47,14 @@ def show(found: "Status", *, first: bool) -> None:
         click.echo()
     of = next((f", of {seen.host.release}" for seen in found.hosts if seen.host.release), "")
     up = f"taco-launch lab up{option_of(found.lab)}"
-    click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else f' (cut short: to continue: {up})'}")
+    click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else f' (incomplete; to continue: {up})'}")
     push = f"taco-launch lab push{option_of(found.lab)} IMAGE"
-    none = f"no image ({up} puts one there, from a checkout; or {push})" if found.password_file else "not known here"
-    password = f"password in {found.password_file}" if found.password_file else "its password is not here"
+    none = (
+        f"no image ({up} adds one if it is run from a checkout; or use {push})"
+        if found.password_file
+        else "not known here"
+    )
+    password = f"password in {found.password_file}" if found.password_file else "its password is not stored here"
     click.echo(f"Registry: {found.registry}, user {found.user}, {password}")
     click.echo(f"Training: {found.image or none}")
     enter = f"taco-launch lab exec{option_of(found.lab)}"

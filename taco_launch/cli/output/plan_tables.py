@@ -65,7 +65,7 @@ def show(
     for host, values in found.host_env:
         click.echo(f"On {host}:    {shell([f'{name}={value}' for name, value in values])}")
     for host, choice in choices:
-        click.echo(f"\nGPUs of {host}, while no other job has any:\n{choice_tables.text(choice)}")
+        click.echo(f"\nGPUs of {host} for this job, if no other job uses any:\n{choice_tables.text(choice)}")
     click.echo(choice_tables.nearest(nearest), nl=False)
     for file in found.files:
         click.echo(f"\n{render.printable(file.path)}:")

@@ -201,7 +201,9 @@ def agreed(plans: "Sequence[HostPlan]", *, yes: bool) -> bool:
     count = sum(len(plan.ops) for plan in plans)
     what = f"{render.counted(count, 'operation')} on {render.counted(len(hosts), 'host')}"
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(f"{what} to do, and stdin is not a terminal", hint="look at the plan, then add --yes")
+        raise UsageError(
+            f"{what} to do, but stdin is not a terminal, so you cannot confirm", hint="look at the plan, then add --yes"
+        )
     return click.confirm(f"{what}: continue?", err=True)
 
 
@@ -255,7 +257,7 @@ def show_done(
     right = list(state.values()).count(states[0])
     flaws = len(done.found)
     more = f", and {flaws} fault{'s were' if flaws != 1 else ' was'} found" if flaws else ""
-    more += f"; a fault of hardware that it cannot fix: {names(broken)}, see above" if broken else ""
+    more += f"; hardware fault that set-up cannot fix: {names(broken)}, see above" if broken else ""
     again = "; once that is fixed, rerun the command: completed steps are skipped" if failed or flaws else ""
     settings.talk(
         f"{right} of {render.counted(len(done.hosts), 'host')} {states[0]} after {seconds:.0f} s{more}{logs}{again}"
@@ -275,7 +277,7 @@ def interrupted(settings: Settings, inventory: "Inventory") -> int:
     words += ["--disrupt", chosen["disrupt"]] if chosen.get("disrupt") else []
     words += [f"--{flag}" for flag in ("pull", "images") if chosen.get(flag)]
     again = shell(tuple(words))
-    settings.talk(f"interrupted: a step that has started is finished by its host; to continue: {again}")
+    settings.talk(f"interrupted: each host still finishes the step that it has started; to continue: {again}")
     return INTERRUPTED
 
 
@@ -337,7 +339,7 @@ class SetupProgress:
         now = time.monotonic()
         what = step.what.removeprefix(f"{step.stage}: ")
         if step.kind == "waits":
-            what = "waits for another set-up that works there"
+            what = "waits for another set-up that is running there"
         ended = step.kind in ("done", "failed")
         if ended:
             what += f": {step.kind} ({now - self._begun.pop(step.host, now):.0f} s)"

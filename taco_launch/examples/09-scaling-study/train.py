@@ -16,7 +16,7 @@ WIDTH = 512
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch-size", type=int, default=256, help="samples per rank and step")
-    parser.add_argument("--bucket-mb", type=float, default=25, help="gradients that are exchanged together")
+    parser.add_argument("--bucket-mb", type=float, default=25, help="MB of gradients that are exchanged together")
     parser.add_argument("--steps", type=int, default=40)
     options = parser.parse_args()
 

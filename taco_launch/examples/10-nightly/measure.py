@@ -9,7 +9,7 @@ import torch
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--megabytes", type=int, default=32, help="size of the tensor")
+    parser.add_argument("--megabytes", type=int, default=32, help="size of the tensor in MB")
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
 

@@ -107,8 +107,8 @@ def _archives() -> tuple[sources.Source, ...]:
     if not found:
         what = f"of {codename}" if codename else "of Debian or Ubuntu"
         raise TacoLaunchError(
-            f"no package archive {what} (component main) in /etc/apt: lab hosts are made from this machine's own",
-            hint="see man sources.list; on another system use a machine with Debian or Ubuntu",
+            f"no package archive {what} (component main) in /etc/apt: lab hosts are built from this machine's package archives",
+            hint="add one (man sources.list); the lab requires a machine with Debian or Ubuntu",
         )
     return found
 
@@ -158,11 +158,11 @@ def _of_the_archive(line: str) -> TacoLaunchError | None:
     if match := _NO_SUITE.match(line):
         return TacoLaunchError(
             f"{match[1]} has no suite {match[2]}",
-            hint=f"those that it has: {match[1].rstrip('/')}/dists/",
+            hint=f"its suites are listed at {match[1].rstrip('/')}/dists/",
         )
     if match := _UNSIGNED.match(line):
         return TacoLaunchError(
             f"{match[1]} {match[2]}: this machine has no key that signs it",
-            hint="keys come with a newer package of key rings: apt-get install debian-archive-keyring (or ubuntu-keyring)",
+            hint="install the newest keys: apt-get install debian-archive-keyring (or ubuntu-keyring)",
         )
     return None

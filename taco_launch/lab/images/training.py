@@ -55,8 +55,8 @@ def recipe(checkout: Path = _CHECKOUT) -> Recipe:
     missing = [name for name in _FILES if not (checkout / name).is_file()]
     if missing:
         raise TacoLaunchError(
-            f"{missing[0]} is not in {checkout}: the training image is made from a checkout",
-            hint="use the taco-launch of a checkout: scripts/quickstart there, then .venv/bin/taco-launch; "
+            f"{missing[0]} is not in {checkout}: the training image is built from a checkout of taco-launch",
+            hint="in a checkout, run scripts/quickstart, then use its .venv/bin/taco-launch; "
             "or put an image of your own into the registry: taco-launch lab push IMAGE, with the lab's --name",
         )
     here = root.machine()

@@ -116,7 +116,7 @@ def _download(arguments: Sequence[str], folder: Path) -> None:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or done.stderr.splitlines()
         raise TacoLaunchError(
             f"pip download: {errors[-1] if errors else f'exit {done.returncode}'}",
-            hint="have pip look where PyTorch's builds for CPUs are: PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS",
+            hint="set PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS to where PyTorch's CPU builds are",
         )
 
 

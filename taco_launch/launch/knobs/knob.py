@@ -36,7 +36,7 @@ _EXAMPLES = {"hca": "=mlx5_0", "interfaces": "=eth0", "networks": "eth0", "cidr"
 # How a library reads what stands behind a knob of some kind; (kind, "") is for libraries that are not named.
 _READS = {
     ("switch", "nccl"): "as a C number (strtoll): 'true' is 0, which is off",
-    ("switch", "horovod"): "as a C number (strtol), on where it is above 0: 'true' is 0, which is off",
+    ("switch", "horovod"): "as a C number (strtol), and a number above 0 is on: 'true' is 0, which is off",
     ("switch", "openmpi"): "1, true or t for on; PRRTE of Open MPI 5 reads everything else as off, 'yes' included",
     (
         "switch",
@@ -48,15 +48,18 @@ _READS = {
     (
         "integer",
         "openmpi",
-    ): "as a C number, times 1024, 1024^2 or 1024^3 behind k, m or g, also where it counts seconds",
+    ): "as a C number; a suffix k, m or g multiplies it by 1024, 1024^2 or 1024^3, even where the unit is seconds",
     ("integer", ""): "as a number",
-    ("number", ""): "as a C number with a fraction: '1ms' is 1",
+    ("number", ""): "as a C floating-point number: '1ms' is 1",
     ("level", ""): "an exact upper-case word; anything else that is not a number is ignored without a message",
-    ("hca", ""): "a leading ^ excludes, then a leading = requests exact names; both count for the whole list",
-    ("interfaces", ""): "a leading ^ excludes, then a leading = requests exact names; both count for the whole list",
-    ("functions", ""): "words in any case; since 2.24 an unknown one ends the job, before that it was ignored",
+    ("hca", ""): "a leading ^ excludes, then a leading = requests exact names; both apply to the whole list",
+    ("interfaces", ""): "a leading ^ excludes, then a leading = requests exact names; both apply to the whole list",
+    (
+        "functions",
+        "",
+    ): "words in upper or lower case; since 2.24 an unknown one ends the job, before that it was ignored",
     ("components", ""): "a leading ^ excludes the whole list",
-    ("options", ""): "cut at spaces; quotes are taken as they stand",
+    ("options", ""): "split at spaces; quotes are not interpreted",
 }
 
 
@@ -139,7 +142,7 @@ class Knob:
         if self.kind in ("word", "level"):
             return ", ".join(self.choices)
         if self.kind == "words":
-            return f"some of {', '.join(self.choices)}; ^ first leaves them out"
+            return f"one or more of {', '.join(self.choices)}, separated by commas; a leading ^ excludes them"
         if self.kind in ("integer", "number"):
             return _numbers(self)
         return self.kind

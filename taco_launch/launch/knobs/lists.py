@@ -40,7 +40,7 @@ def hca(_knob: Knob, value: str) -> Fault:
         return f"names {len(items)} HCAs, and NCCL accepts {_MAX_HCAS} at most", ""
     wide = next((name for name in names if _BEGINS_OTHERS.fullmatch(name)), "")
     if wide and not exact:
-        does = "leaves out" if exclude else "takes"
+        does = "excludes" if exclude else "includes"
         return f"is a prefix: {wide} also {does} {wide}0 to {wide}9", f"write {exclude}={','.join(items)}"
     return FINE
 
@@ -54,9 +54,12 @@ def interfaces(_knob: Knob, value: str) -> Fault:
     for item in items:
         if _network(item):
             what = "a network" if "/" in item else "an address"
-            return f"{item!r} is {what}, and NCCL requires names of interfaces", "such as =bond0; ip -br addr has them"
+            return (
+                f"{item!r} is {what}, and NCCL requires names of interfaces",
+                "such as =bond0; ip -br addr lists them",
+            )
         if not _INTERFACE.fullmatch(item):
-            return f"{item!r} is not an interface: at most 15 letters, digits, '_', '.' and '-'", ""
+            return f"{item!r} is not an interface: a name has at most 15 letters, digits, '_', '.' and '-'", ""
     return FINE
 
 
@@ -66,12 +69,12 @@ def networks(_knob: Knob, value: str) -> Fault:
         if not item:
             return "has nothing between two commas", ""
         if item[0] in "^=":
-            return f"{item!r}: Open MPI uses names as they are, without ^ and =", ""
+            return f"{item!r}: Open MPI accepts plain names only, without ^ and =", ""
         if "/" in item:
             if not _network(item):
                 return f"{item!r} is not a network", "such as 10.0.0.0/16"
         elif _network(item):
-            return f"{item!r} is an address, and Open MPI wants an interface or a network", f"write {item}/32"
+            return f"{item!r} is an address, and Open MPI requires an interface or a network", f"write {item}/32"
         elif not _INTERFACE.fullmatch(item):
             return f"{item!r} is neither an interface nor a network", "such as eth0 or 10.0.0.0/16"
     return FINE
@@ -81,7 +84,10 @@ def components(knob: Knob, value: str) -> Fault:
     """Check a list of MCA components: builds have others than those of the table, but none that are nearly them."""
     items = value[1:].split(",") if value.startswith("^") else value.split(",")
     if any(item.startswith("^") for item in items):
-        return "has a ^ inside: one at the very start counts for the whole list", "include or exclude, not both"
+        return (
+            "has a ^ inside: it may only stand at the very start, and applies to the whole list",
+            "include or exclude, not both",
+        )
     for item in items:
         if item in knob.choices:
             continue
@@ -99,18 +105,20 @@ def functions(knob: Knob, value: str) -> Fault:
     for index, part in enumerate(value.split(";")):
         function, colon, names = part.rpartition(":")
         if colon and function.lower() not in _FUNCTIONS:
-            return f"{function!r} is none of {', '.join(_FUNCTIONS)}", ""
+            return f"{function!r} is not one of {', '.join(_FUNCTIONS)}", ""
         if index and not colon:
-            return f"{part!r} lacks its function; only the first part may go without", "such as ring;allreduce:tree"
+            return f"{part!r} has no FUNCTION: in front; only the first part may omit it", "such as ring;allreduce:tree"
         for name in names[names.startswith("^") :].split(","):
             if name.lower() not in known:
-                return f"{name!r} is none of {', '.join(knob.choices)}; NCCL fails, before 2.24 it ignores it", ""
+                return f"{name!r} is not one of {', '.join(knob.choices)}: NCCL fails, or ignores it before 2.24", ""
     return FINE
 
 
 def cidr(_knob: Knob, value: str) -> Fault:
     """Check one network."""
-    return FINE if "/" in value and _network(value) else ("is not a network with its length", "such as 10.0.0.0/16")
+    return (
+        FINE if "/" in value and _network(value) else ("is not a network with a prefix length", "such as 10.0.0.0/16")
+    )
 
 
 def ports(_knob: Knob, value: str) -> Fault:
@@ -138,8 +146,8 @@ def describe(knob: Knob, value: str) -> Fault:
     for item in value[value.startswith("^") :].split(","):
         if item.lower() not in known:
             inside = item.startswith("^")
-            hint = "a ^ at the very start counts for the whole list" if inside else ""
-            return f"{item!r} is none of {', '.join(knob.choices)}: NCCL ignores it without a message", hint
+            hint = "a ^ at the very start applies to the whole list" if inside else ""
+            return f"{item!r} is not one of {', '.join(knob.choices)}: NCCL ignores it without a message", hint
     return FINE
 
 
@@ -154,11 +162,11 @@ def _signs(value: str) -> Tuple[str, str, Tuple[str, ...]]:
 def _items(signs: str, items: Tuple[str, ...], what: str) -> Fault:
     for item in items:
         if not item:
-            return f"lacks the name of an {what}", ""
+            return f"has an empty item in place of the name of an {what}", ""
         if item[0] in "^=":
-            problem = f"{item!r}: ^ and = count at the very start of the list, ^ first, and for all of it"
+            problem = f"{item!r}: ^ and = may only stand at the start of the list, ^ first, and apply to all of it"
             if "^" in item:
-                return problem, "take some or leave out others, not both"
+                return problem, "include or exclude, not both"
             return problem, f"write {signs or '='}{','.join(other.lstrip('=') for other in items)}"
         if any(character.isspace() for character in item):
             return f"{item!r} has a space in it", ""

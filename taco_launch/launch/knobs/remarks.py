@@ -60,32 +60,36 @@ def _network(known: Dict[str, str]) -> Tuple[str, ...]:
     found = []
     if known.get("NCCL_IB_DISABLE") == "0":
         found.append(
-            "NCCL_IB_DISABLE=0 does nothing: 0 is the default and does not force IB (from NCCL 2.10 on NCCL_NET=IB does)"
+            "NCCL_IB_DISABLE=0 does nothing: 0 is the default and does not force IB (since NCCL 2.10, NCCL_NET=IB does)"
         )
     if known.get("NCCL_IB_DISABLE") == "1" and known.get("NCCL_NET", "").upper() == "IB":
-        found.append("NCCL_NET=IB allows IB alone and NCCL_IB_DISABLE=1 forbids it: NCCL fails; leave one of them out")
+        found.append("NCCL_NET=IB allows only IB, and NCCL_IB_DISABLE=1 forbids it: NCCL fails; omit one of them")
     if known.get("NCCL_IB_DISABLE") == "1":
         unused = [name for name in known if _is_of_rdma(name)]
         if unused:
             does = "does" if len(unused) == 1 else "do"
-            found.append(f"NCCL_IB_DISABLE=1 keeps NCCL off RDMA: {', '.join(unused)} {does} nothing beside it")
+            found.append(f"NCCL_IB_DISABLE=1 keeps NCCL off RDMA, so {', '.join(unused)} {does} nothing")
     hcas = known.get("NCCL_IB_HCA", "")
     exact = hcas.lstrip("^")[1:].split(",") if hcas.lstrip("^").startswith("=") else []
     driver = next((item for item in exact if _DRIVER.fullmatch(item)), "")
     if driver:
-        found.append(f"NCCL_IB_HCA={hcas} is exact, and {driver} is a driver's name, not an HCA's: omit the =")
+        found.append(
+            f"NCCL_IB_HCA={hcas} requests exact names, and {driver} is a driver's name, not an HCA's: omit the ="
+        )
     names = known.get("NCCL_SOCKET_IFNAME", "")
     sign = "^" if names.startswith("^") else ""
     items = names[len(sign) :]
     wide = next((item for item in items.split(",") if _PREFIX.fullmatch(item)), "")
     if wide:
-        does = "leaves out" if sign else "takes"
-        found.append(f"NCCL_SOCKET_IFNAME={names} is a prefix: {wide} also {does} {wide}0; {sign}={items} is exact")
+        does = "excludes" if sign else "includes"
+        found.append(
+            f"NCCL_SOCKET_IFNAME={names} is a prefix: {wide} also {does} {wide}0; for exact names write {sign}={items}"
+        )
     if sign and not items.startswith("=") and not any("lo".startswith(item) for item in items.split(",") if item):
-        found.append(f"NCCL_SOCKET_IFNAME={names} does not leave out lo, which reaches no other host: {names},lo does")
+        found.append(f"NCCL_SOCKET_IFNAME={names} does not exclude lo, which reaches no other host: write {names},lo")
     timeout = known.get("NCCL_IB_TIMEOUT", "")
     if timeout.isdecimal() and (int(timeout) == 0 or int(timeout) >= _LIMIT_OF_TIMEOUT):
-        found.append(f"NCCL_IB_TIMEOUT={timeout} waits for ever: a lost host hangs the job instead of ending it")
+        found.append(f"NCCL_IB_TIMEOUT={timeout} waits forever: a lost host hangs the job instead of ending it")
     protocols = re.split(r"[;:,]", known.get("NCCL_PROTO", "").lower())
     if "ll128" in protocols:
         found.append("NCCL_PROTO names LL128: where NCCL would not choose it by itself, data can be corrupted")
@@ -99,22 +103,20 @@ def _horovod(known: Dict[str, str]) -> Tuple[str, ...]:
     if shutdown and shutdown <= check:
         found.append(
             f"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS={shutdown} is not above HOROVOD_STALL_CHECK_TIME_SECONDS, which is"
-            f" {check}: it has to be"
+            f" {check}: it must be larger"
         )
     fusion = _whole(known, "HOROVOD_FUSION_THRESHOLD", 0)
     if 0 < fusion <= _LIKE_MIB:
         found.append(
-            f"HOROVOD_FUSION_THRESHOLD={fusion} is {fusion} bytes: horovodrun's --fusion-threshold-mb counts MiB, this"
-            f" variable bytes; {fusion} MiB are {fusion << 20}"
+            f"HOROVOD_FUSION_THRESHOLD={fusion} is {fusion} bytes: horovodrun's --fusion-threshold-mb counts MiB, but this"
+            f" variable counts bytes; {fusion} MiB are {fusion << 20}"
         )
     cycle = known.get("HOROVOD_CYCLE_TIME", "")
     if cycle and re.fullmatch(r"0*\.?0*", cycle):
-        found.append(
-            "HOROVOD_CYCLE_TIME=0 burns one core per rank while nothing is to be reduced: it is for LightCC only"
-        )
+        found.append("HOROVOD_CYCLE_TIME=0 keeps one core per rank busy even when idle: it is for LightCC only")
     fixed = [name for name in _TUNED if name in known]
     if known.get("HOROVOD_AUTOTUNE") == "1" and fixed:
-        found.append(f"HOROVOD_AUTOTUNE leaves alone what is set by hand: {', '.join(fixed)}")
+        found.append(f"HOROVOD_AUTOTUNE does not tune what you set yourself: {', '.join(fixed)}")
     return tuple(found)
 
 
@@ -123,7 +125,7 @@ def _light(known: Dict[str, str]) -> Tuple[str, ...]:
     if known.get("LIGHT_TOPK_ALLREDUCE") == "1":
         share = known.get("LIGHT_TOPK_RATIO", "0.01")
         found.append(
-            f"LIGHT_TOPK_ALLREDUCE=1 is lossy: of each large gradient only the share {share} of its values is sent;"
+            f"LIGHT_TOPK_ALLREDUCE=1 is lossy: it sends only a fraction of {share} of the values of each large gradient;"
             " compare the accuracy with a run without it"
         )
     if known.get("LIGHT_2D_ALLREDUCE") == "1" and known.get("HOROVOD_HIERARCHICAL_ALLREDUCE") == "1":
@@ -143,7 +145,7 @@ def _openmpi(known: Dict[str, str]) -> Tuple[str, ...]:
             return ()
         kept = ",".join(item for item in items if item != "self")
         write = f"write ^{kept}" if kept else "omit it"
-        return (f"btl {value} leaves out self too, ^ counts for the whole list: no rank reaches itself; {write}",)
+        return (f"btl {value} excludes self too, as ^ applies to the whole list: no rank reaches itself; {write}",)
     if "self" not in items:
         return (f"btl {value} lacks self: no rank reaches itself, and MPI does not start; write self,{value}",)
     if items == ["self"]:

@@ -52,7 +52,7 @@ def verbatim(name: str, value: str) -> None:
     if knob is None:
         return
     if knob.instead:
-        raise ValueError(f"{LIBRARIES[knob.library]} reads it no more since {knob.until}", f"use {knob.instead}")
+        raise ValueError(f"{LIBRARIES[knob.library]} stopped reading it in {knob.until}", f"use {knob.instead}")
     problem, hint = _fault(knob, value)
     if problem:
         fixed = _converted(knob, value)
@@ -82,10 +82,10 @@ def _fault(knob: Knob, value: str) -> Fault:
         return (
             FINE
             if knob.name.startswith("NCCL_")
-            else (f"is empty, which {LIBRARIES[knob.library]} does not take for unset", "")
+            else (f"is empty, which {LIBRARIES[knob.library]} does not treat as unset", "")
         )
     if knob.kind in _NUMERIC and len(value) > _LONGEST_NUMBER:
-        return f"has {len(value)} characters, and no number is as long", ""
+        return f"has {len(value)} characters, which is too long for a number", ""
     check = _CHECKS.get(knob.kind)
     return check(knob, value) if check else FINE
 
@@ -94,10 +94,15 @@ def _switch(knob: Knob, value: str) -> Fault:
     if knob.library == "openmpi":
         if value in _MCA_SWITCH:
             return FINE
-        return "is read differently: Open MPI 5 reads 'yes' as off, 4.1 and 5 refuse 'on'", "write 1 or 0"
+        return (
+            "is read differently by different versions: Open MPI 5 reads 'yes' as off, and 4.1 and 5 refuse 'on'",
+            "write 1 or 0",
+        )
     if knob.library == "pytorch":
         return (
-            FINE if value.lower() in _TORCH_SWITCH else ("must be 0 or 1, or a word for them; PyTorch fails at it", "")
+            FINE
+            if value.lower() in _TORCH_SWITCH
+            else ("must be 0 or 1, or a word such as yes or no; PyTorch fails at this value", "")
         )
     if value in ("0", "1"):
         return FINE
@@ -136,7 +141,9 @@ def _range(knob: Knob, number: float, bits: int) -> Fault:
     high = math.inf if knob.high is None else knob.high
     if not low <= number <= high or (knob.positive and number <= 0):
         return f"must be {knob.allowed}", ""
-    return FINE if abs(number) < 1 << bits else (f"is too large: {LIBRARIES[knob.library]} has {bits} bits for it", "")
+    return (
+        FINE if abs(number) < 1 << bits else (f"is too large: {LIBRARIES[knob.library]} stores it in {bits} bits", "")
+    )
 
 
 def _no_number(knob: Knob, value: str) -> Fault:
@@ -146,7 +153,7 @@ def _no_number(knob: Knob, value: str) -> Fault:
     if knob.kind != "number":
         number = number.split(".")[0]
     if knob.library == "lightcc":
-        return f"must be {knob.allowed}; what LightCC makes of anything else is not documented", ""
+        return f"must be {knob.allowed}; how LightCC reads any other value is not documented", ""
     meaning = _UNITS.get(knob.unit, "")
     if knob.kind == "switch":
         on = int(number) > 0 if knob.library == "horovod" else int(number) != 0
@@ -165,8 +172,8 @@ def _word(knob: Knob, value: str) -> Fault:
         return FINE
     if knob.name == "NCCL_DEBUG":
         return f"NCCL knows {knob.allowed}; with any other word it logs nothing at all", ""
-    ending = ": anything else NCCL ignores without a message" if knob.library == "nccl" else ""
-    case = ", in exactly these letters" if knob.exact else ""
+    ending = ": NCCL ignores anything else without a message" if knob.library == "nccl" else ""
+    case = ", in exactly this spelling" if knob.exact else ""
     return f"must be {knob.allowed}{case}{ending}", ""
 
 
@@ -193,13 +200,19 @@ def _level(knob: Knob, value: str) -> Fault:
 
 def _path(knob: Knob, value: str) -> Fault:
     if value.startswith("~"):
-        return f"{LIBRARIES[knob.library]} does not know ~: it looks for a folder of that name", "write the whole path"
+        return (
+            f"{LIBRARIES[knob.library]} does not expand ~: it looks for a folder of that name",
+            "write the whole path",
+        )
     return FINE
 
 
 def _options(_knob: Knob, value: str) -> Fault:
     if "'" in value or '"' in value:
-        return "Open MPI cuts it at spaces and keeps quotes", "without quotes, and no path with a space"
+        return (
+            "Open MPI splits it at spaces and does not interpret quotes",
+            "omit the quotes, and use no path with a space",
+        )
     return FINE
 
 

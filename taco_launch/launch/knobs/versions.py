@@ -24,7 +24,7 @@ def _remarks(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str, 
         knob = find(name)
         if knob is None and must_be_known(name):
             newest = next((who for prefix, who in NEWEST.items() if name.startswith(prefix)), "")
-            yield f"{name}: not known here, where {newest} is known: it is passed on as it is"
+            yield f"{name}: not known to taco-launch, which knows {newest}: it is passed on unchanged"
         told = versions.get(knob.library, "") if knob else ""
         numbers = version(told)
         if knob is None or not numbers:
@@ -32,11 +32,11 @@ def _remarks(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str, 
         who = f"{_NAMES[knob.library]} {told}"
         since, until = _life(knob, name)
         if since and numbers < version(since)[: len(numbers)]:
-            yield f"{name}: {who} does not read it: it came with {since}{_other(knob, name)}"
+            yield f"{name}: {who} does not read it: it was added in {since}{_other(knob, name)}"
         elif until and numbers >= _shortest(until):
-            yield f"{name}: {who} reads it no more: it is gone since {until}{_other(knob, name)}"
+            yield f"{name}: {who} no longer reads it: it was removed in {until}{_other(knob, name)}"
         elif name == "NCCL_IB_GID_INDEX" and numbers >= OWN_GID and value != "-1":
-            yield f"{name}: {who} finds the index by itself, on each host its own: better left out"
+            yield f"{name}: {who} finds the index of each host by itself: better omit it"
 
 
 def _life(knob: Knob, name: str) -> Tuple[str, str]:

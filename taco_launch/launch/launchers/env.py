@@ -14,22 +14,22 @@ _WHY = {
     "GROUP_RANK": "the number of this host",
     "NODE_RANK": "the number of this host, as Lightning reads it",
     "RANK": "the number of this rank",
-    "LOCAL_RANK": "its number on this host",
+    "LOCAL_RANK": "the number of this rank on this host",
 }
 _WHY_SHARED = {
     "WORLD_SIZE": "all slots",
-    "LOCAL_WORLD_SIZE": "--procs-per-gpu shows each process one slot",
-    "GROUP_RANK": "the number of this slot, which is a host's place",
-    "NODE_RANK": "the number of this slot, which is a host's place",
+    "LOCAL_WORLD_SIZE": "with --procs-per-gpu, each process sees one slot",
+    "GROUP_RANK": "the number of this slot, which counts as a host",
+    "NODE_RANK": "the number of this slot, which counts as a host",
     "RANK": "the number of this slot",
-    "LOCAL_RANK": "--procs-per-gpu shows each process one slot",
+    "LOCAL_RANK": "with --procs-per-gpu, each process sees one slot",
     "PROCESS_INDEX": "the number of this process on its slot",
     "PROCESS_NUM": "--procs-per-gpu",
 }
 _WHY_PER_HOST = {
-    "MASTER_PORT": "the one that --per-host always has",
-    "WORLD_SIZE": "the job's hosts: --per-host counts those",
-    "RANK": "the place of this host among the job's",
+    "MASTER_PORT": "the port that --per-host always uses",
+    "WORLD_SIZE": "the number of hosts of the job, because --per-host counts hosts",
+    "RANK": "the position of this host among the job's hosts",
 }
 
 

@@ -96,12 +96,12 @@ def _check_names(spec: JobSpec, placement: Placement, decisions: Decisions) -> N
         if "_" in name and decisions.holds("openmpi4"):
             raise UsageError(
                 f"host {name}: Open MPI 4 does not accept '_' in a host's name",
-                hint=f"name it otherwise in an inventory (hosts: {{{name.replace('_', '-')}: {{address: {name}}}}})",
+                hint=f"give it another name in an inventory (hosts: {{{name.replace('_', '-')}: {{address: {name}}}}})",
             )
         if ":" in name:
             raise UsageError(
                 f"host {name}: mpirun accepts no IPv6 address, only a name for it",
-                hint=f'name it in an inventory (hosts: {{gpu1: {{address: "{name}"}}}}), and ask for -H gpu1',
+                hint=f'name it in an inventory (hosts: {{gpu1: {{address: "{name}"}}}}), and use -H gpu1',
             )
 
 

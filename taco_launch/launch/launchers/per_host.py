@@ -89,7 +89,7 @@ def _settings(options: Iterable[Option]) -> Iterator[Token]:
 def _of_host(own: Sequence[Tuple[str, str]], values: Dict[str, str]) -> Iterator[Token]:
     for name, value in own:
         if name not in values:
-            yield Token(f"{name}={value}", "fact", WHY if name in TORCH_SOCKETS else "this host's own")
+            yield Token(f"{name}={value}", "fact", WHY if name in TORCH_SOCKETS else "this host's own value")
 
 
 def _behind_env(settings: Sequence[Token]) -> List[Token]:
@@ -97,7 +97,9 @@ def _behind_env(settings: Sequence[Token]) -> List[Token]:
     named: Dict[str, Token] = {}
     for token in settings:
         named.setdefault(token.text.partition("=")[0], token)
-    return [Token("env", "launcher", "sets what follows for the command"), *named.values()] if named else []
+    return (
+        [Token("env", "launcher", "sets the variables that follow for the command"), *named.values()] if named else []
+    )
 
 
 def _unused(given: Sequence[Option], spec: JobSpec, own: HostEnv, placement: Placement) -> Iterator[str]:

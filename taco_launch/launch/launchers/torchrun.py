@@ -29,12 +29,12 @@ def line_tokens(spec: JobSpec, placement: Placement, number: int, port: int) -> 
     options = (
         ("--nnodes", str(len(placement.shares)), "the job's hosts"),
         ("--nproc_per_node", str(placement.shares[number].ranks), "the ranks of this host"),
-        ("--node_rank", str(number), "the place of this host among the job's"),
-        ("--master_addr", address, "the hosts meet at that of rank 0"),
+        ("--node_rank", str(number), "the position of this host among the job's hosts"),
+        ("--master_addr", address, "the hosts meet at the host of rank 0"),
         ("--master_port", port_, "a port that is free there when the job starts"),
-        ("--max_restarts", "0", "a job is tried again by its restart policy, not by torchrun"),
-        ("--monitor_interval", _MONITOR_SECONDS, "seconds until torchrun sees that its ranks have ended"),
+        ("--max_restarts", "0", "the job's restart policy retries it, not torchrun"),
+        ("--monitor_interval", _MONITOR_SECONDS, "seconds between torchrun's checks whether its ranks have ended"),
     )
     found = [Token("torchrun", "user", "--launcher torchrun")]
     found += [Token(word, "launcher", why) for option, value, why in options for word in (option, value)]
-    return [*found, Token("--no_python", "launcher", "the command names its program itself")]
+    return [*found, Token("--no_python", "launcher", "the command names its own program, such as python")]

@@ -17,18 +17,18 @@ from taco_launch.model.plans import Placement
 VALUES = {
     "np": "number of ranks",
     "hosts": "hosts and their ranks, in the form of -H",
-    "hostfile": "path of a hostfile with the same",
-    "concurrent": "how many ssh connections mpirun opens at a time: the hosts, at most 256",
+    "hostfile": "path of a hostfile with the same hosts and ranks",
+    "concurrent": "how many ssh connections mpirun opens at a time: one per host, at most 256",
     "interface": "network interface between the hosts",
-    "network": "the same, or where its name differs from host to host the CIDR of its addresses",
+    "network": "the same interface, or the CIDR of its addresses where its name differs from host to host",
     "hcas": "RDMA ports that NCCL is to use, in the form of NCCL_IB_HCA",
     "gid_index": "GID index of the RDMA ports",
-    "address_range": "CIDR of the RDMA ports' addresses, where the index differs and NCCL finds each within that",
-    "daemon_ports": "ports for mpirun and its daemons, as 40000,40001",
+    "address_range": "CIDR of the RDMA ports' addresses, where the GID index differs and NCCL finds it within that range",
+    "daemon_ports": "ports for mpirun and its daemons, such as 40000,40001",
     "first_port": "first of the ports for the ranks",
     "port_count": "how many ports the ranks have",
-    "ranks_per_host": "ranks of each host, where all have as many",
-    "threads": "cores for each rank, on the host that has the fewest; not where the caller sets OMP_NUM_THREADS, or --per-host",
+    "ranks_per_host": "ranks of each host, where all hosts have the same number",
+    "threads": "cores for each rank, on the host that has the fewest; not with --per-host or where the caller sets OMP_NUM_THREADS",
 }
 CONDITIONS = {
     "root": "mpirun runs as root",
@@ -37,19 +37,19 @@ CONDITIONS = {
     "several_hosts": "ranks run on more than one host",
     "many_hosts": "ranks run on 64 hosts or more",
     "elsewhere": "ranks run on a host that is not the head",
-    "fqdn": "such a host has a name with a domain",
+    "fqdn": "a host other than the head has a name with a domain",
     "nccl": "NCCL has something to do: GPUs, or several hosts",
     "rdma": "RDMA is requested, by --transport rdma or network.rdma",
     "tcp": "TCP is requested, by --transport tcp or network.rdma: off, or RDMA is not available on every host",
     "gdr": "GPUDirect RDMA is requested, by --gdr or network.gdr, or it is available on every host",
     "no_gdr": "GPUDirect RDMA is refused, by --no-gdr or network.gdr: off, or it is not available on every host",
     "gid_needed": "the GID index has to be given: NCCL does not find it by itself, or the inventory names one",
-    "one_interface": "the interface has one name on all hosts, or nothing is known of that",
+    "one_interface": "the interface has the same name on all hosts, or its names are not known",
     "light": "--light",
     "lightcc": "the image provides LightCC",
-    "net_by_name": "NCCL is 2.10 or newer, or not known: it accepts a network by its name",
-    "library_path": "LD_LIBRARY_PATH is set where mpirun runs, or the head is a container elsewhere",
-    "no_single_copy": "processes may not read each other's memory there",
+    "net_by_name": "NCCL is 2.10 or newer, which accepts a network by its name, or its version is not known",
+    "library_path": "LD_LIBRARY_PATH is set where mpirun runs, or the head is a container on another machine",
+    "no_single_copy": "on a host, processes may not read each other's memory",
     "crowded": "a host has more ranks than CPUs",
 }
 
@@ -196,7 +196,9 @@ def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) ->
     made.conditions["fqdn"] = Condition(bool(with_domain), why=f"such as {with_domain}")
     ranks = {share.ranks for share in placement.shares}
     if len(ranks) == 1:
-        made.values["ranks_per_host"] = Decision(str(ranks.pop()), "launcher", "every host has as many ranks")
+        made.values["ranks_per_host"] = Decision(
+            str(ranks.pop()), "launcher", "every host has the same number of ranks"
+        )
 
 
 def _interface(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
@@ -205,7 +207,7 @@ def _interface(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     if named is not None:
         made.values["interface"] = made.values["network"] = named
     elif between is None:
-        why = "the network interface between the hosts is not known: --interface eth0, for example"
+        why = "the network interface between the hosts is not known; name it, such as --interface eth0"
         made.missing["interface"] = made.missing["network"] = why
     else:
         _interface_found(made, between)
@@ -218,7 +220,9 @@ def _interface_found(made: Decisions, between: FabricFacts) -> None:
         if shared.value is not None:
             made.values[name] = Decision(shared.value, "fact", shared.why)
         else:
-            made.missing[name] = f"no interface is common to the hosts: {shared.why}: --interface eth0, for example"
+            made.missing[name] = (
+                f"no interface is common to the hosts: {shared.why}; name one, such as --interface eth0"
+            )
     own = tuple(one for one in between.host_env if one[1] == "NCCL_SOCKET_IFNAME")
     made.conditions["one_interface"] = Condition(not own, "fact")
     made.host_env += own
@@ -293,7 +297,7 @@ def _software(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     made.conditions["net_by_name"] = Condition(by_name)
     openmpi = known.get("openmpi")
     if openmpi is None:
-        why = 'the version of Open MPI is not known: versions: {openmpi: "4.1.4"} in an inventory'
+        why = 'the version of Open MPI is not known; declare it in an inventory, such as versions: {openmpi: "4.1.4"}'
         made.missing["openmpi4"] = made.missing["openmpi5"] = why
     else:
         source = _version_source(spec, "openmpi")
@@ -307,7 +311,7 @@ def _cpus(made: Decisions, spec: JobSpec, placement: Placement, facts: JobFacts)
     known = {host.host: host for host in facts.hosts}
     told = [(share, known[share.host]) for share in placement.shares if share.host in known]
     full = [
-        f"{share.host} has {host.cpus} for {share.ranks}"
+        f"{share.host} has {host.cpus} CPUs for {share.ranks} ranks"
         for share, host in told
         if share.ranks > (host.cpus or math.inf)
     ]
@@ -315,7 +319,7 @@ def _cpus(made: Decisions, spec: JobSpec, placement: Placement, facts: JobFacts)
     cores = [host.cores // share.ranks for share, host in told if host.cores is not None]
     if len(cores) < len(placement.shares) or spec.per_host or "OMP_NUM_THREADS" in dict(facts.environment or ()):
         return
-    made.values["threads"] = Decision(str(max(1, min(cores))), "fact", "the cores of a host, divided among its ranks")
+    made.values["threads"] = Decision(str(max(1, min(cores))), "fact", "the cores of a host divided by its ranks")
 
 
 def _version_source(spec: JobSpec, name: str) -> str:
@@ -326,9 +330,9 @@ def _library_path(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     """Where nobody has looked into the container: training images set it, as those of NVIDIA do."""
     local = any(host.name == spec.head and host.connection == "local" for host in spec.hosts)
     if local or facts.environment is not None:
-        condition = Condition("LD_LIBRARY_PATH" in dict(facts.environment or ()), "fact", "it is set here")
+        condition = Condition("LD_LIBRARY_PATH" in dict(facts.environment or ()), "fact", "LD_LIBRARY_PATH is set here")
     else:
-        condition = Condition(spec.container is not None, "default", "training images set it")
+        condition = Condition(spec.container is not None, "default", "training images set LD_LIBRARY_PATH")
     made.conditions["library_path"] = condition
 
 
@@ -340,15 +344,17 @@ def _gid(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
         return
     nccl, between = versions(spec, facts).get("nccl"), facts.between
     if between is not None and (between.link_layer == "InfiniBand" or not between.hcas_there):
-        no_gid = "InfiniBand: paths go by LIDs, and no GID index is chosen" if between.hcas_there else between.rdma.why
+        no_gid = "InfiniBand addresses ports by LID, and needs no GID index" if between.hcas_there else between.rdma.why
         made.conditions["gid_needed"] = Condition(False, "fact", no_gid)
         return
     own = tuple(one for one in between.host_env if one[1] == "NCCL_IB_GID_INDEX") if between is not None else ()
     known = between is not None and (between.gid_index.value is not None or bool(own))
     _gid_needed(made, spec, nccl, between if known else None)
     if between is None or not known:
-        told = between.gid_index.why if between is not None and between.link_layer else "it is not known"
-        made.missing["gid_index"] = f"{told}: network: {{gid_index: 3}} in the inventory (show_gids lists it)"
+        told = between.gid_index.why if between is not None and between.link_layer else "the GID index is not known"
+        made.missing["gid_index"] = (
+            f"{told}; declare it in the inventory, such as network: {{gid_index: 3}} (show_gids lists it)"
+        )
     elif between.gid_index.value is not None:
         made.values["gid_index"] = Decision(between.gid_index.value, "fact", between.gid_index.why)
     elif made.holds("several_hosts") and not made.holds("tcp"):
@@ -363,15 +369,15 @@ def _gid_needed(made: Decisions, spec: JobSpec, nccl: Optional[str], between: Op
         older = version(nccl) < OWN_GID
         led = between is None or between.gid_index.value is None or between.address_range.value is not None
         misled = not older and between is not None and not led and not between.finds_gid
-        why = f"NCCL {nccl}" + (" would take an address of another network" if misled else "")
+        why = f"NCCL {nccl}" + (" would choose an address of another network" if misled else "")
         made.conditions["gid_needed"] = Condition(older or misled, _version_source(spec, "nccl"), why)
     elif between is not None:
-        why = "the version of NCCL is not known; one that finds it by itself accepts it from here as well"
+        why = "the version of NCCL is not known; a version that finds the index by itself accepts this one as well"
         made.conditions["gid_needed"] = Condition(True, "fact", why)
     elif made.holds("rdma"):
         made.missing["gid_needed"] = (
-            "the version of NCCL is not known, and before 2.21 it does not find the index itself: "
-            'versions: {nccl: "2.9.9"} in the inventory'
+            "the version of NCCL is not known, and before 2.21 it does not find the index itself; "
+            'declare it in the inventory, such as versions: {nccl: "2.9.9"}'
         )
     else:
         made.conditions["gid_needed"] = Condition(False)  # nobody has said that there is RDMA at all

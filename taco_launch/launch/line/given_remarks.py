@@ -25,8 +25,8 @@ def given_remarks(given: Sequence[Option], placement: Placement) -> Iterator[str
         if value is None:
             continue
         if text := reference(name, value):
-            yield f"{name}: no shell reads the value, and the ranks get {text} as it stands: write the value in its place"
+            yield f"{name}: no shell expands the value, so the ranks get {text} literally: write its value instead"
         elif name in _MEETING:
-            yield f"{name}={value} goes before what taco-launch sets, the place where the ranks of this job meet: omit it"
+            yield f"{name}={value} overrides what taco-launch sets so that the ranks of this job meet: omit it"
         elif name == VISIBLE_GPUS and 0 < len(value.split(",")) < most:
-            yield f"ranks share GPUs: {name}={value} names {len(value.split(','))} for the {most} ranks of a host"
+            yield f"ranks share GPUs: {name}={value} names {len(value.split(','))} for up to {most} ranks on a host"

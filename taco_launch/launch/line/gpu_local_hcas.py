@@ -37,7 +37,9 @@ def near_hcas(between: FabricFacts, placement: Placement, near: Mapping[str, Loc
     narrowed = {host: "=" + ",".join(names[place] for place in sorted(places)) for host, names in ports.items()}
     if between.hcas.value is not None:
         left = [name for place, name in enumerate(ports[hosts[0]]) if place not in places]
-        why = f"{between.hcas.why}; not used: {', '.join(left)}, as the job's GPUs have others nearer on every host"
+        why = (
+            f"{between.hcas.why}; not used: {', '.join(left)}, as other HCAs are nearer to the job's GPUs on every host"
+        )
         return replace(between, hcas=SharedValue(narrowed[hosts[0]], why))
     own = (
         (host, name, narrowed.get(host, value) if name == _NAME else value) for host, name, value in between.host_env

@@ -59,7 +59,7 @@ def typed_gpus(own: HostEnv, placement: Placement, facts: JobFacts) -> Tuple[Opt
     alike = {tuple(pair for pair in pairs if pair[0] in (VISIBLE_GPUS, GPU_ORDER)) for _host, pairs in own}
     if len(alike) != 1:
         return ()
-    why = "the job's GPUs, as nvidia-smi counts them; here each host's own are set"
+    why = "the job's GPUs, as nvidia-smi numbers them; taco-launch sets the GPUs of each host itself"
     return tuple(env_option(name, value, "launcher", why) for name, value in alike.pop())
 
 

@@ -34,7 +34,7 @@ def torus(
     )
     if not applies:
         return list(options)
-    why = f"does in NCCL Horovod {horovod} what LIGHT_2D_ALLREDUCE does in LightCC, which the image does not provide"
+    why = f"does in Horovod {horovod} what LIGHT_2D_ALLREDUCE does in LightCC, which the image does not provide"
     line: List[Option] = []
     for option in options:
         names = [name for name, _value in option.env]

@@ -33,14 +33,14 @@ def _not_used(between: FabricFacts, decisions: Decisions, env: Mapping[str, Opti
             f"RDMA is not available on every host: {between.rdma.why} (taco-launch facts --only rdma,network shows more"
         )
         if env.get("NCCL_IB_DISABLE") == "1":
-            yield f"the job goes over TCP, for {told}; --transport rdma refuses such hosts)"
+            yield f"the job uses TCP, because {told}; --transport rdma refuses such hosts)"
         else:
-            yield f"{told}); nothing on the line keeps NCCL off it: -x NCCL_IB_DISABLE=1 does"
+            yield f"{told}); nothing on the line keeps NCCL from trying it: add -x NCCL_IB_DISABLE=1"
     if decisions.conditions["no_gdr"].holds and decisions.conditions["no_gdr"].source == "fact":
         told = f"GPUDirect RDMA is not available on every host: {between.gdr.why}"
         hint = "taco-launch -i FILE setup --only peermem loads the module, or shows why it does not load; network: {gdr: off} turns it off"
         if "NCCL_NET_GDR_LEVEL" in env:
-            told = f"the job goes without GPUDirect RDMA, which is not available on every host: {between.gdr.why}"
+            told = f"the job runs without GPUDirect RDMA, which is not available on every host: {between.gdr.why}"
         yield f"{told} ({hint})"
 
 
@@ -52,8 +52,8 @@ def _inventory(spec: JobSpec, between: FabricFacts, decisions: Decisions) -> Ite
         others = [f"{index} on {host}" for host, index in between.gids if index != declared]
         if others:
             yield (
-                f"network.gid_index: {declared}, and by the facts RoCE v2 over IPv4 is at {join_texts(others)}: "
-                "is it still right?"
+                f"network.gid_index: {declared}, but the facts show RoCE v2 over IPv4 at {join_texts(others)}: "
+                "check the inventory"
             )
 
 
@@ -65,8 +65,8 @@ def _differ(spec: JobSpec, decisions: Decisions) -> Iterator[str]:
     for name, told in by_name.items():
         shown = join_texts(told) if all(len(text) < _SHORT for text in told) else f"{told[0]}, ..."
         yield (
-            f"{name} differs from host to host ({shown}): taco-launch gives each rank its host's (--explain shows "
-            "them); a pasted line cannot: write it into /etc/nccl.conf of each host"
+            f"{name} differs from host to host ({shown}): taco-launch gives each rank the value of its host (--explain shows "
+            "them), but a pasted line cannot: write the value into /etc/nccl.conf of each host"
         )
 
 

@@ -28,7 +28,7 @@ _EMPTY = re.compile(
     r"--(nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_](addr|port)|rank|local[-_]rank|world[-_]size)=$"
 )
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
-_BY_A_SHELL = "bash -c 'PROGRAM --node_rank=$RANK ...' has them put in in each rank"
+_BY_A_SHELL = "write bash -c 'PROGRAM --node_rank=$RANK ...' for a shell in each rank"
 _OTHER = "-"  # no interface's name
 _KNOBS = ("NCCL_", "HOROVOD_", "LIGHT_", "UCX_")
 Pairs = Sequence[Tuple[str, Optional[str]]]
@@ -132,9 +132,9 @@ def _asked(draft: Draft) -> Iterator[str]:
             yield f"{flag} changes nothing on the line {why}"
     env = {name for option in draft.options for name, _value in option.env}
     if asked.transport == "tcp" and not one_host and not env & {"NCCL_IB_DISABLE", "NCCL_NET"}:
-        yield "--transport tcp: nothing on the line keeps NCCL off RDMA; -x NCCL_IB_DISABLE=1 does"
+        yield "--transport tcp: nothing on the line keeps NCCL off RDMA: add -x NCCL_IB_DISABLE=1"
     if draft.decisions.holds("gdr") and draft.decisions.holds("tcp"):
-        yield "GPUDirect RDMA is requested, and so is TCP: it does not exist without RDMA"
+        yield "GPUDirect RDMA is requested, but the job uses TCP: GPUDirect RDMA requires RDMA"
 
 
 def _line(draft: Draft, asked: NetworkOverrides) -> List[str]:
@@ -156,8 +156,8 @@ def _undone(draft: Draft) -> Iterator[str]:
 def _hosts(draft: Draft) -> Iterator[str]:
     if not tells_hosts(draft.options) and len(draft.placement.shares) > 1:
         yield (
-            "the line names no hosts: mpirun reads them from its default hostfile, as under the MPI Operator; to paste it "
-            "elsewhere write that with --to DIR and set OMPI_MCA_orte_default_hostfile (5.0: PRTE_MCA_prte_default_hostfile)"
+            "the line names no hosts: mpirun reads them from its default hostfile, as under the MPI Operator; to paste the line "
+            "elsewhere, write that file with --to DIR and set OMPI_MCA_orte_default_hostfile (5.0: PRTE_MCA_prte_default_hostfile)"
         )
 
 
@@ -165,7 +165,9 @@ def _gpus(draft: Draft) -> Iterator[str]:
     """Yield where ranks share GPUs, and which host has fewer than the others that are to take as many ranks."""
     have = {host.host: host.gpus for host in draft.facts.hosts if host.gpus}
     placed = {share.host: share.ranks for share in draft.placement.shares if share.host in have}
-    crowded = [f"{host} has {have[host]} for {ranks}" for host, ranks in placed.items() if ranks > (have[host] or 0)]
+    crowded = [
+        f"{host} has {have[host]} GPUs for {ranks} ranks" for host, ranks in placed.items() if ranks > (have[host] or 0)
+    ]
     if crowded:
         yield f"ranks share GPUs: {join_texts(crowded)}"
     slots = {host.name: host.slots for host in draft.spec.hosts}
@@ -173,7 +175,7 @@ def _gpus(draft: Draft) -> Iterator[str]:
         most = max(have[other] or 0 for other in placed if slots[other] == slots[host])
         if (have[host] or 0) < most:
             yield (
-                f"{host} has {have[host]} GPUs, and other hosts of the job {most}: is one gone? "
+                f"{host} has {have[host]} GPUs, and other hosts of the job have {most}: is a GPU missing? "
                 f"taco-launch setup --check -H {host} shows it"
             )
 
@@ -182,7 +184,7 @@ def _cpus(draft: Draft) -> Iterator[str]:
     """Yield where ranks share CPUs: what they measure there says nothing of as many hosts or cores."""
     have = {host.host: host.cpus for host in draft.facts.hosts if host.cpus is not None}
     placed = [(share.host, share.ranks) for share in draft.placement.shares if share.host in have]
-    crowded = [f"{host} has {have[host]} for {ranks}" for host, ranks in placed if ranks > have[host]]
+    crowded = [f"{host} has {have[host]} CPUs for {ranks} ranks" for host, ranks in placed if ranks > have[host]]
     if crowded:
         yield f"ranks share CPUs, and wait for one another: {join_texts(crowded)}"
 
@@ -195,12 +197,12 @@ def _not_there(draft: Draft) -> Iterator[str]:
     most = max((256 if count is None else count for count in counts.values()), default=0)
     beyond = sorted(index for index in named if index >= most)
     if beyond:
-        yield f"--gpu-ids {_listed(beyond)}: no host of the job is known to have such a GPU: there are {most} on a host"
+        yield f"--gpu-ids {_listed(beyond)}: no host of the job is known to have such a GPU: a host has at most {most}"
     for host in draft.spec.hosts:
         count = counts[host.name]
         beyond = [index for index in host.constraints.without if count is not None and index >= count]
         if beyond:
-            yield f"--exclude {host.name}:{_listed(beyond)}: nothing is left out by it: {host.name} has {count} GPUs or slots"
+            yield f"--exclude {host.name}:{_listed(beyond)}: excludes nothing: {host.name} has only {count} GPUs or slots"
 
 
 def _listed(indices: Sequence[int]) -> str:
@@ -217,7 +219,7 @@ def _reached(draft: Draft) -> Iterator[str]:
     ]
     if odd and draft.spec.container is None and draft.decisions.holds("elsewhere"):
         more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
-        yield f"{odd[0]}{more}: user, port or key are not on the line; where it is pasted ~/.ssh/config has to know them"
+        yield f"{odd[0]}{more}: user, port or key are not on the line; where you paste it, ~/.ssh/config must define them"
 
 
 def _interfaces(options: Sequence[Option]) -> Iterator[str]:
@@ -228,15 +230,15 @@ def _interfaces(options: Sequence[Option]) -> Iterator[str]:
     ]
     plain = {text.lstrip("=") for text in (*nccl, *mpi) if _INTERFACE.match(text)}
     if nccl and mpi and len(plain) > 1:
-        yield f"NCCL_SOCKET_IFNAME={nccl[0]} and {', '.join(dict.fromkeys(mpi))} for MPI differ: --interface sets all places"
+        yield f"NCCL_SOCKET_IFNAME={nccl[0]} and {', '.join(dict.fromkeys(mpi))} for MPI differ: --interface sets both"
 
 
 def _taken(spec: JobSpec) -> Iterator[str]:
     mine = taken(spec.command)
     if mine:
         yield (
-            f"{', '.join(mine)}: run by taco-launch your program gets it; in the pasted line mpirun reads it as its own "
-            "(there: sh -c 'PROGRAM ...')"
+            f"{', '.join(mine)}: with taco-launch, your program gets it; in a pasted line, mpirun reads it as its own option "
+            "(write sh -c 'PROGRAM ...' there)"
         )
 
 
@@ -245,8 +247,8 @@ def _inside(spec: JobSpec) -> Iterator[str]:
     found = inner(spec.command)
     if found is not None and not spec.per_host:
         yield (
-            f"all that {found.name} starts shares this job's one slot, and its GPU "
-            "(--launcher env --per-host --slots-per-host N: once on each host, with N slots)"
+            f"everything that {found.name} starts shares this job's one slot and its GPU "
+            "(--launcher env --per-host --slots-per-host N starts it once on each host, with N slots)"
         )
 
 
@@ -256,10 +258,10 @@ def _unread(command: Sequence[str]) -> Iterator[str]:
         return
     words = [word for word in command if _PLACE.search(word)]
     if words:
-        yield f"{join_texts(words)}: no shell reads the command, and the program gets this as it stands ({_BY_A_SHELL})"
+        yield f"{join_texts(words)}: no shell expands the command, so the program gets this literally ({_BY_A_SHELL})"
     empty = [word for word in command if _EMPTY.match(word)]
     if empty:
-        yield f"{join_texts(empty)}: nothing comes after the =: your shell put the value in, not the shell of each rank ({_BY_A_SHELL})"
+        yield f"{join_texts(empty)}: the value after = is empty: your own shell expanded it, not a shell in each rank ({_BY_A_SHELL})"
 
 
 def _lost(spec: JobSpec) -> Iterator[str]:
@@ -282,13 +284,13 @@ def _light(placement: Placement, decisions: Decisions, env: Pairs) -> Iterator[s
         return
     if not decisions.holds("lightcc"):
         yield (
-            "LIGHT_*: nothing will read them: the image is not known to provide LightCC (if it does: "
+            "LIGHT_*: nothing will read them: the image is not known to provide LightCC (if it does, declare "
             "container: {provides: [lightcc]})"
         )
     if len(placement.shares) == 1:
         yield "LIGHT_*: of no use on one host: 2D all-reduce and top-k compression save traffic between hosts"
     elif "ranks_per_host" not in decisions.values and dict(env).get("LIGHT_2D_ALLREDUCE") == "1":
-        yield "LIGHT_2D_ALLREDUCE: needs as many ranks on every host, and this job's hosts have unequal numbers"
+        yield "LIGHT_2D_ALLREDUCE: needs the same number of ranks on every host, and this job's hosts differ"
 
 
 def _ports(spec: JobSpec, placement: Placement, decisions: Decisions) -> Iterator[str]:
@@ -297,14 +299,14 @@ def _ports(spec: JobSpec, placement: Placement, decisions: Decisions) -> Iterato
     most = max(share.ranks for share in placement.shares)
     choice = decisions.values.get("port_count")
     if choice is None or int(choice.text) < most:
-        yield f"network.port_range: too few ports: one for each of a host's {most} ranks, and an eighth for mpirun itself"
+        yield f"network.port_range: too few ports: each of a host's {most} ranks needs one, and mpirun itself needs an eighth of the range"
 
 
 def _openmpi5(decisions: Decisions, options: Sequence[Option]) -> Iterator[str]:
     """Open MPI 5.0.11 takes `none` of `-bind-to none` for the program; what it knows is short or listed."""
     old = [option.tokens[0].text for option in options if _SINGLE_DASH.match(option.tokens[0].text)]
     if old and decisions.holds("openmpi5"):
-        yield f"{', '.join(dict.fromkeys(old))}: Open MPI 5 wants two dashes, and fails; --profile auto makes its line"
+        yield f"{', '.join(dict.fromkeys(old))}: Open MPI 5 requires two dashes, and fails; --profile auto writes the line for it"
 
 
 def _overridden(facts: JobFacts, options: Sequence[Option]) -> Iterator[str]:
@@ -315,15 +317,15 @@ def _overridden(facts: JobFacts, options: Sequence[Option]) -> Iterator[str]:
             continue
         for name, value in option.env:
             if value is not None and inherited.get(name, value) != value:
-                yield f"{name}={value} goes before your environment's {inherited[name]!r} (to keep yours: -x {name})"
+                yield f"{name}={value} overrides your environment's {inherited[name]!r} (to keep yours: -x {name})"
         kind, name = option.key
         for variable in (f"OMPI_MCA_{name}", f"PRTE_MCA_{name}") if kind == "mca" else ():
             value = option.tokens[-1].text
             if inherited.get(variable, value) != value:
                 yield (
-                    f"--mca {name} {value} goes before {variable}={inherited[variable]} of your environment "
+                    f"--mca {name} {value} overrides {variable}={inherited[variable]} of your environment "
                     f"(to keep yours: --mca {name} {inherited[variable]})"
                 )
         exclude = name.replace("_if_include", "_if_exclude")
         if exclude != name and f"OMPI_MCA_{exclude}" in inherited:
-            yield f"OMPI_MCA_{exclude} of your environment stands against --mca {name}, and mpirun fails: unset it"
+            yield f"OMPI_MCA_{exclude} of your environment conflicts with --mca {name}, so mpirun fails: unset it"

@@ -22,19 +22,19 @@ def check_asked(spec: JobSpec, placement: Placement, facts: JobFacts) -> None:
     if asked.text == "rdma" and between.rdma.able is False:
         raise UnusableError(
             f"RDMA is requested ({asked.why}), and it is not available on every host: {between.rdma.why}",
-            hint=f"put that right (taco-launch facts --only rdma,network shows it), or go without: {_without_rdma(asked.source)}",
+            hint=f"fix that (taco-launch facts --only rdma,network shows the cause), or run without RDMA: {_without_rdma(asked.source)}",
         )
     if direct.text != "on" or asked.text == "tcp" or not has_gpus(facts):
         return
     if asked.text != "rdma" and between.rdma.able is False:
         raise UnusableError(
             f"GPUDirect RDMA is requested ({direct.why}), and there is no RDMA between the hosts: {between.rdma.why}",
-            hint=f"put that right (taco-launch facts --only rdma,network shows it), or go without: {_without_gdr(direct.source)}",
+            hint=f"fix that (taco-launch facts --only rdma,network shows the cause), or run without GPUDirect RDMA: {_without_gdr(direct.source)}",
         )
     if between.gdr.able is False:
         raise UnusableError(
             f"GPUDirect RDMA is requested ({direct.why}), and it is not available on every host: {between.gdr.why}",
-            hint=f"taco-launch -i FILE setup --only peermem loads the module, or shows why it does not load; or go without: {_without_gdr(direct.source)}",
+            hint=f"taco-launch -i FILE setup --only peermem loads the module, or shows why it does not load; or run without GPUDirect RDMA: {_without_gdr(direct.source)}",
         )
 
 
@@ -49,7 +49,7 @@ def check_once(spec: JobSpec, placement: Placement) -> None:
         if name in known:
             raise UsageError(
                 f"hosts {known[name]} and {share.host} are both this machine, which {spec.launcher} accepts only once",
-                hint=f"add up the slots: -H {known[name]}:SLOTS",
+                hint=f"name it once, with the slots of both: -H {known[name]}:SLOTS",
             )
         known[name] = share.host
 
@@ -59,4 +59,4 @@ def _without_rdma(source: str) -> str:
 
 
 def _without_gdr(source: str) -> str:
-    return "leave --gdr out" if source == "user" else "--no-gdr, or network: {gdr: auto} in the inventory"
+    return "omit --gdr" if source == "user" else "--no-gdr, or network: {gdr: auto} in the inventory"

@@ -16,7 +16,7 @@ from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
 
-WHY = "gloo and TensorPipe would take the address of the host's own name, such as 127.0.1.1"
+WHY = "without it, Gloo and TensorPipe would use the address of the host's own name, such as 127.0.1.1"
 _NCCL = "NCCL_SOCKET_IFNAME"
 
 

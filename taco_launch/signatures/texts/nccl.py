@@ -298,7 +298,7 @@ NCCL = (
         "nccl-no-verbs",
         ("Failed to open libibverbs.so",),
         "There is no libibverbs where the ranks of {host} run, so NCCL uses TCP.",
-        "For RDMA install the user-space drivers there or in the image, of the host's MLNX_OFED: apt-get install libibverbs1 "
+        "For RDMA, install the user-space drivers there or in the image, in the same MLNX_OFED version as on the host: apt-get install libibverbs1 "
         "ibverbs-providers.",
         kind=FailureText.NOTE,
         unless=("nccl-ofi-no-provider",),
@@ -307,23 +307,23 @@ NCCL = (
         "nccl-no-ib-device",
         ("NET/IB : No device found",),
         "NCCL found no RDMA device on {host}, so it uses TCP.",
-        "For RDMA: ls /sys/class/infiniband on the host, and /dev/infiniband where the ranks run (docker run --device "
-        "/dev/infiniband); NCCL_IB_HCA may name one that does not exist.",
+        "For RDMA, check ls /sys/class/infiniband on the host, and ls /dev/infiniband where the ranks run (a "
+        "container needs docker run --device /dev/infiniband). NCCL_IB_HCA may name a device that does not exist.",
         kind=FailureText.NOTE,
     ),
     Signature(
         "nccl-on-tcp",
         ("NCCL_IB_DISABLE set by environment to 1",),
         "RDMA is turned off by NCCL_IB_DISABLE=1, so NCCL uses TCP.",
-        "Leave NCCL_IB_DISABLE out where the hosts have RDMA.",
+        "If the hosts have RDMA, unset NCCL_IB_DISABLE.",
         kind=FailureText.NOTE,
     ),
     Signature(
         "nccl-gdr-off",
         ("GPU Direct RDMA Disabled for HCA",),
         "GPUDirect RDMA is off for {hca} on {host}: data goes through the host's memory.",
-        "On the host: lsmod | grep peermem; modprobe nvidia-peermem, and its name in /etc/modules-load.d/ for the next "
-        "start. All hosts need it.",
+        "On the host, check lsmod | grep peermem. If the module is missing, run modprobe nvidia-peermem, and add "
+        "its name to a file in /etc/modules-load.d/ so that it is loaded at boot. All hosts need it.",
         r"GPU Direct RDMA Disabled for HCA \d+ '(?P<hca>[^']+)'",
         kind=FailureText.NOTE,
     ),

@@ -57,7 +57,7 @@ SLURM = (
         "slurm-task-exited",
         (": Exited with exit code ",),
         "Task {task} on {host} ended with exit code {code}.",
-        "Read that task's own last lines before this point; srun --label marks the lines of each.",
+        "Read that task's own last lines before this point; srun --label marks the lines of each task.",
         r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Exited with exit code (?P<code>\d+)",
         kind=FailureText.OUTCOME,
     ),
@@ -67,7 +67,7 @@ SLURM = (
         "Slurm refused [[job?a step of job {job}||the job]]: it requests GPUs (gres) that [[job?the job||the partition]] does not have.",
         "[[job?scontrol show job {job} shows the job's GPUs (TRES, TresPerNode): request them with sbatch, and for the step no more than that. Inside a job, the step inherits "
         "its options: env | grep -E 'SLURM_(GRES|GPUS|TRES)', and unset what is wrong||sinfo -o '%P %G' lists what each partition has: use that name and number (--gres=gpu:N, "
-        "or gpu:TYPE:N). (null) everywhere: GresTypes=gpu and Gres= are missing in slurm.conf, and gres.conf on the nodes]].",
+        "or gpu:TYPE:N). If it shows (null) everywhere, GresTypes=gpu and Gres= are missing in slurm.conf, and gres.conf is missing on the nodes]].",
         r"(?:sbatch|srun|salloc): error: (?:Unable to create step for job (?P<job>\d+): |[^\r\n]{0,80})Invalid generic resource \(gres\) specification",
     ),
     Signature(
@@ -77,7 +77,7 @@ SLURM = (
         "[[node?No node of the partition has what is requested of one node: scontrol show node NODE shows its CPUs, memory and GPUs; lower --cpus-per-task, --cpus-per-gpu, "
         "--ntasks-per-node, --mem or --gres||Compare what is requested (nodes, tasks, CPUs, GPUs, memory, time, account) with what there is: scontrol show "
         "partition, sinfo -o '%P %l %c %m %G'; for a step: scontrol show job JOBID]]"
-        "[[account?. sacctmgr show assoc user=$USER lists what you may use: set -A, -p and --qos to one line of it]].",
+        "[[account?. sacctmgr show assoc user=$USER lists what you may use: set -A, -p and --qos to the values of one of its lines]].",
         r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
         r"|(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources): (?=(?P<node>Requested node configuration is not available)?)"
         r"(?=(?P<account>Invalid (?:account|qos)|[^\r\n]{0,40}accounting/QOS policy)?)(?P<why2>[^\r\n]*[^\s.])",
@@ -87,7 +87,7 @@ SLURM = (
         "slurm-refused-by-site",
         ("sbatch: error: ", "salloc: error: ", "srun: error: "),
         "Slurm refused the job by a rule of this cluster (its job_submit plugin): {why}.",
-        "Follow that line; the cluster's documentation shows which partitions, accounts (-A) and limits can be combined. sacctmgr show assoc user=$USER lists your accounts.",
+        "Follow that message; the cluster's documentation shows which partitions, accounts (-A) and limits can be combined. sacctmgr show assoc user=$USER lists your accounts.",
         r"(?:sbatch|salloc|srun): error: (?!Batch job|Unable to)(?P<why>[^\r\n]*[^\s.])[ .]*\n(?:(?:sbatch|salloc|srun): error: (?!Batch job|Unable to)[^\n]*\n){0,2}"
         r"(?:sbatch|salloc|srun): error: (?:Batch job submission failed|Unable to allocate resources): Unspecified error",
         lines=4,
@@ -96,17 +96,17 @@ SLURM = (
         "slurm-launch-failed",
         ("Task launch for ",),
         "Slurm could not start the tasks of a step on {host}: {why}.",
-        "On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. A job credential that is invalid or expired is the clock or "
-        "munge of that host (date there and on the controller). 'Socket timed out' is a slurmd that is busy (with a container's import, for example), or a munge.key that differs from the "
-        "controller's.",
+        "On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. An invalid "
+        "or expired job credential points to the clock or munge of that host (compare date there and on the "
+        "controller). 'Socket timed out' means that slurmd is busy (with a container's import, for example), or that munge.key differs from the controller's.",
         r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout)(?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-pmix",
         ("pmixp_",),
         "Slurm's step daemons (PMIx) do not reach each other from {host}[[why?: {why}]], or one of the hosts arrived late.",
-        "Ports have to be open between compute nodes (SrunPortRange in slurm.conf, firewall). Else: export "
-        "SLURM_PMIX_DIRECT_CONN=false, and SLURM_PMIX_TIMEOUT=600.",
+        "Ports have to be open between compute nodes (SrunPortRange in slurm.conf, firewall). If that does not help: "
+        "export SLURM_PMIX_DIRECT_CONN=false SLURM_PMIX_TIMEOUT=600.",
         r"mpi/pmix\w*: [^\r\n]*pmixp_[^\r\n]*?(?P<why>collective timeout|Cannot establish the connection|Unable to connect"
         r"|exceeded the retry limit)",
     ),
@@ -129,15 +129,15 @@ SLURM = (
     Signature(
         "slurm-binding",
         ("Unable to layout tasks on given cpus", "failed to distribute tasks (bind_type"),
-        "Slurm cannot bind the step's tasks to the CPUs that the job has: step and job ask for different numbers or ways.",
-        "Inside a job: unset SLURM_CPU_BIND SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_LIST, the same -c for srun as for sbatch, or srun "
-        "--cpu-bind=none.",
+        "Slurm cannot bind the step's tasks to the CPUs that the job has: the step and the job request different numbers of CPUs or different kinds of binding.",
+        "Inside a job: unset SLURM_CPU_BIND SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_LIST, use the same -c for srun as "
+        "for sbatch, or use srun --cpu-bind=none.",
     ),
     Signature(
         "slurm-plugin-option",
         ('Warning: SPANK plugin "',),
         "Slurm on {host} does not know the option --{option} of the plugin {plugin}: the plugin is installed where the job was submitted, and slurmd there has not loaded "
-        "it, so the job runs without it (a container's job outside of its container).",
+        "it, so the job runs without it (a container's job then runs outside its container).",
         "Install the plugin and the same plugstack.conf on every node, then systemctl restart slurmd (SPANK plugins are loaded at its start); srun --help | grep {option} "
         "on a node shows whether it is there.",
         r'SPANK plugin "(?P<plugin>[\w-]+)" option "(?P<option>[\w-]+)" not found',
@@ -146,8 +146,8 @@ SLURM = (
         "pyxis-folder",
         ("pyxis: couldn't mkdir ",),
         "Slurm's container plugin (pyxis) could not make its folder {path} on {host}: {why}.",
-        "Make the folder above it on every node, also after a boot (/run is empty then: tmpfiles.d, or slurmd's ExecStartPre), or name another one: runtime_path=/PATH behind "
-        "spank_pyxis.so in plugstack.conf.",
+        "Create its parent folder on every node, and again after each boot (/run is empty then: use tmpfiles.d or "
+        "slurmd's ExecStartPre). Or name another folder: runtime_path=/PATH after spank_pyxis.so in plugstack.conf.",
         r"pyxis: couldn't mkdir (?P<path>[^\s:]+): (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
@@ -161,8 +161,8 @@ SLURM = (
         "slurm-task-signal",
         ("srun: error: ",),
         "Task {task} on {host} was ended by a signal: {why}.",
-        "Bus error: /dev/shm is full. Of a crash the lines before it tell: "
-        "PYTHONFAULTHANDLER=1. Terminated follows another task's end.",
+        "A bus error is most often a full /dev/shm. For a crash, read the lines before it (PYTHONFAULTHANDLER=1 "
+        "shows more). Terminated means that another task ended first.",
         r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): (?P<why>Aborted|Terminated|Segmentation fault|Bus error"
         r"|Illegal instruction|Floating point exception)",
         kind=FailureText.OUTCOME,
@@ -173,21 +173,21 @@ SLURM = (
         ("execve(): ",),
         "Slurm could not start {file} on {host}: {why}.",
         "[[script?The program that the script's first line (#!) names has to be on every node, and the script needs Unix line ends: sed -i "
-        "'s/\\r$//' SCRIPT. Else slurmd's spool folder was emptied: systemctl restart slurmd there||Where that node runs it: ls -l {file}. "
+        "'s/\\r$//' SCRIPT. If both are right, slurmd's spool folder was emptied: systemctl restart slurmd there||On that node: ls -l {file}. "
         "A shared folder may not be mounted there, or the program is not on the PATH]].",
         r"error: execve\(\): (?P<file>(?:\S+/(?P<script>slurm_script))|[^\r\n:]+): (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-no-configuration",
         ("Could not establish a configuration source", "fetch_config: DNS SRV lookup failed"),
-        "This machine does not find its Slurm: it has no slurm.conf, and no server gave it one.",
+        "Slurm's commands on this machine cannot find the cluster: the machine has no slurm.conf, and no server provided one.",
         "Submit from a login node of the cluster. In a container: mount /etc/slurm (and /run/munge), or export SLURM_CONF=/PATH/slurm.conf.",
     ),
     Signature(
         "slurm-controller-silent",
         ("Unable to contact slurm controller", "Unable to contact slurmctld"),
         "Slurm's controller does not answer[[why? ({why})]].",
-        "scontrol ping shows which one is down; run systemctl status slurmctld there. Try again when it is back: jobs that run continue.",
+        "scontrol ping shows which one is down; run systemctl status slurmctld there. Try again when it is back: running jobs continue.",
         r"Unable to contact (?:slurm controller|slurmctld) ?\(?(?P<why>[^)\r\n]*[^\s.)])?",
         unless=("slurm-no-configuration",),
     ),
@@ -234,15 +234,15 @@ SLURM = (
     Signature(
         "slurm-pmi-twice",
         ("PMK_KVS_Barrier duplicate request from task ",),
-        "Several processes of Slurm's task {task} start MPI, where each task may be one rank: the program starts itself or others that call MPI_Init.",
-        "srun --ntasks=N with one MPI process per task. If the program starts worker processes, they must not call MPI_Init, or must be started with PMI_FD, PMI_RANK and SLURM_* unset.",
+        "Several processes of Slurm's task {task} start MPI, but each task can be only one rank: the program starts copies of itself, or other programs, that call MPI_Init.",
+        "Use srun --ntasks=N with one MPI process per task. If the program starts worker processes, they must not call MPI_Init, or must be started with PMI_FD, PMI_RANK and SLURM_* unset.",
         r"PMK_KVS_Barrier duplicate request from task (?P<task>\d+)",
     ),
     Signature(
         "slurm-pmix-library",
         ("can not load PMIx library",),
         "Slurm's plugin {plugin} does not find the PMIx library that it was built for.",
-        "Install that libpmix on every node, where ldconfig -p | grep libpmix lists it; then srun --mpi=list. A job that does not use --mpi={plugin} can ignore this.",
+        "Install that libpmix on every node, so that ldconfig -p | grep libpmix lists it; then check srun --mpi=list. A job that does not use --mpi={plugin} can ignore this.",
         r"mpi/(?P<plugin>pmix\w*): [^\r\n]{0,80}can not load PMIx library",
         kind=FailureText.FALLBACK,
         at_end=r"PMIx library|mpi/pmix|MPI: |Invalid MPI type",  # slurmd says so at its start, too
@@ -259,6 +259,6 @@ SLURM = (
         "slurm-pmi2-missing",
         ("PMI2_Init failed to intialize",),
         "Open MPI on {host} found no PMI2 server: srun started the ranks with another --mpi type than this Open MPI was built for.",
-        "srun --mpi=list shows what Slurm offers: srun --mpi=pmi2, or --mpi=pmix where Open MPI has PMIx (ompi_info | grep -i pmix). Or mpirun inside the allocation.",
+        "srun --mpi=list shows what Slurm offers. Use srun --mpi=pmi2, or --mpi=pmix if Open MPI has PMIx (ompi_info | grep -i pmix). Or use mpirun inside the allocation.",
     ),
 )

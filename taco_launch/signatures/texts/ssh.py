@@ -18,15 +18,15 @@ SSH = (
         ("Could not resolve hostname ",),
         "ssh cannot turn the name {host} into an address ({why}).",
         "Check it where mpirun runs: getent hosts {host}. Use the address, or add the name to /etc/hosts. If the name "
-        "was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.[[slots? An mpirun that knows no HOST:SLOTS read that as a name: "
-        "which -a mpirun, mpirun --version; Open MPI 3 and newer knows it.]]",
+        "was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.[[slots? An mpirun that "
+        "does not know HOST:SLOTS reads it as a host name. Check which -a mpirun and mpirun --version: Open MPI 3 and newer know it.]]",
         r"Could not resolve hostname (?=(?:[^\s:]+:(?P<slots>\d+): )?)(?P<host>[^\s:\[]\S*?): (?P<why>[^\r\n]*\S)",
     ),
     Signature(
         "ssh-refused",
         (": Connection refused",),
         "{host} is up, but no sshd listens on its port {port}.",
-        "Start the sshd on {host} (with training containers: the container's), or correct ssh_port. Check: "
+        "Start the sshd on {host} (for a training container, start the one in the container), or correct ssh_port. Check: "
         "ssh -p {port} {host} true.",
         _CONNECT + "Connection refused",
     ),
@@ -63,7 +63,7 @@ SSH = (
     Signature(
         "ssh-host-key-unknown",
         (" host key is known for ",),
-        "ssh does not know the host key of {host}, and strict checking does not let it ask.",
+        "ssh does not know the host key of {host}, and strict host key checking prevents it from asking.",
         "Compare the fingerprint once: ssh -p PORT {host} true, and answer yes; or add what ssh-keyscan -p PORT {host} "
         "gives to known_hosts. Do this on the machine that runs mpirun, as the user that runs it.",
         r"host key is known for (?P<host>\S+) and",
@@ -73,7 +73,7 @@ SSH = (
         ("Host key verification failed",),
         "ssh has no trusted host key for a host, and cannot ask the user.",
         "ssh to each host once from the machine that runs mpirun, as the same user and with the same port, and "
-        "compare the fingerprint; known_hosts then has it.",
+        "compare the fingerprint; ssh then adds the key to known_hosts.",
         unless=("ssh-host-key-changed", "ssh-host-key-unknown"),
     ),
     Signature(
@@ -126,8 +126,8 @@ SSH = (
         ("_exchange_identification: ",),
         "sshd on {host} hung up before ssh could log in: too many logins at once (its MaxStartups, 10:30:100 unless "
         "set), an address that it rejects, or a service that is not sshd.",
-        "Set MaxStartups 200 in that host's sshd_config and reload it, or start fewer at once: "
-        "--mca plm_rsh_num_concurrent 8. On the host: journalctl -u ssh, /etc/hosts.deny.",
+        "Set MaxStartups 200 in that host's sshd_config and reload it, or start fewer connections at once: --mca "
+        "plm_rsh_num_concurrent 8. On the host, check journalctl -u ssh and /etc/hosts.deny.",
         r"_exchange_identification: (?:read: )?(?:Connection (?:closed|reset)|[Cc]lient sent invalid|banner)"
         r"(?:[\s\S]{0,200}?Connection (?:closed|reset) by (?P<host>\S+) port)?",
         lines=3,
@@ -151,9 +151,9 @@ SSH = (
     Signature(
         "ssh-lost",
         ("send disconnect: Broken pipe", "not responding.", "packet_write_wait: Connection to"),
-        "The ssh connection to {host} broke while the job ran: the host went down, or something between dropped a quiet "
+        "The ssh connection to {host} broke while the job ran: the host went down, or a device in between dropped an idle "
         "connection.",
-        "See that {host} is up and has not rebooted: ssh {host} uptime. Against dropped quiet connections: "
+        "See that {host} is up and has not rebooted: ssh {host} uptime. To keep idle connections open: "
         "plm_rsh_args '-o ServerAliveInterval=30'.",
         r"send disconnect: Broken pipe|Timeout, server (?P<host>\S+) not responding"
         r"|packet_write_wait: Connection to",
@@ -184,15 +184,15 @@ SSH = (
         ("Bad owner or permissions on ", "bad configuration options", "Bad configuration option: "),
         "ssh does not start: it refuses its own configuration[[file? {file}]][[owner?, which another user owns or may write]][[option?: it does not "
         "know the option {option}]].",
-        "[[owner?chown it to the user of the ranks, and chmod 600 {file}||Remove that line, or put IgnoreUnknown NAME above it: an older "
-        "ssh knows fewer]].",
+        "[[owner?chown it to the user of the ranks, and chmod 600 {file}||Remove that line, or put IgnoreUnknown NAME above it: "
+        "an older ssh knows fewer options]].",
         r"(?P<owner>Bad owner) or permissions on (?P<file>\S+)|(?:(?P<file2>/\S+): )?(?:line \d+: )?Bad configuration option: (?P<option>\S+)"
         r"|(?P<file3>/\S+): terminating, \d+ bad configuration options",
     ),
     Signature(
         "ssh-no-user",
         ("No user exists for uid ",),
-        "ssh does not start where mpirun runs: the user with the number {uid} has no name there. This happens in a container that runs as a user of "
+        "ssh does not start where mpirun runs: the user ID {uid} has no user name there. This happens in a container that runs as a user of "
         "its host.",
         "Give it one: mount /etc/passwd and /etc/group read-only, add the user in the image, or run the container as root.",
         r"No user exists for uid (?P<uid>\d+)",
@@ -209,8 +209,8 @@ SSH = (
         "ssh-broken",
         ("ssh_dispatch_run_fatal: ",),
         "The ssh connection to {host} broke in the middle: {why}.",
-        "Something between changes or drops packets: the same MTU on all hosts and switches (ping -M do -s 8972 {host} for 9000), and no "
-        "address that two hosts have. If it is the cipher: plm_rsh_args '-c aes128-ctr'.",
+        "Something in between changes or drops packets. Use the same MTU on all hosts and switches (test an MTU of "
+        "9000 with ping -M do -s 8972 {host}), and make sure that no two hosts have the same address. If the cipher is the cause: plm_rsh_args '-c aes128-ctr'.",
         r"ssh_dispatch_run_fatal: Connection to (?P<host>\S+) port \d+: (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(

@@ -6,8 +6,8 @@ from taco_launch.signatures.entry import FailureText, Signature
 
 # What keeps GPUs in containers for good: systemd knows of CDI's devices, and manages no cgroup of the driver cgroupfs.
 KEEPS_GPUS = (
-    "Each reload takes them again; for good, in the inventory: docker: { settings: { features: { cdi: true } } } with engine 25 or "
-    'newer, else docker: { settings: { exec-opts: ["native.cgroupdriver=cgroupfs"] } }; then taco-launch -i FILE setup --disrupt '
+    "Each reload removes the GPUs again. To prevent this, set in the inventory docker: { settings: { features: { cdi: true } } } with engine 25 or "
+    'newer, else docker: { settings: { exec-opts: ["native.cgroupdriver=cgroupfs"] } }; then run taco-launch -i FILE setup --disrupt '
     "docker"
 )
 
@@ -26,13 +26,13 @@ SYSTEM = (
         "gpu-access-lost",
         ("Failed to initialize NVML: Unknown Error",),
         "The container on {host} has lost its GPUs, as happens when systemd is reloaded on the host (daemon-reload).",
-        "Start the container again: docker restart NAME on {host} (set-up's: systemctl restart taco-launch-CLUSTER). "
+        "Start the container again: docker restart NAME on {host} (if set-up created it: systemctl restart taco-launch-CLUSTER). "
         f"{KEEPS_GPUS.replace('{', '{{').replace('}', '}}')}.",
     ),
     Signature(
         "driver-mismatch",
         ("Driver/library version mismatch", "driver/library version mismatch", "NVRM: API mismatch"),
-        "The loaded NVIDIA driver of {host} is of another version than its libraries: the driver was updated but not reloaded.",
+        "The loaded NVIDIA driver of {host} has a different version from its libraries: the driver was updated but not reloaded.",
         "Stop everything that uses the GPUs, then reload the driver (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
         "nvidia), or reboot {host}.",
     ),
@@ -47,9 +47,9 @@ SYSTEM = (
     Signature(
         "cuda-driver-library",
         ("system has unsupported display driver / cuda driver combination",),
-        "The libcuda that a program on {host} loads is of another version than the loaded driver.",
-        "ldconfig -p | grep libcuda: take a compat folder of CUDA out of LD_LIBRARY_PATH. Where the driver was updated: load it again, "
-        "or reboot {host}.",
+        "The libcuda that a program on {host} loads has a different version from the loaded driver.",
+        "Check ldconfig -p | grep libcuda, and remove any CUDA compat folder from LD_LIBRARY_PATH. If the driver "
+        "was updated, load it again, or reboot {host}.",
     ),
     Signature(
         "gpu-lost",
@@ -79,17 +79,17 @@ SYSTEM = (
         "gpu-gsp",
         ("_kgspIsHeartbeatTimedOut", "_kgspLogRpcTimeout"),
         "The processor (GSP) of GPU[[gpu? {gpu}]] of {host} no longer answers the driver.",
-        "Leave {host} out with --exclude {host}; reset the GPU or reboot, and dcgmi diag -r 3 before it is used again. If it recurs: another driver "
-        "version, then the GPU itself.",
+        "Leave {host} out with --exclude {host}; reset the GPU or reboot, and dcgmi diag -r 3 before it is used again. "
+        "If it recurs, try another driver version; if that does not help, suspect the GPU itself.",
         r"NVRM: (?:GPU(?P<gpu>\d+) )?_kgsp(?:IsHeartbeatTimedOut|LogRpcTimeout)",
         unless=("gpu-xid-fatal",),
     ),
     Signature(
         "gpu-xid-contained",
         ("NVRM: Xid",),
-        "GPU {gpu} of {host} reports Xid 94: an error of its memory (ECC) that ended the program that used it, and no other.",
-        "Run the job again. Reset the GPU when nothing uses it, so that it stops using that memory: nvidia-smi -q -d "
-        "ROW_REMAPPER.",
+        "GPU {gpu} of {host} reports Xid 94: a memory error (ECC) that ended only the program that used that memory.",
+        "Run the job again. Reset the GPU when nothing uses it, so that it stops using the bad memory; nvidia-smi "
+        "-q -d ROW_REMAPPER shows the state.",
         _XID + r"94\b",
     ),
     Signature(
@@ -111,7 +111,7 @@ SYSTEM = (
         "out-of-memory",
         ("ut of memory: Kill", "oom-kill:"),
         "The kernel of {host} killed [[what?{what}||a process]] because memory ran out.",
-        "Smaller batches, fewer data loader workers; free -g shows what there is. In a container with --memory: more of it.",
+        "Use smaller batches or fewer data loader workers; free -g shows the free memory. If the container has a --memory limit, raise it.",
         r"ut of memory: Kill(?:ed)? process \d+,? \((?P<what>[^)]+)\)|oom-kill:.*task=(?P<what2>[^,\s]+)",
     ),
     Signature(
@@ -119,8 +119,8 @@ SYSTEM = (
         ("invoked oom-killer",),
         "The kernel of {host} had no more memory[[group? in the limit of that container or job]] when {what} requested some, and killed a "
         "process for it.",
-        "Smaller batches, fewer data loader workers; [[group?a higher limit: docker run --memory, Slurm's --mem, the pod's "
-        "limits||free -g shows what there is]].",
+        "Use smaller batches or fewer data loader workers; [[group?or raise the limit: docker run --memory, Slurm's "
+        "--mem, or the pod's limits||free -g shows the free memory]].",
         r"(?P<what>\S+) invoked oom-killer(?:[\s\S]{0,6000}?(?P<group>mem_cgroup_out_of_memory|CONSTRAINT_MEMCG))?",
         lines=30,
         unless=("out-of-memory",),
@@ -129,8 +129,8 @@ SYSTEM = (
         "memory-refused",
         ("MemoryError", "std::bad_alloc", "DefaultCPUAllocator", "OOM when allocating tensor"),
         "A process on {host} requested more memory than it may have.",
-        "free -g and ulimit -v where the ranks run; smaller batches, fewer data loader workers, less data loaded at "
-        "once. In a container with --memory: more of it.",
+        "Check free -g and ulimit -v where the ranks run. Use smaller batches or fewer data loader workers, or load "
+        "less data at once. If the container has a --memory limit, raise it.",
         r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|std::bad_alloc|DefaultCPUAllocator: (?:can't|not enough)"
         r"|OOM when allocating tensor.*device:CPU",
     ),
@@ -138,9 +138,9 @@ SYSTEM = (
         "peermem-not-built",
         ("could not insert 'nv", "could not insert module nv"),
         "The GPUDirect module {module} cannot be loaded ({why}): the NVIDIA driver was built without the RDMA driver's "
-        "symbols, or that one was updated since.",
-        "Install MLNX_OFED first and the NVIDIA driver (or nv_peer_mem) again after it, so that it is built against it; "
-        "then modprobe nvidia-peermem.",
+        "symbols, or the RDMA driver was updated since.",
+        "Install MLNX_OFED first and the NVIDIA driver (or nv_peer_mem) again after it, so that the module is built "
+        "against the RDMA driver; then modprobe nvidia-peermem.",
         r"could not insert '?(?:module )?(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20})'?: (?P<why>Invalid argument|Unknown symbol[^(\r\n]*"
         r"[^(\s]|(?!Required key)[^\r\n]*\S)",
     ),
@@ -178,8 +178,8 @@ SYSTEM = (
     Signature(
         "module-key",
         ("Required key not available",),
-        "Secure Boot of {host} refuses the kernel module {module}: the machine knows no key that it is signed with.",
-        "Enrol the key of dkms (mokutil --import /var/lib/dkms/mok.pub; on Ubuntu /var/lib/shim-signed/mok/MOK.der), reboot "
+        "Secure Boot of {host} refuses the kernel module {module}: the module is not signed with a key that the machine trusts.",
+        "Enroll the key of dkms (mokutil --import /var/lib/dkms/mok.pub; on Ubuntu /var/lib/shim-signed/mok/MOK.der), reboot "
         "and confirm on the console; or turn Secure Boot off.",
         r"could not insert '?(?:module )?(?P<module>[\w-]+)'?: Required key not available",
     ),
@@ -187,24 +187,24 @@ SYSTEM = (
         "kernel-headers",
         ("kernel headers for",),
         "The headers of the kernel {kernel}, which runs on {host}, are missing: dkms builds no module without them.",
-        "Install linux-headers-{kernel} (rpm systems: kernel-devel-{kernel}). Where no package source of the host has it, the "
-        "kernel is older than they are: name the distribution's archive of old packages as a source (Debian's snapshots, "
-        "CentOS's vault), or install and boot its kernel of now with the headers; then set-up again, or dkms autoinstall "
-        "for what is not set-up's.",
+        "Install linux-headers-{kernel} (rpm systems: kernel-devel-{kernel}). If no package source of the host has "
+        "it, those sources have only newer kernels: add the distribution's archive of old packages as a source (Debian's "
+        "snapshots, CentOS's vault), or install and boot the distribution's current kernel with its headers. Then "
+        "run set-up again, or dkms autoinstall for modules that are not from set-up.",
         r"kernel headers for kernel (?P<kernel>\S+) cannot be found",
     ),
     Signature(
         "peermem-callback",
         ("nv_get_p2p_free_callback",),
-        "nvidia-peermem found memory that was freed already. It is known to say so without harm.",
-        "Nothing, unless ranks fail at that moment: then update the driver.",
+        "nvidia-peermem found memory that was freed already. This message can appear without any harm.",
+        "Do nothing, unless ranks fail at that moment: then update the driver.",
         kind=FailureText.NOTE,
     ),
     Signature(
         "cable-error",
         ("Cable error, ",),
         "The cable or transceiver in port module {port} of {host} reports: {why}.",
-        "Change it, or with High Temperature see to the airflow: mlxlink -d DEVICE -m, ethtool -m INTERFACE. Leave {host} out "
+        "Replace it, or for High Temperature improve the airflow; mlxlink -d DEVICE -m and ethtool -m INTERFACE show its state. Leave {host} out "
         "with --exclude {host} until then.",
         r"Port module event(?:\[error\])?: module (?P<port>\d+), Cable error, (?P<why>[^\r\n]*\S)",
     ),
@@ -226,7 +226,7 @@ SYSTEM = (
         "file-server",
         ("nfs: server ", "Stale file handle", "in progress operations using this service will wait"),
         "[[server?The file server {server} does not answer {host}||A file server's folder is gone from {host} (stale handle)]].",
-        "ls and df there hang as well: see the server, or mount again.",
+        "ls and df there hang as well. Check the server, or mount the folder again.",
         r"nfs: server (?P<server>\S+) not responding|Stale file handle"
         r"|Connection to (?P<server2>\S+) \(at [^)\r\n]+\) was lost; in progress operations",
     ),
@@ -234,7 +234,7 @@ SYSTEM = (
         "disk-full",
         ("No space left on device", "no space left on device"),
         "A disk of {host} is full.",
-        "df -h; df -i: the folder that is named there, /tmp, or the one for checkpoints.",
+        "Run df -h and df -i on the folder that the message names, on /tmp, and on the folder for checkpoints.",
         r"^(?!.*shmget).*[Nn]o space left on device",
         unless=("shm-too-small", "session-folder"),
     ),
@@ -242,7 +242,7 @@ SYSTEM = (
         "sysv-memory-full",
         ("shmget(",),
         "System V shared memory of {host} is used up: by segments that ended jobs have left, or by the kernel's limits.",
-        "ipcs -m lists them, ipcrm -m ID removes one; sysctl kernel.shmmni kernel.shmall. UCX continues without: -x "
+        "ipcs -m lists them, ipcrm -m ID removes one; sysctl kernel.shmmni kernel.shmall. To run UCX without it: -x "
         "UCX_TLS=^sysv.",
         r"shmget\([^\r\n]*No space left on device",
     ),
@@ -257,8 +257,8 @@ SYSTEM = (
             "probe routine failed for",
         ),
         "The NVIDIA driver of {host} cannot start a GPU[[gpu? ({gpu})]]: nvidia-smi does not show it.",
-        "Leave {host} out with --exclude {host}; power it off and on (a reboot may not be enough). If it stays: another driver version, the other of "
-        "the open and the proprietary module, then the GPU itself.",
+        "Leave {host} out with --exclude {host}; power it off and on (a reboot may not be enough). If the error "
+        "stays, try another driver version, or switch between the open and the proprietary kernel module; if that does not help, suspect the GPU itself.",
         r"(?:NVRM: GPU (?:at )?(?:PCI:)?(?P<gpu>[\da-fA-F:.]+): )?(?:RmInitAdapter|rm_init_adapter) failed"
         r"|Cannot initialize GSP firmware RM|failed to wait for GFW_BOOT|FSP command timed out|The NVIDIA probe routine failed for",
     ),
@@ -266,8 +266,8 @@ SYSTEM = (
         "too-many-files",
         ("Too many open files", "items of ancdata"),
         "A process on {host} may open no more files.",
-        "ulimit -n 65536 before (in a container: docker run --ulimit nofile=65536); fewer data loader workers; of "
-        "ancdata: torch.multiprocessing.set_sharing_strategy('file_system').",
+        "Run ulimit -n 65536 before the program (in a container: docker run --ulimit nofile=65536), or use fewer "
+        "data loader workers. If the message names ancdata: torch.multiprocessing.set_sharing_strategy('file_system').",
         r"Too many open files|received 0 items of ancdata",
     ),
     Signature(
@@ -289,8 +289,8 @@ SYSTEM = (
         "nvml-refused",
         ("Failed to initialize NVML: Insufficient Permissions",),
         "A process on {host} may not use the GPUs' devices.",
-        "ls -l /dev/nvidia* where it runs: all users read and write them, unless NVreg_ModifyDeviceFiles or a cgroup sets otherwise. With MIG: "
-        "nvidia-smi as root.",
+        "Run ls -l /dev/nvidia* where the process runs: all users must be able to read and write them. "
+        "NVreg_ModifyDeviceFiles or a cgroup may prevent that. With MIG, run nvidia-smi as root.",
     ),
     Signature(
         "pcie-error",
@@ -304,8 +304,8 @@ SYSTEM = (
     Signature(
         "iommu-fault",
         ("IO_PAGE_FAULT", "DMAR: [DMA "),
-        "The IOMMU of {host} stopped a device that reached for memory: GPUs and HCAs that talk to each other directly (P2P, GPUDirect) do so.",
-        "Turn it off for the host's own devices: iommu=pt on the kernel's line (Intel: intel_iommu=off, or VT-d off in the BIOS), PCI ACS off, and "
+        "The IOMMU of {host} blocked a device's access to memory, as happens when GPUs and HCAs access each other directly (P2P, GPUDirect).",
+        "Turn it off for the host's own devices: iommu=pt on the kernel command line (Intel: intel_iommu=off, or VT-d off in the BIOS), PCI ACS off, and "
         "reboot.",
         r"AMD-Vi: Event logged \[IO_PAGE_FAULT|DMAR: \[DMA (?:Read|Write)",
     ),
@@ -322,13 +322,13 @@ SYSTEM = (
         "hca-keys-used-up",
         ("CREATE_MKEY(",),
         "The HCA of {host} has no room for more registered memory (its keys are used up), so registrations of the ranks on it fail.",
-        "Fewer ranks on the host, or fewer registrations: -x UCX_IB_REG_METHODS=direct, larger pages, no on-demand paging (ODP). Newer firmware and driver of the HCA allow more.",
+        "Run fewer ranks on the host, or make fewer registrations: -x UCX_IB_REG_METHODS=direct, larger pages, no on-demand paging (ODP). Newer firmware and driver of the HCA allow more.",
         r"CREATE_MKEY\(0x200\)[^\r\n]{0,80}failed, status limits exceeded",
     ),
     Signature(
         "network-tables-full",
         ("nf_conntrack: table full", "neighbor table overflow", "neighbour table overflow"),
-        "{host} drops packets: the table of [[track?connections of its firewall||addresses of its neighbours]] is full.",
+        "{host} drops packets: the table of [[track?connections of its firewall||addresses of its neighbors]] is full.",
         "[[track?sysctl -w net.netfilter.nf_conntrack_max=1048576||sysctl -w net.ipv4.neigh.default.gc_thresh1=4096 "
         "net.ipv4.neigh.default.gc_thresh2=8192 net.ipv4.neigh.default.gc_thresh3=16384]].",
         r"(?P<track>nf_conntrack): table full|neighbou?r table overflow",
@@ -336,8 +336,8 @@ SYSTEM = (
     Signature(
         "network-card-stuck",
         ("NETDEV WATCHDOG: ",),
-        "The network card {interface} of {host} sends no more.",
-        "ip link set {interface} down and up; ethtool -i {interface} (driver and firmware). Leave {host} out with --exclude {host} until it stays up.",
+        "The network card {interface} of {host} has stopped sending.",
+        "Set {interface} down and up again with ip link set; check driver and firmware with ethtool -i {interface}. Leave {host} out with --exclude {host} until it stays up.",
         r"NETDEV WATCHDOG: (?P<interface>[\w.-]+)",
     ),
     Signature(
@@ -350,16 +350,15 @@ SYSTEM = (
     Signature(
         "kernel-stuck",
         ("soft lockup - CPU#", "blocked for more than "),
-        "The kernel of {host} saw [[task?{task} wait for something that did not come ({seconds} s)||a CPU that did not come to an end]].",
-        "See the call trace below that line: nvidia_ is the driver, nfs_ and ll_ a file server, mlx5_ the HCA. A host that stays so has to be "
-        "rebooted.",
+        "The kernel of {host} saw [[task?{task} blocked for more than {seconds} s||a CPU that was stuck (soft lockup)]].",
+        "Read the call trace below that line: names with nvidia_ point to the driver, nfs_ and ll_ to a file server, mlx5_ to the HCA. If the host stays in this state, reboot it.",
         r"INFO: task (?P<task>\S+?):\d+ blocked for more than (?P<seconds>\d+) seconds|soft lockup - CPU#\d+ stuck",
         kind=FailureText.ECHO,
     ),
     Signature(
         "gpu-reset-required",
         ("NV_ERR_RESET_REQUIRED", "NV_ERR_GPU_IS_LOST", "NV_ERR_NVLINK_FABRIC_FAILURE"),
-        "The driver of {host} can do nothing more with a GPU ({why}).",
+        "The driver of {host} can no longer use a GPU ({why}).",
         "Leave {host} out with --exclude {host}; nvidia-smi -r when nothing uses its GPUs, or reboot. dmesg -T | grep Xid shows what came before.",
         r"NVRM: [^\r\n]*\[?(?P<why>NV_ERR_(?:RESET_REQUIRED|GPU_IS_LOST|NVLINK_FABRIC_FAILURE))",
         unless=("gpu-xid-fatal", "gpu-xid-nvlink", "gpu-lost"),

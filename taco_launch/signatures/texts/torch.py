@@ -25,15 +25,15 @@ TORCH = (
         ("failed to listen on any local network address",),
         "The port of rank 0's store (MASTER_PORT) is taken on {host}, at all of its addresses: by another job, or by another "
         "process with RANK=0.",
-        "ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another MASTER_PORT. Under torchrun, "
-        "leave --rank, --local_rank and RANK to it.",
+        "ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another MASTER_PORT. "
+        "Under torchrun, do not set --rank, --local_rank or RANK yourself.",
         unless=("port-in-use",),
     ),
     Signature(
         "torch-master-unreachable",
         ("The client socket has", "TCP client failed to connect"),
-        "A rank could not reach rank 0's port {port} at {host}: it has not started, its name means another address there, "
-        "or a firewall is between.",
+        "A rank could not reach rank 0's port {port} at {host}: rank 0 has not started, the name of its host "
+        "resolves to another address there, or a firewall is in between.",
         "MASTER_ADDR has to be an address that every host reaches: getent hosts {host} on each; nc -vz {host} {port}.",
         r"(?:failed to connect to any network address of|while trying to connect to|connect/validate to host)"
         r" \(?(?P<host>[^\s,:)]+)[,:]\s?(?P<port>\d+)",
@@ -44,16 +44,16 @@ TORCH = (
         ("RendezvousTimeoutError", "RendezvousConnectionError"),
         "[[lost?torchrun on {host} has no connection to its store on the first host: it was never reached, or the torchrun there has ended||The ranks did not find each "
         "other in time: one never started, or cannot reach the first host's port]].",
-        "[[lost?Before the first step: nc -vz with the address and port of --rdzv_endpoint from each host. Later: look for what ended torchrun on the first host (dmesg -T | grep "
-        "-i kill there: memory ran out)||See that every host has started its part, and nc -vz MASTER_ADDR MASTER_PORT from each]].",
+        "[[lost?If this comes before the first step, run nc -vz with the address and port of --rdzv_endpoint from "
+        "each host. If it comes later, look for what ended torchrun on the first host (dmesg -T | grep -i kill there shows whether memory ran out)||See that every host has started its part, and nc -vz MASTER_ADDR MASTER_PORT from each]].",
         r"RendezvousTimeoutError|(?P<lost>RendezvousConnectionError)",
         unless=("torch-store-gone",),
     ),
     Signature(
         "torch-store-gone",
         ("due to an error of type RendezvousConnectionError",),
-        "torchrun lost the store through which its hosts meet: the torchrun that served it has ended. That is the one of the first "
-        "host, or of another job on the same port.",
+        "torchrun lost the store through which its hosts meet: the torchrun that served it has ended. That torchrun "
+        "is the one on the first host, or one of another job that uses the same port.",
         "Look for what ended first on the first host. Two jobs on one host need different ports: --standalone, or another "
         "--rdzv_endpoint.",
         r"has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous[^\r\n]*RendezvousConnectionError",
@@ -81,8 +81,8 @@ TORCH = (
     Signature(
         "torch-watchdog-stuck",
         ("watchdog got stuck for", "Heartbeat monitor timed out", "that detected no heartbeat"),
-        "A rank of {host} hangs in a call of NCCL or CUDA[[seconds? for {seconds} s]], and torch ends it for that.",
-        "While it hangs, taco-launch stacks JOB (or py-spy dump --pid PID on every rank) shows which one is elsewhere: that one is the cause. Long compilations or checkpoints: -x "
+        "A rank of {host} hangs in a call of NCCL or CUDA[[seconds? for {seconds} s]], so torch ends it.",
+        "While it hangs, taco-launch stacks JOB (or py-spy dump --pid PID on every rank) shows which rank is at a different place in the program: that rank is the cause. If compilations or checkpoints take long: -x "
         "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800.",
         r"watchdog got stuck for (?P<seconds>\d+) seconds|Heartbeat monitor timed out|detected no heartbeat",
         kind=FailureText.ECHO,
@@ -92,8 +92,8 @@ TORCH = (
         "torch-ranks-apart",
         ("Watchdog caught collective operation timeout",),
         "The ranks are out of step: rank {rank} waits in collective number {number}, rank {other} in {theirs}.",
-        "Every rank has to call the same collectives as often as the others: as many batches on each (drop_last=True, or "
-        "join()), none under if rank == 0. Where a checkpoint or an evaluation took one rank aside, look there first.",
+        "Every rank has to call the same collectives equally often: the same number of batches on each "
+        "(drop_last=True, or join()), and no collective under if rank == 0. If only one rank does a checkpoint or an evaluation, look there first.",
         r"\[Rank (?P<rank>\d+)\] Watchdog caught[^\r\n]{0,200}SeqNum=(?P<number>(?P<head>\d{0,12}?)\d{1,3}),"
         r"[\s\S]{1,6000}?\[Rank (?!(?P=rank)\])(?P<other>\d+)\] Watchdog caught[^\r\n]{0,200}"
         r"SeqNum=(?!(?P=head)\d{1,3},)(?P<theirs>\d+),",
@@ -102,9 +102,9 @@ TORCH = (
     Signature(
         "torch-collectives-differ",
         ("Watchdog caught collective operation timeout",),
-        "The ranks do not do the same: in collective number {number} one does {one}, another one {other}.",
-        "Every rank has to call the same collectives in the same order and with the same sizes: none under if rank == 0, and as many "
-        "batches on each. -x TORCH_DISTRIBUTED_DEBUG=DETAIL names the place.",
+        "The ranks call different collectives: in collective number {number}, one rank calls {one} and another calls {other}.",
+        "Every rank has to call the same collectives in the same order and with the same sizes: no collective under "
+        "if rank == 0, and the same number of batches on each. -x TORCH_DISTRIBUTED_DEBUG=DETAIL shows the place.",
         r"SeqNum=(?P<number>\d+), OpType=(?P<one>\w+)\b[\s\S]{1,6000}?SeqNum=(?P=number), OpType=(?!(?P=one)\b)(?P<other>\w+)",
         lines=60,
     ),
@@ -112,8 +112,8 @@ TORCH = (
         "data-worker-killed",
         ("DataLoader worker (pid",),
         "A data loader worker on {host} [[why?was killed ({why})]][[code?ended with exit code {code}]][[gone?ended]].",
-        "Bus error: a larger /dev/shm (in a container: docker run --shm-size=32g). Killed: out of memory, so fewer workers. "
-        "An exit code is the data set's own: num_workers=0 shows where.",
+        "For a bus error, use a larger /dev/shm (in a container: docker run --shm-size=32g). If the worker was "
+        "killed, memory ran out: use fewer workers. An exit code comes from the data set's own code: num_workers=0 shows where it fails.",
         r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)"
         r"|exited unexpectedly with exit code (?P<code>-?\d+)|exited (?P<gone>unexpectedly))",
         unless=("shm-too-small",),
@@ -121,8 +121,8 @@ TORCH = (
     Signature(
         "data-worker-gone",
         ("multiprocessing/resource_sharer.py",),
-        "A data loader worker of this rank on {host} ended while it handed a tensor over: the connection that broke is that to "
-        "it, and not to another rank.",
+        "A data loader worker of this rank on {host} ended while it handed a tensor over: the broken connection is "
+        "the one to that worker, not to another rank.",
         "num_workers=0 shows where it fails; dmesg -T | tail on {host} shows whether the kernel killed it.",
         r"resource_sharer\.py[\s\S]*?\n[^\n]*\b(?:ConnectionResetError|ConnectionRefusedError|EOFError|FileNotFoundError)\b",
         lines=30,
@@ -135,9 +135,9 @@ TORCH = (
             *("c++: command not found", "g++: command not found", "gcc: command not found"),
             "Ninja is required to load C++ extensions",
         ),
-        "A part in C++ is built on {host} when it is first used (an extension of torch or DeepSpeed), and "
+        "A C++ extension (of torch or DeepSpeed) is built on {host} when it is first used, but "
         "[[what?{what} does not exist||ninja does not exist]].",
-        "Put it into the image: g++ and ninja-build are Debian's packages. Or build the "
+        "Install it in the image: on Debian, the packages are g++ and ninja-build. Or build the "
         "extension when the image is built (DeepSpeed: DS_BUILD_OPS=1).",
         r"\b(?P<what>(?:c\+\+|g\+\+|gcc)): (?:command )?not found|Ninja is required to load C\+\+ extensions",
     ),
@@ -145,7 +145,7 @@ TORCH = (
         "torchrun-rank-killed",
         ("failed (exitcode: -9)", "(SIGKILL) received by PID"),
         "[[rank?Local rank {rank}||A rank]] of torchrun on {host} was killed (signal 9), most often because memory ran out.",
-        "dmesg -T | grep -i kill on {host}, and the container's memory limit; fewer data loader workers, smaller batches.",
+        "Check dmesg -T | grep -i kill on {host}, and the container's memory limit. Use fewer data loader workers or smaller batches.",
         r"failed \(exitcode: -9\) local_rank: (?P<rank>\d+)|\(SIGKILL\) received by PID",
         unless=("rank-killed",),
     ),
@@ -164,7 +164,7 @@ TORCH = (
         "torchrun-signal-summary",
         (" received by PID ",),
         "A rank of torchrun on {host} was ended by signal {number} ({name}).",
-        "Read that rank's own lines before torchrun's summary; in Python, -x PYTHONFAULTHANDLER=1 shows where it crashed. A library built for another CUDA, torch or CPU does this.",
+        "Read that rank's own lines before torchrun's summary; in Python, -x PYTHONFAULTHANDLER=1 shows where it crashed. A library built for another CUDA, torch or CPU can cause this.",
         r"traceback : Signal (?P<number>\d+) \((?P<name>SIG\w+)\) received by PID",
         kind=FailureText.FALLBACK,
     ),
@@ -193,7 +193,7 @@ TORCH = (
     Signature(
         "command-failed",
         ("CalledProcessError: Command ",),
-        "The command that a launcher started ended [[code?with exit code {code}||by {signal}]], and it does not say why: {command}.",
+        "The command that a launcher started ended [[code?with exit code {code}||by {signal}]], and the launcher does not report why: {command}.",
         "Read what the command itself wrote, above the launcher's traceback.[[signal? SIGKILL: most often memory ran out, dmesg -T | grep -i kill. SIGSEGV: -x PYTHONFAULTHANDLER=1.]]",
         r"^(?:subprocess\.)?CalledProcessError: Command (?P<command>[^\r\n]{1,2000}?) (?:returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>\w+))",
         kind=FailureText.FALLBACK,
@@ -202,8 +202,8 @@ TORCH = (
         "torch-other-build",
         ("undefined symbol: _Z",),
         "{library} was built for another version of torch than the one on {host}.",
-        "Build or install it again for that torch: python3 -c 'import torch; print(torch.__version__, torch.version.cuda)'; for flash-attn the wheel that names this torch, CUDA and "
-        "cxx11abi, or pip install --no-build-isolation --no-cache-dir after torch.",
+        "Build or install it again for that torch: python3 -c 'import torch; print(torch.__version__, torch.version.cuda)'; "
+        "for flash-attn, use the wheel whose name contains this torch, CUDA and cxx11abi, or install it after torch with pip install --no-build-isolation --no-cache-dir.",
         r"(?P<library>[\w.+-]{1,120}\.so[\w.]{0,20}): undefined symbol: _Z\w{0,40}?(?:2at|3c10|5torch)",
         survived=True,
     ),
@@ -218,24 +218,24 @@ TORCH = (
         ("expected, but not set", "but `MASTER_ADDR` env was not set"),
         "torch.distributed reads {name} from the environment, and it is not set in a rank.",
         "torchrun sets MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK, and so does taco-launch run. Under plain "
-        "mpirun: -x MASTER_ADDR=HOST -x MASTER_PORT=29500, and in the program RANK from OMPI_COMM_WORLD_RANK, WORLD_SIZE "
-        "from OMPI_COMM_WORLD_SIZE.",
+        "mpirun: -x MASTER_ADDR=HOST -x MASTER_PORT=29500, and in the program, set RANK from OMPI_COMM_WORLD_RANK "
+        "and WORLD_SIZE from OMPI_COMM_WORLD_SIZE.",
         r"environment variable (?P<name>\w+) expected, but not set|but `(?P<name2>MASTER_ADDR)` env was not set",
     ),
     Signature(
         "torch-unused-parameters",
         ("Expected to have finished reduction in the prior iteration",),
         "Some parameters of the model got no gradient in a step, and DistributedDataParallel waits for all of them.",
-        "See which, with -x TORCH_DISTRIBUTED_DEBUG=DETAIL. Use all in the loss[[on?, also every "
-        "output of forward; find_unused_parameters=True, which is set, does not help where an output is left out||, or "
+        "See which, with -x TORCH_DISTRIBUTED_DEBUG=DETAIL. Use all in the loss[[on?, including every output of "
+        "forward; find_unused_parameters=True, which is set, does not help where an output is left out||, or "
         "DistributedDataParallel(..., find_unused_parameters=True)]].",
         r"Expected to have finished reduction in the prior iteration(?=(?:[^\r\n]*(?P<on>Since `find_unused_parameters=True` is enabled))?)",
     ),
     Signature(
         "torch-collective-mismatch",
         ("Detected mismatch between collectives on ranks",),
-        "The ranks do not do the same: [[rank?rank {rank} does {what}, another rank something else||one does another "
-        "collective than the rest]].",
+        "The ranks do not match in a collective: [[rank?rank {rank} runs {what}, another rank something else||one "
+        "rank runs a different collective from the rest]].",
         "See that all ranks go through the same steps in the same order, with the same model and batch shapes: no "
         "collective under an 'if rank == 0'.",
         r"Detected mismatch between collectives on ranks\.?"
@@ -244,9 +244,9 @@ TORCH = (
     Signature(
         "torch-models-differ",
         ("DDP expects same model across all ranks",),
-        "Rank {rank} has {count} parameters and rank 0 {other}: the models differ. Where one number is 0 or makes no sense, the ranks could "
-        "not compare: rank 0 is late or has ended, or their first collective went wrong.",
-        "Print sum(p.requires_grad for p in model.parameters()) on each rank before DDP. Where these are equal, see that no rank skips a "
+        "Rank {rank} has {count} parameters and rank 0 {other}: the models differ. If one number is 0 or makes no "
+        "sense, the ranks could not compare their models: rank 0 is late or has ended, or their first collective went wrong.",
+        "Print sum(p.requires_grad for p in model.parameters()) on each rank before DDP. If the numbers are equal, make sure that no rank skips a "
         "collective before it, and try -x NCCL_P2P_DISABLE=1.",
         r"Rank (?P<rank>\d+) has (?P<count>\d+) params, while rank 0 has inconsistent (?P<other>\d+) params",
     ),
@@ -254,43 +254,43 @@ TORCH = (
         "torch-device-backend",
         ("No backend type associated with device type",),
         "A collective got a tensor on device {device}, and its process group has no backend for that.",
-        'Move the tensor to the GPU before; or give the group both: init_process_group("cpu:gloo,cuda:nccl").',
+        'Move the tensor to the GPU first, or give the group both backends: init_process_group("cpu:gloo,cuda:nccl").',
         r"No backend type associated with device type (?P<device>[a-z]+)",
     ),
     Signature(
         "torch-thread-at-exit",
         ("terminate called without an active exception",),
-        "A thread of C++ was still at work on {host} when its program ended. Most often it is one of torch's gloo (as of "
-        "2.13), which lets go of a tensor after the last collective while Python ends. If nothing else is reported here, the "
-        "rank's work was done; names and addresses of hosts have no part in it.",
+        "A C++ thread was still running on {host} when its program ended. Most often it is a thread of torch's gloo "
+        "(as of 2.13) that releases a tensor after the last collective while Python exits. If nothing else is "
+        "reported here, the rank's work was done; host names and addresses are not the cause.",
         "End the script with torch.distributed.destroy_process_group(), which waits for gloo's threads. "
-        "DistributedDataParallel keeps them even so: save and flush all, then os._exit(0). If the rank has not reached "
-        "to its end, see where it was: -x PYTHONFAULTHANDLER=1.",
+        "With DistributedDataParallel, the threads remain even so: save and flush everything, then call "
+        "os._exit(0). If the rank did not reach its end, this shows where it was: -x PYTHONFAULTHANDLER=1.",
         kind=FailureText.OUTCOME,
     ),
     Signature(
         "cuda-not-started",
         ("initialization error", "CUDA_ERROR_NOT_INITIALIZED"),
-        "CUDA does not start in a process of {host} (initialization error): the process was made by a fork of one that had used CUDA, or the driver "
-        "there is not in order.",
-        "Where only data loaders or children fail: torch.multiprocessing.set_start_method('spawn'). Where all ranks of {host} fail: nvidia-smi, "
-        "dmesg -T | grep NVRM, and systemctl status nvidia-fabricmanager there.",
+        "CUDA does not start in a process of {host} (initialization error): the process was forked from one that "
+        "had already used CUDA, or there is a problem with the driver there.",
+        "If only data loaders or child processes fail: torch.multiprocessing.set_start_method('spawn'). If all ranks of "
+        "{host} fail, check nvidia-smi, dmesg -T | grep NVRM, and systemctl status nvidia-fabricmanager there.",
         r"(?:C[Uu][Dd][Aa][^\r\n]*?)(?<!driver )initialization error|CUDA_ERROR_NOT_INITIALIZED",
         unless=("no-gpu", "fabricmanager"),
     ),
     Signature(
         "cuda-forked",
         ("Cannot re-initialize CUDA in forked subprocess",),
-        "A process that was made by fork uses CUDA, and its parent had used it before.",
-        "torch.multiprocessing.set_start_method('spawn') (DataLoader: multiprocessing_context='spawn'), or no CUDA before the fork, nor in the "
+        "A forked process uses CUDA, but its parent process had already used CUDA.",
+        "Use torch.multiprocessing.set_start_method('spawn') (DataLoader: multiprocessing_context='spawn'), or do not use CUDA before the fork or in the "
         "data set.",
     ),
     Signature(
         "cuda-library-failed",
         ("cuDNN error: ", "CUDNN_STATUS_", "CUBLAS_STATUS_", "CUFFT_", "CUSOLVER_STATUS_"),
         "A CUDA library failed on a GPU of {host}: {why}.",
-        "Most often the GPU's memory is nearly full, an earlier CUDA error is behind it (-x CUDA_LAUNCH_BLOCKING=1), or another cuDNN or cuBLAS is found "
-        "than the program was built with: take CUDA's own out of LD_LIBRARY_PATH.",
+        "Most often the GPU's memory is nearly full, an earlier CUDA error is behind it (-x CUDA_LAUNCH_BLOCKING=1), "
+        "or the cuDNN or cuBLAS that is found is not the one that the program was built with: remove CUDA's own from LD_LIBRARY_PATH.",
         r"(?P<why>(?:CUDNN|CUBLAS|CUSOLVER)_STATUS_(?!SUCCESS|NOT_INITIALIZED|ALLOC_FAILED)[A-Z_]+|CUFFT_(?:INTERNAL_ERROR|EXEC_FAILED|ALLOC_FAILED"
         r"|SETUP_FAILED))",
         unless=("cuda-out-of-memory", "cuda-library-start", "cuda-assert", "cuda-error"),
@@ -300,8 +300,8 @@ TORCH = (
         "deepspeed-ssh",
         ("was not reachable via ssh", "Command 'ssh -o PasswordAuthentication=no "),
         "DeepSpeed's launcher cannot log in to {host} by ssh without a password.",
-        "By hand, from where it runs: ssh -o PasswordAuthentication=no {host} hostname. ssh-copy-id {host} copies the key; with another port: "
-        "~/.ssh/config. Under taco-launch run, DeepSpeed's own launcher is not needed.",
+        "Try it by hand from the machine on which the launcher runs: ssh -o PasswordAuthentication=no {host} hostname. ssh-copy-id {host} copies "
+        "the key; set another port in ~/.ssh/config. Under taco-launch run, DeepSpeed's own launcher is not needed.",
         r"host=(?P<host>\S+) was not reachable via ssh|Command 'ssh -o PasswordAuthentication=no [^\r\n]{0,80}?(?P<host2>[^\s']+) hostname' returned non-zero",
     ),
     Signature(
@@ -314,8 +314,8 @@ TORCH = (
         "torch-internal",
         ("INTERNAL ASSERT FAILED at",),
         "torch itself reached a state that it considers impossible ({file}:{line}).",
-        "[[trace?It is its report of ranks that are out of step that fails, so ranks were: leave TORCH_NCCL_DESYNC_DEBUG (NCCL_DESYNC_DEBUG) out and "
-        "look for the rank that is behind||A newer torch may have fixed it: search for that file and line among its issues]].",
+        "[[trace?torch failed while it wrote its report on ranks that are out of step, so some ranks were: unset "
+        "TORCH_NCCL_DESYNC_DEBUG (NCCL_DESYNC_DEBUG), and look for the rank that is behind||A newer torch may have fixed it: search for that file and line among its issues]].",
         r"INTERNAL ASSERT FAILED at \\?\"(?P<file>[^\"\\\r\n]*?(?P<trace>TraceUtils\.h)?)\\?\":(?P<line>\d+)",
         kind=FailureText.OUTCOME,
         survived=True,
@@ -324,8 +324,8 @@ TORCH = (
         "deepspeed-ranks-differ",
         ("disagreement between rank",),
         "DeepSpeed (ZeRO 3) sees that rank {ranks} do not use the same parameters at the same step.",
-        "Every rank has to go through the same layers: with a mixture of experts or branches by the data set it does not (set_z3_leaf_modules of DeepSpeed), and "
-        "none may skip a batch or generate for longer (synced_gpus=True).",
+        "Every rank has to go through the same layers. A mixture of experts, or branches that depend on the data, "
+        "prevents this (use DeepSpeed's set_z3_leaf_modules). No rank may skip a batch or generate for longer than the others (synced_gpus=True).",
         r"disagreement between rank(?P<ranks>\d+ and rank\d+)",
     ),
 )

@@ -13,17 +13,17 @@ TORCH_RANKS = (
         ("lagging/dead/mismatched ranks", "Detected collective desync"),
         "The ranks are out of step: [[ranks?ranks {ranks} are behind, have ended, or do something else||some are behind, or have "
         "ended]].",
-        "Read the lines below it: they name the collective of each rank at which they part. Every rank has to call the same ones in "
-        "the same order, also where only one of them saves, validates or finds no more data.",
+        "Read the lines below it: they name the collective of each rank at the point where the ranks diverge. Every "
+        "rank has to call the same collectives in the same order, even if only one rank saves, validates or runs out of data.",
         r"lagging/dead/mismatched ranks[^\r\n\[]*\[(?P<ranks>[\d, ]+)\]|Detected collective desync",
     ),
     Signature(
         "torch-ranks-too-many",
         ("in store based barrier on rank",),
         "More processes reached the rendezvous of torch.distributed than WORLD_SIZE allows: {came} of {all}. [[again?torchrun restarted its group, and the processes of the previous attempt "
-        "still count||The job was started twice (srun starts it on each task, and each starts ranks besides), or an older job's store or MASTER_PORT is in use]].",
-        "[[again?This is a consequence: read what failed first, above the first 'will restart worker group'. --max-restarts 0 shows only that failure.||Start it by one launcher only, with WORLD_SIZE the "
-        "number of all processes; a new MASTER_PORT, and no file of an older job for init_method=file://.]]",
+        "still count||The job was started twice (for example, srun starts it in each task, and each of these starts more ranks), or an older job's store or MASTER_PORT is in use]].",
+        "[[again?This is a consequence: read what failed first, above the first 'will restart worker group'. --max-restarts 0 shows only that failure.||"
+        "Start it with one launcher only, and set WORLD_SIZE to the number of all processes. Use a new MASTER_PORT, and do not reuse an older job's file for init_method=file://.]]",
         r"world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})(?=(?:[\s\S]{0,1500}?(?P<again>will restart worker group))?)",
         lines=6,
         more=("came", "all"),
@@ -32,8 +32,8 @@ TORCH_RANKS = (
         "torch-first-rank-missing",
         ("] is setting up NCCL communicator and retrieving ncclUniqueId from [",),
         "Rank {rank} waited in its first collective for rank {other}, which did not reach it. The rendezvous itself worked.",
-        "Look at rank {other}: it ended, hangs, or still prepares data. Longer work before the first collective: "
-        "init_process_group(timeout=...).",
+        "Look at rank {other}: it ended, hangs, or still prepares data. If work before the first collective takes "
+        "longer: init_process_group(timeout=...).",
         r"\[(?P<rank>\d+)\] is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<other>\d+)\]",
     ),
     Signature(
@@ -58,7 +58,7 @@ TORCH_RANKS = (
         "torch-master-unknown",
         ("host not found: ", "getaddrinfo failed", "hostname of the client socket cannot be retrieved"),
         "{host} cannot resolve the name in MASTER_ADDR.",
-        "getent hosts $MASTER_ADDR there: give an address instead, or wait until the name is known (in Kubernetes, until the first "
+        "Check getent hosts $MASTER_ADDR there. Set an address instead, or wait until the name can be resolved (in Kubernetes, until the first "
         "pod runs).",
         r"ValueError: host not found: (?:Name or service not known|Temporary failure|No address)",
     ),
@@ -66,7 +66,7 @@ TORCH_RANKS = (
         "torch-name-unknown",
         ("cannot be retrieved (gai error",),
         "The name {name}, which MASTER_ADDR or --rdzv_endpoint gives, cannot be resolved on {host} ({why}).",
-        "getent hosts {name} there: give an address instead, or wait until the name is known (in Kubernetes, until the first pod runs).",
+        "Check getent hosts {name} there. Set an address instead, or wait until the name can be resolved (in Kubernetes, until the first pod runs).",
         r"network addresses of \(?(?P<name>[^\s,)]+), [^)\r\n]*\) cannot be retrieved \(gai error: -?\d+ - (?P<why>[^)\r\n]+)\)",
         kind=FailureText.FALLBACK,
     ),
@@ -89,8 +89,8 @@ TORCH_RANKS = (
         "gloo-no-interface",
         ("Unable to find address for: ", "Unable to find interface for"),
         "{host} has no network interface that GLOO_SOCKET_IFNAME allows[[name?: {name}]].",
-        "See what it has: ip -br addr. The name has to exist on every host; without the variable Gloo uses the interface of the "
-        "host's own name.",
+        "List its interfaces: ip -br addr. The name has to exist on every host. Without the variable, Gloo uses the "
+        "interface to which the host's own name resolves.",
         r"Unable to find (?:address|interface) for:? ?\[?(?P<name>[\w.:@-]*\w)?",
         unless=("gloo-name-unknown",),
     ),
@@ -98,7 +98,7 @@ TORCH_RANKS = (
         "gloo-connect",
         ("connectFullMesh failed", "timed out connecting: ", "gloo/transport/tcp/"),
         "Gloo on {host} cannot connect to another rank[[peer? at {peer}]][[why? ({why})]].",
-        "[[loop?Its host's name means 127.0.x.x there: fix /etc/hosts, or name the network: -x GLOO_SOCKET_IFNAME=bond0.||Name the "
+        "[[loop?The name of its host resolves to 127.0.x.x there: fix /etc/hosts, or name the network: -x GLOO_SOCKET_IFNAME=bond0.||Name the "
         "network that the hosts share: -x GLOO_SOCKET_IFNAME=bond0. All ports from 1024 on have to be open between them; or that "
         "rank never started.]]",
         r"(?:connectFullMesh failed|timed out connecting|connect(?:ion)? (?:to )?\S* ?(?:failed|timed out)"
@@ -110,8 +110,8 @@ TORCH_RANKS = (
     Signature(
         "gloo-waited",
         ("Timed out waiting ", "Application timeout caused pair closure"),
-        "A rank of {host} waited for another one in Gloo until its time was up: that rank was not there, or is far behind.",
-        "Look for the rank that ended first, or does something else. Longer work on one rank alone: init_process_group(timeout=...).",
+        "A rank of {host} waited for another one in Gloo until its timeout: that rank was not there, or is far behind.",
+        "Look for the rank that ended first, or does something else. If one rank alone has longer work: init_process_group(timeout=...).",
         r"Timed out waiting \d+ms for (?:recv|send) operation|Application timeout caused pair closure",
         kind=FailureText.ECHO,
     ),
@@ -133,14 +133,14 @@ TORCH_RANKS = (
     Signature(
         "torch-group-twice",
         ("trying to initialize the default process group twice",),
-        "The program called torch.distributed.init_process_group again in one process, or a library of it had done so.",
-        "Call it once: if not torch.distributed.is_initialized(): ...; accelerate, Lightning, DeepSpeed and their like call it themselves. After a failure, "
-        "destroy_process_group comes first.",
+        "The program called torch.distributed.init_process_group again in one process, or a library that it uses had already called it.",
+        "Call it once: if not torch.distributed.is_initialized(): ...; accelerate, Lightning, DeepSpeed and their like call it themselves. "
+        "After a failure, call destroy_process_group first.",
     ),
     Signature(
         "gloo-sizes-differ",
         ("op.preamble.length <= op.nbytes",),
-        "Two ranks do not do the same in Gloo: one sends {one} bytes, the other expects {other}.",
+        "Two ranks disagree in a collective of Gloo: one sends {one} bytes, the other expects {other}.",
         "See that every rank calls the same collectives in the same order, with tensors of the same shape and type: -x "
         "TORCH_DISTRIBUTED_DEBUG=DETAIL.",
         r"op\.preamble\.length <= op\.nbytes\. (?P<one>\d+) vs (?P<other>\d+)",
@@ -150,7 +150,7 @@ TORCH_RANKS = (
         ("The first process to do so was:",),
         "horovodrun reports that process {name}[[host? on {host}]] was the first to fail: it [[killed?was killed (exit code 137), most often because "
         "memory ran out||ended with exit code {code}]].",
-        "Read that process's own lines before this point.[[killed? dmesg -T | grep -i kill on {host}; fewer data loader workers, smaller batches.]]",
+        "Read that process's own lines before this point.[[killed? dmesg -T | grep -i kill on {host}. Use fewer data loader workers or smaller batches.]]",
         r"The first process to do so was:\s+Process name: (?P<name>(?:(?P<host>[^\s\[]+)\[)?\d*\]?)\s+Exit code: (?P<code>(?P<killed>137|-9)?-?\d*)",
         kind=FailureText.OUTCOME,
         lines=3,
@@ -158,7 +158,7 @@ TORCH_RANKS = (
     Signature(
         "torch-rank-number",
         ("rank < size. ",),
-        "Rank {rank} joins a process group of {size} ranks only: WORLD_SIZE, or what the program uses instead, is too small.",
+        "Rank {rank} tries to join a process group of only {size} ranks: WORLD_SIZE, or what the program uses instead, is too small.",
         "Lightning: num_nodes= the number of hosts, devices= the ranks of each. Else see what the program passes as world_size: WORLD_SIZE counts the ranks "
         "of all hosts.",
         r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
@@ -170,16 +170,16 @@ TORCH_RANKS = (
             *("sendBytes failed on SocketImpl(", "recvValue failed on SocketImpl(", "recvVector failed on SocketImpl("),
         ),
         "A rank of {host} lost the store of torch.distributed: rank 0, or its launcher, ended first. After a job that ended well this is harmless.",
-        "Look at rank 0's own last lines; these are not the reason.",
+        "Look at rank 0's own last lines; the lines of this rank do not show the reason.",
         kind=FailureText.ECHO,
         at_end=r"SocketImpl|TCPStore|lib\w+\.so\)|^frame #",
     ),
     Signature(
         "torch-connect-timeout",
         ("connect() timed out. Original timeout was ",),
-        "A rank of {host} could not reach the store of rank 0 within {seconds} ms: rank 0 has not started, its name means another address there, or a firewall is "
-        "in between. Under torchrun, perhaps no host recognizes --rdzv_endpoint as its own address.",
-        "getent hosts $MASTER_ADDR on each host, and nc -vz MASTER_ADDR MASTER_PORT. torchrun: --rdzv_conf is_host=1 on the first host.",
+        "A rank of {host} could not reach the store of rank 0 within {seconds} ms: rank 0 has not started, the name "
+        "of its host resolves to another address there, or a firewall is in between. Under torchrun, perhaps no host recognizes --rdzv_endpoint as its own address.",
+        "Check getent hosts $MASTER_ADDR and nc -vz MASTER_ADDR MASTER_PORT on each host. For torchrun, use --rdzv_conf is_host=1 on the first host.",
         r"Original timeout was (?P<seconds>\d+) ms",
         unless=("torch-master-unreachable",),
     ),
@@ -197,7 +197,7 @@ TORCH_RANKS = (
     Signature(
         "torch-init-file",
         ("file:///",),
-        "The ranks meet by the file {file}. One that an earlier run has left hands out that run's addresses.",
+        "The ranks find each other through the file {file}. If an earlier run left this file, it contains that run's addresses.",
         "Delete {file} before each start, or use init_method='env://'.",
         r"init\w{0,20}[\"']?[:= ]{1,4}[\"']?file://(?P<file>/[^\s\"',]+)",
         only_with=("nccl-connect", "nccl-retries"),
@@ -205,7 +205,7 @@ TORCH_RANKS = (
     Signature(
         "gloo-families-differ",
         ("address family mismatch",),
-        "Gloo's ranks use IPv6 on one host and IPv4 on another: the hosts' own names mean addresses of different kinds.",
+        "Gloo's ranks use IPv6 on one host and IPv4 on another: the hosts' own names resolve to addresses of different kinds.",
         "Name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0. Or give each host an IPv4 address in /etc/hosts (getent ahosts $(hostname)).",
         r"gloo/transport/tcp/\w+\.cc:\d+\] address family mismatch",
     ),
@@ -214,7 +214,7 @@ TORCH_RANKS = (
         ("Expected to mark a variable ready only once", "has been marked as ready twice"),
         "DistributedDataParallel got the gradient of one parameter twice in a step: a layer is run again (activation checkpointing), or a parameter is used in "
         "several backward passes.",
-        "torch.utils.checkpoint.checkpoint(..., use_reentrant=False), or DistributedDataParallel(..., static_graph=True). Wrap each parameter once.",
+        "Use torch.utils.checkpoint.checkpoint(..., use_reentrant=False), or DistributedDataParallel(..., static_graph=True). Wrap each parameter once.",
     ),
     Signature(
         "torch-parameters-differ",
@@ -255,7 +255,7 @@ TORCH_RANKS = (
         "fsdp-integers",
         ("Cannot flatten integer dtype tensors",),
         "FSDP cannot shard the integer weights of a quantized model.",
-        "Load the model without 8-bit quantization (load_in_8bit), or 4-bit weights with bnb_4bit_quant_storage=torch.bfloat16.",
+        "Load the model without 8-bit quantization (load_in_8bit), or load 4-bit weights with bnb_4bit_quant_storage=torch.bfloat16.",
     ),
     Signature(
         "fsdp-writeback",
@@ -279,15 +279,15 @@ TORCH_RANKS = (
         ("Expected all tensors to be on the same device, but found at least two devices",),
         "One operation of the program on {host} was given tensors of different devices[[one?: {one} and {other}]].",
         "Choose the rank's GPU first: torch.cuda.set_device(local_rank). Then move the model and every batch there, and load checkpoints with "
-        "map_location. device_map='auto' does not go with one rank per GPU.",
+        "map_location. device_map='auto' does not work with one rank per GPU.",
         r"at least two devices(?:, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?))?",
     ),
     Signature(
         "ddp-devices",
         ("device_ids and output_device arguments only work with single-device",),
         "DistributedDataParallel got device_ids for one GPU, but the model's parameters are on other devices[[where?: {where}]].",
-        "Move the whole model to the rank's GPU (model.to(local_rank)) and pass device_ids=[local_rank]. Without device_map='auto', which spreads a model over "
-        "GPUs; or omit device_ids for such a model.",
+        "Move the whole model to the rank's GPU (model.to(local_rank)) and pass device_ids=[local_rank]. Do not use "
+        "device_map='auto', which spreads a model over GPUs, or omit device_ids for such a model.",
         r"only work with single-device(?:[^\r\n]{0,300}?module parameters \{(?P<where>[^}\r\n]{1,100})\})?",
     ),
     Signature(
@@ -304,7 +304,7 @@ TORCH_RANKS = (
         "lightning-first-collective",
         ("processes registered. Starting ",),
         "All {count} ranks of Lightning reached the rendezvous, and the log ends there: their first collective does not finish.",
-        "-x NCCL_DEBUG=INFO shows how far NCCL gets. -x NCCL_P2P_DISABLE=1: the path between GPUs (ACS, IOMMU); -x NCCL_SOCKET_IFNAME=eth0: the network between hosts. While it hangs: taco-launch stacks JOB (py-spy dump --pid PID).",
+        "-x NCCL_DEBUG=INFO shows how far NCCL gets. -x NCCL_P2P_DISABLE=1 helps if the path between GPUs is the cause (ACS, IOMMU), -x NCCL_SOCKET_IFNAME=eth0 if it is the network between hosts. While it hangs, taco-launch stacks JOB (or py-spy dump --pid PID) shows where.",
         r"processes registered\. Starting \w+ with (?P<count>\d+) processes",
         kind=FailureText.FALLBACK,
         at_end=r"processes registered\. Starting|^-+\s*$",
@@ -313,8 +313,8 @@ TORCH_RANKS = (
         "lightning-ranks-waited-for",
         ("GLOBAL_RANK: ",),
         "Lightning's ranks wait for each other when the log ends: rank {rank} of {all} was one of those that arrived.",
-        "Compare the number of lines with GLOBAL_RANK with the second number of MEMBER. If ranks are missing, start them: as many tasks as num_nodes times devices (srun --ntasks-per-node, torchrun --nnodes). If all arrived, they "
-        "do not reach each other: MASTER_ADDR, and -x NCCL_SOCKET_IFNAME, -x GLOO_SOCKET_IFNAME.",
+        "Compare the number of lines with GLOBAL_RANK with the second number of MEMBER. If ranks are missing, start them: the job needs as many tasks as num_nodes times devices (srun --ntasks-per-node, torchrun --nnodes). If all arrived, "
+        "they cannot reach each other: check MASTER_ADDR, and set -x NCCL_SOCKET_IFNAME and -x GLOO_SOCKET_IFNAME.",
         r"(?i:initializing (?:ddp|distributed)): GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<all>\d+)",
         kind=FailureText.FALLBACK,
         at_end=r"GLOBAL_RANK: \d+, MEMBER: \d+/\d+",

@@ -54,7 +54,7 @@ TRAINING = (
     Signature(
         "horovod-mismatch",
         (": One rank ",),
-        "The ranks do not do the same: mismatched {what} in one collective.",
+        "The ranks do not match: mismatched {what} in one collective.",
         "See that all ranks have the same model, data types and batch shapes (drop_last=True for the last batch).",
         r"Mismatched (?P<what>[A-Za-z /]+?): One rank",
         unless=("horovod-device-mismatch",),
@@ -62,16 +62,16 @@ TRAINING = (
     Signature(
         "horovod-device-mismatch",
         ("device selection: One rank",),
-        "One rank gives Horovod memory of a GPU, and another one memory of the CPU: on one host the program sees no GPU, or its Horovod "
-        "or framework is built without.",
-        "On every host, where the ranks run: nvidia-smi -L, and horovodrun --check-build. The same image and the same device code on all.",
+        "One rank gives Horovod GPU memory, and another gives it CPU memory: on one host the program sees no GPU, "
+        "or its Horovod or framework was built without GPU support.",
+        "Check nvidia-smi -L and horovodrun --check-build on every host, where the ranks run. Use the same image and the same device code on all hosts.",
         r"Mismatched [A-Za-z ]*CPU/GPU device selection: One rank",
     ),
     Signature(
         "horovod-run-store",
         ("data input KVStore server failed", "data from KVStore server failed"),
-        "A process of horovod.run could not reach the store of the machine that called it[[why? ({why})]]: a proxy is between, the machine "
-        "has ended, or the data for it is too large.",
+        "A process of horovod.run could not reach the store of the machine that called it[[why? ({why})]]: a proxy "
+        "is in between, the calling program has ended, or the data for the store is too large.",
         "export no_proxy=ADDRESS of that machine for all ranks; return small values from the function, and write large ones to a file.",
         r"KVStore server failed\.?(?:[^\r\n]*?error\((?:\d+, )?'(?P<why>[^'\r\n]+)')?",
     ),
@@ -111,8 +111,8 @@ TRAINING = (
         "command-missing",
         ("taco-launch: cannot run ",),
         "On {host} no program is found under the name {what}[[hint?||, or the interpreter that its first line names does not exist]].",
-        "[[hint?{hint}]][[file?Check where the ranks run: ls -l {file}. A relative name counts from the folder that the job "
-        "starts in.]][[name?Check where the ranks run: command -v {name}. Give the full path, install it, or pass the PATH "
+        "[[hint?{hint}]][[file?Check where the ranks run: ls -l {file}. A relative path starts from the folder in "
+        "which the job starts.]][[name?Check where the ranks run: command -v {name}. Give the full path, install it, or pass the PATH "
         "that has it: -x PATH.]]",
         r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): No such file or directory \((?P<hint>[^\r\n]+)\)"
         r"|cannot run (?=(?:'[^'/]*'|\"[^\"/]*\"):)(?P<name>(?P<what2>[^\r\n]+)): No such file or directory"
@@ -149,7 +149,7 @@ TRAINING = (
         (": command not found", ": not found", "sh: line "),
         "[[file?There is no {file} where a rank on {host} looks for it, or the interpreter that its first line names is not "
         "there||The program {what} is not on the PATH of a rank on {host}]].",
-        "[[file?Check where the ranks run: ls -l {file}. A relative name counts from the folder that the job starts in||"
+        "[[file?Check where the ranks run: ls -l {file}. A relative path starts from the folder in which the job starts||"
         "Install it (in a container: in the image), name it by its full path, or pass the PATH: -x PATH]].",
         r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): (?:not found|No such file or directory)"
         r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!-|\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
@@ -162,16 +162,16 @@ TRAINING = (
         ("can't open file '",),
         "Python finds no script {file} on {host}.",
         "Mount or copy it there, under the same path on every host (into containers by container.mounts of the "
-        "inventory); a relative path counts from the folder the job starts in. If --sync copied it, name it instead by its path in the "
-        "copied folder, or start in a folder of that: --workdir DIR.",
+        "inventory); a relative path starts from the folder in which the job starts. If --sync copied it, use its "
+        "path in the copied folder instead, or start the job in a folder inside the copied one: --workdir DIR.",
         r"can't open file '(?:/(?=/))?(?P<file>[^']+)'",  # from / python3 makes //x of a relative x
     ),
     Signature(
         "module-missing",
         ("ModuleNotFoundError: No module named",),
         "The Python of a rank on {host} has no module {module}.",
-        "Install it in the image or environment that the ranks use: python3 -m pip install PACKAGE. If it is there for "
-        "you, the ranks run another Python: name it by its full path.",
+        "Install it in the image or environment that the ranks use: python3 -m pip install PACKAGE. If your own "
+        "Python finds it, the ranks run another Python: name it by its full path.",
         r"No module named '?(?P<module>[^'\s]+)",
         survived=True,
     ),
@@ -179,7 +179,7 @@ TRAINING = (
         "library-missing",
         ("cannot open shared object file",),
         "The shared library {library} is not found on {host}.",
-        "Hand on the path: -x LD_LIBRARY_PATH (sshd in a container drops the image's environment), or install it; check: "
+        "Pass the path to the ranks: -x LD_LIBRARY_PATH (sshd in a container drops the image's environment), or install it; check: "
         "ldconfig -p | grep {library}.",
         # NCCL and TensorFlow say so of libraries that they can do without.
         r"^(?!.*(?:NCCL INFO |dlerror|nvidia-container-cli)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
@@ -189,8 +189,8 @@ TRAINING = (
         "nccl-other-build",
         ("undefined symbol: nccl", "undefined symbol: pnccl"),
         "The program on {host} finds another NCCL than it was built with: that has no {what}.",
-        "See which libnccl is loaded: ldd on the library that the line names, echo $LD_LIBRARY_PATH, pip list | grep nccl. Have one "
-        "only: the one of torch (nvidia-nccl-cu12 or the like) before any other of LD_LIBRARY_PATH.",
+        "See which libnccl is loaded: ldd on the library that the line names, echo $LD_LIBRARY_PATH, pip list | grep nccl. "
+        "Use only one: torch's own (nvidia-nccl-cu12 or the like) must come before any other in LD_LIBRARY_PATH.",
         r"undefined symbol: (?P<what>p?nccl\w+)",
         survived=True,
     ),
@@ -222,7 +222,7 @@ TRAINING = (
         "python-exception",
         ("Traceback (most recent call last)", "Error): ray::"),
         "The program raised {error}[[file? (line {at} of {file})]][[code?: {code}]].",
-        "Read the traceback that ends there: its last File line of your own is the place.",
+        "Read the traceback that ends there: its last File line that names your own code shows the place.",
         # The traceback's last place, with the line of the source and what underlines it, stands right above the error.
         r'(?m)(?:^  File "(?:[^"\r\n]*/)?(?P<file>[^"/<\r\n][^"/\r\n]*)", line (?P<at>\d+)[^\r\n]*\r?\n(?:^    (?:(?P<code>assert [^\r\n]{0,200}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){0,2})?'
         r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
@@ -256,8 +256,8 @@ TRAINING = (
         "deepspeed-rank-killed",
         ("exits with return code = -9",),
         "DeepSpeed's launcher on {host} reports that a rank was killed (signal 9), most often because the host's memory was used up.",
-        "dmesg -T | grep -i -E 'out of memory|oom' on {host}. Fewer data loader workers, less offloaded to the CPU "
-        "(offload_optimizer, offload_param), or more memory.",
+        "dmesg -T | grep -i -E 'out of memory|oom' on {host}. Use fewer data loader workers, offload less to the "
+        "CPU (offload_optimizer, offload_param), or add memory.",
         kind=FailureText.OUTCOME,
     ),
     Signature(
@@ -265,8 +265,8 @@ TRAINING = (
         ("exits with return code = -",),
         "DeepSpeed's launcher on {host} reports that a rank [[bus?ended with a bus error (signal 7), most often because /dev/shm was "
         "full||crashed (signal {signal})]].",
-        "[[bus?df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g, or --ipc=host||Signal 11 is a segmentation fault, 6 an abort, whose reason is above, 4 a library built for "
-        "another CPU. For a stack in Python: PYTHONFAULTHANDLER=1. A library built for another CUDA, NCCL or torch does this]].",
+        "[[bus?df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g, or --ipc=host||Signal 11 is a segmentation fault, "
+        "6 is an abort (read its reason in the lines above), and 4 means that a library was built for another CPU. PYTHONFAULTHANDLER=1 shows the Python stack. A library built for another CUDA, NCCL or torch can cause this]].",
         r"exits with return code = -(?P<signal>(?!9\b)(?P<bus>7\b)?\d{0,2})\b",
         kind=FailureText.OUTCOME,
         unless=("torch-collective-timeout",),
@@ -304,22 +304,22 @@ TRAINING = (
     Signature(
         "tensorflow-group-size",
         (" is joining a group with size",),
-        "Two groups of collectives in TensorFlow use one key: {device} joins a group of {one} where {other} were before.",
-        "Create one distribution strategy in a process, with all of its GPUs, or start a new process for each. On several hosts: the same TF_CONFIG and as many visible GPUs on all.",
+        "Two groups of collectives in TensorFlow use the same key: {device} joins with a group size of {one}, but the group has size {other}.",
+        "Create one distribution strategy in a process, with all of its GPUs, or start a new process for each. On several hosts, use the same cluster in TF_CONFIG and the same number of visible GPUs on all.",
         r"Device (?P<device>\S+) is joining a group with size ?(?P<one>\d+), but that group has size (?P<other>\d+)",
     ),
     Signature(
         "tensorflow-nccl-missing",
         ("No OpKernel was registered to support Op 'NcclAllReduce'",),
         "This TensorFlow has no NCCL: it is the build for CPUs, or for Windows.",
-        "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()) does without; or use a build with CUDA, on Linux.",
+        "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()) works without NCCL; or use a build with CUDA, on Linux.",
     ),
     Signature(
         "tensorflow-nccl",
         ("internal error", "unhandled cuda error", "unhandled system error", "invalid usage"),
-        "NCCL failed in a process of TensorFlow on {host} ({why}), which does not hand on NCCL's reason.",
+        "NCCL failed in a process of TensorFlow on {host} ({why}), which does not report NCCL's reason.",
         "Run it again with NCCL_DEBUG=INFO and read the NCCL WARN lines. To see whether it is NCCL: tf.distribute.MirroredStrategy(cross_device_ops="
-        "tf.distribute.HierarchicalCopyAllReduce()) continues without; NCCL_P2P_DISABLE=1 shows whether it is the path between GPUs.",
+        "tf.distribute.HierarchicalCopyAllReduce()) runs without NCCL; NCCL_P2P_DISABLE=1 shows whether it is the path between GPUs.",
         r"(?P<why>(?:internal|unhandled (?:cuda|system)) error|invalid usage)\s+\[\[\{{0,2}node [\w/]{0,200}NcclAllReduce",
         lines=2,
     ),
@@ -335,7 +335,7 @@ TRAINING = (
     Signature(
         "tensorflow-server-reset",
         ("Master init: Unavailable:",),
-        "A server of TensorFlow closed the connection while the session started[[why? ({why})]]: it has ended, or another program than the cluster specification names listens there.",
+        "A server of TensorFlow closed the connection while the session started[[why? ({why})]]: it has ended, or a different program from the one in the cluster specification listens there.",
         "Read the logs of the other tasks (ps, worker) for the one that ended first, and compare their addresses with TF_CONFIG or ClusterSpec.",
         r'Master init: Unavailable:[^\r\n]{0,600}?(?:"os_error":"(?P<why>[^"\r\n]{1,80})"|$)',
         unless=("grpc-refused",),
@@ -345,7 +345,7 @@ TRAINING = (
         ("Barrier timed out. ", "task names:"),
         "Processes of JAX or TensorFlow did not reach the others in time[[task?: {task} and those on the next lines]].",
         "See whether those processes have started, and that each has its own process_id and the same coordinator_address and num_processes; from their hosts: nc -vz ADDRESS PORT. "
-        "Late starts: jax.distributed.initialize(initialization_timeout=600).",
+        "If some processes start late: jax.distributed.initialize(initialization_timeout=600).",
         r"DEADLINE_EXCEEDED: Barrier timed out\.(?:[\s\S]{0,400}?imed out task names:\s+(?P<task>/job:\S+))?",
         lines=3,
     ),

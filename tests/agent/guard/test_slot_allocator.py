@@ -25,7 +25,7 @@ from tests.placement.machines import FOLDER
 
 __all__ = ["cluster"]
 UUIDS = tuple(f"GPU-{number}0000000-0000-0000-0000-000000000000" for number in range(8))
-NO_OTHER = ": slowest link 25 GB/s; there is no other set"
+NO_OTHER = ": slowest link 25 GB/s; no other set of GPUs is possible"
 EIGHT = tuple(replace(host, slots=8) for host in HOSTS)
 
 

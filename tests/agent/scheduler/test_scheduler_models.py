@@ -48,7 +48,7 @@ def tell(queue: Queue, here: str, there: str) -> None:
         (
             3,
             GpuConstraints(),
-            (("", "it fits on GPUs of several models only"), ("me", "2 of 2 free"), ("gpu2", "1 of 2 free, 1 {}")),
+            (("", "the job fits only on GPUs of several models"), ("me", "2 of 2 free"), ("gpu2", "1 of 2 free, 1 {}")),
         ),
     ],
 )

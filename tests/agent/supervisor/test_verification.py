@@ -169,7 +169,7 @@ def test_a_strict_job_of_which_not_all_is_known_continues(folder: JobFolder, mon
 @pytest.mark.parametrize(
     ("network", "why"),
     [
-        ("Socket", "NCCL has not told of a connection from another host on gpu2"),
+        ("Socket", "NCCL has not logged a connection from another host on gpu2"),
         ("IB", "rank 0 on gpu1: transport: planned NET/Socket, is NET/IB"),
     ],
 )

@@ -101,7 +101,7 @@ def test_show_cuts_many_readings_short_unless_it_is_wide(db: str) -> None:
     assert [line.split("  ")[-2].strip() for line in bench("show", db, "-o", "wide").stdout.splitlines()[-3:]] == [
         *("1 GB/s (busbw 8 B)", "2 GB/s (busbw 16 B)", "4 GB/s (busbw 32 B)"),
     ]
-    assert "has not ended: it runs, or broke off" in bench("show", db).stdout
+    assert "has not ended: it is still running or was interrupted" in bench("show", db).stdout
 
 
 def test_diff_says_what_differs_and_how_the_readings_changed(db: str) -> None:
@@ -123,31 +123,31 @@ def test_diff_says_what_differs_and_how_the_readings_changed(db: str) -> None:
 
 def test_diff_of_cells_and_of_runs(db: str) -> None:
     cells = bench("diff", db, "last:horovod/tcp/16", "last:horovod/rdma/16").stdout
-    assert "nothing that is known of A and B differs" in cells
+    assert "no known difference between the environments of A and B" in cells
     assert "tcp -> rdma" in cells
     runs = bench("diff", db, "taco-000001:2", "last:7").stdout.splitlines()
     assert runs[-1].endswith("99 (1)  no sample  -")
     told = bench("diff", db, "last:1", "last:7").stderr.splitlines()
     assert told == [
-        "warning: A (last:1) is a warm-up: its numbers are of a cold start",
-        "warning: B (last:7) has no sample, so only what it was made on is compared: job failed: exit code 1",
+        "warning: A (last:1) is a warm-up: it measured a cold start",
+        "warning: B (last:7) has no sample, so only its environment is compared: job failed: exit code 1",
     ]
     assert bench("diff", db, "taco-000001", "last").stderr == ""
     runs = bench("diff", db, "taco-000001:2", "last:2").stdout.splitlines()
-    assert runs[-1].endswith("-30.3 % (no interval: a side has one value)")
+    assert runs[-1].endswith("-30.3 % (no interval: one side has only one value)")
 
 
 @pytest.mark.parametrize(
     ("verb", "args", "said", "hint"),
     [
-        ("show", ("nobody",), "nobody: not found in ", "taco-launch bench history lists them"),
+        ("show", ("nobody",), "nobody: not found in ", "taco-launch bench history lists the sweeps"),
         ("show", ("taco",), "taco: 2 sweeps start with this: taco-000002, taco-000001", "type more of the id"),
-        ("show", ("",), ": not found in ", "taco-launch bench history lists them"),
+        ("show", ("",), ": not found in ", "taco-launch bench history lists the sweeps"),
         ("diff", ("last:9", "last"), "last:9: sweep taco-000002 has no such run or cell", "taco-000002 has horovod/rdma/16, horovod/tcp/16"),
         ("diff", ("last:0", "last"), "last:0: sweep taco-000002 has no such run or cell", "taco-000002 has"),
         ("diff", ("last:horovod/tcp/8", "last"), "last:horovod/tcp/8: sweep", "taco-000002 has"),
         ("import", ("--name", "x", "f.csv"), "--name needs --workload", "name the workload of the logs: --workload horovod|tf_cnn|nccl-tests|MATRIX:NAME"),
-        ("import", ("--workload", "horovod", "f.log"), "--workload needs --variant", "name what was measured: --variant NAME"),
+        ("import", ("--workload", "horovod", "f.log"), "--workload needs --variant", "name the variant that was measured: --variant NAME"),
         ("import", ("--workload", "horovod", "--variant", "t", "-H", "gpu[2-1]", "/dev/null"), "--host gpu[2-1]: ", None),
     ],
 )  # fmt: skip
@@ -172,9 +172,12 @@ def test_a_reader_makes_no_history(verb: str, args: tuple[str, ...], tmp_path: P
 def test_an_export_is_imported_once(ending: str, db: str, tmp_path: Path) -> None:
     file, other = str(tmp_path / f"x.{ending}"), str(tmp_path / "new" / "other.db")
     assert bench("export", db, "--to", file).stderr == f"2 sweeps written to {file}\n"
-    added = "14 runs added, 0 were here already: taco-000001, taco-000002\n"
+    added = "14 runs added, 0 were already in the history; sweeps: taco-000001, taco-000002\n"
     assert bench("import", other, "--baseline", file).stderr == added
-    assert bench("import", other, file).stderr == "0 runs added, 14 were here already: taco-000001, taco-000002\n"
+    assert (
+        bench("import", other, file).stderr
+        == "0 runs added, 14 were already in the history; sweeps: taco-000001, taco-000002\n"
+    )
     assert bench("export", other, "-o", ending).stdout == Path(file).read_text()
     strange = str(tmp_path / "strange.db")  # nightly runs of other machines, perhaps: they count in no baseline
     assert bench("import", strange, file).stderr == added
@@ -243,8 +246,8 @@ def test_logs_of_somebody_are_imported(tmp_path: Path) -> None:
     args = ("--workload", "horovod", "--name", "resnet", "--variant", "theirs", "-H", "gpu[1-2],head", str(log))
     added = bench("import", db, *args)
     assert added.exit_code == 0
-    assert added.stderr.startswith("1 run added, 0 were here already: import-")
-    assert bench("import", db, *args).stderr.startswith("0 runs added, 1 were here already: import-")
+    assert added.stderr.startswith("1 run added, 0 were already in the history; sweeps: import-")
+    assert bench("import", db, *args).stderr.startswith("0 runs added, 1 were already in the history; sweeps: import-")
     table = rows(bench("history", db))
     assert [cell.strip() for cell in table[1][:5]] == ["resnet", "theirs", "2", "gpu[1-2],head", "img/sec"]
     assert str(log) in bench("show", db).stdout

@@ -82,7 +82,7 @@ def test_the_order_is_that_of_the_seed_and_all_is_every_slot(ladder: Any) -> Non
     assert [run["warm_up"] for run in runs] == [True] * 4 + [False] * 8
     assert shown(ladder("--dry-run", "--json", "--seed", "7", sizes="[1, all]", more="warmUps: 1")) == found
     result = ladder("--dry-run", "--seed", "7", "--repeats", "1", "-H", "n1:2", sizes="[1, 2, 4]", more="warmUps: 0")
-    assert "warning: left out, for want of slots: 4 ranks" in result.stderr
+    assert "warning: left out because there are too few slots: 4 ranks" in result.stderr
     assert result.stdout.splitlines()[0] == "4 cells, 4 runs, in the order of seed 7:"
     assert "-H n1:2" in result.stdout
 

@@ -67,7 +67,7 @@ def test_nothing_is_understood(captures: Path) -> None:
         done = call("facts", "--from", str(captures / "hello.txt"), *more)
         assert done.exit_code == 1
         assert "warning: hello.txt: " in done.stderr
-        assert "error: nothing that was captured is understood" in done.stderr
+        assert "error: none of the captured outputs is of a known kind" in done.stderr
     assert [entry["where"] for entry in json.loads(done.stdout)["unknown"]] == ["hello.txt"]
 
 
@@ -93,9 +93,9 @@ def test_only_what_is_asked_for_of_captures(captures: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--from {topo} gpu1", "--from: captured outputs are read, or hosts are contacted"),
-        ("--from {topo} --container train", "--from: captured outputs are read, or hosts are contacted"),
-        ("--from {topo} -i lab", "--from: captured outputs are read, or hosts are contacted"),
+        ("--from {topo} gpu1", "cannot be combined with --from"),
+        ("--from {topo} --container train", "cannot be combined with --from"),
+        ("--from {topo} -i lab", "cannot be combined with --from"),
         ("--from /no/such/file", "/no/such/file"),
         ("--only gpus", "subjects: system, network, docker, gpu"),
     ],
@@ -120,7 +120,7 @@ def test_an_inventory_of_the_environment_is_nothing_to_captures(captures: Path) 
     refused = call("-i", "lab", "facts", "--from", str(captures), env=env)
     assert (
         refused.exit_code,
-        "-i and --from: captured outputs are read, or hosts are contacted" in refused.stderr,
+        "-i cannot be combined with --from" in refused.stderr,
     ) == (
         2,
         True,
@@ -253,7 +253,7 @@ def test_a_part_of_an_answer_is_shown_and_called_incomplete(played: Callable[...
 @pytest.mark.parametrize("words", [("-o", "wide", "--json"), ("--json", "-o", "wide")])
 def test_one_form_at_a_time(words: tuple[str, ...]) -> None:
     done = CliRunner().invoke(cli, ["facts", *words])
-    assert (done.exit_code, str(done.exception)) == (1, "-o and --json: one form at a time")
+    assert (done.exit_code, str(done.exception)) == (1, "-o and --json cannot be combined")
     before = CliRunner().invoke(cli, ["--json", "facts", "--from", "-", "-o", "wide"], input=TOPO)
     assert "GPU to GPU" in before.stdout
 
@@ -289,7 +289,7 @@ def test_changes_since_a_file_or_a_folder(played: Callable[..., Result], tmp_pat
     less = played(play("535.104.05"), "--compare", str(file))
     assert (less.exit_code, less.stderr.splitlines()) == (
         0,
-        [f"warning: {file} does not know gpu1", "nothing has changed on gpu[2-4]"],
+        [f"warning: {file} has no facts of gpu1", "nothing has changed on gpu[2-4]"],
     )
 
 
@@ -313,7 +313,7 @@ def test_a_change_is_seen_however_long_the_value(played: Callable[..., Result], 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("hello", "is no JSON"),
+        ("hello", "is not valid JSON"),
         ("{}", "is not a document of taco-launch facts --json"),
         (None, "holds no .json file"),
     ],
@@ -331,7 +331,7 @@ def test_a_file_that_is_no_document_is_refused_before_hosts_are_asked(
     assert words in str(done.exception)
     if text == "hello":
         typed = shell(("taco-launch", "-i", str(tmp_path / "cluster.yaml"), "facts", "--json"))
-        assert done.exception.hint == f"make it by: {typed}"
+        assert done.exception.hint == f"create it with: {typed}"
 
 
 def test_a_job_goes_by_tcp_where_a_host_has_no_rdma(played: Callable[..., Result]) -> None:

@@ -63,7 +63,10 @@ def test_it_says_how_to_go_on(tmp_path: Path) -> None:
     image = f"name the training image in {target} (container: {{image: NAME:TAG}})"
     assert made.stderr == f"next: {image}; then {typed} trust; then {typed} setup --dry-run; then {typed} setup\n"
     again = call("init", "gpu1", "--to", str(target))
-    assert f"hint: continue with it: {typed} trust, then {typed} setup --dry-run; or name another file" in again.stderr
+    assert (
+        f"hint: continue with this file: {typed} trust, then {typed} setup --dry-run; or name another file"
+        in again.stderr
+    )
 
 
 def test_a_private_key_is_written(tmp_path: Path) -> None:
@@ -117,7 +120,7 @@ def test_unknown_keys_are_shown_and_kept_before_hosts_are_contacted(world: Hosts
     refused = call(*words)
     assert (refused.exit_code, world.asked, world.kept) == (2, [], [])
     assert "gpu2  ssh-ed25519  SHA256:gpu2  new" in refused.stdout
-    assert "2 host keys to take, and stdin is not a terminal\nhint: compare the fingerprints" in refused.stderr
+    assert "2 host keys to accept, but stdin is not a terminal\nhint: compare the fingerprints" in refused.stderr
     made = call(*words, "--yes")
     assert (made.exit_code, world.asked, world.kept) == (0, ["gpu1", "gpu2"], ["gpu1", "gpu2"])
     typed = f"taco-launch -i {tmp_path}/hosts.yaml"
@@ -142,13 +145,13 @@ def test_a_changed_key_leads_to_the_one_command_that_takes_it(world: Hosts, tmp_
     assert "gpu5  ssh-ed25519  SHA256:gpu5  CHANGED" in done.stdout, "the keys of all hosts are shown at once"
     hinted = {line for line in done.stderr.splitlines() if line.startswith("hint: ")}
     assert len(hinted) == 1
-    words = shlex.split(hinted.pop().removeprefix("hint: if it was reinstalled: "))
+    words = shlex.split(hinted.pop().removeprefix("hint: if the host was reinstalled: "))
     assert words[0] == "taco-launch"
     made = call(*words[1:])
     assert (made.exit_code, world.kept) == (0, ["gpu1", "gpu2", "gpu5"]), made.stderr
     assert parse(target.read_bytes(), "x").hosts[0].user == "ops"
     world.state = REVOKED
-    assert "hint: ask who revoked it" in call(*words[1:], "--to", str(tmp_path / "third")).stderr
+    assert "hint: ask the person who revoked the key" in call(*words[1:], "--to", str(tmp_path / "third")).stderr
 
 
 def test_all_hosts_that_cannot_be_asked_are_told(world: Hosts, tmp_path: Path) -> None:
@@ -158,7 +161,7 @@ def test_all_hosts_that_cannot_be_asked_are_told(world: Hosts, tmp_path: Path) -
     assert done.stderr.splitlines()[1:] == [
         "error: gpu3: no TCP connection",
         "error: gpu4: permission denied",
-        f"error: {target} is not written, as nothing is known of gpu[3-4]",
+        f"error: {target} was not written, because the facts of gpu[3-4] could not be read",
         "hint: fix that, or run init without gpu[3-4], or write the inventory without contacting hosts: --no-facts",
     ]
     hint = call("init", "gpu[3-4]", "--yes", "--to", str(target)).stderr.splitlines()[-1]

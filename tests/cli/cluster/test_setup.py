@@ -166,7 +166,7 @@ def test_drift_has_its_own_exit_code(world: World) -> None:
     assert code(setup(world, "--yes")) == 0
     done = setup(world, "--check")
     assert (code(done), done.stdout) == (0, "")
-    assert "nothing to do: gpu[1-3] as " in done.stderr
+    assert "nothing to do: gpu[1-3] already set up as " in done.stderr
 
 
 def test_everything_is_done_and_then_nothing(world: World) -> None:
@@ -187,7 +187,10 @@ def test_only_what_may_have_changed_is_looked_at_again(world: World) -> None:
 def test_without_a_terminal_nobody_is_asked(world: World) -> None:
     done = setup(world)
     assert code(done) == 2
-    assert str(done.exception) == f"{3 * len(STAGES)} operations on 3 hosts to do, and stdin is not a terminal"
+    assert (
+        str(done.exception)
+        == f"{3 * len(STAGES)} operations on 3 hosts to do, but stdin is not a terminal, so you cannot confirm"
+    )
     assert not list(world.of("gpu1").iterdir())
 
 

@@ -95,7 +95,7 @@ def test_jobs_that_are_in_the_way_are_waited_for(world: World, monkeypatch: pyte
     late = setup(world, "--yes", "--wait-for-jobs", "5s", command=command)
     assert (code(late), pauses) == (5, [5.0])
     assert "error: gpu[1-2]: container: job busy runs in taco-launch-c" in late.stderr
-    assert "waited for --wait-for-jobs 5s: they still run\n" in late.stderr
+    assert "waited 5 s (--wait-for-jobs): the jobs are still running\n" in late.stderr
     pauses.clear()
     assert code(setup(world, "--dry-run", "--wait-for-jobs", command=command)) == 5
     assert not pauses, "a dry run waits for nothing"
@@ -154,7 +154,7 @@ def test_a_dead_host_hides_nothing_of_the_others(world: World) -> None:
     assert done.stderr.splitlines() == [
         "error: gpu3: no TCP connection to 10.0.0.3:22: Connection refused",
         "hint: is it up?",
-        f"nothing to do: gpu[1-2] as in {world.folder.parent}/cluster.yaml",
+        f"nothing to do: gpu[1-2] already set up as in {world.folder.parent}/cluster.yaml",
         "to continue without gpu3: --exclude gpu3",
     ]
     (world.of("gpu1") / "agent").unlink()

@@ -120,7 +120,7 @@ def test_what_cannot_be_done_is_no_question(what: str, verb: Verb) -> None:
 def test_stop_of_a_job_that_has_ended_and_of_one_that_ends_at_once(verb: Verb) -> None:
     stopped = f"stopped by taco-launch stop of {person()}"
     for name, reason, told in (
-        ("mine", "because", "it had ended: CANCELLED"),
+        ("mine", "because", "it had already ended: CANCELLED"),
         ("old", stopped, f"CANCELLED: {stopped}"),
     ):
         result, _done = verb("stop", name, reason=reason)
@@ -174,5 +174,7 @@ def test_who_types(uid: int, sudo: str | None, name: str, monkeypatch: pytest.Mo
 def test_an_option_after_the_command_of_exec_needs_the_separator(verb: Verb, words: tuple[str, ...]) -> None:
     result, done = verb("exec", "mine", "--rank", "1", *words)
     assert (result.exit_code, done) == (2, [])
-    assert f"if {words[1]} is the program's: taco-launch exec mine --rank 1 -- {' '.join(words)}\n" in result.output
+    assert (
+        f"if {words[1]} belongs to the program: taco-launch exec mine --rank 1 -- {' '.join(words)}\n" in result.output
+    )
     assert "is missing" not in verb("exec", "mine", "--", *words)[0].output

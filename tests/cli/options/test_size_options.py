@@ -54,12 +54,12 @@ def test_workers_under_mpirun(two: list[str]) -> None:
         (
             "--workers 3 --gpus 2",
             4,
-            "3 workers with 2 slots each do not fit: each is on one host, and there is room for 2",
+            "3 workers with 2 slots each do not fit: each must fit on one host, and there is room for 2",
         ),
         ("--workers 3 --np 2", 2, "--np and --workers: each sets how many ranks there are"),
         ("--gpus 3 --hosts 2", 2, "--hosts and --gpus: each sets how many ranks there are"),
         ("--slots-per-host 2 --np 5", 4, "5 ranks do not fit with at most 2 on each host: there are 4 slots"),
-        ("--slots-per-host 2 --np 5", 4, "ask for --np 4 or more than --slots-per-host 2"),
+        ("--slots-per-host 2 --np 5", 4, "use --np 4 or more than --slots-per-host 2"),
         ("--slots-per-host 3 --np 2 --hosts 2", 2, "--np and --hosts: each sets how many ranks there are"),
         ("--procs-per-gpu 2", 2, "--procs-per-gpu: --launcher mpirun gives each slot one rank"),
         ("--procs-per-gpu 2 --launcher torchrun", 2, "--procs-per-gpu: --launcher torchrun gives each slot one rank"),
@@ -108,10 +108,10 @@ def test_a_job_file(two: list[str], tmp_path: Path, size: str, typed: str, ranks
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("--gpu-ids 9", "--gpu-ids 9: no host of the job is known to have such a GPU: there are 3 on a host"),
+        ("--gpu-ids 9", "--gpu-ids 9: no host of the job is known to have such a GPU: a host has at most 3"),
         ("--gpu-ids 2,3", "--gpu-ids 3: no host of the job is known to have such a GPU"),
         ("--gpu-ids 0,2", ""),
-        ("--exclude n1:3", "--exclude n1:3: nothing is left out by it: n1 has 3 GPUs or slots"),
+        ("--exclude n1:3", "--exclude n1:3: excludes nothing: n1 has only 3 GPUs or slots"),
         ("--exclude n1:2", ""),
     ],
 )

@@ -137,7 +137,7 @@ def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.Ca
     goes_on = "; once that is fixed, rerun the command: completed steps are skipped"
     assert said() == (0, "2 of 2 hosts ready after 3 s")
     assert said(flaw) == (5, f"1 of 2 hosts ready after 3 s, and 1 fault was found{goes_on}")
-    mended = "; a fault of hardware that it cannot fix: gpu2, see above"
+    mended = "; hardware fault that set-up cannot fix: gpu2, see above"
     failed = HealthVerdict("fabric manager", "fault", "is failed", "NVIDIA")
     broken = setup_output.Findings(((failed, ("gpu2",)),), ())
     done = SetupResult((HostResult("gpu1", 1), HostResult("gpu2", 0)), (), "")
@@ -174,7 +174,7 @@ def test_teardown_of_nothing_and_its_interruption(tmp_path: Path, monkeypatch: p
     assert stopped.exit_code == 130
     again = f"taco-launch -i {file} teardown -H gpu1 --images\n"
     assert stopped.stderr.endswith(
-        f"interrupted: a step that has started is finished by its host; to continue: {again}"
+        f"interrupted: each host still finishes the step that it has started; to continue: {again}"
     )
 
 

@@ -173,4 +173,4 @@ def test_what_stops_a_host_is_told_once(world: World) -> None:
         "failed",
         "0",
     ]
-    assert "a fault of hardware" not in done.stderr
+    assert "hardware fault" not in done.stderr

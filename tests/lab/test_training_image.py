@@ -50,7 +50,7 @@ def inventory(user: Lab) -> str:
 def test_a_lab_without_it(bare: Lab) -> None:
     assert bare.status()["training_image"] is None
     assert (
-        f"no image (taco-launch lab up --name {bare.name} puts one there, from a checkout; or "
+        f"no image (taco-launch lab up --name {bare.name} adds one if it is run from a checkout; or use "
         in bare.verb("status").stdout
     )
     assert '"container": null' in inventory(bare)

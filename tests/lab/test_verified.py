@@ -92,7 +92,7 @@ def test_ranks_that_are_worlds_of_their_own(hosts: Cluster, tmp_path: Path) -> N
     status, why, to_do = replayed(hosts, tmp_path, "alone", "IB", "IB", world=1)
     seen = "planned 2 ranks in one world, is 2 separate runs of 1 rank (NCCL's nranks)"
     assert (status, why) == ("False", f"gpu1: world size: {seen}")
-    assert "init_process_group has to be called" in to_do
+    assert "the program must call init_process_group" in to_do
 
 
 def test_a_script_that_names_other_gpus_than_the_job_has(hosts: Cluster) -> None:
@@ -101,7 +101,7 @@ def test_a_script_that_names_other_gpus_than_the_job_has(hosts: Cluster) -> None
     hosts.ok("submit", "--name", "gpus", "--np", "1", "-H", "gpu1:1", "--gpu-ids", "2", "--", "sh", "-c", script)
     status, why, to_do = told(hosts, "gpus")
     assert (status, why) == ("False", f"rank 0 on gpu1: GPUs: planned {uuids[2]}, is {uuids[5]}")
-    assert "choose by the local rank" in to_do
+    assert "choose the GPU by the local rank" in to_do
 
 
 def test_traffic_on_docker0(hosts: Cluster, tmp_path: Path) -> None:

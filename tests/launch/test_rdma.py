@@ -205,7 +205,7 @@ def test_what_is_not_known_is_neither_refused_nor_switched_off(rdma: Any) -> Non
     if isinstance(rdma, Unknown):
         asked = NetworkOverrides(transport="rdma", gdr=True)
         assert line(made(*hosts, asked=asked))["NCCL_NET"] == "IB"
-        assert not [text for text in said(found) if "RDMA ports for the job" in text]
+        assert not [text for text in said(found) if "RDMA ports that the job" in text]
     else:  # it is known: there is none anywhere, which is nothing to be warned of, unless it is requested
         assert said(found) == []
         with pytest.raises(UnusableError, match="no host has an HCA"):

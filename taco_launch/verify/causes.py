@@ -62,10 +62,12 @@ def of_gdr(process: NcclProcess, host: str) -> Cause:
             f"No peer memory module is loaded on {host}, and DMA-BUF cannot be used there.",
             f"Run taco-launch setup -H {host} --only peermem, then lsmod | grep -E 'nvidia_peermem|nv_peer_mem' there.",
         )
-    if env.get("NCCL_NET_GDR_LEVEL", "") in ("LOC", "0") or env.get("NCCL_IB_CUDA_SUPPORT") == "0":
-        return Cause(
-            f"NCCL_NET_GDR_LEVEL turns GPUDirect RDMA off on {host}.", "Remove it, or set -x NCCL_NET_GDR_LEVEL=PXB."
-        )
+    for name, off in (("NCCL_NET_GDR_LEVEL", ("LOC", "0")), ("NCCL_IB_CUDA_SUPPORT", ("0",))):
+        if env.get(name) in off:
+            return Cause(
+                f"{name}={env[name]} turns GPUDirect RDMA off on {host}.",
+                f"Remove {name} from -x, the job file, the image's environment and /etc/nccl.conf there.",
+            )
     if process.gdr_of_hca or process.too_far:
         told = f" ({process.too_far})" if process.too_far else ""
         return Cause(

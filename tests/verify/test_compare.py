@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.model.run.observed import InterfaceTraffic, NcclLog, SeenRun
+from taco_launch.model.run.observed import InterfaceTraffic, NcclLog, NcclProcess, SeenRun
 from taco_launch.model.run.planned import RunPlan, Transport
 from taco_launch.model.run.verified import Mismatch, Truth
+from taco_launch.verify.causes import of_gdr
 from taco_launch.verify.compare import verify
 from taco_launch.verify.finding import matching
 from taco_launch.verify.nccl_log import NcclReader, parse, together
@@ -195,6 +196,13 @@ def test_gdr_that_was_turned_off_on_purpose() -> None:
     assert first(plan(gdr=False), seen(log_of("2.21.5")))[0] == "GPUDirect RDMA"
     assert verify(plan(gdr=False), seen(log_of("2.21.5", gdr=False))).status is Truth.TRUE
     assert verify(plan(gdr=None), seen(log_of("2.21.5", gdr=False))).status is Truth.TRUE
+
+
+@pytest.mark.parametrize("variable", [("NCCL_NET_GDR_LEVEL", "LOC"), ("NCCL_IB_CUDA_SUPPORT", "0")])
+def test_the_variable_that_turns_gpudirect_rdma_off_is_named(variable: tuple[str, str]) -> None:
+    cause = of_gdr(NcclProcess("gpu1", 1, env=(variable,)), "gpu1")
+    assert cause.cause == f"{variable[0]}={variable[1]} turns GPUDirect RDMA off on gpu1."
+    assert cause.next_step.startswith(f"Remove {variable[0]} from")
 
 
 def test_sockets_as_planned() -> None:

@@ -162,7 +162,7 @@ class Cluster:
 
     def _told(self, step: "SetupEvent") -> None:
         if step.kind != "begins":
-            what = "another set-up works there" if step.kind == "waits" else step.what
+            what = "another set-up is running there" if step.kind == "waits" else step.what
             self.say(f"{step.host}: {step.stage}: {what}: {step.kind}")
 
     @property

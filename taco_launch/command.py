@@ -163,7 +163,7 @@ def _exportable(name: str) -> str:
     if not _NAME.fullmatch(name) or name in _SHELLS_OWN:
         raise UsageError(
             f"environment variable {name!r}: no shell can export it",
-            hint="a name is of letters, digits and '_', a digit not first, and none that the shell keeps (UID, _)",
+            hint="use letters, digits and '_', no digit first, and no name that the shell reserves (UID, _)",
         )
     return name
 

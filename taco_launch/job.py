@@ -101,7 +101,7 @@ class Job:
         from taco_launch.protocol.calls.caller_input import pieces  # noqa: PLC0415 - no other call needs it
 
         if isinstance(command, str):
-            raise UsageError(f"command: {command!r}: must be a list of texts", hint="split it: shlex.split(...)")
+            raise UsageError(f"command: {command!r}: must be a list of strings", hint="split it: shlex.split(...)")
         return self._backend.execute(self.name, rank, tuple(command), output, errors or output, pieces(given))
 
     def fetch(self, path: str, local: "str | os.PathLike[str]", *, rank: int = 0) -> Path:

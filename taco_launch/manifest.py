@@ -96,13 +96,13 @@ def parsed(data: bytes) -> Manifest:
         ValueError: it is none: too large, a path that leads out of the tree, a file below a link, sizes that do not fit.
     """
     if len(data) > MOST_BYTES:
-        raise ValueError(f"a manifest of more than {MOST_BYTES >> 20} MiB")
+        raise ValueError(f"the manifest is larger than {MOST_BYTES >> 20} MiB")
     try:
         document = json.loads(data)
     except RecursionError:
-        raise ValueError("no manifest: nested too deeply") from None
+        raise ValueError("not a manifest: nested too deeply") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise ValueError("no manifest of this version")
+        raise ValueError("not a manifest of this version")
     manifest = Manifest(
         tuple(_file(each) for each in _rows(document, "files")),
         tuple(_link(each) for each in _rows(document, "links")),
@@ -148,39 +148,39 @@ def check_path(path: str) -> bytes:
     name = in_bytes(path)
     parts = name.split(b"/")
     if len(name) > _PATH_BYTES or b"\0" in name or any(part in (b"", b".", b"..") for part in parts):
-        raise ValueError(f"a path that no file of a tree has: {path[:100]!r}")
+        raise ValueError(f"not a valid path of a file in a folder: {path[:100]!r}")
     if max(map(len, parts)) > _NAME_BYTES:
-        raise ValueError(f"a name of more than {_NAME_BYTES} bytes: {path[:100]!r}")
+        raise ValueError(f"a name is longer than {_NAME_BYTES} bytes: {path[:100]!r}")
     return name
 
 
 def _rows(document: Mapping[str, Any], key: str) -> List[Any]:
     found = document.get(key)
     if not isinstance(found, list) or len(found) > MOST_ENTRIES:
-        raise ValueError(f"no manifest: {key} is not a list, or has more than {MOST_ENTRIES} entries")
+        raise ValueError(f"not a manifest: {key} is not a list, or has more than {MOST_ENTRIES} entries")
     return found
 
 
 def _file(row: Any) -> FileEntry:
     if not (isinstance(row, list) and len(row) == 4 and type(row[1]) is bool and type(row[2]) is int):
-        raise ValueError("no manifest: a file that is none")
+        raise ValueError("not a manifest: invalid file entry")
     path, executable, size, chunks = row
     if size < 0 or not isinstance(chunks, list) or len(chunks) != chunk_count(size):
-        raise ValueError("no manifest: a file whose size does not fit its chunks")
+        raise ValueError("not a manifest: the size of a file does not match its chunks")
     if not all(isinstance(chunk, str) and is_hash(chunk) for chunk in chunks):
-        raise ValueError("no manifest: a hash that is none")
+        raise ValueError("not a manifest: invalid hash")
     return FileEntry(_text(path), executable, size, tuple(chunks))
 
 
 def _link(row: Any) -> Tuple[str, str]:
     if not (isinstance(row, list) and len(row) == 2):
-        raise ValueError("the manifest has a link of another form")
+        raise ValueError("not a manifest: invalid link entry")
     return _text(row[0]), _text(row[1])
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("no manifest: a name that is not text")  # noqa: TRY004 - as of any other wrong value
+        raise ValueError("not a manifest: a name is not text")  # noqa: TRY004 - as of any other wrong value
     return value
 
 
@@ -208,10 +208,10 @@ def check(manifest: Manifest) -> None:
             above.add(parent)
             parent = parent.rpartition(b"/")[0]
     for name in above & ends:  # nothing is ever written by way of a link
-        raise ValueError(f"something below what is not a folder: {name[:100]!r}")
+        raise ValueError(f"an entry lies below a path that is not a folder: {name[:100]!r}")
     for path, target in links:
         if not target or "\0" in target or len(in_bytes(target)) > _TARGET_BYTES:
-            raise ValueError(f"a link to nowhere: {path[:100]!r}")
+            raise ValueError(f"a link has an invalid target: {path[:100]!r}")
     for path in links_out(links):
         raise ValueError(f"a link that leads out of the tree: {path[:100]!r}")
     _check_config(manifest.config)

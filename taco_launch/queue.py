@@ -325,9 +325,9 @@ def limit(policy: Policy, record: JobRecord) -> Optional[WaitLimit]:
     if record.state is JobState.SUSPENDED or since is None:
         return None
     if policy.queue_timeout is not None:
-        given = f"found no place within its --queue-timeout of {policy.queue_timeout:g} s"
+        given = f"got no slots within its --queue-timeout of {policy.queue_timeout:g} s"
         if not policy.queue_timeout:
-            given = "found no place at once (--no-wait)"
+            given = "got no slots at once (--no-wait)"
         found.append(WaitLimit(since + policy.queue_timeout, CANNOT_PLACE, given))
     if policy.timeout is not None and record.started is not None:
         given = f"reached its --timeout of {policy.timeout:g} s for all attempts"

@@ -273,7 +273,7 @@ def not_retried(
     if used_up or not by_code:
         return ""
     what = "an exception of the program" if raised else f"exit code {exit_code}"
-    return f"not tried again: with --restart exit-code only a signal or a lost host is, and not {what}"
+    return f"not tried again: --restart exit-code retries only after a signal or a lost host, not after {what}"
 
 
 class PreviousAttempt(NamedTuple):

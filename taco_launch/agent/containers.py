@@ -48,7 +48,7 @@ def of(spec: "JobSpec") -> str:
     """
     key = "" if spec.container is None else spec.container.variant
     if key and not _KEY.fullmatch(key):
-        raise HostError(f"job {spec.name}: there can be no container {key[:40]!r}")
+        raise HostError(f"job {spec.name}: {key[:40]!r} is not a valid container name")
     return key
 
 
@@ -64,7 +64,9 @@ def argv(variant: str, agent: str, *words: str) -> Tuple[str, ...]:
     except OSError:
         found = None
     if found is None:
-        raise HostError("the address of this host's containers is not known: set-up has not made this one")
+        raise HostError(
+            "the address of this host's containers is not known: this container was not made by taco-launch setup"
+        )
     from taco_launch.agent import ssh  # noqa: PLC0415 - who only asks where it is needs none
 
     return ssh.argv(found[1], agent, *words, options=ssh_options(variant))
@@ -132,5 +134,5 @@ def _start_folder() -> str:
 def _folder(variant: str) -> Path:
     cluster = os.environ.get(CLUSTER_VARIABLE, "")
     if not is_name(cluster):
-        raise HostError("this is not a training container of a cluster")
+        raise HostError("this is not a training container of a taco-launch cluster")
     return Path(_CLUSTERS, cluster, *(("variants", variant) if variant else ()))

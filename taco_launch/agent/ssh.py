@@ -97,7 +97,7 @@ def understood(line: bytes, kind: Type[_Answer]) -> Union[_Answer, str]:
     try:
         return kind.from_wire(found)
     except ValueError as error:
-        return f"its answer is not understood: {error}"
+        return f"its answer cannot be read: {error}"
 
 
 def output(process: "subprocess.Popen[bytes]", seconds: float) -> Optional[bytes]:

@@ -114,7 +114,7 @@ class AgentBackend:
                 watch.accepted()
                 job = self._next(replies, JobReply).job
             except HostError as error:
-                hint = f"whether there is a job {spec.name} now tells {self.typed} get {spec.name}"
+                hint = f"to see whether the job was created: {self.typed} get {spec.name}"
                 raise HostError(error.message, hint) from None
             watch.job(job)
             if job.record.state.is_terminal and job.record.started is None:
@@ -249,7 +249,7 @@ class AgentBackend:
         replies = self._head.call(Metrics())
         found = next((reply for reply in replies if isinstance(reply, Counted)), None)
         if found is None:
-            raise HostError(f"{self.name}: metrics: its answer has no counts")
+            raise HostError(f"{self.name}: metrics: the answer contains no counts")
         with understood(self.name, "metrics"):
             return Counters(found.jobs(), found.removed, _warnings(replies))
 
@@ -354,7 +354,7 @@ class AgentBackend:
     def _next(self, replies: Iterator[Reply], kind: type[_Kind]) -> _Kind:
         reply = next(replies, None)
         if not isinstance(reply, kind):
-            raise HostError(f"{self.name}: submit: not a taco-launch message: there is no {kind.op}")
+            raise HostError(f"{self.name}: submit: not a taco-launch message: {kind.op} is missing")
         return reply
 
 

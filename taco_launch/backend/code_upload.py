@@ -34,7 +34,7 @@ def answered(talk: Dialogue, host: str, snapshot: Snapshot, say: Callable[[str],
         wanted = reply.hashes
         for chunk in wanted:
             if chunk not in left:
-                raise HostError(f"{host}: it asks for what is not in the code: {chunk[:12]}")
+                raise HostError(f"{host}: the host requested a chunk that is not part of the code: {chunk[:12]}")
             left.remove(chunk)
         if wanted == [snapshot.id]:
             _send(talk, zlib.compress(snapshot.text, 6))

@@ -78,7 +78,7 @@ class LogFollower:
                 return job
             turn = self._head.location.turn
             if turn is None or not self._what.follow:
-                raise HostError(f"{self._head.name}: logs: the answer ended without the job")
+                raise HostError(f"{self._head.name}: logs: the answer ended before the state of the job arrived")
             if time.monotonic() - begun < turn / 2:  # nobody's answer has us ask without a pause
                 time.sleep(self._pause)
 
@@ -128,7 +128,7 @@ class LogFollower:
         elif now - self._lost_at > self._patience:
             name = self._what.name
             raise HostError(
-                f"{error.message}\njob {name} continues, unless its head has ended",
+                f"{error.message}\njob {name} continues, unless the head itself is down",
                 hint=f"{self._head.typed} logs -f {name}",
             )
         time.sleep(self._pause)

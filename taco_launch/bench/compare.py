@@ -53,7 +53,7 @@ def compare(before: Sequence[Run], after: Sequence[Run]) -> Comparison:
     if len(old) == len(new) == 1:
         pairs = [(next(iter(old)), next(iter(new)))]
     if not pairs:
-        raise ValueError("no cell was measured by both")
+        raise ValueError("no cell was measured in both")
     found: dict[tuple[str, str, str], tuple[dict[str, None], list[Cell]]] = {}
     changed: list[Changed] = []
     for one, other in pairs:

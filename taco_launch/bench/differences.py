@@ -151,7 +151,10 @@ def _machines(old: _Values, new: _Values) -> Iterator[Difference]:
         if sides and all(before.isdisjoint(after) for _, before, after in sides):
             what = known[0]
             yield Difference(
-                "machine", (host,), f"{what} {old[what][host]}", f"another behind the same name, {new[what][host]}"
+                "machine",
+                (host,),
+                f"{what} {old[what][host]}",
+                f"a different machine with the same name, {new[what][host]}",
             )
             continue
         for what, before, after in sides:

@@ -119,8 +119,10 @@ def cells(matrix: Matrix, slots: Mapping[str, int]) -> Cells:
     kept = tuple(cell for cell in every if cell.ranks <= slots[cell.variant])
     if not kept:
         most, least = max(slots.values()), min(cell.ranks for cell in every)
-        problem = f"the hosts have {most} slots, and the smallest size is {least} ranks"
-        raise SpecError(matrix.source or matrix.name, (Fault("sizes", "", problem, "add all, or a smaller size"),))
+        problem = f"the hosts have {most} slots, but the smallest size is {least} ranks"
+        raise SpecError(
+            matrix.source or matrix.name, (Fault("sizes", "", problem, "add a smaller size, or the size all"),)
+        )
     return Cells(kept, tuple(cell for cell in every if cell not in set(kept)))
 
 

@@ -152,10 +152,12 @@ def legend(found: Sequence[Table]) -> str:
     counts = sorted({len(entry.values) for table in found for entry in table.entries})
     repeats = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     if counts[-1] < 2:
-        lines = ["one run each: numbers without intervals, and no difference is shown by them; repeat them for that"]
+        lines = [
+            "each cell ran once: the numbers have no intervals and cannot show a difference; that requires repeats"
+        ]
     else:
-        alone = "" if counts[0] > 1 else "; a number without one means one run"
-        lines = [f"after ± and in [ ]: 95 % intervals, each by itself, of {repeats} repeats{alone}"]
+        alone = "" if counts[0] > 1 else "; a number without an interval comes from one run"
+        lines = [f"± and [ ] show 95 % confidence intervals, for each number separately, from {repeats} repeats{alone}"]
     return "\n".join((*lines, *dict.fromkeys(line for table in found for line in _borrowed(table))))
 
 
@@ -164,7 +166,7 @@ def _borrowed(table: Table) -> Iterator[str]:
     for variant in table.variants[1:]:
         mine = [entry for entry in table.entries if entry.cell.variant == variant]
         if table.entry(variant, 1) is None and any(entry.linear for entry in mine):
-            yield f"linear speedup of {variant}: against one rank of {first}, since it was not measured with one itself"
+            yield f"linear speedup of {variant}: relative to one rank of {first}, since {variant} was not measured with one rank"
 
 
 def to_json(found: Sequence[Table]) -> list[dict[str, Any]]:

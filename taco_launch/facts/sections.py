@@ -117,7 +117,7 @@ class _Frame:
         section = Section(self.open, "\n".join(self.lines), "", code)
         before = self.found.get(self.open)
         if before is not None and (before.stdout, before.exit_code) != (section.stdout, section.exit_code):
-            section = Section(self.open, "", "it is reported twice, and not the same\n", None)
+            section = Section(self.open, "", "it is reported twice with different values\n", None)
         self.found[self.open] = section
         self.open = None
 
@@ -129,7 +129,7 @@ def unasked(sections: Sections, subject: str) -> Optional[Unknown]:
     probe = sections.get(PROBE)
     if probe is None or probe.exit_code == 0:
         return NOT_ASKED
-    return Unknown(probe.stderr or "the probe's answer ends before it")
+    return Unknown(probe.stderr or "the probe's answer ends before this part")
 
 
 def failure(sections: Sections, name: str) -> Optional[Failure]:
@@ -139,7 +139,7 @@ def failure(sections: Sections, name: str) -> Optional[Failure]:
     """
     section = sections.get(name)
     if section is None:
-        why = _cut_by(sections) or "the probe's answer does not hold it"
+        why = _cut_by(sections) or "this part is missing from the probe's answer"
         return Unknown(f"{name}: {why}")
     if section.exit_code == 0:
         return None

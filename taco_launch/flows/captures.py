@@ -77,5 +77,5 @@ def _of_pipe(path: Path) -> bytes:
 def _limited(file: IO[bytes], name: str) -> bytes:
     data = file.read(MAX_FILE + 1)
     if len(data) > MAX_FILE:
-        raise UsageError(f"{name}: more than {MAX_FILE >> 20} MiB, which no capture has")
+        raise UsageError(f"{name}: larger than {MAX_FILE >> 20} MiB, so it is not a capture")
     return data

@@ -185,4 +185,6 @@ def _name(path: str, job: str) -> str:
 
 def _require_free(target: Path) -> None:
     if target.is_dir() and any(target.iterdir()):
-        raise UsageError(f"{target}: the folder is there already", hint="remove it, or name another path")
+        raise UsageError(
+            f"{target}: the folder exists already and is not empty", hint="remove it, or name another path"
+        )

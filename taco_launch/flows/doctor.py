@@ -154,7 +154,7 @@ def _state(environ: Mapping[str, str]) -> Check:
     free = shutil.disk_usage(there).free
     found = f"{folder}, {free / (1 << 30):.1f} GiB free"
     if free < 1 << 30:
-        return Check("state folder", CheckState.NOTE, found, "logs of jobs need room there")
+        return Check("state folder", CheckState.NOTE, found, "the logs of jobs need more free space there")
     return Check("state folder", CheckState.OK, found)
 
 
@@ -175,7 +175,7 @@ def _inventory(load: Callable[[], Inventory], named: Named | None) -> Check:
         what = f"{found}; identity_file not found: {', '.join(missing)}"
         return Check("inventory", CheckState.ERROR, what, "make a key pair: ssh-keygen -t ed25519")
     asks = shell(("taco-launch", "-i", named.source, "setup", "--check"))
-    return Check("inventory", CheckState.OK, f"{found}; no host was asked: {asks} does that")
+    return Check("inventory", CheckState.OK, f"{found}; no host was contacted; to check the hosts: {asks}")
 
 
 def shown_value(name: str, value: str) -> str:

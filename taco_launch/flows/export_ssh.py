@@ -34,7 +34,9 @@ def of_job(inventory: Inventory, job: JobView) -> Inventory:
     """
     container = job.spec.container
     if container is None:
-        raise UsageError(f"job {job.spec.name} runs in no container: ssh reaches its hosts as it is")
+        raise UsageError(
+            f"job {job.spec.name} does not run in a container: ssh reaches its hosts without a configuration"
+        )
     cluster = paths.variant(inventory.cluster, container.variant) if container.variant else inventory.cluster
     hosts = tuple(host for host in inventory.hosts if host.name in (*job.record.hosts, inventory.head))
     return replace(inventory, cluster=cluster, container=container, hosts=hosts)
@@ -57,7 +59,7 @@ def ssh_config(
     container = inventory.container
     if container is None:
         raise UsageError(
-            "the inventory has no container: ssh reaches its hosts as it is",
+            "the inventory has no container: ssh reaches its hosts without a configuration",
             hint="ssh to a host by its address; container: {image: ...} gives the hosts training containers",
         )
     key, members = _of_head(inventory, access)
@@ -68,7 +70,7 @@ def ssh_config(
         alias = f"{called}-{host.name}"
         member = members.get(host.name)
         if member is None or not member.key:
-            left_out.append(f"{host.name}: its container is not known to the head: set it up first")
+            left_out.append(f"{host.name}: the head does not know its container: set this host up first")
             continue
         address = member.address if is_address(member.address) else host.address
         logins.append(ContainerLogin(alias, address, container.ssh_port))
@@ -86,7 +88,9 @@ def ssh_config(
         _write(Path(files.key), key.decode("ascii"))
         _write(Path(files.known_hosts), "".join(known))
     except OSError as error:
-        raise TacoLaunchError(f"{folder}: {error.strerror}", hint="is there space, and may you write there?") from None
+        raise TacoLaunchError(
+            f"{folder}: {error.strerror}", hint="check the free space and your write permission there"
+        ) from None
     return found, tuple(left_out)
 
 
@@ -99,7 +103,7 @@ def write(found: str, to: Path) -> None:
     """
     try:
         if to.is_symlink() or (to.exists() and not _is_ours(to)):
-            raise UsageError(f"{to}: is not a file of `export ssh-config`", hint="remove it, or name another file")
+            raise UsageError(f"{to}: was not written by `export ssh-config`", hint="remove it, or name another file")
         _write(to, found)
     except OSError as error:
         raise TacoLaunchError(f"{to}: {error.strerror}", hint="name another file: --to FILE") from None
@@ -134,5 +138,5 @@ def _of_head(inventory: Inventory, access: Credentials) -> tuple[bytes, Mapping[
         raise HostError(f"{head.name}: {files[0]}: the cluster's key cannot be read: is the host set up?", hint=setup)
     key, _nul, known = result.stdout.partition(b"\0")
     if not _KEY.fullmatch(key):
-        raise HostError(f"{head.name}: {files[0]}: is not a private key of OpenSSH's", hint=setup)
+        raise HostError(f"{head.name}: {files[0]}: is not an OpenSSH private key", hint=setup)
     return key, parse_known_hosts(known.decode("utf-8", "replace"))

@@ -64,8 +64,8 @@ def gather(
         if marker.encode() not in result.stdout:
             said = last_words(result.stderr) or last_words(result.stdout) or "nothing"
             raise HostError(
-                f"{host.name}: the probe gave no answer (exit code {result.exit_code}): it said {said}",
-                hint="is /bin/sh there a POSIX shell?",
+                f"{host.name}: the probe gave no answer (exit code {result.exit_code}); its output: {said}",
+                hint="check that /bin/sh on the host is a POSIX shell",
             )
         return parse(host.name, result.stdout, received - result.seconds, received), None
 

@@ -51,7 +51,7 @@ def listen(port: int) -> socket.socket:
         found.listen(64)
     except OSError as error:
         found.close()
-        hint = "name another one behind a colon: PORT:LOCAL, or PORT:0 for any"
+        hint = "give another local port after a colon: PORT:LOCAL, or PORT:0 for any free port"
         if error.errno == errno.EADDRINUSE:
             raise UsageError(f"port {port} of this machine is in use", hint) from None
         raise UsageError(f"port {port} of this machine: {error.strerror}", hint) from None

@@ -113,7 +113,7 @@ def slots(spec: JobSpec, facts: Sequence[HostFacts]) -> int:
     unknown = next((entry.host for entry in free if not entry.all and not entry.lacks), None)
     if unknown is not None:
         raise UsageError(
-            f"host {unknown}: its slots are not declared, and no fact shows how many GPUs it has",
+            f"host {unknown}: its slots are not declared, and its number of GPUs is unknown",
             hint=f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
     return sum(entry.all for entry in free)
@@ -216,7 +216,7 @@ def end_leftovers(backend: Backend, ladder: Ladder, done: set[int], say: Callabl
         own = row.name.startswith(ladder.id) and _RUN.fullmatch(row.name[len(ladder.id) :])
         if own and row.name not in kept:
             if not row.state.is_terminal:
-                say(f"ending job {row.name}, which was left when sweep {ladder.id} was interrupted")
+                say(f"ending job {row.name}, which is left over from the interrupted sweep {ladder.id}")
                 _stop(backend, row.name, "taco-launch bench: its sweep was interrupted")
             for warning in backend.delete(row.name):
                 say(warning)

@@ -23,7 +23,7 @@ from taco_launch.placement.gpus import choose
 from taco_launch.placement.mesh import mesh_of
 
 _MOST_SAID = 120
-_READ = "what `nvidia-smi topo -m` prints, and what `taco-launch facts --json` does"
+_READ = "the output of `nvidia-smi topo -m` or `taco-launch facts --json`"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def place(source: Path, stdin: IO[bytes], count: int, free: Sequence[int] | None
     links = machine.topology.links
     strange = figures.strange(links[one][other] for one in known for other in known)
     if model is not None and not models and strange:
-        warning = f"--model {model}: these GPUs are not linked by {strange}, as those in {name} are: another model?"
+        warning = f"--model {model}: GPUs of this model have no {strange} links, but those in {name} do: is the model correct?"
     choice = choose(count, chosen, mesh_of(machine.topology, figures))
     return GpuPlacement(choice, figures.description, warning)
 
@@ -102,11 +102,11 @@ def _figures(name: str, found: str | None, asked: str | None) -> tuple[Bandwidth
     if figures is not None:
         return figures, ""
     if found is not None:
-        return DEFAULT, f"what a link of {found} carries is not known: taken to be {DEFAULT.description}"
+        return DEFAULT, f"the link bandwidths of {found} are unknown: {DEFAULT.description} is assumed"
     if asked is not None:
-        hint = f"known are {', '.join(KNOWN)} and their kin; without --model it is {DEFAULT.description}"
-        raise UsageError(f"--model {asked}: what its links carry is not known", hint=hint)
-    return DEFAULT, f"{name} does not show which GPUs these are: {DEFAULT.description} is assumed (--model names them)"
+        hint = f"known models: {', '.join(KNOWN)} and their variants; without --model, {DEFAULT.description} is assumed"
+        raise UsageError(f"--model {asked}: the link bandwidths of this model are unknown", hint=hint)
+    return DEFAULT, f"{name} does not show the GPU model: {DEFAULT.description} is assumed (set the model with --model)"
 
 
 def _models(machine: _Machine) -> str:
@@ -130,7 +130,8 @@ def _read(name: str, source: Path, stdin: IO[bytes]) -> _Machine:
         unread = [*left_out, *(entry for host in captured.read(files) for entry in host.unread)]
         why = "; ".join(shorten(f"{file}: {reason}", _MOST_SAID, placeholder=" ...") for file, reason in unread[:3])
         raise UsageError(
-            f"{name}: no matrix of nvidia-smi topo -m is in it{f' ({why})' if why else ''}", hint=f"read is {_READ}"
+            f"{name}: it contains no matrix of nvidia-smi topo -m{f' ({why})' if why else ''}",
+            hint=f"expected: {_READ}",
         )
     return _of_facts(name, hosts[0])
 
@@ -146,7 +147,7 @@ def _document(content: bytes) -> Any:
 
 def _of_document(name: str, document: Any) -> _Machine:
     """Take what is needed out of what `facts --json` printed."""
-    hint = "make it by: taco-launch facts HOST --json"
+    hint = "create it with: taco-launch facts HOST --json"
     try:
         hosts = hosts_of(document)
     except ValueError as error:
@@ -163,7 +164,7 @@ def _of_document(name: str, document: Any) -> _Machine:
         mig = frozenset(int(gpu["index"]) for gpu in gpus if gpu["mig"])
         return _Machine(_checked(from_json(Topology, told["topology"])), models, mig)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{name} is not a document of taco-launch facts --json: {error}", hint=hint) from error
+        raise UsageError(f"{name} is not the output of `taco-launch facts --json`: {error}", hint=hint) from error
 
 
 def _checked(topology: Topology) -> Topology:
@@ -179,7 +180,7 @@ def _checked(topology: Topology) -> Topology:
     for place, row in enumerate(topology.links):
         for other, link in enumerate(row):
             if (link == "X") != (place == other):
-                raise ValueError("its matrix does not have an X in its diagonal, and nowhere else")
+                raise ValueError("its matrix must have X on the diagonal and nowhere else")
             if link != "X":
                 DEFAULT.gbps(link)
     return topology
@@ -187,7 +188,7 @@ def _checked(topology: Topology) -> Topology:
 
 def _of_facts(name: str, facts: HostFacts) -> _Machine:
     if isinstance(facts.topology, (Absent, Unknown)):
-        raise UsageError(f"{name}: {facts.topology.reason or 'there is no GPU'}", hint=f"read is {_READ}")
+        raise UsageError(f"{name}: {facts.topology.reason or 'there is no GPU'}", hint=f"expected: {_READ}")
     gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.gpus, tuple) else ()
     models = {gpu.index: gpu.name for gpu in gpus if gpu.name}
     return _Machine(facts.topology, models, frozenset(gpu.index for gpu in gpus if gpu.mig is True))

@@ -30,10 +30,10 @@ from taco_launch.placement.host_gpus import explained
 from taco_launch.placement.mesh import GpuMesh, mesh_of
 
 _HCAS = "NCCL_IB_HCA"
-_UNSEEN = f"no host was contacted: RDMA ports are looked for when the job starts, and where there are any the line names them ({_HCAS})"
+_UNSEEN = f"no host was contacted: the job looks for RDMA ports when it starts, and adds those that it finds to the line ({_HCAS})"
 _AT_START = (
-    f"{_HCAS} has the ports near the GPUs that the job would have now, did no other job have any: when it starts, it is "
-    "those near the GPUs that it gets"
+    f"{_HCAS} lists the ports near the GPUs that the job would get now if no other job had any: when it starts, it lists "
+    "the ports near the GPUs that the job really gets"
 )
 
 
@@ -102,7 +102,7 @@ def dry_run(
         return job_facts_from(known, spec, hosts)
 
     trace.decision(
-        "facts: %s: from %s; all else is declared, or the caller's",
+        "facts: %s: from %s; all else comes from the inventory or the caller",
         ", ".join(missing) or "nothing more is needed",
         ("the agent of this machine" if local else "a probe of each host") if missing else "nobody",
     )
@@ -112,7 +112,7 @@ def dry_run(
     unknown = next((entry.host for entry in free if not entry.all and not entry.lacks), None)
     if unknown is not None:
         raise UsageError(
-            f"host {unknown}: its slots are not declared, and no fact shows how many GPUs it has",
+            f"host {unknown}: its slots are not declared, and its number of GPUs is unknown",
             hint="; ".join([*problems, ""]) + f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
     wrapper = ("agent", plan.wrapper_op(spec), spec.name, "--")
@@ -229,19 +229,19 @@ def _of_gpus(spec: JobSpec, made: LaunchPlan, known: JobFacts, chosen: Sequence[
     """Yield which GPUs of the job its line does not name, where it is not the user who says which ranks see."""
     if VISIBLE_GPUS in {**dict(spec.env), **dict(known.environment or ())}:
         return
-    first = "pasted as it is, its ranks see all of a host's GPUs, and take the first"
+    first = "if you paste the line unchanged, its ranks see all GPUs of a host and use the first ones"
     named = any(token.source == "launcher" and token.text.startswith(VISIBLE_GPUS) for token in made.tokens)
     if chosen:
         yield (
             f"which GPUs of {fold(chosen)} the job gets is chosen when it starts, so the line does not name them: "
-            f"{first} (--gpu-ids chooses them)"
+            f"{first} (to choose them: --gpu-ids)"
         )
     elif launcher_of(spec).is_single and known.pinned and not named:
         alike: dict[tuple[int, ...], list[str]] = {}
         for host, gpus in known.pinned:
             alike.setdefault(gpus, []).append(host)
         which = "; ".join(f"{','.join(map(str, gpus))} on {fold(hosts)}" for gpus, hosts in alike.items())
-        yield f"the job's GPUs are not the same on all of its hosts ({which}), which a line of mpirun cannot say: {first}"
+        yield f"the job's GPUs are not the same on all of its hosts ({which}), which an mpirun line cannot express: {first}"
 
 
 def _notes(spec: JobSpec, placement: Placement, made: LaunchPlan, known: JobFacts, *, asked: bool) -> Iterator[str]:

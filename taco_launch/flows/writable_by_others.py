@@ -55,7 +55,7 @@ def _why(place: Path, uid: int) -> str:
         status = place.lstat()
     except OSError:
         sticky = place.parent.is_dir() and place.parent.stat().st_mode & stat.S_ISVTX
-        return "does not exist, and may be made by everybody" if sticky else ""
+        return "does not exist, and anyone can create it" if sticky else ""
     if status.st_uid not in (0, uid):
         return f"belongs to {_user(status.st_uid)}"
     if stat.S_ISLNK(status.st_mode):
@@ -64,9 +64,9 @@ def _why(place: Path, uid: int) -> str:
     if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
         return ""
     if status.st_mode & stat.S_IWOTH:
-        return "may be written by everybody"
+        return "is writable by everyone"
     if status.st_mode & stat.S_IWGRP and (_has_list(place) or not _is_own(status.st_gid, uid)):
-        return f"may be written by the group {_group(status.st_gid)}, or by whom its access control list names"
+        return f"is writable by the group {_group(status.st_gid)}, or by those that its access control list names"
     return ""
 
 

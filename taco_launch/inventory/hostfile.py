@@ -18,7 +18,7 @@ MAX_NAMES = 10 * ranges.MAX_HOSTS
 
 _HINT = (
     "it was read as a hostfile: one host on each line, such as gpu1 slots=8. "
-    "An inventory in YAML has a name that ends with .yaml, or starts with a key such as cluster: NAME"
+    "A YAML inventory needs a file name that ends with .yaml, or a first line such as cluster: NAME"
 )
 _COMMENT = re.compile(r"(?:#|//).*")
 _PIECE = re.compile(r"[^\s=]+|=")
@@ -55,7 +55,7 @@ def parse(text: str, source: str, local_names: frozenset[str] = frozenset()) -> 
         twice = next((name for name in entry.names if name in hosts), None)
         if room < 0 or (twice is None and len(hosts) + len(entry.names) > ranges.MAX_HOSTS):
             most = f"{MAX_NAMES} names of hosts" if room < 0 else f"{ranges.MAX_HOSTS} hosts"
-            problem = f"more than {most}, which is the most for a file"
+            problem = f"more than {most}, which is the limit for one file"
             faults.add_at(number, entry.column, entry.written, problem)
             break
         if twice is not None:
@@ -66,7 +66,7 @@ def parse(text: str, source: str, local_names: frozenset[str] = frozenset()) -> 
         _add_again(name, hosts[name], entries, faults)
     faults.raise_any()
     if not hosts:
-        faults.add_at(1, 1, "", "no host is named in this file")
+        faults.add_at(1, 1, "", "this file names no host")
         raise faults.error()
     local = select.names_of_this_machine(local_names)
     return Inventory(
@@ -148,7 +148,7 @@ def _names(host: str, written: str, number: int, column: int, faults: Faults) ->
     try:
         return tuple(map(names.address, found))
     except SpecError as error:
-        hint = "Open MPI leaves such a host out: put # before it" if host.startswith("^") else ""
+        hint = "to leave a host out, as Open MPI does with ^, put # before it" if host.startswith("^") else ""
         hint = "one host on each line" if "," in host else hint
         faults.add_at(number, column, written, error.faults[0].problem, hint)
     return ()
@@ -165,7 +165,7 @@ def _add_colon(written: str, number: int, column: int, faults: Faults) -> None:
     known = _is_host(name) or (name.startswith("[") and _is_host(name[1:-1]))
     right = known and (not count or _NUMBER.fullmatch(count))
     hint = f"write {names.plain(f'{user}{at}{name} slots={count or 8}')}" if right else "such as gpu1 slots=8"
-    faults.add_at(number, column, written, "a ':' is not allowed here, slots are given by slots=", hint)
+    faults.add_at(number, column, written, "a ':' is not allowed here: write the slots as slots=N", hint)
 
 
 def _options(line: str, pieces: list[tuple[int, str]], number: int, faults: Faults) -> dict[str, int]:
@@ -176,7 +176,7 @@ def _options(line: str, pieces: list[tuple[int, str]], number: int, faults: Faul
         column, key = pieces[at]
         if key == "=" or [text for _, text in pieces[at + 1 : at + 2]] != ["="]:
             rest = line[column - 1 :].strip()
-            problem = "behind the host only slots=N and max-slots=N are allowed"
+            problem = "after the host only slots=N and max-slots=N are allowed"
             faults.add_at(number, column, rest, problem, _stray_hint(rest))
             break
         value = pieces[at + 2][1] if at + 2 < len(pieces) else ""
@@ -202,9 +202,9 @@ def _key_hint(key: str, value: str) -> str:
     if key.lower() in _WORDS_FOR_SLOTS:
         return f"did you mean {names.shown(f'slots={value}')}?"
     if key.lower() in ("user", "username", "user-name", "user_name"):
-        return "a user comes before the host: root@gpu1"
+        return "write the user before the host: root@gpu1"
     if key.lower() in _YAML_KEYS:
-        return "only an inventory in YAML can have it"
+        return "only a YAML inventory can have this key"
     return names.did_you_mean(key.lower(), _KEYS)
 
 

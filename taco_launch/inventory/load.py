@@ -74,13 +74,17 @@ def read_file(path: str, option: str, missing: str = "") -> bytes:
             raise _missing(path, option, missing) from None
         raise _unreadable(path, option, f"cannot be read: {error.strerror}") from None
     except ValueError:  # a NUL or half a character in the path
-        raise _unreadable(path, option, "cannot be read: no file can have this name") from None
+        raise _unreadable(path, option, "cannot be read: this is not a valid file name") from None
 
 
 def _inventory_file(path: str, option: str) -> bytes:
     name = path.rpartition("/")[2].removesuffix(".yaml")
     shipped = next((file for file in _shipped().glob("*.yaml") if file.stem == name), None)
-    hint = f"the one that is shipped is {shipped}" if shipped else f"without {option} the built-in inventory is used"
+    hint = (
+        f"the file shipped with taco-launch is {shipped}"
+        if shipped
+        else f"without {option} the built-in inventory is used"
+    )
     if option == "-i" and is_name(path):  # Arena's -i
         hint = f"did you mean --instance {path}? -i names the inventory"
     return read_file(path, option, hint)
@@ -121,4 +125,4 @@ def check_size(data: bytes, source: str, what: str) -> None:
 
 
 def _too_large() -> str:
-    return f"is larger than {MAX_BYTES} bytes (1 MiB), which is the most"
+    return f"is larger than {MAX_BYTES} bytes (1 MiB), which is the limit"

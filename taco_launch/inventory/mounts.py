@@ -40,14 +40,14 @@ def mount(source: str, inside: str, mode: str = "rw") -> tuple[str, str, str]:
         ValueError: (problem, hint): docker or we would refuse it.
     """
     if not PATH.fullmatch(source) or not PATH.fullmatch(inside) or mode not in MODES:
-        raise ValueError("must be HOST_PATH:PATH or HOST_PATH:PATH:ro, both whole paths, such as /data:/data:ro", "")
+        raise ValueError("must be HOST_PATH:PATH or HOST_PATH:PATH:ro, both absolute paths, such as /data:/data:ro", "")
     source, inside = (part.rstrip("/") or "/" for part in (source, inside))
     if {"..", "."} & {*source.split("/"), *inside.split("/")}:
-        raise ValueError("a path here holds no '..' and no '.'", "")
+        raise ValueError("a path here must not contain '.' or '..'", "")
     if inside == "/":
-        raise ValueError("the container's / is the image's", "mount it on a folder of its own, such as /:/host:ro")
+        raise ValueError("the container's / comes from the image", "mount it on another folder, such as /:/host:ro")
     if any(f"{place}/".startswith(f"{inside}/") or f"{inside}/".startswith(f"{place}/") for place in _OWN_PLACES):
-        raise ValueError("set-up mounts its own there", f"its own: {', '.join(_OWN_PLACES)}")
+        raise ValueError("this path is reserved for set-up's own mounts", f"reserved: {', '.join(_OWN_PLACES)}")
     return source, inside, mode
 
 
@@ -55,7 +55,7 @@ def parse_mount(text: str) -> tuple[str, str, str]:
     """Read `HOST_PATH:PATH` or `HOST_PATH:PATH:ro`. Raises as `mount` does."""
     parts = text.split(":") if text.isprintable() else []
     if len(parts) not in (2, 3):
-        raise ValueError("must be HOST_PATH:PATH or HOST_PATH:PATH:ro, both whole paths, such as /data:/data:ro", "")
+        raise ValueError("must be HOST_PATH:PATH or HOST_PATH:PATH:ro, both absolute paths, such as /data:/data:ro", "")
     return mount(*parts)
 
 

@@ -45,7 +45,7 @@ def host_name(text: str, path: str = "host", source: str = COMMAND_LINE) -> str:
         )
         raise _refused(text, problem, path, source)
     if parts[-1].isdigit():
-        raise _refused(text, "is not a host name: its last part is a number (RFC 1123 wants a letter)", path, source)
+        raise _refused(text, "is not a host name: its last part is a number (RFC 1123 requires a letter)", path, source)
     return text
 
 
@@ -127,9 +127,9 @@ def interface(text: str, path: str = "--interface", source: str = COMMAND_LINE) 
     if not is_interface(text):
         problem = "is not a network interface: at most 15 letters, digits, '_', '.', ':' and '-'"
         mpi = f"--mca btl_tcp_if_include {text} --mca oob_tcp_if_include {text}"
-        hint = f"{mpi} take networks" if _network(text) else ""
+        hint = f"to name a network instead: {mpi}" if _network(text) else ""
         if all(map(is_interface, text.split(","))):
-            hint = f"for several: -x NCCL_SOCKET_IFNAME=={text} {mpi}"
+            hint = f"for several interfaces: -x NCCL_SOCKET_IFNAME=={text} {mpi}"
         raise _refused(text, problem, path, source, hint)
     return text
 
@@ -160,10 +160,12 @@ def env(name: str, value: str | None, path: str = "-x", source: str = COMMAND_LI
     try:
         size = len(f"{name}={value}".encode("utf-8", "surrogateescape")) + 1
     except UnicodeEncodeError:
-        raise _refused(name, "its value holds half a character (a lone surrogate)", path, source) from None
+        raise _refused(name, "its value contains an invalid character (a lone surrogate)", path, source) from None
     if size > MAX_STRING_BYTES:
         problem = f"name and value have {size} bytes; Linux allows {MAX_STRING_BYTES} (execve(2))"
-        raise _refused(name, problem, path, source, "hand over a file and its name in the variable")
+        raise _refused(
+            name, problem, path, source, "write the value to a file, and set the variable to the path of that file"
+        )
 
 
 def is_profile_path(text: str) -> bool:

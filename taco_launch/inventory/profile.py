@@ -21,8 +21,8 @@ OPTION = "--profile"
 _SHIPPED = Path(__file__).parent / "profiles"
 _SUFFIX = ".yaml"
 # A profile has no switch of its own.
-_NEWER = "a name newer than this program goes by -x with --allow-unknown-knobs"
-_HINT = f"the shipped ones are examples: {_SHIPPED}"
+_NEWER = "to set a name that this version does not know, use -x with --allow-unknown-knobs"
+_HINT = f"the shipped profiles are examples: {_SHIPPED}"
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _KEYS = ("profile", "about", "options")
 # How many words an option of mpirun is, itself among them, without its leading - (mpirun(1) of 4.1 and of 5.0).
@@ -59,8 +59,8 @@ def load(name: str, beside: str, environ: Mapping[str, str]) -> Profile:
             source = "shipped" if folder == _SHIPPED else str(file)
             return cache.through(Profile, read_file(str(file), OPTION), source, environ, parse)
     known = known_names(beside, environ)
-    problem = f"no such profile; there are {', '.join(known)}"
-    hint = names.did_you_mean(name, known) or "a file of your own: --profile ./NAME.yaml"
+    problem = f"no such profile; the known profiles are {', '.join(known)}"
+    hint = names.did_you_mean(name, known) or "to use your own file: --profile ./NAME.yaml"
     raise SpecError(OPTION, (Fault("profile", names.shown(name), problem, hint),))
 
 
@@ -118,9 +118,7 @@ class _Reader:
         entries = [self._entry(option, ("options", index)) for index, option in enumerate(options)]
         self._once(entries)
         if entries and not any("{np}" in word for entry in entries for word in entry.words):
-            self._faults.add(
-                ("options",), 'one of them has to say how many ranks there are: {add: "-np {np}", why: ...}'
-            )
+            self._faults.add(("options",), 'one of them has to set the number of ranks: {add: "-np {np}", why: ...}')
         return Profile(name, tuple(entries), source)
 
     def _once(self, entries: list[ProfileOption]) -> None:
@@ -132,7 +130,11 @@ class _Reader:
             before = first.setdefault(_option(entry.words).key, index)
             if before != index:
                 at = ("options", index, "add")
-                self._faults.add(at, f"is the same option as options[{before}]", "keep one, or give each its `when`")
+                self._faults.add(
+                    at,
+                    f"is the same option as options[{before}]",
+                    "keep only one of them, or give each a `when` condition",
+                )
 
     def _entry(self, value: Any, loc: Loc) -> ProfileOption:
         option = self._mapping(value, loc, _OPTION_KEYS)

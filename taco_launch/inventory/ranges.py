@@ -31,7 +31,7 @@ def expand(text: str) -> tuple[str, ...]:
     pieces = _BRACKETS.split(text)
     fixed, ranges = pieces[::2], pieces[1::2]
     if any("[" in piece or "]" in piece for piece in fixed):
-        raise ValueError("has a bracket without its partner; a range is written gpu[1-4] or gpu[1,3]")
+        raise ValueError("has an unmatched bracket; a range is written gpu[1-4] or gpu[1,3]")
     if sum(map(len, fixed)) > _MAX_NAME:
         raise ValueError(f"is longer than any host name ({_MAX_NAME} characters)")
     count = 1
@@ -71,15 +71,13 @@ def _numbers(body: str) -> list[str]:
     for item in body.split(","):
         found = _NUMBERS.fullmatch(item)
         if not found:
-            raise ValueError(
-                "has a range that is none; allowed are [1-4], [01-16], [1,3] and [0-8/2], of up to 9 digits"
-            )
+            raise ValueError("has an invalid range; allowed are [1-4], [01-16], [1,3] and [0-8/2], of up to 9 digits")
         first, last, step = found[1], found[2] or found[1], int(found[3] or "1")
         if step == 0 or int(last) < int(first):
-            raise ValueError(f"has a range that holds nothing: {item}")
+            raise ValueError(f"has an empty range: {item}")
         padded = any(len(end) > 1 and end.startswith("0") for end in (first, last))
         if padded and len(first) != len(last):
-            raise ValueError(f"has a range whose ends have unlike numbers of digits: {item}")
+            raise ValueError(f"has a range whose ends have different numbers of digits: {item}")
         span = range(int(first), int(last) + 1, step)
         if len(numbers) + len(span) > MAX_HOSTS:
             raise ValueError(_too_many())
@@ -88,4 +86,4 @@ def _numbers(body: str) -> list[str]:
 
 
 def _too_many() -> str:
-    return f"means more than {MAX_HOSTS} hosts, which is the most"
+    return f"means more than {MAX_HOSTS} hosts, which is the limit"

@@ -107,13 +107,13 @@ def _entries(file: InventoryFile, faults: Faults) -> tuple[dict[str, _Entry], bo
             problem = f"{twice} is already named by hosts.{names.plain(entries[twice].key)}"
             faults.add(loc, problem, value=names.shown(key))
         if len(entries) + len(found) > ranges.MAX_HOSTS:
-            faults.add(("hosts",), f"more than {ranges.MAX_HOSTS} hosts, which is the most")
+            faults.add(("hosts",), f"more than {ranges.MAX_HOSTS} hosts, which is the limit")
             return entries, False
         addresses = found
         if keys.address is not None:
             addresses = _expanded(keys.address, (*loc, "address"), faults) or found
             if found and len(addresses) != len(found):
-                problem = f"is {len(addresses)} addresses, and {names.plain(key)} for {len(found)}: must be as many"
+                problem = f"has {len(addresses)} addresses, but {names.plain(key)} has {len(found)} hosts: the numbers must be equal"
                 faults.add((*loc, "address"), problem, "such as gpu[1-2] and 10.0.0.[1-2]")
         entries |= {name: _Entry(key, address, keys) for name, address in zip(found, addresses, strict=False)}
     return entries, complete
@@ -124,7 +124,7 @@ def _expanded(text: str, loc: Loc, faults: Faults) -> tuple[str, ...]:
     try:
         return tuple(map(names.address, ranges.expand(text)))
     except ValueError as error:
-        hint = "an IPv6 address has no brackets here" if ":" in text else ""
+        hint = "write an IPv6 address without brackets here" if ":" in text else ""
         faults.add(loc, str(error), hint, names.shown(text))
     except SpecError as error:
         fault = error.faults[0]
@@ -146,7 +146,7 @@ def _groups(
             found = () if at in faults else _expanded(text, at, faults)
             room -= len(found)
             if room < 0:
-                faults.add(("groups",), f"the groups name more than {MAX_MEMBERS} hosts together, which is the most")
+                faults.add(("groups",), f"the groups name more than {MAX_MEMBERS} hosts together, which is the limit")
                 return groups
             stranger = next((name for name in found if name not in entries), None)
             if complete and stranger is not None:
@@ -204,11 +204,11 @@ def _values(
     for group, keys in groups:
         for path, value in _set(keys).items():
             if path not in own and shared.get(path, value) != value:
-                other = f"the group {origin[path]} gives {name} {names.shown(shared[path])}"
+                other = f"the group {origin[path]} sets another value for {name}: {names.shown(shared[path])}"
                 faults.add(
                     ("groups", group, *path),
                     other,
-                    f"set it in hosts.{names.plain(entry.key)}, which goes before groups",
+                    f"set it in hosts.{names.plain(entry.key)}, which overrides its groups",
                 )
             shared.setdefault(path, value)
             origin.setdefault(path, group)
@@ -236,11 +236,9 @@ def _container(file: InventoryFile, faults: Faults) -> Container | None:
     asked = written.image
     named, source = (asked, "registry") if isinstance(asked, str) else (asked.name, asked.source)
     if source != "registry" and "@" in named:
-        faults.add(
-            ("container", "image", "name"), "an image that no registry gives has no digest", "name it by its tag"
-        )
+        faults.add(("container", "image", "name"), "only an image from a registry has a digest", "name it by its tag")
     if source != "registry" and registry is not None:
-        faults.add(("container", "registry"), f"means nothing with from: {source}: there is nothing to log in at")
+        faults.add(("container", "registry"), f"has no effect with from: {source}, which needs no login")
     return Container(
         image=named,
         ssh_port=written.ssh_port,
@@ -263,7 +261,9 @@ def _docker(file: InventoryFile, faults: Faults) -> DockerEngine:
     for key, sources in _SOURCES.items():
         given, needed = getattr(written, key) is not None, written.source in sources
         if given and not needed:
-            faults.add(("docker", key), f"means nothing with source {written.source}: it is for {' or '.join(sources)}")
+            faults.add(
+                ("docker", key), f"has no effect with source {written.source}: it is only for {' or '.join(sources)}"
+            )
         elif needed and not given and written.source != "docker":  # its url has a default
             faults.add(("docker", key), f"source {written.source} needs this key", value="missing")
     return DockerEngine(
@@ -285,7 +285,7 @@ def _toolkit(file: InventoryFile, faults: Faults) -> Toolkit:
     for key, sources in _TOOLKITS.items():
         if getattr(written, key) is not None and written.source not in sources:
             faults.add(
-                ("toolkit", key), f"means nothing with source {written.source}: it is for {' or '.join(sources)}"
+                ("toolkit", key), f"has no effect with source {written.source}: it is only for {' or '.join(sources)}"
             )
     if written.source == "packages" and written.packages is None:
         faults.add(("toolkit", "packages"), "source packages needs this key", value="missing")

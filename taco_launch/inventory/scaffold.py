@@ -88,7 +88,7 @@ def _network(hosts: Mapping[str, HostSketch]) -> str:
     if not names:
         return "# The interface between the hosts.\n# network: {interface: NAME}\n"
     told = "; ".join(f"{fold(host for host, name in found.items() if name == one)}: {one}" for one in sorted(names))
-    return f"# The interface differs or is not known on every host ({told}): chosen from facts for each job.\n"
+    return f"# The interface differs between hosts or is not known on all of them ({told}): each job chooses it from the hosts' facts.\n"
 
 
 def _slots(hosts: Mapping[str, HostSketch]) -> Iterable[str]:

@@ -126,7 +126,9 @@ def _entries(text: str, groups: Mapping[str, tuple[str, ...]] = _NO_GROUPS) -> t
             continue
         if twice := next((host for host in found if host in entries), None):
             problem = f"{twice} is already named at column {entries[twice].column}"
-            faults.append(Fault(f"column {column}", names.shown(item), problem, "add up its slots in one place"))
+            faults.append(
+                Fault(f"column {column}", names.shown(item), problem, "name it only once, with the sum of its slots")
+            )
         elif len(entries) + len(found) > ranges.MAX_HOSTS:
             faults.append(Fault(f"column {column}", names.shown(item), f"more than {ranges.MAX_HOSTS} hosts"))
             break
@@ -164,7 +166,7 @@ def _item(column: int, item: str, groups: Mapping[str, tuple[str, ...]]) -> tupl
         name, colon, rest = item.partition(":")
         slots = rest if colon else None
         if ":" in rest:
-            hint = "write IPv6 in brackets: [::1]:2" if _is_address(item) else "a comma between two hosts?"
+            hint = "write IPv6 in brackets: [::1]:2" if _is_address(item) else "is a comma missing between two hosts?"
             raise _refused(column, item, "more than one ':'", hint)
         try:
             found = ranges.expand(name)
@@ -196,7 +198,7 @@ def _over(entry: _Entry, host: Host, inventory: Inventory) -> Fault:
     """Make the fault of a host with more slots than its inventory allows."""
     written = f"[{host.name}]" if ":" in host.name else host.name
     problem = (
-        f"{entry.slots} slots are requested, and max_slots of {host.name} is {host.max_slots} in {inventory.source}"
+        f"{entry.slots} slots are requested, but max_slots of {host.name} is {host.max_slots} in {inventory.source}"
     )
     hint = f"request at most {written}:{host.max_slots}, or raise max_slots there"
     return Fault(f"column {entry.column}", names.shown(f"{written}:{entry.slots}"), problem, hint)

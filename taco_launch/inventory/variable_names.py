@@ -8,10 +8,13 @@ from taco_launch.launch.knobs.lists import FINE
 
 MCA_NAME = re.compile(r"[A-Za-z0-9_]+")
 ENV_LIST = "mca_base_env_list"
-BESIDE_X = ("cannot be combined with -x, which the line has: mpirun accepts one of the two", "use -x NAME=VALUE")
+BESIDE_X = (
+    "cannot be combined with -x, which this command line uses: mpirun accepts only one of the two",
+    "use -x NAME=VALUE",
+)
 # What torch.distributed reads of a rank's place.
 OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
-LET_THROUGH = "--allow-unknown-knobs accepts it"
+LET_THROUGH = "to use it anyway, add --allow-unknown-knobs"
 
 
 def env_fault(name: str, value: str | None, *, allow_unknown: bool = False) -> tuple[str, str]:
@@ -20,15 +23,15 @@ def env_fault(name: str, value: str | None, *, allow_unknown: bool = False) -> t
     `name` is that of an environment variable (`names.env_name`), and `value` goes into a hint where it may be shown.
     """
     if name in OF_A_RANK:
-        return "would be the same for every rank, and taco-launch sets it for each of them", "omit it"
+        return "would be the same for every rank, but taco-launch sets it for each rank", "omit it"
     knob = knobs.find(name)
     if knob and knob.mca:
         return (
-            "is an MCA parameter of mpirun, and -x sets variables",
+            "is an MCA parameter of mpirun, but -x sets environment variables",
             f"write --mca {name} {shown_value(name, value or '')}",
         )
     if (bare := knobs.parameter(name)) != name:
-        problem = "reaches the ranks only, not mpirun, and contradicts mpirun's line there"
+        problem = "reaches only the ranks, not mpirun, and contradicts the mpirun command line there"
         return problem, f"write --mca {bare} {shown_value(bare, value or '')}"
     return FINE if allow_unknown else unknown(name)
 
@@ -58,7 +61,7 @@ def unknown(name: str) -> tuple[str, str]:
     strict = knobs.must_be_known(name)
     nearest = knobs.closest(name) if strict else knobs.one_typo_away(name)
     if nearest:
-        what = "no such knob" if strict else "nearly the name of another"
+        what = "no such knob" if strict else "very similar to a known name"
         return what, f"did you mean {names.shown(nearest)}? {LET_THROUGH}"
     return FINE
 

@@ -147,7 +147,7 @@ FAULTS = (
     ),
     InjectedFault(
         "disk-full",
-        f"fill the disk of {STATE_PATH}, which holds all of taco-launch's files there",
+        f"fill the disk of {STATE_PATH}, where taco-launch keeps its files on the host",
         f"has no room left in {STATE_PATH}",
         script=_FULL,
         undo="disk-free",

@@ -17,10 +17,10 @@ from taco_launch.model.slots import Occupancy
 _PREFIX = "taco_launch_"
 # The progress of running jobs, as far as their programs print it.
 _PROGRESS = {
-    "step": "The step that a running job printed last.",
-    "steps": "The number of its last step.",
-    "rate": "The speed that it printed last, in its program's own unit, such as images or tokens per second.",
-    "loss": "The loss that it printed last.",
+    "step": "The last step that a running job printed.",
+    "steps": "The total number of steps of a running job, as far as it prints it.",
+    "rate": "The last speed that a running job printed, in its program's own unit, such as images or tokens per second.",
+    "loss": "The last loss that a running job printed.",
 }
 
 
@@ -64,7 +64,7 @@ def _gauge(name: str, words: str, samples: Iterable[tuple[Mapping[str, str], flo
 
 def _counters(tally: JobCounts) -> Iterable[Metric]:
     counts = (
-        ("created", tally.created, "Jobs that were submitted, without those that were refused at once."),
+        ("created", tally.created, "Jobs that were submitted, except those that were refused at once."),
         ("successful", tally.successful, "Jobs that ended with state SUCCEEDED."),
         ("failed", tally.failed, "Jobs that ended with state FAILED or LOST."),
         ("cancelled", tally.cancelled, "Jobs that ended with state CANCELLED."),
@@ -74,7 +74,7 @@ def _counters(tally: JobCounts) -> Iterable[Metric]:
 
 
 def _jobs(rows: Sequence[JobRow], tally: JobCounts) -> Iterable[Metric]:
-    words = "1 for every job whose record is there; its launcher, and its cluster."
+    words = "1 for every job whose record exists; the labels are its launcher and its cluster."
     yield _gauge("job_info", words, ((_job(row), 1) for row in rows))
     by_state = Counter(row.state for row in rows)
     words = "1 for every running job; status is whether it runs as planned: True, False, or Unknown while that is not known."
@@ -84,7 +84,7 @@ def _jobs(rows: Sequence[JobRow], tally: JobCounts) -> Iterable[Metric]:
     for name, words in _PROGRESS.items():
         values = ((_job(row), getattr(row, name)) for row in running)
         yield _gauge(f"job_{name}", words, ((labels, value) for labels, value in values if value is not None))
-    words = "Jobs whose records are there, by state."
+    words = "Jobs whose records exist, by state."
     yield _gauge("jobs", words, (({"state": state.value}, by_state[state]) for state in JobState))
     waiting = Counter(row.queue for row in rows if row.state.waits and row.state is not JobState.SUSPENDED)
     words = "Jobs that wait for their slots or their next attempt."
@@ -118,14 +118,18 @@ def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
         }
         samples += (({"host": name, "state": state}, count) for state, count in counts.items())
     words = (
-        "Slots of a host (GPUs, where it has some): all, those that jobs have, and those that no job gets because "
-        "processes that are not ours use them. The last two are part of the first."
+        "Slots of a host (GPUs, if it has any): total, allocated to jobs, and foreign, which no job gets because "
+        "processes outside taco-launch use them. The total includes the other two."
     )
     yield _gauge("slots", words, samples)
 
 
 def _build(version: str) -> Metric:
-    return _gauge("build_info", "1; the version of taco-launch that reports this.", [({"version": version}, 1)])
+    return _gauge(
+        "build_info",
+        "Always 1; the label is the version of taco-launch that reports this.",
+        [({"version": version}, 1)],
+    )
 
 
 def _valid(value: str) -> str:

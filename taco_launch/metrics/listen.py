@@ -171,7 +171,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.due(self.connection, None)
         host = self.headers.get("Host")
         if not self.server.is_name(host):
-            told = f"not a name of this server: {str(host)[:100]!r}; taco-launch metrics --allow-host NAME\n"
+            told = (
+                f"not a name of this server: {str(host)[:100]!r}; to allow it: taco-launch metrics --allow-host NAME\n"
+            )
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, told.encode("utf-8", "replace"), _WORDS)
             return
         if self.path.partition("?")[0] != _PATH:

@@ -124,7 +124,7 @@ class JobRequest:
     data: Tuple[str, ...] = ()
     # Size of /dev/shm, as 32g.
     shm_size: Optional[str] = None
-    # The folder that the ranks start in, a whole path.
+    # The folder that the ranks start in, an absolute path.
     workdir: Optional[str] = None
 
     # Where it was written: the file's name, "" for a command line or Python; and how a field is called there, by the field.

@@ -34,10 +34,10 @@ def reach(backend: Backend) -> str:
         if locked is None:
             raise
         raise HostError(
-            f"{error.message}\n  the key {locked[1]} has a passphrase, and at night no one can type it, and no "
-            "agent that has it open",
-            hint="make a key without one for the nightly runs (ssh-keygen -t ed25519 -N '' -f ~/.ssh/taco-night), let it in on the "
-            'hosts from this machine only (authorized_keys: from="ADDRESS",restrict ssh-ed25519 ...), and name it: '
+            f"{error.message}\n  the key {locked[1]} has a passphrase, and a nightly run has no one to type it and no "
+            "ssh-agent that holds the unlocked key",
+            hint="create a key without a passphrase (ssh-keygen -t ed25519 -N '' -f ~/.ssh/taco-night), authorize it on the "
+            'hosts for this machine only (authorized_keys: from="ADDRESS",restrict ssh-ed25519 ...), and set it as '
             "identity_file in the inventory",
         ) from None
     return backend.name

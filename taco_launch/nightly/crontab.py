@@ -25,7 +25,7 @@ class Cron:
 
     def kept(self) -> tuple[InstalledRun, ...]:
         """Return all nightly runs: see `NightlyScheduler.kept`."""
-        problem = "" if self._machine.cron_runs else f"no cron runs here: {START}"
+        problem = "" if self._machine.cron_runs else f"cron is not running here: {START}"
         return tuple(
             InstalledRun(name, self.word, crontab_entry.read(name, text), text, problem)
             for name, text in crontab_entry.blocks(self._read() or "")
@@ -56,7 +56,8 @@ class Cron:
                 done(self._remote, _WRITE, change.after.encode("utf-8", "surrogateescape"))
             if self._read() != change.after:
                 raise TacoLaunchError(
-                    "crontab took the new crontab, and has another now", hint="look at it: crontab -l"
+                    "crontab accepted the new crontab, but its content is different now",
+                    hint="check it with: crontab -l",
                 )
 
     def _plan(self, now: str | None, wanted: str) -> InstallPlan:
@@ -79,5 +80,5 @@ class Cron:
             return None
         raise TacoLaunchError(
             f"the crontab of {self._machine.user} cannot be read: {said(result)}",
-            hint="may this user have one? see /etc/cron.allow and /etc/cron.deny; try it: crontab -l",
+            hint="check that this user may use cron (/etc/cron.allow, /etc/cron.deny), and try: crontab -l",
         )

@@ -28,7 +28,7 @@ def command(scheduled: ScheduledRun) -> str:
     for word in scheduled.argv_with_env:
         if "\\" in word or any(ord(letter) < ord(" ") or ord(letter) == 0x7F for letter in word):
             raise TacoLaunchError(
-                f"{word!r} is not allowed in a crontab: cron has rules of its own for backslashes and line ends",
+                f"{word!r} is not allowed in a crontab: cron has rules of its own for backslashes and line breaks",
                 hint="rename the file, or install the nightly run with the option --with systemd",
             )
     # cron makes the whole line the subject of its mail: the nightly run's name is what a person wants to see of it
@@ -44,7 +44,7 @@ def block(scheduled: ScheduledRun, owner: str) -> str:
     line = command(scheduled).replace("%", r"\%")
     if len(line.encode("utf-8", "surrogateescape")) > _LONGEST:
         raise TacoLaunchError(
-            f"the entry would be {len(line)} characters long, and cron accepts {_LONGEST}",
+            f"the entry would be {len(line)} characters long, but cron accepts at most {_LONGEST}",
             hint="install it --with systemd, or with a shorter PATH: PATH=/usr/local/bin:/usr/bin:/bin taco-launch ...",
         )
     at = scheduled.schedule
@@ -121,6 +121,6 @@ def _mark(name: str, which: str) -> str:
 
 def _broken(name: str) -> TacoLaunchError:
     return TacoLaunchError(
-        f"the crontab has only a part of the nightly run {name}: its start and end marks do not pair",
-        hint=f"crontab -e, and take out what is left between: {_mark(name, 'begin')} ... end",
+        f"the crontab has only a part of the nightly run {name}: its start and end marks do not match",
+        hint=f"run crontab -e and delete what is left between: {_mark(name, 'begin')} ... end",
     )

@@ -87,24 +87,22 @@ def choose(
     """
     if mail is not None and word == "systemd":
         raise UsageError(
-            "--mail: systemd mails nothing: what a nightly run prints is in the journal (journalctl), and its summary in a file",
-            hint="--with cron mails it",
+            "--mail: systemd sends no mail: the output of a nightly run is in the journal (journalctl), and its summary in a file",
+            hint="to get mail, use --with cron",
         )
     wanted = word or ("cron" if mail is not None else kept[0].scheduler if kept else None)
     can = [scheduler for scheduler in there if scheduler.word != "cron" or machine.cron_runs]
     found = next((scheduler for scheduler in can if wanted in (None, scheduler.word)), None)
     if found is None:
-        no_cron = "no cron runs here" if machine.crontab else "there is no crontab here"
+        no_cron = "cron is not running here" if machine.crontab else "crontab is not installed here"
         reasons = {"systemd": machine.no_systemd, "cron": no_cron}
         told = "; ".join(reasons[each] for each in ([wanted] if wanted else reasons))
         otherwise = f"{START}; or {_INSTALL_CRON}" if machine.crontab else _INSTALL_CRON
-        otherwise = (
-            "--with cron would do" if wanted == "systemd" and machine.crontab and machine.cron_runs else otherwise
-        )
-        raise UsageError(f"nothing can start it every night: {told}", hint=otherwise)
+        otherwise = "use --with cron" if wanted == "systemd" and machine.crontab and machine.cron_runs else otherwise
+        raise UsageError(f"nothing here can start the nightly run: {told}", hint=otherwise)
     if other := next((each for each in kept if each.scheduler != found.word), None):
         raise UsageError(
-            f"the nightly run {other.name} is kept by {other.scheduler}, and would run twice",
+            f"the nightly run {other.name} is installed with {other.scheduler} already, so it would run twice",
             hint=f"taco-launch nightly uninstall {other.name}",
         )
     return found
@@ -126,7 +124,7 @@ def program(called: str) -> tuple[str, ...]:
     found = (sys.executable, "-I", "-m", "taco_launch") if path.name == "__main__.py" else (str(path),)
     if not Path(found[0]).is_file() or "=" in found[0]:
         raise UsageError(
-            f"{found[0]}: a nightly run is started by the path of taco-launch, which has to be a file, without = (env would take "
+            f"{found[0]}: the path of taco-launch, which starts a nightly run, must be a file and contain no = (env would take "
             "it for a variable)"
         )
     return found
@@ -161,7 +159,7 @@ def prove(remote: Transport, machine: ControllerState, scheduler: str, entry: Sc
     words, _, hint = said.partition("hint: ")
     told = "\n".join(f"  {line}" for line in words.removeprefix("error: ").splitlines() if line.strip())
     error = TacoLaunchError(
-        f"started as {scheduler} would start it, the nightly run does not start (exit code {result.exit_code}):\n{told}",
+        f"a test start of the nightly run, done as {scheduler} would do it, failed (exit code {result.exit_code}):\n{told}",
         hint=hint.strip() or None,
     )
     error.exit_code = HOST_FAILED if result.exit_code == HOST_FAILED else error.exit_code
@@ -195,20 +193,20 @@ def remarks(
     ]
     changes = schedule.change(entry.schedule, now)
     if changes.skipped is not None:
-        does = "skips that nightly run" if scheduler.skips else "starts it as soon as the clock was put forward"
-        found.append(f"on {changes.skipped} there is no {_at(entry)}: {scheduler.word} {does}")
+        does = "skips that nightly run" if scheduler.skips else "starts it as soon as the clock has moved forward"
+        found.append(f"on {changes.skipped} the clock change skips {_at(entry)}: {scheduler.word} {does}")
     if changes.twice is not None:
-        found.append(f"on {changes.twice} there are two {_at(entry)}: {scheduler.word} starts it once")
+        found.append(f"on {changes.twice} the clock change repeats {_at(entry)}: {scheduler.word} starts it once")
     if scheduler.word == "systemd":
         found.append(
-            "systemd mails nothing: what the nightly run prints is in the journal "
+            "systemd sends no mail: the output of the nightly run is in the journal "
             f"(journalctl {'' if machine.uid == 0 else '--user '}-u taco-launch-nightly-{entry.name})"
         )
         if machine.uid and not machine.lingers:
-            found.append(f"so that systemd works for {machine.user} after the logout too, lingering is switched on")
+            found.append(f"lingering is switched on, so that systemd keeps working for {machine.user} after logout")
     if scheduler.word == "cron" and not machine.mails:
         found.append(
-            "cron mails with sendmail, which is not installed: what the nightly run prints is lost, its summary is not"
+            "cron sends mail with sendmail, which is not installed: the output of the nightly run is lost, but not its summary"
         )
     return tuple(found)
 

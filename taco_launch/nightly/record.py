@@ -76,7 +76,7 @@ def read(run_folder: Path) -> LastRun | None:
     except OSError as error:
         raise TacoLaunchError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, TypeError):
-        raise TacoLaunchError(f"{path}: is not what this version keeps", hint=f"rm {path}") from None
+        raise TacoLaunchError(f"{path}: is not in the format of this version", hint=f"rm {path}") from None
 
 
 def usual_seconds(run_folder: Path) -> float | None:

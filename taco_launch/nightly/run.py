@@ -177,7 +177,9 @@ class _NightlyRun:
                 steps = (*(step for step in plan.steps if step.position in done), *more)
                 measured = self._run(replace(plan, steps=steps, budget=budget))
                 if measured.outcome == ladders.TIME_BUDGET:
-                    self.tell.say(f"measuring again ended after {_span(plan.budget or 0)}, the matrix's time budget")
+                    self.tell.say(
+                        f"the repeated measurements ended after {_span(plan.budget or 0)}, the matrix's time budget"
+                    )
                 cut = measured.outcome in (ladders.INTERRUPTED, ladders.TIME_BUDGET)
                 positions = {step.position for step in more}
                 fresh = _values(run for at, run in self.history.runs(plan.ladder.id) if at in positions)
@@ -232,7 +234,7 @@ def _cells(keys: Iterable[MetricKey]) -> tuple[Cell, ...]:
 def _so_far(made: int, planned: int) -> str:
     if not made:
         return _NOTHING
-    more = f", and {made - planned} to measure again" if made > planned else ""
+    more = f", and {made - planned} more to measure cells again" if made > planned else ""
     return f"{min(made, planned)} of {planned} runs were made{more}"
 
 
@@ -284,7 +286,9 @@ def _end_broken(backend: Backend, history: History, one: Ladder, note: Callable[
     """End what nightly runs before left when they broke off: the job that ran continues without anybody who measures."""
     for earlier in _nightly_runs(history, one.matrix, one.cluster):
         if earlier.broke_off:
-            note(f"ladder {earlier.id} of {time.strftime('%Y-%m-%d %H:%M', time.localtime(earlier.started))} broke off")
+            note(
+                f"ladder {earlier.id} of {time.strftime('%Y-%m-%d %H:%M', time.localtime(earlier.started))} was interrupted"
+            )
             ladders.end_leftovers(backend, earlier, {at for at, _run in history.runs(earlier.id)}, note)
             history.end(earlier.id, ladders.GIVEN_UP)
 

@@ -66,7 +66,7 @@ def _status(
     if last is not None and last.ended is None and record.runs(folder, last):
         return NightlyStatus(kept, folder, last, RUNNING, "", coming or None)
     if due is not None:
-        why = _joined(f"it should have started at {due:%Y-%m-%d %H:%M}, and it left no trace", kept.problem)
+        why = _joined(f"it should have started at {due:%Y-%m-%d %H:%M}, but it left no trace", kept.problem)
         return NightlyStatus(kept, folder, last, MISSED, why, coming or None, due)
     if last is None:
         return NightlyStatus(kept, folder, None, NEVER, kept.problem, coming or None)

@@ -205,12 +205,14 @@ def _came_to(summary: Summary) -> str:
         more = f" (and {others} more cell{'s' if others > 1 else ''})" if others else ""
         return f"no sample of {cell_name(cell)}: {why}{more}"
     if summary.lost and not summary.of(VerdictKind.UNSURE, VerdictKind.PENDING):
-        advice = "" if summary.mostly_lost else "; accept it if that has nothing to do with what is measured"
+        advice = (
+            "" if summary.mostly_lost else "; accept the run if the failures have nothing to do with what is measured"
+        )
         return f"{summary.lost}{advice}"
     for kind, why in (
         (VerdictKind.UNSURE, "the nightly runs differ too much to be sure"),
-        (VerdictKind.PENDING, "accept or reject it, for it differs from the nightly runs before"),
-        (VerdictKind.DRIFT, "little by little, by no step"),
+        (VerdictKind.PENDING, "accept or reject this run: it differs from the earlier nightly runs"),
+        (VerdictKind.DRIFT, "gradually, without a step"),
     ):
         waiting = summary.of(kind)
         if waiting and not any(one.verdict.change for one in waiting):
@@ -218,7 +220,7 @@ def _came_to(summary: Summary) -> str:
         if waiting:
             return f"{_worst(waiting)}: {why}"
     if summary.outcome is NightlyOutcome.PENDING and summary.emptied:
-        return "no nightly run counts any more, because all were rejected: accept this one if it is right"
+        return "all earlier nightly runs were rejected: accept this one if its results are correct"
     return _counts(summary)
 
 
@@ -226,8 +228,8 @@ def _again(summary: Summary) -> str:
     row = f"{summary.outcome.value} {summary.in_a_row} nightly runs in a row"
     if summary.of(VerdictKind.REGRESSION, VerdictKind.UNSURE):
         return (
-            f"{row}: look for a cause as of a regression; if they are right, accept them, or reset the baseline to the new "
-            "normal; where nightly runs always differ so much, raise minEffect"
+            f"{row}: look for a cause, as for a regression; if the results are correct, accept the runs or reset the baseline to the new "
+            "level; if nightly runs always differ this much, raise minEffect"
         )
     return f"{row}: none of them counts until you accept or reject it (nightly baseline show {summary.matrix})"
 
@@ -261,7 +263,7 @@ def _blocks(summary: Summary) -> Iterator[str]:
         yield _plain(f"It was {_again(summary)}.")
     yield _plain(f"Matrix {summary.matrix} on cluster {summary.cluster}, {span}, ladder {summary.ladder}.")
     if summary.broken and summary.of(VerdictKind.REGRESSION):
-        yield _plain(f"It did not reach its end: {summary.broken}.")
+        yield _plain(f"The run did not finish: {summary.broken}.")
     yield from _changed(summary)
     yield from _verdicts(summary)
     if summary.failed:
@@ -270,7 +272,7 @@ def _blocks(summary: Summary) -> Iterator[str]:
     if summary.lost:
         yield _plain(f"{summary.lost}.")
     if summary.notes:
-        yield "\n".join(("## What happened besides", "", *(f"- {_plain(note)}" for note in summary.notes)))
+        yield "\n".join(("## Other events", "", *(f"- {_plain(note)}" for note in summary.notes)))
     yield from _next(summary)
 
 
@@ -288,7 +290,7 @@ def _changed(summary: Summary) -> Iterator[str]:
         f"| {_plain(one.what)} | {_plain(', '.join(one.hosts) or 'all')} | {_plain(one.before)} | {_plain(one.after)} |"
         for one in summary.differences
     )
-    yield "\n".join((f"## What changed {since}", "", "The likelier cause first.", "", *rows, *lines))
+    yield "\n".join((f"## What changed {since}", "", "The most likely causes come first.", "", *rows, *lines))
 
 
 def _verdicts(summary: Summary) -> Iterator[str]:
@@ -305,31 +307,31 @@ def _verdicts(summary: Summary) -> Iterator[str]:
 def _next(summary: Summary) -> Iterator[str]:
     steps = []
     if summary.interrupted:
-        steps.append("it is incomplete: it does not count, and what it did not reach is not judged")
+        steps.append("this run is incomplete: it does not count, and the cells that it did not reach are not judged")
     if summary.unfit:
-        steps.append("nothing was judged, and the baseline is as it was: the same can be run again at any time")
+        steps.append("nothing was judged, and the baseline is unchanged: you can repeat the nightly run at any time")
     if summary.green and (summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION):
-        steps.append(f"`taco-launch bench diff {summary.green} {summary.ladder}`: everything that differs")
+        steps.append(f"`taco-launch bench diff {summary.green} {summary.ladder}`: show everything that differs")
     if summary.outcome.waits:
         steps.append(
-            f"`taco-launch nightly baseline accept {summary.ladder}`: it is as it should be, and counts from now on"
+            f"`taco-launch nightly baseline accept {summary.ladder}`: the results are correct, and the run counts from now on"
         )
         steps.append(
-            f"`taco-launch nightly baseline reject {summary.ladder}`: it does not count, and is not asked about again"
+            f"`taco-launch nightly baseline reject {summary.ladder}`: the run does not count, and you are not asked about it again"
         )
         steps.append(
-            f"`taco-launch nightly baseline show {summary.matrix}`: the earlier nightly runs; reject those that were wrong"
+            f"`taco-launch nightly baseline show {summary.matrix}`: list the earlier nightly runs, so that you can reject those with wrong results"
         )
     if summary.of(VerdictKind.REGRESSION):
         steps.append(
-            f"`taco-launch nightly baseline accept {summary.ladder}`: it is not a regression, and counts from now on"
+            f"`taco-launch nightly baseline accept {summary.ladder}`: the change is not a regression, and the run counts from now on"
         )
     if summary.outcome.waits or summary.of(VerdictKind.REGRESSION):
         steps.append(
-            f"`taco-launch nightly baseline reset {summary.ladder}`: it is the new normal: the baseline starts with it"
+            f"`taco-launch nightly baseline reset {summary.ladder}`: the results are the new normal, and a new baseline starts with this run"
         )
     if summary.judged or summary.failed:
-        steps.append(f"`taco-launch bench show {summary.ladder}`: each run and its log ({_plain(summary.logs)})")
+        steps.append(f"`taco-launch bench show {summary.ladder}`: show each run and its log ({_plain(summary.logs)})")
     if steps:
         yield "\n".join(("## Next", "", *(f"- {step}" for step in steps)))
 

@@ -71,7 +71,7 @@ class Systemd:
                     f"{change.path} was changed in the meantime: nothing was done", hint="try it again"
                 )
         for argv in plan.before:
-            hint = f"sudo {shell(argv)}, and then the same again" if argv[0] == _LOGINCTL else None
+            hint = f"run sudo {shell(argv)}, then repeat this command" if argv[0] == _LOGINCTL else None
             done(self._remote, argv, env=self._env, hint=hint)
         for change in plan.changes:
             if change.after is None:

@@ -30,12 +30,12 @@ def compiled(text: str) -> "re.Pattern[str]":
     try:
         tree, found = _PARSER.parse(text), re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise PatternError(f"no regular expression: {error}") from None
+        raise PatternError(f"not a valid regular expression: {error}") from None
     foreign = sorted(set(found.groupindex) - set(GROUPS))
     if foreign:
-        raise PatternError(f"group {foreign[0]!r} is not a value: name groups {', '.join(GROUPS)}")
+        raise PatternError(f"the group name {foreign[0]!r} is unknown: use {', '.join(GROUPS)}")
     if not set(found.groupindex) & {"step", "epoch", "loss", "rate"}:
-        raise PatternError(r"it names no value: write (?P<step>\d+), or epoch, loss, rate; and total beside step")
+        raise PatternError(r"no group is named step, epoch, loss or rate: write, for example, (?P<step>\d+)")
     if _count_repeats(tree) > _MOST_REPEATS:
         raise PatternError(f"more than {_MOST_REPEATS} repeats")
     _check(tree, within=False)
@@ -75,17 +75,17 @@ def _check(tree: Any, within: bool) -> None:
             least, most, body = argument
             is_optional = (int(least), int(most)) == (0, 1)
             if within:
-                raise PatternError("a repeat in a repeat, such as (a+)+, can take years: repeat single characters only")
+                raise PatternError("nested repeats, such as (a+)+, can take years: repeat single characters only")
             _check(body, within=not is_optional)
         elif name in ("SUBPATTERN", "ATOMIC_GROUP"):
             _check(argument[-1] if name == "SUBPATTERN" else argument, within)
         elif name == "BRANCH":
             if within:
-                raise PatternError("a choice in a repeat, such as (a|b)+, can take years: write [ab]+")
+                raise PatternError("a choice inside a repeat, such as (a|b)+, can take years: write [ab]+")
             for each in argument[1]:
                 _check(each, within)
         elif name not in _FLAT:
-            raise PatternError(f"{name.lower()} is not allowed: no back references, no look-around")
+            raise PatternError(f"{name.lower()} is not allowed: back references and look-around are not supported")
 
 
 def _count_repeats(tree: Any) -> int:

@@ -44,7 +44,7 @@ class FrameReader:
             except ValueError as error:
                 raise UsageError(f"not a taco-launch message: {error!s:.200}") from None
             if size and "data" not in vars(message):
-                raise UsageError(f"not a taco-launch message: bytes behind {message.op}")
+                raise UsageError(f"not a taco-launch message: unexpected bytes after {message.op}")
             if size:
                 message = message.replace(data=bytes(self._rest[end + 1 : end + 1 + size]))
             del self._rest[: end + 1 + size]

@@ -54,7 +54,10 @@ def check(first: Optional[Dict[str, Any]], ours: str, theirs_is: str) -> None:
     theirs = (first or {}).get("protocol")
     if theirs != VERSION:
         older = ours if isinstance(theirs, int) and theirs > VERSION else theirs_is
-        raise UsageError(f"protocol {theirs} meets protocol {VERSION}", hint=f"upgrade taco-launch on {older}")
+        raise UsageError(
+            f"protocol version {theirs} does not match protocol version {VERSION}",
+            hint=f"upgrade taco-launch on {older}",
+        )
 
 
 def values(line: bytes) -> int:

@@ -101,9 +101,11 @@ class AgentLocation:
 
     def refused(self, host: str, what: str, words: str, setup: str) -> HostError:
         """Return why the agent cannot be started; `setup` is what is typed to have the host set up."""
-        part = f"has no module {words}: only a part of Python is installed"
+        part = f"has no module {words}: its Python installation is incomplete"
         if not self.container and what == "module":
-            return HostError(f"{host}: its python3 {part}", hint="install all of it there: apt-get install python3")
+            return HostError(
+                f"{host}: its python3 {part}", hint="install the complete Python package there: apt-get install python3"
+            )
         if not self.container:
             told = "there is no python3" if what == "python3" else f"its python3 is Python {words}"
             return HostError(f"{host}: {told}", hint="install Python 3.8 or newer there")
@@ -113,13 +115,13 @@ class AgentLocation:
             "container": f"there is no container {self.container}"
             if "no such" in words.lower()
             else f"docker: {words}",
-            "stopped": f"{there} does not run: it is {words}",
+            "stopped": f"{there} is not running: it is {words}",
             "python3": f"{there} has no python3",
             "module": f"the python3 of {there} {part}",
             "python": f"the python3 of {there} is Python {words}, and 3.8 is needed",
         }
         reason = reasons.get(what, f"the agent cannot be started: {what} {words}")
-        return HostError(f"{host}: {reason}", hint=f"{setup} prepares the hosts")
+        return HostError(f"{host}: {reason}", hint=f"to set the hosts up: {setup}")
 
 
 def here(environ: Mapping[str, str], uid: int) -> AgentLocation:

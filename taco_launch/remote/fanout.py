@@ -147,7 +147,7 @@ def allow_files(needed: int) -> None:
         return
     if hard != resource.RLIM_INFINITY and wanted > hard:
         raise HostError(
-            f"{needed} open files are needed for this number of hosts, and the limit is {hard}",
+            f"{needed} open files are needed for this number of hosts, but the limit is {hard}",
             hint=f"raise it (ulimit -Hn {wanted}, or LimitNOFILE), or use fewer hosts at once",
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -82,7 +82,7 @@ class Head:
         """
         found = [reply for reply in self.call(request) if isinstance(reply, kind)]
         if not found:
-            raise HostError(f"{self.name}: {request.op}: not a taco-launch message: there is no {kind.op}")
+            raise HostError(f"{self.name}: {request.op}: not a taco-launch message: the answer has no {kind.op}")
         return found[-1]
 
     def call(self, request: Request) -> list[Reply]:
@@ -181,7 +181,10 @@ class Head:
         self._remote.put(bundle.build(self._contents), missing, sudo=self.location.sudo)
         with start(command) as found:
             if self._begin(op, found.stdout) is not None:
-                raise HostError(f"{self.name}: {missing}: written, and not there", hint="who removes files there?")
+                raise HostError(
+                    f"{self.name}: {missing} was written but does not exist",
+                    hint="check whether something on the host removes files there",
+                )
             yield found
 
     def prestart(self, op: str) -> None:
@@ -266,7 +269,7 @@ class Head:
         return data
 
     def _broken_off(self, op: str) -> HostError:
-        hint = "is the host up, and the network whole? the agent's output, if any, is above"
+        hint = "is the host up, and does the network work? the agent's output, if any, is above"
         return HostError(f"{self.name}: the answer to {op} broke off", hint)
 
 

@@ -21,5 +21,5 @@ def lines(stream: IO[bytes], host: str, what: str) -> Iterator[bytes]:
         left -= len(line)
         if len(line) > LONGEST or left < 0:
             most = f"a line of more than {LONGEST >> 10} KiB" if len(line) > LONGEST else f"{ANSWER_BYTES >> 20} MiB"
-            raise HostError(f"{host}: {what}: its answer has {most}, which is too long")
+            raise HostError(f"{host}: {what}: its answer is too long: it has {most}")
         yield line

@@ -51,7 +51,7 @@ class LocalTransport:
         except OSError as error:
             return _not_run(self.name, command, NOT_EXECUTABLE, error)
         except subprocess.TimeoutExpired:
-            raise HostError(f"{self.name}: waited {command.timeout:g} s for {command.argv[0]} to end") from None
+            raise HostError(f"{self.name}: {command.argv[0]} did not end within {command.timeout:g} s") from None
         code = process.returncode
         return Result(self.name, command, SIGNAL_BASE - code if code < 0 else code, out, err, time.monotonic() - begun)
 
@@ -143,7 +143,7 @@ class LocalTransport:
             yield
         except HostError:
             if late.is_set():
-                raise HostError(f"{self.name}: waited {command.timeout:g} s for {command.argv[0]} to end") from None
+                raise HostError(f"{self.name}: {command.argv[0]} did not end within {command.timeout:g} s") from None
             raise
         finally:
             timer.cancel()

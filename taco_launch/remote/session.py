@@ -189,12 +189,12 @@ class _Begin:
         """Return what was waited for."""
         what, said = self._what, self._last_words()
         waited = "sudo" if what.command.sudo else "the login shell"
-        seen = f"; the last it said: {said}" if said else "; it said nothing"
+        seen = f"; its last output: {said}" if said else "; it printed nothing"
         if (size := self._out.size + self._err.size) > _KEPT:
-            seen = f"; still printing after {size} bytes (shell start-up files?), the last: {said}"
+            seen = f"; still printing after {size} bytes (is a shell start-up file printing this?), its last output: {said}"
         line, options = ("sudo /bin/sh -c true", ("-t",)) if what.command.sudo else ("/bin/sh -c true", ())
         return HostError(
-            f"{what.host}: waited {seconds:g} s for {waited} to start /bin/sh{seen}",
+            f"{what.host}: {waited} did not start /bin/sh within {seconds:g} s{seen}",
             hint=f"see what it does: {ssh_line(what.login, line, *options)}",
         )
 
@@ -245,7 +245,7 @@ def finish(pipe: ProcessStreams, what: CommandSession, started: StartedProgram, 
         left = begun + timeout - time.monotonic()
         if left <= 0:
             raise CutShortError(
-                f"{what.host}: waited {timeout:g} s for {program} to end{_seen(err.content())}",
+                f"{what.host}: {program} did not end within {timeout:g} s{_seen(err.content())}",
                 f"is the host busy? {ssh_line(what.login, 'uptime')}",
                 out.content(),
                 f"the host had not answered after {timeout:g} s",
@@ -255,7 +255,7 @@ def finish(pipe: ProcessStreams, what: CommandSession, started: StartedProgram, 
             ending = f" ({pipe.ending()})" if pipe.ending() else ""
             raise CutShortError(
                 f"{what.host}: the answer of {program} broke off{ending}{_seen(err.content())}",
-                f"is the host up, and the network whole? {ssh_line(what.login, 'uptime')}",
+                f"is the host up, and does the network work? {ssh_line(what.login, 'uptime')}",
                 out.content(),
                 f"the answer broke off{ending}",
             )
@@ -276,8 +276,8 @@ def finish(pipe: ProcessStreams, what: CommandSession, started: StartedProgram, 
 def no_terminal(host: str, said: Exception) -> HostError:
     """Return the error of a sudo that wants a terminal where there can be none."""
     return HostError(
-        f"{host}: sudo wants a terminal: {said}",
-        hint="take requiretty out of sudo's settings (visudo), or log in as root",
+        f"{host}: sudo requires a terminal: {said}",
+        hint="remove requiretty from sudo's settings (visudo), or log in as root",
     )
 
 
@@ -385,7 +385,7 @@ class _Reader(io.RawIOBase):
     def _late(self) -> HostError:
         what = self._what
         return HostError(
-            f"{what.host}: no whole answer after {what.command.timeout:g} s",
+            f"{what.host}: no complete answer after {what.command.timeout:g} s",
             hint=f"is the host busy? {ssh_line(what.login, 'uptime')}",
         )
 

@@ -43,8 +43,8 @@ def git_address(sync: str, called: str = "--sync") -> tuple[str, str]:
         )
     if password is not None:
         raise UsageError(
-            f"{called}: a password in the address would be in the job's record",
-            hint="put it into GIT_SYNC_PASSWORD, and the name into GIT_SYNC_USERNAME",
+            f"{called}: a password in the address would be stored in the job's record",
+            hint="put the password into GIT_SYNC_PASSWORD, and the user name into GIT_SYNC_USERNAME",
         )
     if not url.isprintable() or " " in url or (parts.hostname or "").startswith("-"):
         raise UsageError(f"{called} {sync!r}: not the address of a repository")
@@ -68,7 +68,7 @@ def check(request: JobRequest) -> str:
     if not folder.startswith("/") and folder:
         if request.sync is None:
             raise UsageError(
-                f"{called} {folder}: a relative path counts from the code, and the job has none",
+                f"{called} {folder}: a relative path starts at the folder of the code, but this job has no code",
                 hint=f"write an absolute path, or add {request.called('sync')}",
             )
         folder = str(PurePosixPath(folder))
@@ -111,7 +111,7 @@ def from_arena(request: JobRequest, mode: str, source: str) -> JobRequest:
         UsageError: the mode is none of Arena's, or the source is none that can be copied.
     """
     if mode not in _ARENA_MODES:
-        raise UsageError(f"--sync-mode {mode}: one of {', '.join(_ARENA_MODES)} is needed")
+        raise UsageError(f"--sync-mode {mode}: must be one of {', '.join(_ARENA_MODES)}")
     if not source:
         raise UsageError(
             "--sync-mode requires --sync-source", hint="--sync-source requires a repository's address or a folder"
@@ -119,14 +119,14 @@ def from_arena(request: JobRequest, mode: str, source: str) -> JobRequest:
     sync = _git(source) if mode == "git" else source
     if mode == "rsync" and (source.startswith("rsync://") or _SCP.fullmatch(source)):
         raise UsageError(
-            f"--sync-source {source}: with rsync a folder of this machine is copied, no other machine's",
+            f"--sync-source {source}: rsync mode copies only a folder of this machine",
             hint="copy it here first, or mount it; or use --sync-mode git",
         )
     address = git_address(sync.removeprefix(GIT), "--sync-source")[0] if mode == "git" else source
     name = re.sub(r"\.git/?$", "", address.rstrip("/")).rpartition("/")[2]
     written = {**request.written, "sync": "--sync-source"}
     if name in ("", ".", ".."):
-        raise UsageError(f"--sync-source {source}: it has no name")
+        raise UsageError(f"--sync-source {source}: it does not end with the name of a folder or repository")
     named = re.search(rf"(?:^|[\s'\"=])(/[^\s'\"]*)/code/{re.escape(name)}(?=[/\s'\"]|$)", " ".join(request.command))
     workdir = request.workdir or (named[1] if named else None)
     return replace(request, sync=sync, code_at=f"code/{name}", workdir=workdir, written=written)

@@ -29,7 +29,7 @@ def container_of(request: JobRequest, inventory: Inventory) -> Container | None:
     if request.image and request.worker_image and request.image != request.worker_image:
         raise UsageError(
             f"{request.called('worker_image')}: {request.worker_image}: all ranks of a job run in one image, which is "
-            f"{request.image} by {request.called('image')}",
+            f"{request.image} ({request.called('image')})",
             hint="leave one of them out; or start two jobs, with an image each: the launcher here runs in the image of its ranks",
         )
     if base is None:
@@ -51,12 +51,12 @@ def _variant(request: JobRequest, base: Container, inventory: Inventory, image: 
         faults.append(Fault(request.called("image"), names.shown(image), problem, ""))
     if request.image_from is not None and not image:
         raise UsageError(
-            f"{request.called('image_from')}: where an image comes from, and no image is named",
+            f"{request.called('image_from')}: it sets where the image comes from, but no image is named",
             hint=f"add {request.called('image')} NAME, or leave it out",
         )
     source = request.image_from or (_AUTO if image else "")
     if source not in ("", _AUTO, "registry", "controller") and not _FILE.fullmatch(source):
-        problem = "must be registry, controller, or the whole path of a tar file on this machine"
+        problem = "must be registry, controller, or the absolute path of a tar file on this machine"
         faults.append(Fault(request.called("image_from"), names.shown(source), problem, ""))
     sets, data = _mounts(request.data, inventory.data, request.called("data"), faults)
     shm_size = None if request.shm_size is None else _size(request.shm_size, request.called("shm_size"), faults)
@@ -99,8 +99,8 @@ def _of_path(text: str) -> tuple[str, str, str]:
     """Return the mount of a path of the hosts: `HOST_PATH:PATH` or `HOST_PATH:PATH:ro`."""
     found = mounts.parse_mount(text)
     if mounts.belongs_to_the_host(found[0]):
-        problem = "belongs to the host: who runs a rank could become its root"
-        who = "keep data elsewhere; who looks after the inventory may mount it: container: {mounts: [...]}"
+        problem = "belongs to the host: anyone who runs a rank could become root on the host"
+        who = "keep data elsewhere, or let the owner of the inventory mount it: container: {mounts: [...]}"
         raise ValueError(problem, who)
     return found
 
@@ -111,7 +111,7 @@ def _of_set(name: str, rest: str, known: dict[str, DataSet]) -> tuple[str, str, 
         listed = names.did_you_mean(name, known) or (
             f"data sets of the inventory: {', '.join(known)}" if known else "the inventory names no data sets (data:)"
         )
-        raise ValueError("is neither a whole path of the hosts nor a data set of the inventory", listed)
+        raise ValueError("is neither an absolute path of the hosts nor a data set of the inventory", listed)
     inside, _colon, mode = rest.partition(":")
     if not inside:
         raise ValueError("must be NAME:PATH, with the path where the ranks see it", f"such as {name}:/data")

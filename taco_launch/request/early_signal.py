@@ -21,7 +21,7 @@ def parse_early_signal(text: str) -> EarlySignal:
     signal, at, time = text.partition("@")
     seconds = parse_duration(time) if at else SECONDS
     if seconds <= 0:
-        raise ValueError("must be at least a moment before TERM: USR1@120")
+        raise ValueError("must be more than 0 s before TERM, for example USR1@120")
     found = _FORM.fullmatch(signal)
     name = found[1].upper() if found else ""
     if name not in NAMES:

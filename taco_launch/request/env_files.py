@@ -29,7 +29,7 @@ def _lines(path: str, environ: Mapping[str, str], *, allow_unknown: bool) -> _Pa
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         at = data.count(b"\n", 0, error.start) + 1
-        raise SpecError(path, (Fault(f"line {at}", "", "is no UTF-8; save the file as UTF-8"),)) from None
+        raise SpecError(path, (Fault(f"line {at}", "", "is not UTF-8; save the file as UTF-8"),)) from None
     pairs: list[tuple[str, str | None]] = []
     faults: list[Fault] = []
     for number, ended in enumerate(text.split("\n"), 1):

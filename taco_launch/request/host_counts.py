@@ -13,7 +13,7 @@ def parse_range(text: str) -> tuple[int, int]:
         ValueError: it stands for no such numbers; says what is allowed.
     """
     if not re.fullmatch(PATTERN, text):
-        raise ValueError("must be a whole number, or two of them as MIN:MAX: 2:4")
+        raise ValueError("must be a whole number, or a range MIN:MAX such as 2:4")
     least, most = map(int, text.split(":"))
     if not 1 <= least <= most <= MOST_HOSTS:
         raise ValueError(f"must be MIN:MAX with MIN at least 1, MAX at least MIN and at most {MOST_HOSTS}")

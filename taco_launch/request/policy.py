@@ -91,7 +91,7 @@ def _signal(request: JobRequest, text: str) -> EarlySignal:
     if request.timeout is not None and found.seconds >= request.timeout:
         raise UsageError(
             f"{called}: {found.seconds:g} s before the end of a job that may run for {request.timeout:g} s",
-            hint=f"leave the job some time before it: a longer {request.called('timeout')}, or a smaller number",
+            hint=f"set a longer {request.called('timeout')}, or send the signal closer to the end",
         )
     return found
 
@@ -100,7 +100,7 @@ def _refuse_waiting(request: JobRequest) -> None:
     for name in ("queue_timeout", "suspend"):
         if getattr(request, name):
             both = f"{request.called('no_wait')} and {request.called(name)}"
-            raise UsageError(f"{both}: a job either waits or not", hint="leave one of them out")
+            raise UsageError(f"{both}: a job either waits or does not", hint="leave one of them out")
 
 
 def _restart(request: JobRequest) -> tuple[Restart, int]:

@@ -161,5 +161,5 @@ def _described(hint: Any) -> str:
     if arguments[-1] is not ...:
         return f"a pair ({', '.join(map(_described, arguments))})"
     if get_origin(arguments[0]) is tuple:
-        return "a dict of texts or numbers, or a list of pairs"
-    return "a list of texts"
+        return "a dict of strings or numbers, or a list of pairs"
+    return "a list of strings"

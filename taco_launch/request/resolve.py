@@ -108,7 +108,7 @@ def _board(request: JobRequest) -> TensorBoard | None:
     if not request.tensorboard:
         return None
     if request.logdir is not None and ("\0" in request.logdir or "://" in request.logdir):
-        raise UsageError(f"{request.called('logdir')}: {request.logdir!r} is no folder of the head")
+        raise UsageError(f"{request.called('logdir')}: {request.logdir!r} is not a folder of the head")
     grace = request.tensorboard_grace
     return TensorBoard(request.logdir or _LOGDIR, _BOARD_GRACE_SECONDS if grace is None else grace)
 
@@ -150,7 +150,9 @@ def _refuse_a_launcher(spec: JobSpec) -> None:
         + (", and mpirun refuses to be started by mpirun" if itself else ", a job of its own each time")
     ]
     if found.kind == "torch":
-        lines.append("its line once on each host, where RANK and WORLD_SIZE count hosts: --launcher env --per-host")
+        lines.append(
+            "to run its line once on each host, with RANK and WORLD_SIZE counting hosts: --launcher env --per-host"
+        )
     lines.append(f"to run the line unchanged in each {each}: sh -c '...'")
     raise NestedLauncherError("\n  ".join(lines), spec)
 

@@ -27,9 +27,7 @@ def narrow(request: JobRequest, inventory: Inventory, hosts: Sequence[Host]) -> 
     only = () if request.gpu_ids is None else indices(request.gpu_ids, called("gpu_ids"))
     for model in request.gpu_models:
         if not model.strip():
-            raise _refused(
-                called("gpu_models"), model, "is empty, and a part of a GPU's name is needed", "such as V100"
-            )
+            raise _refused(called("gpu_models"), model, "is empty, but must be a part of a GPU's name", "such as V100")
     left = tuple(host for host in left if without.get(host.name, (0,)) != ())
     if not left:
         raise _refused(called("exclude"), ",".join(request.exclude), "no host is left")
@@ -65,7 +63,7 @@ def indices(text: str, option: str) -> tuple[int, ...]:
         found += range(first, last + 1)
     twice = next((index for index in found if found.count(index) > 1), None)
     if twice is not None:
-        raise _refused(option, text, f"{twice} is there twice, and an index counts once on each host")
+        raise _refused(option, text, f"{twice} is listed twice; list each index once")
     return tuple(sorted(found))
 
 
@@ -77,7 +75,7 @@ def selector(text: str) -> tuple[str, str]:
     """
     label, sign, value = text.partition("=")
     if not sign or not label.strip() or not value.strip():
-        raise _refused("--selector", text, "a label of the inventory and its value are written LABEL=VALUE")
+        raise _refused("--selector", text, "must be LABEL=VALUE, a label of the inventory and its value")
     return label.strip(), value.strip()
 
 

@@ -56,23 +56,25 @@ def _refuse_fewer(request: JobRequest, found: dict[str, Any]) -> None:
         given = " and ".join(
             request.called(name) for way in _WAYS for name in way if getattr(request, name) is not None
         )
-        makes = f"{ranks} with {given}" if ranks else f"{given} alone does not set their number"
+        makes = f"only {ranks} with {given}" if ranks else f"{given} alone does not set their number"
         ways = f"omit {given} to keep {request.line_np}, or give {request.called('np')} N instead"
-        raise UsageError(f"its mpirun starts {request.line_np} ranks: {makes}", hint=ways)
+        raise UsageError(f"the mpirun line of the file starts {request.line_np} ranks: {makes}", hint=ways)
 
 
 def _shared(request: JobRequest) -> dict[str, Any]:
     count, launcher = request.procs_per_gpu or 1, request.launcher or "mpirun"
     shares, mps, starts = (request.called(name) for name in ("procs_per_gpu", "mps", "launcher"))
     if request.mps and count == 1:
-        raise UsageError(f"{mps}: a GPU of a job is shared only by {shares} N", hint=f"add it, or leave {mps} out")
+        raise UsageError(
+            f"{mps}: processes share a GPU of a job only with {shares} N", hint=f"add {shares} N, or leave {mps} out"
+        )
     if count > 1 and not LAUNCHERS[launcher].is_ours:
         why = f"{starts} {launcher} gives each slot one rank"
         raise UsageError(f"{shares}: {why}", hint=f"add {starts} env, or omit it")
     if count > 1 and request.per_host:
         raise UsageError(
-            f"{shares} and {request.called('per_host')}: one starts several processes for a slot, the other one for all of a "
-            "host's",
+            f"{shares} and {request.called('per_host')}: the first starts several processes for each slot, the second one for all slots of a "
+            "host",
             hint="leave one of them out",
         )
     return {"procs_per_gpu": count, "mps": request.mps}

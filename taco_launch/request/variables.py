@@ -124,7 +124,7 @@ class _Gathered:
         if knob is None and not knobs.must_be_known(name) and not name.startswith("UCX_"):
             near = knobs.closest(name)
             meant = f"did you mean {names.shown(near)}? " if near else ""
-            others = "any other variable goes by -x, any other MCA parameter by --mca"
+            others = "pass any other variable with -x, and any other MCA parameter with --mca"
             self._fault("--knob", name, "no such knob", meant + others)
             return
         problem, hint = BESIDE_X if name == ENV_LIST else FINE if self._allow_unknown else unknown(name)
@@ -150,7 +150,7 @@ class _Gathered:
         left, equals, right = name.partition("=")
         if equals and MCA_NAME.fullmatch(left):
             write = f"write --mca {left} {shown_value(left, right)}"
-            self._fault("--mca", left, "has its value behind a '=', and --mca requires two words", write)
+            self._fault("--mca", left, "has its value after '=', but --mca requires two words", write)
             return
         problem, hint = mca_fault(name, value, allow_unknown=self._allow_unknown)
         if problem:

@@ -240,7 +240,7 @@ def failure_reason(op: Op, ran: OpResult) -> str:
     told, _ = error_and_hint_lines(ran.output)
     last = "; ".join(dict.fromkeys(told or _lines(ran.output)[-_WORDS:]))[-_MOST:]
     if ran.code == DEADLINE:
-        return f"{op.name}: not done after {op.seconds:g} s" + (f"; the last it said: {last}" if last else "")
+        return f"{op.name}: not done after {op.seconds:g} s" + (f"; its last output: {last}" if last else "")
     return f"{op.name}: {last or f'exit code {ran.code}'}"
 
 

@@ -70,7 +70,7 @@ def judged(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan
         several = len(missing) > 1
         problem = Problem(
             "container",
-            f"{', '.join(missing)}, which container.mounts names, {'are' if several else 'is'} not on this host",
+            f"{', '.join(missing)}, which container.mounts lists, {'are' if several else 'is'} not on this host",
             f"mkdir -p {' '.join(missing)} there, or take {'them' if several else 'it'} out of container.mounts in the "
             "inventory",
             stops="host",
@@ -98,7 +98,7 @@ def _remarked(plan: HostPlan, folders: Sequence[str]) -> HostPlan:
     if not folders or first is None:
         return plan
     remark = (
-        f"who runs a rank can leave a setuid program of root in {', '.join(folders)}, by which any user of the host becomes "
+        f"anyone who runs a rank can leave a setuid-root program in {', '.join(folders)}, with which any user of the host becomes "
         "root: mount its file system with nosuid, or chmod o-x a folder above it"
     )
     told = replace(first, why="; ".join(filter(None, (first.why, remark))))

@@ -39,4 +39,4 @@ def proxied(engine: DockerEngine) -> FileTarget:
 def from_source(op: Op, text: str, shown: str) -> Op:
     """Have an operation bring a source of packages, which `--diff` shows where it ends up."""
     file = FileTarget(SOURCE, text.encode(), shown=shown)
-    return replace(op, why=f"{op.why}; {shown} is to name their source", files=(*op.files, file))
+    return replace(op, why=f"{op.why}; the package source is written to {shown}", files=(*op.files, file))

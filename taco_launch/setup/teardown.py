@@ -29,8 +29,8 @@ def plan(
     if silent is not None:
         yield Problem(
             "container",
-            f"docker does not report what it holds, so not all can be taken back: {silent}",
-            "have it run first: systemctl start docker",
+            f"docker does not report what it has, so not everything can be removed: {silent}",
+            "start docker first: systemctl start docker",
         )
         return
     own = (paths.folder(cluster), paths.host_folder(cluster))

@@ -61,7 +61,7 @@ def _traffic(ranks: Sequence[RankLook]) -> str:
         if look.usual is None or look.usual <= _LEAST_TRAFFIC:
             unknown.append(look.rate)
         elif look.rate > _SHARE_OF_TRAFFIC * look.usual:
-            return f"{_name(look)} exchanges {look.rate:.0f} bytes/s, {100 * look.rate / look.usual:.0f} % of before"
+            return f"{_name(look)} exchanges {look.rate:.0f} bytes/s, {100 * look.rate / look.usual:.0f} % of its earlier rate"
     # The coordinator's rank has the keep-alives of all others: the middle one tells.
     if unknown and statistics.median_low(unknown) > _LEAST_TRAFFIC:
         return f"the ranks exchange {statistics.median_low(unknown):.0f} bytes/s each"

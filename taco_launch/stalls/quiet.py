@@ -45,7 +45,7 @@ class QuietHost:
         """Take a look at each rank that runs."""
         self._now = now
         if looks.keys() != self._looks.keys():
-            self._restart(looks, "other ranks run")
+            self._restart(looks, "the set of running ranks changed")
             return
         sign = ""
         for rank, look in looks.items():
@@ -111,7 +111,7 @@ def _computes(rank: int, looks: Sequence[Look]) -> str:
     if len(stacks) < LEAST_STACKS:
         return ""
     if any(not same_python(one, other) for one, other in zip(stacks, stacks[1:])):
-        return f"rank {rank} moves in its program"
+        return f"rank {rank} runs its program: its stack changes"
     where = place(stacks[-1])
     threads = [frame for frame in map(busy, stacks) if frame is not None]
     if 2 * len(threads) > len(stacks):

@@ -29,7 +29,7 @@ def read(words: Sequence[str], called: str, *, has_tree: bool) -> tuple[ConfigFi
         UsageError: a word has another form, a file cannot be read or is too large, or a relative DST has no tree.
     """
     if len(words) > MOST_CONFIG_FILES:
-        raise UsageError(f"{called}: {len(words)} files, and {MOST_CONFIG_FILES} are the most")
+        raise UsageError(f"{called}: {len(words)} files, but at most {MOST_CONFIG_FILES} are allowed")
     found: dict[str, ConfigFile] = {}
     for word in words:
         file = _read(word, called, has_tree=has_tree)
@@ -59,13 +59,13 @@ def _read(word: str, called: str, *, has_tree: bool) -> ConfigFile:
     source, target = split(word, called)
     if not target.startswith("/") and not has_tree:
         raise UsageError(
-            f"{called} {word!r}: a relative path counts from the code, and the job has none",
+            f"{called} {word!r}: a relative path starts at the folder of the code, but this job has no code",
             hint="write an absolute path, or add --sync DIR",
         )
     path = os.path.abspath(os.path.expanduser(source))  # noqa: PTH100, PTH111 - as its other users have it
     try:
         data = untrusted.read_named(Path(path), MOST_CONFIG_BYTES)
     except OSError as error:
-        hint = "--sync carries folders of any size" if error.errno == errno.EFBIG else ""
+        hint = "for larger files, use --sync DIR" if error.errno == errno.EFBIG else ""
         raise UsageError(f"{called}: {path}: cannot be read: {error.strerror}", hint=hint) from None
     return ConfigFile(path, target, len(data), hashlib.sha256(data).hexdigest())

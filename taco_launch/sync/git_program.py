@@ -89,7 +89,7 @@ def credentials(url: str, environ: Mapping[str, str]) -> tuple[dict[str, str], t
     if parts.scheme == "http":
         raise UsageError(f"{url}: a password is not sent over http", hint=f"write https, or unset {PASSWORD}")
     if any(char in password + name for char in "\n\r\0"):
-        raise UsageError(f"{PASSWORD}: a password of several lines is none")
+        raise UsageError(f"{PASSWORD}: the password must be a single line")
     host = f"https://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
     # The first empties the list of those that the user's own settings name.
     settings = ((f"credential.{host}.helper", ""), (f"credential.{host}.helper", _HELPER))
@@ -101,7 +101,7 @@ def _content(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read(_SECRET_BYTES).removesuffix("\n").removesuffix("\r")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise UsageError(f"{PASSWORD_FILE}: {path}: cannot be read: {why}") from None
 
 

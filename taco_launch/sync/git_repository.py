@@ -172,7 +172,7 @@ class _Repository:
             named = ", ".join(ascii(str(path.relative_to(part)))[1:-1] for path in found[:_MOST_NAMED])
             more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
             raise UsageError(
-                f"{self._url}: {named}{more}: in Git LFS, and git-lfs is not installed here",
+                f"{self._url}: {named}{more}: in Git LFS, but git-lfs is not installed here",
                 hint="install it on this machine: apt-get install git-lfs",
             )
 

@@ -117,11 +117,11 @@ def _check_size(tree: Tree, most: int) -> None:
     biggest = sorted(tree.files, key=lambda file: file.status.st_size, reverse=True)[:_BIGGEST]
     count = f"{shown(tree.root)}: {size_text(size)} in {len(tree.files)} files"
     lines = (
-        f"{count}, and --sync-max is {size_text(most)}; the largest are",
+        f"{count}, but --sync-max is {size_text(most)}; the largest are",
         *(f"  {size_text(file.status.st_size)}  {shown(file.path)}" for file in biggest),
         *_biggest_folders(tree, size),
     )
-    hint = "leave data out by .tacoignore (it is written as .gitignore is), or raise --sync-max"
+    hint = "exclude data with a .tacoignore file (same syntax as .gitignore), or raise --sync-max"
     raise UsageError("\n".join(lines), hint)
 
 
@@ -199,4 +199,4 @@ def _stamp(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _changes(path: str) -> UsageError:
-    return UsageError(f"{shown(path)}: changes while it is copied", hint="submit again once nothing writes there")
+    return UsageError(f"{shown(path)}: changed while it was copied", hint="submit again when no process writes to it")

@@ -131,7 +131,7 @@ class _Walk:
         if len(self.files) + len(self.links) + len(self.folders) >= MOST_ENTRIES:
             raise UsageError(
                 f"{shown(self._root)}: more than {MOST_ENTRIES} files",
-                hint="is it the right folder? leave data out: .tacoignore",
+                hint="check that this is the right folder; to exclude data, list it in .tacoignore",
             )
         try:
             check_path(path)
@@ -155,7 +155,7 @@ def _refuse_links_out(root: str, links: list[tuple[str, str]]) -> None:
                 *more,
             )
         ),
-        hint="hosts do not have what lies there: leave links out by .tacoignore, or copy what they lead to",
+        hint="hosts do not have the targets: exclude the links with .tacoignore, or copy the targets into the folder",
     )
 
 

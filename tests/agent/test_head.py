@@ -131,7 +131,7 @@ def test_what_is_no_reply(installed: Path, line: dict[str, Any], why: str) -> No
 
 def test_a_reply_that_is_needed(installed: Path) -> None:
     head = says(installed, HEADER + Notice(text="x").encode() + END)
-    with pytest.raises(HostError, match=r"^localhost: get: not a taco-launch message: there is no job$"):
+    with pytest.raises(HostError, match=r"^localhost: get: not a taco-launch message: the answer has no job$"):
         head.expect(GET, JobReply)
 
 
@@ -273,5 +273,5 @@ def test_all_that_a_job_says_to_type_has_the_inventory_in_it(installed: Path, ty
 def test_an_agent_of_this_machine_that_never_answers(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("taco_launch.remote.head._ANSWER_SECONDS", 0.5)
     head = says(installed, HEADER, end="import time; time.sleep(60)")
-    with pytest.raises(HostError, match=r"localhost: waited 0.5 s for \S+ to end"):
+    with pytest.raises(HostError, match=r"localhost: \S+ did not end within 0.5 s"):
         head.call(List())

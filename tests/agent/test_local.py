@@ -147,7 +147,7 @@ def test_the_end_of_tail_ends_children_of_what_ended(monkeypatch: pytest.MonkeyP
 def test_a_timeout_ends_children_that_outlive_their_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_END_SECONDS", 0.3)
     script = f"(trap '' TERM; exec sleep 20) & echo $! >{tmp_path}/pid; exec sleep 20"
-    with pytest.raises(HostError, match=r"waited 0\.5 s for sh to end"):
+    with pytest.raises(HostError, match=r"sh did not end within 0\.5 s"):
         LOCAL.run(Command(("sh", "-c", script), timeout=0.5))
     eventually(lambda: gone(int((tmp_path / "pid").read_text())))
 

@@ -76,7 +76,7 @@ def test_the_header() -> None:
     ids=["newer", "older", "text", "none", "nothing"],
 )
 def test_another_version_names_the_side_to_upgrade(first: dict[str, Any] | None, side: str) -> None:
-    with pytest.raises(UsageError, match="meets protocol") as caught:
+    with pytest.raises(UsageError, match="does not match protocol version") as caught:
         protocol.check(first, "the host", "the controller")
     assert caught.value.hint == f"upgrade taco-launch on {side}"
 

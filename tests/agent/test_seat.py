@@ -111,13 +111,13 @@ def test_an_agent_that_is_there_in_part_is_put_there_again(head: Head, tmp_path:
     ("broken", "said"),
     [
         ("missing", "gpu1: there is no container taco-launch-c"),
-        ("stopped", "gpu1: the container taco-launch-c does not run: it is exited"),
+        ("stopped", "gpu1: the container taco-launch-c is not running: it is exited"),
         ("down", "gpu1: docker: Cannot connect to the Docker daemon. Is it running?"),
         ("no-docker", "gpu1: there is no docker"),
         ("no-python3", "gpu1: the container taco-launch-c has no python3"),
         (
             "part-of-python3",
-            "gpu1: the python3 of the container taco-launch-c has no module uuid: only a part of Python is installed",
+            "gpu1: the python3 of the container taco-launch-c has no module uuid: its Python installation is incomplete",
         ),
         ("old-python3", "gpu1: the python3 of the container taco-launch-c is Python 3.6.8, and 3.8 is needed"),
     ],
@@ -143,7 +143,7 @@ def test_what_is_not_set_up_is_named(
     with pytest.raises(HostError) as caught:
         head.call(List())
     assert caught.value.message == said
-    assert caught.value.hint == "taco-launch -i c.yaml setup prepares the hosts"
+    assert caught.value.hint == "to set the hosts up: taco-launch -i c.yaml setup"
     assert caught.value.exit_code == 5
 
 
@@ -161,7 +161,7 @@ def test_a_part_of_python_is_named_by_what_it_lacks(agent: Path, tmp_path: Path)
     done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (1, "unready module shutil\n", "")
     host = agent_location.on_host().refused("gpu1", "module", "uuid", "taco-launch setup")
-    assert host.message == "gpu1: its python3 has no module uuid: only a part of Python is installed"
+    assert host.message == "gpu1: its python3 has no module uuid: its Python installation is incomplete"
 
 
 @pytest.mark.parametrize("given", ["TACO_LAUNCH_STATE", "XDG_STATE_HOME", "HOME", "relative"])

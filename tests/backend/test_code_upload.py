@@ -156,7 +156,7 @@ def test_a_head_gets_nothing_else_and_nothing_twice(tree: Path, chunk: str) -> N
     taken = take(tree)
     foreign = hashlib.sha256(Path("/etc/hostname").read_bytes()).hexdigest()
     talk = Talk(wanted([taken.id]), wanted([foreign if chunk == "foreign" else taken.id]))
-    with pytest.raises(HostError, match="gpu1: it asks for what is not in the code"):
+    with pytest.raises(HostError, match="gpu1: the host requested a chunk that is not part of the code"):
         list(code_upload.answered(talk, "gpu1", taken, print))  # type: ignore[arg-type]
     assert len(talk.sent) == 1
 
@@ -164,7 +164,7 @@ def test_a_head_gets_nothing_else_and_nothing_twice(tree: Path, chunk: str) -> N
 def test_a_file_that_changes_meanwhile(tree: Path, state: Path) -> None:
     taken = take(tree)
     (tree / "f4").write_bytes(b"x")
-    with pytest.raises(UsageError, match="f4: changes while it is copied"):
+    with pytest.raises(UsageError, match="f4: changed while it was copied"):
         send(state, taken)
 
 

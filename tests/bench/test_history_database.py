@@ -95,7 +95,7 @@ def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
             open_history(path, busy=0.1) as history,
         ):
             history.begin(ladder(2))
-        assert told.value.hint == f"see who: fuser {path}"
+        assert told.value.hint == f"see which program: fuser {path}"
 
 
 def test_an_earlier_version_is_migrated_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -116,7 +116,8 @@ def test_an_earlier_version_is_migrated_whole_or_not_at_all(tmp_path: Path) -> N
         assert connection.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 1,)
         assert connection.execute("SELECT mood FROM run").fetchall() == [("good",)]
     with pytest.raises(
-        TacoLaunchError, match="written by a later taco-launch: its version is 3, this one knows up to 2"
+        TacoLaunchError,
+        match="written by a newer taco-launch: the file has version 3, this taco-launch supports up to 2",
     ):
         open_history(path).__enter__()
 
@@ -179,12 +180,12 @@ def _use(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (_folder, r"is a folder, no history"),
+        (_folder, r"is a folder, not a history"),
         (_below_a_file, r"/folder is not a folder"),
         (_text, r"is not a history: not an SQLite database"),
-        (_foreign, r"is a SQLite database of another program"),
-        (_other_application, r"is a SQLite database of another program"),
-        (_later, r"was written by a later taco-launch: its version is 3, this one knows up to 2"),
+        (_foreign, r"is an SQLite database of another program"),
+        (_other_application, r"is an SQLite database of another program"),
+        (_later, r"was written by a newer taco-launch: the file has version 3, this taco-launch supports up to 2"),
         (_cut, r"is damaged"),
     ],
 )
@@ -271,5 +272,5 @@ def _reads(folder: Path, count: int) -> None:
         folder.chmod(0o700)
     read, here, new = done.stdout.splitlines() or (done.stderr, "", "")
     assert read == str(count)
-    assert "cannot be written to" in here
-    assert new.endswith("new cannot be made: Permission denied")
+    assert "the file or its folder is not writable (SQLite: attempt to" in here
+    assert new.endswith("new: Permission denied")

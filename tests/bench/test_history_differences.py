@@ -185,7 +185,7 @@ def test_a_host_behind_the_same_name_and_a_gpu_in_its_place() -> None:
     (hca,) = one.rdma.hcas  # type: ignore[union-attr,misc]
     swapped = replace(host("gpu7"), host="gpu1", rdma=_with(one.rdma, hcas=(replace(hca, guid="h"),)))
     assert told(made(one, other), made(swapped, other)) == [
-        ("machine", ("gpu1",), "HCA GUIDs g", "another behind the same name, h"),
+        ("machine", ("gpu1",), "HCA GUIDs g", "a different machine with the same name, h"),
     ]
     other_hca = replace(one, rdma=_with(one.rdma, hcas=(replace(hca, guid="h"),)))
     assert told(made(one, other), made(other_hca, other)) == [("HCA GUIDs", ("gpu1",), "g", "h")]
@@ -256,5 +256,5 @@ def test_cells_that_both_have_are_compared_and_the_hosts_of_all_folded() -> None
 def test_two_single_cells_are_compared_whatever_they_are() -> None:
     found = compare([run(1.0), run(2.0, warm_up=True)], [run(3.0, "rdma", 8, warm_up=True)])
     assert [(one.before, one.after, one.after_cell.variant) for one in found.changed] == [((1.0,), (3.0,), "rdma")]
-    with pytest.raises(ValueError, match="no cell was measured by both"):
+    with pytest.raises(ValueError, match="no cell was measured in both"):
         compare([run(1.0), run(1.0, ranks=1)], [run(1.0, "rdma")])

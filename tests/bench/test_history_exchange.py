@@ -67,7 +67,7 @@ def test_an_id_that_would_be_a_path_is_refused(name: str, tmp_path: Path) -> Non
     """A ladder's logs are in a folder of its id, which a nightly run removes when it is old."""
     entries = (HistoryEntry(replace(ladder(1), id=name), ()),)
     for write in (exchange.write_json, exchange.write_csv):
-        with pytest.raises(TacoLaunchError, match="not a sweep"):
+        with pytest.raises(TacoLaunchError, match="is not a valid sweep id"):
             exchange.read(written(write, (*entries, *TWO), tmp_path / "export"))
 
 
@@ -89,7 +89,7 @@ def test_an_id_in_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("UPDATE ladder SET id = '/home/ann'")
         database.commit()
-    with open_history(path) as history, pytest.raises(TacoLaunchError, match="the id '/home/ann', which no sweep"):
+    with open_history(path) as history, pytest.raises(TacoLaunchError, match="a sweep with the invalid id '/home/ann'"):
         history.ladders()
 
 
@@ -145,14 +145,14 @@ def _csv(old: str, new: str) -> str:
     [
         ("", "no column ladder"),
         ("a,b\n1,2\n", "no column ladder"),
-        ("{}", '"format" and "version" are not "taco-launch history" and 1'),
+        ("{}", '"format" must be "taco-launch history" and "version" must be 1'),
         ('{"format": ', "Expecting value"),
         ("[" * 100_000, "no column ladder"),
         ('{"a":' * 100_000, "recursion"),
-        (_document(lambda it: it.update(version=2)), '"format" and "version" are not'),
-        (_document(lambda it: it.update(ladders=7)), r"document.ladders: 7 is no list"),
-        (_document(lambda it: it["ladders"][0].pop("seed")), r"ladders\[0\].seed: None is no int"),
-        (_document(lambda it: it["ladders"][0].update(seed=True)), r"ladders\[0\].seed: True is no int"),
+        (_document(lambda it: it.update(version=2)), '"format" must be "taco-launch history"'),
+        (_document(lambda it: it.update(ladders=7)), r"document.ladders: 7 is not of type list"),
+        (_document(lambda it: it["ladders"][0].pop("seed")), r"ladders\[0\].seed: None is not of type int"),
+        (_document(lambda it: it["ladders"][0].update(seed=True)), r"ladders\[0\].seed: True is not of type int"),
         (_document(lambda it: it["ladders"][1].update(kind="dream")), "'dream' is not a valid LadderKind"),
         (
             _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=-1.0)),
@@ -166,16 +166,16 @@ def _csv(old: str, new: str) -> str:
             _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=float("inf"))),
             r"readings\[0\].value: inf is not a reading",
         ),
-        (_document(lambda it: it["ladders"][0]["runs"][1].update(position=0)), r"ladders\[0\]: a position is there twice"),
-        (_document(lambda it: it["ladders"][0]["runs"][0].update(circumstances=2)), r"runs\[0\].circumstances: there is no 2"),
-        (_document(lambda it: it["ladders"][0]["runs"][0].update(hosts=[1])), r"runs\[0\].hosts: names are needed"),
-        (_document(lambda it: it["circumstances"][0].append(["a"])), r"circumstances\[0\].*\[host, what, value\] is needed"),
-        (_csv('"d",1,', '"d",x,'), r"line 2: seed: 'x' is none"),
-        (_csv("55.25", "long"), r"line 2: seconds: 'long' is none"),
-        (_csv("False", "no"), r"line 2: accepted: 'no' is none"),
-        (_csv(',"taco","night"', ',"taco"'), r"line 2: 28 columns are needed"),
-        (_csv('"[""gpu2"", ""gpu1""]"', "gpu2"), r"line 2: hosts: 'gpu2' is none"),
-        (_csv("or so", 'or so"'), r"not an export of a history, or a damaged one"),
+        (_document(lambda it: it["ladders"][0]["runs"][1].update(position=0)), r"ladders\[0\]: a position occurs twice"),
+        (_document(lambda it: it["ladders"][0]["runs"][0].update(circumstances=2)), r"runs\[0\].circumstances: index 2 does not exist"),
+        (_document(lambda it: it["ladders"][0]["runs"][0].update(hosts=[1])), r"runs\[0\].hosts: must be a list of host names"),
+        (_document(lambda it: it["circumstances"][0].append(["a"])), r"circumstances\[0\].*must be a list of \[host, what, value\]"),
+        (_csv('"d",1,', '"d",x,'), r"line 2: seed: 'x' is not valid"),
+        (_csv("55.25", "long"), r"line 2: seconds: 'long' is not valid"),
+        (_csv("False", "no"), r"line 2: accepted: 'no' is not valid"),
+        (_csv(',"taco","night"', ',"taco"'), r"line 2: expected 28 columns"),
+        (_csv('"[""gpu2"", ""gpu1""]"', "gpu2"), r"line 2: hosts: 'gpu2' is not valid"),
+        (_csv("or so", 'or so"'), r"not a history export, or is damaged"),
     ],
 )  # fmt: skip
 def test_what_is_no_export_is_told(text: str, said: str, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_what_is_no_export_is_told(text: str, said: str, tmp_path: Path) -> None
     path.write_text(text, newline="")
     with pytest.raises(TacoLaunchError, match=said) as told:
         exchange.read(path)
-    assert told.value.message.startswith(f"{path}: is not an export of a history, or a damaged one: ")
+    assert told.value.message.startswith(f"{path}: is not a history export, or is damaged: ")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
@@ -233,13 +233,13 @@ def test_logs_of_somebody_are_repeats_of_a_cell() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "ranks", "said"),
     [
-        (HOROVOD.format("300.0"), LogFormat.HOROVOD, 4, "/log: no sample: 4 ranks ran, but the log speaks of 2"),
+        (HOROVOD.format("300.0"), LogFormat.HOROVOD, 4, "/log: no sample: 4 ranks ran, but the log shows 2"),
         (HOROVOD.format("300"), LogFormat.HOROVOD, None, "/log: no sample: line 6: "),
         (
             "total images/sec: 300.00\n",
             LogFormat.REGEX,
             None,
-            "/log: a log of regex does not say of how many ranks it is: --np N",
+            "/log: a regex log does not show the number of ranks: add --np N",
         ),
     ],
 )

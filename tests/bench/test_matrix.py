@@ -35,7 +35,7 @@ def test_only_the_cells_that_a_part_names() -> None:
 
 
 def test_sizes_that_are_all_too_large() -> None:
-    with pytest.raises(SpecError, match="the hosts have 4 slots, and the smallest size is 8 ranks"):
+    with pytest.raises(SpecError, match="the hosts have 4 slots, but the smallest size is 8 ranks"):
         cells(matrix((16, 8)), {"a": 4, "b": 3})
 
 

@@ -87,9 +87,9 @@ def test_a_shell_reads_the_command_as_it_was_meant(night: ScheduledRun) -> None:
     "# taco-launch nightly a begin\n# taco-launch nightly a end\n" * 2,
 ])  # fmt: skip
 def test_marks_that_do_not_pair_are_refused(crontab: str) -> None:
-    with pytest.raises(TacoLaunchError, match="marks do not pair"):
+    with pytest.raises(TacoLaunchError, match="marks do not match"):
         crontab_entry.with_block(crontab, "a", "x\n")
-    with pytest.raises(TacoLaunchError, match="marks do not pair"):
+    with pytest.raises(TacoLaunchError, match="marks do not match"):
         crontab_entry.without(crontab, "a")
 
 
@@ -99,7 +99,7 @@ def test_what_no_crontab_can_hold_is_refused() -> None:
             crontab_entry.block(ScheduledRun("n", NIGHT.schedule, "/", (word,)), "me")
     fits = ScheduledRun("n", NIGHT.schedule, "/", ("/" + "x" * (998 - len(": night n; /usr/bin/env -C / /")),))
     assert crontab_entry.read("n", crontab_entry.block(fits, "me")) == fits
-    with pytest.raises(TacoLaunchError, match="999 characters long, and cron accepts 998"):
+    with pytest.raises(TacoLaunchError, match="999 characters long, but cron accepts at most 998"):
         crontab_entry.block(ScheduledRun("n", NIGHT.schedule, "/", (fits.argv[0] + "x",)), "me")
 
 

@@ -44,8 +44,8 @@ def test_the_guide() -> None:
     assert lines(ratios) == ["VARIANT | 1 GPU | 8 GPUs | 16 GPUs", "light | - | - | +1.9 %"]
     assert tables.sentences(found, "GPUs") == ("resnet50: horovod to light: at 16 GPUs +1.9 % (no interval)",)
     assert tables.legend(found) == (
-        "one run each: numbers without intervals, and no difference is shown by them; repeat them for that\n"
-        "linear speedup of light: against one rank of horovod, since it was not measured with one itself"
+        "each cell ran once: the numbers have no intervals and cannot show a difference; that requires repeats\n"
+        "linear speedup of light: relative to one rank of horovod, since light was not measured with one rank"
     )
 
 
@@ -55,7 +55,9 @@ def test_a_mean_and_its_interval() -> None:
     (rates,) = tables.grids(found, "ranks")
     assert [row[1] for row in rates.rows] == ["100.0 ±24.8", "200.0 ±49.7"]
     assert rates.rows[1][2].startswith("100.00% [")
-    assert "of 3 repeats" in tables.legend(found)
+    assert "± and [ ] show 95 % confidence intervals, for each number separately, from 3 repeats" in tables.legend(
+        found
+    )
 
 
 def test_layers_are_told_against_the_one_before_and_never_more_than_is_shown() -> None:

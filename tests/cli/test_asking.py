@@ -133,8 +133,8 @@ def test_flags_become_the_policy(flags: str, policy: Policy, submit: Submit) -> 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("--no-wait --queue-timeout 3h", "--no-wait and --queue-timeout: a job either waits or not"),
-        ("--no-wait --suspend", "--no-wait and --suspend: a job either waits or not"),
+        ("--no-wait --queue-timeout 3h", "--no-wait and --queue-timeout: a job either waits or does not"),
+        ("--no-wait --suspend", "--no-wait and --suspend: a job either waits or does not"),
         ("--restart never --backoff-limit 3", "--backoff-limit and --restart never: the job is never tried again"),
         ("--backoff 5s", "--backoff: the job is never tried again"),
         ("--queue night/1", "--queue: 'night/1': is not a queue name"),
@@ -258,13 +258,13 @@ def test_an_mpijob_keeps_the_number_of_ranks_of_its_line(submit: Submit, cluster
     guide = str(Path(__file__).parents[1] / "request" / "jobs" / "good_mpijob_of_the_guide.yaml")
     image = ("--image", "registry/taco:1")
     for size, options, makes in (
-        (("--hosts", "1", "--slots-per-host", "1"), "--hosts and --slots-per-host", "1 with {}"),
-        (("--workers", "1", "--slots-per-worker", "1"), "--workers and --slots-per-worker", "1 with {}"),
+        (("--hosts", "1", "--slots-per-host", "1"), "--hosts and --slots-per-host", "only 1 with {}"),
+        (("--workers", "1", "--slots-per-worker", "1"), "--workers and --slots-per-worker", "only 1 with {}"),
         (("--hosts", "1"), "--hosts", "{} alone does not set their number"),
     ):
         refused = call("-i", str(cluster), "submit", "-f", guide, *image, *size)
         assert refused.exit_code == 2
-        assert f"its mpirun starts 2 ranks: {makes.format(options)}\n" in refused.stderr
+        assert f"the mpirun line of the file starts 2 ranks: {makes.format(options)}\n" in refused.stderr
         assert f"hint: omit {options} to keep 2, or give --np N instead" in refused.stderr
     assert submit("-f", guide, *image, "--np", "1")[0].np == 1
     assert submit("-f", guide, *image, "--hosts", "2", "--slots-per-host", "1")[0].host_count == 2

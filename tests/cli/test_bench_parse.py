@@ -38,7 +38,7 @@ def test_a_workload_of_a_matrix(tmp_path: Path) -> None:
 def test_a_log_without_a_result_is_told() -> None:
     done = call("bench", "parse", LOG, "--workload", "nccl-tests", "--np", "16")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == f"{LOG}: no sample: 16 ranks ran, but the log speaks of 8\n"
+    assert done.stderr == f"{LOG}: no sample: 16 ranks ran, but the log shows 8\n"
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_what_is_no_workload(words: list[str], part: str) -> None:
 def test_a_log_of_a_known_kind_needs_no_workload() -> None:
     named, alone = (call("bench", "parse", LOG, *words) for words in (("--workload", "nccl-tests"), ()))
     assert (alone.exit_code, alone.stdout) == (0, named.stdout)
-    assert "16 ranks ran, but the log speaks of 8" in call("bench", "parse", LOG, "--np", "16").stderr
+    assert "16 ranks ran, but the log shows 8" in call("bench", "parse", LOG, "--np", "16").stderr
     rate = call("bench", "parse", "-", "--np", "2", stdin="Total img/sec on 2 GPU(s): 5.0 +-0.1\n")
     assert (rate.exit_code, "--np is only for nccl-tests and --workload" in rate.stderr) == (2, True)

@@ -284,7 +284,7 @@ def test_bench_parse_prints_a_table_or_why_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--pattern", "throughput"), "'throughput' must have one group, the number, and has 0"),
+        (("--pattern", "throughput"), "'throughput' must have exactly one group, which matches the number, but has 0"),
         (("--pattern", "(["), "is not a regular expression"),
         (("--unit", "it/s"), "--unit requires --pattern"),
     ],

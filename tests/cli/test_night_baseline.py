@@ -60,7 +60,7 @@ def test_good_nights_are_offered_once_the_slow_one_is_rejected(taco: Taco) -> No
             history.add(ladder, 0, run(rate))
     said = taco("nightly", "baseline", "reject", "slow").stderr.splitlines()
     offer = "2 waiting nightly runs agree with the rest; to accept: taco-launch "
-    assert said == ["what slow measured does not count in the baseline", f"{offer}nightly baseline accept good1 good2"]
+    assert said == ["the results of slow do not count in the baseline", f"{offer}nightly baseline accept good1 good2"]
     assert taco(*said[1].removeprefix(offer).split()).returncode == 0
     table = taco("nightly", "baseline", "show", "m").stdout.splitlines()[1:]
     shown = {words[0]: words[3:5] for words in map(str.split, table)}

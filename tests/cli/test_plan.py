@@ -90,7 +90,7 @@ def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.M
     monkeypatch.setattr("taco_launch.api.Cluster._need_access", refuse)
     result = call("-i", str(two), "run", "--dry-run", "--", "true")
     assert result.exit_code == 0
-    assert result.stderr.startswith("note: no host was contacted: RDMA ports are looked for when the job starts")
+    assert result.stderr.startswith("note: no host was contacted: the job looks for RDMA ports when it starts")
     assert call("-i", str(two), "run", "--dry-run", "--transport", "tcp", "--", "true").stderr == ""
 
 
@@ -206,8 +206,8 @@ def test_a_container_that_was_not_set_up(tmp_path: Path, verb: list[str], monkey
     file.write_text("cluster: c\ncontainer: {image: x}\nhosts: {here: {connection: local, slots: 1}}\n")
     result = call("-i", str(file), *verb)
     assert result.exit_code == (125 if verb[0] == "run" else 5)
-    assert "error: here: there is no container taco-launch-c\n" in result.stderr
-    assert f"hint: taco-launch -i {file} setup prepares the hosts\n" in result.stderr
+    assert "error: here: there is no container taco-launch-c" in result.stderr
+    assert f"hint: to set the hosts up: taco-launch -i {file} setup\n" in result.stderr
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -292,8 +292,11 @@ def test_a_profile_of_the_inventory_lies_beside_it(two: Path, monkeypatch: pytes
         ("about: x\nprofile: x\noptions: [{add: --mca pml, why: x}]\n", "--mca NAME VALUE"),
         ('about: x\nprofile: x\noptions: [{add: "-x A=\'", why: x}]\n', "cannot be split into words"),
         ("about: x\nprofile: x\noption: []\noptions: [{ad: 1, why: x}]\n", "did you mean 'options'"),
-        ("about: x\nprofile: x\noptions: [{add: --bind-to none, why: x}]\n", "how many ranks there are"),
-        ("about: x\nprofile: x\noptions: [{add: -x NCCL_DEBUGG=1, why: x}]\n", "'NCCL_DEBUG'? a name newer"),
+        ("about: x\nprofile: x\noptions: [{add: --bind-to none, why: x}]\n", "hint: the shipped profiles are"),
+        (
+            "about: x\nprofile: x\noptions: [{add: -x NCCL_DEBUGG=1, why: x}]\n",
+            "'NCCL_DEBUG'? to set a name that this version does not know, use -x with --allow-unknown-knobs)",
+        ),
         ("about: x\nprofile: x\noptions: [{add: '-x NCCL_DEBUGG={np}', why: x}]\n", "'NCCL_DEBUGG' no such knob"),
         ("about: x\nprofile: x\noptions: [{add: -x 1X=3, why: x}]\n", "is not the name of an environment variable"),
         ("about: x\nprofile: x\noptions: [{add: -x OMPI_MCA_btl=tcp, why: x}]\n", "write --mca btl tcp"),

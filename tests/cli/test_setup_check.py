@@ -31,7 +31,7 @@ def test_the_odd_host_and_remarks_on_hardware_are_named_and_other_software_is_dr
         return replace(facts, gpu=replace(facts.gpu, gpus=gpus))
 
     world.like["gpu3"] = ailing
-    why = "off on GPUs 0-7: the driver starts again for every process, which takes seconds"
+    why = "off on GPUs 0-7: the driver is initialized again for every process, which takes seconds"
     done = setup(world, "--check")
     assert code(done) == 3
     assert done.stderr.splitlines()[-1] == "nothing to do for set-up, but hosts differ in driver, see above"

@@ -135,7 +135,7 @@ def test_no_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "vgg16-support.tar.gz").write_text("mine")
     result = call("support", "vgg16")
     assert result.exit_code == 2
-    assert "there is such a file already" in result.stderr
+    assert "error: vgg16-support.tar.gz: the file exists already" in result.stderr
     assert (tmp_path / "vgg16-support.tar.gz").read_text() == "mine"
 
 

@@ -159,7 +159,7 @@ def test_when_a_job_is_tried_again(
     record = JobRecord(id="abc", state=JobState.RUNNING, attempt=attempt + 1, left_out=("a",), transitions=changes)
     found = state.retry(policy, record, JobState(end), code, "b")
     assert (found and found.delay) == delay
-    by_code = "not tried again: with --restart exit-code only a signal or a lost host is, and not "
+    by_code = "not tried again: --restart exit-code retries only after a signal or a lost host, not after "
     why = {("exit-code", 127, 1): f"{by_code}exit code 127", ("on-failure", 1, 4): "its 5 attempts are used up"}
     assert state.not_retried(policy, record, JobState(end), code) == why.get((restart, code, attempt), "")
     if code == 128:

@@ -119,7 +119,7 @@ def test_a_rank_without_a_handler_goes_on(taco: Taco) -> None:
     [
         (("--signal", "KILL@5"), "--signal: 'KILL@5': must be one of USR1, USR2, HUP, INT, TERM"),
         (("--signal", "USR1@"), "--signal: 'USR1@': must be seconds, or a number and s, m, h or d"),
-        (("--signal", "USR1@0"), "must be at least a moment before TERM"),
+        (("--signal", "USR1@0"), "must be more than 0 s before TERM"),
         (("--signal", "USR1@60", "--timeout", "60"), "--signal: 60 s before the end of a job that may run for 60 s"),
     ],
 )

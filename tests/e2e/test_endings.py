@@ -138,7 +138,7 @@ def test_a_supervisor_that_hangs_is_given_up_by_the_guard(taco: Taco, tmp_path: 
         os.kill(supervisor, signal.SIGCONT)
     job = taco.ended("victims")
     assert (job["state"], job["exit_code"]) == ("FAILED", 1)
-    assert job["reason"].startswith("its guard heard nothing of the supervisor for ")
+    assert job["reason"].startswith("its guard heard nothing from the supervisor for ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])

@@ -89,7 +89,7 @@ def test_what_ends_it_ends_its_command(shell: Typist, number: signal.Signals | N
 
 def test_the_end_of_its_job(taco: Taco, shell: Typist, job: str) -> None:
     assert taco("stop", job).returncode == 0
-    shell.sees(f"job {job} has ended, and what ran beside its ranks with it")
+    shell.sees(f"job {job} has ended, so this command was ended too")
     assert shell.leaves() in (129, 137, 143)
 
 

@@ -126,7 +126,9 @@ def test_who_follows_a_job_that_waits_is_told_why(taco: Taco) -> None:
     for told in why[:2]:
         assert told.startswith(b"job second: waiting: localhost: ")
         assert b"held by job first since" in told
-    assert why[2].startswith(b"job held: waiting: submitted to wait until it is resumed; taco-launch resume held lets")
+    assert why[2].startswith(
+        b"job held: waiting: submitted with --suspend; it waits until it is resumed; taco-launch resume held lets"
+    )
     taco("stop", "--grace", "0", "first", "held")
     for follower, printed in zip(followers, (b"localhost/0 | mine\n", b""), strict=True):
         assert follower.communicate(timeout=patience(30))[0] == printed

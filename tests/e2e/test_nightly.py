@@ -163,8 +163,8 @@ def test_a_key_with_a_passphrase_is_refused_though_the_agent_has_it(
         assert listed.returncode == 0, listed.stderr
         done = taco(*install)
     assert (done.returncode, kept.exists()) == (5, False), done.stderr
-    assert f"the key {sshd.folder / 'locked'} has a passphrase, and at night no one can type it" in done.stderr
-    assert "hint: make a key without one for the nightly runs" in done.stderr
+    assert f"the key {sshd.folder / 'locked'} has a passphrase, and a nightly run has no one to type it" in done.stderr
+    assert "hint: create a key without a passphrase" in done.stderr
     inventory(tmp_path, sshd, "login")
     done = taco(*install)
     assert (done.returncode, kept.exists()) == (0, True), done.stderr

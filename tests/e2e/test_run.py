@@ -348,5 +348,5 @@ ABORTS = "import atexit, os; atexit.register(os.abort); raise ValueError('mine')
 def test_a_job_that_is_not_tried_again_says_why(taco: Taco, argv: tuple[str, ...], code: int, why: str) -> None:
     done = taco("run", "--launcher", "env", "--np", "1", "--restart", "exit-code", "--", *argv)
     assert done.returncode == code
-    told = f"not tried again: with --restart exit-code only a signal or a lost host is, and not {why}"
+    told = f"not tried again: --restart exit-code retries only after a signal or a lost host, not after {why}"
     assert told in done.stderr

@@ -98,7 +98,7 @@ def test_it_outlives_the_job_by_its_grace_time(board: Taco, tmp_path: Path) -> N
     eventually(lambda: not processes(tmp_path))
     assert view(board) is None
     done = board("tensorboard", "j", "--port", "0")
-    assert "its TensorBoard does not run yet, or has ended" in done.stderr
+    assert "its TensorBoard is not running yet, or has ended" in done.stderr
     assert not list(Path(board.env["TACO_LAUNCH_LEASES"]).glob("port-*"))
 
 
@@ -143,7 +143,7 @@ def test_where_there_is_none(taco: Taco, tmp_path: Path) -> None:
     done = taco("submit", "--name", "j", "--launcher", "env", "--np", "1", "--tensorboard", "--", "sh", "-c", "true")
     assert done.returncode == 2
     assert "--tensorboard: TensorBoard is not installed on the head" in done.stderr
-    assert "hint: install it where the job finds it: pip install tensorboard" in done.stderr
+    assert "hint: install it on the head in the Python environment of the job: pip install tensorboard" in done.stderr
     assert "not found" in taco("get", "j").stderr
 
 

@@ -18,12 +18,15 @@ TWO = ROW.format("mlx5_0") + ROW.format("mlx5_1")
         ("$ nvidia-smi -L\nGPU 0: NVIDIA A100 (UUID: GPU-XXXXXXXX-XXXX)\n", "gpu.gpus: line 1: 'GPU 0: NVIDIA A100"),
         ("modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n", "rdma.peer_memory.loaded: modprobe"),
         (GIDS, "ibv_devinfo: line"),
-        ("GPU 0: Quadro RTX 8000\n\t Link 0: 25.781 GB/s\n", "nvlink --status is not read"),
+        (
+            "GPU 0: Quadro RTX 8000\n\t Link 0: 25.781 GB/s\n",
+            "nvlink --status is not supported",
+        ),
         (
             "CA 'mlx5_0'\n\tCA type: MT4123\n",
-            "ibstat: mlx5_0 has 0 of its ports (it does not say how many): it is cut off",
+            "ibstat: the output for mlx5_0 is cut off: it shows 0 of an unknown number of ports",
         ),
-        (TWO, "2 captures of show_gids are there, and they differ"),
+        (TWO, "there are 2 captures of show_gids, and they differ"),
     ],
 )
 def test_the_reason_is_on_stderr(tmp_path: Path, text: str, said: str) -> None:

@@ -112,7 +112,7 @@ m done 2.000000000
             "docker-ce 5:28.3.0-1",
             ("nvidia-container-toolkit 1.17.8-1",),
         ),
-        ("ii nvidia-docker2 2.13.0-1", Absent("no package of docker is installed"), ("nvidia-docker2 2.13.0-1",)),
+        ("ii nvidia-docker2 2.13.0-1", Absent("no docker package is installed"), ("nvidia-docker2 2.13.0-1",)),
         ("package nvidia-docker2 is not installed\nii docker 1.13.1", "docker 1.13.1", ()),
     ],
 )

@@ -93,7 +93,7 @@ def test_what_came_before_the_time_was_up_is_kept() -> None:
     assert facts.network == facts.rdma == NOT_ASKED
     assert {"where": "gpu", "reason": LATE} in document(facts)["unknown"]
     assert first.error is not None
-    assert first.error.message == "gpu1: incomplete: waited 0.1 s for /bin/sh to end"
+    assert first.error.message == "gpu1: incomplete: /bin/sh did not end within 0.1 s"
     assert first.error.hint == "is the host busy? uptime"
     assert first.error.exit_code == 5
 
@@ -109,7 +109,7 @@ def test_what_came_before_the_connection_broke_is_kept() -> None:
 def test_where_nothing_came_there_are_no_facts(said: tuple[str, ...]) -> None:
     (answer,) = gather(Played("gpu1", *said))
     assert answer.value is None
-    assert str(answer.error) == "gpu1: waited 0.1 s for /bin/sh to end"
+    assert str(answer.error) == "gpu1: /bin/sh did not end within 0.1 s"
 
 
 def test_of_all_subjects_those_that_may_hang_are_asked_last() -> None:

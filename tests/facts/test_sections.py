@@ -75,7 +75,7 @@ def test_a_section_that_is_told_twice() -> None:
     again = b"m begin a.b\nx\n\nm end a.b 0\n"
     assert one(again + again).stdout == "x\n"
     found = read(HEAD + again + again.replace(b"x", b"y") + DONE)
-    assert failure(found, "a.b") == Unknown("a.b: the answer was cut off: it is reported twice, and not the same")
+    assert failure(found, "a.b") == Unknown("a.b: the answer was cut off: it is reported twice with different values")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def section(stdout: str = "", stderr: str = "", code: Any = 0) -> dict[str, Sect
         (section("only stdout\n", "", 9), Unknown("only stdout (exit code 9)")),
         (section("", "", 124), Unknown("a.b: no answer in time")),
         (section("", "bad\x07bell\n", 2), Unknown("bad\\x07bell (exit code 2)")),
-        ({}, Unknown("a.b: the probe's answer does not hold it")),
+        ({}, Unknown("a.b: this part is missing from the probe's answer")),
     ],
 )  # fmt: skip
 def test_why_there_is_no_answer(sections: dict[str, Section], why: Any) -> None:
@@ -122,7 +122,7 @@ def test_subjects_that_are_not_there() -> None:
     assert unasked(section("x"), "a") is None
     assert unasked(whole, "a") == Unknown("not asked")
     assert unasked({}, "a") == Unknown("not asked")
-    assert unasked(cut, "a") == Unknown("the probe's answer ends before it")
+    assert unasked(cut, "a") == Unknown("the probe's answer ends before this part")
     assert unasked(read(HEAD, "the line is cut"), "a") == Unknown("the line is cut")
     assert unasked(read(HEAD + DONE, "the line is cut"), "a") == Unknown("not asked")
 

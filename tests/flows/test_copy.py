@@ -86,7 +86,7 @@ def test_there_and_back(there: Path, here: Path) -> None:
 
 def test_what_is_there_already(there: Path, here: Path) -> None:
     copy.fetch(Copies(there), "j", 0, "run", here)
-    with pytest.raises(UsageError, match="run: the folder is there already"):
+    with pytest.raises(UsageError, match="run: the folder exists already and is not empty"):
         copy.fetch(Copies(there), "j", 0, "run", here)
     copy.fetch(Copies(there), "j", 0, "run/big", here / "run")
 
@@ -110,8 +110,8 @@ def test_a_host_that_has_enough(there: Path, here: Path) -> None:
         (lambda host, here: copy.fetch(host, "j", 0, "nosuch", here), "j: rank 0: .*nosuch: No such file"),
         (lambda host, here: copy.fetch(host, "j", 0, "run", here, 10_000), "is larger than 10000 bytes"),
         (lambda host, here: copy.send(host, "j", 0, here / "nosuch", "x"), "nosuch: No such file"),
-        (lambda host, here: copy.send(host, "j", 0, here, "no/such/folder"), "nothing can be written there"),
-        (lambda host, here: copy.fetch(host, "j", 0, "run", here / "no/such"), "nothing can be written there"),
+        (lambda host, here: copy.send(host, "j", 0, here, "no/such/folder"), "cannot write to this folder"),
+        (lambda host, here: copy.fetch(host, "j", 0, "run", here / "no/such"), "cannot write to this folder"),
     ],
 )
 def test_what_is_refused(there: Path, here: Path, act: Callable[..., Any], why: str) -> None:
@@ -128,7 +128,7 @@ def test_what_a_host_sends_is_not_trusted(there: Path, here: Path) -> None:
                 out(b"evil" * 1000)
             return 0
 
-    with pytest.raises(UsageError, match="not an archive of taco-launch"):
+    with pytest.raises(UsageError, match="not a taco-launch archive"):
         copy.fetch(Evil(there), "j", 0, "run", here)
     assert list(here.iterdir()) == []
 
@@ -137,4 +137,4 @@ def test_what_was_left_out_is_said(there: Path, here: Path) -> None:
     (there / "run/out").symlink_to("/etc")
     said: list[str] = []
     copy.fetch(Copies(there), "j", 0, "run", here, say=said.append)
-    assert said == ["left out: tree/out: a link that leads out of what is copied"]
+    assert said == ["left out: tree/out: this link points outside of the copied folder"]

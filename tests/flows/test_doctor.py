@@ -65,7 +65,7 @@ def test_an_inventory_that_is_wrong_or_names_a_missing_key_is_an_error(tmp_path:
     environ = {"TACO_LAUNCH_STATE": str(tmp_path)}
     told = f"{file} (from -i): cluster demo, hosts: 1, slots: 8"
     asks = f"taco-launch -i {file} setup --check"
-    assert checked(environ, file)["inventory"].found == f"{told}; no host was asked: {asks} does that"
+    assert checked(environ, file)["inventory"].found == f"{told}; no host was contacted; to check the hosts: {asks}"
     file.write_text("cluster: demo\nssh: {identity_file: /no/such/key}\nhosts: {gpu1: {address: 10.0.0.1}}\n")
     found = checked(environ, file)["inventory"]
     assert found.state is CheckState.ERROR

@@ -71,7 +71,7 @@ def reads(tmp_path: Path, config: str, host: str) -> dict[str, str]:
 @pytest.mark.usefixtures("said")
 def test_what_ssh_makes_of_it(tmp_path: Path) -> None:
     config, left_out = exported(tmp_path)
-    assert left_out == ("gpu3: its container is not known to the head: set it up first",)
+    assert left_out == ("gpu3: the head does not know its container: set this host up first",)
     keys = tmp_path / "state/ssh/hcc"
     second = reads(tmp_path, config, "hcc-gpu2")
     wanted = {
@@ -140,7 +140,7 @@ def test_the_container_of_a_job(tmp_path: Path) -> None:
     assert (shown["hostname"], shown["port"], shown["proxyjump"]) == ("10.9.0.2", "12325", "vgg-head")
     assert (tmp_path / "state" / "ssh" / f"hcc@{key}" / "key").exists()
     bare = replace(view, spec=replace(spec, container=None))
-    with pytest.raises(UsageError, match="job vgg runs in no container"):
+    with pytest.raises(UsageError, match="job vgg does not run in a container"):
         export_ssh.of_job(INVENTORY, bare)
 
 
@@ -153,7 +153,7 @@ def test_what_is_refused(said: list[Any], tmp_path: Path) -> None:
     assert caught.value.hint == "taco-launch -i c.yaml setup prepares the hosts"
     for bad in (b"", b"root:x:0\n", KEY + KEY, KEY.replace(b"AAAA", b"A A"), KEY.replace(b"AAAA", b"A" * 20000)):
         said[:] = [0, bad + b"\0" + KNOWN]
-        with pytest.raises(HostError, match="is not a private key"):
+        with pytest.raises(HostError, match="is not an OpenSSH private key"):
             exported(tmp_path)
     assert not (tmp_path / "state/ssh").exists()
 
@@ -175,6 +175,6 @@ def test_where_it_is_written(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("Host *\n")
     (tmp_path / "link").symlink_to(tmp_path / "mine")
     for name in ("other", "link"):
-        with pytest.raises(UsageError, match="is not a file of `export ssh-config`"):
+        with pytest.raises(UsageError, match="was not written by `export ssh-config`"):
             export_ssh.write(text, tmp_path / name)
     assert (tmp_path / "other").read_text() == "Host *\n"

@@ -85,7 +85,7 @@ def test_config_files_alone_are_no_tree(make: Maker, tree: str) -> None:
     spec = make(JobRequest(config_files=(f"{tree}/src/a:/etc/a.conf",)))
     assert spec.code is not None
     assert (spec.code.source, spec.code.files, spec.code.bytes) == ("", 1, 1)
-    with pytest.raises(UsageError, match="a relative path counts from the code, and the job has none"):
+    with pytest.raises(UsageError, match="a relative path starts at the folder of the code, but this job has no code"):
         make(JobRequest(config_files=(f"{tree}/src/a:a.conf",)))
 
 

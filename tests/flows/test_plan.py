@@ -156,7 +156,7 @@ def test_the_line_names_gpus_that_are_sure() -> None:
         (
             (GpuConstraints(only=(0,)), GpuConstraints(only=(1,))),
             {},
-            r"\(0 on a; 1 on b\), which a line of mpirun cannot say",
+            r"\(0 on a; 1 on b\), which an mpirun line cannot express",
         ),
     ],
 )
@@ -196,7 +196,7 @@ def test_the_hcas_are_those_near_the_chosen_gpus() -> None:
         plain = plan.dry_run(spec, {}, not_asked, lambda _missing: (facts, ()), root=True)
         made = found.plan
         assert (plain.plan, plain.notes) == (made, found.notes)
-        near = [note for note in found.notes if "near the GPUs that it gets" in note]
+        near = [note for note in found.notes if "near the GPUs that the job really gets" in note]
         assert len(near) == (0 if exclusive or constraints.get("topology") is False else 1)
         (token,) = (token for token in made.tokens if token.text.startswith("NCCL_IB_HCA="))
         assert ("other HCAs are nearer" in token.why) == (token.text.count("mlx5_") < len(mesh("dgx1v").topology.nics))

@@ -68,7 +68,7 @@ def test_pull_takes_what_the_registry_has(world: World, registry: Registry) -> N
     assert code(setup(world, "--pull", "--yes")) == 5
     text = (world.folder.parent / "cluster.yaml").read_text()
     (world.folder.parent / "cluster.yaml").write_text(text.replace("train:1", "train@sha256:" + "a" * 64))
-    assert "names a digest, which is the same for ever" in str(setup(world, "--pull").exception)
+    assert "names a digest, which never changes" in str(setup(world, "--pull").exception)
 
 
 @pytest.mark.parametrize("there", ["sha256:old", "sha256:new", None])
@@ -78,7 +78,7 @@ def test_without_it_hosts_keep_theirs_and_that_is_said(
     monkeypatch.setattr(simulated, "facts_of", lambda name, **more: pulled(host(name, **more), there))
     done = setup(world, "--check")
     assert (code(done), world.clusters[-1].latest) == (3, None)
-    said = f"the registry has another registry/train:1 by now; the hosts keep theirs unless you run: taco-launch -i {world.folder.parent}/cluster.yaml setup --pull\n"
+    said = f"the registry now has a different registry/train:1; the hosts keep their current one unless you run: taco-launch -i {world.folder.parent}/cluster.yaml setup --pull\n"
     assert (said in done.stderr) == (there == "sha256:old")
     assert [each[-1] for each in registry.asked] == ([1] if there else []), "a loaded image is in no registry"
     registry.digest = None

@@ -36,14 +36,14 @@ def test_a_file_that_everybody_may_write(folder: Path) -> None:
     file = folder / "file"
     file.write_text("")
     file.chmod(0o666)
-    assert below(folder, file, file) == ["/b/file may be written by everybody"]
+    assert below(folder, file, file) == ["/b/file is writable by everyone"]
 
 
 def test_a_folder_on_the_way(folder: Path) -> None:
     (folder / "file").write_text("")
     (folder / "file").chmod(0o600)
     folder.chmod(0o777)
-    assert below(folder, folder / "file") == ["/b may be written by everybody"]
+    assert below(folder, folder / "file") == ["/b is writable by everyone"]
     folder.chmod(0o1777)  # as /tmp is: the file is its owner's
     assert below(folder, folder / "file") == []
 
@@ -58,7 +58,7 @@ def test_the_way_of_a_link(folder: Path) -> None:
     (folder / "absolute").symlink_to(real)
     (folder / "up").symlink_to("../b/real/../link")
     for name in ("link", "absolute", "up"):
-        assert below(folder, folder / name / "file") == ["/b/real may be written by everybody"]
+        assert below(folder, folder / name / "file") == ["/b/real is writable by everyone"]
 
 
 def test_links_that_go_round(folder: Path) -> None:
@@ -76,7 +76,7 @@ def test_what_belongs_to_others(folder: Path) -> None:
     os.chown(file, 0, 12345)
     file.chmod(0o664)
     assert below(folder, file) == [
-        "/b/file may be written by the group 12345, or by whom its access control list names"
+        "/b/file is writable by the group 12345, or by those that its access control list names"
     ]
     file.chmod(0o644)
     assert below(folder, file) == []
@@ -84,7 +84,7 @@ def test_what_belongs_to_others(folder: Path) -> None:
 
 def test_what_is_not_there_in_a_folder_like_tmp(folder: Path) -> None:
     folder.chmod(0o1777)
-    assert below(folder, folder / "new" / "bin") == ["/b/new does not exist, and may be made by everybody"]
+    assert below(folder, folder / "new" / "bin") == ["/b/new does not exist, and anyone can create it"]
 
 
 @pytest.mark.skipif(OWN != 0, reason="cannot: only root gives files away")

@@ -81,7 +81,7 @@ def test_how_the_kind_is_told(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "hint"),
     [
-        ("hosts", "gpu1 8", "it was read as a hostfile: one host on each line, such as gpu1 slots=8. An inventory"),
+        ("hosts", "gpu1 8", "it was read as a hostfile: one host on each line, such as gpu1 slots=8. A YAML inventory"),
         (
             "hosts",
             "gpu1: 8",
@@ -190,7 +190,7 @@ def test_one_line_for_each_slot_of_very_many() -> None:
     assert twice.startswith(f"line 2 column 1: 'gpu1': gpu1 is already named in line 1, {MAX_NAMES} lines name it ")
     assert (
         more
-        == f"line {MAX_NAMES + 1} column 1: 'gpu1': more than {MAX_NAMES} names of hosts, which is the most for a file"
+        == f"line {MAX_NAMES + 1} column 1: 'gpu1': more than {MAX_NAMES} names of hosts, which is the limit for one file"
     )
 
 

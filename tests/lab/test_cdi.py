@@ -45,7 +45,7 @@ def test_from_bare_to_equal_gpus_by_cdi(host: GpuHost) -> None:
     host.sh(f"mkdir -p /etc/docker; echo '{json.dumps(CGROUPS)}' >/etc/docker/daemon.json")
     done = host.cluster.setup("--yes")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "by the runtime nvidia, or by CDI where docker turns out to be 25 or newer" in done.stdout
+    assert "by the runtime nvidia, or by CDI if docker turns out to be version 25 or newer" in done.stdout
     assert "toolkit: daemon.json: add features (restart): done" in done.stderr
     assert f"toolkit: describe the GPUs for CDI in {SPECIFICATION}: done" in done.stderr
     assert json.loads(host.sh("cat /etc/docker/daemon.json")) == {**CGROUPS, "features": {"cdi": True}}

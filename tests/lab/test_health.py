@@ -105,7 +105,7 @@ def test_what_ails_is_told_and_nothing_is_changed(gpus: Lab, ops: Cluster) -> No
         ),
         pytest.param(
             "systemctl stop nvidia-fabricmanager nvidia-persistenced 2>/dev/null; modprobe -r nvidia_uvm nvidia_modeset",
-            f"the NVIDIA driver {DRIVER} is installed and not loaded",
+            f"the NVIDIA driver {DRIVER} is installed but not loaded",
             marks=pytest.mark.nightly,
         ),
         pytest.param(

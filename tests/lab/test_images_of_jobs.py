@@ -183,7 +183,7 @@ def test_hosts_whose_images_differ_start_no_rank(second: Cluster) -> None:
     finally:
         second.lab.sh("gpu2", f"cat /root/image | tee {file} >/dev/null")
     assert done.returncode != 0
-    assert "not of one image" in done.stderr
+    assert "have different images" in done.stderr
     assert "gpu2" in done.stderr
     assert done.stdout == ""
 

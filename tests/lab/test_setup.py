@@ -61,8 +61,8 @@ def test_nobody_is_let_in_by_the_wrong_key_host_key_or_password(bare: Lab, tmp_p
     of = {names.partition(",")[0]: names for names, _ in lines}
     known.write_text("".join(f"{of['gpu1']} {each}\n" for names, each in lines if names == of["gpu2"]))
     said = refused(bare, tmp_path, {}, known_hosts=str(known))
-    assert "has CHANGED: now " in said
-    assert f"hint: if it was reinstalled: taco-launch -i {tmp_path}/other.yaml trust --replace gpu1\n" in said
+    assert "has CHANGED: it is now " in said
+    assert f"hint: if the host was reinstalled: taco-launch -i {tmp_path}/other.yaml trust --replace gpu1\n" in said
 
     ops = "useradd -m ops && echo ops:right | chpasswd && cp -r ~/.ssh /home/ops/ && chown -R ops /home/ops/.ssh"
     assert bare.inside("gpu1", "sh", "-c", f"{ops} && usermod -aG sudo ops").returncode == 0

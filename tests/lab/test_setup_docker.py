@@ -299,7 +299,10 @@ def test_packages_of_the_controller_on_a_host_without_sources(bare: Bare, tmp_pa
         done = bare.converges(engine, packages=packages)
     finally:
         bare.sh("mv /root/sources.list /etc/apt/")
-    assert done == [f"install docker ({len(packages)} packages of the controller)", "start docker, now and at boot"]
+    assert done == [
+        f"install docker ({len(packages)} package files from the controller)",
+        "start docker, now and at boot",
+    ]
 
 
 @pytest.mark.nightly

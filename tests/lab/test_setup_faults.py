@@ -239,5 +239,5 @@ def test_teardown_leaves_nothing_that_loads_a_module_at_boot(host: ReadyHost) ->
     assert "have nv_peer_mem.service load nothing at boot" in done.stdout
     assert host.sh("systemctl is-enabled nv_peer_mem.service 2>/dev/null || :") == "disabled"
     assert host.sh(f"ls {paths.PEERMEM} {paths.NV_PEER_MEM} 2>/dev/null || :") == ""
-    assert host.sh("lsmod | grep -c '^nvidia_peermem '") == "1", "what is loaded stays so until a reboot"
+    assert host.sh("lsmod | grep -c '^nvidia_peermem '") == "1", "a loaded module stays loaded until a reboot"
     assert json.loads(host.sh("cat /etc/docker/daemon.json")) == json.loads(CGROUPS), "what was there before set-up"

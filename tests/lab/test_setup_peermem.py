@@ -132,7 +132,7 @@ def test_one_takes_the_place_of_the_other_but_not_while_it_is_in_use(gpu: RdmaHo
         "error: gpu1: load nvidia_peermem in place of nv_peer_mem: rmmod: ERROR: Module nv_peer_mem is in use: " in read
     )
     assert "cannot be unloaded on gpu1: GPU memory is registered with it" in read
-    assert "or reboot gpu1, then this command again: only that changes what a boot loads" in read
+    assert "or reboot gpu1, then run this command again, because only that changes what is loaded at boot" in read
     assert gpu.loaded == ["nv_peer_mem"]
     gpu.sh("simulated-hardware set peermem-users 0; simulated-hardware set driver-ofed none")
     assert "Invalid argument" in gpu.refused(use="nvidia_peermem")
@@ -185,5 +185,5 @@ def test_packages_of_the_controller_on_a_host_that_reaches_no_source(gpu: RdmaHo
     gpu.sh("rm -rf /root/debs /etc/apt/sources.list.d/lab-*.list /var/lib/apt/lists/* /var/cache/apt/archives/*.deb")
     done = gpu.setup(packages=str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert "install 3 packages of the controller, by which nv_peer_mem is built" in done.stdout
+    assert "install 3 packages of the controller, to build nv_peer_mem" in done.stdout
     assert (gpu.loaded, gpu.sh("dpkg-query -W -f '${Version}' nvidia-peer-memory")) == (["nv_peer_mem"], "1.3-0")

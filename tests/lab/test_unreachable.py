@@ -91,7 +91,7 @@ def test_what_was_waited_for(healthy: Lab, person: Person, monkeypatch: pytest.M
         transport.run(Command(("true",)))
         with struck(healthy, "gpu2", "pause", "resume"):
             begun = time.monotonic()
-            with pytest.raises(HostError, match="gpu2: waited 3 s for sleep to end"):
+            with pytest.raises(HostError, match="gpu2: sleep did not end within 3 s"):
                 transport.run(Command(("sleep", "60"), timeout=3))
             assert time.monotonic() - begun < patience(8)
 

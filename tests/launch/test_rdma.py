@@ -53,14 +53,17 @@ def test_eight_rails_and_a_bond_for_management() -> None:
     found = made(rails(1, management), rails(2, management))
     assert line(found)["NCCL_IB_HCA"] == EIGHT
     assert "NCCL_IB_GID_INDEX" not in line(found)
-    assert "not used: mlx5_bond_0:1 is Ethernet, and a job has ports of one link layer, InfiniBand" in why(
+    assert "not used: mlx5_bond_0:1 is Ethernet, but a job uses ports of one link layer only, here InfiniBand" in why(
         found, "NCCL_IB_HCA"
     )
 
 
 @pytest.mark.parametrize(
     ("rate", "told_why"),
-    [(25.0, "has 25 Gb/s, and most ports 100 Gb/s"), (100.0, "carries the default route beside other ports")],
+    [
+        (25.0, "has 25 Gb/s, but most ports have 100 Gb/s"),
+        (100.0, "carries the default route, so it is assumed to be the management port"),
+    ],
 )
 def test_a_port_for_management_is_known_by_its_rate_and_by_the_default_route(rate: float, told_why: str) -> None:
     def one(number: int) -> HostFacts:
@@ -78,12 +81,12 @@ def test_a_port_for_management_is_known_by_its_rate_and_by_the_default_route(rat
 
 LACKS = [
     (lambda: bond(2, state="DOWN"), "gpu2: mlx5_bond_0:1 is DOWN"),
-    (lambda: local_only(2), "gpu2: mlx5_bond_0:1: no GID of RoCE v2 over IPv4 on bond0"),
+    (lambda: local_only(2), "gpu2: mlx5_bond_0:1: it has no GID of RoCE v2 over IPv4 on bond0"),
     (lambda: with_hcas("gpu2"), "gpu2: no HCA"),
     (lambda: replace(host("gpu2"), rdma=Absent("no device")), "gpu2: no HCA"),
     (
         lambda: rails(2, names=range(1), rate=50.0),
-        "gpu2: mlx5_0:1 is InfiniBand, and a job has ports of one link layer, Ethernet",
+        "gpu2: mlx5_0:1 is InfiniBand, but a job uses ports of one link layer only, here Ethernet",
     ),
 ]
 
@@ -124,7 +127,7 @@ def test_a_profile_that_does_not_switch_rdma_off_is_told_of() -> None:
 def test_faults_that_are_alike_are_told_once() -> None:
     found = made(local_only(1), local_only(2))
     assert len(said(found)) == 1
-    assert ": gpu1, gpu2: mlx5_bond_0:1: no GID" in said(found)[0]
+    assert ": gpu1, gpu2: mlx5_bond_0:1: it has no GID" in said(found)[0]
 
 
 KINDS = st.sampled_from(["good", "other index", "down", "local", "rails", "bare", "unknown"])

@@ -34,22 +34,50 @@ def test_who_keeps_a_night() -> None:
 @pytest.mark.parametrize(
     ("machine", "word", "mail", "by", "message", "hint"),
     [
-        (NEITHER, None, None, None, "no systemd runs here; there is no crontab here", "apt-get install cron"),
-        (NO_SYSTEMD, "systemd", None, None, "no systemd runs here", "--with cron would do"),
-        (replace(HERE, crontab=False), "cron", None, None, "there is no crontab here", "dnf install cronie"),
-        (replace(HERE, cron_runs=False), "cron", None, None, "every night: no cron runs here", "start cron: sudo"),
+        (NEITHER, None, None, None, "no systemd runs here; crontab is not installed here", "apt-get install cron"),
+        (NO_SYSTEMD, "systemd", None, None, "no systemd runs here", "--with cron"),
+        (
+            replace(HERE, crontab=False),
+            "cron",
+            None,
+            None,
+            "crontab is not installed here",
+            "dnf install cronie",
+        ),
+        (
+            replace(HERE, cron_runs=False),
+            "cron",
+            None,
+            None,
+            "nightly run: cron is not running here",
+            "start cron: sudo",
+        ),
         (
             replace(NO_SYSTEMD, cron_runs=False),
             None,
             None,
             None,
-            "no systemd runs here; no cron runs here",
+            "no systemd runs here; cron is not running here",
             "or install",
         ),
         (replace(NO_SYSTEMD, cron_runs=False), "systemd", None, None, "no systemd runs here", "start cron: sudo"),
-        (HERE, "systemd", "a@b", None, "systemd mails nothing", "--with cron"),
-        (HERE, "systemd", None, "cron", "is kept by cron, and would run twice", "nightly uninstall n"),
-        (HERE, None, "a@b", "systemd", "is kept by systemd, and would run twice", "nightly uninstall n"),
+        (
+            HERE,
+            "systemd",
+            "a@b",
+            None,
+            "systemd sends no mail",
+            "--with cron",
+        ),
+        (HERE, "systemd", None, "cron", "is installed with cron already, so it would run twice", "nightly uninstall n"),
+        (
+            HERE,
+            None,
+            "a@b",
+            "systemd",
+            "is installed with systemd already, so it would run twice",
+            "nightly uninstall n",
+        ),
     ],
 )
 def test_who_cannot(
@@ -69,14 +97,16 @@ def told(machine: ControllerState, word: str) -> list[str]:
 def test_what_is_said_of_a_night() -> None:
     assert told(HERE, "cron") == [
         "cron starts it at 02:30, by this machine's clock (Europe/Berlin): next Mon 2027-03-01 02:30",
-        "on 2027-03-28 there is no 02:30: cron starts it as soon as the clock was put forward",
-        "on 2027-10-31 there are two 02:30: cron starts it once",
+        "on 2027-03-28 the clock change skips 02:30: cron starts it as soon as the clock has moved forward",
+        "on 2027-10-31 the clock change repeats 02:30: cron starts it once",
     ]
     by_systemd = told(HERE, "systemd")
-    assert by_systemd[1] == "on 2027-03-28 there is no 02:30: systemd skips that nightly run"
+    assert by_systemd[1] == "on 2027-03-28 the clock change skips 02:30: systemd skips that nightly run"
     assert "(journalctl --user -u taco-launch-nightly-n)" in by_systemd[3]
     assert "lingering is switched on" in by_systemd[4]
-    assert "which is not installed: what the nightly run prints is lost" in told(replace(HERE, mails=False), "cron")[3]
+    assert (
+        "which is not installed: the output of the nightly run is lost" in told(replace(HERE, mails=False), "cron")[3]
+    )
 
 
 def test_what_a_night_brings_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -87,7 +117,10 @@ def test_what_a_night_brings_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (tmp_path / "taco-launch").touch()
     assert program("taco-launch") == (str(tmp_path / "taco-launch"),)
     assert program("/x/taco_launch/__main__.py")[1:] == ("-I", "-m", "taco_launch")
-    with pytest.raises(UsageError, match="has to be a file"):
+    with pytest.raises(
+        UsageError,
+        match="must be a file",
+    ):
         program("taco")
 
 

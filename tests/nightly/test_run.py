@@ -114,7 +114,7 @@ def test_measuring_again_takes_the_time_budget_once_more(nights: tuple[Measured,
     world.first = world.ends = TIME_BUDGET
     summary = tonight(1200.0)
     assert world.plans[1].budget == 1500.0
-    assert "measuring again ended after 20 min, the matrix's time budget" in summary.notes
+    assert "the repeated measurements ended after 20 min, the matrix's time budget" in summary.notes
 
 
 @pytest.mark.parametrize("when", ["first", "ends"])
@@ -129,7 +129,7 @@ def test_an_interrupted_run_is_judged_by_what_it_measured(
     assert one.verdict.kind is (VerdictKind.UNSURE if when == "first" else VerdictKind.REGRESSION)
     assert "was not measured again" in one.verdict.why or when == "ends"
     assert summary.interrupted == (
-        "5 of 5 runs were made" if when == "first" else "5 of 5 runs were made, and 2 to measure again"
+        "5 of 5 runs were made" if when == "first" else "5 of 5 runs were made, and 2 more to measure cells again"
     )
 
 

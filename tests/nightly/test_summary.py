@@ -50,7 +50,7 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
         (
             replace(NIGHT, judged=(judged(VerdictKind.OK), judged(VerdictKind.DRIFT, -0.05))),
             "drift",
-            "resnet50 RDMA at 16 ranks -5.0 % [-6.0, -4.0]: little by little, by no step",
+            "resnet50 RDMA at 16 ranks -5.0 % [-6.0, -4.0]: gradually, without a step",
         ),
         (replace(NIGHT, judged=(judged(VerdictKind.NO_VERDICT_YET),)), "ok", "1 cell without a verdict yet: "),
         (
@@ -61,7 +61,7 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
         (
             replace(NIGHT, judged=(judged(VerdictKind.PENDING, -0.5), judged(VerdictKind.OK))),
             "pending",
-            "resnet50 RDMA at 16 ranks -50.0 % [-51.0, -49.0]: accept or reject it, for it differs from the nightly runs before",
+            "resnet50 RDMA at 16 ranks -50.0 % [-51.0, -49.0]: accept or reject this run: it differs from the earlier nightly runs",
         ),
         (
             replace(SLOWER, judged=(judged(VerdictKind.NO_VERDICT_YET),)),
@@ -84,7 +84,7 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
         (
             replace(NIGHT, judged=(judged(VerdictKind.OK),), lost="2 of 5 runs failed: exit 3"),
             "pending",
-            "2 of 5 runs failed: exit 3; accept it if that has nothing to do with what is measured",
+            "2 of 5 runs failed: exit 3; accept the run if the failures have nothing to do with what is measured",
         ),
         (
             replace(NIGHT, judged=(judged(VerdictKind.OK),), lost="3 of 5 runs failed: exit 3", mostly_lost=True),
@@ -117,7 +117,7 @@ def test_an_interrupted_run_tells_what_was_clear_already() -> None:
     )
     text = markdown(night)
     assert text.startswith("# Nightly run taco: interrupted\n")
-    assert "- it is incomplete: it does not count" in text
+    assert "- this run is incomplete: it does not count" in text
     assert "| resnet50 RDMA at 8 ranks | regression |" in text
     assert (to_json(night)["outcome"], to_json(night)["exit_code"]) == ("interrupted", 130)
     assert f'<error message="{why}" />' in junit(night)
@@ -127,7 +127,7 @@ def test_several_unsure_nights_in_a_row_are_told() -> None:
     once = replace(NIGHT, judged=(judged(VerdictKind.UNSURE, -0.2),), in_a_row=1)
     assert "in a row" not in line(once, "x") + markdown(once)
     thrice = replace(once, in_a_row=3)
-    assert "to be sure; unsure 3 nightly runs in a row: look for a cause as of a regression; " in line(thrice, "x")
+    assert "to be sure; unsure 3 nightly runs in a row: look for a cause, as for a regression; " in line(thrice, "x")
     assert "\n\nIt was unsure 3 nightly runs in a row: look for a cause" in markdown(thrice)
     pending = replace(thrice, judged=(judged(VerdictKind.PENDING, -0.5),))
     assert "; pending 3 nightly runs in a row: none of them counts until you accept or reject it" in line(pending, "x")
@@ -136,7 +136,7 @@ def test_several_unsure_nights_in_a_row_are_told() -> None:
 def test_nothing_counts_by_itself_once_all_were_rejected() -> None:
     night = replace(NIGHT, judged=(judged(VerdictKind.NO_VERDICT_YET),), emptied=True)
     assert night.outcome.value == "pending"
-    assert "PENDING: no nightly run counts any more, because all were rejected: accept this one" in line(night, "x")
+    assert "PENDING: all earlier nightly runs were rejected: accept this one" in line(night, "x")
     assert replace(night, judged=(judged(VerdictKind.OK),)).outcome.value == "ok"
 
 
@@ -154,7 +154,7 @@ def test_the_summary_says_what_to_type_next() -> None:
     assert "`taco-launch bench diff taco-111111 taco-3fa2c1`" in text
     assert "`taco-launch nightly baseline accept taco-3fa2c1`" in text
     waiting = markdown(replace(NIGHT, judged=(judged(VerdictKind.PENDING, 3.0),)))
-    assert "`taco-launch nightly baseline reset taco-3fa2c1`: it is the new normal" in waiting
+    assert "`taco-launch nightly baseline reset taco-3fa2c1`: the results are the new normal" in waiting
     assert text.index("at 8 ranks | regression") < text.index("at 16 ranks | ok")
 
 

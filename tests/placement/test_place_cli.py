@@ -93,7 +93,7 @@ def test_a_pipe_is_read_as_long_as_somebody_writes(tmp_path: Path, monkeypatch: 
     assert endless.stdout is not None
     with endless, endless.stdout as end:
         message = refused("--topology", f"/dev/fd/{end.fileno()}", "--gpus", "4").message
-    assert message.endswith("more than 16 MiB, which no capture has")
+    assert message.endswith("larger than 16 MiB, so it is not a capture")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_pipe_is_read_as_long_as_somebody_writes(tmp_path: Path, monkeypatch: 
 def test_a_model_that_has_no_such_links(machine: str, model: str, link: str) -> None:
     """Is taken at the user's word, and said."""
     done = place("--topology", str(FOLDER / f"{machine}.txt"), "--gpus", "1", "--model", model)
-    told = f"warning: --model {model}: these GPUs are not linked by {link}, as those in "
+    told = f"warning: --model {model}: GPUs of this model have no {link} links, but those in "
     assert (done.exit_code, done.stderr[: len(told)]) == (0, told if link else "")
 
 
@@ -118,7 +118,7 @@ def test_standard_input_and_a_model_that_is_not_told() -> None:
     text = Path(DGX1V).read_text("utf-8")
     done = place("--topology", "-", "--gpus", "3", "--free", "0,4-6", text=text)
     assert done.exit_code == 0
-    assert "warning: standard input does not show which GPUs these are" in done.stderr
+    assert "warning: standard input does not show the GPU model" in done.stderr
     assert done.stdout.splitlines()[1].split()[1] == "4,5,6"
 
 
@@ -156,7 +156,7 @@ def test_facts_that_were_saved(tmp_path: Path) -> None:
         broken["topology"]["links"][row][column] = link
         saved.write_text(json.dumps(broken))
         assert (
-            "is not a document of taco-launch facts --json" in refused("--topology", str(saved), "--gpus", "1").message
+            "is not the output of `taco-launch facts --json" in refused("--topology", str(saved), "--gpus", "1").message
         )
     saved.write_text("{}")
     assert refused("--topology", str(saved), "--gpus", "1").exit_code == 2
@@ -179,8 +179,14 @@ def test_mig_is_refused(tmp_path: Path) -> None:
         (lambda text: text.replace("NV1", "OK").replace("NV2", "OK"), "nvidia-smi topo -p2p"),
         (lambda text: text[:700], "is cut off"),
         (lambda text: text.replace("GPU1\tNV1", "GPU1\tNV2"), "one of them is wrong"),
-        (lambda _text: "hello\n", "no matrix of nvidia-smi topo -m is in it"),
-        (lambda _text: "", "no matrix of nvidia-smi topo -m is in it"),
+        (
+            lambda _text: "hello\n",
+            "it contains no matrix of nvidia-smi topo -m",
+        ),
+        (
+            lambda _text: "",
+            "it contains no matrix of nvidia-smi topo -m",
+        ),
     ],
 )
 def test_what_is_no_matrix(change: Any, message: str, tmp_path: Path) -> None:
@@ -199,8 +205,8 @@ def test_what_is_no_matrix(change: Any, message: str, tmp_path: Path) -> None:
         (("--gpus", "1", "--free", "0,8"), 2, "--free 8: the GPUs in"),
         (("--gpus", "1", "--free", "2-1"), 2, "'2-1': indices of GPUs are written 0,2,4-7"),
         (("--gpus", "1", "--free", "x"), 2, "'x': indices of GPUs are written 0,2,4-7"),
-        (("--gpus", "2", "--free", "1,1"), 2, "'1,1': 1 is there twice"),
-        (("--gpus", "1", "--model", "V10"), 2, "--model V10: what its links carry is not known"),
+        (("--gpus", "2", "--free", "1,1"), 2, "'1,1': 1 is listed twice"),
+        (("--gpus", "1", "--model", "V10"), 2, "--model V10: the link bandwidths of this model are unknown"),
     ],
 )
 def test_what_cannot_be_placed(args: tuple[str, ...], code: int, message: str) -> None:

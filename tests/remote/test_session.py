@@ -131,7 +131,7 @@ def test_hints_can_be_pasted() -> None:
         assert refused.hint == f"see what it allows: {expected}"
     with pytest.raises(HostError) as caught:
         Played([START]).run()
-    assert caught.value.hint == "is the host up, and the network whole? ssh -p 2222 me@10.0.0.1 uptime"
+    assert caught.value.hint == "is the host up, and does the network work? ssh -p 2222 me@10.0.0.1 uptime"
 
 
 def test_sudo_that_wants_a_terminal_is_told_apart() -> None:
@@ -142,7 +142,9 @@ def test_sudo_that_wants_a_terminal_is_told_apart() -> None:
 def test_what_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "START_SECONDS", 0.0)
     host = Played([("Starting the conda environment ...\n", ""), ("", "")])
-    with pytest.raises(HostError, match="waited 0 s for the login shell to start /bin/sh; the last it said: Starting"):
+    with pytest.raises(
+        HostError, match="gpu1: the login shell did not start /bin/sh within 0 s; its last output: Starting"
+    ):
         host.run()
 
 
@@ -164,7 +166,10 @@ class Endless(Played):
 
 def test_a_host_that_does_not_stop_talking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "START_SECONDS", 0.2)
-    with pytest.raises(HostError, match=r"still printing after [0-9]+ bytes \(shell start-up files\?\), the last: y"):
+    with pytest.raises(
+        HostError,
+        match=r"still printing after [0-9]+ bytes \(is a shell start-up file printing this\?\), its last output: y",
+    ):
         Endless([]).run()
 
 

@@ -77,7 +77,7 @@ def test_a_changed_key_is_refused_with_both_fingerprints(
     for key in (sshd.host_key(kind), other):
         assert fingerprint(key, tmp_path / "key") in caught.value.message
     assert f"{file}:2: " in caught.value.message
-    assert caught.value.hint == "if it was reinstalled: taco-launch -i 'my cluster.yaml' trust --replace plain"
+    assert caught.value.hint == "if the host was reinstalled: taco-launch -i 'my cluster.yaml' trust --replace plain"
     assert not own.exists()
 
 
@@ -92,7 +92,7 @@ def test_the_key_of_a_jump_host_is_left_to_ssh(sshd: Sshd, home: Path, tmp_path:
     with pytest.raises(HostError, match="has CHANGED") as caught:
         login(Host("gpu1", "gpu1"))
     forget = f"ssh-keygen -R '[127.0.0.2]:{sshd.port}'"
-    assert caught.value.hint == f"if it was reinstalled: {forget}; ssh -p {sshd.port} other@middle true"
+    assert caught.value.hint == f"if the host was reinstalled: {forget}; ssh -p {sshd.port} other@middle true"
 
 
 def test_revoked_and_certified_keys(sshd: Sshd, home: Path) -> None:
@@ -169,7 +169,7 @@ def test_trust_after_a_host_was_installed_anew(changing: tuple[Sshd, Path], own:
     refused = trust(file, "gpu1", "--yes")
     assert refused.returncode == 1
     assert "its host key is CHANGED" in refused.stderr
-    assert f"if it was reinstalled: taco-launch -i {file} trust --replace gpu1" in refused.stderr
+    assert f"if the host was reinstalled: taco-launch -i {file} trust --replace gpu1" in refused.stderr
     assert trust(file, "gpu1", "--yes", "--replace").returncode == 0
     assert own.read_text() == f"[127.0.0.9]:22 {other}\n[127.0.0.1]:{sshd.port} {sshd.host_key()}\n"
 
@@ -216,5 +216,5 @@ def test_trust_asks(changing: tuple[Sshd, Path], own: Path) -> None:
         os.write(master, answer)
         _out, err = process.communicate(timeout=patience(60))
         os.close(master)
-        assert (process.returncode, b"take 1 host key?" in err) == (code, True)
+        assert (process.returncode, b"accept 1 host key?" in err) == (code, True)
         assert own.exists() == (code == 0)

@@ -189,7 +189,9 @@ def test_more_keys_than_the_host_hears(sshd: Sshd, home: Path, tmp_path: Path) -
         f"  offered: {', '.join(map(str, keys[:6]))}",
         "  then it hung up: too many keys were offered (MaxAuthTries)",
     ]
-    assert caught.value.hint == "set IdentitiesOnly in ~/.ssh/config, or identity_file in the inventory"
+    assert (
+        caught.value.hint == "offer fewer keys: set IdentitiesOnly in ~/.ssh/config, or identity_file in the inventory"
+    )
 
 
 def test_a_host_that_wants_passwords(tmp_path: Path) -> None:
@@ -364,7 +366,7 @@ def test_proxy_command(sshd: Sshd, home: Path, tmp_path: Path) -> None:
     with pytest.raises(HostError, match=re.escape("plain: its ProxyCommand printed: no way to 127.0.0.1")):
         login(host(sshd, "plain"))
     (home / ".ssh/config").write_text("ProxyCommand nc %h %p 2>/dev/null\n")
-    with pytest.raises(HostError, match="it needs a shell, and none runs it here"):
+    with pytest.raises(HostError, match="it needs a shell, but taco-launch runs it without one"):
         login(host(sshd, "plain"))
     (home / ".ssh/config").write_text("ProxyCommand /no/such/proxy\n")
     with pytest.raises(HostError, match="cannot run its ProxyCommand /no/such/proxy"):

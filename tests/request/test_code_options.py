@@ -72,11 +72,11 @@ def test_the_folder_that_ranks_start_in(request_: JobRequest, folder: str) -> No
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (JobRequest(workdir="src"), "workdir src: a relative path counts from the code, and the job has none"),
-        (JobRequest(sync=".", workdir="../x"), "a path that no file of a tree has"),
-        (JobRequest(sync=".", workdir="a/../../x"), "a path that no file of a tree has"),
-        (JobRequest(workdir="/a/../b"), "a path that no file of a tree has"),
-        (JobRequest(workdir="/a\0b"), "a path that no file of a tree has"),
+        (JobRequest(workdir="src"), "workdir src: a relative path starts at the folder of the code"),
+        (JobRequest(sync=".", workdir="../x"), "not a valid path of a file in a folder"),
+        (JobRequest(sync=".", workdir="a/../../x"), "not a valid path of a file in a folder"),
+        (JobRequest(workdir="/a/../b"), "not a valid path of a file in a folder"),
+        (JobRequest(workdir="/a\0b"), "not a valid path of a file in a folder"),
         (JobRequest(sync_max=5), "sync_max: goes with sync"),
         (JobRequest(sync="git+nothing"), "write git+https://"),
     ],
@@ -130,12 +130,12 @@ def test_the_folder_that_arenas_command_names_is_its_workdir(
 @pytest.mark.parametrize(
     ("mode", "source", "words"),
     [
-        ("svn", "https://host/a", "one of git, rsync is needed"),
+        ("svn", "https://host/a", "must be one of git, rsync"),
         ("git", "", "requires --sync-source"),
-        ("rsync", "10.0.0.1::backup/code", "with rsync a folder of this machine is copied"),
-        ("rsync", "host:code", "with rsync a folder of this machine is copied"),
-        ("rsync", "rsync://host/code", "with rsync a folder of this machine is copied"),
-        ("rsync", "..", "it has no name"),
+        ("rsync", "10.0.0.1::backup/code", "rsync mode copies only a folder of this machine"),
+        ("rsync", "host:code", "rsync mode copies only a folder of this machine"),
+        ("rsync", "rsync://host/code", "rsync mode copies only a folder of this machine"),
+        ("rsync", "..", "it does not end with the name"),
         ("git", "/srv/a", "--sync-source '/srv/a': write https://"),
     ],
 )

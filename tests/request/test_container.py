@@ -60,14 +60,20 @@ def test_data_by_path_and_by_name() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"data": ("/a/../etc:/x",)}, "no '..'"),
+        ({"data": ("/a/../etc:/x",)}, "  data: '/a/../etc:/x': a path here must not contain '.' or '..'"),
         ({"data": ("/:/x",)}, "belongs to the host"),
         ({"data": ("/etc/ssh:/x:ro",)}, "belongs to the host"),
         ({"data": ("/var/lib:/x",)}, "belongs to the host"),
         ({"data": ("/a",)}, "HOST_PATH:PATH"),
         ({"data": ("/a:/x:rx",)}, "HOST_PATH:PATH"),
-        ({"data": ("/a:/",)}, "the container's / is the image's"),
-        ({"data": ("/a:/run/taco-launch/x",)}, "set-up mounts its own there"),
+        (
+            {"data": ("/a:/",)},
+            "the container's / comes from the image (mount it on another folder, such as /:/host:ro)",
+        ),
+        (
+            {"data": ("/a:/run/taco-launch/x",)},
+            "  data: '/a:/run/taco-launch/x': this path is reserved for set-up's own mounts (reserved: /var/lib/taco-launch, /run/taco-launch, /etc/hosts, /etc/ssh/ssh_config)",
+        ),
         ({"data": ("imagnet:/x",)}, "did you mean 'imagenet'"),
         ({"data": ("imagenet",)}, "NAME:PATH"),
         ({"data": ("imagenet:/x:rw",)}, "read only"),

@@ -42,7 +42,7 @@ def test_all_faults_at_once_without_values(tmp_path: Path) -> None:
 
 
 def test_what_is_no_text(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="line 2: is no UTF-8"):
+    with pytest.raises(SpecError, match="line 2: is not UTF-8"):
         read(tmp_path, b"A=1\nB=\xff\n")
     with pytest.raises(SpecError, match="--env-file: file not found: /nowhere"):
         env_files.read(["/nowhere"], ENVIRON, allow_unknown=False)

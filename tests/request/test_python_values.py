@@ -39,12 +39,12 @@ def test_a_request_with_the_right_types_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("values", "message", "hint"),
     [
-        ({"command": "python3 ddp.py"}, "command: 'python3 ddp.py': must be a list of texts", "split it into words: shlex.split(...)"),
+        ({"command": "python3 ddp.py"}, "command: 'python3 ddp.py': must be a list of strings", "split it into words: shlex.split(...)"),
         ({"np": "4"}, "np: '4': must be a whole number", None),
         ({"np": True}, "np: True: must be a whole number", None),
         ({"hosts": (1, 2, 3)}, "hosts: (1, 2, 3): must be a whole number or a pair (a whole number, a whole number)", None),
-        ({"env": ["FOO=bar"]}, "env: ['FOO=bar']: must be a dict of texts or numbers, or a list of pairs", None),
-        ({"env": {"FOO": True}}, "env: {'FOO': True}: must be a dict of texts or numbers, or a list of pairs", None),
+        ({"env": ["FOO=bar"]}, "env: ['FOO=bar']: must be a dict of strings or numbers, or a list of pairs", None),
+        ({"env": {"FOO": True}}, "env: {'FOO': True}: must be a dict of strings or numbers, or a list of pairs", None),
         ({"timeout": "5s"}, "timeout: '5s': must be a number", "give a number of seconds, such as 12 * 3600 for 12 hours"),
         ({"mps": 1}, "mps: 1: must be True or False", None),
         ({"name": 3}, "name: 3: must be text", None),

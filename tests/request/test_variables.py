@@ -136,11 +136,17 @@ def test_a_network_is_no_interface_and_where_one_may_stand_is_told(network: str)
     with pytest.raises(SpecError) as caught:
         interface(network)
     (fault,) = caught.value.faults
-    assert fault.hint == f"--mca btl_tcp_if_include {network} --mca oob_tcp_if_include {network} take networks"
+    assert (
+        fault.hint
+        == f"to name a network instead: --mca btl_tcp_if_include {network} --mca oob_tcp_if_include {network}"
+    )
 
 
 def test_several_interfaces_are_named_by_variables_and_parameters() -> None:
-    with pytest.raises(SpecError, match="for several: -x NCCL_SOCKET_IFNAME==eth0,eth1 --mca btl_tcp_if_include eth0"):
+    with pytest.raises(
+        SpecError,
+        match="for several interfaces: -x NCCL_SOCKET_IFNAME==eth0,eth1 --mca btl_tcp_if_include eth0",
+    ):
         interface("eth0,eth1")
 
 

@@ -174,4 +174,4 @@ def test_an_answer_that_says_nothing_is_no_success(verb: str) -> None:
 def test_a_missing_reply_names_host_and_operation() -> None:
     result = answered(("get", "vgg16"), [])
     assert isinstance(result.exception, TacoLaunchError)
-    assert result.exception.message == "n1: get: not a taco-launch message: there is no job"
+    assert result.exception.message == "n1: get: not a taco-launch message: the answer has no job"

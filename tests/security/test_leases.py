@@ -97,7 +97,7 @@ def test_no_running_job_is_ended(shared: Path, family: Family, owner: int) -> No
     assert taken == (SLOTS if owner else ())
     assert (victim.poll(), registered.poll()) == (None, None)
     if not taken:
-        assert held.refused["slot-0"].endswith(f"which may still run: perhaps as process {victim.pid}")
+        assert held.refused["slot-0"].endswith(f"which may still be running: perhaps process {victim.pid}")
     held.release(gone=True)
 
 
@@ -156,7 +156,7 @@ def test_no_time_crashes_what_looks_at_it(shared: Path, since: object) -> None:
             assert process.stdout is not None
             process.stdout.readline()
             told = occupancy.describe(slots_here(1), Path("/nowhere"), "ann")
-            assert told == f"1 held by process {process.pid} of {user_name(ATTACKER)}, no job of ours"
+            assert told == f"1 held by process {process.pid} of {user_name(ATTACKER)}, which is not a taco-launch job"
         finally:
             process.kill()
 
@@ -199,7 +199,7 @@ def test_who_removes_a_lease_has_no_running_job_ended(shared: Path, family: Fami
         (shared / name).unlink()
     held, taken = take(shared)
     assert (taken, runs.poll()) == ((), None)
-    assert "whose lease was removed" in held.refused["slot-0"]
+    assert "whose lease file was removed" in held.refused["slot-0"]
     for each in (victim, held):
         each.release(gone=True)
     assert take(shared)[1] == ("slot-0",)
@@ -268,10 +268,10 @@ def test_a_full_disk_keeps_nobody_from_slots_that_were_had_before(
     held, taken = take(shared, 2)
     assert taken == SLOTS
     held.release(gone=True)
-    with pytest.raises(HostError, match=rf"^no leases in {shared}: {os.strerror(code)}") as caught:
+    with pytest.raises(HostError, match=rf"^cannot write lease files in {shared}: {os.strerror(code)}") as caught:
         Leases(shared, jobs(shared)).take(("slot-2",), 1, Holder("mine", "mine", 0.0), None)
     assert (caught.value.hint or "").startswith(
-        f"remove what fills it there: 300 files of {user_name(ATTACKER)}, 2 files of root"
+        f"free some space there: 300 files of {user_name(ATTACKER)}, 2 files of root"
     )
 
 
@@ -335,7 +335,7 @@ def test_a_lease_with_two_names_is_refused_with_the_reason(tmp_path: Path, monke
     os.link(tmp_path / "slot-0", tmp_path / "slot-1")
     held = Leases(tmp_path, tmp_path / "jobs")
     assert held.take(SLOTS, 1, Holder("mine", "mine", 0.0), None) == ()
-    why = f"its lease {tmp_path}/slot-0 cannot be used, it is a file of root with 2 names (hard links)"
+    why = f"with a lease file that cannot be used: {tmp_path}/slot-0 is a file of root with 2 names (hard links)"
     assert held.refused["slot-0"] == why
 
 

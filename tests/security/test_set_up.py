@@ -52,7 +52,7 @@ def test_a_line_without_an_end() -> None:
 def test_lines_without_an_end() -> None:
     with subprocess.Popen(("yes", "x" * 1000), stdout=subprocess.PIPE) as endless:
         assert endless.stdout is not None
-        with pytest.raises(HostError, match="answer has 32 MiB"):
+        with pytest.raises(HostError, match="answer is too long: it has 32 MiB"):
             for _line in lines.lines(endless.stdout, "evil", "set-up"):
                 pass
         endless.kill()

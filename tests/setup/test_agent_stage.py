@@ -65,9 +65,9 @@ def test_py_spy_lies_beside_it_where_the_processor_is_of_the_same_kind(machine: 
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        ((*THERE[:2], replace(THERE[2], link="agent-old.pyz")), "the link names another one"),
-        (THERE[:2], "the link names another one"),
-        ((replace(THERE[0], mode=0o755), *THERE[1:]), f"others may look into {paths.STATE}"),
+        ((*THERE[:2], replace(THERE[2], link="agent-old.pyz")), "the link points to another agent"),
+        (THERE[:2], "the link points to another agent"),
+        ((replace(THERE[0], mode=0o755), *THERE[1:]), f"other users can read {paths.STATE}"),
     ],
 )
 def test_what_is_not_right(files: tuple[SetupFile, ...], why: str) -> None:

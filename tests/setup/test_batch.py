@@ -162,7 +162,7 @@ def test_what_takes_too_long(shell: str) -> None:
     slow = op("echo begun; sleep 20", seconds=0.3)
     failed = run(shell, slow).failed
     assert failed is not None
-    assert failure_reason(slow, failed) == f"{slow.name}: not done after 0.3 s; the last it said: begun"
+    assert failure_reason(slow, failed) == f"{slow.name}: not done after 0.3 s; its last output: begun"
 
 
 @each_shell

@@ -82,10 +82,10 @@ def test_a_folder_that_is_missing_keeps_its_host_as_it_is(tmp_path: Path, shell:
     found = blockers.judged(plan, {there: True, gone: True}, said(fakes, plan, there, gone))
     (problem,) = found.problems
     assert (found.ops, problem.stops) == ((), "host")
-    assert problem.message == f"{gone}, which container.mounts names, is not on this host"
+    assert problem.message == f"{gone}, which container.mounts lists, is not on this host"
     assert problem.hint == f"mkdir -p {gone} there, or take it out of container.mounts in the inventory"
     (problem,) = blockers.judged(plan, {other: True, gone: True}, said(fakes, plan, other, gone)).problems
-    assert problem.message == f"{other}, {gone}, which container.mounts names, are not on this host"
+    assert problem.message == f"{other}, {gone}, which container.mounts lists, are not on this host"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -108,13 +108,13 @@ def test_a_writable_folder_where_setuid_programs_run_is_named(
     fakes.make("findmnt", f"echo {options}")
     fakes.make("stat", f'[ "$3" = {data} ] && echo {mode:o} || echo 755')
     (op,) = blockers.judged(plan, {str(data): writable}, said(fakes, plan, str(data))).ops
-    assert (f"leave a setuid program of root in {data}" in op.why) is remarked
+    assert (f"leave a setuid-root program in {data}" in op.why) is remarked
 
 
 def test_what_ranks_can_leave_in_a_folder_is_told_once() -> None:
     plan = HostPlan("gpu1", (replace(CREATE, why=""), CREATE))
     first, second = blockers.judged(plan, {"/data": True}, b"setuid 0\n").ops
-    assert first.why.startswith("who runs a rank can leave a setuid program of root in /data")
+    assert first.why.startswith("anyone who runs a rank can leave a setuid-root program in /data")
     assert second == CREATE
 
 
@@ -124,7 +124,7 @@ def test_all_that_is_in_the_way_is_told_at_once() -> None:
     found = blockers.judged(HostPlan("gpu1", (RECREATE,), (known,)), {"/data": True}, lines)
     assert [problem.message for problem in found.problems] == [
         "job busy runs in taco-launch-c",
-        "/data, which container.mounts names, is not on this host",
+        "/data, which container.mounts lists, is not on this host",
         "no systemd",
     ]
     assert found.ops == ()

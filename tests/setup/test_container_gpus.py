@@ -61,8 +61,14 @@ def test_a_gpu_that_is_gone_is_a_fault_and_no_reason_to_go_on_without(way: dict[
     facts = after(having(ready(devices=DEVICES), **way))
     assert plan(facts) == []
     for less, said in (
-        (fewer(facts, 3), "GPU 0000:03:00.0 is gone since the last setup (container made with 8, 7 here now)"),
-        (fewer(facts, 3, 5), "GPUs 0000:03:00.0, 0000:05:00.0 are gone since the last setup (container made with 8, 6"),
+        (
+            fewer(facts, 3),
+            "GPU 0000:03:00.0 is gone since the last setup (the container was created with 8, and 7 are present now)",
+        ),
+        (
+            fewer(facts, 3, 5),
+            "GPUs 0000:03:00.0, 0000:05:00.0 are gone since the last setup (the container was created with 8, and 6",
+        ),
         (fewer(facts, 3, moved=True), "1 of 8 GPUs is gone since the last setup"),
     ):
         found = problem(plan(less))
@@ -109,7 +115,7 @@ def test_a_unit_that_is_read_anew_would_take_the_gpus(
 ) -> None:
     first = having(ready(devices=DEVICES), cgroup_driver=driver, **way)
     said = ops(first, **more)[0].why
-    assert ("which any `systemctl daemon-reload` removes; by CDI it keeps them" in said) == stopped
+    assert ("which any `systemctl daemon-reload` removes; with CDI it keeps them" in said) == stopped
     facts = after(first, **more)
     for name, restarts in ((f"{NAME}.service", stopped), ("wait.sh", False)):
         other = tuple(

@@ -38,5 +38,5 @@ def test_what_a_variable_holds_stands_in_no_argument_and_no_label() -> None:
 @pytest.mark.parametrize("value", ["one\nOTHER=two", "one\r"])
 def test_a_line_break_in_a_variable_is_refused(value: str) -> None:
     found = problem(plan(ready(), env=(("TOKEN", value),)))
-    assert found.message.startswith(f"{NAME}: the variable TOKEN holds a line break")
+    assert found.message.startswith(f"{NAME}: the variable TOKEN contains a line break")
     assert "one" not in found.message

@@ -49,17 +49,17 @@ def told(facts: HostFacts, gpus: str = "auto", **network: Any) -> list[Problem]:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        (of({"loaded": NONE}), "the NVIDIA driver 535.104.05 is installed and not loaded"),
+        (of({"loaded": NONE}), "the NVIDIA driver 535.104.05 is installed but not loaded"),
         (of({"loaded": NONE, "installed": NONE}, gpus=Unknown("x")), "2 NVIDIA GPUs are on PCI, and no driver is inst"),
-        (of({"loaded": NONE, "installed": Unknown("odd")}, gpus=NONE), "are on PCI, and no driver is loaded (what is on the disk cannot be determined: odd)"),
+        (of({"loaded": NONE, "installed": Unknown("odd")}, gpus=NONE), "are on PCI, and no driver is loaded (the driver version installed on the disk is not known: odd)"),
         (of({"installed": "550.54.15"}), "Driver/library version mismatch: the kernel runs NVIDIA driver 535.104.05, and"),
         (of(gpus=Unknown(MISMATCH)), f"{MISMATCH}: the kernel runs NVIDIA driver 535.104.05, but the installed libraries"),
         (of(gpus=Unknown("x"), lost=(f"GPU 0000:1C:00.0: {LOST}",)), f"GPU 0000:1C:00.0: {LOST}"),
-        (of(gpus=Absent("nvidia-smi: not found")), "535.104.05 is loaded, and its programs are missing: nvidia-smi: not"),
-        (rdma("5.4-1.0.3", "5.8-2.0.3"), "mlx5_core on the disk is 5.8-2.0.3: OFED has no modules for the kernel"),
+        (of(gpus=Absent("nvidia-smi: not found")), "535.104.05 is loaded, but its programs (such as nvidia-smi) are missing: nvidia-smi: not"),
+        (rdma("5.4-1.0.3", "5.8-2.0.3"), "mlx5_core on the disk is 5.8-2.0.3: OFED has no modules for the running kernel"),
         (rdma("5.0-0", "5.0-0"), "mlx5_core on the disk is 5.0-0"),
-        (rdma("untold", "untold"), "mlx5_core on the disk is the kernel's own"),
-        (rdma("5.1-2.5.8", "5.4-1.0.3"), f"OFED is {OFED}, and the kernel runs mlx5_core 5.1-2.5.8"),
+        (rdma("untold", "untold"), "mlx5_core on the disk is the one from the kernel"),
+        (rdma("5.1-2.5.8", "5.4-1.0.3"), f"OFED is {OFED}, but the loaded mlx5_core is 5.1-2.5.8"),
         (rdma(NONE, "5.4-1.0.3", hcas=NONE), f"1 RDMA adapter is on PCI, OFED is {OFED}, and there is no RDMA device"),
         (rdma("5.4-1.0", "5.4-1.0.3", ofed="MLNX_OFED_LINUX-5.4-1.0.30.0"), "on the disk is 5.4-1.0.3"),
     ],
@@ -92,7 +92,8 @@ def test_peer_memory_is_unloaded_before_ofed_is_restarted() -> None:
     memory = replace(old.rdma.peer_memory, exists=("nvidia_peermem",))
     (problem,) = told(replace(old, rdma=replace(old.rdma, peer_memory=memory)))
     assert (
-        "nvidia_peermem was built against the OFED before, and may not load with this one: then install" in problem.hint
+        "nvidia_peermem was built against the previous OFED and may not load with this one: then install"
+        in problem.hint
     )
 
 

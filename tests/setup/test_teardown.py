@@ -68,7 +68,7 @@ WHOLE = f"remove taco-launch-c, its unit and {paths.folder('c')}"
         (facts(paths.unit_file("c")), [WHOLE]),
         (facts(paths.folder("c")), [WHOLE]),
         (facts(paths.HOST, paths.host_folder("c")), [WHOLE]),
-        (facts(paths.firewall_unit_file("c")), ["firewall: take our rules back", WHOLE]),
+        (facts(paths.firewall_unit_file("c")), ["firewall: remove the rules of taco-launch", WHOLE]),
         (facts(labels=((paths.CLUSTER_LABEL, "c"),)), [WHOLE]),
         # a container of that name that set-up did not make, or made for another cluster
         (facts(labels=()), []),
@@ -96,7 +96,7 @@ def test_what_is_loaded_at_boot_for_gpudirect_goes_with_the_last_cluster() -> No
         (paths.PEERMEM, paths.PEERMEM_OPTIONS),
     )
     assert isinstance(second, Op)
-    assert second.name == "have nv_peer_mem.service load nothing at boot"
+    assert second.name == "keep nv_peer_mem.service from loading a module at boot"
     assert "set-up installed it" in second.why
     assert "the package stays" in second.why
     assert isinstance(last, Op)
@@ -107,7 +107,10 @@ def test_what_the_hosts_root_runs_is_taken_back_too() -> None:
     there = paths.host_folder("c")
     first, _last = plan(facts(there, f"{there}/firewall", f"{there}/firewall.sh"), "c", None, "")
     assert isinstance(first, Op)
-    assert (first.name, first.args[:3]) == ("firewall: take our rules back", ("taco-launch-c", "remove", there))
+    assert (first.name, first.args[:3]) == (
+        "firewall: remove the rules of taco-launch",
+        ("taco-launch-c", "remove", there),
+    )
     assert first.script.index("idle()") < first.script.index('idle "$1"') < first.script.index("action=$1")
 
 
@@ -124,14 +127,14 @@ def test_a_container_that_was_not_finished_is_taken_back() -> None:
     assert paths.unfinished("c") in op.args
 
 
-@pytest.mark.parametrize("why", [Unknown("the engine gives no answer"), Absent("Cannot connect to the Docker daemon")])
+@pytest.mark.parametrize("why", [Unknown("the engine does not answer"), Absent("Cannot connect to the Docker daemon")])
 @pytest.mark.parametrize("made", [paths.folder("c"), paths.unit_file("c")])
 def test_an_engine_that_does_not_tell(made: str, why: Unknown | Absent) -> None:
     there = facts(made)
     down = having(there, version=why, containers=Unknown("later"), images=Unknown(""))
     for found in (down, having(there, containers=why)):
         problem = the_problem(plan(found, "c", None, ""))
-        assert problem.message.endswith(f"not all can be taken back: {why.reason}")
+        assert problem.message.endswith(f"so not everything can be removed: {why.reason}")
     assert names(replace(there, docker=Absent("docker: not found")))  # then no container is there
     nothing = replace(facts(), docker=down.docker)
     assert names(nothing) == []

@@ -53,7 +53,7 @@ TABLE = (
     Row("horovod_one_computes", WORKING, UNKNOWN, told="rank 0 computes in compute at situation.py:"),
     Row("horovod_one_reads_slowly", WORKING, WORKING, told="reads or writes files"),
     Row("gloo_one_saves", WORKING, WORKING, told="reads or writes files"),
-    Row("gloo_one_evaluates", WORKING, UNKNOWN, told="rank 0 moves in its program"),
+    Row("gloo_one_evaluates", WORKING, UNKNOWN, told="rank 0 runs its program"),
 )
 
 
@@ -141,7 +141,11 @@ def job(*each: tuple[Look, ...]) -> tuple[Recorded, ...]:
     [
         # Keep-alives of a coordinator are far below what the job exchanged, and files are not what sockets carried.
         (job(looks(WAITS, cpu=1.0, sockets=60e3), looks(LOADS, sockets=60e3)), HUNG, "rank 1 on gpu2 is in load_batch"),
-        (job(looks(WAITS, cpu=1.0, sockets=1e6), looks(LOADS)), WORKING, "exchanges 1000000 bytes/s, 10 % of before"),
+        (
+            job(looks(WAITS, cpu=1.0, sockets=1e6), looks(LOADS)),
+            WORKING,
+            "exchanges 1000000 bytes/s, 10 % of its earlier rate",
+        ),
         (job(looks(WAITS, cpu=1.0), looks(LOADS, files=5000.0)), WORKING, "rank 1 reads or writes files"),
         (job(looks(WAITS, cpu=1.0), looks(LOADS, files=50.0)), HUNG, "load_batch"),
         (job(looks(WAITS, cpu=1.0), looks(LOADS, processes=0.5)), WORKING, "rank 1 starts or ends processes"),
@@ -220,4 +224,4 @@ def test_one_rank_that_makes_progress_is_enough_for_its_host() -> None:
         host.add(one.time, {0: one, 1: other})
     assert (host.silent, host.sign) == (0.0, "rank 1 reads or writes files (5000 bytes/s)")
     host.add(30.0, {0: replace(looks(WAITS)[-1], time=30.0)})
-    assert (host.silent, host.sign) == (0.0, "other ranks run")
+    assert (host.silent, host.sign) == (0.0, "the set of running ranks changed")

@@ -187,7 +187,7 @@ def test_a_password_is_not_sent_in_the_clear(fetched: Fetcher) -> None:
     with pytest.raises(UsageError, match="a password is not sent over http"):
         fetched("http://localhost/code.git")
     fetched.environ["GIT_SYNC_PASSWORD"] = "two\nlines"
-    with pytest.raises(UsageError, match="a password of several lines is none"):
+    with pytest.raises(UsageError, match="the password must be a single line"):
         fetched("https://localhost/code.git")
 
 
@@ -221,7 +221,7 @@ def test_files_of_git_lfs_are_no_pointers(fetched: Fetcher, origin: Path) -> Non
         pytest.skip("cannot: git-lfs is here, and would fetch them")
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
     commit(origin, {"model.bin": pointer})
-    with pytest.raises(UsageError, match=r"model\.bin: in Git LFS, and git-lfs is not installed here"):
+    with pytest.raises(UsageError, match=r"model\.bin: in Git LFS, but git-lfs is not installed here"):
         fetched(f"file://{origin}")
 
 

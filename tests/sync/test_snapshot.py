@@ -121,7 +121,7 @@ def test_a_file_that_changes_after_the_snapshot_is_not_sent(tmp_path: Path) -> N
     (tmp_path / "tree" / "file").write_text("one")
     found = taken(tmp_path / "tree", tmp_path / "cache")
     (tmp_path / "tree" / "file").write_text("two")
-    with pytest.raises(UsageError, match="tree/file: changes while it is copied"):
+    with pytest.raises(UsageError, match="tree/file: changed while it was copied"):
         found.read(next(iter(found.places)))
     (tmp_path / "tree" / "file").unlink()
     with pytest.raises(UsageError, match="cannot be read"):
@@ -140,7 +140,10 @@ def test_a_file_that_changes_each_time_is_an_error(tmp_path: Path, monkeypatch: 
         return pieces(file)  # type: ignore[arg-type]
 
     monkeypatch.setattr(snapshot, "_pieces", written_to)
-    with pytest.raises(UsageError, match="changes while it is copied"):
+    with pytest.raises(
+        UsageError,
+        match="changed while it was copied",
+    ):
         taken(tmp_path / "tree", tmp_path / "cache")
 
 
@@ -153,7 +156,7 @@ def test_a_tree_that_is_too_large_names_what_is(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         snapshot.take(walk(str(root), quiet), (), tmp_path / "cache", 1 << 20)
     lines = error.value.message.splitlines()
-    assert lines[0].endswith("8.81 MiB in 41 files, and --sync-max is 1 MiB; the largest are")
+    assert lines[0].endswith("8.81 MiB in 41 files, but --sync-max is 1 MiB; the largest are")
     assert lines[1] == "  5 MiB  model.bin"
     assert lines[-1] == "  3.81 MiB  data/"
     assert error.value.hint is not None
@@ -177,7 +180,9 @@ def test_config_files(tmp_path: Path) -> None:
     assert found.manifest.links == ()
     assert [file.path for file in found.manifest.config] == ["/etc/new.conf"]
     below = config_files.read([f"{source}:own.conf/inner"], "--config-file", has_tree=True)
-    with pytest.raises(UsageError, match=r"--config-file: something below what is not a folder: b'own\.conf'"):
+    with pytest.raises(
+        UsageError, match=r"--config-file: an entry lies below a path that is not a folder: b'own\.conf'"
+    ):
         snapshot.take(walk(str(root), quiet), below, tmp_path / "cache")
 
 

@@ -56,7 +56,7 @@ def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Itera
     for reply in _enter(argv, caller):
         if isinstance(reply, Exited) and reply.code in _ENDED_WITH_JOB and _has_ended(folder):
             # a terminal is in raw mode where this is shown
-            words = f"\r\ntaco-launch: job {folder.name} has ended, and what ran beside its ranks with it\r\n"
+            words = f"\r\ntaco-launch: job {folder.name} has ended, so this command was ended too\r\n"
             yield Output(stream="err", data=words.encode())
         yield reply
 
@@ -80,8 +80,8 @@ def _read_files(jobs: Jobs, _agent: str, request: ReadFiles, caller: CallerStrea
         path = os.path.join(_start(folder, spec), request.path)  # noqa: PTH118 - it may be any text
         if not path.startswith("/"):
             raise UsageError(
-                f"job {folder.name}: it has ended, and the folder of its ranks is not known",
-                hint=f"name a whole path: {folder.name}:/results",
+                f"job {folder.name}: it has ended, and the working folder of its ranks is not known",
+                hint=f"give an absolute path, such as {folder.name}:/results",
             )
         line = ("pack", str(request.most), path)
         found = _enter(_on_host(folder, spec, record, request.rank, line), caller)
@@ -95,7 +95,7 @@ def _left_of_code(folder: JobFolder, spec: JobSpec, record: JobRecord, rank: int
     """Return what is left of the code of a job that has ended, and of what its ranks wrote there."""
     host = _host(folder, record, rank)
     if spec.policy.clean_up is CleanUp.ALL and host in recovery.elsewhere(spec, record):
-        return f"the code on {host} was removed when the job ended, and with --clean-up all also what its ranks wrote there"
+        return f"the code on {host} was removed when the job ended. Because of --clean-up all, the files that its ranks wrote there were removed too"
     return "the files of the code were removed when the job ended; what its ranks wrote or changed there is kept"
 
 
@@ -130,8 +130,8 @@ def _forward_board(jobs: Jobs, agent: str, request: ForwardBoard, caller: Caller
     if found is None or found.port is None:
         why = "it has no TensorBoard" if found is None else found.problem
         if found is None and records.read_spec(folder).tensorboard is not None:
-            why = "its TensorBoard does not run yet, or has ended"
-        raise UsageError(f"job {folder.name}: {why}", hint="start the job with --tensorboard")
+            why = "its TensorBoard is not running yet, or has ended"
+        raise UsageError(f"job {folder.name}: {why}", hint="to have TensorBoard, start a job with --tensorboard")
     with started(program.argv(agent, "tunnel", str(folder.path), str(found.port))) as process:
         yield from streams(process, caller)
 
@@ -150,7 +150,7 @@ def streams(process: "subprocess.Popen[bytes]", caller: CallerStream) -> Iterato
         try:
             found = reader.feed(data)
         except UsageError as error:
-            raise HostError(f"the rank's host: {error.message}") from None
+            raise HostError(f"bad answer from the rank's host: {error.message}") from None
         for reply in found:
             if not isinstance(reply, StreamReply):
                 raise HostError(f"the rank's host: not a taco-launch message: {reply.op}")
@@ -246,8 +246,10 @@ def _argv(folder: JobFolder, rank: int, how: str, words: Sequence[str]) -> Tuple
     """
     record = recovery.current_record(folder)
     if record.state is not JobState.RUNNING:
-        ended = "; only cp NAME:PATH . still works" if record.state.is_terminal else ""
-        raise NotRunningError(f"job {folder.name}: it is {record.state.value}: nothing can run beside its ranks{ended}")
+        ended = ", except `cp NAME:PATH .`" if record.state.is_terminal else ""
+        raise NotRunningError(
+            f"job {folder.name}: it is {record.state.value}: commands in its ranks need a RUNNING job{ended}"
+        )
     line = ("enter", str(folder.path), str(rank), how, "--", *words)
     return _on_host(folder, records.read_spec(folder), record, rank, line)
 

@@ -77,7 +77,9 @@ def _request(op: str, stdin: IO[bytes]) -> Request:
     try:
         return request_of(op, line)
     except ValueError as error:
-        raise UsageError(f"not a request of taco-launch: {error}", hint="upgrade taco-launch on this host") from None
+        raise UsageError(
+            f"the agent does not understand this request: {error}", hint="upgrade taco-launch on this host"
+        ) from None
 
 
 def _caller(request: Request, stdin: IO[bytes]) -> Tuple[Any, ...]:

@@ -103,7 +103,7 @@ def _prune(jobs: Jobs, agent: str, request: SnapshotPrune) -> Iterator[Reply]:
         if not isinstance(answer, str):
             yield answer.replace(host=host)
         elif not ssh.lacks_agent(answer):  # else no job of this version has ever run there
-            yield Notice(text=f"host {host}: its copies of code are still there: {answer}")
+            yield Notice(text=f"host {host}: its copies of job code could not be removed: {answer}")
 
 
 OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {SnapshotPrune: _prune}

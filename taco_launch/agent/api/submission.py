@@ -76,7 +76,7 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
         records.write_spec(draft, spec)
         records.write_caller(draft, caller)
         suspend: Dict[str, Any] = {"suspend": True} if spec.policy.suspend else {}
-        why = "submitted to wait until it is resumed" if suspend else state.FOR_SLOTS
+        why = "submitted with --suspend; it waits until it is resumed" if suspend else state.FOR_SLOTS
         records.Events(draft).add(state.SUBMITTED, why, id=os.urandom(16).hex(), **suspend)
         jobs.mark(spec.name)
         try:
@@ -104,7 +104,7 @@ def _check_image(wanted: str) -> None:
     if there and there != name:
         raise UsageError(
             f"the inventory's image is {name}, but the containers were created from {there}",
-            "recreate them: taco-launch setup; or name the image of this job: --image",
+            "recreate the containers with taco-launch setup, or give this job its own image with --image",
         )
 
 

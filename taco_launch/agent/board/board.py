@@ -49,11 +49,11 @@ def require(environment: Mapping[str, str], *, in_container: bool) -> None:
         recipe = (
             "install it in the training image (RUN pip install tensorboard) and name that image in the inventory"
             if in_container
-            else "install it where the job finds it: pip install tensorboard"
+            else "install it on the head in the Python environment of the job: pip install tensorboard"
         )
         raise UsageError(
-            "--tensorboard: TensorBoard is not installed on the head: no program `tensorboard` on PATH, and no such "
-            "module of python3",
+            "--tensorboard: TensorBoard is not installed on the head: there is no program `tensorboard` on PATH, and python3 "
+            "has no module tensorboard",
             hint=f"{recipe}; or leave --tensorboard out",
         )
 

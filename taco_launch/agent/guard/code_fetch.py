@@ -55,7 +55,7 @@ class CodeFetch:
         heard = self._line.receive()
         answers = [message for message in heard or () if isinstance(message, CodeFetched)]
         if heard is None:
-            answers = [CodeFetched(error=f"what brings the code was killed: see {self._folder.debug}")]
+            answers = [CodeFetched(error=f"the process that copies the code was killed: see {self._folder.debug}")]
         for answer in answers:
             self._let_go()
             if self._snapshot and not answer.error:

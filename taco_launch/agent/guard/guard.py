@@ -381,7 +381,9 @@ class _Guard:
         elif silent:
             left = processes.end(self._job_id, self._roots)
             self._slots.release(gone=not left.found and not left.unknown)
-            reason = f"its guard heard nothing of the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
+            reason = (
+                f"its guard heard nothing from the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
+            )
             self._trace.note(reason)
             self._tell(guard_messages.GaveUp(reason=reason))
             if self._elsewhere and not (self._sender.sizes() or left.found or left.unknown):

@@ -45,7 +45,7 @@ class HostLauncher:
             self._process = spawn(order.argv, self._cwd(order.cwd), _environment(order), order.umask)
         except HostError as error:
             why = error.message.rpartition(": ")[2]
-            hint = "install it where the ranks run, or pass the PATH that has it: -x PATH"
+            hint = "install it where the ranks run. If it is on your PATH, pass that PATH to the ranks: -x PATH"
             self._say(f"cannot run {order.argv[0]!r}: {why} ({hint})")
             return []
         assert self._process.stdout is not None
@@ -93,7 +93,7 @@ class HostLauncher:
         if Path(wanted).is_dir():
             return wanted
         home = os.environ.get("HOME", "/")
-        self._say(f"there is no folder {wanted} here: the ranks start in {home}")
+        self._say(f"the folder {wanted} does not exist here, so the ranks start in {home}")
         return home
 
     def _say(self, words: str) -> None:

@@ -39,7 +39,7 @@ class MemoryKills:
         cgroup, before, all_before = self._before[rank]
         count = _count(cgroup.events)
         if count == before and all_before is not None and _count(_PROC / "vmstat") == all_before:
-            return "by a process or a user, and not because memory ran out: the kernel counts no such kill"
+            return "by a process or a user, not because memory ran out: the kernel counted no out-of-memory kill"
         # The command may have moved to another cgroup, as in a container of its own.
         if count is None or count <= before:
             return ""
@@ -47,7 +47,7 @@ class MemoryKills:
         has = (
             f"may use {limit / (1 << 30):.3g} GiB"
             if limit
-            else "has no limit: a limit above it, or the host itself, was full"
+            else "has no limit of its own: a parent cgroup reached its limit, or the host ran out of memory"
         )
         return f"by the kernel, because memory ran out: its cgroup {has}"
 

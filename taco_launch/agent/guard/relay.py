@@ -65,7 +65,7 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
     if folder.path.exists():
         earlier = process_registry.kept(folder)
         if folder.spec.exists():
-            raise TacoLaunchError(f"it is the head of another job of the name {folder.name}: choose another --name")
+            raise TacoLaunchError(f"it is the head of another job with the name {folder.name}: choose another --name")
         ours = earlier is not None and earlier.job_id == job_id
         connection = _connect(folder, _GUARD_SECONDS if ours else 0.0)  # ours may be starting still
         if connection is not None and ours:
@@ -75,13 +75,15 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
             connection = None
             _cleared(folder, earlier.job_id)
         if connection is not None:
-            raise TacoLaunchError(f"a job of the name {folder.name} runs there for another head: choose another --name")
+            raise TacoLaunchError(
+                f"another head already runs a job with the name {folder.name} on this host: choose another --name"
+            )
         if earlier is not None and earlier.job_id != job_id:
             left = process_registry.end(folder, earlier.job_id)
             if left.found or left.unknown:
                 pids = ", ".join(str(entry.pid) for entry in left.found)
                 raise TacoLaunchError(
-                    f"processes of an earlier job {folder.name} may still run: {pids or left.unknown}"
+                    f"processes of an earlier job with the name {folder.name} may still be running: {pids or left.unknown}"
                 )
         shutil.rmtree(folder.path)
     with _whole(folder):

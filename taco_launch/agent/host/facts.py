@@ -66,7 +66,7 @@ def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:
     Raises:
         HostError: it does not exist, or is another MPI's.
     """
-    hint = "install Open MPI (apt-get install openmpi-bin), or name its own in an inventory: mpirun: /PATH/bin/mpirun"
+    hint = "install Open MPI (apt-get install openmpi-bin), or set the path of another mpirun in the inventory: mpirun: /PATH/bin/mpirun"
     where = shutil.which(program, path=environment.get("PATH", os.defpath))
     if where is None:
         raise HostError(f"{program}: not found on {socket.gethostname()}", hint)
@@ -86,7 +86,7 @@ def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:
         return None
     found = re.search(r"^\S+ \(Open MPI\) (\d+(?:\.\d+)+)", told, re.MULTILINE)
     if found is None and re.search("HYDRA|MPICH|Intel\\(R\\) MPI|MVAPICH", told):
-        raise HostError(f"{where} is not of Open MPI: it prints {told.splitlines()[0]!r}", hint)
+        raise HostError(f"{where} is not Open MPI: it prints {told.splitlines()[0]!r}", hint)
     return found[1] if found else None
 
 

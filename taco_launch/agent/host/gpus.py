@@ -48,7 +48,7 @@ class GpuUse(NamedTuple):
             plural = "es" if len(self.processes) > 1 else ""
             return f"used by process{plural} {', '.join(map(_describe_client, self.processes))}"
         if self.mib is not None and self.mib >= _IDLE_MIB:
-            return f"with {self.mib} MiB of its memory in use, by no process that can be seen"
+            return f"with {self.mib} MiB of its memory in use by a process that is not visible here"
         return ""
 
 
@@ -123,13 +123,13 @@ def parse_use(processes: str, memory: str) -> Dict[str, GpuUse]:
 
 def describe(name: str, use: Mapping[str, GpuUse]) -> str:
     """Return who uses the GPU of that UUID, nothing where it is idle."""
-    return use[name].describe() if name in use else "which nvidia-smi does not list"
+    return use[name].describe() if name in use else "not listed by nvidia-smi"
 
 
 def _describe_client(process: GpuClient) -> str:
     name = process.name.rpartition("/")[2]
     if not name or name.startswith("["):  # [Not Found]: of another container
-        name = "a process that nvidia-smi cannot name"
+        name = "name not reported by nvidia-smi"
     try:
         owner = pwd.getpwuid(Path(f"/proc/{process.pid}").stat().st_uid).pw_name
     except (OSError, KeyError):

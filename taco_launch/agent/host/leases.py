@@ -77,7 +77,7 @@ class Leases:
                     if name in self.refused:
                         _close(taken.pop(name))
                 if number < len(ports) and name not in taken:
-                    self.refused.setdefault(name, "another job has it")
+                    self.refused.setdefault(name, "held by another job")
             if len(taken) == wanted:
                 for name in taken:
                     self._own.write(name, holder.job, holder.id)
@@ -133,7 +133,7 @@ class Leases:
                 shared = self._shared(name)
                 if shared is not None:  # else that says it
                     os.close(shared)
-                    self.refused[name] = "that another job of this user holds, whose lease was removed"
+                    self.refused[name] = "held by another job of this user, whose lease file was removed"
             return ()
         try:
             shared = self._shared(name)
@@ -158,7 +158,7 @@ class Leases:
                 what = ""
             if not what:  # nothing has that name, so it is the folder
                 raise
-            self.refused[name] = f"its lease {path} cannot be used, it is {what}"
+            self.refused[name] = f"with a lease file that cannot be used: {path} is {what}"
             return None
 
     def _look_into(self, name: str, holder: Holder) -> None:
@@ -194,7 +194,7 @@ class Leases:
                 try:
                     self._use = gpus.used()
                 except HostError as error:
-                    return f"whose users are not known ({error.message})"
+                    return f"with unknown users ({error.message})"
             why = gpus.describe(name, self._use)
             if not why or time.monotonic() > deadline:
                 return why
@@ -210,9 +210,10 @@ def _no_leases(folder: Path, error: OSError) -> HostError:
             f"{error.filename}: {why}", "free some space there, or name another folder with TACO_LAUNCH_STATE"
         )
     if error.errno in _FULL:
-        return HostError(f"no leases in {folder}: {why}", f"remove what fills it there: {_fillers(folder)}")
+        return HostError(f"cannot write lease files in {folder}: {why}", f"free some space there: {_fillers(folder)}")
     return HostError(
-        f"no leases in {folder}: {why}", f"name a folder of your own with {folders.LEASES_VARIABLE}, or run as root"
+        f"cannot write lease files in {folder}: {why}",
+        f"set another folder with {folders.LEASES_VARIABLE}, or run as root",
     )
 
 
@@ -274,7 +275,7 @@ def _locked(path: Path, *, again: bool = True) -> Optional[int]:
         return _locked(path, again=False)
     os.close(file)
     if linked:
-        raise OSError(errno.EMLINK, "has another name as well", str(path))
+        raise OSError(errno.EMLINK, "has several names (hard links)", str(path))
     return None
 
 

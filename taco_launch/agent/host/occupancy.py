@@ -83,7 +83,7 @@ class Slots:
             try:
                 self.use = gpus.used()
             except HostError as error:
-                self._unknown = f"whose users are not known ({error.message})"
+                self._unknown = f"with unknown users ({error.message})"
         self.used_at = time.monotonic()
         self._users = tuple(filter(_lives, (each.pid for use in self.use.values() for each in use.processes)))
         self._left = {
@@ -109,7 +109,7 @@ class Slots:
         try:
             held = file_locks.read()
         except OSError as error:
-            why = f"whose users are not known (/proc/locks: {error.strerror})"
+            why = f"with unknown users (/proc/locks: {error.strerror})"
             return [(SlotState(name, foreign=why), ()) for name in self.names]
         recorded = slot_holders.read(self._folder, self.names)
         return [
@@ -207,11 +207,13 @@ def _state(folder: Path, name: str, held: file_locks.Locks, recorded: Sequence[H
     try:
         about = path.lstat()
         if not stat.S_ISREG(about.st_mode):
-            return SlotState(name, foreign=f"that cannot be used ({path} is {untrusted.describe(path)})")
+            return SlotState(
+                name, foreign=f"with a lease file that cannot be used ({path} is {untrusted.describe(path)})"
+            )
     except FileNotFoundError:
         return SlotState(name)
     except OSError as error:
-        return SlotState(name, foreign=f"that cannot be looked at ({error.filename}: {error.strerror})")
+        return SlotState(name, foreign=f"with a lease file that cannot be read ({error.filename}: {error.strerror})")
     takers = held.takers(about, {holder.pid for holder in recorded})
     if not takers:
         # /proc/locks leaves out those of another PID namespace, and so of another cluster's container
@@ -226,7 +228,10 @@ def _state(folder: Path, name: str, held: file_locks.Locks, recorded: Sequence[H
     if owners <= {os.geteuid()}:  # a job that has not written its record yet
         return SlotState(name, SlotHolder("", "", 0.0))
     pids = ", ".join(map(str, takers))
-    return SlotState(name, foreign=f"held by process {pids} of {', '.join(sorted(map(_user, owners)))}, no job of ours")
+    return SlotState(
+        name,
+        foreign=f"held by process {pids} of {', '.join(sorted(map(_user, owners)))}, which is not a taco-launch job",
+    )
 
 
 def _user(uid: Optional[int]) -> str:

@@ -49,7 +49,7 @@ def free(allowed: Optional[Sequence[int]], is_leased: Callable[[int], bool]) -> 
     which = "port" if allowed is None else f"port from {allowed[0]} to {allowed[1]}"
     raise HostError(
         f"no {which} is free on {socket.gethostname()}",
-        hint="widen network.port_range, or see who has them: ss -ltnp",
+        hint="widen network.port_range in the inventory, or list the processes that listen on ports: ss -ltnp",
     )
 
 
@@ -105,9 +105,9 @@ def unreachable(address: str, port: int) -> str:
     """
     try:
         with socket.create_connection((address, port), _REACH_SECONDS):
-            return "another process listens there already"
+            return "another process already listens on that port"
     except socket.timeout:
-        return f"no answer within {_REACH_SECONDS:g} s: a firewall may be between"
+        return f"no answer within {_REACH_SECONDS:g} s: a firewall may block the port"
     except OSError as error:
         return "" if error.errno == errno.ECONNREFUSED else error.strerror or str(error)
 

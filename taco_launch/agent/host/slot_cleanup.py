@@ -83,8 +83,8 @@ class OwnSlots:
         """End what is left of a job; return what may still run, "" where all is."""
         left = process_registry.end(JobFolder(self._jobs / had.job), had.id)
         pids = ", ".join(str(entry.pid) for entry in left.found)
-        told = "; ".join(filter(None, (pids and f"processes {pids} cannot be ended", left.unknown)))
-        return f"left by job {had.job}, which may still run: {told}" if told else ""
+        told = "; ".join(filter(None, (pids and f"these processes could not be killed: {pids}", left.unknown)))
+        return f"left by job {had.job}, which may still be running: {told}" if told else ""
 
 
 def report(last: Holder) -> str:
@@ -100,8 +100,8 @@ def report(last: Holder) -> str:
         found, unknown = _since(last), processes.why_hidden()
     if not found and not unknown:
         return ""
-    told = unknown or f"perhaps as process{'es' if len(found) > 1 else ''} {', '.join(map(str, found))}"
-    return f"left by job {last.job} of {untrusted.user_name(last.uid)}, which may still run: {told}"
+    told = unknown or f"perhaps process{'es' if len(found) > 1 else ''} {', '.join(map(str, found))}"
+    return f"left by job {last.job} of {untrusted.user_name(last.uid)}, which may still be running: {told}"
 
 
 def _since(last: Holder) -> List[int]:

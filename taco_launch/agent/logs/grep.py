@@ -29,7 +29,7 @@ def compiled(pattern: str) -> "Pattern[str]":
     except (re.error, RecursionError, OverflowError) as error:
         raise UsageError(
             f"--grep: {pattern!r} is not a regular expression: {error}",
-            hint="put a backslash before what is meant as it is",
+            hint="put a backslash before each special character that is meant literally",
         ) from None
 
 
@@ -56,8 +56,8 @@ class Grep:
         found = bounded(lambda: [number for number, line in enumerate(lines) if self._matches(line)], _SECONDS)
         if found is None:
             raise UsageError(
-                f"--grep: needs more than {_SECONDS} s of computing on {sum(map(len, lines))} bytes of the log",
-                hint="write it without repeats in repeats, such as (a+)+, or filter the output of `logs` here",
+                f"--grep: the search took more than {_SECONDS} s on {sum(map(len, lines))} bytes of the log",
+                hint="avoid nested repeats such as (a+)+ in the pattern, or pipe the output of `logs` into grep",
             )
         matched = frozenset(found)
         return [number in matched for number in range(len(lines))]

@@ -206,7 +206,8 @@ def _stream(folder: JobFolder, request: Logs, attempt: Optional[int]) -> _Stream
     if request.agent:
         if not segments.segments(folder.agent_log):
             raise UsageError(
-                f"job {folder.name}: it has no agent log", hint="one is kept of a job that is started with --agent-log"
+                f"job {folder.name}: it has no agent log",
+                hint="only jobs that are started with --agent-log keep an agent log",
             )
         return _Stream(folder.agent_log)
     if rank is None and host is None and instance is None and fixed is None:
@@ -214,7 +215,7 @@ def _stream(folder: JobFolder, request: Logs, attempt: Optional[int]) -> _Stream
     events = records.read_events(folder)
     last = records.record(folder).attempt
     if fixed is not None and not 1 <= fixed <= max(last, 1):
-        raise UsageError(f"job {folder.name}: it has had no attempt {fixed}", hint=_attempts(last))
+        raise UsageError(f"job {folder.name}: it has no attempt {fixed}", hint=_attempts(last))
     number = fixed or attempt or last or 1
     own = folder.of_attempt(number)
     if rank is not None:
@@ -230,7 +231,7 @@ def _stream(folder: JobFolder, request: Logs, attempt: Optional[int]) -> _Stream
     found = next((part for part in parts if part.name == instance), None)
     if found is None:
         names = ", ".join(part.name for part in parts)
-        hint = f"its instances are {names}" if names else "it has no place yet"
+        hint = f"its instances are {names}" if names else "it has not been given slots yet"
         raise UsageError(f"job {folder.name}: it has no instance {instance}", hint=hint)
     if found is parts[0] and not found.ranks:
         return _Stream(own.launcher, number)
@@ -240,7 +241,7 @@ def _stream(folder: JobFolder, request: Logs, attempt: Optional[int]) -> _Stream
 
 
 def _attempts(last: int) -> str:
-    return f"its attempts are 1 to {last}" if last > 1 else "it was not tried again"
+    return f"its attempts are 1 to {last}" if last > 1 else "it was never restarted: its only attempt is 1"
 
 
 def _label(host: str, ranks: Tuple[int, ...] = ()) -> Pattern[bytes]:

@@ -239,7 +239,9 @@ def _opened(path: Path) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise HostError(f"{path}: it cannot be read: {error.strerror}", "what put it there? ls -l") from None
+        raise HostError(
+            f"{path}: it cannot be read: {error.strerror}", "look at its owner and permissions: ls -l"
+        ) from None
 
 
 def size(stem: Path) -> int:

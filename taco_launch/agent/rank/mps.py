@@ -31,7 +31,7 @@ def of_ranks(own: Mapping[str, str], environ: Mapping[str, str]) -> Dict[str, st
 def start(folder: JobFolder, own: Mapping[str, str]) -> str:
     """Start the daemon; give "" when it serves, else why not."""
     if len(own[_PIPES].encode()) > _MOST_BYTES:
-        return f"--mps: {own[_PIPES]} is too long for its sockets: give the job a shorter name"
+        return f"--mps: {own[_PIPES]} is too long a path for the sockets of MPS: give the job a shorter name"
     (folder.path / "mps").mkdir(mode=0o700, exist_ok=True)
     return _call((_CONTROL, "-d"), own, "")
 
@@ -50,7 +50,7 @@ def _call(argv: Tuple[str, ...], own: Mapping[str, str], words: str) -> str:
                 argv, check=False, input=words.encode(), stdout=said, stderr=said, env=own, timeout=_SECONDS
             )
         except FileNotFoundError:
-            return f"--mps: there is no {_CONTROL} here: it comes with NVIDIA's driver"
+            return f"--mps: the program {_CONTROL} was not found here: it comes with the NVIDIA driver"
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"--mps: {' '.join(argv)}: {error}"
         said.seek(begin)

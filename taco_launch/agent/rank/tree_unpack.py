@@ -74,7 +74,7 @@ def prepared(target: Path) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}.", suffix=".part", dir=target.parent))
     except OSError as error:
-        raise UsageError(f"{target.parent}: {error.strerror}: nothing can be written there") from None
+        raise UsageError(f"{target.parent}: {error.strerror}: cannot write to this folder") from None
     try:
         yield folder / ROOT
     finally:
@@ -92,7 +92,7 @@ def finish(place: Path, target: Path) -> None:
     except OSError as error:
         raise UsageError(
             f"{target}: {error.strerror}",
-            hint="a folder does not replace another one: remove that, or name another path",
+            hint="an existing folder is not replaced: remove it first, or give another path",
         ) from None
 
 
@@ -104,7 +104,7 @@ class _Info(tarfile.TarInfo):
         if limit is None:
             raise UsageError(f"{_shown(self.name)}: is neither a file, a folder nor a symbolic link")
         if self.size > limit:
-            raise UsageError(f"{_shown(self.name)}: has a header of {self.size} bytes")
+            raise UsageError(f"{_shown(self.name)}: its archive header is too large ({self.size} bytes)")
         found: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
         return found
 
@@ -159,7 +159,7 @@ class Unpacker:
         except OSError as error:
             raise UsageError(f"cannot write: {error.strerror or error}") from None
         except Exception as error:  # noqa: BLE001 - tarfile raises what it likes for what is not an archive
-            raise UsageError(f"what came is not an archive of taco-launch: {error!s:.100}") from None
+            raise UsageError(f"the received data is not a taco-launch archive: {error!s:.100}") from None
         if counted.count < end + _END_BYTES or not self._entries:
             raise UsageError("what came is not whole: it broke off")
         self._finish()
@@ -190,9 +190,9 @@ class Unpacker:
     def _path(self, entry: tarfile.TarInfo, place: Path) -> Path:
         first, *parts = entry.name.split("/")
         if first != ROOT or any(part in ("", ".", "..") or "\0" in part for part in parts):
-            raise UsageError(f"{_shown(entry.name)}: names a place outside of what is copied")
+            raise UsageError(f"{_shown(entry.name)}: its path leads outside of the copied folder")
         if not parts and self._entries > 1:
-            raise UsageError("what came holds several trees")
+            raise UsageError("the received archive contains more than one file or folder at the top")
         return place.joinpath(*parts)
 
     def _link(self, entry: tarfile.TarInfo) -> str:
@@ -203,7 +203,7 @@ class Unpacker:
         there = posixpath.normpath(posixpath.join(posixpath.dirname(entry.name), target)).split("/")
         # Behind another name `..` may lead anywhere: that name may be a link.
         if not target or target.startswith("/") or "\0" in target or ".." in parts[up:] or there[0] != ROOT:
-            self._say(f"left out: {_shown(entry.name)}: a link that leads out of what is copied")
+            self._say(f"left out: {_shown(entry.name)}: this link points outside of the copied folder")
             return ""
         return target
 

@@ -141,7 +141,7 @@ class _Tunnel:
             stream.taken += len(message.data)
             stream.waiting += message.data
             if stream.taken > STREAM_WINDOW:
-                self._drop(stream, "more came than was credited")
+                self._drop(stream, "the other side sent more data than the window allows")
         elif isinstance(message, SendCredit):
             stream.credit += message.count
         elif isinstance(message, SendEnd):
@@ -186,7 +186,7 @@ class _Tunnel:
 
     def _open(self, number: int) -> None:
         if number in self._streams or len(self._streams) >= MOST_STREAMS:
-            self.reply(StreamClosed(stream=number, why=f"there are {MOST_STREAMS} connections already"))
+            self.reply(StreamClosed(stream=number, why=f"the limit of {MOST_STREAMS} connections is reached"))
             return
         stream = _Stream(number, self._port)
         if stream.connect():

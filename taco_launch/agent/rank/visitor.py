@@ -59,7 +59,7 @@ def main(folder: JobFolder, rank: int, how: str, agent: str, words: Sequence[str
     guard.send(Visit(rank=rank, root=[] if own is None else [own.pid, own.start]))
     answer = _answer(guard)
     if answer is None or not answer.roots:
-        return _refuse(NO_JOB, f"rank {rank} does not run any more")
+        return _refuse(NO_JOB, f"rank {rank} is no longer running")
     if kind == TUNNEL:
         from taco_launch.agent.rank import tunnel  # noqa: PLC0415 - few visitors are one
 

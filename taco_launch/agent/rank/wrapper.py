@@ -94,10 +94,10 @@ def _advice(program: str, path: Optional[str]) -> str:
     import shutil  # noqa: PLC0415 - no rank that can run needs it
 
     if program == "python" and shutil.which("python3", path=path) is not None:
-        return " (python3 is there: type that)"
+        return " (python3 is installed: use it instead)"
     if "/" not in program and os.path.isfile(program):  # noqa: PTH113 - Path.is_file raises for a name that is too long
         by_python = f"python3 {program}, or " if program.endswith(".py") else ""
-        return f" (it lies in this folder: {by_python}./{program})"
+        return f" (this file is in the current folder: write {by_python}./{program})"
     return ""
 
 

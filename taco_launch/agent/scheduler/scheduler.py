@@ -33,7 +33,7 @@ _WORDS_SECONDS, _MOST_TOLD = (1.0, 60.0), 20
 _WORDS_SHARE = 0.01
 # A new job is told that it waits once its hosts have told of their slots, or after so long.
 _UNTOLD_SECONDS = 5.0
-_FAR_BEHIND = (("", f"more than {_MOST_TOLD} jobs are before it"),)
+_FAR_BEHIND = (("", f"more than {_MOST_TOLD} jobs are ahead of it in the queue"),)
 # How long a job rests that found no place where there seemed to be one; doubled each time.
 _REST_SECONDS = (1.0, 30.0)
 # A first job whose hosts do not answer is tried as often all the same: it may be the look that fails.
@@ -291,7 +291,7 @@ class Scheduler:
         folder = self._pending.folder(entry)
         words = untrusted.last_line(folder.debug)
         told = f": {words}" if words else ""
-        reason = f"its supervisor ended {_MOST_FAILURES} times without a message{told}; see {folder.debug}"
+        reason = f"its supervisor ended {_MOST_FAILURES} times without giving a reason{told}; see {folder.debug}"
         records.ended(records.Events(folder), JobState.LOST, NO_JOB, reason)
         folder.caller.unlink(missing_ok=True)
 
@@ -347,7 +347,7 @@ class Scheduler:
         found: List[Tuple[str, str]] = []
         before = self._before(entry)
         if before is not None:
-            found.append(("", f"job {before.name} is before it"))
+            found.append(("", f"job {before.name} is ahead of it in the queue"))
         if self._watchers is None or entry.asked is None or not self._knows(entry):
             return tuple(found)
         told, down = self._watchers.occupancies(), self._watchers.down()

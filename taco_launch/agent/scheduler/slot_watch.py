@@ -120,7 +120,7 @@ class _Watch:
         if self._put is None and self._process is None and now >= self._again_at:
             self._begin(now)
         elif self._process is not None and self.occupancy is None and now - self._since > _FIRST_WORDS_SECONDS:
-            self._ended(f"said nothing within {_FIRST_WORDS_SECONDS:g} s")
+            self._ended(f"sent nothing within {_FIRST_WORDS_SECONDS:g} s")
 
     def read(self) -> None:
         """Take in its words; the last line counts."""
@@ -132,7 +132,7 @@ class _Watch:
                 return
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LINE_BYTES:
-            self._ended(f"said a line of more than {LINE_BYTES} bytes")
+            self._ended(f"sent a line of more than {LINE_BYTES} bytes")
             return
         for line in lines:
             answer = ssh.understood(line, SlotsReply)
@@ -200,7 +200,7 @@ class _Watch:
             try:
                 self._put = ssh.AgentUpload(self._query.host, self._agent)
             except OSError as error:
-                said = f"the agent cannot be put there: {error}"
+                said = f"the agent cannot be copied there: {error}"
             else:
                 return
         self._fail(why or said)
@@ -211,9 +211,9 @@ class _Watch:
             put.close()
             self._put = None
         if problem:
-            self._fail(f"the agent cannot be put into {put.folder}: {problem}")
+            self._fail(f"the agent cannot be copied to {put.folder}: {problem}")
 
     def _fail(self, why: str) -> None:
-        self.problem = why or "the look at its slots ended"
+        self.problem = why or "the process that watches its slots ended"
         self._again_at = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _RETRY_SECONDS[1])

@@ -67,4 +67,4 @@ def unreachable(process: Optional[Process]) -> Tuple[Tuple[str, str], ...]:
     problem = process.problem() if process is not None and not isinstance(process, _HERE) else ""
     if not problem:
         return ()
-    return ((socket.gethostname(), f"its container does not answer: {problem}; taco-launch setup makes it again"),)
+    return ((socket.gethostname(), f"its container does not answer: {problem}; to recreate it, run taco-launch setup"),)

@@ -146,7 +146,7 @@ class _Fetch:
                 damaged = write_files(self._store, of_chunks(found, {chunk for chunk, _path in damaged}), part)
             if damaged:
                 raise HostError(
-                    f"{_paths(damaged)}: its copy here is damaged, and so is the one that was fetched again"
+                    f"{_paths(damaged)}: the copy on this host is damaged, and the copy that was fetched to replace it is damaged too"
                 )
             part.rename(tree)
         finally:  # a disk that is full is not kept so by half a tree
@@ -160,7 +160,7 @@ class _Fetch:
         store.drop(order.snapshot, [chunk for chunk, _path in damaged])
         if not order.sources:
             raise HostError(
-                f"{_paths(damaged)}: its copy here is damaged, and was removed",
+                f"{_paths(damaged)}: the copy on this host was damaged and has been removed",
                 hint="submit the job again: that copies it again",
             )
         head = order.sources[-1]
@@ -169,9 +169,11 @@ class _Fetch:
                 self._received += transfer.fetch(store, order.snapshot, head, order.agent)
             except TransferError as error:
                 raise HostError(
-                    f"{_paths(damaged)}: its copy here is damaged, and could not be fetched again from {head}: {error}"
+                    f"{_paths(damaged)}: the copy on this host is damaged, and a new copy could not be fetched from {head}: {error}"
                 ) from None
-        self._notes.append(f"{_paths(damaged)}: its copy here was damaged, and was fetched again from {head}")
+        self._notes.append(
+            f"{_paths(damaged)}: the copy on this host was damaged, so a new copy was fetched from {head}"
+        )
         return found
 
     def _place(self, found: Manifest) -> None:
@@ -187,14 +189,14 @@ class _Fetch:
                 self._repair(found, [(damaged[0][0], file.path)])
                 damaged = write_files(self._store, [entry], config)
             if damaged:
-                raise HostError(f"{file.path}: its copy here is damaged")
+                raise HostError(f"{file.path}: the copy on this host is damaged")
             links.append((file.path, config / str(number)))
         if self._order.at:
             links.append((self._order.at, self._folder.code))
         try:
             PlacedLinks(self._folder).make(links)
         except LinkError as error:
-            raise HostError(str(error), hint="choose another path: --config-file SRC:DST, --workdir") from None
+            raise HostError(str(error), hint="choose another path with --config-file SRC:DST or --workdir") from None
 
 
 def _paths(damaged: Sequence[Tuple[str, str]]) -> str:
@@ -205,7 +207,9 @@ def _paths(damaged: Sequence[Tuple[str, str]]) -> str:
 
 def _not_had(order: FetchCode, failed: Sequence[str]) -> HostError:
     if not order.sources:
-        return HostError("the job's code is not here any more", hint="submit the job again: that copies it again")
+        return HostError(
+            "the job's code is no longer on this host", hint="submit the job again, which copies the code again"
+        )
     return HostError(
         f"the job's code could not be fetched from {'; '.join(failed)}", "submit the job again: that copies it again"
     )

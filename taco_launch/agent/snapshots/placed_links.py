@@ -78,7 +78,9 @@ def _make(path: str, target: Path, jobs: Path) -> None:
         except FileExistsError:
             _replace(path, name, above, target, jobs)
     except NotADirectoryError:
-        raise LinkError(f"{path}: one of the folders above is none, or a symbolic link: write its real path") from None
+        raise LinkError(
+            f"{path}: a part of this path is not a folder or is a symbolic link: use the real path"
+        ) from None
     except OSError as error:
         raise LinkError(f"{path}: {error.strerror}") from None
     finally:
@@ -90,12 +92,14 @@ def _replace(path: str, name: str, above: int, target: Path, jobs: Path) -> None
     try:
         there = os.readlink(name, dir_fd=above)
     except OSError:
-        raise LinkError(f"{path}: it is there already, and nothing is ever replaced") from None
+        raise LinkError(f"{path}: this path already exists, and taco-launch does not replace files") from None
     if not _is_in(there, jobs):
-        raise LinkError(f"{path}: a symbolic link is there already, and nothing is ever replaced")
+        raise LinkError(
+            f"{path}: a symbolic link with this path already exists, and taco-launch does not replace files"
+        )
     other = Path(there).relative_to(jobs).parts[0]
     if jobs / other not in target.parents and _runs(JobFolder(jobs / other)):
-        raise LinkError(f"{path}: job {other} has it now")
+        raise LinkError(f"{path}: job {other} is using this path")
     new = f".{name[:200]}.{os.urandom(4).hex()}"
     os.symlink(target, new, dir_fd=above)
     os.rename(new, name, src_dir_fd=above, dst_dir_fd=above)

@@ -93,7 +93,7 @@ def _chunk(store: SnapshotStore, snapshot: str, chunk: str, size: int) -> bytes:
         return store.get(chunk, size)
     except DamagedError as error:
         store.drop(snapshot, [chunk])
-        raise _NoMoreError(f"its own copy is damaged: {error}") from None
+        raise _NoMoreError(f"its copy is damaged: {error}") from None
 
 
 def _wanted(chunks: List[str]) -> Iterable[str]:
@@ -101,7 +101,7 @@ def _wanted(chunks: List[str]) -> Iterable[str]:
     count = -(-len(chunks) // 8)
     bits = sys.stdin.buffer.read(count)
     if len(bits) < count:
-        raise _NoMoreError("nothing was requested")
+        raise _NoMoreError("the request broke off")
     return (chunk for number, chunk in enumerate(chunks) if bits[number // 8] >> (number % 8) & 1)
 
 
@@ -129,9 +129,9 @@ def _wait(look: Callable[[], bytes], store: SnapshotStore, snapshot: str, begun:
         except FileNotFoundError as error:
             now = time.monotonic()
             if now - since > CHUNK_SECONDS or not (arriving or now - begun < _BEGIN_SECONDS):
-                raise _NoMoreError(f"it is not here: {error.strerror or error}") from None
+                raise _NoMoreError(f"it is not on this host: {error.strerror or error}") from None
         if select.select([0], [], [], pause)[0] and not _asks():
-            raise _NoMoreError("nothing waits for it any more")
+            raise _NoMoreError("the receiver no longer waits for it")
         pause = min(2 * pause, _POLL_SECONDS[1])
 
 

@@ -44,7 +44,7 @@ class SnapshotStore:
             ValueError: it is no id of a snapshot.
         """
         if not manifest.is_hash(snapshot):
-            raise ValueError(f"no id of a snapshot: {snapshot[:80]!r}")
+            raise ValueError(f"not a snapshot ID: {snapshot[:80]!r}")
         return self.manifests / snapshot
 
     def use(self, snapshot: str) -> bool:

@@ -118,9 +118,9 @@ class _Answer:
         count = serve.length_of(self._exactly(serve.LENGTH_BYTES))
         if not count:
             words = self._line(_LINE_BYTES).decode("utf-8", "replace").strip()
-            raise TransferError(words if words.isprintable() and words else "it has no more")
+            raise TransferError(words if words.isprintable() and words else "it stopped sending and gave no reason")
         if count > most:
-            raise TransferError(f"not an answer of taco-launch: {count} bytes at once")
+            raise TransferError(f"not a taco-launch answer: it has a block of {count} bytes")
         return self._exactly(count)
 
     def _line(self, most: int) -> bytes:
@@ -144,7 +144,7 @@ class _Answer:
         until = time.monotonic() + _SILENT_SECONDS
         while True:
             if not select.select([self._stream], [], [], max(0.0, until - time.monotonic()))[0]:
-                raise TransferError(f"nothing came for {_SILENT_SECONDS:g} s")
+                raise TransferError(f"it sent nothing for {_SILENT_SECONDS:g} s")
             try:
                 data = os.read(self._stream.fileno(), 1 << 20)
             except BlockingIOError:

@@ -109,4 +109,4 @@ def _why(errors: str) -> str:
         return (
             f"tracing is not permitted: kernel.yama.ptrace_scope is {scope}; as root: sysctl kernel.yama.ptrace_scope=0"
         )
-    return "tracing is not permitted: let the container have SYS_PTRACE (container.sys_ptrace: true, then setup)"
+    return "tracing is not permitted: give the container SYS_PTRACE (set container.sys_ptrace: true in the inventory, then run setup)"

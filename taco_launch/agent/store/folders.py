@@ -63,8 +63,8 @@ def require_own(folder: Path, uid: int) -> None:
     why = why_not_own(found, uid)
     if not why:
         return
-    hint = f"chmod go-w {folder}, or name another one: TACO_LAUNCH_STATE=FOLDER"
-    raise UsageError(f"the state folder {folder} {why}: what lies there would run as you", hint=hint)
+    hint = f"chmod go-w {folder}, or set another folder: TACO_LAUNCH_STATE=FOLDER"
+    raise UsageError(f"the state folder {folder} {why}: files there would run with your permissions", hint=hint)
 
 
 def lease_folder(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:
@@ -113,7 +113,7 @@ def require_local_disk(folder: Path) -> None:
                 best, kind = point, right.split(" ")[0]
     if kind in _NOT_LOCAL or kind.startswith("fuse"):
         raise TacoLaunchError(
-            f"{folder}: on a {kind} file system (mounted at {best}); jobs need a local disk for their locks",
+            f"{folder}: it is on a {kind} file system (mounted at {best}), but jobs need a local disk for their locks",
             hint="set TACO_LAUNCH_STATE to a folder on a local disk",
         )
 
@@ -236,7 +236,7 @@ class Jobs:
             OSError: nothing can be written there.
         """
         if not is_name(name):
-            raise UsageError(f"job {name!r}: no job can have this name")
+            raise UsageError(f"job {name!r}: this is not a valid job name")
         try:
             make_private(self.path)
             require_local_disk(self.path)
@@ -307,7 +307,10 @@ class Jobs:
             found = JobFolder(self.path / name)
             if not found.is_guest:
                 return found
-            raise NoJobError(f"job {name}: only its ranks ran here", hint="its head is another host: ask that")
+            raise NoJobError(
+                f"job {name}: this host only ran its ranks",
+                hint="the head of this job is another host: use taco-launch with that head",
+            )
         raise NoJobError(f"job {name!r} not found", hint="list all jobs: taco-launch list")
 
     def all(self) -> List[JobFolder]:

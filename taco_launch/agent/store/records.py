@@ -110,7 +110,7 @@ def read_spec(folder: JobFolder) -> JobSpec:
     except (ValueError, KeyError, TypeError) as error:
         raise TacoLaunchError(f"job {folder.name}: {folder.spec} is damaged: {error}") from None
     raise TacoLaunchError(
-        f"job {folder.name}: its record has schema {schema}, this agent reads {SCHEMA}",
+        f"job {folder.name}: its record has schema {schema}, but this agent can only read schema {SCHEMA}",
         hint="use the taco-launch version that submitted the job",
     )
 

@@ -132,7 +132,7 @@ def left(pids: Sequence[int], unknown: str, host: str = "") -> str:
     if pids:
         words.append(f"still alive{where}: {', '.join(map(str, pids))}")
     if unknown:
-        words.append(f"its processes{where} may still run: {unknown}")
+        words.append(f"its processes{where} may still be running: {unknown}")
     return "; ".join(words)
 
 

@@ -33,7 +33,7 @@ def remove(jobs: Jobs, agent: str, folder: JobFolder) -> Iterator[str]:
             hosts, agent, FolderRemoved, "remove", str(folder.path), mark, seconds=_REMOVE_SECONDS
         ):
             if isinstance(answer, str):
-                yield f"host {host}: what it keeps of job {folder.name} is still there: {answer}"
+                yield f"host {host}: the files of job {folder.name} could not be removed there: {answer}"
     if spec.code is not None:
         from taco_launch.agent.snapshots.placed_links import PlacedLinks  # noqa: PLC0415 - few jobs have code of their own
 

@@ -122,7 +122,9 @@ class Limits:
         looks = [look for seen in self._seen.values() for look in seen]
         if self._told is None and looks:
             found = to_json(telling(looks))
-            self._events.add(state.SEEN, "its ranks were looked at", since=time.time(), ranks=found, hung=False)
+            self._events.add(
+                state.SEEN, "the stacks of its ranks were read", since=time.time(), ranks=found, hung=False
+            )
         from taco_launch.stalls import groups  # noqa: PLC0415 - see above
 
         told = groups.sentence(groups.groups([look for look in looks if look.does]))
@@ -157,7 +159,7 @@ class EarlySignal:
             return False
         most = self._what.seconds if grace is None else min(grace, self._what.seconds)
         if self._sent_at is None and most > 0:
-            self._send(f"{why}; {self._what.name} to its ranks, which have {most:g} s before TERM", stops=True)
+            self._send(f"{why}; sent {self._what.name} to its ranks; TERM follows after {most:g} s", stops=True)
         left = most if self._sent_at is None else self._sent_at + most - time.monotonic()
         self.term_at, self.why = time.monotonic() + left, why
         return left > 0
@@ -175,8 +177,8 @@ class EarlySignal:
             due = self._timeout is not None and seconds > self._timeout - self._what.seconds
             if due and len(self._ranks.started) == self._ranks.np:
                 left = f"{max(0.0, (self._timeout or 0.0) - seconds):.0f} s before the end of its --timeout"
-                self._send(f"{self._what.name} to its ranks, {left}")
-                self.remark = f"its ranks had {self._what.name} {left}, so it may have stopped early"
+                self._send(f"sent {self._what.name} to its ranks, {left}")
+                self.remark = f"its ranks got {self._what.name} {left}, so the job may have stopped early"
         elif not self._told:
             self._tell(self._what.name, self._sent_at)
 
@@ -206,7 +208,7 @@ class EarlySignal:
             deaf = [rank for rank in sorted(self._ranks.started) if not self._caught.get(rank)]
             deaf = [rank for rank in deaf if rank in self._caught or rank in running]
             if len(deaf) == len(self._ranks.started) and self.remark:
-                self.remark = f"none of its ranks caught {name}, which they had before the end of its --timeout"
+                self.remark = f"none of its ranks caught {name}, which was sent to them before the end of its --timeout"
             if deaf:
                 shown = ", ".join(map(str, deaf[:8])) + (f" and {len(deaf) - 8} more" if deaf[8:] else "")
                 whose = f"rank {shown} has" if len(deaf) == 1 else f"ranks {shown} have"

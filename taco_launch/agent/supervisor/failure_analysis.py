@@ -95,10 +95,12 @@ def _script_named(spec: JobSpec, match: SignatureMatch, folder: JobFolder, *, is
     if spec.code is not None and spec.code.source:
         inside = file.partition(f"/{folder.code.name}/")[2] or file
         if inside.startswith("/"):
-            where = "what --sync copied is the folder in which the job starts"
-            return replace(finding, next=f"Name it by its path in the copied folder: {where}.")
-        ignored = "a file that .gitignore or .tacoignore names is not copied"
-        return replace(finding, next=f"What --sync copied has no {inside}: check the name and --workdir; {ignored}.")
+            where = "the job starts in the folder that --sync copied"
+            return replace(finding, next=f"Give its path relative to the copied folder: {where}.")
+        ignored = "files listed in .gitignore or .tacoignore are not copied"
+        return replace(
+            finding, next=f"The folder that --sync copied has no {inside}: check the name and --workdir; {ignored}."
+        )
     if spec.container is None and spec.code is None and is_local:
         return _in_working_folder(spec, finding, file)
     name = file.rpartition("/")[2]

@@ -75,7 +75,7 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
 
         answer = bounded(explain, _EXPLAIN_SECONDS)
         if answer is None:
-            reason = f"{reason}; its logs could not be looked through within {_EXPLAIN_SECONDS} s"
+            reason = f"{reason}; its logs could not be searched for the cause within {_EXPLAIN_SECONDS} s"
         else:
             reason, told = (
                 answer[0],

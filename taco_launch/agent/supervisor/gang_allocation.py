@@ -331,7 +331,7 @@ class GangAllocation(GuardPool):
             self._let_go(placed, note, look=False)
         for host, why in failed:
             where = f"port {self.port} of {first.name} ({first.address})"
-            self._fail(host, f"{where}, where the ranks are to meet, is not reached from there: {why}")
+            self._fail(host, f"this host cannot reach {where}, which the ranks use for rendezvous: {why}")
         return not failed
 
     def _fail(self, host: Host, why: str) -> None:

@@ -147,7 +147,7 @@ class GuardConnection:
         self.close()
         self.gone = KILLED
         trace.decision(
-            "the guard of %s is gone%s", self.name, "" if self.answers.ended is None else ", as it has told all"
+            "the guard of %s is gone%s", self.name, "" if self.answers.ended is None else ", after its last message"
         )
 
 
@@ -301,7 +301,7 @@ class RemoteGuardConnection(GuardConnection):
             unsaid = "" if self._was_joined else "the connection broke"
             self.error = said or (f"ssh: exit {code}" if code is not None else unsaid)
         self.close()
-        unknown = "no reason is known" if self.answers.ended is None else "it has told all"
+        unknown = "no reason is known" if self.answers.ended is None else "it had sent its last message"
         trace.decision("the connection to %s ended: %s", self.name, self.gone or self.error or said or unknown)
         if self.gone:
             return
@@ -315,7 +315,7 @@ class RemoteGuardConnection(GuardConnection):
             try:
                 self._put = ssh.AgentUpload(self.name, self._agent)
             except OSError as error:
-                self.gone = f"the agent cannot be put there: {error}"
+                self.gone = f"the agent cannot be copied there: {error}"
         elif code != _SSH_FAILED or slow or self._tries >= _FIRST_TRIES:
             self.gone = self.error
 
@@ -327,7 +327,7 @@ class RemoteGuardConnection(GuardConnection):
         self._put = None
         self._at = 0.0
         if problem:
-            self.gone = f"the agent cannot be put into {put.folder}: {problem}"
+            self.gone = f"the agent cannot be copied to {put.folder}: {problem}"
 
     def _no_guard(self, message: NoGuard) -> None:
         if not self._was_joined:

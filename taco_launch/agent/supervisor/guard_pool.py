@@ -128,7 +128,7 @@ class GuardPool:
         if link is self.here:
             return f"the guard did not start on {link.name or 'this host'}: see {self._folder.debug}"
         error = link.error if isinstance(link, RemoteGuardConnection) else ""
-        return link.gone or error or "its guard gave no facts in time"
+        return link.gone or error or "its guard did not report its host in time"
 
 
 def parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts]]:

@@ -15,7 +15,7 @@ _SHORT_ID = len("sha256:") + 12
 _MOST_LEFT_OUT = 8
 # Two jobs that refuse each other's slots do so once or twice, and then one of them has these.
 _REFUSALS = 3
-_HIDDEN = "held by a job of another cluster, which cannot be seen from here"
+_HIDDEN = "held by a job of another cluster, which is not visible here"
 _LIST = "choose other hosts with -H, or see who runs what: taco-launch list"
 
 
@@ -70,7 +70,7 @@ def refusal(
     if not failed:
         return found
     if found.never and _would_fit(wanted, hosts, reached):
-        return _unusable(failed, "request fewer ranks: the other hosts have too few slots for this job")
+        return _unusable(failed, "request fewer ranks, because the other hosts have too few slots for this job")
     told = {**dict(found.reasons), **dict(failed)}
     reasons = tuple((host.name, told[host.name]) for host in hosts if host.name in told)
     return PlacementError(found.message.split("\n")[0], reasons, found.hint, never=found.never)
@@ -106,7 +106,7 @@ def crowded(wanted: SlotRequest, usable: Sequence[FreeSlots]) -> PlacementError:
         (entry.host, ", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why)))) for entry in usable
     )
     ranks = "the job does" if wanted.np is None else f"{wanted.np} rank{' does' if wanted.np == 1 else 's do'}"
-    return PlacementError(f"{ranks} not fit: others take the slots at the same moment", reasons, _LIST)
+    return PlacementError(f"{ranks} not fit: other jobs took the slots at the same moment", reasons, _LIST)
 
 
 def _unusable(reasons: Sequence[Tuple[str, str]], other_way: str) -> UnusableError:
@@ -115,22 +115,22 @@ def _unusable(reasons: Sequence[Tuple[str, str]], other_way: str) -> UnusableErr
     message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
     look = "taco-launch setup --check shows what is wrong there"
     if any("Could not resolve hostname" in why for _host, why in reasons):
-        look = "hosts learn of a new host of the inventory by taco-launch setup"
+        look = "after adding a host to the inventory, run taco-launch setup so that the other hosts know its name"
     return UnusableError(message, f"{look}; or {other_way}", reasons)
 
 
 def no_ports(head: str, first: int, last: int) -> PlacementError:
     """Return the error that other jobs have all ports that mpirun and its daemons may have."""
-    why = "jobs and other programs have all ports that mpirun may listen on there and on the job's other hosts"
-    hint = f"give jobs more of them: network.port_range is {first}-{last}, and an eighth of it is for mpirun, two for each job"
+    why = "jobs and other programs use all ports that mpirun may listen on, on this host and on the job's other hosts"
+    hint = f"widen network.port_range, now {first}-{last}: an eighth of it is for mpirun, which needs two ports for each job"
     return PlacementError("no port is left for mpirun", ((head, why),), hint)
 
 
 def no_own_port(host: str, port: int, who: str, *, per_host: bool) -> PlacementError:
     """Return the error that others have the port of the ranks' rendezvous on the job's first host: what --per-host always has, or asks for."""
-    whose, other = ("--per-host", "go without --per-host") if per_host else ("the job", "give another MASTER_PORT")
-    why = f"port {port}, on which the processes of {whose} meet, is in use there by {who or 'another job'}"
-    hint = f"wait for it, start with another host (-H), or {other}; ss -ltnp 'sport = :{port}' shows who listens"
+    whose, other = ("--per-host", "leave out --per-host") if per_host else ("the job", "set another MASTER_PORT")
+    why = f"port {port}, which the processes of {whose} use for rendezvous, is in use there by {who or 'another job'}"
+    hint = f"wait until it is free, put another host first with -H, or {other}; ss -ltnp 'sport = :{port}' shows who listens"
     return PlacementError(f"port {port} is not free", ((host, why),), hint)
 
 
@@ -197,9 +197,9 @@ def check_images(images: Mapping[str, Sequence[str]]) -> None:
     if len(found) > 1:
         told: Dict[str, str] = {image: ", ".join(names) for image, names in zip(shown, hosts)}
         raise HostError(
-            "the containers of its hosts are not of one image: "
+            "the containers of its hosts have different images: "
             + "; ".join(f"{image} on {names}" for image, names in told.items()),
-            "make them of one: taco-launch setup",
+            "to give all of them the inventory's image: taco-launch setup",
         )
 
 

@@ -21,7 +21,7 @@ from taco_launch.protocol.rank_messages import Exit
 
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
-WRAPPER_KILLED = "was killed, and its wrapper with it"
+WRAPPER_KILLED = "was killed together with its wrapper process"
 
 
 class Ranks:
@@ -148,7 +148,7 @@ class Ranks:
         if message.orphan and isinstance(
             link, RemoteGuardConnection
         ):  # on the head that is the launcher, which is told of
-            reason = f"{reason or state.ending(code)}, and {self._starter} was gone there before"
+            reason = f"{reason or state.ending(code)}, and {self._starter} had already ended there"
         self.ended[rank] = code
         trace.decision("rank %s ended on %s: %s", rank, link.name, reason or state.ending(code))
         if link.name in self._keepers:

@@ -138,7 +138,7 @@ class _Supervisor:
         if request is not None:
             self._stop(request["by"], int(request["signal"]), request.get("grace"))
         if self._term:
-            self._stop("a TERM to its supervisor", signal.SIGTERM)
+            self._stop("a TERM signal to its supervisor", signal.SIGTERM)
         suspend = None if self._cut_short is not None else records.read_json(self._folder.suspend)
         if suspend is not None:
             why = f"suspended by {suspend['by']}"
@@ -286,7 +286,7 @@ class _Supervisor:
         if self._launcher is None:
             return
         self._kill_at = time.monotonic() + self._grace
-        self._events.add(state.STOPPING, f"{why}; ending it by TERM, then KILL after {self._grace:g} s")
+        self._events.add(state.STOPPING, f"{why}; ending it with TERM, then with KILL after {self._grace:g} s")
         self._gang.order(Terminate())
         if not self._ranks.started:
             self._launcher.terminate()
@@ -359,7 +359,7 @@ class _Supervisor:
         told = [(link, link.answers.ended) for link in self._gang.remote]
         left += [recovery.left(ended.left, ended.unknown, link.name) for link, ended in told if ended is not None]
         left += self._clear([link for link, ended in told if ended is None])
-        left += [f"the logs of {name} are not all here" for name in stuck]
+        left += [f"the logs of {name} did not arrive in full" for name in stuck]
         if self._cut_short is None and not self._ranks.all_well:
             left += [teardown.listener(link, self._gang.port) for link in self._gang.links]
         clear = self._ranks.np == 0 or self._spec.policy.clean_up is CleanUp.ALL

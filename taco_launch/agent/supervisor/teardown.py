@@ -165,7 +165,7 @@ def clear(links: Sequence[RemoteGuardConnection], agent: str, folder: JobFolder,
 def listener(link: GuardConnection, port: int) -> str:
     """Return who has the port where the ranks meet, now that none of them is left; "" on other hosts than the first."""
     who = "" if link.answers.ended is None else link.answers.ended.listener
-    return f"port {port} of {link.name}, where its ranks meet, is in use by {who}" if who else ""
+    return f"port {port} of {link.name}, which its ranks used for rendezvous, is still in use by {who}" if who else ""
 
 
 def forced(left: int, grace: float) -> str:

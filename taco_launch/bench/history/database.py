@@ -14,17 +14,17 @@ from taco_launch.errors import TacoLaunchError
 
 # How long one writer waits for another; each holds the file for the moment that one run takes.
 BUSY_SECONDS = 30.0
-_ELSEWHERE = "another place: --db PATH, or TACO_LAUNCH_STATE=FOLDER for all that is kept"
+_ELSEWHERE = "use another path: --db PATH, or TACO_LAUNCH_STATE=FOLDER to keep all state in another folder"
 # SQLite's own words (sqlite3_errstr and the messages of its parser): Python 3.10 gives no codes.
 _KNOWN = (
-    ("locked", "another program has been writing to it for too long", "see who: fuser {path}"),
-    ("disk is full", "the disk is full; what was kept before is whole", "make room there; {elsewhere}"),
-    ("disk I/O error", "it cannot be read or written (disk I/O error, or a limit on the size of files)",
-     "look at the disk, its free space and `ulimit -f`; {elsewhere}"),
-    ("readonly", "it, or its folder, cannot be written to", "have it made writable; {elsewhere}"),
-    ("unable to open", "it cannot be opened, or its folder cannot be written to", "have it made writable; {elsewhere}"),
+    ("locked", "another program has been writing to it for too long", "see which program: fuser {path}"),
+    ("disk is full", "the disk is full; the earlier records are intact", "free some space there; or {elsewhere}"),
+    ("disk I/O error", "the file cannot be read or written (disk I/O error, or a limit on file sizes)",
+     "check the disk, its free space and `ulimit -f`; or {elsewhere}"),
+    ("readonly", "the file or its folder is not writable", "make it writable; or {elsewhere}"),
+    ("unable to open", "the file cannot be opened, or its folder is not writable", "make it writable; or {elsewhere}"),
     ("not a database", "is not a history: not an SQLite database", "{elsewhere}"),
-    ("malformed", "is damaged", "save what can be: sqlite3 {path} .recover | sqlite3 NEW; then --db NEW"),
+    ("malformed", "is damaged", "recover what is readable: sqlite3 {path} .recover | sqlite3 NEW; then use --db NEW"),
 )  # fmt: skip
 
 
@@ -38,7 +38,9 @@ def connect(path: Path, *, create: bool, busy: float = BUSY_SECONDS) -> sqlite3.
         TacoLaunchError: there is none, it is something else, or it cannot be read or written.
     """
     if path.is_dir():
-        raise TacoLaunchError(f"{path}: is a folder, no history", hint=f"name a file in it: --db {path / 'history.db'}")
+        raise TacoLaunchError(
+            f"{path}: is a folder, not a history file", hint=f"name a file in it: --db {path / 'history.db'}"
+        )
     if not create and not path.exists():
         raise TacoLaunchError(
             f"{path}: there is no history yet",
@@ -49,7 +51,7 @@ def connect(path: Path, *, create: bool, busy: float = BUSY_SECONDS) -> sqlite3.
             make_private(path.parent)
         except OSError as error:
             where = error.filename or path.parent
-            raise TacoLaunchError(f"{path}: {where} cannot be made: {error.strerror}", hint=_ELSEWHERE) from None
+            raise TacoLaunchError(f"{path}: cannot create {where}: {error.strerror}", hint=_ELSEWHERE) from None
         if not path.parent.is_dir():
             raise TacoLaunchError(f"{path}: {path.parent} is not a folder", hint=_ELSEWHERE)
         # SQLite makes a file as the umask says, and those beside it like the file itself.

@@ -142,13 +142,13 @@ def read(path: Path) -> tuple[HistoryEntry, ...]:
         hint = "export fewer sweeps: bench export --last N" if error.errno == errno.EFBIG else ""
         raise TacoLaunchError(f"{path}: {error.strerror}", hint=hint) from None
     except UnicodeDecodeError as error:
-        raise TacoLaunchError(f"{path}: is not an export of a history: not UTF-8 at byte {error.start}") from None
+        raise TacoLaunchError(f"{path}: is not a history export: not UTF-8 at byte {error.start}") from None
     try:
         return _entries(json.loads(text) if text.lstrip().startswith("{") else _from_csv(text))
     except (ValueError, RecursionError, csv.Error) as error:
         raise TacoLaunchError(
-            f"{path}: is not an export of a history, or a damaged one: {error}",
-            hint="a benchmark's log is read with --workload: horovod, tf_cnn, nccl-tests",
+            f"{path}: is not a history export, or is damaged: {error}",
+            hint="to read the log of a benchmark, add --workload horovod, tf_cnn or nccl-tests",
         ) from None
 
 
@@ -183,7 +183,7 @@ def _from_csv(text: str) -> dict[str, Any]:
     for row in reader:
         at = f"line {reader.line_num}"
         if None in row or None in row.values():
-            raise ValueError(f"{at}: {len(COLUMNS)} columns are needed")
+            raise ValueError(f"{at}: expected {len(COLUMNS)} columns")
         values = {name: _parsed(row[name], _TYPES.get(name, ""), f"{at}: {name}") for name in COLUMNS}
         named = {"id": values["ladder"], "started": values["ladder_started"], "ended": values["ladder_ended"]}
         ladder = ladders.setdefault(values["ladder"], {**values, **named, "runs": []})
@@ -210,13 +210,13 @@ def _parsed(marked: str, kind: str, where: str) -> Any:
             number = int if kind == "int64" else float
             return number(text) if text else None
     except (ValueError, KeyError):
-        raise ValueError(f"{where}: {text[:40]!r} is none") from None
+        raise ValueError(f"{where}: {text[:40]!r} is not valid") from None
     return text
 
 
 def _entries(data: Any) -> tuple[HistoryEntry, ...]:
     if (data.get("format"), data.get("version")) != (_FORMAT, _VERSION):
-        raise ValueError(f'"format" and "version" are not "{_FORMAT}" and {_VERSION}')
+        raise ValueError(f'"format" must be "{_FORMAT}" and "version" must be {_VERSION}')
     places = enumerate(_of(data, "circumstances", list, "document"))
     facts = [_circumstances(one, f"circumstances[{place}]") for place, one in places]
     ladders = enumerate(_of(data, "ladders", list, "document"))
@@ -238,7 +238,7 @@ def _entry(data: Any, facts: Sequence[RunEnvironment], where: str) -> HistoryEnt
     )
     runs = [_run(run, facts, f"{where}.runs[{place}]") for place, run in enumerate(_of(data, "runs", list, where))]
     if len({position for position, _ in runs}) < len(runs):
-        raise ValueError(f"{where}: a position is there twice")
+        raise ValueError(f"{where}: a position occurs twice")
     return HistoryEntry(ladder, tuple(runs))
 
 
@@ -246,7 +246,9 @@ def _id(data: Any, where: str) -> str:
     """Return a ladder's id: a part of the names of its jobs, and of a path."""
     found: str = _of(data, "id", str, where)
     if not is_name(found):
-        raise ValueError(f"{where}.id: {found[:80]!r} is not a sweep's: letters, digits, '.', '_' and '-', at most 63")
+        raise ValueError(
+            f"{where}.id: {found[:80]!r} is not a valid sweep id: use letters, digits, '.', '_' and '-', at most 63 characters"
+        )
     return found
 
 
@@ -263,10 +265,10 @@ def _run(data: Any, facts: Sequence[RunEnvironment], where: str) -> tuple[int, R
         readings.append(Reading(metric, value))
     on = data.get("circumstances")
     if isinstance(on, int) and not 0 <= on < len(facts):
-        raise ValueError(f"{where}.circumstances: there is no {on}")
+        raise ValueError(f"{where}.circumstances: index {on} does not exist")
     hosts = _of(data, "hosts", list, where)
     if not all(isinstance(host, str) and len(host) <= _LONGEST_NAME for host in hosts):
-        raise ValueError(f"{where}.hosts: names are needed")
+        raise ValueError(f"{where}.hosts: must be a list of host names")
     run = Run(
         cell=Cell(_of(data, "workload", str, where), _of(data, "variant", str, where), _of(data, "ranks", int, where)),
         repeat=_of(data, "repeat", int, where),
@@ -287,7 +289,7 @@ def _run(data: Any, facts: Sequence[RunEnvironment], where: str) -> tuple[int, R
 def _circumstances(data: Any, where: str) -> RunEnvironment:
     is_list = isinstance(data, list) and all(isinstance(fact, list) and len(fact) == _FACT for fact in data)
     if not is_list or not all(isinstance(word, str) for fact in data for word in fact):
-        raise ValueError(f"{where}.circumstances: a list of [host, what, value] is needed")
+        raise ValueError(f"{where}.circumstances: must be a list of [host, what, value]")
     return RunEnvironment(tuple((host, what, value) for host, what, value in data))
 
 
@@ -305,7 +307,7 @@ def _of(data: Any, name: str, kind: type[T], where: str) -> T:
     if kind is float and type(value) is int and abs(value) < _MOST:
         value = float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{where}.{name}: {str(value)[:40]} is no {kind.__name__}")
+        raise ValueError(f"{where}.{name}: {str(value)[:40]} is not of type {kind.__name__}")
     if isinstance(value, int) and not abs(value) < _MOST:
         raise ValueError(f"{where}.{name}: {str(value)[:40]} is out of range")
     if isinstance(value, str) and value != value.encode("utf-8", "replace").decode():

@@ -162,7 +162,9 @@ class History:
                 if position not in known:
                     self._add(ladder.id, position, run)
                 elif known[position] != run:
-                    raise TacoLaunchError(f"{self.path}: run {position} of sweep {ladder.id} differs from the one here")
+                    raise TacoLaunchError(
+                        f"{self.path}: run {position} of sweep {ladder.id} differs from the one in this history"
+                    )
         return len({position for position, _ in runs} - known.keys())
 
     def runs(self, ladder_id: str) -> tuple[tuple[int, Run], ...]:
@@ -285,8 +287,8 @@ class History:
     def _ladder(self, row: Mapping[str, Any]) -> Ladder:
         if not is_name(str(row["id"])):  # its logs are in a folder of that name, and its jobs have names that start so
             raise TacoLaunchError(
-                f"{self.path}: a sweep has the id {str(row['id'])[:80]!r}, which no sweep is given",
-                hint="another program wrote it: use another history, with --db PATH",
+                f"{self.path}: it contains a sweep with the invalid id {str(row['id'])[:80]!r}",
+                hint="another program wrote this file; use another history: --db PATH",
             )
         return Ladder(
             id=row["id"],

@@ -96,9 +96,9 @@ def _version(connection: sqlite3.Connection, known: int) -> int:
     )
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if (application != APPLICATION_ID and not empty) or (empty and (application, version) != (0, 0)):
-        raise ForeignError("is a SQLite database of another program, no history of taco-launch")
+        raise ForeignError("is an SQLite database of another program, not a taco-launch history")
     if version > known:
         raise ForeignError(
-            f"was written by a later taco-launch: its version is {version}, this one knows up to {known}"
+            f"was written by a newer taco-launch: the file has version {version}, this taco-launch supports up to {known}"
         )
     return int(version)

@@ -42,7 +42,7 @@ def of_logs(
                 f"{log.path}: no sample: {readings.why}"
             )
         if ranks is None:
-            raise ValueError(f"{log.path}: a log of {workload.kind.value} does not say of how many ranks it is: --np N")
+            raise ValueError(f"{log.path}: a {workload.kind.value} log does not show the number of ranks: add --np N")
         of = Cell(workload.name, variant, ranks)
         runs.append((repeat, Run(of, repeat, False, "", log.time, 0.0, tuple(hosts), "", readings, "", log.path)))
     digest = hashlib.sha256()

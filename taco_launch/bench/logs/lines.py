@@ -116,7 +116,9 @@ def _read(number: int, text: str) -> LogLine | None:
         if match is not None:
             return LogLine(number, printed_by, kind, match.groups(), rest)
     if _RATE_WORDS.search(rest):
-        raise RefusedError(f"line {number}: {shown(rest)} is cut, mixed with another, or of no form known here")
+        raise RefusedError(
+            f"line {number}: {shown(rest)} is truncated, mixed with another line, or in an unknown format"
+        )
     return None
 
 

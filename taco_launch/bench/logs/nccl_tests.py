@@ -29,7 +29,7 @@ _AVERAGE = Metric("busbw average", _UNIT)
 # With two digits after the point a smaller one is rounded by more than 5 %.
 _LEAST = 0.10
 _THREADS_DIFFER = 0.05  # with several threads the average is of each one's own clock
-_BUILD = "rebuild it with MPI: make clean, make MPI=1 MPI_HOME=FOLDER"
+_BUILD = "rebuild nccl-tests with MPI: make clean && make MPI=1 MPI_HOME=FOLDER"
 
 _NUMBER = r"(?:\d{1,15}(?:\.\d{1,2})?|\d\.?\d?e[+-]\d\d)"
 _SETTINGS = re.compile(r"(?:# )?nThread (\d{1,4}) nGpus (\d{1,4}) minBytes \d+ maxBytes \d+ .*", re.ASCII)
@@ -114,15 +114,15 @@ def _one(found: tuple[tuple[int, str], ...], ranks: int | None) -> _Table:
     if not begins:
         first = "no line '# nThread ...', the first line of every nccl-tests program"
         within = next((f"line {number}: {shown(line)}" for number, line in found if _SETTINGS.search(line)), "")
-        raise RefusedError(f"{within}: the text before '# nThread' is not a label known here" if within else first)
+        raise RefusedError(f"{within}: the text before '# nThread' is not a known line prefix" if within else first)
     threads, gpus = int(begins[0][1]), int(begins[0][2])
     table = _Table(threads, threads * gpus)
     if len(begins) > 1:
         named = {int(rank[1]) for _, line in found if (rank := _RANK.fullmatch(line))}
         if max(named, default=0) < table.per_process and ranks != 1:
             each = "one rank" if table.per_process == 1 else f"{table.per_process} GPUs"
-            raise RefusedError(f"{len(begins)} separate runs of {each} each, none of all ranks: {_BUILD}")
-        raise RefusedError(f"the log holds {len(begins)} runs of nccl-tests: make each a job of its own")
+            raise RefusedError(f"{len(begins)} separate runs with {each} each, but no run across all ranks: {_BUILD}")
+        raise RefusedError(f"the log holds {len(begins)} runs of nccl-tests: run each as a separate job")
     for number, line in found:
         if not _SETTINGS.fullmatch(line):
             _put(table, line, f"line {number}: {shown(line)}")
@@ -139,25 +139,25 @@ def _put(table: _Table, line: str, where: str) -> None:
             _put_row(table, line, int(row[1]), where)
     elif bounds := _BOUNDS.fullmatch(line):
         if bounds[2] != "OK" or int(bounds[1]):
-            raise RefusedError(f"{where}: the results are wrong, and so is how long they took")
+            raise RefusedError(f"{where}: the results are wrong, so the times are not valid")
     elif mean := _MEAN.fullmatch(line):
         if mean[2] == "FAILED":
-            raise RefusedError(f"{where}: less than NCCL_TESTS_MIN_BW requests, and the program failed")
+            raise RefusedError(f"{where}: below the minimum that NCCL_TESTS_MIN_BW sets, so the program failed")
         if table.average:
-            raise RefusedError(f"{where}: a second average of one table")
+            raise RefusedError(f"{where}: the table has a second average")
         table.average = mean[1]
     elif _OF_RESULTS.search(line):
-        raise RefusedError(f"{where} is cut, mixed with another, or of no form known here")
+        raise RefusedError(f"{where} is truncated, mixed with another line, or in an unknown format")
 
 
 def _put_row(table: _Table, line: str, size: int, where: str) -> None:
     before = table.rows[-1][0] if table.rows else 0
     if size == before and size:
         raise RefusedError(
-            f"{where}: this size is listed twice: give one type (-d), one operation (-o), one cycle (-N 1)"
+            f"{where}: this size is listed twice: use one type (-d), one operation (-o), one cycle (-N 1)"
         )
     if size < before or not _is_size(table, line, size):
-        raise RefusedError(f"{where} is cut: its size is not that of its elements, or of the part before it")
+        raise RefusedError(f"{where} is truncated: its size does not match its element count or the rows before it")
     table.rows.append((size, _row(line, table.names, where)))
 
 
@@ -184,7 +184,9 @@ def _names(line: str, where: str) -> tuple[str, ...]:
     names = tuple(line.lstrip("# ").split())
     values = _values(names)
     if values.count("busbw") != 2 or not values[: len(values) // 2] == values[len(values) // 2 :]:
-        raise RefusedError(f"{where}: not two halves with a busbw each: cut, or of no form known here")
+        raise RefusedError(
+            f"{where}: expected two halves with one busbw column each: the line is truncated or in an unknown format"
+        )
     return names
 
 
@@ -204,12 +206,10 @@ def _row(line: str, names: tuple[str, ...], where: str) -> tuple[str, str]:
     wrong = [own[index] for index, name in enumerate(values) if name == "#wrong" and len(own) == len(values)]
     rates = [own[index] for index, name in enumerate(values) if name == "busbw" and len(own) == len(values)]
     if not re.fullmatch(wanted, " ".join(before), re.ASCII) or not all(re.fullmatch(_NUMBER, rate) for rate in rates):
-        raise RefusedError(
-            f"{where} does not have the columns that the line above names: it is cut, or mixed with another"
-        )
+        raise RefusedError(f"{where} does not match the column header: it is truncated, or mixed with another line")
     for count in wrong:
         if count not in ("0", "N/A"):
-            raise RefusedError(f"{where}: {count} wrong values, and so it is wrong how long they took")
+            raise RefusedError(f"{where}: {count} wrong values, so the time is not valid")
     return rates[0], rates[1]
 
 
@@ -217,10 +217,10 @@ def _whole(table: _Table, ranks: int | None) -> _Table:
     """Return the table where it is that of all ranks."""
     count = len(table.ranks)
     if table.ranks != set(range(count)) or count % table.per_process or not count:
-        raise RefusedError(f"the log names the ranks {_rank_list(table.ranks)}: lines '#  Rank ...' are missing")
+        raise RefusedError(f"the log lists the ranks {_rank_list(table.ranks)}: some lines '#  Rank ...' are missing")
     processes = count // table.per_process
     if ranks is not None and processes != ranks:
-        raise RefusedError(f"{ranks} ranks ran, but the log speaks of {processes}{_one_process(table, ranks)}")
+        raise RefusedError(f"{ranks} ranks ran, but the log shows {processes}{_one_process(table, ranks)}")
     if count == 1:
         raise RefusedError(
             f"the log has only one GPU, and nccl-tests measures bus bandwidth between two or more; if more ranks ran, {_BUILD}"
@@ -234,12 +234,12 @@ def _one_process(table: _Table, ranks: int) -> str:
     if count != table.per_process:
         return ""
     if count == 1:
-        return f": each process ran by itself: {_BUILD}"
+        return f": each process ran alone: {_BUILD}"
     asked = f"-t {table.threads} -g {count // table.threads}" if table.threads > 1 else f"-g {count}"
     alone = f": one process drove {count} GPUs ({asked})"
     if count == ranks:
-        return f"{alone}, which is one rank: --np 1"
-    return f"{alone}: as one rank it is --np 1; if {ranks} ranks ran, each ran by itself: {_BUILD}"
+        return f"{alone}, which is one rank: use --np 1"
+    return f"{alone}: if that was one rank, use --np 1; if {ranks} ranks ran, each ran alone: {_BUILD}"
 
 
 def _rank_list(ranks: set[int]) -> str:
@@ -248,7 +248,7 @@ def _rank_list(ranks: set[int]) -> str:
 
 def _readings(table: _Table) -> tuple[Reading, ...]:
     if not table.rows:
-        raise RefusedError("the log has no row of a size")
+        raise RefusedError("the log has no table row with a size")
     if not table.average:
         size = table.rows[-1][0]
         raise RefusedError(
@@ -261,10 +261,10 @@ def _readings(table: _Table) -> tuple[Reading, ...]:
         off += _THREADS_DIFFER * average
     if abs(mean - average) > off + 1e-9:
         raise RefusedError(
-            f"the average {table.average} is not that of the {len(table.rows)} sizes shown, {mean:.6g}: lines are missing"
+            f"the average {table.average} differs from the mean of the {len(table.rows)} sizes shown, {mean:.6g}: lines are missing"
         )
     if average <= 0:
-        raise RefusedError("the bus bandwidth is 0: no data went between the GPUs; " + _BUILD)
+        raise RefusedError("the bus bandwidth is 0: the GPUs exchanged no data; " + _BUILD)
     sizes = [(size, float(out_of_place)) for size, (out_of_place, _) in table.rows]
     return (
         Reading(_AVERAGE, average),

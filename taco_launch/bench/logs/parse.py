@@ -38,7 +38,7 @@ _TF_RATES = ("step", "tf_total")
 _TF_TOTALS_DIFFER = 0.001  # each rank divides the same images by its own clock
 _TF_STEPS_DIFFER = 0.05  # the time behind a total holds more than the steps
 # The end of why a log is no sample, where no line of it has a form that is read.
-UNKNOWN_FORM = "nor any other line in a form that is known"
+UNKNOWN_FORM = "and no other line in a known format"
 
 
 def parse(text: str) -> Sample | NoSample:
@@ -76,7 +76,7 @@ def _horovod_sample(found: tuple[LogLine, ...]) -> Sample:
         runs = _runs(mine)
         begun = [line for line in runs[-1] if line.kind in _HOROVOD_RATES]
         if begun and begun[-1].kind != "total":
-            raise RefusedError(f"{begun[-1]}: no line 'Total img/sec on N GPU(s): ...' ends its run")
+            raise RefusedError(f"{begun[-1]}: its run has no final line 'Total img/sec on N GPU(s): ...'")
         ended += [(run[-1], _run_sample(run)) for run in runs if run[-1].kind == "total"]
     for line, _ in ended:
         if line.values != ended[0][0].values:
@@ -104,7 +104,7 @@ def _run_sample(run: list[LogLine]) -> Sample:
     total = run[-1]
     ranks = int(total.values[0])
     if ranks == 0:
-        raise RefusedError(f"{total}: a rate of no ranks")
+        raise RefusedError(f"{total}: a rate for 0 ranks")
     named = _agreed(run, "ranks")
     if named is not None and int(named) != ranks:
         raise RefusedError(f"{total} does not agree with 'Number of GPUs: {named}'")
@@ -130,7 +130,7 @@ def _per_rank(run: list[LogLine], total: LogLine, iterations: list[LogLine]) -> 
     """
     for due, line in enumerate(iterations):
         if int(line.values[0]) != due:
-            raise RefusedError(f"{line} where 'Iter #{due}: ...' is due: lines are missing or out of order")
+            raise RefusedError(f"{line} instead of 'Iter #{due}: ...': lines are missing or out of order")
     rates = [line for line in run if line.kind == "rate"]
     if not rates:
         if iterations:
@@ -160,10 +160,10 @@ def _tf_sample(found: tuple[LogLine, ...]) -> Sample:
     last = [line for line in steps if line.values[0] == steps[-1].values[0]]
     beyond = next((line for line in steps if int(line.values[0]) > int(steps[-1].values[0])), None)
     if beyond is not None:
-        raise RefusedError(f"{steps[-1]}: no line 'total images/sec: ...' ends its run, which came after {beyond}")
+        raise RefusedError(f"{steps[-1]}: its run started after {beyond} and has no final line 'total images/sec: ...'")
     ranks = _tf_ranks(found, last, totals)
     if len(totals) > ranks:
-        raise RefusedError(f"{totals[ranks]}: more totals than the {ranks} rank(s) of one run")
+        raise RefusedError(f"{totals[ranks]}: one run has {ranks} rank(s), but the log has more totals")
     if last:
         mean = math.fsum(float(line.values[1]) for line in last) / len(last)
         if not math.isclose(img_per_sec, ranks * mean, rel_tol=_TF_STEPS_DIFFER):
@@ -185,11 +185,13 @@ def _tf_ranks(found: tuple[LogLine, ...], last_steps: list[LogLine], totals: lis
     devices = _agreed(found, "tf_devices")
     if devices is None:
         if not last_steps:
-            raise RefusedError(f"{totals[-1]}: the log does not show of how many ranks (no 'Devices:', no steps)")
+            raise RefusedError(f"{totals[-1]}: the log does not show how many ranks ran (no 'Devices:' line, no steps)")
         return len(last_steps)
     names = devices.split(", ")
     if len(names) > 1 and not all(name.startswith("'horovod/") for name in names):
-        raise RefusedError(f"{totals[-1]}: several devices in one process, not a rank each: {devices[:120]}")
+        raise RefusedError(
+            f"{totals[-1]}: several devices in one process, instead of one rank for each device: {devices[:120]}"
+        )
     return len(names)
 
 

@@ -42,7 +42,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"is not a regular expression: {error}") from None
     if found.groups != 1:
-        raise ValueError(f"must have one group, the number, and has {found.groups}")
+        raise ValueError(f"must have exactly one group, which matches the number, but has {found.groups}")
     return found
 
 
@@ -61,9 +61,7 @@ def matches(pattern: str, lines: Sequence[str], seconds: int = MOST_SECONDS) -> 
     except OSError as error:
         raise FailedError(f"cannot start {sys.executable}: {error.strerror}") from None
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        raise FailedError(
-            f"needs more than {seconds} s of computing: write it without repeats in repeats, such as (a+)+"
-        )
+        raise FailedError(f"needs more than {seconds} s of CPU time: avoid nested repeats, such as (a+)+")
     if done.returncode:
         raise FailedError(f"exit code {done.returncode}: {done.stderr.strip()[-200:]}")
     return tuple(PatternMatch(*found) for found in json.loads(done.stdout))

@@ -34,14 +34,16 @@ def _rate(kind: LogFormat, text: str, ranks: int | None) -> tuple[Reading, ...] 
     sample = parse(text)
     if isinstance(sample, NoSample):
         own = (
-            "; a workload of kind: regex with a pattern: reads other lines" if sample.why.endswith(UNKNOWN_FORM) else ""
+            "; to read other lines, use a workload of kind regex with a pattern"
+            if sample.why.endswith(UNKNOWN_FORM)
+            else ""
         )
         return NoSample(sample.why + own)
     printed = LogFormat.TF_CNN if sample.half_width is None else LogFormat.HOROVOD  # only the latter's totals have one
     if printed is not kind:
-        return NoSample(f"the log is of kind {printed.value}, and the workload of kind {kind.value}")
+        return NoSample(f"the log has kind {printed.value}, but the workload has kind {kind.value}")
     if ranks not in (None, sample.ranks):
-        return NoSample(f"{ranks} ranks ran, but the log speaks of {sample.ranks}")
+        return NoSample(f"{ranks} ranks ran, but the log shows {sample.ranks}")
     return (Reading(RATE, sample.img_per_sec),)
 
 
@@ -62,14 +64,14 @@ def _matched(workload: Workload, text: str) -> tuple[Reading, ...] | NoSample:
             return NoSample(f"the log ends in the middle of {where}")
         if value is None:
             what = "" if match.text is None else match.text
-            return NoSample(f"{where}: the group of {pattern} holds {shown(what)}, and no number above 0")
+            return NoSample(f"{where}: the group of {pattern} matched {shown(what)}, which is not a number above 0")
         first = lines[found[0].line]
         if lines[match.line][1] != first[1] and (workload.last or value != values[0]):
-            return NoSample(f"several ranks print it; print it on rank 0 only ({where})")
+            return NoSample(f"several ranks print this line; print it on rank 0 only ({where})")
         if not workload.last and value != values[0]:
             there = f"line {found[0].line + 1}: {shown(first[0])}"
             return NoSample(
-                f"several lines match {pattern}, and differ: {there}; {where} (which: last chooses the last)"
+                f"several lines match {pattern} with different values: {there}; {where} (set which: last to use the last one)"
             )
     assert values[-1] is not None
     return (Reading(Metric(workload.unit, workload.unit, workload.higher_is_better), values[-1]),)

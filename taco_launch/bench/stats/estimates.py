@@ -103,4 +103,4 @@ def _check(values: Sequence[float], level: float) -> None:
     if not all(map(math.isfinite, values)):
         raise ValueError(f"an estimate of a value that is not finite: {list(values)!r}")
     if not 0 < level < 1:
-        raise ValueError(f"a confidence level of {level!r}: it lies between 0 and 1")
+        raise ValueError(f"a confidence level of {level!r}: it must lie between 0 and 1")

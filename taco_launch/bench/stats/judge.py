@@ -175,7 +175,7 @@ def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
     values = sum(map(len, nightly_runs))
     if not nightly_runs and series.waiting:
         count = len(series.waiting)
-        why = f"no nightly run counts, and {count} wait{'' if count > 1 else 's'}: accept those that are right"
+        why = f"no nightly run is in the baseline, and {count} wait{'' if count > 1 else 's'} for review: accept those with correct results"
         return Verdict(series.key, VerdictKind.PENDING, None, None, why)
     if nightly_runs:
         off = noise.off_from_few(
@@ -184,14 +184,14 @@ def _unjudged(series: Series, rules: JudgeRules) -> Verdict:
         if off:
             change = Interval(math.expm1(off), None, None)
             so_far = f"{len(nightly_runs)} nightly run{'s' if nightly_runs[1:] else ''} so far"
-            why = f"{percent(change)} against the {so_far}: accept it or reject it; if the earlier ones are wrong, reject those"
+            why = f"{percent(change)} against the {so_far}: accept or reject this run; if the earlier runs are wrong, reject them"
             return Verdict(series.key, VerdictKind.PENDING, change, None, why)
     count, values = len(nightly_runs) + 1, values + len(series.tonight)
     why = f"has {count} of {rules.least_nightly_runs} nightly runs"
     if values < rules.least:
         why += f", {values} of {rules.least} values"
     if count >= rules.least_nightly_runs and values >= rules.least:
-        why = "is complete: the next nightly run is judged"
+        why = "is complete: the next nightly run will be judged"
     why = f"with this one the baseline {why}"
     return Verdict(series.key, VerdictKind.NO_VERDICT_YET, None, None, why)
 
@@ -219,7 +219,7 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
             kind = VerdictKind.IMPROVEMENT if side == "better" else VerdictKind.REGRESSION
             why = f"{side}: {percent(change)} {against}, {again}: {_since(cell)}"
             if kind is VerdictKind.IMPROVEMENT and abs(cell.fresh) >= _LARGE:
-                kind, why = VerdictKind.PENDING, f"{why}; a gain this large counts once it is accepted"
+                kind, why = VerdictKind.PENDING, f"{why}; a gain this large counts only after you accept it"
             return Verdict(key, kind, change, p, why)
         why += f", but {percent(change)} when {again}"
         if (
@@ -232,7 +232,7 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
     if known.slope:
         total = known.slope * (len(known.nightly_runs) - 1)
         change = Interval(math.expm1(total), None, None)
-        why = f"{_side(cell, total)}: {percent(change)} in {len(known.nightly_runs)} nightly runs, little by little, by no step"
+        why = f"{_side(cell, total)}: {percent(change)} in {len(known.nightly_runs)} nightly runs, gradually, without a step"
         return Verdict(key, VerdictKind.DRIFT, change, cell.p_drift, why)
     kind = VerdictKind.OK
     if abs(change.value) >= rules.min_effect:
@@ -242,7 +242,7 @@ def _verdict(cell: _Cell, rules: JudgeRules, fresh: float) -> Verdict:
         if kind is VerdictKind.UNSURE:
             return _together(cell, rules) or Verdict(key, kind, change, p, why)
     elif p <= rules.screen:
-        why += f": less than the {100 * rules.min_effect:g} % that matter"
+        why += f": less than minEffect, which is {100 * rules.min_effect:g} %"
     return Verdict(key, kind, change, p, why)
 
 
@@ -274,7 +274,7 @@ def _together(cell: _Cell, rules: JudgeRules) -> Verdict | None:
     is_large = abs(math.log1p(change.value)) >= _LARGE
     if not (is_large and _is_beyond(change, least, -1 if series.higher_is_better else 1)):
         return None
-    why = f"worse: {percent(change)} in the last {len(lost)} nightly runs together, against {len(before)} before them"
+    why = f"worse: {percent(change)} in the last {len(lost)} nightly runs combined, compared with the {len(before)} before them"
     return Verdict(series.key, VerdictKind.REGRESSION, change, None, why)
 
 
@@ -292,7 +292,7 @@ def _is_loss(cell: _Cell, centre: float, least: float) -> bool:
 def _since(cell: _Cell) -> str:
     """Return where the step lies that fits the nightly runs and tonight best."""
     if cell.noise.slope:
-        return "a step besides the drift"
+        return "a step in addition to the drift"
     nightly_runs = cell.noise.nightly_runs
     after = len(nightly_runs) - drift.since((*nightly_runs, cell.noise.level + cell.fresh))
     if not after:

@@ -56,14 +56,14 @@ class JudgeRules:
         for name in ("min_effect", "screen", "level", "clear"):
             value = getattr(self, name)
             if not 0 < value < 1:
-                raise ValueError(f"{name} of {value!r}: it lies between 0 and 1")
+                raise ValueError(f"{name} of {value!r}: it must lie between 0 and 1")
         if not 3 <= self.least_nightly_runs <= self.nightly_runs:
             raise ValueError(
-                f"least_nightly_runs of {self.least_nightly_runs!r}: 3 or more, and no more than {self.nightly_runs!r} nightly runs"
+                f"least_nightly_runs of {self.least_nightly_runs!r}: it must be from 3 to nightly_runs, which is {self.nightly_runs!r}"
             )
         for name in ("least", "fresh"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} of {getattr(self, name)!r}: 1 or more")
+                raise ValueError(f"{name} of {getattr(self, name)!r}: it must be at least 1")
 
 
 @dataclass(frozen=True)

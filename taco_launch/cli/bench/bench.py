@@ -54,7 +54,9 @@ def _pattern(ctx: click.Context, param: click.Parameter, value: str | None) -> s
         try:
             patterns.compiled(value)
         except ValueError as error:
-            raise click.BadParameter(f"{value!r} {error}, such as 'throughput: ([0-9.]+)'", ctx, param) from None
+            raise click.BadParameter(
+                f"{value!r} {error}; use a pattern such as 'throughput: ([0-9.]+)'", ctx, param
+            ) from None
     return value
 
 

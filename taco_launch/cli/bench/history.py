@@ -51,7 +51,9 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
 @add_option("--workload", metavar="NAME", help="Only this workload.")
 @add_option("--variant", metavar="NAME", help="Only this variant.")
 @add_option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="Only this number of ranks.")
-@add_option("--host", "hosts", multiple=True, metavar="HOST", help="Only runs on this host. Repeatable.")
+@add_option(
+    "--host", "hosts", multiple=True, metavar="HOST", help="Only runs on this host. Repeatable; all must match."
+)
 @add_option("--metric", metavar="NAME", help="Only this metric, such as 'busbw 8388608 B'.")
 @add_option(
     "--last",

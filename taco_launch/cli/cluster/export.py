@@ -33,7 +33,7 @@ def export() -> None:
     "--job",
     metavar="NAME",
     shell_complete=complete_job,
-    help="Print entries NAME-HOST for the containers of this job instead, such as one with its own --image or --data.",
+    help="Print entries NAME-HOST for the containers of this job, such as a job with its own --image or --data.",
 )
 @click.pass_context
 def ssh_config(ctx: click.Context, /, *, to: str | None, job: str | None, **more: Any) -> None:

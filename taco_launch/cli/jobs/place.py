@@ -81,4 +81,6 @@ def place(ctx: click.Context, /, *, source: Path, count: int, free: tuple[int, .
         render.data(to_json(placed.choice), settings.output)
         return
     choice_tables.show(placed.choice)
-    click.echo(f"\nGB/s in one direction of the ring's slowest link, and over all pairs; taken to be {placed.figures}")
+    click.echo(
+        f"\nBandwidths are GB/s in one direction, of the ring's slowest link and over all pairs; assumed: {placed.figures}"
+    )

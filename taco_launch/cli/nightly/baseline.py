@@ -126,7 +126,7 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
         for one in nightly_runs.values():
             history.accept(one.id, ACCEPTED if one.outcome in (REJECTED, *WAITING) else "")
         far = {one.id: told for one in nightly_runs.values() if (told := far_off(history, one))}
-    settings.talk(f"what {', '.join(nightly_runs)} measured counts in the baseline")
+    settings.talk(f"the results of {', '.join(nightly_runs)} now count in the baseline")
     for ladder, told in far.items():
         words = ("nightly", "baseline", "reset", ladder, *(() if db is None else ("--db", str(db))))
         settings.talk(
@@ -164,7 +164,7 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
         agree = {each: agreeing(history, *each) for each in of}
         waiting = [one for found in agree.values() for one in found]
         empty = [each for each, found in agree.items() if not found and not history.baseline(*each)]
-    settings.talk(f"what {', '.join(nightly_runs)} measured does not count in the baseline")
+    settings.talk(f"the results of {', '.join(nightly_runs)} do not count in the baseline")
     for matrix in dict.fromkeys(matrix for matrix, _cluster in empty):
         settings.talk(
             f"no nightly run of {matrix} counts now: the next runs wait until you accept those that are correct "

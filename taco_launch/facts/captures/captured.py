@@ -110,7 +110,7 @@ def _probed(path: str, content: bytes) -> HostFacts:
     facts = parse(stem, content, 0.0, 0.0)
     if not isinstance(facts.system, System):
         return facts
-    when = not_told("when the answer came is not saved")
+    when = not_told("the capture does not show when it was made")
     system = replace(facts.system, clock_offset=when, clock_error=when)
     name = facts.system.hostname
     return replace(facts, host=name if isinstance(name, str) and name else stem, system=system)
@@ -139,7 +139,7 @@ class _Collected:
         """Return the value of a kind: Unknown where captures differ, or where there is none."""
         found = self.all(kind)
         if any(value != found[0] for value in found[1:]):
-            return Unknown(f"{len(found)} captures of {kind} are there, and they differ")
+            return Unknown(f"there are {len(found)} captures of {kind}, and they differ")
         return found[0] if found else NOT_ASKED
 
 
@@ -207,7 +207,7 @@ def _of_one_host(collected: _Collected, kind: str) -> List[Any]:
     if differ and (
         kind not in ("ibv_devinfo", "ibstat") or conflict([one for value in known for one in value]) is not None
     ):
-        return [Unknown(f"{len(known)} captures of {kind} are there, and they differ")]
+        return [Unknown(f"there are {len(known)} captures of {kind}, and they differ")]
     return found
 
 

@@ -60,7 +60,9 @@ def recognise(text: str) -> Tuple[Capture, ...]:
     plain_text = pasted(text)
     long = next((number for number, line in enumerate(plain_text.split("\n"), 1) if len(line) > _LONGEST), None)
     if long is not None:
-        return (Capture("", Unknown(f"line {long} is longer than {_LONGEST} characters, and no tool's is")),)
+        return (
+            Capture("", Unknown(f"line {long} is longer than {_LONGEST} characters, which no supported tool prints")),
+        )
     blocks = _blocks(plain_text)
     for place, (command, block) in enumerate(blocks):
         captures = _captures(block)
@@ -72,8 +74,8 @@ def recognise(text: str) -> Tuple[Capture, ...]:
             strange.append(f"what {shown(command)} printed" if command else shown(first))
         found += captures
     if strange:
-        found.append(Capture("", Unknown(f"{_listed(strange)} not an output that is known: {_KNOWN}")))
-    return tuple(found) or (Capture("", Unknown("there is nothing in it")),)
+        found.append(Capture("", Unknown(f"{_listed(strange)} not the output of a supported command: {_KNOWN}")))
+    return tuple(found) or (Capture("", Unknown("the file is empty")),)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -90,7 +92,7 @@ def no_text(content: bytes) -> Optional[str]:
     except ValueError:
         return None
     if isinstance(saved, dict) and any(keys <= saved.keys() for keys in _SAVED):
-        return "is a JSON document of taco-launch: the hosts' own outputs are read, not what was made of them"
+        return "is JSON output of taco-launch: give the output of the commands on the hosts instead"
     return None
 
 
@@ -138,30 +140,30 @@ _LINKS = _matching(r"^\s+Link [0-9]+: ")
 
 
 def _why_not(text: str) -> Found[str]:
-    return peermem.why_not(text) or Unknown("modprobe's output is not known")
+    return peermem.why_not(text) or Unknown("modprobe's output is not understood")
 
 
 def _without_x(_text: str) -> Unknown:
-    return Unknown("nvidia-smi -q is not read in this form: capture nvidia-smi -q -x")
+    return Unknown("the text output of nvidia-smi -q is not supported: capture nvidia-smi -q -x")
 
 
 def _links_of(_text: str) -> Unknown:
-    return Unknown("nvidia-smi nvlink --status is not read, as it need not name every GPU: capture nvidia-smi -L")
+    return Unknown("nvidia-smi nvlink --status is not supported, because it may leave out GPUs: capture nvidia-smi -L")
 
 
 def _table(_text: str) -> Unknown:
     return Unknown(
-        "of nvidia-smi's table only the driver and CUDA are read: for the GPUs capture nvidia-smi -q -x, or "
+        "only the driver and CUDA versions are read from nvidia-smi's table: for the GPUs capture nvidia-smi -q -x, or "
         "nvidia-smi --query-gpu=index,name,uuid,pci.bus_id --format=csv"
     )
 
 
 def _peers(_text: str) -> Unknown:
-    return Unknown("nvidia-smi topo -p2p is not read: capture nvidia-smi topo -m")
+    return Unknown("nvidia-smi topo -p2p is not supported: capture nvidia-smi topo -m")
 
 
 def _refusal(text: str) -> Found[str]:
-    return gpu.refusal(text) or Unknown("nvidia-smi's output is not known")
+    return gpu.refusal(text) or Unknown("nvidia-smi's output is not understood")
 
 
 _RECOGNISERS: Sequence[Tuple[str, Callable[[str], bool], Callable[[str], object]]] = (

@@ -14,7 +14,7 @@ DRIVER, LOST, OFED, GONE = "driver", "lost GPUs", "OFED", "GPUs"
 GPUS_LABEL = "taco-launch.gpus"
 GONE_HINT = "dmesg -T | grep -iE 'xid|nvrm' shows why; a reset (nvidia-smi --gpu-reset) or a reboot may bring it back"
 _NUMBERS = re.compile(r"[0-9]+\.[0-9]+-[0-9]+(?:\.[0-9]+)*")
-_NONE_TO_USE = "to use none of its GPUs, write in the inventory: gpus: none"
+_NONE_TO_USE = "if its GPUs are not to be used, write gpus: none in the inventory"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def fewer(before: Sequence[str], now: Sequence[str]) -> str:
     verb = "is" if lacking == 1 else "are"
     # a host whose PCI addresses are others now tells no more than how many
     who = f"GPU{'s' * (lacking > 1)} {', '.join(gone)}" if len(gone) == lacking else f"{lacking} of {len(before)} GPUs"
-    return f"{who} {verb} gone since the last setup (container made with {len(before)}, {len(now)} here now)"
+    return f"{who} {verb} gone since the last setup (the container was created with {len(before)}, and {len(now)} are present now)"
 
 
 def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
@@ -79,25 +79,25 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
         _, enrol = words("module-key", module="nvidia", host="the host")
         yield BlockingFault(
             DRIVER,
-            f"the NVIDIA driver {installed} is installed and not loaded"
+            f"the NVIDIA driver {installed} is installed but not loaded"
             + (
-                ", and Secure Boot is on: it refuses modules that are not signed with a key that the machine trusts"
+                ", and Secure Boot is on: it refuses kernel modules that are not signed with a trusted key"
                 if secure
                 else ""
             ),
-            f"on the host: modprobe nvidia; {look}" + (f". If it is the key: {enrol}" if secure else ""),
+            f"on the host: modprobe nvidia; {look}" + (f". If the signing key is the cause: {enrol}" if secure else ""),
         )
     elif isinstance(loaded, Absent) and there and not isinstance(gpu.gpus, tuple):
         # what modinfo says of a missing module differs, and what it does not say well is no driver either
         untold = (
             ""
             if isinstance(installed, Absent)
-            else f" (what is on the disk cannot be determined: {_value_or_reason(installed)})"
+            else f" (the driver version installed on the disk is not known: {_value_or_reason(installed)})"
         )
         yield BlockingFault(
             DRIVER,
             f"{there} NVIDIA GPU{'s are' if there > 1 else ' is'} on PCI, and no driver is {'loaded' if untold else 'installed'}{untold}",
-            f"install the NVIDIA driver, which belongs to the host's image; {_NONE_TO_USE}",
+            f"install the NVIDIA driver, which set-up does not do; {_NONE_TO_USE}",
         )
     elif isinstance(loaded, str) and isinstance(installed, str) and loaded != installed:
         yield BlockingFault(
@@ -121,14 +121,14 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[BlockingFault]:
     elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent) and _taken_away(installed):
         yield BlockingFault(
             DRIVER,
-            f"the NVIDIA driver {loaded} is loaded, and no longer on the disk: after a reboot the host has no driver",
-            f"install the NVIDIA driver again, {loaded} in full (another version also requires a reboot)",
+            f"the NVIDIA driver {loaded} is loaded but no longer installed on the disk: after a reboot the host will have no driver",
+            f"reinstall the complete NVIDIA driver {loaded} (another version also requires a reboot)",
         )
     elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent):
         yield BlockingFault(
             DRIVER,
-            f"the NVIDIA driver {loaded} is loaded, and its programs are missing: {gpu.gpus.reason}",
-            "install the driver's programs of that very version (nvidia-utils, or the .run file in full)",
+            f"the NVIDIA driver {loaded} is loaded, but its programs (such as nvidia-smi) are missing: {gpu.gpus.reason}",
+            "install the driver's programs of exactly that version (nvidia-utils, or the complete .run file)",
         )
 
 
@@ -138,7 +138,7 @@ def _fabric_too(gpu: Gpus, installed: str) -> str:
     switches = isinstance(gpu.board, Board) and gpu.board.nvswitches
     if not switches or not isinstance(version, str) or version == installed:
         return ""
-    return f"install nvidia-fabricmanager {installed} (here it is {version}, which does not go with that driver), then "
+    return f"install nvidia-fabricmanager {installed} (version {version} is installed, which does not match that driver), then "
 
 
 def _ofed(rdma: Rdma, use: str, gdr: str) -> Iterator[BlockingFault]:
@@ -154,7 +154,7 @@ def _ofed(rdma: Rdma, use: str, gdr: str) -> Iterator[BlockingFault]:
         yield BlockingFault(
             OFED,
             f"{_adapters(of)}, no RDMA device and no OFED, and the inventory has network.rdma: on",
-            "install MLNX_OFED, which belongs to the host's image, or load the kernel's own driver: modprobe mlx5_ib",
+            "install MLNX_OFED, which set-up does not do, or load the kernel's own driver: modprobe mlx5_ib",
         )
     elif isinstance(rdma.ofed, Absent) and gdr == "on" and rdma.peer_memory.dmabuf is False:
         yield BlockingFault(
@@ -169,8 +169,8 @@ def _unlike(ofed: str, of: Adapters, rdma: Rdma, *, no_hca: bool) -> Iterator[Bl
     if _differ(ofed, installed):
         yield BlockingFault(
             OFED,
-            f"OFED's programs are {ofed}, and mlx5_core on the disk is {_named(installed)}: OFED has no modules for the "
-            "kernel that runs",
+            f"OFED's programs are version {ofed}, but mlx5_core on the disk is {_named(installed)}: OFED has no modules for the "
+            "running kernel",
             "build them for it (mlnxofedinstall --add-kernel-support, or dkms autoinstall), then reboot",
         )
     elif _differ(ofed, loaded):
@@ -178,11 +178,11 @@ def _unlike(ofed: str, of: Adapters, rdma: Rdma, *, no_hca: bool) -> Iterator[Bl
         unload = f"rmmod {peer}; " if isinstance(peer, str) else ""
         yield BlockingFault(
             OFED,
-            f"OFED is {ofed}, and the kernel runs mlx5_core {_named(loaded)}",
+            f"OFED is {ofed}, but the loaded mlx5_core is {_named(loaded)}",
             f"when no job runs there: {unload}/etc/init.d/openibd restart; or reboot{_built_anew(rdma)}",
         )
     elif no_hca:
-        state = loaded.reason if isinstance(loaded, Absent) else "mlx5_ib made none"
+        state = loaded.reason if isinstance(loaded, Absent) else "mlx5_ib created no device"
         yield BlockingFault(
             OFED,
             f"{_adapters(of)}, OFED is {ofed}, and there is no RDMA device: {state}",
@@ -198,7 +198,7 @@ def _built_anew(rdma: Rdma) -> str:
         return ""
     source = "the NVIDIA driver" if "nvidia_peermem" in there else there[0]
     return (
-        f". {' and '.join(there)} {'were' if len(there) > 1 else 'was'} built against the OFED before, and may not load with "
+        f". {' and '.join(there)} {'were' if len(there) > 1 else 'was'} built against the previous OFED and may not load with "
         f"this one: then install {source} again, so that it is rebuilt"
     )
 
@@ -214,7 +214,7 @@ def _differ(ofed: str, module: Found[str]) -> bool:
 
 
 def _named(module: Found[str]) -> str:
-    return "the kernel's own" if module == "untold" else _value_or_reason(module)
+    return "the one from the kernel" if module == "untold" else _value_or_reason(module)
 
 
 def _taken_away(installed: Found[str]) -> bool:

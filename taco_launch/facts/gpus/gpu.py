@@ -113,7 +113,7 @@ def located(gpus: Gpus, devices: Found[Tuple[PciDevice, ...]]) -> Gpus:
         return gpus
     found: List[Gpu] = []
     for gpu in gpus.gpus:
-        numa: Found[int] = Unknown(f"not among the PCI devices: {gpu.pci}")
+        numa: Found[int] = Unknown(f"{gpu.pci} is not in the list of PCI devices")
         if isinstance(devices, tuple):
             device = next((one for one in devices if one.kind == "gpu" and one.address == gpu.pci), None)
             if device is not None:
@@ -166,11 +166,13 @@ def read_query(text: str) -> "Found[QueriedGpus]":
         return Unknown(f"GPU {twice} is there twice")
     counts = {row.number("count") for row in rows if "count" in row.cells}
     if not rows or (counts and counts != {len(rows) + len(lost)}):
-        return refusal(text) or Unknown(f"{len(rows)} rows are there: the query is cut off, or of some GPUs only")
+        return refusal(text) or Unknown(
+            f"{len(rows)} rows are there: the query's output is cut off or covers only some of the GPUs"
+        )
     versions = list(dict.fromkeys(row.text("driver_version") for row in rows))
     driver = next((version for version in versions if not isinstance(version, str)), versions[0])
     if isinstance(driver, str) and len(versions) > 1:
-        driver = Unknown(f"the rows name different drivers: {', '.join(map(str, versions))}")
+        driver = Unknown(f"the rows show different driver versions: {', '.join(map(str, versions))}")
     asks = (
         f"GPU {row.cells['index']} requires a reset" for row in rows if "[GPU requires reset]" in row.cells.values()
     )
@@ -208,7 +210,7 @@ def read_processes(text: str) -> Found[Tuple[GpuProcess, ...]]:
     for number, row in enumerate(rows, 1):
         gpu, pid, name, memory = row.text("uuid"), row.number("pid"), row.text("process"), row.size("used_gpu_memory")
         if not isinstance(gpu, str) or not isinstance(pid, int):
-            return Unknown(f"row {number}: which process on which GPU is not reported")
+            return Unknown(f"row {number} does not show the process ID or the GPU")
         if isinstance(name, Unknown) and "process" in row.cells:
             name = row.cells[
                 "process"
@@ -234,7 +236,7 @@ def cuda(text: str) -> Found[str]:
 def table_driver(text: str) -> Found[str]:
     """Read the version of the loaded driver from nvidia-smi's table."""
     found = TABLE_HEAD.search(plain(text))
-    return found[1] if found else Unknown("nvidia-smi's table names no driver")
+    return found[1] if found else Unknown("nvidia-smi's table shows no driver version")
 
 
 def is_open(sections: Sections) -> Found[bool]:
@@ -279,7 +281,7 @@ def _remapped(gpus: Gpus, sections: Sections) -> Gpus:
         return gpus
     missing: Found[bool] = failure(sections, "gpu.remapped") or not_told("--query-remapped-rows does not say")
     if "gpu.remapped" in sections and sections["gpu.remapped"].exit_code == 2:
-        missing = Absent("this driver does not report")
+        missing = Absent("this driver does not report remapped rows")
     rows = smi_csv.rows(sections["gpu.remapped"].stdout)[0] if failure(sections, "gpu.remapped") is None else ()
     told = {row.text("uuid"): row for row in rows}
     return replace(
@@ -299,12 +301,12 @@ def _agreed(gpus: Tuple[Gpu, ...], listed: ListedGpus) -> Found[Tuple[Gpu, ...]]
     """Fill in what only the list tells; Unknown where it lists other GPUs."""
     told: Dict[int, Tuple[str, str]] = {index: (name, uuid) for index, name, uuid in listed.gpus}
     if sorted(told) != [gpu.index for gpu in gpus]:
-        return Unknown(f"--query-gpu gives {len(gpus)} GPUs and -L {len(told)}, or others")
+        return Unknown(f"--query-gpu and -L list different GPUs ({len(gpus)} and {len(told)})")
     full: List[Gpu] = []
     for gpu in gpus:
         name, uuid = told[gpu.index]
         if gpu.uuid not in ("", uuid) or gpu.name not in ("", name):
-            return Unknown(f"GPU {gpu.index} is {gpu.name} {gpu.uuid} by --query-gpu and {name} {uuid} by -L")
+            return Unknown(f"GPU {gpu.index} is {gpu.name} {gpu.uuid} in --query-gpu but {name} {uuid} in -L")
         full.append(replace(gpu, uuid=uuid, name=name))
     return tuple(full)
 

@@ -83,7 +83,7 @@ def between(one: PciDevice, other: PciDevice) -> Found[str]:
     if common == 1:
         return "PHB"
     if one.numa is None or other.numa is None:
-        return Unknown(f"the platform names no NUMA node of {one.address if one.numa is None else other.address}")
+        return Unknown(f"the platform reports no NUMA node for {one.address if one.numa is None else other.address}")
     return "NODE" if one.numa == other.numa else "SYS"
 
 
@@ -110,4 +110,4 @@ def _why_none(facts: HostFacts) -> Found[Tuple[Distance, ...]]:
     for part in (facts.topology, facts.pci):
         if isinstance(part, Unknown):
             return part
-    return Absent("no GPU and HCA of which the distance could be determined")
+    return Absent("the distance of no GPU and HCA pair could be determined")

@@ -46,7 +46,7 @@ def parse_board(sections: Sections) -> Found[Board]:
 def _iommu(kinds: "set[str]", passes: bool) -> Found[str]:
     """Return what the IOMMU does to the GPUs; where no group tells its kind, the kernel's command line decides."""
     if not kinds:
-        return Absent("no GPU is behind one")
+        return Absent("no GPU is behind an IOMMU")
     if kinds & set(_TRANSLATED):
         return "translates"
     if kinds <= {"untold", *_IDENTITY}:

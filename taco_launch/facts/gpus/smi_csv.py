@@ -64,7 +64,7 @@ class CsvRow(NamedTuple):
         """Return a cell; Absent for `[N/A]` and `[Not Supported]`, Unknown for other words in brackets and no column."""
         found = self.cells.get(column)
         if found is None:
-            return not_told(f"the query is not of {column}")
+            return not_told(f"the query does not include {column}")
         if column in self.cut:
             return Unknown(f"column {column}: {shown(found)} may be cut off: the last row has no line end")
         if found.strip("[]") in ("N/A", "Not Supported"):
@@ -164,7 +164,7 @@ def _cells(columns: Sequence[str], line: str) -> Union[Dict[str, str], Unknown]:
         cells[column] = ", ".join(words[:count])
         del words[:count]
     wrong = next((column for column in columns if not _fits(column, cells[column])), None)
-    return cells if wrong is None else Unknown(f"column {wrong}: {shown(cells[wrong])} is not valid there")
+    return cells if wrong is None else Unknown(f"column {wrong}: {shown(cells[wrong])} is not a valid value")
 
 
 def _fits(column: str, cell: str) -> bool:

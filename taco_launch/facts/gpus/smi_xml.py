@@ -21,7 +21,7 @@ def read_xml(text: str) -> Found[Gpus]:
     text = plain(text)
     begin, end = text.find("<?xml"), text.rfind("</nvidia_smi_log>")
     if begin < 0 or end < 0:
-        return Unknown("no whole <nvidia_smi_log> document is there")
+        return Unknown("there is no complete <nvidia_smi_log> document")
     document = text[begin : end + len("</nvidia_smi_log>")]
     if "<!ENTITY" in document or re.search(r"<!DOCTYPE[^>]*\[", document):
         return Unknown("the document defines entities, which nvidia-smi never does")
@@ -42,7 +42,7 @@ def read_xml(text: str) -> Found[Gpus]:
     gpus: Found[Tuple[Gpu, ...]] = tuple(_gpu(index, node) for index, node in enumerate(nodes))
     if attached != len(nodes):
         shown = attached if isinstance(attached, int) else attached.reason
-        gpus = Unknown(f"{len(nodes)} GPUs are in the document, of {shown} attached: which ones is not reported")
+        gpus = Unknown(f"the document has {len(nodes)} GPUs, but attached_gpus is {shown}: some GPUs are not reported")
     processes: List[GpuProcess] = []
     for node in nodes:
         uuid = _text(node, "uuid")

@@ -53,7 +53,7 @@ def read(text: str) -> Found[Topology]:
     except _RefusedError as refusal:
         return Unknown(str(refusal))
     if any(one != found[0] for one in found):
-        return Unknown(f"{len(found)} matrices are there, and they differ")
+        return Unknown(f"there are {len(found)} matrices, and they differ")
     return found[0]
 
 
@@ -87,7 +87,7 @@ def _matrix(rows: Sequence[str]) -> Topology:
         if name not in columns:
             if not ends and len(cells) < len(columns):
                 raise _RefusedError(
-                    f"{shown(row.strip(), 30)} is not a row of the matrix that it is in: are the lines wrapped? Capture it "
+                    f"{shown(row.strip(), 30)} is not a complete row of the matrix: are the lines wrapped? Capture it "
                     "into a file, or in a wider terminal"
                 )
             continue
@@ -129,7 +129,7 @@ def _header(row: str) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
     gpus = [name for name in columns if _GPU.fullmatch(name)]
     for place, name in enumerate(columns):
         if name != f"GPU{place}" if place < len(gpus) else not _NIC.fullmatch(name):
-            raise _RefusedError(f"header row, column {place + 1}: {shown(name)} is no GPU and no HCA that is due there")
+            raise _RefusedError(f"header row, column {place + 1}: {shown(name)} is not the GPU or HCA expected there")
     if len(set(columns)) < len(columns):
         raise _RefusedError("the header row names a column twice")
     return columns, affinities

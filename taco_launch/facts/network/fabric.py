@@ -28,7 +28,7 @@ def fabric(hosts: Sequence[HostFacts], nccl: Optional[str] = None, interface: Op
     hcas, env, differ = lists(rails, hosts)
     found = replace(found, hcas=hcas, host_env=(*env, *own), odd=(*found.odd, *differ))
     if layer.value == "InfiniBand":
-        none = Absent("InfiniBand: paths go by LIDs, and no GID index is chosen")
+        none = Absent("not needed on InfiniBand, which routes by LID")
         return replace(found, gid_index=none, address_range=none)
     plan = gid_plan(rails, hosts, carriers, nccl)
     return replace(

@@ -37,9 +37,9 @@ def carrier(network: Found[NetworkFacts], wanted: Optional[str] = None) -> Found
         if isinstance(name, str) and name in found and found[name].kind != "loopback":
             master = found[name].master
             if master in found:
-                return Carrier(master, _address(found[master]), f"the bond of {name}, which {why}")
+                return Carrier(master, _address(found[master]), f"it is the bond of {name}, which {why}")
             return Carrier(name, _address(found[name]), why)
-    return Unknown("neither the interface of this connection nor that of the default route is known")
+    return Unknown("neither the interface of the SSH connection nor the interface of the default route is known")
 
 
 def common(
@@ -68,7 +68,7 @@ def common(
         if isinstance(facts.network, NetworkFacts) and isinstance(facts.network.interfaces, tuple):
             inside = [one.name for one in facts.network.interfaces if _holds(cidr, one) and one.kind != "loopback"]
             if inside != [known[facts.host].name]:
-                more = f"{cidr} holds more on {facts.host}: {', '.join(inside)}"
+                more = f"{facts.host} has several interfaces in {cidr}: {', '.join(inside)}"
                 return Unknown(f"the names differ ({told}), and {more}"), own
     return FabricChoice(cidr, f"the names differ ({told}): {_what(cidr, known.values())}"), own
 
@@ -79,7 +79,7 @@ def _what(cidr: str, carriers: Iterable[Carrier]) -> str:
     if cidr in networks:
         return "the network of their addresses"
     held = " and ".join(networks)
-    return f"the smallest range that holds {held}; whether they reach one another is not known"
+    return f"the smallest range that contains {held}; it is not known whether these networks can reach each other"
 
 
 def enclosing(addresses: Sequence[str]) -> Optional[str]:

@@ -74,7 +74,7 @@ def _interfaces(sections: Sections, bonds: Found[Tuple[Bond, ...]]) -> Found[Int
         return of
     names = {values["ifindex"]: name for name, values in of.items()}
     if len(names) != len(of) or not of:
-        return Unknown(f"{_NET}: not every interface has an index of its own")
+        return Unknown(f"{_NET}: several interfaces have the same index")
     bonded = tuple(bond.name for bond in bonds) if isinstance(bonds, tuple) else ()
     found: List[Interface] = []
     shaped = _shaping(answer(sections, "network.qdiscs"))
@@ -262,7 +262,7 @@ def _reached_by(text: Found[str], interfaces: Found[Interfaces]) -> Found[str]:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     if not isinstance(interfaces, tuple):
-        return Unknown(f"{address}, but of which interface? {interfaces.reason}")
+        return Unknown(f"the interface with address {address} is not known: {interfaces.reason}")
     carried = [(each, ipaddress.ip_interface(of.address)) for each in interfaces for of in each.addresses]
     zone = words[2].partition("%")[2]
     names = {each.name for each, own in carried if own.ip == address and zone in ("", each.name)}
@@ -272,7 +272,7 @@ def _reached_by(text: Found[str], interfaces: Found[Interfaces]) -> Found[str]:
         return names.pop()
     if names:
         return Unknown(f"{address} is on several interfaces: {', '.join(sorted(names))}")
-    return Unknown(f"{address} is on no interface here: is it translated on the way?")
+    return Unknown(f"no interface has the address {address}: is there NAT on the way?")
 
 
 def _port_range(text: Found[str]) -> Found[Tuple[int, int]]:

@@ -42,8 +42,10 @@ def by_nccl(
     gid = table.get(chosen)
     fault = _fault(gid, family, network, version)
     if gid is None or fault:
-        return Unknown(f"{_place(hca, port)}: NCCL would take GID index {chosen}, and that is {fault}: {_has(table)}")
-    return GidChoice(hca, port.number, chosen, f"{_words(gid)}: what NCCL 2.21 and newer take by themselves")
+        return Unknown(
+            f"{_place(hca, port)}: NCCL would choose GID index {chosen}, which cannot work ({fault}): {_has(table)}"
+        )
+    return GidChoice(hca, port.number, chosen, f"{_words(gid)}: the one that NCCL 2.21 and newer choose by themselves")
 
 
 def on_interface(
@@ -67,10 +69,8 @@ def on_interface(
         known = isinstance(gid.netdev, str)
         wanted = not interfaces or gid.netdev in interfaces or (not known and network is not None)
         if wanted and not _fault(gid, "AF_INET", network, 2):
-            return GidChoice(
-                hca, port.number, index, f"{_words(gid)}: the lowest of that kind{_of(interfaces, subnet)}"
-            )
-    return Unknown(f"{_place(hca, port)}: no GID of RoCE v2 over IPv4{_of(interfaces, subnet)}: {_has(table)}")
+            return GidChoice(hca, port.number, index, f"{_words(gid)}: the lowest such index{_of(interfaces, subnet)}")
+    return Unknown(f"{_place(hca, port)}: it has no GID of RoCE v2 over IPv4{_of(interfaces, subnet)}: {_has(table)}")
 
 
 def readable(port: Port) -> bool:
@@ -88,9 +88,9 @@ def _table(port: Port) -> Union[Dict[int, Gid], Absent, Unknown]:
     if not isinstance(port.gids, tuple):
         return port.gids
     if port.link_layer == "InfiniBand":
-        return Absent("InfiniBand: paths go by LIDs, and no GID index is chosen")
+        return Absent("not needed on InfiniBand, which routes by LID")
     if isinstance(port.link_layer, (Absent, Unknown)) and not any(gid.type == "RoCE v2" for gid in port.gids):
-        return Unknown(f"whether the port is RoCE is not known: {port.link_layer.reason}")
+        return Unknown(f"it is not known whether the port is RoCE: {port.link_layer.reason}")
     return {gid.index: gid for gid in port.gids}
 
 
@@ -147,7 +147,7 @@ def _network(cidr: Optional[str], family: str) -> Union[Network, Unknown, None]:
     except ValueError as error:
         return Unknown(f"{cidr} is not a range of addresses: {error}")
     if network.version != (4 if family == "AF_INET" else 6):
-        return Unknown(f"{cidr} is no range of the address family {family}")
+        return Unknown(f"{cidr} is not a range of the address family {family}")
     return network
 
 
@@ -158,7 +158,7 @@ def _fault(gid: Optional[Gid], family: str, network: Optional[Network], version:
     if not _valid(gid.gid):
         return "link-local, which is not routed"
     if _family(gid.gid) != family:
-        return f"of no address of {'IPv4' if family == 'AF_INET' else 'IPv6'}"
+        return f"not an address of {'IPv4' if family == 'AF_INET' else 'IPv6'}"
     if not _inside(gid.gid, network):
         return f"outside of {network}"
     if not isinstance(gid.type, str) or _VERSIONS[gid.type] != version:

@@ -49,7 +49,7 @@ def gid_plan(
     odd = tuple(
         Anomaly(
             one.host,
-            f"{one.choice.hca}:{one.choice.port} has its GID at index {one.choice.gid_index}, and most at {usual}",
+            f"{one.choice.hca}:{one.choice.port} has its GID at index {one.choice.gid_index}, but most ports have it at index {usual}",
         )
         for one in gids
         if one.choice.gid_index != usual
@@ -57,7 +57,9 @@ def gid_plan(
     if nccl is not None and version(nccl) >= OWN_GID:
         within = _range(found, hosts)
         if isinstance(within, FabricChoice):
-            why_unset = Absent(f"the indices differ, and NCCL {nccl} chooses by itself: it stays unset")
+            why_unset = Absent(
+                f"the indices differ, and NCCL {nccl} chooses the index by itself, so NCCL_IB_GID_INDEX stays unset"
+            )
             return GidPlan(why_unset, within, (), gids, odd)
     return _per_host(gids, odd, nccl)
 
@@ -91,7 +93,7 @@ def _per_host(gids: Sequence[HostGid], odd: Tuple[Anomaly, ...], nccl: Optional[
             told = ", ".join(f"{choice.hca}:{choice.port} {choice.gid_index}" for choice in choices)
             which = f"NCCL {nccl}" if nccl else "NCCL before 2.21"
             why = Unknown(
-                f"{host} needs more than one index ({told}), and {which} accepts one: give the ports equal tables"
+                f"{host} needs more than one index ({told}), but {which} accepts only one: configure the ports so that their GID tables are the same"
             )
             return GidPlan(why, why, (), tuple(gids), odd)
     env = tuple(
@@ -113,8 +115,10 @@ def _range(found: Sequence[Tuple[Rail, Found[GidChoice]]], hosts: Sequence[HostF
     for rail, choice in found:
         taken = by_nccl(rail.hca.name, rail.port, address_range=cidr)
         if not isinstance(taken, GidChoice) or not isinstance(choice, GidChoice) or taken.gid_index != choice.gid_index:
-            return Unknown(f"{rail.host}: within {cidr}, NCCL does not end at the right index of {rail.name}")
-    return FabricChoice(str(cidr), "the network of all ports' addresses: NCCL finds the index of each port within it")
+            return Unknown(f"{rail.host}: with the range {cidr}, NCCL would not choose the right index of {rail.name}")
+    return FabricChoice(
+        str(cidr), "the network of all ports' addresses, within which NCCL finds the index of each port"
+    )
 
 
 def _with_prefix(address: str, hosts: Sequence[HostFacts]) -> str:

@@ -40,7 +40,7 @@ def read(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
         elif device or (port and at):
             at = (device[1], None) if device else (at[0] if at else "", int(port[1]) if port else 0)
             if at in found:
-                return Unknown(f"line {number}: {shown(row)}: ibstat lists it twice: of two hosts?")
+                return Unknown(f"line {number}: {shown(row)}: ibstat lists it twice: is this the output of two hosts?")
             found[at] = {}
         elif value and at:
             found[at][value[1]] = value[2] or ""
@@ -67,7 +67,7 @@ def _missing(found: Dict[_Key, Dict[str, str]]) -> Optional[str]:
         due = values.get("Number of ports", "")
         there = sum(1 for name, number in found if name == hca and number is not None)
         if not due.isdecimal() or len(due) > 3 or int(due) != there:
-            return f"ibstat: {hca} has {there} of its ports ({due or 'it does not say how many'}): it is cut off"
+            return f"ibstat: the output for {hca} is cut off: it shows {there} of {due or 'an unknown number of'} ports"
     return None
 
 

@@ -110,7 +110,7 @@ def why_not(text: str) -> Optional[Unknown]:
 
 def _loaded_of(names: Tuple[str, ...]) -> Found[str]:
     if len(names) > 1:
-        return Unknown(f"{' and '.join(names)} are both loaded, and only one may be")
+        return Unknown(f"{' and '.join(names)} are both loaded, but only one may be")
     return names[0] if names else Absent(f"neither {' nor '.join(MODULES)} is loaded")
 
 
@@ -146,7 +146,7 @@ def _comes_back(at_boot: Found[_Places]) -> Found[str]:
 
 
 def _headers(text: str) -> Found[bool]:
-    return Unknown("the probe did not look") if text not in ("yes", "no") else text == "yes"
+    return Unknown("the probe did not check it") if text not in ("yes", "no") else text == "yes"
 
 
 def secure_boot(text: str) -> Found[bool]:
@@ -157,4 +157,4 @@ def secure_boot(text: str) -> Found[bool]:
         return text.startswith("SecureBoot enabled") and "validation is disabled" not in text
     if re.fullmatch("(?:[0-9]+ ){4}[01]", text):
         return text.endswith("1")
-    return Unknown(f"Secure Boot: {shown(text)}" if text else "the probe did not look")
+    return Unknown(f"Secure Boot: {shown(text)}" if text else "the probe did not check it")

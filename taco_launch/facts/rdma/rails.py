@@ -42,7 +42,8 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Anomaly], List[
     same = [rail for rail in active if rail.port.link_layer == layer]
     left_out += [
         Anomaly(
-            rail.host, f"{rail.name} is {_word(rail.port.link_layer)}, and a job has ports of one link layer, {layer}"
+            rail.host,
+            f"{rail.name} is {_word(rail.port.link_layer)}, but a job uses ports of one link layer only, here {layer}",
         )
         for rail in active
         if rail.port.link_layer != layer
@@ -59,7 +60,10 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Anomaly], List[
                 continue
             slower = isinstance(rail.port.rate, float) and isinstance(rate, float) and rail.port.rate < rate
             (odd if slower else left_out).append(
-                Anomaly(rail.host, f"{rail.name} has {_rate(rail.port.rate)}, and most ports {_rate(rate)}: left out")
+                Anomaly(
+                    rail.host,
+                    f"{rail.name} has {_rate(rail.port.rate)}, but most ports have {_rate(rate)}, so it is left out",
+                )
             )
         mine, more = _without_management(host, mine)
         left_out += more
@@ -68,7 +72,7 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Anomaly], List[
     # By hosts, not by ports: one host with many ports is still one host; of two as frequent the first counts.
     usual = next(iter(Counter(rate for rate in rates.values() if isinstance(rate, float)).most_common(1)), (None,))[0]
     odd += [
-        Anomaly(host, f"its ports have {_rate(rate)}, and those of most hosts {_rate(usual)}")
+        Anomaly(host, f"its ports have {_rate(rate)}, but those of most hosts have {_rate(usual)}")
         for host, rate in rates.items()
         if rate is not None and usual is not None and rate != usual
     ]
@@ -105,7 +109,7 @@ def _without_management(host: HostFacts, mine: List[Rail]) -> Tuple[List[Rail], 
     behind = [rail for rail in mine if isinstance(rail.hca.interfaces, tuple) and names & set(rail.hca.interfaces)]
     if not behind or len(mine) - len(behind) < 2:
         return mine, []
-    why = "carries the default route beside other ports: taken to be there for management"
+    why = "is left out: it carries the default route, so it is assumed to be the management port"
     return [rail for rail in mine if rail not in behind], [Anomaly(host.host, f"{rail.name} {why}") for rail in behind]
 
 
@@ -131,7 +135,7 @@ def layer_of(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Found[FabricC
     if reasons:
         return reasons[0]
     if any(isinstance(host.rdma, Rdma) and isinstance(host.rdma.hcas, tuple) for host in hosts):
-        return Unknown("no port is known to be ACTIVE and of a known link layer")
+        return Unknown("no port is known to be ACTIVE with a known link layer")
     return Absent("no host has an HCA")
 
 
@@ -163,7 +167,9 @@ def lists(
     with_any = {host: names for host, names in own.items() if names}
     usual = Counter(frozenset(names) for names in with_any.values()).most_common(1)[0][0]
     odd = [
-        Anomaly(host, f"uses {', '.join(names) or 'no port'}, and most hosts {', '.join(sorted(usual, key=natural))}")
+        Anomaly(
+            host, f"uses {', '.join(names) or 'no port'}, but most hosts use {', '.join(sorted(usual, key=natural))}"
+        )
         for host, names in own.items()
         if frozenset(names) != usual
     ]
@@ -174,13 +180,18 @@ def lists(
         value = "=" + ",".join(sorted(usual, key=natural))
         return (
             FabricChoice(
-                value, "the ACTIVE ports of one link layer and rate; the = keeps mlx5_1 from meaning mlx5_10 too"
+                value, "the ACTIVE ports of one link layer and rate; with the =, mlx5_1 does not also match mlx5_10"
             ),
             (),
             odd,
         )
     env = tuple(
-        HostValue(host, "NCCL_IB_HCA", "=" + ",".join(_by_address(of_host[host])), "the names differ: in PCI order")
+        HostValue(
+            host,
+            "NCCL_IB_HCA",
+            "=" + ",".join(_by_address(of_host[host])),
+            "the names differ between hosts, so they are listed in PCI order",
+        )
         for host in with_any
     )
     return Absent("the names differ from host to host"), env, odd

@@ -55,7 +55,7 @@ def _adapters(sections: Sections) -> Found[Adapters]:
     told = [line.partition(" ")[::2] for line in lines(sections["rdma.adapters"].stdout) if line.strip()]
     found = tuple(value for word, value in told if word == "adapter")
     if not found:
-        return Absent("no adapter that mlx5 drives is on PCI")
+        return Absent("there is no PCI device that uses the mlx5 driver")
     loaded = next((value.strip() or "untold" for word, value in told if word == "loaded"), None)
     installed = failure(sections, "rdma.mlx5_core")
     if isinstance(installed, Unknown) and re.search(

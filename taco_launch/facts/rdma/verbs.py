@@ -23,7 +23,7 @@ _NETDEV_V = re.compile(
 _DEVINFO = re.compile(r"\s*([a-z_]+|GID\[ *[0-9]+\]):\s+(\S.*?)\s*")
 # The vendor of EFA, whose ports older drivers say to be InfiniBand's (rdma-core, pyverbs; linux, drivers/infiniband/hw/efa).
 _AMAZON = "0x1d0f"
-EFA = Absent("EFA, which NCCL reaches by libfabric (aws-ofi-nccl) and not by NCCL_IB_*")
+EFA = Absent("EFA, which NCCL uses through libfabric (aws-ofi-nccl) and not by NCCL_IB_*")
 _STATES = ("ACTIVE", "DOWN", "INIT", "ARMED")
 _PHYSICAL = {
     "SLEEP": "Sleep",
@@ -49,14 +49,14 @@ def show_gids(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
             among = True
             slot = _slot(match, cut=number == len(rows))
             if slot is None:
-                return Unknown(f"line {number}: {shown(row)}: the address is not the GID's")
+                return Unknown(f"line {number}: {shown(row)}: the address does not match the GID")
             seen += slot
         elif not row.strip() or row.startswith("n_gids_found=") or PROMPT.match(row):
             among = False
         elif among or re.search(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}", row):
             return Unknown(f"line {number}: {shown(row)} is not a row of show_gids")
     if not seen and any(row.strip() == "n_gids_found=0" for row in rows):
-        return Unknown("show_gids found no GID (n_gids_found=0): no RDMA interface is to be seen where it ran")
+        return Unknown("show_gids found no GID (n_gids_found=0): it saw no RDMA interface where it ran")
     return _agreeing(seen, "show_gids") or Unknown("no row of show_gids (DEV PORT INDEX GID IPv4 VER DEV) is there")
 
 
@@ -66,7 +66,9 @@ def _agreeing(seen: Sequence[HcaStatement], source: str) -> Union[Tuple[HcaState
     if other is None:
         return tuple(seen)
     where = other.hca if other.port is None else f"{other.hca} port {other.port}"
-    return Unknown(f"{source} shows two different values for {where}: is it from several hosts? One file is one host's")
+    return Unknown(
+        f"{source} shows two different values for {where}: is it from several hosts? Use one file for each host"
+    )
 
 
 def conflict(seen: Sequence[HcaStatement]) -> Optional[HcaStatement]:
@@ -89,7 +91,7 @@ def _slot(match: "re.Match[str]", *, cut: bool) -> Optional[List[HcaStatement]]:
         return None
     if not in_use(full):
         return [HcaStatement(hca, int(port), None, "gids", True, "show_gids")]
-    interface: Found[str] = netdev or Absent("show_gids names none")
+    interface: Found[str] = netdev or Absent("show_gids shows no interface")
     if cut:
         interface = Unknown("the last row has no line end: it may be cut off")
     told: Dict[str, Found[str]] = {"netdev": interface, "type": gid_type(version), "gid": full}
@@ -187,7 +189,7 @@ def _devices(text: str) -> Union[Tuple[HcaStatement, ...], Unknown]:
         else:
             seen += _devinfo_value(hca, port, key, f"{width} {value}" if key == "active_speed" else value)
     seen = [one._replace(value=EFA) if one.hca in efa and one.what == "link_layer" else one for one in seen]
-    return _agreeing(seen, "ibv_devinfo") or Unknown("neither a device (hca_id: ...) nor a GID of ibv_devinfo is there")
+    return _agreeing(seen, "ibv_devinfo") or Unknown("there is neither a device (hca_id: ...) nor a GID of ibv_devinfo")
 
 
 def _cut(text: str) -> Optional[Unknown]:
@@ -195,7 +197,7 @@ def _cut(text: str) -> Optional[Unknown]:
     begin, *devices = re.split(r"^hca_id:", text, flags=re.MULTILINE)
     said = [match[1] for match in map(_DEVINFO.fullmatch, begin.split("\n")) if match]
     if (devices and said) or any(not key.startswith("GID[") for key in said):
-        return Unknown("the first lines of ibv_devinfo are of a device that is not named: its start is cut off")
+        return Unknown("the output of ibv_devinfo starts in the middle of a device: its beginning is cut off")
     if not re.search(r"^\s+port:\s", text, re.MULTILINE):
         ports = re.search(r"^\s+phys_port_cnt:\s+[1-9]", text, re.MULTILINE)  # else names alone, as of a grep
         return Unknown("ibv_devinfo ends before its ports: it is cut off") if ports else None

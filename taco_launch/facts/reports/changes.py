@@ -47,7 +47,7 @@ def hosts_of(document: Any) -> Mapping[str, Mapping[str, Any]]:
     if not isinstance(hosts, list) or not all(
         isinstance(host, dict) and isinstance(host.get("host"), str) and set(SUBJECTS) <= set(host) for host in hosts
     ):
-        raise ValueError("is not a document of taco-launch facts --json")
+        raise ValueError("is not the output of taco-launch facts --json")
     return {host["host"]: host for host in hosts}
 
 

@@ -95,7 +95,7 @@ def outliers(rows: Sequence[FoldedFact], short: Callable[[Sequence[str]], str]) 
             yield f"{short(many)}: {name} {most}, " + ", ".join(f"{short(hosts)}: {text}" for text, hosts in told)
         if more:
             left = [host for _, names in more for host in names]
-            yield f"{short(left)}: {name} as none of these: {len(more)} values more"
+            yield f"{short(left)}: {name} has {len(more)} other values"
 
 
 def _cut(text: str) -> str:

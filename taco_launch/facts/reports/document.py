@@ -114,7 +114,10 @@ def _gid_of(choice: Found[GidChoice], where: str, unknown: List[Dict[str, str]])
             if found[key] == not_shown:
                 found[key] = None
                 unknown.append(
-                    {"where": f"{where}.{key}", "reason": "the captured output does not show whose GIDs they are"}
+                    {
+                        "where": f"{where}.{key}",
+                        "reason": "the captured output does not show to which port these GIDs belong",
+                    }
                 )
     return found
 

@@ -11,19 +11,19 @@ from taco_launch.model.host.hardware import Adapters, Board, Gpu, Gpus, Hca, Rdm
 
 OK, REMARK, FAULT, UNKNOWN = "ok", "remark", "fault", "unknown"
 # Where each rule is from. Nothing else of a rule is taken from there.
-_DRIVER = "NVIDIA driver installation guide: kernel module and libraries are of one version"
+_DRIVER = "NVIDIA driver installation guide: kernel module and libraries must have the same version"
 _SETUP = "taco-launch setup: a training container is never recreated with fewer GPUs"
-_FABRIC = "NVIDIA Fabric Manager user guide: CUDA fails with error 802 without it; its version is the driver's"
-_MIG = "NVIDIA MIG user guide: no peer-to-peer between instances, and a process sees one"
+_FABRIC = "NVIDIA Fabric Manager user guide: CUDA fails with error 802 without it; its version must match the driver's"
+_MIG = "NVIDIA MIG user guide: no peer-to-peer between instances, and a process sees only one"
 _AZURE = "Azure node health checks"
 _REMAP = "NVIDIA GPU memory error management: a pending remapping requires a reset, a failed one a new GPU"
 _PERSISTENCE = "NVIDIA driver persistence"
 _CLOCKS = "NVML, nvmlClocksEventReasons; Azure node health checks"
-_PCIE = "Azure node health checks: width below the greatest"
+_PCIE = "Azure node health checks: width below the maximum"
 _ACS = "NCCL user guide, troubleshooting: PCI Access Control Services"
 _IOMMU = "NVIDIA GPUDirect RDMA guide: IOMMU"
 _OFED = "NVIDIA GPUDirect RDMA guide: peer memory requires MLNX_OFED, or DMA-BUF"
-_PORTS = "NCCL: its InfiniBand transport passes over ports that are not active"
+_PORTS = "NCCL: its InfiniBand transport skips ports that are not active"
 _NVLINK = "NVIDIA: the GPUs of a host with NVSwitches all have the same links to one another"
 # What is judged of GPUs one by one, and whose rule it is.
 _OF_GPUS = (
@@ -137,7 +137,7 @@ def _fabric_manager(of: Gpus) -> Iterator[HealthVerdict]:
     if isinstance(state, Unknown):
         yield HealthVerdict("fabric manager", UNKNOWN, state.reason, _FABRIC)
     elif isinstance(state, Absent):
-        hint = "install nvidia-fabricmanager of the driver's very version, and: systemctl enable --now nvidia-fabricmanager"
+        hint = "install nvidia-fabricmanager in exactly the driver's version, then: systemctl enable --now nvidia-fabricmanager"
         count = len(of.board.nvswitches)
         switches = f"{count} NVSwitch{'es' if count > 1 else ''}"
         yield HealthVerdict(
@@ -158,8 +158,8 @@ def _fabric_manager(of: Gpus) -> Iterator[HealthVerdict]:
 def _mig(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     on = [gpu.index for gpu in gpus if gpu.mig is True]
     if on:
-        text = f"on, on {_which(on)}: no NVLink and no peer-to-peer there, and NCCL uses one instance per process"
-        yield HealthVerdict("MIG", REMARK, text, _MIG, "nvidia-smi -mig 0, if jobs are to have whole GPUs")
+        text = f"on for {_which(on)}: no NVLink or peer-to-peer there, and NCCL uses one instance per process"
+        yield HealthVerdict("MIG", REMARK, text, _MIG, "to give jobs whole GPUs: nvidia-smi -mig 0")
     else:
         yield from _plain("MIG", [gpu.mig for gpu in gpus], "off", _MIG)
 
@@ -177,7 +177,7 @@ def _memory(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
         return
     off = [gpu.index for gpu in gpus if gpu.ecc is False]
     if off:
-        text = f"off on {_which(off)}: errors of memory go unseen"
+        text = f"off on {_which(off)}: memory errors are not detected"
         yield HealthVerdict("ECC", REMARK, text, _REMAP, "nvidia-smi -e 1, then reboot")
         return
     yield from _plain("ECC", [count for _, count in counts], "no uncorrectable error", _AZURE)
@@ -187,11 +187,13 @@ def _remapping(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     failed = [gpu.index for gpu in gpus if gpu.remap_failed is True]
     pending = [gpu.index for gpu in gpus if gpu.remap_pending is True]
     if failed:
-        text = f"rows of memory could not be remapped on {_which(failed)}"
+        text = f"memory rows could not be remapped on {_which(failed)}"
         yield HealthVerdict("row remapping", FAULT, text, _REMAP, "have it replaced")
     elif pending:
-        text = f"rows of memory wait for being remapped on {_which(pending)}"
-        yield HealthVerdict("row remapping", FAULT, text, _REMAP, "nvidia-smi --gpu-reset -i N without jobs, or reboot")
+        text = f"memory rows are waiting to be remapped on {_which(pending)}"
+        yield HealthVerdict(
+            "row remapping", FAULT, text, _REMAP, "when no job runs on it: nvidia-smi --gpu-reset -i N, or reboot"
+        )
     else:
         yield from _plain("row remapping", [gpu.remap_pending for gpu in gpus], "none pending, none failed", _REMAP)
 
@@ -199,7 +201,7 @@ def _remapping(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
 def _persistence(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     off = [gpu.index for gpu in gpus if gpu.persistence is False]
     if off:
-        text = f"off on {_which(off)}: the driver starts again for every process, which takes seconds"
+        text = f"off on {_which(off)}: the driver is initialized again for every process, which takes seconds"
         yield HealthVerdict("persistence", REMARK, text, _PERSISTENCE, _PERSISTENCED)
     else:
         yield from _plain("persistence", [gpu.persistence for gpu in gpus], "on", _PERSISTENCE)
@@ -215,17 +217,17 @@ def _clocks(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
         held = [(index, reasons) for index, reasons in held if reasons]
         if held:
             reasons = ", ".join(dict.fromkeys(reason for _, each in held for reason in each))
-            text = f"held low on {_which([index for index, _ in held])}: {reasons}"
+            text = f"throttled on {_which([index for index, _ in held])}: {reasons}"
             yield HealthVerdict("clocks", level, text, _CLOCKS, hint)
             return
-    yield from _plain("clocks", [found for _, found in told], "nothing holds them low", _CLOCKS)
+    yield from _plain("clocks", [found for _, found in told], "not throttled", _CLOCKS)
 
 
 def _temperature(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     hot = [gpu.index for gpu in gpus if isinstance(gpu.temperature, int) and gpu.temperature > _HOTTEST]
     if hot:
         text = f"above {_HOTTEST} C: {_which(hot)}"
-        yield HealthVerdict("temperature", REMARK, text, _AZURE, "look at fans and air")
+        yield HealthVerdict("temperature", REMARK, text, _AZURE, "check the fans and the airflow")
     else:
         yield from _plain("temperature", [gpu.temperature for gpu in gpus], f"{_HOTTEST} C or less", _AZURE)
 
@@ -247,7 +249,7 @@ def _pcie(facts: HostFacts) -> Iterator[HealthVerdict]:
             if device.width < device.max_width:
                 narrow.append(f"{device.name} x{device.width} of x{device.max_width}")
     if narrow:
-        hint = "reseat the card or its riser; a slot may have fewer lanes"
+        hint = "reseat the card or its riser, and check how many lanes the slot has"
         yield HealthVerdict("PCIe width", REMARK, ", ".join(narrow), _PCIE, hint)
     elif told:
         yield from _plain("PCIe width", told, "all lanes", _PCIE)
@@ -264,22 +266,22 @@ def _nvlink(matrix: Topology) -> Iterator[HealthVerdict]:
     if not odd or len(alike) < max(3, len(odd) + 1):
         return
     if all(links[one][other] in (usual, "X") for one in alike for other in alike):
-        text = f"{_which(odd)} {'have' if len(odd) > 1 else 'has'} no {usual} to any other GPU, and the other {len(alike)} have it to one another"
-        hint = "nvidia-smi nvlink --status -i N and dmesg -T | grep -i -e xid -e nvlink say why; reset it or reboot, else have it replaced"
+        text = f"{_which(odd)} {'have' if len(odd) > 1 else 'has'} no {usual} to any other GPU, while the other {len(alike)} have it to one another"
+        hint = "nvidia-smi nvlink --status -i N and dmesg -T | grep -i -e xid -e nvlink show why; reset the GPU or reboot, and if that does not help, have it replaced"
         yield HealthVerdict("NVLink", FAULT, text, _NVLINK, hint)
 
 
 def _iommu(board: Board) -> Iterator[HealthVerdict]:
     if board.iommu == "translates":
         text = "on, and translates the GPUs' addresses: peer-to-peer goes through the root complex, or not at all"
-        hint = (
-            "iommu=pt on the kernel's command line, or VT-d off in the BIOS; a virtual machine's is its host's affair"
-        )
+        hint = "add iommu=pt to the kernel command line, or turn VT-d off in the BIOS; for a virtual machine, do this on its host"
         yield HealthVerdict("IOMMU", REMARK, text, _IOMMU, hint)
     elif isinstance(board.iommu, Unknown):
         yield HealthVerdict("IOMMU", UNKNOWN, board.iommu.reason, _IOMMU)
     elif board.gpus:
-        yield HealthVerdict("IOMMU", OK, "passes addresses as they are" if board.iommu == "passes" else "off", _IOMMU)
+        yield HealthVerdict(
+            "IOMMU", OK, "on, but does not translate addresses" if board.iommu == "passes" else "off", _IOMMU
+        )
 
 
 def _acs(board: Board, system: Found[System]) -> Iterator[HealthVerdict]:
@@ -295,9 +297,13 @@ def _acs(board: Board, system: Found[System]) -> Iterator[HealthVerdict]:
     text = f"on at {count} ({few}): traffic between a GPU and an HCA below them goes up to the root complex"
     virtual = isinstance(system, System) and isinstance(system.virtualization, str)
     bridges = "for each in $(lspci -D -d ::0604 | cut -d' ' -f1)"
-    hint = f"off in the BIOS, or at each boot: {bridges}; do setpci -s $each ECAP_ACS+0x6.w=0000; done"
+    hint = f"turn it off in the BIOS, or run at each boot: {bridges}; do setpci -s $each ECAP_ACS+0x6.w=0000; done"
     yield HealthVerdict(
-        "ACS", REMARK, text, _ACS, f"leave it on in a virtual machine; else {hint}" if virtual else hint
+        "ACS",
+        REMARK,
+        text,
+        _ACS,
+        f"leave it on if GPUs are passed to virtual machines; otherwise {hint}" if virtual else hint,
     )
 
 
@@ -308,7 +314,7 @@ def _ports(rdma: Rdma) -> Iterator[HealthVerdict]:
     if idle:
         told = ", ".join(f"{name} is {state}" for name, state in idle)
         none = len(idle) == len(ports)
-        hint = "ibstat; ip -br link: is the cable in, the switch's port up, and for InfiniBand a subnet manager there?"
+        hint = "ibstat; ip -br link: is the cable plugged in, is the switch port up, and, for InfiniBand, is a subnet manager running?"
         text = f"none is active, so there is no RDMA: {told}" if none else told
         yield HealthVerdict(PORTS, FAULT if none else REMARK, text, _PORTS, hint)
     else:
@@ -324,12 +330,10 @@ def _ofed(rdma: Rdma) -> Iterator[HealthVerdict]:
         return
     if isinstance(rdma.ofed, Absent):
         if rdma.peer_memory.dmabuf is True:
-            yield HealthVerdict("OFED", OK, "none; DMA-BUF needs none", _OFED)
+            yield HealthVerdict("OFED", OK, "not installed; DMA-BUF works without it", _OFED)
         else:
-            text = (
-                "none: the kernel's own driver lets no HCA reach GPU memory but by DMA-BUF, which is not possible here"
-            )
-            yield HealthVerdict("OFED", REMARK, text, _OFED, "install MLNX_OFED, then the NVIDIA driver again")
+            text = "not installed: without it HCAs can reach GPU memory only by DMA-BUF, which is not possible here"
+            yield HealthVerdict("OFED", REMARK, text, _OFED, "install MLNX_OFED, then reinstall the NVIDIA driver")
     else:
         yield from _plain("OFED", [rdma.ofed], rdma.ofed if isinstance(rdma.ofed, str) else "", _OFED)
 

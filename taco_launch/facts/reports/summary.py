@@ -14,7 +14,7 @@ T = TypeVar("T")
 MAX_CLOCK_OFFSET = 1.0
 # A disk with less than this part of it free is shown unasked: node health checks of clusters fail at 90 to 95 % full.
 _FULL_DISK = 0.05
-_ACCESS = {"user": "an ordinary user: what needs root is unknown (see --ask-sudo-password)"}
+_ACCESS = {"user": "an ordinary user, so facts that require root are unknown (see --ask-sudo-password)"}
 # From the nearest on, as nvidia-smi's legend has them.
 _NEAREST = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _KINDS = frozenset(("physical", "bond", "vlan"))
@@ -300,7 +300,7 @@ def _peer_memory(of: PeerMemory) -> str:
         loaded = text(of.exists, lambda names: f"not loaded ({', '.join(names)} there)" if names else "no module")
     by = text(of.comes_back)
     if isinstance(of.loaded, Absent) and isinstance(of.comes_back, str):
-        return f"{loaded}: not loaded now, though {by} names it: it failed, or was unloaded{dmabuf}"
+        return f"{loaded}: not loaded now, though {by} loads it at boot: loading failed, or it was unloaded{dmabuf}"
     back = "" if isinstance(of.comes_back, Absent) or by.startswith(_SKIPPED) else f", returns by {by}"
     if isinstance(of.loaded, str) and isinstance(of.comes_back, Absent):
         back = ", gone after a reboot"

@@ -39,7 +39,7 @@ def parse_docker(sections: Sections) -> Found[DockerFacts]:
     info = _info(section, why)
     engine = info if isinstance(info, (Absent, Unknown)) else _engine(info)
     if isinstance(engine, (Absent, Unknown)):
-        unknown = Unknown("the engine gives no answer")
+        unknown = Unknown("the engine does not answer")
         engine = DockerFacts(engine, *[unknown] * 14)
     else:
         engine = replace(
@@ -127,7 +127,7 @@ def _podman(info: Mapping[str, Any]) -> DockerFacts:
     runtime = host.get("ociRuntime")
     name = _text(runtime, "name") if isinstance(runtime, dict) else _no("ociRuntime")
     cgroup = {"v1": 1, "v2": 2}.get(str(host.get("cgroupVersion")))
-    none = Absent("podman has no engine that runs")
+    none = Absent("podman has no daemon")
     elsewhere = Absent("podman reads them from /etc/containers/registries.conf")
     later = Unknown("not read yet")
     return DockerFacts(

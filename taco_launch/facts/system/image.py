@@ -70,7 +70,7 @@ def _openmpi(text: Found[str]) -> Found[str]:
     match = re.search(rf"(?m)^\S+ \(Open MPI\) ({_VERSION}\w*)\s*$", text)
     first = text.strip().split("\n")[0]
     if match is None and re.search(r"Intel\(R\) MPI|HYDRA|MPICH|Spectrum MPI", text):
-        return Absent(f"mpirun is another MPI's: {first}")
+        return Absent(f"mpirun is not Open MPI: {first}")
     return match[1] if match else Unknown(f"mpirun --version: {shown(first)} is not understood")
 
 
@@ -86,7 +86,7 @@ def _program(text: Found[str], name: str) -> Found[str]:
 def _ucx(text: Found[str], libraries: Found[str]) -> Found[str]:
     """Read `ucx_info -v`: `# Library version: 1.13.1`, before 1.13 `# UCT version=1.10.0 revision 7477e81`."""
     if isinstance(text, Absent) and isinstance(libraries, str) and "/libucp.so." in libraries:
-        return Unknown("libucp is there, and ucx_info, which would tell its version, is not")
+        return Unknown("libucp is installed, but ucx_info, which shows its version, is not")
     if not isinstance(text, str):
         return text
     match = re.search(rf"(?m)^# (?:Library version: |UCT version=)({_VERSION})(?: .*)?$", text)
@@ -106,12 +106,12 @@ def _nccl(libraries: Found[str], packages: Found[Packages]) -> Found[str]:
     if len(several) == 1:
         return several[0]
     if several:
-        return Unknown(f"several versions are there: {', '.join(several)}")
+        return Unknown(f"several versions are installed: {', '.join(several)}")
     torch = _package(packages, "torch")
     if "/libnccl.so." in libraries:
         return Unknown("libnccl exists, but its name does not show its version")
     if isinstance(torch, str) and not torch.endswith("+cpu"):
-        return Unknown("no libnccl is there; torch may hold one of its own")
+        return Unknown("libnccl is not installed; torch may contain its own copy")
     return Absent("libnccl: not found")
 
 
@@ -187,8 +187,8 @@ def _lightcc(text: Found[str], packages: Found[Packages], horovod: Found[str]) -
     if held is None:
         return Unknown(f"horovod {horovod} is installed, but its library is not in its folder")
     if _LIGHT in held[1]:
-        return Unknown(f"horovod {horovod} knows {_LIGHT}: LightCC of a version that nothing shows")
-    return Absent(f"horovod {horovod} knows no {_LIGHT}")
+        return Unknown(f"horovod {horovod} supports {_LIGHT}, but the version of LightCC is not shown")
+    return Absent(f"horovod {horovod} does not support {_LIGHT}")
 
 
 def _verbs(libraries: Found[str]) -> Found[Tuple[str, ...]]:

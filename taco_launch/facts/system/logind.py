@@ -48,4 +48,4 @@ def _configured(told: Files, name: str, why: str) -> Found[bool]:
     values = [value for text in texts for value in re.findall(rf"(?m)^[ \t]*{name}[ \t]*=[ \t]*(\S+)[ \t]*$", text)]
     values = values or re.findall(rf"(?m)^#{name}=(\S+)$", texts[0])
     value = _TRUTHS.get(values[-1].lower()) if values else None
-    return Unknown(f"{why}, and logind.conf does not say {name}") if value is None else value
+    return Unknown(f"{why}, and logind.conf does not set {name}") if value is None else value

@@ -85,7 +85,7 @@ def _files(text: Found[str]) -> Found[Tuple[SetupFile, ...]]:
     untold += [path for path, (_, kind) in modes.items() if kind == "symbolic link" and path not in links]
     untold += [path for path in (*sums, *links) if path not in modes]
     if untold:
-        return Unknown(f"the files of set-up: {untold[0]} is reported only in part")
+        return Unknown(f"the files made by set-up: the report of {untold[0]} is incomplete")
     return tuple(
         SetupFile(path, sums.get(path), mode, links.get(path))
         for path, (mode, kind) in sorted(modes.items())
@@ -126,7 +126,7 @@ def _key(keys: Files, name: str) -> Found[str]:
     """Return a public key, type and data, without its comment."""
     path = next((path for path in (*keys.texts, *keys.refused) if path.endswith(f"/ssh/{name}")), None)
     if path is None:
-        return Unknown(keys.failed.reason if keys.failed else f"{name}: the answer does not hold it")
+        return Unknown(keys.failed.reason if keys.failed else f"{name}: it is missing from the answer")
     text = keys.text(path)
     if not isinstance(text, str):
         return text
@@ -216,4 +216,4 @@ def _package(found: Found[Tuple[str, ...]]) -> Found[str]:
     if not isinstance(found, tuple):
         return found
     of_docker = (each for each in found if not each.startswith("nvidia-"))
-    return next(of_docker, Absent("no package of docker is installed"))
+    return next(of_docker, Absent("no docker package is installed"))

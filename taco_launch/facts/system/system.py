@@ -44,7 +44,7 @@ def parse_clock(sections: Sections, sent: float, received: float) -> Clock:
     least = (ended or began)[0] - received
     most = began[1] - sent
     if most < least:
-        wrong = Unknown("a clock was set, there or here, while the host was looked at")
+        wrong = Unknown("a clock was set, on the host or on this machine, during the check")
         return Clock(wrong, wrong)
     return Clock((most + least) / 2, (most - least) / 2)
 
@@ -217,7 +217,7 @@ def _numa(sections: Sections) -> Found[Tuple[NumaNode, ...]]:
         else:
             return Unknown(f"{_NODES}/{path}: {shown(text)} is not understood")
     if not cpus or sorted(cpus) != sorted(memory):
-        return Unknown(f"{_NODES}: not every node tells its processors and its memory")
+        return Unknown(f"{_NODES}: some nodes do not report their processors and memory")
     return tuple(NumaNode(index, cpus[index], memory[index]) for index in sorted(cpus))
 
 

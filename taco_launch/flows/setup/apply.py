@@ -164,11 +164,11 @@ def _error(
         step = batch.hint(failed)
         return HostError(
             f"{host}: {batch.failure_reason(ops[failed.number], failed)}",
-            hint=f"{step}{'; ' if step else ''}its whole output: {log}",
+            hint=f"{step}{'; ' if step else ''}full output: {log}",
         )
     if outcome.busy:
         return HostError(
-            f"{host}: another set-up works there and does not end", hint=f"on the host: fuser -v {batch.LOCK}"
+            f"{host}: another set-up is still running there", hint=f"to see it, on the host: fuser -v {batch.LOCK}"
         )
     if outcome.whole:
         return None
@@ -181,8 +181,8 @@ def _error(
     if outcome.begun is None:
         return HostError(f"{host}: the operations did not start: {last_words(outcome.said) or 'no output'}")
     return HostError(
-        f"{host}: the answer broke off during: {ops[outcome.begun].name}",
-        hint=f"is the host up, and the network whole? If so, it finishes that step without us; its output so far: {log}",
+        f"{host}: the output ended during: {ops[outcome.begun].name}",
+        hint=f"check the host and the network. If both are up, the host finishes this step by itself. Its output so far: {log}",
     )
 
 
@@ -192,5 +192,5 @@ def _unlogged(host: str, ops: Sequence[Op], outcome: batch.BatchOutcome, problem
     why = f"{batch.failure_reason(ops[failed.number], failed)}; and " if failed is not None else ""
     return HostError(
         f"{host}: {why}its log cannot be written on this machine: {problem}",
-        hint="make room there, or put the state folder elsewhere: TACO_LAUNCH_STATE=FOLDER",
+        hint="free some space there, or use another state folder: TACO_LAUNCH_STATE=FOLDER",
     )

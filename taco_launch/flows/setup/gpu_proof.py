@@ -85,7 +85,7 @@ def _probe_both_sides(host: Transport, container: str) -> tuple[_Side, _Side] | 
 
 def _differences(host: str, cluster: str, outside: _Side, inside: _Side) -> Iterator[ProofFailure]:
     unit = paths.unit(cluster)
-    again = f"on {host}, when no job runs: systemctl restart {unit}; then this command again"
+    again = f"on {host}, when no job runs: systemctl restart {unit}; then run this command again"
     if outside.code != "0":
         yield ProofFailure(
             (host,), "cannot list its GPUs", outside.why, f"on {host}: nvidia-smi -L; dmesg | grep -i nvrm"
@@ -100,10 +100,10 @@ def _differences(host: str, cluster: str, outside: _Side, inside: _Side) -> Iter
         more = [line for line in inside.lines if line not in outside.lines]
         told = [f"it lacks {less[0]}"] if less else []
         told += [f"it has {more[0]}"] if more else []
-        counts = f"{len(inside.lines)} there, {len(outside.lines)} on the host"
+        counts = f"{len(inside.lines)} in the container, {len(outside.lines)} on the host"
         yield ProofFailure(
             (host,),
-            "gives its container other GPUs than it has",
+            "gives its container different GPUs than the host has",
             f"{counts}: {', and '.join(told) or 'in another order'}",
             again,
         )

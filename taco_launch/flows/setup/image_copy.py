@@ -150,7 +150,7 @@ class _Copy:
             self._nodes[name] = replace(self._nodes[name], source=source(name, self._nodes, self._stream.size))
         if self._silent and len(names) > 1:
             whys = "; ".join(dict.fromkeys(self._silent.values()))
-            self._say(f"{fold(tuple(self._silent))}: no other host can take the image from there: {whys}")
+            self._say(f"{fold(tuple(self._silent))}: no other host can get the image from there: {whys}")
         by_name = {each.name: each for each in hosts.transports}
         ordered = Fanout(tuple(by_name[name] for name in names))  # sources before those that take from them
         failed |= {answer.host: answer.error for answer in ordered.each(self._fill) if answer.error is not None}
@@ -204,8 +204,8 @@ class _Copy:
                 return
             self._distrust(transport.name)
         raise HostError(
-            f"{transport.name}: {self._image}: what came is not what was sent, twice (SHA-256)",
-            hint="is its disk or memory faulty? dmesg there",
+            f"{transport.name}: {self._image}: the received data differed from the sent data twice (SHA-256)",
+            hint="check its disk and memory: run dmesg on the host",
         )
 
     def _distrust(self, name: str) -> None:
@@ -217,7 +217,7 @@ class _Copy:
         self._now(name, 0)
         if givers:
             self._say(
-                f"{name}: what came from {fold(tuple(sorted(givers)))} is not what was sent (SHA-256): it takes all of it from "
+                f"{name}: the data from {fold(tuple(sorted(givers)))} differs from what was sent (SHA-256): it now gets everything from "
                 "the controller"
             )
 
@@ -303,7 +303,7 @@ class _Copy:
                     break
             else:
                 if not why and self._nodes[name].has < self._stream.size:
-                    raise HostError(f"{name}: the answer broke off while it took {self._image} from {giver}")
+                    raise HostError(f"{name}: the output ended while the host received {self._image} from {giver}")
         if why:
             self._say(f"{name} gets no more of the image from {giver}: {why}")
 

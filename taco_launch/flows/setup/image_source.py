@@ -88,8 +88,8 @@ def stream(container: Container, known: Callable[[Sequence[str]], int] = lambda 
             yield ImageStream(file.fileno(), os.fstat(file.fileno()).st_size, digest.hexdigest(), len(left_out))
     except OSError as error:
         raise HostError(
-            f"this machine: {container.image}: its stream cannot be read or written: {error.strerror or error}",
-            hint="is there room? the state folder may be elsewhere: TACO_LAUNCH_STATE=FOLDER",
+            f"this machine: {container.image}: the image data cannot be read or written: {error.strerror or error}",
+            hint="check the free disk space, or use another state folder: TACO_LAUNCH_STATE=FOLDER",
         ) from None
 
 
@@ -181,7 +181,7 @@ def _read(tar: tarfile.TarFile, image: str, where: str) -> SourceImage:
     size = 0
     for number, member in enumerate(tar):
         if number == _MOST_MEMBERS:
-            raise HostError(f"{where} is not what docker save writes: it has more than {_MOST_MEMBERS} files")
+            raise HostError(f"{where} is not a docker save archive: it has more than {_MOST_MEMBERS} files")
         size += member.size
         if member.name in ("manifest.json", "index.json") and member.isfile() and member.size <= _MOST_JSON:
             file = tar.extractfile(member)
@@ -202,7 +202,9 @@ def _read(tar: tarfile.TarFile, image: str, where: str) -> SourceImage:
             or parse_reference(entry.get("annotations", {}).get("io.containerd.image.name", "")).name == wanted
         }
     except (KeyError, TypeError, AttributeError):
-        raise HostError(f"{where} is not what docker save writes: there is no manifest.json of images in it") from None
+        raise HostError(
+            f"{where} is not a docker save archive: it contains no manifest.json that lists images"
+        ) from None
     if wanted not in images:
         raise HostError(f"{where} holds {', '.join(images) or 'no image with a name'}, not {wanted}")
     config = images[wanted].rpartition("/")[2].removesuffix(".json")

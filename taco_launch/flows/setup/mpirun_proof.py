@@ -51,7 +51,11 @@ def train(
     try:
         plan = _plan(cluster, tuple(seen), command, profile)
     except (UsageError, HostError) as error:  # the network that the inventory asks for does not exist
-        return [ProofFailure(tuple(seen), "cannot run jobs as the inventory has them", error.message, error.hint or "")]
+        return [
+            ProofFailure(
+                tuple(seen), "cannot run jobs as the inventory describes them", error.message, error.hint or ""
+            )
+        ]
     limit = LOOK_SECONDS + len(seen)
     env = (word for name, value in plan.env for word in ("--env", f"{name}={value}"))
     inside = ("timeout", "-k", "5", str(limit), *plan.executed)
@@ -153,7 +157,7 @@ def _differences(
     if memlock != seen.memlock:
         yield ProofFailure(
             (host,),
-            "gives ranks another limit of locked memory (ulimit -l) than its container has",
+            "gives ranks a different limit of locked memory (ulimit -l) than its container has",
             f"{_bytes(memlock)}, not {_bytes(seen.memlock)}",
             f"on {host}: systemctl restart {paths.unit(cluster)}, when no job runs",
         )
@@ -162,8 +166,8 @@ def _differences(
         yield ProofFailure(
             (host,),
             "does not give ranks the environment of its container",
-            f"{', '.join(lost)} {'is' if len(lost) == 1 else 'are'} another there",
-            "does a start-up file of root's shell in the image (.bashrc) set them again?",
+            f"different values in the ranks: {', '.join(lost)}",
+            "check whether a start-up file of root's shell in the image (.bashrc) sets them again",
         )
 
 

@@ -55,7 +55,7 @@ def _bound(address: str, first: int, last: int) -> socket.socket:
             server.close()
         else:
             return server
-    raise SystemExit(f"no port of {address} between {first} and {last}: {problem.strerror}")
+    raise SystemExit(f"cannot listen on any port of {address} from {first} to {last}: {problem.strerror}")
 
 
 def ask(peers: list[tuple[str, str, int]], seconds: float) -> None:

@@ -25,12 +25,12 @@ def may_pull(inventory: Inventory, chosen: Sequence[Host], stages: Collection[St
     if container.source != "registry":
         raise UsageError(
             f"--pull: container.image in {inventory.source} comes from {container.source}, not from a registry",
-            hint="without --pull, hosts get what that has now",
+            hint=f"without --pull, hosts get the image that {container.source} has now",
         )
     if parse_reference(container.image).digest is not None:
-        raise UsageError(f"--pull: container.image in {inventory.source} names a digest, which is the same for ever")
+        raise UsageError(f"--pull: container.image in {inventory.source} names a digest, which never changes")
     if "image" not in stages:
-        raise UsageError("--pull: the stage image is not among those of --only")
+        raise UsageError("--pull requires the stage image, which --only leaves out")
     if len(chosen) < len(inventory.hosts):
         raise UsageError("--pull updates all hosts: omit -H")
 
@@ -68,4 +68,6 @@ def moved(inventory: Inventory, now: str | None, facts: Mapping[str, HostFacts])
     if known(reference, now, facts).id:
         return ""
     typed = shell(("taco-launch", "-i", inventory.source, "setup", "--pull"))
-    return f"the registry has another {reference.name} by now; the hosts keep theirs unless you run: {typed}"
+    return (
+        f"the registry now has a different {reference.name}; the hosts keep their current one unless you run: {typed}"
+    )

@@ -98,7 +98,7 @@ class Setup:
         """
         if inventory.container is None:
             raise UsageError(
-                f"{inventory.source}: there is no container, so jobs run on the hosts as they are: nothing to set up",
+                f"{inventory.source}: the inventory names no container, so jobs run directly on the hosts: nothing to set up",
                 hint="name an image: container: {image: ...}",
             )
         if ask.pull:

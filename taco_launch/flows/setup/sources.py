@@ -64,7 +64,7 @@ def password(inventory: Inventory, given: str | None) -> str | None:
 def _no_password(inventory: Inventory, file: str, why: str) -> UsageError:
     return UsageError(
         f"{inventory.source}: container.registry.password_file: {file}: {why}",
-        hint=f"write the password into its first line (chmod 600), or leave the key out and set {VARIABLE}",
+        hint=f"write the password into its first line (chmod 600), or remove password_file and set {VARIABLE}",
     )
 
 
@@ -102,7 +102,9 @@ def signing_key(section: str, named: str | None) -> bytes | None:
     except OSError as error:
         raise UsageError(f"{section}.key: {named}: {error.strerror}") from None
     if b"BEGIN PGP PUBLIC KEY BLOCK" not in data:
-        raise UsageError(f"{section}.key: {named} is no PGP key in text form", hint="gpg --armor --export writes one")
+        raise UsageError(
+            f"{section}.key: {named} is not an ASCII-armored PGP key", hint="gpg --armor --export writes one"
+        )
     return data
 
 
@@ -165,9 +167,9 @@ def latest(
     with suppress(ValueError, KeyError, TypeError):
         said = str(codec.load(result.stdout)["message"])
     raise HostError(
-        f"{host.name}: the registry does not answer what {reference.name} is now: {said}",
-        hint=f"is the registry up (curl 7.40 or newer has to be on {host.name})? Without --pull the image that is there "
-        "stays; container.image: NAME@sha256:... takes a certain one",
+        f"{host.name}: cannot find out from the registry which {reference.name} is current: {said}",
+        hint=f"check that the registry is up and that {host.name} has curl 7.40 or newer. Without --pull, hosts keep their "
+        "image. To choose a certain image: container.image: NAME@sha256:...",
     )
 
 

@@ -40,7 +40,7 @@ class Teardown:
             UsageError: the inventory has no container, so set-up made nothing.
         """
         if inventory.container is None:
-            raise UsageError(f"{inventory.source}: there is no container, so set-up made nothing")
+            raise UsageError(f"{inventory.source}: the inventory names no container, so set-up created nothing")
         self._inventory, self._cluster = inventory, inventory.cluster
         self._typed = shell(("taco-launch", "-i", inventory.source))
         self._image = inventory.container.image if images else None

@@ -77,7 +77,7 @@ def _cluster(
             if isinstance(where, str):
                 found[host.name] = where
             else:
-                flaws.append(ProofFailure((host.name,), "has no address that is known", where.reason))
+                flaws.append(ProofFailure((host.name,), "has no known address", where.reason))
     return ProofScope(inventory, container, facts, found), flaws
 
 
@@ -99,7 +99,7 @@ def _probe_container(host: Transport, cluster: ProofScope) -> ContainerProbe:
     lines = result.stdout.decode("utf-8", "replace").splitlines()
     if result.exit_code or len(lines) != 4:
         raise HostError(
-            f"{host.name}: cannot look into container {cluster.name}: {_said(result)}",
+            f"{host.name}: cannot inspect container {cluster.name}: {_said(result)}",
             f"on {host.name}: docker logs {cluster.name}",
         )
     with understood(host.name, f"container {cluster.name}"):
@@ -121,7 +121,7 @@ def _ask(host: Transport, cluster: ProofScope, seen: Mapping[str, ContainerProbe
     result = host.run(Command(argv, _program(), sudo=True, timeout=limit))
     if result.exit_code:
         raise HostError(
-            f"{host.name}: cannot ask container {cluster.name} for the others: {_said(result)}",
+            f"{host.name}: cannot check the other hosts from container {cluster.name}: {_said(result)}",
             f"on {host.name}: docker exec {cluster.name} ssh -v {order[0]} true",
         )
     with understood(host.name, f"container {cluster.name}, given the others"):
@@ -136,7 +136,7 @@ def _reached(answer: Mapping[str, Any], peers: Sequence[str]) -> dict[str, Any]:
     """
     read = {"peer": str(answer["peer"]), "connected": answer["connected"] is True}
     if read["peer"] not in peers:
-        raise ValueError(f"{read['peer']!r:.60} is none of its peers")
+        raise ValueError(f"{read['peer']!r:.60} is not one of its peers")
     for way in ("ssh", "port"):
         read[way] = None if answer[way] is None else str(answer[way])[:_MOST_SAID]
     return read
@@ -172,16 +172,16 @@ def _way(
         what = f"cannot reach {peer} at {where}:{' and :'.join(stopped)}"
         firewall = active(cluster.facts[peer])
         if firewall is None:
-            hint = f"is the network whole, and no firewall or security group between them? ping {where}"
+            hint = f"check the network, and that no firewall or security group blocks it: ping {where}"
             if why == "connection refused" and str(cluster.container.ssh_port) in stopped:
                 hint = f"on {peer}: docker logs {cluster.name} shows why no sshd listens there"
             yield what, why, hint
             continue
         rule = firewall.detail.partition(": ")[2]
         if cluster.inventory.network.firewall == "manage":
-            hint = f"on {peer}: nft list ruleset, iptables -S: what else stops it there?"
+            hint = f"see what else blocks it, on {peer}: nft list ruleset; iptables -S"
         else:
-            hint = f"let {peer} take TCP from the cluster's hosts, or have set-up do it: network: {{firewall: manage}}"
+            hint = f"allow TCP from the cluster's hosts on {peer}, or let set-up do it: network: {{firewall: manage}}"
         yield what, f"{why}; firewall: {firewall.tool} on {peer} drops: {rule}", hint
     if answer["connected"] and ssh is not None:
         yield (
@@ -201,9 +201,9 @@ def _images(cluster: ProofScope, seen: Mapping[str, ContainerProbe]) -> Iterable
     for image, hosts in odd.items():
         yield ProofFailure(
             tuple(hosts),
-            f"has a container of another image than {right}",
+            f"has a container with a different image than {right}",
             f"{_short(image)}, not {_short(seen[right].image)}",
-            f"have the same everywhere: {shell(('taco-launch', '-i', cluster.inventory.source, 'setup'))}",
+            f"to use the same image everywhere: {shell(('taco-launch', '-i', cluster.inventory.source, 'setup'))}",
         )
 
 

@@ -34,13 +34,13 @@ Job {name} as taco-launch knew it on {when}.
 get.txt        state, reason, hosts, conditions and events, as `taco-launch get -o wide` prints them
 job.json       the same as data: the request, the record, all events
 line.txt       the command line that started the ranks
-events.jsonl   an event each line
+events.jsonl   one event per line
 logs/          the ends of the logs: of all ranks together, and of single ranks
-stacks.json    where the ranks of a running job were
-facts.json     of the head: slots, GPUs, CPUs, Open MPI
-versions.json  of the machine that packed this
+stacks.json    the stacks of the ranks, if the job was running
+facts.json     facts about the head: slots, GPUs, CPUs, Open MPI
+versions.json  versions on the machine that packed this archive
 
-Secrets are masked as {mask} where a name or a form tells them. Look through the files before you send them to others.
+Values that look like secrets by their name or format are masked as {mask}. Check the files before you send them to others.
 """
 
 
@@ -180,7 +180,7 @@ def require_free(path: Path) -> None:
         UsageError: there is one.
     """
     if path.exists() or path.is_symlink():
-        raise UsageError(f"{path}: there is such a file already", hint="remove it, or name another: --to FILE.tar.gz")
+        raise UsageError(f"{path}: the file exists already", hint="remove it, or name another: --to FILE.tar.gz")
 
 
 def pack(found: Support, path: Path) -> int:

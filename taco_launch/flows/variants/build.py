@@ -24,7 +24,7 @@ _MOST_BYTES = 1 << 20
 # Settings of pip that say where packages come from; docker knows those of proxies itself.
 _PIP = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-_HINT = "see Docker's own words above; `docker build` uses the network of this machine's Docker Engine"
+_HINT = "see Docker's message above; `docker build` uses the network of this machine's Docker Engine"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,9 @@ def build(request: BuildRequest, say: Callable[[str], None]) -> str:
     )
     if looked.returncode:
         said = looked.stderr.strip().removeprefix("error: ")
-        raise TacoLaunchError(f"{request.tag} is built, and cannot be a training image: {said or 'it does not run'}")
+        raise TacoLaunchError(
+            f"{request.tag} was built, but cannot be used as a training image: {said or 'it does not run'}"
+        )
     argv = ("docker", "image", "inspect", "--format", "{{.Id}}", request.tag)
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return done.stdout.strip()
@@ -93,7 +95,8 @@ def check(request: BuildRequest) -> None:
     """
     if not _TAG.fullmatch(request.tag):
         raise UsageError(
-            f"--tag: {names.shown(request.tag)} is not a name for an image", hint="such as train:1, in small letters"
+            f"--tag: {names.shown(request.tag)} is not a name for an image",
+            hint="use lowercase letters, for example train:1",
         )
     if bool(request.base) == bool(request.dockerfile):
         raise UsageError(
@@ -102,7 +105,7 @@ def check(request: BuildRequest) -> None:
         )
     if request.dockerfile and (request.requirements or request.apt or request.wheels):
         raise UsageError(
-            "-f: a Dockerfile lists itself what is installed", hint="leave --requirements, --apt and --wheels out"
+            "-f: the Dockerfile itself defines what is installed", hint="leave --requirements, --apt and --wheels out"
         )
     if request.folder and not request.dockerfile:
         raise UsageError(
@@ -111,7 +114,9 @@ def check(request: BuildRequest) -> None:
     if request.base and not _IMAGE.fullmatch(request.base):
         raise UsageError(f"--from: {names.shown(request.base)} is not an image")
     if request.base and not (request.requirements or request.apt):
-        raise UsageError("--from: nothing to add", hint="add --requirements FILE or --apt PACKAGE")
+        raise UsageError(
+            "--from: nothing to install on top of the image", hint="add --requirements FILE or --apt PACKAGE"
+        )
     wrong = next((each for each in request.apt if not _PACKAGE.fullmatch(each)), None)
     if wrong is not None:
         raise UsageError(f"--apt: {names.shown(wrong)} is not a name of a package")

@@ -36,7 +36,7 @@ def lease(cluster: str, container: Container, hosts: Fanout, head: str, own: int
         own = 0
     raise HostError(
         f"no port from {first} to {last} is free on all hosts, for the sshd of another container",
-        hint="name others in the inventory: container: {variant_ports: FIRST-LAST}; or remove containers that no job "
+        hint="set another port range in the inventory: container: {variant_ports: FIRST-LAST}; or remove containers that no job "
         "needs: taco-launch prune --images",
     )
 

@@ -129,7 +129,7 @@ def note(detail: ErrorDetails, loc: Loc, faults: Faults, known: tuple[str, ...],
     else:
         scalar = isinstance(value, (bool, int, OddValue)) and loc in faults.places
         text = quoted(faults.places[loc].shown) if scalar and kind == "string_type" else ""
-        faults.add(loc, f"must be {_SHAPES[kind]}, and this is {kind_of(value)}", hint or text)
+        faults.add(loc, f"must be {_SHAPES[kind]}, but this is {kind_of(value)}", hint or text)
 
 
 def _hosts_form(value: Any) -> str:

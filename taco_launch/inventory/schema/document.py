@@ -62,7 +62,7 @@ def read(text: str, faults: Faults) -> Any:
         line, column = (mark.line, mark.column) if mark else (0, 0)
         written = line_of(text, line)
         if "\t" in written[: len(written) - len(written.lstrip())] or written[column : column + 1] == "\t":
-            problem = "no YAML: tabs are not allowed here"
+            problem = "invalid YAML: tabs are not allowed here"
             faults.add_at(line + 1, column + 1, written, problem, "use spaces")
         else:
             problem = ", ".join(plain(part) for part in (error.context, error.problem) if part)
@@ -91,7 +91,7 @@ class _Reader:
         self._next()  # the document's end
         more = self._next()
         if not isinstance(more, yaml.StreamEndEvent):
-            raise self._fatal(more, "a second document starts here; a file is one")
+            raise self._fatal(more, "a second YAML document starts here, but a file must have only one")
         return value
 
     def _next(self) -> Any:
@@ -122,7 +122,7 @@ class _Reader:
             return None, "[...]" if isinstance(event, yaml.SequenceStartEvent) else "{...}"
         written: str = event.value
         if _HALF.search(written):
-            raise self._fatal(event, "no YAML: an escape means half a character")
+            raise self._fatal(event, "invalid YAML: an escape sequence means an invalid character (a lone surrogate)")
         kind = self._loader.resolve(yaml.ScalarNode, written, event.implicit).removeprefix(_TAG)
         if kind == "str":
             return written, shown(written)
@@ -143,7 +143,9 @@ class _Reader:
         while not isinstance(key := self._next(), yaml.MappingEndEvent):
             if not isinstance(key, yaml.ScalarEvent):
                 template = "{{" in line_of(self._text, key.start_mark.line)
-                raise self._fatal(key, f"a key has to be text{': render a template first' if template else ''}")
+                raise self._fatal(
+                    key, f"a key has to be text{': if this is a template, render it first' if template else ''}"
+                )
             at = (*loc, key.value)
             if key.value in items:
                 self._twice(key, at)
@@ -159,7 +161,7 @@ class _Reader:
         if event.anchor is not None or event.tag not in _NO_TAG:
             self._faults.add(at, "anchors (&) and tags (!) are not allowed", "write the bare key")
         elif not isinstance(value, str):
-            self._faults.add(at, f"a key has to be text, and YAML reads this as {kind_of(value)}", quoted(event.value))
+            self._faults.add(at, f"a key has to be text, but YAML reads this as {kind_of(value)}", quoted(event.value))
 
     def _twice(self, event: Any, at: Loc) -> None:
         """Note a key that stands there already, and pass over its value."""
@@ -186,7 +188,7 @@ def kind_of(value: Any) -> str:
     if isinstance(value, OddValue):
         return value.what
     kinds = {str: "text", bool: "a yes-or-no value", int: "a number", dict: "a mapping", tuple: "a list"}
-    return kinds.get(type(value), "nothing at all")
+    return kinds.get(type(value), "an empty value")
 
 
 def quoted(written: str) -> str:

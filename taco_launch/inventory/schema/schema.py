@@ -63,10 +63,10 @@ class Ssh(SchemaSection):
     """How the hosts are reached."""
 
     user: User | None = Field(
-        default=None, description="User on hosts that have no user of their own here. Default: ssh's own choice."
+        default=None, description="User on hosts that set no user of their own. Default: the user that ssh chooses."
     )
     identity_file: FilePath | None = Field(
-        default=None, description="Private key for hosts that have no identity_file of their own: a path from / or ~/."
+        default=None, description="Private key for hosts that set no identity_file: a path that starts with / or ~/."
     )
     host_keys: Literal["strict", "accept-new"] = Field(
         default="strict",
@@ -74,13 +74,13 @@ class Ssh(SchemaSection):
     )
     known_hosts: FilePath | None = Field(
         default=None,
-        description="Host keys that come with the inventory, a file in known_hosts form: a path from / or ~/. "
-        "They count besides those that ssh and taco-launch know.",
+        description="File with the host keys that come with the inventory, in known_hosts format: a path that starts with / or ~/. "
+        "They are used in addition to the host keys that ssh and taco-launch know.",
     )
     connect_timeout: ConnectTimeout | None = Field(
         default=None,
-        description="Seconds to wait for a host to accept the connection, and then for the first words of its sshd. "
-        "Without it ConnectTimeout of ~/.ssh/config, else 10 and 30.",
+        description="Seconds to wait for a host to accept the connection, and then for the first answer of its sshd. "
+        "Default: ConnectTimeout of ~/.ssh/config, otherwise 10 and 30.",
     )
 
 
@@ -99,7 +99,7 @@ class Network(SchemaSection):
     )
     firewall: Literal["check", "manage"] = Field(
         default="check",
-        description="check: set-up names what a firewall blocks between the hosts. manage: it opens what jobs need.",
+        description="check: set-up reports what a firewall blocks between the hosts. manage: it opens what jobs need.",
     )
 
 
@@ -110,7 +110,7 @@ class Registry(SchemaSection):
     password_file: OwnFile | None = Field(
         default=None,
         description="File on this machine whose first line is the password: a path from / or ~/. "
-        "Without it the environment variable TACO_LAUNCH_REGISTRY_PASSWORD.",
+        "Default: the environment variable TACO_LAUNCH_REGISTRY_PASSWORD holds the password.",
     )
 
 
@@ -121,8 +121,8 @@ class ImageSource(SchemaSection):
     source: ImageFrom = Field(
         default="registry",
         alias="from",
-        description="registry: hosts pull it. controller: the Docker Engine of this machine has it. Or a tar file of this "
-        "machine, as docker save writes it: a path from / or ~/. Of these one copy goes out, and hosts pass it on.",
+        description="registry: hosts pull it. controller: it is copied from the Docker Engine of this machine. Or the path of a tar file on this "
+        "machine, made with docker save. For the last two, one copy is sent and hosts pass it on to one another.",
     )
 
 
@@ -139,50 +139,50 @@ class Container(SchemaSection):
     """The training container of every host."""
 
     image: ImageEntry = Field(
-        description="Image the container is made from; with where it comes from: {name: NAME:TAG, from: controller}."
+        description="Image of the container: NAME:TAG, or with its source: {name: NAME:TAG, from: controller}."
     )
     ssh_port: Port = Field(default=12222, description="Port of the container's own sshd (host network).")
     shm_size: Size = Field(default=32 << 30, description="Size of /dev/shm: a number and b, k, m, g or t, such as 32g.")
     ulimits: dict[LimitName, Limit] = Field(
         default={},
-        description="Limits by docker's names, -1 for none; memlock -1 and stack 67108864 where they are not named.",
+        description="Limits by docker's names, where -1 means unlimited. Defaults: memlock -1, stack 67108864.",
     )
     provides: tuple[Feature, ...] = Field(
-        default=(), description="What the image contains and cannot be detected, such as lightcc."
+        default=(), description="Features that the image contains but that cannot be detected, such as lightcc."
     )
     privileged: bool = Field(
         default=False,
-        description="true: --privileged, access to all of the host, instead of the least that RDMA requires.",
+        description="true: --privileged, with access to the whole host, instead of only the rights that RDMA requires.",
     )
     sys_ptrace: bool = Field(
         default=False,
-        description="true: the capability SYS_PTRACE. Without it ranks of one host copy by shared memory (no CMA) where "
-        "kernel or engine let them not read each other's, and no debugger of another user attaches.",
+        description="true: the container gets the capability SYS_PTRACE. Without it, ranks of one host use shared memory instead of CMA if "
+        "the kernel or the engine does not let them read each other's memory, and a debugger of another user cannot attach.",
     )
     pid: Literal["host", "own"] = Field(
         default="own",
-        description="own: it sees its own processes alone. host: all of the host's, by which slots that other clusters have "
-        "and GPUs that others use are named; who runs a rank can then become root of what no user namespace confines.",
+        description="own: it sees only its own processes. host: it sees all processes of the host, so that slots of other clusters "
+        "and GPUs in use are reported; anyone who runs a rank can then become root outside the container unless a user namespace prevents it.",
     )
     mounts: tuple[Mount, ...] = Field(
         default=(),
-        description="Folders of the host in the container: HOST_PATH:PATH, or HOST_PATH:PATH:ro to read only.",
+        description="Folders of the host to mount in the container: HOST_PATH:PATH, or HOST_PATH:PATH:ro for read-only.",
     )
     env: dict[EnvName, EnvValue] = Field(default={}, description="Environment variables of the container.")
-    registry: Registry | None = Field(default=None, description="Login at the image's registry. Default: none.")
+    registry: Registry | None = Field(default=None, description="Login for the image's registry. Default: no login.")
     variant_ports: PortRange | None = Field(
         default=None,
-        description="First and last port for the sshds of containers that jobs bring (--image, --data), such as 12400-12499. "
-        "Default: 100 ports from ssh_port + 100 on.",
+        description="First and last port for the sshd of containers that are created for jobs (--image, --data), such as 12400-12499. "
+        "Default: 100 ports, starting at ssh_port + 100.",
     )
 
 
 class DataEntry(SchemaSection):
     """A folder of the hosts that jobs name: --data NAME:PATH."""
 
-    path: DataPath = Field(description="Its path on every host, such as /mnt/nas/imagenet: a whole path.")
+    path: DataPath = Field(description="Its absolute path on every host, such as /mnt/nas/imagenet.")
     description: str | None = Field(default=None, description="What it is, for `taco-launch data list`.")
-    mode: Literal["rw", "ro"] = Field(default="rw", description="ro: jobs read it only, whatever they ask for.")
+    mode: Literal["rw", "ro"] = Field(default="rw", description="ro: jobs can only read it, even if they request rw.")
     owner: str | None = Field(default=None, description="Its owner, for `taco-launch data list`.")
 
 
@@ -199,30 +199,30 @@ class Docker(SchemaSection):
 
     source: Literal["distribution", "docker", "script", "packages", "none"] = Field(
         default="distribution",
-        description="Where it comes from on hosts without one. distribution: its package. docker: Docker's own package "
-        "repository. script: a get-docker script. packages: files of this machine. none: it is not installed.",
+        description="Where set-up gets Docker on hosts without it. distribution: its package. docker: Docker's own package "
+        "repository. script: a get-docker script. packages: package files on this machine. none: set-up does not install it.",
     )
     url: PublicUrl | None = Field(
-        default=None, description="docker: a mirror of download.docker.com. script: where the script is."
+        default=None, description="docker: a mirror of download.docker.com. script: the URL of the script."
     )
     key: OwnFile | None = Field(
         default=None,
-        description="docker: file of this machine with the key that signs a mirror, if that is not Docker's: a path from / or ~/.",
+        description="docker: file on this machine with the signing key of the mirror, if it is not Docker's: a path that starts with / or ~/.",
     )
     sha256: Sha256 | None = Field(default=None, description="SHA-256 of the script.")
     packages: OwnFile | None = Field(
         default=None, description="Folder of this machine with the package files (.deb or .rpm): a path from / or ~/."
     )
     proxy: Proxy = Field(default_factory=Proxy, description="The proxy that images are pulled through.")
-    mirrors: tuple[PublicUrl, ...] = Field(default=(), description="Mirrors of the registry docker.io, first to last.")
+    mirrors: tuple[PublicUrl, ...] = Field(default=(), description="Mirrors of docker.io, in the order of their use.")
     insecure_registries: tuple[RegistryName, ...] = Field(
         default=(), description="Registries without TLS: HOST, HOST:PORT or a network."
     )
     data_root: HostPath | None = Field(
-        default=None, description="Folder for images and containers. Default: the engine's own choice."
+        default=None, description="Folder for images and containers. Default: the engine's default."
     )
     settings: dict[SettingName, Setting] = Field(
-        default={}, description="Further keys of daemon.json; those that are not named stay as they are."
+        default={}, description="Other keys of daemon.json. Keys that are not listed here stay unchanged."
     )
 
 
@@ -231,21 +231,20 @@ class Toolkit(SchemaSection):
 
     source: Literal["nvidia", "packages", "none"] = Field(
         default="nvidia",
-        description="Where it comes from on hosts without one. nvidia: NVIDIA's package repository. packages: files of "
-        "this machine. none: it is not installed.",
+        description="Where set-up gets the toolkit on hosts without it. nvidia: NVIDIA's package repository. packages: package files on "
+        "this machine. none: set-up does not install it.",
     )
     url: PublicUrl | None = Field(default=None, description="A mirror of https://nvidia.github.io/libnvidia-container.")
     key: OwnFile | None = Field(
         default=None,
-        description="nvidia: file of this machine with the key that signs a mirror, if that is not NVIDIA's: a path from / "
-        "or ~/.",
+        description="nvidia: file on this machine with the signing key of the mirror, if it is not NVIDIA's: a path that starts with / or ~/.",
     )
     packages: OwnFile | None = Field(
         default=None, description="Folder of this machine with the package files (.deb or .rpm): a path from / or ~/."
     )
     cdi: AutoOrOff = Field(
         default="auto",
-        description="auto: containers get GPUs by CDI where docker and toolkit can. off: by the runtime nvidia.",
+        description="auto: containers get GPUs by CDI if docker and the toolkit support it. off: by the runtime nvidia.",
     )
 
 
@@ -254,17 +253,17 @@ class Peermem(SchemaSection):
 
     use: Literal["auto", "off", "dmabuf", "nvidia_peermem", "nv_peer_mem"] = Field(
         default="auto",
-        description="auto: facts decide. dmabuf: the kernel's own way, nothing is loaded. nvidia_peermem: the module of "
-        "the driver from 470 on. nv_peer_mem: the module before that. off: set-up does nothing.",
+        description="auto: chosen from the host's facts. dmabuf: DMA-BUF of the kernel, no module is loaded. nvidia_peermem: the module of "
+        "drivers from 470 on. nv_peer_mem: the module for older drivers. off: set-up does nothing.",
     )
     package: PackageName | None = Field(
         default=None,
-        description="Package that contains nv_peer_mem, from the hosts' package sources. "
+        description="Name of the package with nv_peer_mem in the package repositories of the hosts. "
         "Default: nvidia-peer-memory-dkms (apt) or nvidia_peer_memory (rpm).",
     )
     packages: OwnFile | None = Field(
         default=None,
-        description="Folder of this machine with the package files (.deb or .rpm) instead, with dkms and the headers of "
+        description="Install from this folder on this machine instead: it has the package files (.deb or .rpm), dkms, and the headers of "
         "the hosts' kernel: a path from / or ~/.",
     )
 
@@ -287,26 +286,27 @@ class HostDefaults(SchemaSection):
     )
     slots: Slots | None = Field(
         default=None,
-        description="Number of ranks that a host may run, or auto: its GPUs, else max(2, cores). Default: auto.",
+        description="Number of ranks that a host may run, or auto: its number of GPUs, or max(2, cores) without GPUs. Default: auto.",
     )
     max_slots: MaxSlots | None = Field(
         default=None, description="The most slots that -H may request on a host. Default: any number."
     )
     gpus: Literal["auto", "none"] | None = Field(
         default=None,
-        description="auto: those that the driver reports. none: use no GPU of the host, even if a driver is installed. "
+        description="auto: the GPUs that the driver reports. none: use no GPU of the host, even if a driver is installed. "
         "Default: auto.",
     )
     topology: OnOff | None = Field(
         default=None,
-        description="on: of several sets of GPUs a job gets the one with the fastest links. off: the lowest indices. "
+        description="on: a job gets the free GPUs with the fastest links between them. off: it gets those with the lowest indices. "
         "Default: on.",
     )
     labels: dict[Label, Label] | None = Field(
-        default=None, description="Labels for --selector; those of defaults and groups are merged, label by label."
+        default=None, description="Labels for --selector. Labels from defaults, groups and the host are merged."
     )
     connection: Literal["local", "ssh"] | None = Field(
-        default=None, description="local: this machine, nothing is opened. ssh: the default."
+        default=None,
+        description="local: the host is this machine, so no connection is opened. ssh: connect by ssh. Default: ssh.",
     )
 
 
@@ -315,8 +315,8 @@ class HostEntry(HostDefaults):
 
     address: str | None = Field(
         default=None,
-        description="Name or IP address to reach the host at. For a range of hosts a range of as many addresses, "
-        "such as 10.0.0.[1-2]. Default: its key.",
+        description="Name or IP address of the host. For a range of hosts, give a range with the same number of addresses, "
+        "such as 10.0.0.[1-2]. Default: the host's key.",
     )
 
 
@@ -342,12 +342,14 @@ class InventoryFile(SchemaSection):
     """An inventory of taco-launch: a cluster, its hosts and how they are used."""
 
     cluster: ClusterName = Field(description="Name of the cluster.")
-    head: str | None = Field(default=None, description="The host that keeps queue and jobs. Default: the first host.")
+    head: str | None = Field(
+        default=None, description="The host that keeps the queue and the records of jobs. Default: the first host."
+    )
     engine: EngineName = Field(
         default="agent",
-        description=f"What keeps the jobs and runs them. {'; '.join(f'{name}: {what}' for name, what in ENGINES.items())}.",
+        description=f"What manages and runs the jobs. {'; '.join(f'{name}: {what}' for name, what in ENGINES.items())}.",
     )
-    ssh: Ssh = Field(default_factory=Ssh, description="ssh to the hosts: login, key, host keys, waits.")
+    ssh: Ssh = Field(default_factory=Ssh, description="ssh to the hosts: login, key, host keys, timeouts.")
     network: Network = Field(default_factory=Network, description="The network of jobs: interface, RDMA, ports.")
     container: Container | None = Field(
         default=None, description="The training container. Default: jobs run on the head only, without a container."
@@ -357,36 +359,39 @@ class InventoryFile(SchemaSection):
     )
     toolkit: Toolkit = Field(
         default_factory=Toolkit,
-        description="The NVIDIA container toolkit of every host with GPUs, as set-up brings it.",
+        description="The NVIDIA container toolkit of every host with GPUs, as set-up installs it.",
     )
     peermem: Peermem = Field(
-        default_factory=Peermem, description="Peer memory for GPUDirect RDMA, as set-up brings it."
+        default_factory=Peermem, description="Peer memory for GPUDirect RDMA, as set-up configures it."
     )
     mpirun: Program = Field(
         default="mpirun",
-        description="The launcher: a path from /, or a name that is looked up on PATH. With `--launcher hydra` that of MPICH or "
+        description="The launcher: an absolute path, or a name that is looked up on PATH. With `--launcher hydra`, the launcher of MPICH or "
         "Intel MPI.",
     )
     profile: Profile = Field(
         default="auto",
-        description="Options of the mpirun line: auto, another profile's name, or the path of a profile file.",
+        description="Profile with the options of the mpirun line: auto, the name of a profile, or the path of a profile file.",
     )
     versions: Versions = Field(
         default_factory=Versions,
-        description='Versions of openmpi, nccl and horovod, in quotes, such as "4.1.4". Default: those that the head has.',
+        description='Versions of openmpi, nccl and horovod, in quotes, such as "4.1.4". Default: the versions found on the head.',
     )
     host_loss_timeout: HostLossTimeout | None = Field(
-        default=None, description="Seconds that a host of a job may be silent before the job ends. Default: 60."
+        default=None, description="Seconds without an answer from a host of a job before the job ends. Default: 60."
     )
     data: dict[DataName, DataEntry] = Field(
-        default={}, description="Data sets by name: folders of the hosts that jobs name (--data NAME:PATH)."
+        default={}, description="Data sets by name: folders on the hosts that jobs can mount (--data NAME:PATH)."
     )
-    defaults: HostDefaults = Field(default_factory=HostDefaults, description="Host keys for all hosts.")
+    defaults: HostDefaults = Field(
+        default_factory=HostDefaults, description="Settings for all hosts: any of the keys of a host."
+    )
     hosts: dict[str, HostEntry | None] = Field(
-        description="Hosts by name; a key may be a range such as gpu[1-8]. The order here is the order everywhere."
+        description="Hosts by name; a key may be a range such as gpu[1-8]. Everywhere else, hosts have the order given here."
     )
     groups: dict[GroupName, GroupEntry] = Field(
-        default={}, description="Groups by name: a list of hosts, or a mapping of hosts and keys for all of them."
+        default={},
+        description="Groups by name: a list of hosts, or a mapping with hosts and the settings for all of them.",
     )
 
 

@@ -69,7 +69,7 @@ def whole(low: int, high: int, *, auto: bool = False) -> PlainValidator:
             return "auto"
         number = isinstance(value, int) and not isinstance(value, bool)
         if not number or not low <= value <= high:
-            raise ValueError(wanted + ("" if number else f", and this is {kind_of(value)}"), "")
+            raise ValueError(wanted + ("" if number else f", but this is {kind_of(value)}"), "")
         return int(value)
 
     return PlainValidator(check)
@@ -95,7 +95,7 @@ def _on_or_off(value: Any) -> str:
         return "on" if value else "off"
     if value in ("on", "off"):
         return str(value)
-    raise ValueError("must be on or off", "omit it: it is on then" if value == "auto" else "")
+    raise ValueError("must be on or off", "omit it: the default is on" if value == "auto" else "")
 
 
 def _auto_or_off(value: Any) -> str:
@@ -168,7 +168,7 @@ def _value(text: str) -> str:
 
 def _setting_name(name: str) -> str:
     if name in _OWN_SETTINGS:
-        raise ValueError(f"has a key of its own in the inventory: {_OWN_SETTINGS[name]}", "")
+        raise ValueError(f"must be set by its own key in the inventory: {_OWN_SETTINGS[name]}", "")
     if not _SETTING.fullmatch(name):
         raise ValueError("is not a key of daemon.json: lower-case letters, digits and '-', a letter first", "")
     return name
@@ -208,16 +208,20 @@ Label = Annotated[
 ]
 FilePath = Annotated[
     str,
-    _matching(
-        _FILE, "is not a file that ssh finds from everywhere: a path from / or ~/ without spaces or shell characters"
-    ),
+    _matching(_FILE, "is not a valid file: give a path that starts with / or ~/, without spaces or shell characters"),
 ]
 OwnFile = Annotated[
-    str, _matching(_FILE, "is not a path on this machine: from / or ~/, without spaces or shell characters")
+    str,
+    _matching(
+        _FILE, "is not a valid path on this machine: it must start with / or ~/, without spaces or shell characters"
+    ),
 ]
 Program = Annotated[
     str,
-    _matching(_PROGRAM, "is not a program: a whole path from /, or a bare name, without spaces or shell characters"),
+    _matching(
+        _PROGRAM,
+        "is not a valid program: give an absolute path, or a name without a folder, without spaces or shell characters",
+    ),
 ]
 Mount = Annotated[
     tuple[str, str, str],
@@ -226,7 +230,10 @@ Mount = Annotated[
 ]
 EnvName = Annotated[str, _ruled(_variable)]
 EnvValue = Annotated[str, AfterValidator(_value)]
-HostPath = Annotated[str, _matching(mounts.PATH, "is not a whole path: from /, without ':', ',' or control characters")]
+HostPath = Annotated[
+    str,
+    _matching(mounts.PATH, "is not an absolute path: it must start with / and have no ':', ',' or control characters"),
+]
 Url = Annotated[str, _matching(_URL, "is not a URL: http://... or https://..., without spaces or quotes")]
 # Plans, logs and package sources show such a URL.
 PublicUrl = Annotated[
@@ -239,7 +246,7 @@ PublicUrl = Annotated[
 RegistryName = Annotated[
     str, _matching(_REGISTRY, "is not a registry: HOST, HOST:PORT or a network such as 10.0.0.0/8, without http://")
 ]
-RegistryLogin = Annotated[str, _matching(_LOGIN, "is not a registry's user: no blanks and no ':'")]
+RegistryLogin = Annotated[str, _matching(_LOGIN, "is not a valid registry user: it must not contain blanks or ':'")]
 Sha256 = Annotated[str, _matching(_SHA256, "is not a SHA-256: 64 digits 0-9 a-f, as sha256sum prints them")]
 NoProxy = Annotated[
     str, _matching(_NO_PROXY, "is not a list of hosts, domains and networks with commas, such as localhost,10.0.0.0/8")

@@ -202,7 +202,7 @@ def _path(knob: Knob, value: str) -> Fault:
     if value.startswith("~"):
         return (
             f"{LIBRARIES[knob.library]} does not expand ~: it looks for a folder of that name",
-            "write the whole path",
+            "write the absolute path",
         )
     return FINE
 

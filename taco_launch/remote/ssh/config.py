@@ -106,7 +106,9 @@ class Config:
         waits = self._connect_timeout or self._seconds(host, "ConnectTimeout", found)
         address = found["hostname"]
         if re.search(r"[@\s]", address) or address.count(":") == 1:
-            raise self._wrong(host, "HostName", address, "no host name: user and port have words of their own")
+            raise self._wrong(
+                host, "HostName", address, "not a host name: set the user with User and the port with Port"
+            )
         jump, proxy = _first_of(found)
         return Route(
             name=host.name,
@@ -138,7 +140,9 @@ class Config:
     def _port(self, host: Host, found: Mapping[str, str]) -> int:
         said = found.get("port", "")
         if said and not _port(said):
-            raise self._wrong(host, "Port", said, f"not a number from 1 to {_MOST}, nor a service (/etc/services)")
+            raise self._wrong(
+                host, "Port", said, f"must be a number from 1 to {_MOST} or a service name from /etc/services"
+            )
         return _port(said) or SSH_PORT
 
     def _seconds(self, host: Host, key: str, found: Mapping[str, str]) -> int:
@@ -150,7 +154,7 @@ class Config:
         number = sum(int(count[:9]) * _SECONDS.get(unit, 0) for count, unit in parts)
         whole = "".join(map("".join, parts)) == said.lower() and all(unit in _SECONDS for _count, unit in parts)
         if not whole or not 0 < number <= _MOST:
-            raise self._wrong(host, key, said, f"not a time such as 90 or 1m30s, in seconds from 1 to {_MOST}")
+            raise self._wrong(host, key, said, f"must be a time such as 90 or 1m30s, from 1 to {_MOST} seconds")
         return number
 
     def _words(self, host: Host, key: str, found: Mapping[str, str], default: str = "") -> list[str]:
@@ -234,13 +238,15 @@ def _proxy_words(host: str, command: str) -> tuple[str, ...]:
     reader = shlex.shlex(command, posix=True, punctuation_chars=";<>|&()")
     reader.whitespace_split = True
     reader.commenters = ""
-    hint = "put the command into a script, and name that: ProxyCommand /path/of/script %h %p"
+    hint = "put the command into a script and use the script: ProxyCommand /path/of/script %h %p"
     try:
         words = list(reader)
     except ValueError as error:
         raise HostError(f"{host}: ProxyCommand {command}: {error}", hint=hint) from None
     if any(word and set(word) <= set(";<>|&()") for word in words) or re.search(r"[`$]", command):
-        raise HostError(f"{host}: ProxyCommand {command}: it needs a shell, and none runs it here", hint=hint)
+        raise HostError(
+            f"{host}: ProxyCommand {command}: it needs a shell, but taco-launch runs it without one", hint=hint
+        )
     return tuple(words[1:] if words[:1] == ["exec"] else words)
 
 
@@ -286,7 +292,7 @@ def _lines(file: str, places: dict[tuple[str, str], str], depth: int = 0, outer:
     """
     path = Path(file).expanduser()
     if depth > _MAX_INCLUDES:
-        raise _unreadable(file, "Include goes too deep: does it include itself?")
+        raise _unreadable(file, "Include is nested too deep: does the file include itself?")
     condition, given = outer, []
     for number, line in enumerate(_text(file, path).splitlines(), 1):
         found = _WORD.match(line.strip())

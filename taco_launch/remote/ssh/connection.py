@@ -219,7 +219,7 @@ class SshTransport:
             channel: paramiko.Channel = self.connection.transport.open_session(timeout=seconds)
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise HostError(
-                f"{self.name}: the host opens no session: {_said(error)}",
+                f"{self.name}: the host refuses to open a session: {_said(error)}",
                 hint="see MaxSessions and ForceCommand in its sshd's settings: sudo sshd -T",
             ) from None
         return channel
@@ -263,7 +263,7 @@ class SshTransport:
                 time.sleep(random.uniform(0.5, 1.5) * 0.25 * 2**attempt)  # noqa: S311 - so that not all come at once
         raise HostError(
             f"{self._where()}: it accepts connections, but sshd does not answer ({_ATTEMPTS} tries): {reason}",
-            hint="is sshd overloaded? raise MaxStartups there; is it sshd at all? check the port",
+            hint="if its sshd is overloaded, raise MaxStartups there; if another service uses this port, correct the port",
         )
 
     def _hang_up(self) -> None:
@@ -288,7 +288,7 @@ class SshTransport:
             try:
                 self._gateway.open()
             except HostError as error:
-                raise HostError(f"{self.name}: by way of the jump host {error.message}", error.hint) from None
+                raise HostError(f"{self.name}: through the jump host {error.message}", error.hint) from None
         try:
             by_way_of = (self._gateway.route, self._gateway.connection.transport) if self._gateway else ()
             self._socket = SshSocket(self.route, *by_way_of)
@@ -302,7 +302,7 @@ class SshTransport:
             self._raise_connect_error(error)
         if not connection.transport.is_authenticated():
             raise HostError(
-                f"{self._where()}: a key alone does not log in {self.route.user}: the host wants a second step",
+                f"{self._where()}: a key alone is not enough to log in as {self.route.user}: the host requires a second factor",
                 hint="only logins by key, certificate or agent are supported",
             )
         connection.transport.set_keepalive(_KEEPALIVE_SECONDS)
@@ -311,19 +311,19 @@ class SshTransport:
         """Raise HostError with the keys that were offered, and the methods that the host accepts."""
         user, offered, hung_up = self.route.user, self._keys.tried, self._keys.hung_up
         methods = "" if hung_up else self._methods()
-        lines = [f"{self._where()}: it does not let {user} in with a key"]
+        lines = [f"{self._where()}: it does not accept a key of {user}"]
         lines.append(f"  offered: {', '.join(offered)}" if offered else "  there was no key to offer")
         lines += [f"  not offered: {reason}" for reason in self._keys.offers.left_out]
         lines += [f"  the host accepts: {methods}"] if methods else []
         lines += ["  then it hung up: too many keys were offered (MaxAuthTries)"] if hung_up else []
         hint = f"put a public key there: {shell(('ssh-copy-id', *self.route.login))}"
         if not offered:
-            hint = "make a key (ssh-keygen), load one (ssh-add), or name it: identity_file in the inventory"
+            hint = "make a key (ssh-keygen), load one (ssh-add), or set its path as identity_file in the inventory"
             if self.route.chosen and self.route.identity_files:
                 named = shell(("ls", "-l", *self.route.identity_files))
-                hint = f"look at the key that identity_file in the inventory, or IdentityFile in ~/.ssh/config, names: {named}"
+                hint = f"check the key file that identity_file in the inventory or IdentityFile in ~/.ssh/config sets: {named}"
         elif hung_up:
-            hint = "set IdentitiesOnly in ~/.ssh/config, or identity_file in the inventory"
+            hint = "offer fewer keys: set IdentitiesOnly in ~/.ssh/config, or identity_file in the inventory"
         elif methods and "publickey" not in methods:
             hint = "only logins by key, certificate or agent are supported: allow PubkeyAuthentication in its sshd"
         raise HostError("\n".join(lines), hint) from None
@@ -348,9 +348,9 @@ class SshTransport:
             ) from None
         if "banner" in said and isinstance(error.__context__, TimeoutError):  # paramiko's words for both are the same
             raise HostError(
-                f"{self._where()}: waited {self.route.banner_timeout:g} s for the first words of its sshd; "
-                "the host accepts connections",
-                hint="is the host frozen, or out of memory or processes? look at its console; is it sshd at all? "
+                f"{self._where()}: its sshd did not answer within {self.route.banner_timeout:g} s; "
+                "the host does accept TCP connections",
+                hint="is the host frozen, or out of memory or processes? look at its console; or does another service use this port? "
                 "check the port",
             ) from None
         if isinstance(error, (EOFError, ConnectionError)) or "banner" in said or "Negotiation failed" in said:

@@ -62,7 +62,7 @@ class ConnectionFactory:
         except HostError as error:
             if hops:
                 raise
-            raise HostError(f"{route.name}: on the way there: {error.message}", error.hint) from None
+            raise HostError(f"{route.name}: its jump host: {error.message}", error.hint) from None
         offers = self._keyring.offers(route) if login else _NONE
         return SshTransport(route, offers, self.verifier, self._access, gateway=gateway, is_gateway=hops > 0)
 

@@ -64,7 +64,7 @@ def text(config: Config, head: Route | None, cluster: str, logins: Sequence[Cont
 def _way(config: Config, route: Route, alias: str, *, files: KeyFiles, hops: int) -> Iterator[str]:
     """Yield the blocks of a host on the way, behind those of its jump hosts."""
     if hops > _MOST_HOPS:
-        raise HostError(f"{route.name}: more than {_MOST_HOPS} jump hosts, one behind the other")
+        raise HostError(f"{route.name}: more than {_MOST_HOPS} jump hosts in a row")
     lines = [
         f"HostName {route.address}",
         f"Port {route.port}",
@@ -100,5 +100,8 @@ def _quoted(path: str) -> str:
     if _PLAIN.fullmatch(escaped):
         return escaped
     if '"' in path or "\n" in path:
-        raise HostError(f"{path!r}: no ssh configuration can name this file", hint="give it a plain name")
+        raise HostError(
+            f"{path!r}: an ssh configuration cannot refer to a file with this name",
+            hint="rename it without quotes and line breaks",
+        )
     return f'"{escaped}"'

@@ -41,21 +41,21 @@ class Verifier:
         if verdict.state == "known":
             return
         if verdict.state == "new":
-            certified = f"; {by.strip()} vouches for it by a certificate, which is not supported" if by else ""
+            certified = f"; {by.strip()} trusts its certificate, but host certificates are not supported" if by else ""
             raise HostError(
                 f"{route.name}: unknown host key of {route.known_as}: {shown}{certified}",
-                hint=f"compare it with the host's console (ssh-keygen -lf /etc/ssh/ssh_host_"
+                hint=f"compare it with the key shown on the host's console (ssh-keygen -lf /etc/ssh/ssh_host_"
                 f"{_file_kind(key)}_key.pub), then: {self._trust(route)}",
             )
         if verdict.state == "revoked":
             raise HostError(
-                f"{route.name}: the host key of {route.known_as} is revoked: {shown}\n{by}",
-                hint="ask who revoked it for the reason",
+                f"{route.name}: the host key of {route.known_as} is revoked: {shown}; it is listed as revoked in\n{by}",
+                hint="ask the person who revoked it for the reason",
             )
         raise HostError(
-            f"{route.name}: the host key of {route.known_as} has CHANGED: now {shown}, known is\n{by}\n"
+            f"{route.name}: the host key of {route.known_as} has CHANGED: it is now {shown}, but the known key is\n{by}\n"
             "  either the host was reinstalled, or the connection is intercepted",
-            hint=f"if it was reinstalled: {self._trust(route, replace=True)}",
+            hint=f"if the host was reinstalled: {self._trust(route, replace=True)}",
         )
 
     def _trust(self, route: Route, *, replace: bool = False) -> str:

@@ -26,10 +26,10 @@ from taco_launch.remote.ssh.config import Route
 _MAGIC = b"openssh-key-v1\0"  # PROTOCOL.key of OpenSSH
 _MOST_BYTES = 1 << 20  # of a key or certificate
 _ASKED = 3  # as often as ssh asks
-_DAMAGED = "cannot be read as a private key: was it cut or changed, or is it of a kind that ssh does not know?"
+_DAMAGED = "cannot be read as a private key: is it truncated, damaged, or of a type that ssh does not support?"
 _NOT_HERE = {
     "sk-": "is on a security key, which is not supported",
-    "ssh-dss": "is a DSA key, which is too weak and not supported",
+    "ssh-dss": "is a DSA key, which is too weak and is not supported",
 }
 
 
@@ -248,7 +248,7 @@ def _examined(path: str, data: bytes) -> _File:
     """See what a key file holds without opening it."""
     lines = data.decode("latin-1").split("\n")
     if data.startswith((b"ssh-", b"ecdsa-", b"sk-")):
-        return _File(path, _blob(lines[0]), False, "is a public key, whose private key no agent holds")
+        return _File(path, _blob(lines[0]), False, "is a public key, and no ssh-agent has its private key")
     public = _blob(_first_line(f"{path}.pub"))
     if "BEGIN OPENSSH PRIVATE KEY" not in data[:200].decode("latin-1"):
         return _File(path, public, b"ENCRYPTED" in data[:400], _other_form(path, data))
@@ -275,7 +275,7 @@ def _other_form(path: str, data: bytes) -> str:
     if re.search(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----", data):
         return ""
     if data.startswith(b"PuTTY-User-Key-File"):
-        return f"is in PuTTY's form: {shell(('puttygen', path, '-O', 'private-openssh', '-o', f'{path}.openssh'))}"
+        return f"is in PuTTY's format; convert it: {shell(('puttygen', path, '-O', 'private-openssh', '-o', f'{path}.openssh'))}"
     return "is not a private key: it has no line BEGIN ... PRIVATE KEY" if data.strip() else "is empty"
 
 

@@ -108,7 +108,7 @@ def _forwarded(route: Route, jump: Route, gateway: paramiko.Transport) -> parami
     except paramiko.ChannelException as error:
         raise HostError(
             f"{route.name}: {at}: the jump host cannot connect to it: {error.text}",
-            hint="is the address right as the jump host sees it, and does its sshd allow forwarding?",
+            hint="can the jump host reach this address, and does its sshd allow TCP forwarding?",
         ) from None
     except paramiko.SSHException as error:
         if "Timeout" not in str(error):

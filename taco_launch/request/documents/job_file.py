@@ -265,12 +265,12 @@ class _Check:
     def _policy(self, policy: RunPolicy) -> None:
         tries = bool(policy.backoffLimit)
         if policy.restartPolicy == "Never" and tries:
-            self._add(("runPolicy", "backoffLimit"), "is beside restartPolicy Never", "leave one of them out")
+            self._add(("runPolicy", "backoffLimit"), "conflicts with restartPolicy Never", "leave one of them out")
         elif policy.restartPolicy in (None, "Never") and not tries and policy.backoffSeconds:
             self._add(("runPolicy", "backoffSeconds"), "the job is never tried again", "add a restartPolicy")
         if policy.suspend and policy.schedulingPolicy.scheduleTimeoutSeconds == 0:
             loc = ("runPolicy", "schedulingPolicy", "scheduleTimeoutSeconds")
-            self._add(loc, "is beside suspend, and a job either waits or not", "leave one of them out")
+            self._add(loc, "conflicts with suspend: a job either waits or does not", "leave one of them out")
 
     def _variables(self, job: JobDocument) -> None:
         """Check variables and parameters as those of -x, --knob and --mca: first each alone, then one beside another."""
@@ -314,7 +314,7 @@ class _Check:
 def _hint(loc: Loc, value: Any) -> str:
     """Return how a key is written that has been mistaken for another, or a value for a number."""
     if loc == ("hosts",) and isinstance(value, (str, tuple, dict)):
-        return "names of hosts are in host: gpu1:8,gpu2:8"
+        return "write host names in the key host, for example host: gpu1:8,gpu2:8"
     return "write it in quotes" if loc[:1] == ("env",) and isinstance(value, (bool, document.OddValue)) else ""
 
 

@@ -54,7 +54,7 @@ class RunPolicy(SchemaSection):
 
     cleanPodPolicy: Literal["Running", "All", "None"] | None = Field(  # noqa: N815
         default=None,
-        description="What to remove from hosts when the job ends: running processes, also its files there (All), or "
+        description="What to remove from hosts when the job ends: its processes (Running), also its files there (All), or "
         "nothing (None). Default: Running.",
     )
     ttlSecondsAfterFinished: Time | None = Field(  # noqa: N815
@@ -65,7 +65,7 @@ class RunPolicy(SchemaSection):
     )
     restartPolicy: Literal["Never", "OnFailure", "ExitCode"] | None = Field(  # noqa: N815
         default=None,
-        description="When the job is tried again: after each failure, or only after a signal and the loss of a host. "
+        description="When the job is tried again: after each failure (OnFailure), or only after a signal or a lost host (ExitCode). "
         "Default: Never, or OnFailure with backoffLimit.",
     )
     backoffLimit: Retries | None = Field(  # noqa: N815
@@ -86,7 +86,7 @@ class RunPolicy(SchemaSection):
     )
     stallTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
         default=None,
-        description="Fail the job when no rank has made progress for this long; waiting by polling is no progress. "
+        description="Fail the job when no rank has made progress for this long; polling while waiting is not progress. "
         "Default: never.",
     )
     silenceTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
@@ -94,7 +94,7 @@ class RunPolicy(SchemaSection):
     )
     hostLossTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
         default=None,
-        description="Time of silence after which a host is lost. Default: the inventory's host_loss_timeout.",
+        description="Time without an answer after which a host counts as lost. Default: the inventory's host_loss_timeout.",
     )
     schedulingPolicy: SchedulingPolicy = Field(  # noqa: N815
         default_factory=SchedulingPolicy, description="Queue and priority of the job, and how long it may wait."
@@ -107,22 +107,22 @@ class JobDocument(SchemaSection):
     name: JobName | None = Field(default=None, description="Name of the job. Default: made from its command.")
     command: Command | None = Field(
         default=None,
-        description="The program and its arguments: a list, or text that is split into words as a shell would, and never "
-        "run by one.",
+        description="The program and its arguments: a list, or text, which is split into words like in a shell but never "
+        "run by a shell.",
     )
     np: Ranks | None = Field(default=None, description="Number of ranks. Default: every slot.")
     hosts: HostCount | None = Field(
         default=None,
-        description="Number of hosts, instead of np: with slotsPerHost, else whole hosts. MIN:MAX is as many as are free "
+        description="Number of hosts, instead of np. Without slotsPerHost, the job gets all their slots. MIN:MAX means as many as are free "
         "when the job starts.",
     )
     slotsPerHost: SlotCount | None = Field(  # noqa: N815
-        default=None, description="Number of ranks on each host; with np at most so many."
+        default=None, description="Number of ranks on each host; with np, the maximum on each host."
     )
     workers: Workers | None = Field(
         default=None,
-        description="Number of workers, the master among them, as Arena counts, instead of np: each has gpus ranks on one "
-        "host, or with perHost is a host. Default: 1 with gpus alone.",
+        description="Number of workers, including the master as in Arena, instead of np. Each runs as many ranks as gpus says, on one "
+        "host; with perHost, each is a host. Default: 1 if only gpus is given.",
     )
     gpus: SlotCount | None = Field(default=None, description="GPUs of each worker. Default: 1 slot of any kind.")
     slotsPerWorker: SlotCount | None = Field(  # noqa: N815
@@ -130,12 +130,12 @@ class JobDocument(SchemaSection):
     )
     procsPerGpu: SlotCount | None = Field(  # noqa: N815
         default=None,
-        description="With launcher env: how many processes share each slot; each has --process_index and --process_num "
-        "behind its own arguments.",
+        description="With launcher env: how many processes share each slot; each gets --process_index and --process_num "
+        "after its own arguments.",
     )
     mps: bool | None = Field(
         default=None,
-        description="true, with procsPerGpu: CUDA's Multi-Process Service under the processes of each host.",
+        description="true, with procsPerGpu: run CUDA's Multi-Process Service (MPS) for the processes of each host.",
     )
     host: Hosts | None = Field(
         default=None,
@@ -145,7 +145,8 @@ class JobDocument(SchemaSection):
         default=None, description="Only these GPUs of each host, by nvidia-smi's index: 0,2,4-7."
     )
     gpuModel: tuple[str, ...] | None = Field(  # noqa: N815
-        default=None, description="Only GPUs with one of these in their model's name. Default: one model."
+        default=None,
+        description="Only GPUs with one of these texts in their model's name. Default: GPUs of a single model.",
     )
     exclude: tuple[str, ...] | None = Field(
         default=None, description="Hosts to leave out, or some of a host's GPUs: gpu3:0,1."
@@ -175,11 +176,11 @@ class JobDocument(SchemaSection):
     mca: dict[str, Knob] = Field(default={}, description="MCA parameters of Open MPI.")
     tensorboard: bool | None = Field(
         default=None,
-        description="true: a TensorBoard beside the job, on the head; `taco-launch tensorboard NAME` opens it.",
+        description="true: run TensorBoard beside the job, on the head; `taco-launch tensorboard NAME` opens it.",
     )
     progress: NonEmpty | None = Field(
         default=None,
-        description="Regular expression with named groups (step, total, epoch, loss, rate), by which the progress is read from "
+        description="Regular expression with named groups (step, total, epoch, loss, rate), which finds the progress in "
         "the output. Default: formats of known programs.",
     )
     logdir: str | None = Field(
@@ -190,29 +191,29 @@ class JobDocument(SchemaSection):
         default=None, description="How long TensorBoard outlives the job. Default: 10m."
     )
     allowUnknownKnobs: bool | None = Field(  # noqa: N815
-        default=None, description="true: accept names that are nearly those of known knobs."
+        default=None, description="true: accept names that look like misspelled names of known knobs."
     )
     profile: Profile | None = Field(
         default=None,
-        description="Options of the mpirun line: a profile's name, or the path of a profile file, from where this file "
-        "lies. Default: the inventory's.",
+        description="Options of the mpirun line: a profile's name, or the path of a profile file, relative to this "
+        "file. Default: the inventory's.",
     )
     sync: NonEmpty | None = Field(
         default=None,
-        description="Code that every host gets before the ranks start, which start in it: a folder, from where this file lies, "
+        description="Code that every host gets before the ranks start; they start in it. A folder, relative to this file, "
         "or git+URL[@REF].",
     )
     syncMax: Size | None = Field(  # noqa: N815
-        default=None, description="Most that sync copies, such as 500m. Default: 1g."
+        default=None, description="The largest size that sync copies, such as 500m. Default: 1g."
     )
     configFiles: tuple[NonEmpty, ...] | None = Field(  # noqa: N815
         default=None,
-        description="Single files that every host gets, SRC:DST: SRC from where this file lies, DST an absolute path or one in "
+        description="Single files that every host gets, SRC:DST: SRC is relative to this file, DST is an absolute path or a path in "
         "the code.",
     )
     envFiles: tuple[NonEmpty, ...] | None = Field(  # noqa: N815
         default=None,
-        description="Files of environment variables, NAME=VALUE or NAME a line, from where this file lies; env goes before them.",
+        description="Files with NAME=VALUE or NAME on each line, for environment variables; relative to this file. env overrides them.",
     )
     image: Image | None = Field(
         default=None,
@@ -220,7 +221,7 @@ class JobDocument(SchemaSection):
         "queued.",
     )
     workerImage: Image | None = Field(  # noqa: N815
-        default=None, description="Image of the workers. It must be the same image: all ranks run in one."
+        default=None, description="Image of the workers. It must be the same as image: all ranks run in one image."
     )
     imageFrom: ImageFrom | None = Field(  # noqa: N815
         default=None,
@@ -253,16 +254,16 @@ class JobDocument(SchemaSection):
     )
     logMaxBytes: LogBytes | None = Field(  # noqa: N815
         default=None,
-        description="Keep at most this many bytes of each rank's log; the oldest go first. Default: 1 GiB.",
+        description="Keep at most this many bytes of each rank's log; the oldest bytes are removed first. Default: 1 GiB.",
     )
     agentLog: bool | None = Field(  # noqa: N815
         default=None,
-        description="true: what the supervisor and the guards decide, and their messages, is kept for `logs --agent`.",
+        description="true: keep the decisions and the messages of the supervisor and the guards, for `logs --agent`.",
     )
     strict: bool | None = Field(
         default=None,
-        description="true: fail the job with exit code 125 where it does not run as planned: ranks, hosts, variables, "
-        "interface, what NCCL tells. Default: a warning in `get`.",
+        description="true: fail the job with exit code 125 if it does not run as planned: ranks, hosts, variables, "
+        "interface, what NCCL reports. Default: a warning in `get`.",
     )
     notify: Url | None = Field(
         default=None,

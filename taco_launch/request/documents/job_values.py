@@ -48,9 +48,11 @@ def _switch(value: Any) -> Any:
 
 def _argument(text: str) -> str:
     if "\0" in text:
-        raise ValueError("holds a NUL byte, which no command line can hold", "")
+        raise ValueError("contains a NUL byte, which is not possible in a command line", "")
     if len(text.encode()) >= names.MAX_STRING_BYTES:
-        raise ValueError(f"is longer than {names.MAX_STRING_BYTES - 1} bytes, the most of one argument (execve(2))", "")
+        raise ValueError(
+            f"is longer than {names.MAX_STRING_BYTES - 1} bytes, the maximum for one argument (execve(2))", ""
+        )
     return text
 
 
@@ -62,16 +64,16 @@ def _split(text: str) -> tuple[str, ...]:
             raise
         raise ValueError(f"cannot be split into words as a shell does it: {str(error).lower()}", "") from None
     if not words:
-        raise ValueError("is empty, and a program is needed", "")
+        raise ValueError("is empty, but must name a program", "")
     if found := next((word for word in words if word in _OPERATORS), ""):
-        hint = "write [bash, -c, '...'] where a shell is wanted"
-        raise ValueError(f"{found} is for a shell, and the command is started without one", hint)
+        hint = "if you need a shell, write [bash, -c, '...']"
+        raise ValueError(f"{found} is for a shell, but the command is started without one", hint)
     return tuple(words)
 
 
 def _not_empty(words: tuple[str, ...]) -> tuple[str, ...]:
     if not words or not words[0]:
-        raise ValueError("is empty, and a program is needed", "")
+        raise ValueError("is empty, but must name a program", "")
     return words
 
 
@@ -79,7 +81,7 @@ def _words_or_text(value: Any) -> Any:
     words = isinstance(value, (str, tuple))
     if not words:
         problem = f"must be a list of words, or text, and this is {kind_of(value)}"
-        raise ValueError(problem, "in quotes it is text" if not isinstance(value, dict) else "")
+        raise ValueError(problem, "put it in quotes to make it text" if not isinstance(value, dict) else "")
     return value
 
 
@@ -191,7 +193,7 @@ Time = Annotated[float, _time(0), _time_schema(0)]
 LeastSecond = Annotated[float, _time(1), _time_schema(1)]
 
 
-NO_WHOLE_PATH = "is not a whole path: from /, such as /workspace"
+NO_WHOLE_PATH = "must be an absolute path, such as /workspace"
 
 
 def _working_dir(text: str) -> str:

@@ -72,7 +72,7 @@ def _not_one(objects: Any) -> tuple[str, str]:
     """Return what is wrong with a file that has no job or several, and what to do."""
     jobs = [_told(each) for each in objects if _is_job(each)]
     if jobs:
-        return f"the file has {len(jobs)} jobs: {', '.join(jobs)}", "write one job to a file"
+        return f"the file has {len(jobs)} jobs: {', '.join(jobs)}", "put each job into a file of its own"
     return f"none of the file's objects is an MPIJob: {', '.join(map(_told, objects))}", ""
 
 

@@ -61,9 +61,9 @@ def find(name: str) -> tuple[bytes, str]:
         file = str(_SHIPPED / f"{word}.yaml")
         return read_file(file, OPTION), file
     if "/" in name or name.endswith(_SUFFIXES):
-        return read_file(name, OPTION, f"shipped are {', '.join(known)}"), name
-    problem = f"no such matrix; shipped are {', '.join(known)}"
-    hint = names.did_you_mean(name, known) or "a file of your own: ./NAME.yaml"
+        return read_file(name, OPTION, f"shipped with taco-launch: {', '.join(known)}"), name
+    problem = f"no such matrix; shipped with taco-launch: {', '.join(known)}"
+    hint = names.did_you_mean(name, known) or "to use a file of your own: ./NAME.yaml"
     raise SpecError(OPTION, (Fault("matrix", names.shown(name), problem, hint),))
 
 
@@ -141,7 +141,7 @@ class _Check:
     def _cells(self, written: Mapping[str, Any], found: MatrixDocument) -> None:
         for key in ("workloads", "variants", "sizes"):
             if written.get(key) in ({}, ()):
-                self._faults.add((key,), "is empty, and there is nothing to measure then")
+                self._faults.add((key,), "is empty, so there is nothing to measure")
         sizes = written.get("sizes", ())
         for index, size in enumerate(sizes if isinstance(sizes, tuple) else ()):
             if size in sizes[:index]:
@@ -149,7 +149,9 @@ class _Check:
         count = len(found.workloads) * len(found.variants) * len(found.sizes)
         if count > MOST_CELLS:
             parts = f"{len(found.workloads)} workloads x {len(found.variants)} variants x {len(found.sizes)} sizes"
-            self._faults.add((), f"{parts} are {count} cells, and {MOST_CELLS} are the most", "make several of it")
+            self._faults.add(
+                (), f"{parts} are {count} cells, but at most {MOST_CELLS} are allowed", "split it into several matrices"
+            )
 
     def _only(self, written: Mapping[str, Any], found: MatrixDocument) -> None:
         """Check that each part names what there is; a name may be that of an entry with faults of its own."""
@@ -159,7 +161,7 @@ class _Check:
                 known = tuple(dict.fromkeys(map(str, there if isinstance(there, (dict, tuple)) else ())))
                 for at, name in enumerate(getattr(one, key) or ()):
                     if known and str(name) not in known:
-                        problem = f"is none of this matrix's {key}: {', '.join(known)}"
+                        problem = f"is not one of this matrix's {key}: {', '.join(known)}"
                         near = "" if key == "sizes" else names.did_you_mean(name, known)
                         self._faults.add(("only", index, key, at), problem, near)
 
@@ -172,7 +174,9 @@ class _Check:
         else:
             for key in _OF_REGEX:
                 if getattr(entry, key) is not None:
-                    self._faults.add((*at, key), "is for kind regex", f"kind {entry.kind} knows it by itself")
+                    self._faults.add(
+                        (*at, key), "is only for kind regex", f"remove it: kind {entry.kind} does not need it"
+                    )
         return Workload(
             name,
             LogFormat(entry.kind),
@@ -197,7 +201,7 @@ class _Check:
         """Return the keys of a job that a section may have."""
         for key in section:
             if key in ELSEWHERE:
-                self._faults.add((*at, key), "does not stand here", ELSEWHERE[key])
+                self._faults.add((*at, key), "is not allowed here", ELSEWHERE[key])
             elif key not in known:
                 self._faults.add_unknown((*at, key), key, known, "unknown key", lists="known here")
         return {key: value for key, value in section.items() if key in JOB_KEYS}

@@ -14,7 +14,7 @@ from taco_launch.inventory.schema.values import named, whole, whole_schema
 from taco_launch.request.documents.job_schema import JobDocument
 from taco_launch.request.documents.job_values import Arguments, Command, LeastSecond
 
-_SIZES = "the sizes of the matrix say how many ranks a job has"
+_SIZES = "the sizes of the matrix set how many ranks a job has"
 # The keys of a job file that a matrix gives otherwise, and what does.
 ELSEWHERE = {
     "name": "each job is named after its cell",
@@ -76,20 +76,20 @@ class WorkloadEntry(SchemaSection):
     """A program that measures something."""
 
     kind: Literal["horovod", "tf_cnn", "nccl-tests", "regex"] = Field(
-        description="What its output is read as: that of Horovod's synthetic benchmark or ours (horovod), of "
-        "tf_cnn_benchmarks (tf_cnn), of a program of nccl-tests, or whatever a pattern finds (regex)."
+        description="The format of its output: that of Horovod's synthetic benchmark or ours (horovod), of "
+        "tf_cnn_benchmarks (tf_cnn), of a program of nccl-tests (nccl-tests), or lines that match a pattern (regex)."
     )
     command: Command = Field(
-        description="The program and its arguments: a list, or text that is split into words as a shell would, and never "
-        "run by one."
+        description="The program and its arguments: a list, or text, which is split into words like in a shell but never "
+        "run by a shell."
     )
     pattern: Annotated[str, AfterValidator(_pattern)] | None = Field(
         default=None,
-        description="With kind regex: a regular expression of Python with one group, the number. It is looked for in each "
+        description="With kind regex: a Python regular expression with one group, which matches the number. It is searched for in each "
         "line, without the rank's tag.",
     )
     unit: Annotated[str, AfterValidator(_unit)] | None = Field(
-        default=None, description="With kind regex: the number's unit, which names it in tables too."
+        default=None, description="With kind regex: the number's unit, which is also its name in tables."
     )
     better: Literal["higher", "lower"] | None = Field(
         default=None, description="With kind regex: which numbers are better. Default: higher."
@@ -106,7 +106,7 @@ class VariantEntry(SchemaSection):
 
     model_config = ConfigDict(extra="allow")
 
-    args: Arguments = Field(default=(), description="Arguments behind those of the workload's command.")
+    args: Arguments = Field(default=(), description="Arguments to add after those of the workload's command.")
 
 
 class Only(SchemaSection):
@@ -114,30 +114,30 @@ class Only(SchemaSection):
 
     workloads: tuple[str, ...] | None = Field(default=None, description="Names of workloads. Default: all.")
     variants: tuple[str, ...] | None = Field(default=None, description="Names of variants. Default: all.")
-    sizes: tuple[Size, ...] | None = Field(default=None, description="Sizes out of sizes. Default: all.")
+    sizes: tuple[Size, ...] | None = Field(default=None, description="Entries of the matrix's sizes. Default: all.")
 
 
 class MatrixDocument(SchemaSection):
     """A matrix of taco-launch: what `bench ladder` and `nightly run` measure."""
 
     name: Annotated[str, named("the name of a matrix")] = Field(
-        description="Name of the matrix, under which history keeps what it measured."
+        description="Name of the matrix, under which the history keeps its results."
     )
     workloads: dict[Annotated[str, named("the name of a workload")], WorkloadEntry] = Field(
         description="What is run, by name."
     )
     sizes: tuple[Size, ...] = Field(
-        description="Numbers of ranks; all is one for each slot of the hosts. Those larger than the cluster are left out."
+        description="Numbers of ranks; all means one rank for each slot of the hosts. Those larger than the cluster are left out."
     )
     variants: dict[Annotated[str, named("the name of a variant")], VariantEntry | None] = Field(
         description="The ways to run it, by name; ratios refer to the first one."
     )
     job: dict[str, Any] = Field(
-        default={}, description="Keys of a job file for all variants; a variant's own go before them."
+        default={}, description="Keys of a job file for all variants; a variant's own keys override them."
     )
-    repeats: Repeats = Field(default=5, description="How many runs of each cell count.")
+    repeats: Repeats = Field(default=5, description="Number of runs of each cell that count.")
     warmUps: WarmUps = Field(  # noqa: N815 - as a job file's keys
-        default=1, description="How many runs of each cell come before those and do not count."
+        default=1, description="Number of runs of each cell that come first and do not count."
     )
     minEffect: Percent = Field(  # noqa: N815
         default=0.03, description="The smallest change that matters, such as 3%."
@@ -147,7 +147,7 @@ class MatrixDocument(SchemaSection):
     )
     seed: Seed | None = Field(default=None, description="Seed of the order of the runs. Default: random.")
     only: tuple[Only, ...] | None = Field(
-        default=None, description="The cells to measure: those of any of these. Default: all of them."
+        default=None, description="The cells to measure: all cells that match one of these entries. Default: all cells."
     )
 
 

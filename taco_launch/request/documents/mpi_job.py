@@ -84,7 +84,7 @@ class _Manifest:
         if self._value["kind"] != "MPIJob":
             self.faults.add(
                 ("kind",),
-                "of Kubernetes' objects an MPIJob can be read, and no other",
+                "the only Kubernetes object that can be read is an MPIJob",
                 pytorch_job.suggested(self._value),
             )
             return ConvertedManifest({}, {}, ())
@@ -93,8 +93,12 @@ class _Manifest:
         if old or (version is not None and version not in _VERSIONS):
             rewrite = "spec.slotsPerWorker, spec.mpiReplicaSpecs.Launcher and spec.mpiReplicaSpecs.Worker"
             old = old or version == _OLD
-            why = f"spec.gpus and spec.template are the old form, {_OLD}, which is not read" if old else "is not known"
-            self.faults.add(("apiVersion",), why, f"write it as {_V2} has it: {rewrite}")
+            why = (
+                f"spec.gpus and spec.template are the old form, {_OLD}, which is not supported"
+                if old
+                else "is not known"
+            )
+            self.faults.add(("apiVersion",), why, f"write it in the form of {_V2}: {rewrite}")
             return ConvertedManifest({}, {}, ())
         if "status" in self._value and self.at((*_LAUNCHER, "template")) is None:
             problem = "this is the state of a job, as `taco-launch get -o yaml` prints it, not a job file"
@@ -146,7 +150,7 @@ class _Manifest:
             return
         last = f"{name}-worker-{workers - 1 if isinstance(workers, int) else 0}"
         if not isinstance(name, str) or not _LABEL.fullmatch(name):
-            problem = "is not a name of Kubernetes: a-z, 0-9 and '-', a letter first, a letter or digit last"
+            problem = "is not a Kubernetes name: use a-z, 0-9 and '-', a letter first, and a letter or digit last"
             self.faults.add(loc, problem)
         elif len(last) > _LABEL_CHARACTERS:
             self.faults.add(
@@ -174,7 +178,7 @@ class _Manifest:
         if workers is None or (isinstance(workers, int) and workers < 1):
             self._document.pop("workers", None)
             value = "missing" if workers is None else ""
-            self.faults.add((*_WORKER, "replicas"), "is the number of workers: at least 1", value=value)
+            self.faults.add((*_WORKER, "replicas"), "must be the number of workers, at least 1", value=value)
         if self.take((*_LAUNCHER, "replicas")) not in (None, 1):
             self.faults.add((*_LAUNCHER, "replicas"), "a job has one launcher")
         for key in ("runLauncherAsWorker", "runLauncherAsNode"):
@@ -187,15 +191,16 @@ class _Manifest:
         containers = self.at(loc)
         before = (*loc[:-1], "initContainers")
         if self.take(before):
-            problem = "run before the ranks, and here nothing would"
+            problem = "would run before the ranks, but taco-launch does not run them"
             self.faults.add(before, problem, "prepare the hosts, or the image, and leave them out")
         if isinstance(containers, tuple) and len(containers) == 1 and isinstance(containers[0], dict):
             self._taken.add((*loc, 0, "name"))
             hook = (*loc, 0, "lifecycle", "postStart")
             if self.take(hook):
-                self.faults.add(hook, "runs beside the ranks, and here nothing would", "do it in the job's own program")
+                problem = "would run beside the ranks, but taco-launch does not run it"
+                self.faults.add(hook, problem, "do it in the job's own program")
             return (*loc, 0)
-        self.faults.add(loc, "one container is needed", value="" if containers is not None else "missing")
+        self.faults.add(loc, "must be exactly one container", value="" if containers is not None else "missing")
         return None
 
     def _workers_program(self, container: Loc) -> None:
@@ -204,7 +209,7 @@ class _Manifest:
         words = [(*place, index) for place in places for index, _word in enumerate(self._words(place))]
         before = of_kubernetes.before_sshd([str(self.at(word)) for word in words]) if words else ()
         if before is None:
-            problem = "is what the workers would run before any rank, and here nothing would"
+            problem = "would run on the workers before any rank, but taco-launch does not run it"
             self.faults.add(words[-1], problem, "prepare the hosts, or the image, and omit it")
         elif before:
             self.notes.append(f"{path_of(words[-1])}: what comes before its sshd: {'; '.join(before)}")
@@ -217,15 +222,16 @@ class _Manifest:
             for index, word in enumerate(self._words((*container, key)))
         ]
         if not places:
-            self.faults.add((*container, "command"), "the line of mpirun has to stand here", value="missing")
+            self.faults.add((*container, "command"), "must be the mpirun line", value="missing")
             return
         expanded = next((place for place, word in places if _EXPANDED.search(word)), None)
         if expanded is not None:
-            self.faults.add(expanded, "Kubernetes would put a variable's value in here", "write the value")
+            problem = "Kubernetes would insert the value of a variable here, but taco-launch does not"
+            self.faults.add(expanded, problem, "write the value")
             return
         variables = self._variables(container)
         try:
-            places, assigned = _without_a_shell(places)
+            places, assigned = shell_line.without_a_shell(places)
             reader = hydra_line if "launcher" in self._document else mpirun_line
             line = reader.read([word for _place, word in places], {**variables, **assigned})
         except UnclearError as error:
@@ -259,7 +265,8 @@ class _Manifest:
         for index, entry in enumerate(self._entries(container)):
             name, at = entry.get("name"), (*container, "env", index)
             if name in line.bare and name not in known:
-                self.faults.add(at, "the ranks would have its value, which does not stand here", "write the value")
+                problem = "mpirun would pass this variable on to the ranks, but its value is not written here"
+                self.faults.add(at, problem, "write the value")
             elif not isinstance(name, str) or name not in known or name in told:
                 continue
             elif name.startswith(_MCA):
@@ -291,7 +298,7 @@ class _Manifest:
             self.notes.append(f"{path_of(at)}: {name}: {why}")
             return
         if reference(name, value):
-            self.faults.add(at, "no shell reads its $, and the ranks would get it as it stands", "write the value")
+            self.faults.add(at, "no shell expands its $, so the ranks would get it literally", "write the value")
         self.put((key, name), value, at)
 
     def _each(self, ranks: int, place: Loc) -> None:
@@ -383,18 +390,3 @@ class _Manifest:
                 yield from self._left(inner, at)
             else:
                 yield at
-
-
-def _without_a_shell(places: list[tuple[Loc, str]]) -> tuple[list[tuple[Loc, str]], Mapping[str, str]]:
-    """Return the words of the program that a shell's line starts, with the line's place, and the variables that it sets.
-
-    Words that are not a line of a shell are given as they are.
-
-    Raises:
-        UnclearError: the shell would do more than that.
-    """
-    found = shell_line.read([word for _place, word in places])
-    if found is None:
-        return places, {}
-    script = next(place for place, word in places[1:] if not word.startswith("-"))
-    return [(script, word) for word in found[0]], found[1]

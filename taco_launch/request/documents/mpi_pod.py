@@ -8,7 +8,7 @@ from taco_launch.inventory.schema.faults import Faults, Loc, path_of
 
 _QUANTITY = re.compile(r"([0-9]{1,12})([kMGT]i?)?")
 _SHM = "/dev/shm"  # noqa: S108 - where POSIX has it
-_ONE_IMAGE = "all of a job runs in one image here, and its workers have"
+_ONE_IMAGE = "taco-launch runs all of a job in one image, and the workers have"
 _GPUS = "nvidia.com/gpu"
 
 
@@ -57,7 +57,9 @@ def _image(manifest: Manifest, launcher: Loc | None, worker: Loc | None) -> None
     manifest.put(("image",), image, first)
     for place, other in others:
         if other != image:
-            manifest.faults.add(place, f"{_ONE_IMAGE} {image}", "use that of the workers, which has mpirun as well")
+            manifest.faults.add(
+                place, f"{_ONE_IMAGE} {image}", "use the image of the workers, which has mpirun as well"
+            )
 
 
 def _gpus(manifest: Manifest, worker: Loc, slots: int | None) -> None:
@@ -90,7 +92,7 @@ def _mounts(manifest: Manifest, container: Loc) -> Iterator[tuple[str, Loc]]:
             or mount.get("name") not in volumes
             or not isinstance(mount.get("mountPath"), str)
         ):
-            manifest.faults.add(at, "is not a mount: name, of one of the pod's volumes, and mountPath are needed")
+            manifest.faults.add(at, "is not a mount: it needs mountPath, and the name of one of the pod's volumes")
             continue
         volume, place = volumes[mount["name"]]
         manifest.take(place)

@@ -19,7 +19,7 @@ _STATEMENTS = re.compile(r"&&|;|\n")
 def unused(key: str, name: str, value: str) -> str:
     """Return why a variable (`key` env) or a parameter (mca) is left out of the job, "" where it is not."""
     if key == "mca":
-        return "how mpirun reaches pods" if _REACHES.fullmatch(name) else ""
+        return "it only sets how mpirun reaches pods" if _REACHES.fullmatch(name) else ""
     if name in _PLACE:
         return "taco-launch sets it for each rank"
     return "names a Service of Kubernetes" if _SERVICE.search(value) else ""

@@ -78,7 +78,7 @@ _REFUSED = {
     "toleration": "hosts have no taints; --exclude HOST leaves one out",
     "device": "a slot is an NVIDIA GPU, or a core on a machine without GPUs",
     "config": "hosts are in an inventory: taco-launch -i FILE arena ...",
-    "arena-namespace": "there is no service of Arena",
+    "arena-namespace": "there is no Arena service here",
 }
 # All that submit knows.
 FLAGS = frozenset((*_SWITCHES, *_SUBMIT, *_NOTED, *_GIVES_NO_VALUE, *_REFUSED, "env", "gpus", "data-dir", "namespace"))
@@ -151,7 +151,7 @@ def _checked(flags: Sequence[tuple[str, str]], clusters: Sequence[str]) -> list[
             raise UsageError(f"--{name} {value}: {_REFUSED[name]}")
         if name == "namespace" and value not in clusters:
             raise UsageError(
-                f"--namespace {value}: a cluster has no namespaces; this one is {clusters[-1]}",
+                f"--namespace {value}: a cluster has no namespaces; this cluster is {clusters[-1]}",
                 hint="omit it, or name another inventory: taco-launch -i FILE arena ...",
             )
         if _NOTED.get(name):
@@ -203,9 +203,9 @@ def _asked(name: str, value: str) -> list[str]:
         return ["--data", f"{value}:{value}"]
     if name not in _SUBMIT:
         hint = did_you_mean(name, FLAGS) or "taco-launch arena --help"
-        raise UsageError(f"--{name}: is not a flag of arena submit that is known here", hint=hint)
+        raise UsageError(f"--{name}: is not a known flag of arena submit", hint=hint)
     if name == "priority" and not value.lstrip("-").isdecimal():
-        raise UsageError(f"--priority {value}: is a name of Kubernetes, and here it is a number", hint="--priority 10")
+        raise UsageError(f"--priority {value}: must be a number here, not a name of Kubernetes", hint="--priority 10")
     if name in ("running-timeout", "starting-timeout", "ttl-after-finished"):
         value = _seconds(name, value)
     return [_SUBMIT[name], value.lower() if name == "clean-task-policy" else value]
@@ -214,7 +214,7 @@ def _asked(name: str, value: str) -> list[str]:
 def _seconds(name: str, value: str) -> str:
     found = _SPAN.fullmatch(value)
     if not value or found is None:
-        raise UsageError(f"--{name} {value}: is not a time: 90s, 15m, 2h22m")
+        raise UsageError(f"--{name} {value}: is not a time such as 90s, 15m or 2h22m")
     hours, minutes, seconds = (int(part or 0) for part in found.groups())
     return f"{hours * 3600 + minutes * 60 + seconds}s"
 
@@ -225,7 +225,7 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tu
     found = inner(words)
     if found is None or found.kind not in ("mpirun", "horovodrun"):
         raise UsageError(
-            f"the command of an MPI job starts with mpirun, and this one with {words[0]!r:.60}",
+            f"the command of an MPI job must start with mpirun, but this one starts with {words[0]!r:.60}",
             hint="a program that is started once for each worker: arena submit pytorch ...",
         )
     words = words[found.begin :]
@@ -278,4 +278,4 @@ def _looked_at(verb: str, name: str, value: str) -> list[str]:
         return ["--older-than", value]
     if name == "output":
         return ["-o", value]
-    raise UsageError(f"--{name}: is not a flag of arena {verb} that is known here", hint=f"taco-launch {verb} --help")
+    raise UsageError(f"--{name}: is not a known flag of arena {verb}", hint=f"taco-launch {verb} --help")

@@ -23,7 +23,7 @@ def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
         UnclearError: the line is none of Hydra, or an option is not known beyond doubt.
     """
     if words[0].rpartition("/")[2] not in _PROGRAMS:
-        raise UnclearError(0, "is not mpiexec.hydra, and what else starts the ranks is not known")
+        raise UnclearError(0, "is not mpiexec.hydra, so it is not known how it starts the ranks")
     line = Options(variables)
     if "/" in words[0]:
         line.unused.append(f"path {words[0]}")

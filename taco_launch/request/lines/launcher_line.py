@@ -96,7 +96,7 @@ def _horovodrun(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
         option, is_set, value = words[at].lstrip("-").partition("=")
         count = _HOROVODS.get(option)
         if count is None:
-            raise UnclearError(at, "is an option of horovodrun that is not known here")
+            raise UnclearError(at, "is not a known option of horovodrun")
         at += 1 if is_set else count
         if at >= len(words):
             raise UnclearError(len(words) - 1, "is the last word, and no program comes after it")

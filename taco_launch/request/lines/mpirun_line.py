@@ -68,7 +68,7 @@ def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
         UnclearError: the line is none of mpirun, or an option is not known beyond doubt.
     """
     if words[0].rpartition("/")[2] not in ("mpirun", "mpiexec", "orterun"):
-        raise UnclearError(0, "is not mpirun, and what else starts the ranks is not known")
+        raise UnclearError(0, "is not mpirun, so it is not known how it starts the ranks")
     line = Options(variables)
     if "/" in words[0]:  # which mpirun, and where its libraries are (mpirun(1), --prefix)
         line.unused.append(f"path {words[0]}")
@@ -106,7 +106,9 @@ class Options:
         if program == len(words):
             raise UnclearError(program - 1, "is the last word, and no program comes after the launcher's options")
         if ":" in words[program:]:
-            raise UnclearError(program + list(words[program:]).index(":"), "starts a second program, and a job has one")
+            raise UnclearError(
+                program + list(words[program:]).index(":"), "starts a second program, but a job has only one"
+            )
         rest = tuple(self.env), tuple(self.mca), tuple(self.unused), tuple(self.bare)
         return MpirunLine(self.np, self.per_host, *rest, program, self.timeout, self.workdir)
 
@@ -130,7 +132,7 @@ class Options:
             if each["rest"]:  # cores for each rank and the like
                 self.unused.append(" ".join(words))
         elif option == "map-by" and words[1].startswith("ppr:"):
-            raise UnclearError(at + 1, "places ranks within hosts, which a job's line does not say")
+            raise UnclearError(at + 1, "places ranks within hosts, which a job cannot specify")
         elif option == "x":
             self._variable(words[1], at + 1)
         elif option in ("mca", "gmca"):

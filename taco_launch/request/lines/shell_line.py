@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
+from taco_launch.inventory.schema.faults import Loc
 from taco_launch.request.lines.mpirun_line import UnclearError
 
 _HINT = "write the line of mpirun alone, or the job as a job file (`taco-launch submit --schema`)"
@@ -75,3 +76,18 @@ def _special(text: str) -> str:
         elif not quote and char in "'\"":
             quote = char
     return quote
+
+
+def without_a_shell(places: list[tuple[Loc, str]]) -> tuple[list[tuple[Loc, str]], Mapping[str, str]]:
+    """Return the words of the program that a shell's line starts, with the line's place, and the variables that it sets.
+
+    Words that are not a line of a shell are given as they are.
+
+    Raises:
+        UnclearError: the shell would do more than that.
+    """
+    found = read([word for _place, word in places])
+    if found is None:
+        return places, {}
+    script = next(place for place, word in places[1:] if not word.startswith("-"))
+    return [(script, word) for word in found[0]], found[1]

@@ -27,7 +27,7 @@ _CAPABILITY = "IPC_LOCK"
 _TRACE = "SYS_PTRACE"
 # Of /dev/infiniband: what libibverbs and librdmacm open; not umad and issm, which manage the fabric.
 _RDMA_DEVICE = re.compile(r"/dev/infiniband/(?:uverbs[0-9]+|rdma_cm)")
-_BY_CDI = "by CDI it keeps them: docker 28.2, or 25 and newer with docker.settings: {features: {cdi: true}}"
+_BY_CDI = "with CDI it keeps them, which needs docker 28.2, or docker 25 or newer with docker.settings: {features: {cdi: true}}"
 _GPU_DEVICE = re.compile(r"/dev/nvidia(?:[0-9]+|ctl)")
 # Where a container of ours keeps its options, so that a plan can say which of them have changed. Beside it are the GPUs
 # that its host had then (facts/gpus/blocking_faults.py): `--device=nvidia.com/gpu=all` would take as many as are left.
@@ -154,7 +154,7 @@ def changes(definition: Definition, there: ContainerState) -> str:
         return f"it was made from {was}"
     before = _before(there)
     if before is None:
-        return "it was made otherwise"
+        return "its options were not recorded"
     more = [_shown(option) for option in definition.label_options if option not in before]
     less = [_shown(option) for option in before if option not in definition.label_options]
     differing = [f"with {'another value of ' if option in less else ''}{option}" for option in more]
@@ -187,7 +187,7 @@ def cannot(container: Container, facts: HostFacts) -> str:
     known = _capabilities(facts)
     lacking = [name for name in _OF_PRIVILEGED if known is not None and name not in known]
     if container.privileged and lacking:
-        return f"a privileged container needs {', '.join(lacking)}, which this host lacks itself"
+        return f"a privileged container needs {', '.join(lacking)}, which this host does not have"
     return ""
 
 
@@ -267,7 +267,7 @@ def _privileges(
     given = [name for name in wanted if known is None or name in known]
     options = [*(f"--cap-drop={name}" for name in _DROPPED), *(f"--cap-add={name}" for name in given)]
     options += (f"--device={device}" for device in rdma)
-    remarks = [f"without {name}, which this host lacks itself" for name in wanted if name not in given]
+    remarks = [f"without the capability {name}, which this host does not have" for name in wanted if name not in given]
     if isinstance(facts.system, System) and facts.system.selinux == "enforcing":
         # Relabelling what is mounted would change the user's own files.
         options.append("--security-opt=label=disable")
@@ -297,7 +297,7 @@ def _unconfined(cluster: str, container: Container, facts: HostFacts) -> Iterato
 
 
 # Whether a limit of locked memory is bad, and what to do.
-_MEMLOCK = "; TCP works, RDMA does not (a host that is a container: start it with --ulimit memlock=-1)"
+_MEMLOCK = "; TCP works, but RDMA does not (if this host is itself a container, start it with --ulimit memlock=-1)"
 
 
 def _limits(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -313,7 +313,7 @@ def _limits(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tu
             options.append(f"--ulimit={name}={limit}:{limit}")
         else:
             wanted = "unlimited" if limit < 0 else limit
-            remark = f"{name} stays at {most} instead of {wanted}: this host lacks SYS_RESOURCE itself"
+            remark = f"{name} stays at {most} instead of {wanted}: this host does not have the capability SYS_RESOURCE"
             remarks.append(remark + (_MEMLOCK if name == "memlock" else ""))
     return tuple(options), tuple(remarks)
 

@@ -144,9 +144,9 @@ def read(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise NotOursError(f"line {error.lineno} column {error.colno}: {error.msg}") from None
     except _ConstantError as error:
-        raise NotOursError(f"{where(text, text.find(str(error)))}: {error} is no JSON") from None
+        raise NotOursError(f"{where(text, text.find(str(error)))}: {error} is not valid JSON") from None
     except _TwiceError as error:
-        raise NotOursError(f"{where(text, text.rfind(str(error)))}: the key {error} is there twice") from None
+        raise NotOursError(f"{where(text, text.rfind(str(error)))}: the key {error} appears twice") from None
     except RecursionError:
         raise NotOursError("line 1 column 1: nested too deep") from None
     if not isinstance(value, dict):
@@ -184,7 +184,7 @@ def conflict(text: str, keys: dict[str, Any], command: str) -> str | None:
         if name in flags:
             spot = re.search(rf"{re.escape(json.dumps(name))}\s*:", text)
             place = f"{where(text, spot.start())}: the key" if spot else "the key"
-            return f"{place} {json.dumps(name)} and dockerd's own flag {flags[name]} set the same"
+            return f"{place} {json.dumps(name)} and dockerd's own flag {flags[name]} set the same option"
     return None
 
 

@@ -52,15 +52,15 @@ def install(system: System, cluster: PlanContext) -> Op | Problem:
     if engine.source == "none":
         return Problem(
             "docker",
-            "docker is not installed, and by the inventory set-up does not install it (docker.source: none)",
-            hint="install it on the host, or say where it comes from: docker: {source: distribution}",
+            "docker is not installed, and set-up does not install it because of docker.source: none in the inventory",
+            hint="install it on the host, or set its source in the inventory: docker: {source: distribution}",
         )
     if not isinstance(manager, str) or manager not in packages.MANAGERS:
         told = manager if isinstance(manager, str) else manager.reason
         return Problem(
             "docker",
             f"docker is not installed, and set-up does not support this host's package manager: {told or 'none found'}",
-            hint=f"install docker by hand: set-up uses {', '.join(packages.MANAGERS)}",
+            hint=f"install docker by hand: set-up supports only {', '.join(packages.MANAGERS)}",
         )
     if engine.source == "distribution":
         return _distribution(manager, system.os)
@@ -89,8 +89,8 @@ def _untyped(system: System, root: str) -> Problem | None:
     return Problem(
         "docker",
         f"{root} lies on {disk.path}, an XFS made with ftype=0 (xfs_info {disk.path}): docker's overlay2 cannot work there",
-        hint="XFS cannot be changed: give docker another file system (mkfs.xfs -n ftype=1), mounted where its images lie, "
-        "or named in the inventory: docker: {data_root: FOLDER}",
+        hint="an existing XFS cannot be changed: make another one with mkfs.xfs -n ftype=1, and mount it where docker keeps its images "
+        "or set a folder on it in the inventory: docker: {data_root: FOLDER}",
     )
 
 
@@ -102,8 +102,8 @@ def _distribution(manager: str, os: Found[Os]) -> Op | Problem:
         told = os.name if isinstance(os, Os) else "this system"
         return Problem(
             "docker",
-            f"docker is not installed, and no package of {told} is known that holds it",
-            hint="say where it comes from in the inventory: docker: {source: docker} (Docker's own repository), "
+            f"docker is not installed, and the package that contains it on {told} is not known",
+            hint="set its source in the inventory: docker: {source: docker} (Docker's own repository), "
             "script or packages",
         )
     return _op(f"install {name} (distribution)", "rpm", manager, name)
@@ -123,7 +123,7 @@ def _docker(manager: str, cluster: PlanContext) -> Op | Problem:
         return Problem(
             "docker",
             f"docker is not installed, and Docker has no repository for {manager}",
-            hint="say in the inventory where it comes from instead: docker: {source: distribution}",
+            hint="set another source in the inventory: docker: {source: distribution}",
         )
     signed = FileTarget(key, cluster.docker_key or keys.data(f"docker-{'deb' if file == _APT[0] else 'rpm'}"))
     return packages.from_source(replace(op, files=(*op.files, signed)), source.format(key=key, url=url), file)
@@ -142,14 +142,14 @@ def _script(engine: DockerEngine) -> Op | Problem:
 def _packages(manager: str, cluster: PlanContext) -> Op | Problem:
     ending, files = packages.ending(manager), packages.given(manager, cluster.packages)
     if not files:
-        folder = cluster.inventory.docker.packages or "docker.packages, which the inventory does not name,"
+        folder = cluster.inventory.docker.packages or "docker.packages, which the inventory does not set,"
         return Problem(
             "docker",
             f"docker is not installed, and {folder} holds no {ending} file for {manager}",
             hint="put docker's packages for this system there, with all that they depend on",
         )
     way = ("apt-packages", packages.GIVEN) if ending == ".deb" else ("rpm-packages", packages.GIVEN, manager)
-    return replace(_op(f"install docker ({len(files) - 1} packages of the controller)", *way), files=files)
+    return replace(_op(f"install docker ({len(files) - 1} package files from the controller)", *way), files=files)
 
 
 def _fetched(engine: DockerEngine, name: str, way: str, *args: str) -> Op:

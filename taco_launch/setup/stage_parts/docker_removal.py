@@ -29,7 +29,7 @@ def take_back(removal: Removal) -> Iterator[Op | Problem]:
         yield Problem(
             "docker",
             f"{paths.ENGINE_CONFIG}: what set-up put into it cannot be taken out: {made.daemon_json.reason}",
-            f"{ADDED} lists it: make the file readable, then run this again",
+            f"make the file readable: {ADDED} lists what to take out of it. Then run this command again",
         )
         return
     config = made.daemon_json if isinstance(made.daemon_json, str) else None
@@ -41,15 +41,15 @@ def take_back(removal: Removal) -> Iterator[Op | Problem]:
             yield Problem(
                 "docker",
                 f"{paths.ENGINE_CONFIG}: {error}",
-                "it stays as it is: correct it on the host, then run this again",
+                "it was not changed: correct it on the host, then run this command again",
             )
             return
         except json.JSONDecodeError as error:
             yield Problem(
                 "docker",
                 f"{ADDED}, which lists what set-up put into {paths.ENGINE_CONFIG}, has a line that is not JSON: {error.msg}",
-                "an interrupted set-up wrote half of it: remove that line on the host, and what it names from "
-                "daemon.json, then run this again",
+                "an interrupted set-up wrote only half of that line: on the host, remove it, and the key that it names from "
+                "daemon.json, then run this command again",
             )
             return
         if text != config:
@@ -59,7 +59,7 @@ def take_back(removal: Removal) -> Iterator[Op | Problem]:
     yield Op(
         "docker",
         f"remove {', '.join([*parts, *(['the proxy of docker.service'] if proxy else [])])}",
-        "no other cluster uses them" + ("; docker continues as it is until it restarts" if put or proxy else ""),
+        "no other cluster uses them" + ("; docker keeps these settings until it restarts" if put or proxy else ""),
         scripts.text("idle.sh") + scripts.text("reload.sh") + scripts.text("teardown_host.sh"),
         (
             paths.STATE,

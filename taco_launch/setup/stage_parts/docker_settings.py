@@ -28,7 +28,7 @@ _PENDING = ("changes of an earlier set-up, which was interrupted",)
 _CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 # States of containers that a restart of the engine stops.
 RUNNING = ("running", "paused", "restarting")
-_FOR_ALL = "ids in its containers would not be the host's, and containers here share the host's network and processes"
+_FOR_ALL = "user IDs in its containers would differ from the host's, but training containers share the host's network and processes"
 
 
 def proxy_files(engine: DockerEngine) -> tuple[FileTarget, ...]:
@@ -77,7 +77,7 @@ def taken(
     if isinstance(merged, Problem):
         yield merged
         return
-    change = _config(made, merged) or _Change("daemon.json: have the engine take it", "")
+    change = _config(made, merged) or _Change("daemon.json: make the engine use it", "")
     change = replace(change, why=why, restarts=() if has else change.restarts)
     yield from _change(stage, (change,), docker, made, cluster, merged)
 
@@ -94,7 +94,7 @@ def _merged(stage: Stage, made: SetupState, keys: dict[str, Any]) -> daemon_json
         return Problem(
             stage,
             f"{ENGINE_CONFIG}: {error}",
-            hint="it stays as it is: correct it on the host (python3 -m json.tool shows where), then run setup again",
+            hint="it was not changed: correct it on the host (python3 -m json.tool shows where), then run setup again",
         )
     if twice is not None:
         return Problem(
@@ -162,7 +162,7 @@ def _proxy(made: SetupState, engine: DockerEngine) -> _Change | None:
     if not files and there == (None, None):
         return None
     if not files:
-        return _Change("proxy: take it out of docker.service", "the inventory names none", restarts=("the proxy",))
+        return _Change("proxy: remove it from docker.service", "the inventory sets no proxy", restarts=("the proxy",))
     if there == tuple(_hash(file.data) for file in files):
         return None
     name = f"proxy: {'change' if there[0] is not None else 'set'} it in docker.service"
@@ -193,12 +193,12 @@ def _config(made: SetupState, merged: daemon_json.MergedConfig) -> _Change | Non
 
 def _unfinished(docker: DockerFacts, made: SetupState, engine: DockerEngine) -> Iterator[_Change]:
     """Find what stands in the files, and the engine that runs does not have."""
-    name = "daemon.json: have the engine take it"
-    interrupted = "an earlier set-up was interrupted before the engine took its changes"
+    name = "daemon.json: make the engine use it"
+    interrupted = "an earlier set-up was interrupted before the engine applied its changes"
     if any(_sum(made, f"{MARKS}/{mark}") is not None for mark in ("restart", "reload")):
         yield _Change(name, interrupted)
     elif lacking := _not_taken(docker, engine):
-        yield _Change(name, f"the engine that runs does not have {', '.join(lacking)} of daemon.json")
+        yield _Change(name, f"the running engine does not use {', '.join(lacking)} from daemon.json")
 
 
 def _hidden(docker: DockerFacts, merged: daemon_json.MergedConfig) -> Iterator[str]:
@@ -220,7 +220,7 @@ def _stopped(stage: Stage, docker: DockerFacts, keys: Sequence[str], cluster: Pl
     if cluster.disrupt != "nothing":
         return None
     what = f"docker has to be restarted for {', '.join(keys)}"
-    hint = "stop them, or let them be stopped: taco-launch -i FILE setup --disrupt docker"
+    hint = "stop the containers, or let set-up stop them: taco-launch -i FILE setup --disrupt docker"
     if not isinstance(docker.containers, tuple):
         return Problem(stage, f"{what}, and what runs there is not known: {docker.containers.reason}", hint=hint)
     names = [each.name for each in docker.containers if _runs(each)]

@@ -82,7 +82,7 @@ def plan(facts: HostFacts, cluster: PlanContext, own: str, members: tuple[Member
     missing = differing(facts, wanted)
     if missing and len(lines) > len(_merged(ports)):
         put = (replace(wanted[0], path=f"{place.list}.new", shown=place.list), *wanted[1:])
-        why = firewall.detail if firewall is not None else "its rules already exist, for others"
+        why = firewall.detail if firewall is not None else "its rules exist, but do not match the inventory"
         script, args = scripts.text("reload.sh") + scripts.text("firewall.sh"), ("apply", place.folder, place.unit)
         name = "firewall: open it for the cluster's hosts"
         yield Op(_STAGE, name, why, script, args, put, expect=lambda facts: with_files(facts, wanted))
@@ -104,7 +104,9 @@ def taken_back(facts: HostFacts, cluster: str, why: str) -> Iterator[Op]:
         return
     args = ("remove", place.folder, place.unit if place.unit_file in found else "")
     text = scripts.text("reload.sh") + scripts.text("firewall.sh")
-    yield Op(_STAGE, "firewall: take our rules back", why, text, args, expect=lambda facts: without(facts, found))
+    yield Op(
+        _STAGE, "firewall: remove the rules of taco-launch", why, text, args, expect=lambda facts: without(facts, found)
+    )
 
 
 def _place(cluster: str) -> _Place:

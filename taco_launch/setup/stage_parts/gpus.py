@@ -46,7 +46,7 @@ def by_cdi_if_on(docker: DockerFacts, toolkit: Toolkit) -> bool:
 def undecided(docker: DockerFacts, toolkit: Toolkit) -> str:
     """Return what else than the runtime it may be, as long as no engine tells which it is; empty where that is known."""
     open_ = toolkit.cdi == "auto" and not isinstance(docker.version, str)
-    return ", or by CDI where docker turns out to be 25 or newer" if open_ else ""
+    return ", or by CDI if docker turns out to be version 25 or newer" if open_ else ""
 
 
 def on_by_itself(docker: DockerFacts) -> bool:

@@ -16,13 +16,13 @@ from taco_launch.setup.scripts import text
 from taco_launch.setup.setup_files import differing, files_of, with_files, without
 from taco_launch.signatures.texts.system import words
 
-OFF = "or leave GPUDirect RDMA alone: network: {gdr: off} in the inventory"
+OFF = "or turn GPUDirect RDMA off in the inventory: network: {gdr: off}"
 _PACKAGES = {
     "apt-get": "nvidia-peer-memory-dkms",
     **dict.fromkeys(("dnf", "yum", "zypper"), "nvidia_peer_memory"),
 }
 # A boot loads what it did, as long as the other module has not been loaded.
-_AGAIN = ", then this command again: only that changes what a boot loads"
+_AGAIN = ", then run this command again, because only that changes what is loaded at boot"
 _BUILD_SECONDS = 1800.0
 # What nvidia_peermem takes for the peer memory of OFED before 5.1 (nvidia-peermem.c: "legacy, for example MLNX_OFED 4.9 LTS");
 # of the drivers' READMEs that of 515 is the first which tells of it.
@@ -59,7 +59,7 @@ def install(host: Host, facts: HostFacts, rdma: Rdma, way: PeermemModule, cluste
     if way.module == "nvidia_peermem":
         return problem(
             f"there is no module nvidia_peermem for the kernel {kernel} ({way.why})",
-            f"install the driver of that version again, with OFED in place, so that it is built; {OFF}",
+            f"reinstall the same driver version while OFED is installed, so that the module is built; {OFF}",
         )
     manager = system.package_manager if isinstance(system, System) else ""
     usual = _PACKAGES.get(str(manager))
@@ -81,12 +81,12 @@ def install(host: Host, facts: HostFacts, rdma: Rdma, way: PeermemModule, cluste
     peer = rdma.peer_memory
     mark = "" if (SERVICE, way.module) in listed(peer.at_boot) else paths.NV_PEER_MEM
     why = [f"nv_peer_mem does not exist for the kernel {kernel}", way.why]
-    why += ["1.1 is the last for OFED 4.9"] if limit else []
-    why += ["the kernel's headers are missing, and come with it"] if peer.headers is False else []
-    why += ["Secure Boot is on, so the machine has to know the key of dkms"] if peer.secure_boot is True else []
+    why += ["version 1.1 is the last one for OFED 4.9"] if limit else []
+    why += ["the missing kernel headers are installed too"] if peer.headers is False else []
+    why += ["Secure Boot is on, so the signing key of dkms must be enrolled"] if peer.secure_boot is True else []
     return Op(
         "peermem",
-        f"install {f'{len(files) - 1} packages of the controller' if files else package}, by which nv_peer_mem is built",
+        f"install {f'{len(files) - 1} package files from the controller' if files else package}, to build nv_peer_mem",
         "; ".join(why),
         "".join(map(text, ("dpkg.sh", "packages.sh", "reload.sh", "peermem_install.sh"))),
         (str(manager), package, limit, told, mark, *((packages.GIVEN,) if files else ())),
@@ -108,11 +108,13 @@ def load(host: Host, peer: PeerMemory, way: PeermemModule, present: tuple[str, .
     failed = way.module not in present and (paths.PEERMEM, way.module) in listed(peer.at_boot)
     name = f"load {way.module}{f' in place of {way.other}' if swap else ''}"
     if way.module in present:
-        name = f"unload {way.other}: it and {way.module} are both loaded, and only one may be"
+        name = f"unload {way.other}: it and {way.module} are both loaded, but only one may be"
     return Op(
         "peermem",
         name,
-        f"{paths.PEERMEM} names it, and it is not loaded: it failed, or was unloaded; {way.why}" if failed else way.why,
+        f"{paths.PEERMEM} lists it, but it is not loaded: loading failed, or it was unloaded; {way.why}"
+        if failed
+        else way.why,
         text("idle.sh") + text("peermem_load.sh"),
         (
             way.module,
@@ -130,7 +132,7 @@ def service_off(why: str) -> Op:
     """Plan that the service, which came with the package that set-up installed, loads nothing at boot any more."""
     return Op(
         "peermem",
-        f"have {SERVICE} load nothing at boot",
+        f"keep {SERVICE} from loading a module at boot",
         why,
         text("reload.sh") + text("peermem_service.sh"),
         (SERVICE, paths.NV_PEER_MEM),
@@ -152,7 +154,7 @@ def options(facts: HostFacts, way: PeermemModule, present: tuple[str, ...]) -> I
     old, driver = _before(facts.rdma.ofed, _PLAIN_OFED), facts.gpu.driver.loaded
     if way.module != "nvidia_peermem" or old is False or (isinstance(driver, str) and branch(driver) < _WITH_OPTION):
         if paths.PEERMEM_OPTIONS in (files_of(facts) or {}):
-            yield _gone(paths.PEERMEM_OPTIONS, f"{way.module} does without it here")
+            yield _gone(paths.PEERMEM_OPTIONS, f"{way.module} does not need it here")
         return
     if not old or not isinstance(driver, str) or (present == (way.module,) and others(facts, way)):
         return
@@ -161,7 +163,7 @@ def options(facts: HostFacts, way: PeermemModule, present: tuple[str, ...]) -> I
         yield Op(
             "peermem",
             f"have {way.module} loaded with {_OPTION}",
-            f"{facts.rdma.ofed} is older than 5.1, and has the interface of before for peer memory",
+            f"{facts.rdma.ofed} is older than 5.1, and has the old interface for peer memory",
             files=(file,),
             expect=lambda facts: with_files(facts, (file,)),
         )

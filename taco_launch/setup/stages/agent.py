@@ -32,9 +32,9 @@ def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | P
     if missing:
         why = "it does not exist" if file in missing else f"{missing[0].path} does not exist"
     elif link is None or link.link not in (name, file.path):
-        why = "the link names another one"
+        why = "the link points to another agent"
     elif state is None or state.mode != _PRIVATE:
-        why = f"others may look into {paths.STATE}"
+        why = f"other users can read {paths.STATE}"
     else:
         return
     after = (SetupFile(paths.STATE, None, _PRIVATE), SetupFile(paths.AGENT_LINK, None, 0o777, name))

@@ -70,7 +70,7 @@ def _refuse(container: Container, facts: HostFacts, cluster: PlanContext) -> Pro
         return Problem(
             "container",
             f"a container {name} is there that taco-launch did not make (image {there.image}, {there.state})",
-            f"give it another name (docker rename {name} NEW), or the cluster (`cluster:` in the inventory)",
+            f"rename that container (docker rename {name} NEW), or rename the cluster (`cluster:` in the inventory)",
         )
     return _without_main(facts, cluster.inventory) or _impossible(name, container, facts)
 
@@ -83,7 +83,7 @@ def _without_main(facts: HostFacts, inventory: Inventory) -> Problem | None:
         return None
     why = "is not there" if main is None else f"does not run: it is {main.state}"
     typed = shell(("taco-launch", "-i", inventory.source, "setup"))
-    told = f"{paths.container(own)}, beside which {paths.container(inventory.cluster)} is to run, {why}"
+    told = f"{paths.container(inventory.cluster)} needs {paths.container(own)}, which {why}"
     return Problem("container", told, f"set it up: {typed}")
 
 
@@ -96,7 +96,7 @@ def _impossible(name: str, container: Container, facts: HostFacts) -> Problem | 
     if broken is not None:
         return Problem(
             "container",
-            f"{name}: the variable {broken} holds a line break, which no file of variables (docker's --env-file) can hold",
+            f"{name}: the variable {broken} contains a line break, which docker's --env-file does not support",
             "put the text into a file, and mount that",
         )
     unknown = unread(facts)
@@ -106,7 +106,7 @@ def _impossible(name: str, container: Container, facts: HostFacts) -> Problem | 
 
 
 def _gone(name: str, gone: tuple[str, ...], facts: HostFacts) -> Problem:
-    hint = "is the driver loaded? has docker the NVIDIA container toolkit?"
+    hint = "is the driver loaded? does docker have the NVIDIA container toolkit?"
     board = facts.gpu.board if isinstance(facts.gpu, Gpus) else None
     if not isinstance(board, Board) or not board.gpus:
         hint += " Where they are gone for good, remove the container on the host "
@@ -116,7 +116,7 @@ def _gone(name: str, gone: tuple[str, ...], facts: HostFacts) -> Problem:
 
 def _fewer_hint(cluster: str) -> str:
     return (
-        f"on the host: {GONE_HINT}. To continue without it, when no job runs there: "
+        f"on the host: {GONE_HINT}. To continue without the missing GPUs, when no job runs there: "
         f"docker rm --force {paths.container(cluster)}, then run setup again"
     )
 
@@ -187,7 +187,7 @@ def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
         why.append("it does not start at boot")
     if facts.made.unit != "active" or there is None or there.state != "running":
         is_stopped = there is not None and there.state == "exited"
-        why.append("the container is stopped" if is_stopped else "the container does not run under it")
+        why.append("the container is stopped" if is_stopped else "the container is not running under this unit")
     if not why:
         return
     unit_file, new = paths.unit_file(definition.cluster), unit.changed_file(definition.cluster)
@@ -228,7 +228,7 @@ def take_back(removal: Removal) -> Iterator[Op]:
     own = removal.cluster
     for cluster in (*(paths.variant(own, key) for key in keys_of(removal.facts, own)), own):
         name = paths.container(cluster)
-        for op in firewall.taken_back(removal.facts, cluster, "the cluster is taken back"):
+        for op in firewall.taken_back(removal.facts, cluster, "the cluster is being removed from this host"):
             idle = scripts.text("idle.sh") + 'idle "$1"\nshift\n'
             yield replace(op, stage="container", script=idle + op.script, args=(name, *op.args), disrupts="container")
         yield _removed(cluster)

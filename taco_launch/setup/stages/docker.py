@@ -34,7 +34,7 @@ def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | P
         yield Problem(
             "docker",
             "process 1 of this host is not systemd, which starts the engine and the training container at boot",
-            hint="set-up requires hosts with systemd; jobs on the host itself do not: container: null in the inventory",
+            hint="set-up requires systemd; to run jobs on the host without a container, set container: null in the inventory",
         )
         besides = install(system, cluster) if isinstance(docker, Absent) else None
         besides = _unfit(docker) if isinstance(docker, DockerFacts) else besides
@@ -65,8 +65,8 @@ def _unfit(docker: DockerFacts) -> Problem | None:
     if docker.flavour == "podman":
         return Problem(
             "docker",
-            "the command docker is podman's here (package podman-docker), and training containers take a Docker Engine",
-            hint="take podman-docker off the host (podman itself may stay), then run setup again",
+            "the docker command of this host is podman (package podman-docker), but training containers require Docker Engine",
+            hint="remove podman-docker from the host (podman itself may stay), then run setup again",
         )
     if docker.flavour == "rootless":
         return Problem(
@@ -84,8 +84,8 @@ def _unfit(docker: DockerFacts) -> Problem | None:
     if isinstance(docker.version, str) and _version(docker.version) < _OLDEST:
         return Problem(
             "docker",
-            f"Docker Engine {docker.version} is too old: docker run --gpus requires 19.03, and nothing is upgraded unasked",
-            hint="take its package off the host, then run setup again, which installs a new one",
+            f"Docker Engine {docker.version} is too old: docker run --gpus requires 19.03, and set-up does not upgrade it",
+            hint="remove its package from the host, then run setup again, which installs a new one",
         )
     return None
 
@@ -105,7 +105,7 @@ def _unheld(docker: DockerFacts, made: SetupState) -> Problem | None:
     if isinstance(docker.version, str) and isinstance(made.engine_unit, Absent):
         return Problem(
             "docker",
-            f"Docker Engine {docker.version} runs here, but not by docker.service: it is a snap, or was started by hand",
+            f"Docker Engine {docker.version} runs here, but not as docker.service: it is a snap, or was started by hand",
             hint="remove it (snap remove docker) and run setup again, which installs one that starts at boot",
         )
     return None
@@ -129,7 +129,7 @@ def _there(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     starts = not isinstance(made.engine_unit, str) or made.engine_unit in ("enabled", "static", "indirect", "generated")
     if runs and starts:
         return
-    stopped = "Docker has stopped" if starts and isinstance(made.engine_unit, str) else "Docker does not run yet"
+    stopped = "Docker has stopped" if starts and isinstance(made.engine_unit, str) else "Docker is not running yet"
     yield Op(
         "docker",
         "start docker, now and at boot" if not runs else "start docker at boot",

@@ -153,7 +153,7 @@ def _pull(
     size = _size(reference, cluster) if standard else None
     need = max(_LEAST_SPACE, int(size * _SPACE)) if size else _LEAST_SPACE
     takes = (
-        f"requires about {space.gib(need)}" if size else f"of unknown size: at least {space.gib(need)} have to be free"
+        f"requires about {space.gib(need)}" if size else f"of unknown size, so at least {space.gib(need)} must be free"
     )
     root = space.data_root(facts, cluster.inventory.docker)
     short = space.too_small(facts, root, need)
@@ -180,7 +180,7 @@ def _pull(
     yield Op(
         "image",
         f"pull {image}" + (f" as {tag}" if tag else ""),
-        f"{why}; {takes}" + ("" if root else ", which is looked at there") + (f"; login as {user}" if user else ""),
+        f"{why}; {takes}" + ("" if root else ", which is checked on the host") + (f"; login as {user}" if user else ""),
         scripts.text("look.sh") + scripts.text("pull.sh"),
         (
             image,
@@ -229,8 +229,8 @@ def _copy(
         "image",
         f"copy {name} from {given.where}",
         f"{why}; {takes}"
-        + ("" if root else ", which is looked at there")
-        + "; hosts pass on to hosts what one of them gets",
+        + ("" if root else ", which is checked on the host")
+        + "; hosts that have the image pass it on to other hosts",
         scripts.text("look.sh") + scripts.text("load.sh"),
         (name, cluster.inventory.mpirun, *sorted(given.ids)),
         seconds=_LOAD_SECONDS,
@@ -267,8 +267,8 @@ def _not_to_be_pulled(
     load = ssh_line(_login(host), shell(("docker", "load")))
     return Problem(
         "image",
-        f"{reference.name} {is_here}, and on {name} it ({_short(wanted.id)}) was loaded or built: no registry has it",
-        f"copy it: {save} | {load}; or have set-up copy it from here, where this machine has it: container.image: "
+        f"{reference.name} {is_here}, and the image on {name} ({_short(wanted.id)}) was loaded or built there, not pulled from a registry",
+        f"copy it: {save} | {load}; or, if this machine has it, let set-up copy it from here: container.image: "
         f"{{name: {reference.name}, from: controller}} in {cluster.inventory.source}",
     )
 

@@ -79,17 +79,21 @@ def _choose(gpu: Gpus, rdma: Rdma, inventory: Inventory) -> PeermemModule | Prob
     driver = gpu.driver.loaded
     if not isinstance(driver, str) or not branch(driver):
         return _unread("the NVIDIA driver", driver)
-    why = f"NCCL {old} knows no DMA-BUF" if dmabuf is True else "DMA-BUF requires Linux 5.12 and open kernel modules"
+    why = (
+        f"NCCL {old} does not support DMA-BUF"
+        if dmabuf is True
+        else "DMA-BUF requires Linux 5.12 and open kernel modules"
+    )
     return _by_driver(driver, use, why)
 
 
 def _found(peer: PeerMemory) -> PeermemModule | None:
     """Return the module that is loaded already, or that others than set-up have loaded at boot."""
     if isinstance(peer.loaded, str):
-        return PeermemModule(peer.loaded, f"{peer.loaded} is the one that is loaded")
+        return PeermemModule(peer.loaded, f"{peer.loaded} is already loaded")
     for place, module in listed(peer.at_boot):
         if place != paths.PEERMEM and module in listed(peer.exists):
-            return PeermemModule(module, f"{place} names it already")
+            return PeermemModule(module, f"{place} already loads it at boot")
     return None
 
 
@@ -99,14 +103,15 @@ def _by_driver(driver: str, use: str, why: str) -> PeermemModule | Problem:
     if use == "nvidia_peermem" and not new:
         return problem(
             f"peermem.use is nvidia_peermem, which comes with the NVIDIA driver from {_WITH_MODULE} on: here it is {driver}",
-            "say peermem: {use: nv_peer_mem} (or auto) in the inventory, or update the driver",
+            "set peermem: {use: nv_peer_mem} (or auto) in the inventory, or update the driver",
         )
     if use != "auto":
         return PeermemModule(use, f"peermem.use is {use}")
     if new:
         return PeermemModule("nvidia_peermem", f"included in NVIDIA driver {driver}; {why}")
     return PeermemModule(
-        "nv_peer_mem", f"NVIDIA driver {driver} brings no nvidia_peermem, as those from {_WITH_MODULE} on do; {why}"
+        "nv_peer_mem",
+        f"NVIDIA driver {driver} does not include nvidia_peermem, which comes with drivers from {_WITH_MODULE} on; {why}",
     )
 
 
@@ -157,7 +162,7 @@ def _there(
         yield loaded
         facts = loaded.expect(facts)
     if _undone(facts, peer, way):
-        off = service_off(f"it came with what set-up installed, and {way.module} must be loaded ({way.why})")
+        off = service_off(f"it came with a package that set-up installed, but {way.module} must be loaded ({way.why})")
         yield off
         facts = off.expect(facts)
     yield from boot(facts, way)
@@ -181,7 +186,7 @@ def _conflict(facts: HostFacts, peer: PeerMemory, way: PeermemModule) -> Problem
     if place is not None:
         gone = f"systemctl disable {place}" if place == SERVICE else f"take that line out of {place}"
         return problem(
-            f"{place} loads {way.other} at every boot, and {way.module} must be loaded ({way.why}): only one may be",
+            f"{place} loads {way.other} at every boot, but {way.module} must be loaded ({way.why}), and only one of the two may be",
             f"{gone} on the host, or keep it: peermem: {{use: {way.other}}} in the inventory",
         )
     place = next((each for each, name in listed(peer.blocked) if name == way.module), None)
@@ -207,7 +212,7 @@ def _busy(facts: HostFacts, way: PeermemModule, cluster: PlanContext) -> Problem
         return None
     typed = ("taco-launch", "-i", cluster.inventory.source, "setup", "--only", "peermem", "--disrupt", "host")
     return problem(
-        f"{way.other} is loaded, {way.module} must be ({way.why}), and it is not unloaded under jobs: {', '.join(uses)}",
+        f"{way.other} is loaded, but {way.module} must be ({way.why}); set-up does not unload it while jobs may be running: {', '.join(uses)}",
         f"when no job runs there: {shell(typed)}; or keep it: peermem: {{use: {way.other}}} in the inventory",
     )
 
@@ -235,7 +240,7 @@ def take_back(removal: Removal) -> Iterator[Op]:
     """Plan that nothing of ours loads a module at boot any more."""
     if not removal.is_last:
         return
-    stays = "no other cluster uses it; what is loaded stays so until a reboot"
+    stays = "no other cluster uses it; a loaded module stays loaded until a reboot"
     if ours := [path for path in (paths.PEERMEM, paths.PEERMEM_OPTIONS) if path in removal.files]:
         yield Op("peermem", f"remove {' and '.join(ours)}", stays, 'rm -f -- "$@"\n', tuple(ours))
     if paths.NV_PEER_MEM in removal.files:

@@ -116,7 +116,7 @@ def taken_by_another(host: Host, facts: HostFacts, cluster: PlanContext) -> Prob
         _STAGE,
         f"port {container.ssh_port}, for the container's sshd, is taken: {' or '.join(others)} listens on "
         f"{listener.address}:{listener.port}",
-        f"take another port: container: {{ssh_port: {container.ssh_port + 1}}} in the inventory; or remove "
+        f"use another port: container: {{ssh_port: {container.ssh_port + 1}}} in the inventory; or remove "
         f"that cluster from this host, with its own inventory: taco-launch -i INVENTORY teardown -H {host.name}",
         stops="host",
     )
@@ -181,7 +181,7 @@ def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | P
             return  # it has the key, as far as anybody knows
         if silent:
             why, hint = (
-                "did not answer or is left out",
+                "did not answer or was left out of this run",
                 f"run setup again with the head included and reachable, or name another head in the inventory: head: {host.name}",
             )
         else:
@@ -213,7 +213,7 @@ def _files(
         )
         missing = differing(facts, halves)
         if missing:
-            yield _written("cluster's key: copy it", f"{cluster.inventory.head} has another one", missing)
+            yield _written("cluster's key: copy it", f"{cluster.inventory.head} has a different key", missing)
 
 
 def _naming(host: Host, facts: HostFacts, cluster: str, port: int, known: tuple[Member, ...]) -> list[FileTarget]:
@@ -241,9 +241,9 @@ def _sshd(facts: HostFacts, cluster: str, own: str, port: int) -> Iterator[Op]:
     new_key = isinstance(facts.made, SetupState) and public_key(facts.made.host_key) is None
     known = isinstance(facts.network, NetworkFacts) and isinstance(facts.network.listeners, tuple)
     if missing:
-        name, why = "container's sshd: write its settings", f"it is to listen on {own}:{port}, for keys only"
+        name, why = "container's sshd: write its settings", f"it must listen on {own}:{port} and accept only keys"
     elif new_key:
-        name, why = "container's sshd: take the new host key", "it has the one before"
+        name, why = "container's sshd: load the new host key", "it still uses the previous key"
     elif known and _listener(facts, own, port) is None:
         name, why = "container's sshd: start it", f"nothing listens on {own}:{port}"
     else:

@@ -66,7 +66,9 @@ def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Pr
         why = docker if not isinstance(docker, DockerFacts) else made
         reason = why.reason if isinstance(why, (Absent, Unknown)) else ""
         yield Problem(
-            "toolkit", f"there is no docker to give GPUs to: {reason}", "set up the stage docker before this one"
+            "toolkit",
+            f"docker is not available to give GPUs to containers: {reason}",
+            "set up the stage docker before this one",
         )
         return
     toolkit = cluster.inventory.toolkit
@@ -101,7 +103,7 @@ def _lacking(docker: DockerFacts, made: SetupState, toolkit: Toolkit) -> str | P
             return ""
         return Problem(
             "toolkit",
-            f"whether docker has the NVIDIA container toolkit cannot be read: {docker.toolkit.reason}",
+            f"it is not known whether docker has the NVIDIA container toolkit: {docker.toolkit.reason}",
             hint="on the host: nvidia-ctk --version",
         )
     if isinstance(docker.toolkit, Absent):
@@ -111,7 +113,7 @@ def _lacking(docker: DockerFacts, made: SetupState, toolkit: Toolkit) -> str | P
     programs = docker.toolkit_programs
     missing = [] if _RUNTIME in programs else [_RUNTIME]
     missing += [] if any(hook in programs for hook in _HOOKS) else [_HOOKS[0]]
-    return f"of the NVIDIA container toolkit {docker.toolkit} there is no {' and no '.join(missing)}" if missing else ""
+    return f"the NVIDIA container toolkit {docker.toolkit} lacks {' and '.join(missing)}" if missing else ""
 
 
 # --- where it comes from ----------------------------------------------------------------------------------------------
@@ -123,8 +125,8 @@ def _install(system: System | Absent | Unknown, why: str, cluster: PlanContext) 
     if toolkit.source == "none":
         return Problem(
             "toolkit",
-            f"{why}; by the inventory set-up does not install it (toolkit.source: none)",
-            hint="install it on the host, or have set-up do it: toolkit: {source: nvidia}; for a host whose GPUs no one "
+            f"{why}; set-up does not install it because of toolkit.source: none in the inventory",
+            hint="install it on the host, or let set-up install it: toolkit: {source: nvidia}; for a host whose GPUs no one "
             "uses: gpus: none",
         )
     manager = system.package_manager if isinstance(system, System) else system
@@ -132,8 +134,8 @@ def _install(system: System | Absent | Unknown, why: str, cluster: PlanContext) 
         told = manager if isinstance(manager, str) else manager.reason
         return Problem(
             "toolkit",
-            f"{why}; this host's package manager is none that set-up uses: {told or 'none found'}",
-            hint=f"install the NVIDIA container toolkit by hand: set-up uses {', '.join(packages.MANAGERS)}",
+            f"{why}; set-up does not support this host's package manager: {told or 'none found'}",
+            hint=f"install the NVIDIA container toolkit by hand: set-up supports only {', '.join(packages.MANAGERS)}",
         )
     return _offline(manager, why, cluster) if toolkit.source == "packages" else _repository(manager, why, cluster)
 
@@ -161,7 +163,7 @@ def _offline(manager: str, why: str, cluster: PlanContext) -> Op | Problem:
             "libnvidia-container1 there",
         )
     way = ("apt-packages", packages.GIVEN) if ending == ".deb" else ("rpm-packages", packages.GIVEN, manager)
-    return replace(_op(f"{len(files) - 1} packages of the controller", why, *way), files=files)
+    return replace(_op(f"{len(files) - 1} package files from the controller", why, *way), files=files)
 
 
 def _op(source: str, why: str, *args: str) -> Op:
@@ -204,7 +206,7 @@ def _given(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
         return
     # By our own hand, not by nvidia-ctk's: so it can be seen before it is done, is checked by the engine and taken back
     # if that refuses it, and `teardown` knows what was put in.
-    lacks = "which it does not have" if not running else "which it has only until it restarts"
+    lacks = "which is not configured" if not running else "which is configured only until docker restarts"
     why = f"docker gives GPUs to containers by the runtime {gpus.RUNTIME}, {lacks}{gpus.undecided(docker, toolkit)}"
     keys = {} if there else {"runtimes": {gpus.RUNTIME: _REGISTERED}}
     for each in docker_settings.taken("toolkit", keys, docker, made, cluster, why):
@@ -227,7 +229,7 @@ def _by_cdi(docker: DockerFacts, made: SetupState, cluster: PlanContext) -> Iter
     """Plan that the engine has CDI, now and whenever it starts, and that the GPUs are described for it."""
     if not gpus.on_by_itself(docker) and cluster.inventory.toolkit.source != "none" and not _told_of_cdi(made):
         has = bool(docker.cdi_folders)
-        lacks = "has on only until it restarts" if has else "has, but off"
+        lacks = "has enabled only until it restarts" if has else "supports but has not enabled"
         why = f"containers get GPUs by CDI, which Docker {docker.version} {lacks}"
         for each in docker_settings.taken("toolkit", {"features": {"cdi": True}}, docker, made, cluster, why, has=has):
             yield each

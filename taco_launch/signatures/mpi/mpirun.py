@@ -25,15 +25,15 @@ LAUNCHER = (
         ("orted: command not found", "prted: command not found", "orted: not found", "prted: not found"),
         "On {host} there is no {daemon} on the PATH of a non-interactive ssh session, so mpirun cannot start its daemon "
         "there.",
-        "Name mpirun by its full path, the same on every host (mpirun: in the inventory): that is handed on as the "
-        "prefix. Check: ssh -p PORT {host} 'command -v {daemon}', with the port of the container, not of the host.",
+        "Name mpirun by its full path, the same on every host (mpirun: in the inventory): its folder is then used as "
+        "the prefix on every host. Check: ssh -p PORT {host} 'command -v {daemon}', where PORT is the SSH port of the container, not of the host.",
         r"(?<![/\w.-])" + _ORTED + ": (?:command )?not found" + _REMOTE,
         lines=14,
     ),
     Signature(
         "orted-wrong-prefix",
         ("orted: No such file", "prted: No such file", "orted: not found", "prted: not found"),
-        "mpirun looks for its daemon at {path}, and {host} has none there: the prefix is wrong for it.",
+        "mpirun looks for its daemon at {path}, but {host} has no daemon there: the prefix does not fit that host.",
         "Find where it is: ssh -p PORT {host} 'ls -d /usr/local/openmpi/bin /opt/*/bin; command -v orted prted'. Then "
         "name mpirun by that path (mpirun: in the inventory), or install the same Open MPI in the same place.",
         r"(?P<path>/\S*/(?:orted|prted)): (?:No such file or directory|not found)" + _REMOTE,
@@ -51,7 +51,7 @@ LAUNCHER = (
     Signature(
         "daemon-cannot-call-back",
         ("unable to complete a TCP connection", "was unable to establish a TCP connection"),
-        "A daemon of mpirun on {host} could not connect back to mpirun: a firewall, or an address of another network.",
+        "A daemon of mpirun on {host} could not connect back to mpirun: a firewall blocks it, or the address is on another network.",
         "Name the network to use: --mca oob_tcp_if_include NAME (4.1) or --prtemca prte_if_include NAME (5.0), a name "
         "or a subnet such as 10.0.0.0/24, and open its ports between the hosts.",
         r"(?:A process or daemon was unable to complete|was unable to establish) a TCP connection"
@@ -66,7 +66,7 @@ LAUNCHER = (
             "has unexpectedly failed after launch",
         ),
         "mpirun could not start its daemon on {host}, and this log does not show why.",
-        "Try what it does by hand: ssh -p PORT {host} 'command -v orted prted'. See its ssh command: "
+        "Test the connection by hand: ssh -p PORT {host} 'command -v orted prted'. To see mpirun's own ssh command: "
         "--mca plm_base_verbose 5. If ssh works, the daemon cannot connect back: --mca oob_tcp_if_include NETWORK.",
         r"unable to reliably start|failed after launch|failed to report back" + _REMOTE,
         kind=FailureText.FALLBACK,
@@ -82,7 +82,7 @@ LAUNCHER = (
         "There are fewer slots than ranks[[asked? (requested: {asked})]].",
         "Request fewer ranks (-np), or give the hosts more slots: -H gpu1:8,gpu2:8 (a bare name is one slot), slots=8 in "
         "the hostfile. More ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE).[[list? A list of CPUs (--cpu-set) "
-        "limits them, too: extend it, or add --use-hwthread-cpus.]]",
+        "also limits the slots: extend it, or add --use-hwthread-cpus.]]",
         r"not enough slots available in the system (?:to satisfy the (?P<asked>\d+)|or not enough[\s\S]{0,200}?Number of procs: +(?P<asked2>\d+)\s+pe-list: "
         r"(?P<list>\S+))|already filled|Process number should not be larger than total available slots",
         lines=8,
@@ -124,8 +124,8 @@ LAUNCHER = (
         "unknown-option",
         ('Error: unknown option "', "An unrecognized option was included"),
         "This mpirun does not know [[option?the option {option}||an option]].",
-        "Look it up: mpirun --help. 4.1 and 5.0 differ (--prtemca is 5.0's, --mca orte_... 4.1's); what belongs to the "
-        "command comes after it.",
+        "Look it up: mpirun --help. 4.1 and 5.0 differ (--prtemca exists in 5.0 only, --mca orte_... in 4.1 only). "
+        "Arguments of your program go after its name.",
         r'unknown option "(?P<option>[^"]+)"|unrecognized option was included(?:[\s\S]{0,200}?Option: +(?P<option2>\S+))?',
         lines=5,
     ),
@@ -133,23 +133,23 @@ LAUNCHER = (
         "mca-given-twice",
         ("MCA parameter has been listed multiple times", "MCA parameter was listed more than once"),
         "The MCA parameter {name} was given twice, which mpirun refuses.",
-        "Give --mca {name} once. A file may hold the other one: ~/.openmpi/mca-params.conf, openmpi-mca-params.conf.",
+        "Give --mca {name} once. The second value may come from a file: ~/.openmpi/mca-params.conf, openmpi-mca-params.conf.",
         r"MCA parameter (?:has|was)[\s\S]{0,300}?(?:MCA param|Param): +(?P<name>\S+)",
         lines=6,
     ),
     Signature(
         "option-given-twice",
         ("command line option was listed more than once",),
-        "The option --{option} was given twice, which mpirun 5 refuses: also where one of them is among the arguments of the "
+        "The option --{option} was given twice, which mpirun 5 refuses, even if one of them is an argument of the "
         "program.",
-        "Give --{option} once. A program that has an option of that name: put its line into a script.",
+        "Give --{option} once. If the program has an option of that name, put its command line into a script.",
         r'The "(?P<option>[^"]+)" command line option was listed more than once',
     ),
     Signature(
         "variables-two-ways",
         ("attempted to pass environment variables to Open MPI", 'with both the "-x" method'),
-        "Variables were handed on with -x and by mca_base_env_list at once, which mpirun 4.1 refuses.",
-        "Use -x NAME=VALUE for all. The parameter may be set in the environment or a file: env | grep mca_base_env_list; "
+        "Variables were passed both with -x and with mca_base_env_list, which mpirun 4.1 refuses.",
+        "Use -x NAME=VALUE for all. mca_base_env_list may be set in the environment or in a file: env | grep mca_base_env_list; "
         "~/.openmpi/mca-params.conf.",
         r'(?:with both the "-x" method|Open MPI\s+with both)',
         lines=2,
@@ -157,7 +157,7 @@ LAUNCHER = (
     Signature(
         "mca-exclude-each-other",
         ("Two mutually-exclusive MCA variables were specified",),
-        "Two MCA parameters were given of which only one may be[[one?: {one} and {other}]]; Open MPI then leaves out what they say.",
+        "Two MCA parameters that exclude each other were given[[one?: {one} and {other}]]; Open MPI may then ignore the components that they select.",
         "Leave one of them out[[one?: {other} may be set in the environment or a file. See: env | grep OMPI_MCA_; "
         "~/.openmpi/mca-params.conf]].",
         r"mutually-exclusive MCA variables(?:[\s\S]{0,300}?1st MCA variable: (?P<one>\S+)[\s\S]{0,120}?"
@@ -178,7 +178,7 @@ LAUNCHER = (
         "hostfile-wrong",
         ("detected a bad parameter in the hostfile", "detected a parse error in the hostfile"),
         "The hostfile {file} is wrong: {why}.",
-        "One host a line, as in: gpu1 slots=8. Check it: taco-launch -i {file} inventory.",
+        "Write one host per line, as in: gpu1 slots=8. Check it: taco-launch -i {file} inventory.",
         r"in the hostfile:\s+(?P<file>\S+)\s+(?P<why>[^\r\n]*[^\s:])",
         lines=6,
     ),
@@ -186,7 +186,7 @@ LAUNCHER = (
         "time-is-up",
         ("The user-provided time limit for job execution has been reached",),
         "mpirun ended the job after {seconds} s, the limit that --timeout set.",
-        "If it should have been done by then, see what it waited for (the last lines of each rank); otherwise raise the limit.",
+        "If the job should have finished by then, see what it waited for (the last lines of each rank); otherwise raise the limit.",
         r"has been reached:\s+Timeout: (?P<seconds>\d+)",
         lines=4,
     ),
@@ -202,7 +202,7 @@ LAUNCHER = (
     Signature(
         "interface-unusable",
         ("invalid value was given for btl_tcp_if_",),
-        "{host} has no network interface {value}, so Open MPI leaves that value out.",
+        "{host} has no network interface {value}, so Open MPI ignores that value.",
         "See what it has: ip -br addr. [[subnet?Name a subnet in which every host has an address||Names may differ between hosts: give the "
         "subnet instead, such as 10.0.0.0/24]].",
         r"invalid value was given for btl_tcp_if_[\s\S]{0,120}?Local host: +(?P<host>\S+)\s+Value: +(?P<value>[^\s/]+(?P<subnet>/\d+)?\S*)",
@@ -213,7 +213,7 @@ LAUNCHER = (
     Signature(
         "oob-interface-unusable",
         ("invalid value was given for oob_tcp_if_",),
-        "{host} has no network {value}, so mpirun leaves that value of {name} out.",
+        "{host} has no network {value}, so mpirun ignores that value of {name}.",
         "See what it has: ip -br addr. [[subnet?Name a subnet in which every host has an address||Names may differ between hosts: give the "
         "subnet instead, such as 10.0.0.0/24]].",
         r"invalid value was given for (?P<name>oob_tcp_if_\w+)[\s\S]{0,120}?Local host: +(?P<host>\S+)\s+"
@@ -231,7 +231,7 @@ LAUNCHER = (
     Signature(
         "binding-overload",
         ("would result in binding more", "bind that would require binding"),
-        "{host} has fewer cores than ranks, and each rank was to be bound to one.",
+        "{host} has fewer cores than ranks, but mpirun was set to bind each rank to its own core.",
         "Do not bind, as Horovod advises: --bind-to none.",
         r"would (?:result in binding more|require binding)" + _NODE,
         lines=6,
@@ -240,7 +240,7 @@ LAUNCHER = (
         "mapping-failed",
         ("Your job failed to map",),
         "mpirun 5 could not place the ranks[[why?: {why}]].",
-        "Fewer ranks, or more slots per host (-H gpu1:8), or no binding: --bind-to none --map-by slot.",
+        "Use fewer ranks, more slots per host (-H gpu1:8), or no binding: --bind-to none --map-by slot.",
         r"Your job failed to map(?:[\s\S]{0,300}?Mapper result: +(?P<why>[^\r\n]*\S))?",
         lines=6,
     ),
@@ -248,7 +248,7 @@ LAUNCHER = (
         "session-folder",
         ("A call to mkdir was unable to create the desired directory",),
         "mpirun cannot make its session folder {file} ({why}).",
-        "See room and rights there: df -h {file}; df -i {file}. Use another place: --mca orte_tmpdir_base DIR.",
+        "Check space and permissions there: df -h {file}; df -i {file}. To use another folder: --mca orte_tmpdir_base DIR.",
         r"Directory: +(?P<file>\S+)\s+Error: +(?P<why>[^\r\n]*\S)",
         lines=6,
     ),
@@ -266,9 +266,9 @@ RANKS = (
     Signature(
         "rank-command-not-found",
         ("Process name: [",),
-        "Rank {rank} exited with code 127, which is mostly a command not found by the shell that started. "
+        "Rank {rank} exited with code 127, which usually means that a shell did not find a command. "
         "This is neither an ssh failure nor a missing orted.",
-        "Read that rank's last lines for 'not found', and compare the PATH there: run env in place of the command.",
+        "Read that rank's last lines for 'not found', and compare the PATH there: run env instead of your command.",
         _RANK + r"127\b",
         kind=FailureText.OUTCOME,
         lines=3,
@@ -277,8 +277,8 @@ RANKS = (
     Signature(
         "rank-not-executable",
         ("Process name: [",),
-        "Rank {rank} exited with code 126: it, or something that it calls, may not be executed.",
-        "chmod +x the script, and see that its folder is not mounted noexec: findmnt -T FILE.",
+        "Rank {rank} exited with code 126: the program, or something that it calls, cannot be executed.",
+        "Run chmod +x on the script, and check that its folder is not mounted noexec: findmnt -T FILE.",
         _RANK + r"126\b",
         kind=FailureText.OUTCOME,
         lines=3,
@@ -305,10 +305,10 @@ RANKS = (
     Signature(
         "rank-killed",
         ("noticed that process rank ", "Root Cause (first observed failure)"),
-        "Rank {rank} on {host} was killed (signal 9)[[killed? {killed}||. Whether memory ran out, or a process or a user "
-        "did it, is not known]].",
-        "[[other?Ask who ends processes on {host}: another user, a time limit, a script||Use smaller batches or fewer data loader "
-        "workers, or give it more memory: a higher limit of the container or job, fewer ranks per host]].[[killed?|| An administrator of {host} sees whether memory ran out: "
+        "Rank {rank} on {host} was killed (signal 9)[[killed? {killed}||. The log does not show whether memory ran "
+        "out, or a process or a user killed it]].",
+        "[[other?Find out what kills processes on {host}: another user, a time limit, a script||Use smaller batches or fewer data loader "
+        "workers, or give it more memory: a higher limit of the container or job, fewer ranks per host]].[[killed?|| An administrator of {host} can check whether memory ran out: "
         "dmesg -T | grep -i 'killed process'.]]",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal 9\b" + _OR_BOX + r"9\b",
         kind=FailureText.OUTCOME,
@@ -341,7 +341,7 @@ RANKS = (
         "process-crashed",
         ("*** Process received signal ***",),
         "A process on {host} crashed ({why})[[where?, in {where}]].",
-        "Look at the stack below that line: frame 1 is the place. A library there that was built for another version of Python, torch, CUDA or MPI has to be built again. In "
+        "Look at the stack below that line: frame 1 is where it crashed. If a library there was built for another version of Python, torch, CUDA or MPI, rebuild it. In "
         "Python: run it with -x PYTHONFAULTHANDLER=1.",
         r"(?:\[(?P<host>[\w.-]+):\d+\] )?\*\*\* Process received signal \*\*\*\s[^\r\n]*Signal: "
         r"(?P<why>Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
@@ -354,7 +354,7 @@ RANKS = (
         "rank-terminated",
         ("noticed that process rank ",),
         "Rank {rank} on {host} was ended by signal {signal} from outside.",
-        "A user, a time limit or a shutdown ended it: on {host}, last -x | head and journalctl -n 100.",
+        "A user, a time limit or a shutdown ended it. On {host}, run last -x | head and journalctl -n 100.",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal "
         r"(?P<signal>(?!(?:4|6|7|8|9|10|11)\b)\d+ \([^)]+\))",
         kind=FailureText.OUTCOME,
@@ -373,7 +373,7 @@ RANKS = (
         ("exiting improperly", "exiting\nimproperly", "has exited due to process rank"),
         "Rank {rank} on {host} exited with code 0 in the middle of the job, without MPI_Finalize (in Horovod: an early "
         "sys.exit, or ranks with different numbers of steps).",
-        "See that every rank does the same number of steps and returns from main.",
+        "Check that every rank does the same number of steps and returns from main.",
         r"exited due to process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<host>\S+) exiting\s+improperly",
         kind=FailureText.OUTCOME,
         lines=2,
@@ -382,7 +382,7 @@ RANKS = (
     Signature(
         "rank-failed",
         ("terminated normally, but",),
-        "A rank ended with a code that is not 0, and mpirun ended the others; this log does not say which.",
+        "A rank ended with a code that is not 0, and mpirun ended the others; this log does not show which rank.",
         "Read the last lines of each rank.",
         "terminated normally, but",
         kind=FailureText.FALLBACK,
@@ -391,7 +391,7 @@ RANKS = (
         "setpgid-race",
         ("Warning: setpgid(",),
         "A harmless race in mpirun while it started ssh: nothing is wrong.",
-        "Nothing: the line can be left alone.",
+        "You can ignore this line.",
         r"plm:(?:rsh|ssh): Warning: setpgid\(\d+,\d+\) failed in parent",
         kind=FailureText.NOTE,
     ),

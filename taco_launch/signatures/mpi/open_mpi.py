@@ -11,8 +11,8 @@ OPEN_MPI = (
         ("A requested component was not found", "No components were able to be opened in the"),
         "This Open MPI has no {framework} component[[component? {component}]] that it can use on {host} (5.0 has no openib any more; "
         "ucx is often not built in, or finds no device).",
-        "See what it has: ompi_info | grep 'MCA {framework}'. Leave the option out, or use --mca pml ob1 --mca btl "
-        "tcp,self,vader (5.0: sm for vader).",
+        "List its components: ompi_info | grep 'MCA {framework}'. Leave the option out, or use --mca pml ob1 --mca btl "
+        "tcp,self,vader (5.0: sm instead of vader).",
         r"(?:A requested component was not found|No components were able to be opened)"
         r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?!(?:" + _OF_MPIRUN + r")\b)(?P<framework>\S+)"
         r"(?:\s+Component: +(?P<component>\S+))?",
@@ -21,10 +21,10 @@ OPEN_MPI = (
     Signature(
         "mpirun-component-missing",
         ("A requested component was not found", "No components were able to be opened in the"),
-        "The Open MPI of {host} lacks a part that mpirun needs ({framework}[[component? {component}]]): it is another version or build than "
-        "that of the other hosts, or its files are not whole.",
-        "Compare on all hosts: which mpirun; mpirun --version; ompi_info | grep 'MCA {framework}'. Where they differ, name one installation: "
-        "--prefix /PATH. Take OMPI_MCA_{framework} and PMIX_MCA_{framework} out of the environment: a shell that Slurm's srun started has them.",
+        "The Open MPI of {host} lacks a part that mpirun needs ({framework}[[component? {component}]]): it is a "
+        "different version or build from that on the other hosts, or its files are incomplete.",
+        "Compare on all hosts: which mpirun; mpirun --version; ompi_info | grep 'MCA {framework}'. Where they differ, "
+        "select one installation: --prefix /PATH. Remove OMPI_MCA_{framework} and PMIX_MCA_{framework} from the environment: Slurm's srun sets them in a shell that it starts.",
         r"(?:A requested component was not found|No components were able to be opened)"
         r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?P<framework>"
         + _OF_MPIRUN
@@ -35,8 +35,8 @@ OPEN_MPI = (
         "mpi-libfabric",
         ("OFI Libfabric library call",),
         "Open MPI on {host} cannot use libfabric: {what} failed[[why? ({why})]].",
-        "--mca mtl ^ofi --mca btl ^ofi continues without. fi_info on {host} shows which providers it has; one of another driver than the "
-        "loaded one fails so.",
+        "To run without libfabric: --mca mtl ^ofi --mca btl ^ofi. fi_info on {host} lists its providers. A provider "
+        "for a driver other than the loaded one fails like this.",
         r"OFI Libfabric library call \((?P<what>\w+)\)(?:[\s\S]{0,300}?Local host: +(?P<host>\S+))?(?:[\s\S]{0,300}?Error: +(?P<why>[^\r\n]*"
         r"[^\s.]))?",
         lines=8,
@@ -45,8 +45,8 @@ OPEN_MPI = (
         "mpi-mixed",
         ("has different size in shared object",),
         "{program} loads libraries of another installation of Open MPI than its own ({what} differs).",
-        "type -a mpirun mpiexec; ldd $(command -v mpiexec) | grep -E 'mpi|open-'. Have PATH and LD_LIBRARY_PATH name one installation only: "
-        "those of conda and of modules are often both there.",
+        "Run type -a mpirun mpiexec; ldd $(command -v mpiexec) | grep -E 'mpi|open-'. PATH and LD_LIBRARY_PATH must "
+        "name one installation only; often both conda and an environment module add theirs.",
         r"(?P<program>[\w.+-]+): Symbol `(?P<what>(?:orte|opal|ompi|mca|prte|pmix)\w*)' has different size in shared object",
     ),
     Signature(
@@ -63,8 +63,8 @@ OPEN_MPI = (
         ),
         "mpirun itself, or the daemon that a program without mpirun starts, cannot start on {host}[[what?: {what} finds none of its parts]]: files of its installation are missing, were moved, or are "
         "of another version.",
-        "Run which -a mpirun and ompi_info on {host}. If the installation was moved: export OPAL_PREFIX=/WHERE/IT/IS. env | grep -E 'OMPI_|PMIX_|OPAL_' shows what "
-        "else may mislead it.",
+        "Run which -a mpirun and ompi_info on {host}. If the installation was moved: export OPAL_PREFIX=/WHERE/IT/IS. env | grep -E 'OMPI_|PMIX_|OPAL_' shows "
+        "other variables that may cause this.",
         r"(?P<what>(?:opal|orte|prte|pmix)_\w+_(?:select|open)) failed|ORTE_ERROR_LOG: (?:Not found in file ess_hnp|A system-required [^\r\n]*in file ess_singleton)_module\.c|opal_init failed"
         r"|(?:orte|pmix)_init failed for some reason",
         kind=FailureText.FALLBACK,
@@ -73,9 +73,9 @@ OPEN_MPI = (
     Signature(
         "mpi-init-in-child",
         ("getting local rank failed",),
-        "MPI_Init ran in a process that no launcher started as a rank, but that has the variables of one: a child of a rank (subprocess, Dask, a worker of a "
+        "MPI_Init ran in a process that no launcher started as a rank, but that has the environment variables of a rank: a child of a rank (subprocess, Dask, a worker of a "
         "data loader), or a shell inside mpirun or srun.",
-        "Call MPI in the rank itself only, or start the child without the variables: env -u OMPI_COMM_WORLD_RANK and the other OMPI_*, PMIX_* and SLURM_* ones.",
+        "Call MPI in the rank itself only, or start the child without these variables: env -u OMPI_COMM_WORLD_RANK, and the same for the other OMPI_*, PMIX_* and SLURM_* variables.",
     ),
     Signature(
         "mpi-unreachable",
@@ -87,9 +87,9 @@ OPEN_MPI = (
             'Returned "Unreachable" (-12)',
         ),
         "Two ranks[[one? on {one}]][[other? and {other}]] have no transport in common[[tried? (tried: {tried})]].",
-        "Allow TCP, too: --mca btl tcp,self,vader (5.0: tcp,self,sm) with --mca btl_tcp_if_include the network that "
-        "the hosts share.[[one?|| Which ranks they are mpirun kept back: --mca orte_base_help_aggregate 0 (4.1) shows all "
-        "that it says.]]",
+        "Also allow TCP: --mca btl tcp,self,vader (5.0: tcp,self,sm), with --mca btl_tcp_if_include NETWORK, a "
+        "network that the hosts share.[[one?|| To see which ranks they are, add --mca orte_base_help_aggregate 0 "
+        "(4.1).]]",
         r"pair of MPI processes are unable to reach each other(?:[\s\S]{0,500}?is on host: (?=(?P<one>\S+))(?P<host>\S+)"
         r"[\s\S]{0,120}?is on host: (?:(?P=host)(?=\s)|(?P<other>\S+))\s+BTLs attempted: (?P<tried>[^\r\n]*\S))?"
         r"|process is unreachable|unreachable proc|add-procs-fail|Unreachable",
@@ -99,9 +99,9 @@ OPEN_MPI = (
     Signature(
         "mpi-tcp-connect",
         ("Open MPI failed to TCP connect to a peer MPI process", "mca_btl_tcp_endpoint_"),
-        "A rank on {host} could not connect to another rank[[message? ({message})]]: the address is of a network that the hosts do "
-        "not share (docker0, a second NIC), or a firewall is between.",
-        "Name the network that they share, by what to include and not by what to exclude: --mca btl_tcp_if_include "
+        "A rank on {host} could not connect to another rank[[message? ({message})]]: the address is on a network that "
+        "the hosts do not share (docker0, a second NIC), or a firewall blocks it.",
+        "Name the network that they share, using include options rather than exclude options: --mca btl_tcp_if_include "
         "10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24 -x NCCL_SOCKET_IFNAME=NAME.",
         r"failed to TCP connect to a peer(?:[\s\S]{0,300}?Local host: +(?P<host>\S+)[\s\S]{0,100}?"
         r"Message: +(?P<message>[^\r\n]*\S))?"
@@ -112,7 +112,7 @@ OPEN_MPI = (
         "mpi-peer-gone",
         ("MPI communication peer process has unexpectedly disconnected",),
         "A rank lost its connection to a rank of {host}, which ended first.",
-        "Look at the log of the ranks of {host}: the last lines of the one that crashed tell why.",
+        "Look at the log of the ranks of {host}: the last lines of the one that crashed show why.",
         r"unexpectedly disconnected(?:[\s\S]{0,900}?Peer host: +(?P<host>\S+))?",
         kind=FailureText.ECHO,
         lines=14,
@@ -120,17 +120,17 @@ OPEN_MPI = (
     Signature(
         "pmix-unreachable",
         ("PMIX TEMPORARILY UNAVAILABLE",),
-        "The ranks of {host} do not reach the PMIx server that mpirun has started there: mpirun and the MPI of the program are "
+        "The ranks of {host} cannot reach the PMIx server that mpirun has started there: mpirun and the MPI of the program are "
         "of different versions (outside and inside a container), or do not share /tmp.",
-        "Start with the mpirun of the same installation: taco-launch with a container does. Else compare mpirun --version on "
+        "Use the mpirun of the program's own installation, as taco-launch does with a container. Otherwise compare mpirun --version on "
         "both sides, and mount /tmp into the container.",
         r"PMIX TEMPORARILY UNAVAILABLE in file (?:ptl|gds)",
     ),
     Signature(
         "pmix-files",
         ("gds_ds12_lock_pthread.c", "gds_ds21_lock_pthread.c", "dstore_base.c"),
-        "PMIx cannot use the files on {host} through which the ranks of a host find each other: folders that another user left in /tmp, "
-        "no space there, or a file system that cannot lock.",
+        "PMIx cannot use the files on {host} through which the ranks of a host find each other: another user left "
+        "folders in /tmp, the disk is full, or the file system does not support locks.",
         "-x PMIX_MCA_gds=hash avoids these files. Otherwise, on {host}: df -h /tmp; ls -ld /tmp/ompi.* /tmp/pmix*.",
         r"PMIX ERROR: \S[^\r\n]* in file (?:gds_ds\d+_lock_pthread|dstore_base)\.c(?! at line 206\b)",
         survived=True,
@@ -153,11 +153,11 @@ OPEN_MPI = (
             "PMIX ERROR: PMIX_ERR_UNPACK",
             "PMIX ERROR: OUT-OF-RESOURCE in file client/",
         ),
-        "[[plm?mpirun and its daemon on {host} do not understand each other: the hosts have different versions of Open MPI, or this 5.0 "
-        "has a known fault with hosts that differ||The PMIx of mpirun and that of the program on {host} do not understand each other: they "
-        "are of different versions of Open MPI, on one host or on several]].",
-        "[[plm?Compare mpirun --version on all hosts. If they agree, update Open MPI to the newest 5.0||Start with the mpirun of the "
-        "program's own MPI: ldd PROGRAM | grep -E 'libmpi|pmix', which mpirun, and mpirun --version on all hosts]].",
+        "[[plm?mpirun and its daemon on {host} do not understand each other: the hosts have different versions of Open MPI, or this 5.0 release has a known bug with hosts that "
+        "differ||The PMIx of mpirun and that of the program on {host} do not "
+        "understand each other: they belong to different versions of Open MPI, on one host or on several]].",
+        "[[plm?Compare mpirun --version on all hosts. If they agree, update Open MPI to the newest 5.0||Use the mpirun "
+        "of the program's own MPI. Compare ldd PROGRAM | grep -E 'libmpi|pmix', which mpirun, and mpirun --version on all hosts]].",
         r"(?:PMIX ERROR: (?:(?:PMIX_ERR_)?UNPACK|OUT-OF-RESOURCE in file client/)|PMIX_ERR_UNPACK)(?:[\w-]{0,60} in file \S{0,120}(?P<plm>plm_base_launch_support\.c))?",
         unless=("slurm-without-pmi", "pmix-session-folder"),
         survived=True,
@@ -165,15 +165,15 @@ OPEN_MPI = (
     Signature(
         "slurm-without-pmi",
         ('direct launched using "srun"',),
-        "srun started the program, but this Open MPI has no PMI, through which its ranks would find each other.",
+        "srun started the program, but this Open MPI has no PMI support, which its ranks need to find each other.",
         "Inside salloc or sbatch, start it with mpirun; or use srun --mpi=pmix if Slurm and Open MPI have the same PMIx (srun "
         "--mpi=list shows what there is).",
     ),
     Signature(
         "mpirun-no-common-network",
         ("tcp_peer_send_blocking: send() to socket",),
-        "mpirun's daemons lost each other: of the networks in oob_tcp_if_include some hosts have only one, and not the same.",
-        "Name one network that all hosts share: --mca oob_tcp_if_include 10.0.0.0/24 --mca btl_tcp_if_include 10.0.0.0/24; ip -br addr on each host.",
+        "mpirun's daemons lost contact: some hosts have only one of the networks in oob_tcp_if_include, and not all the same one.",
+        "Name one network that all hosts share: --mca oob_tcp_if_include 10.0.0.0/24 --mca btl_tcp_if_include 10.0.0.0/24. To list a host's networks: ip -br addr.",
         only_with=("oob-interface-unusable",),
     ),
     Signature(
@@ -188,8 +188,8 @@ OPEN_MPI = (
     Signature(
         "mpi-session-full",
         ("the shared-memory backing file",),
-        "Open MPI cannot write its session's files on {host}[[path? ({path})]]: the disk is full, or the folder is another user's.",
-        "df -h and ls -ld on {host}. A container: docker run --shm-size=32g. Another folder: --mca orte_tmpdir_base /PATH, or "
+        "Open MPI cannot write its session files on {host}[[path? ({path})]]: the disk is full, or the folder is another user's.",
+        "Run df -h and ls -ld for it on {host}. In a container: docker run --shm-size=32g. To use another folder: --mca orte_tmpdir_base /PATH, or "
         "TMPDIR.",
         r"(?:not enough space for (?P<path>/[^\s()]+)[^\r\n]*)?shared-memory backing file",
     ),
@@ -197,14 +197,14 @@ OPEN_MPI = (
         "rank-caught-signal",
         ("Caught signal ",),
         "A rank on {host} crashed: {why}[[bus?, most often because /dev/shm was full]].",
-        "[[bus?df -h /dev/shm where the ranks run: docker run --shm-size=32g, or --ipc=host||The lines below it name the function. Run one rank alone; libraries of different versions are the usual reason]].",
+        "[[bus?Run df -h /dev/shm where the ranks run. In a container: docker run --shm-size=32g, or --ipc=host||The lines below it name the function. Try one rank alone. Libraries of different versions are the usual cause]].",
         r"Caught signal \d+ \((?P<why>(?P<bus>Bus error)?[^:)\r\n]+)",
         kind=FailureText.OUTCOME,
     ),
     Signature(
         "fork-warned",
         ("operating in a condition that could result in memory corruption",),
-        "A rank on {host} starts a process of its own (fork) beside RDMA, of which Open MPI warns; data loaders do it.",
+        "A rank on {host} forked a process while it uses RDMA, which Open MPI warns about. Data loaders do this.",
         "Mostly harmless: --mca mpi_warn_on_fork 0 turns the warning off. If ranks crash then: num_workers=0, or spawn instead "
         "of fork.",
         kind=FailureText.NOTE,
@@ -212,8 +212,8 @@ OPEN_MPI = (
     Signature(
         "mpi-no-port",
         ("failed: no port available in the range",),
-        "Every port that the ranks of {host} may listen on is taken[[range? ({range})]].",
-        "Allow more: --mca btl_tcp_port_range_v4 200 (how many, from btl_tcp_port_min_v4 on). See what uses them: "
+        "Every port that the ranks of {host} may listen on is in use[[range? ({range})]].",
+        "Allow more: --mca btl_tcp_port_range_v4 200 (the number of ports from btl_tcp_port_min_v4 on). See what uses them: "
         "ss -ltnp on {host}; ranks of an older job may still run.",
         r"bind6?\(\) failed: no port available in the range(?: \[(?P<range>[\d.]+)\])?",
     ),
@@ -241,8 +241,8 @@ OPEN_MPI = (
     Signature(
         "mpirun-text-lost",
         ("show_help.c at line",),
-        "mpirun could not read a message of one of its ranks, so what it had to say of a failure may be missing here.",
-        "Run it again with --mca orte_base_help_aggregate 0: that shows all of it. If not, compare mpirun --version on all hosts.",
+        "mpirun could not read a message of one of its ranks, so details of a failure may be missing here.",
+        "Run it again with --mca orte_base_help_aggregate 0, which shows the whole message. If it does not, compare mpirun --version on all hosts.",
         r"ORTE_ERROR_LOG: [^\r\n]*show_help\.c at line \d+",
         kind=FailureText.FALLBACK,
         unless=("mpi-init-failed",),
@@ -264,7 +264,7 @@ OPEN_MPI = (
     Signature(
         "single-copy-denied",
         (", errno = ",),
-        "Ranks on one host may not read each other's memory (CMA: process_vm_readv is denied), so messages between them "
+        "Ranks on one host are not allowed to read each other's memory (CMA: process_vm_readv is denied), so messages between them "
         "fail or are copied twice.",
         "In a container: docker run --cap-add SYS_PTRACE. Else turn it off: --mca btl_vader_single_copy_mechanism none (5.0: "
         "--mca smsc ^cma).",
@@ -274,7 +274,7 @@ OPEN_MPI = (
     Signature(
         "memory-not-bound",
         ("tried to bind a process but failed",),
-        "Memory of the ranks of {host} is not bound to their CPUs' own, which costs some speed: a container may not do that.",
+        "The memory of the ranks on {host} is not bound to that of their CPUs, which costs some speed: a container is not allowed to do that.",
         "docker run --cap-add SYS_NICE, or leave binding out: --bind-to none.",
         r"tried to bind a process but failed(?:[\s\S]{0,400}?Local host: +(?P<host>\S+))?[\s\S]{0,300}?failed to bind memory",
         kind=FailureText.NOTE,
@@ -283,15 +283,15 @@ OPEN_MPI = (
     Signature(
         "variable-not-set",
         ("could not find environment variable", "Could not find the environment variable"),
-        "-x {name} hands on nothing: the variable is not set where mpirun was started.",
-        "export {name}=... before, or give the value: -x {name}=VALUE.",
+        "-x {name} passes nothing: the variable is not set where mpirun was started.",
+        "Run export {name}=... first, or give the value: -x {name}=VALUE.",
         r'(?i:could not find (?:the )?environment variable):? "?(?P<name>[^"\s]+)',
         kind=FailureText.NOTE,
     ),
     Signature(
         "option-deprecated",
         ("A deprecated command line option was used", "must be prefixed with double dashes"),
-        "mpirun 5 took [[option?the option {option}||an option]] under its old name; a later one will refuse it.",
+        "mpirun 5 accepted [[option?the option {option}||an option]] under its old name; a later version will refuse it.",
         "[[corrected?Write {corrected} instead, and two||Write two]] dashes before every long option.",
         r"deprecated command line option was used(?:[\s\S]{0,200}?Deprecated option: +(?P<option>\S+)"
         r"(?:\s+Corrected option: +(?P<corrected>[^\r\n]*\S))?)?|prefixed with double dashes",
@@ -310,7 +310,7 @@ OPEN_MPI = (
         ("*** An error occurred in MPI_",),
         "A rank's call of {call} failed: {why}.",
         "Read that rank's lines before it. MPI_ERR_TRUNCATE: the ranks call different collectives, or with different sizes. MPI_ERR_OTHER and "
-        "MPI_ERR_INTERN: a transport failed; --mca pml ob1 --mca btl tcp,self shows whether it is RDMA's.",
+        "MPI_ERR_INTERN: a transport failed; --mca pml ob1 --mca btl tcp,self shows whether RDMA is at fault.",
         r"An error occurred in (?P<call>MPI_(?!Init)\w+)[\s\S]{0,600}?(?P<why>MPI_ERR_\w+: [^\r\n]*\S)",
         kind=FailureText.FALLBACK,
         lines=6,
@@ -318,9 +318,9 @@ OPEN_MPI = (
     Signature(
         "pmix-socket",
         ("pmix_server_listener.c", "listener bind() failed"),
-        "mpirun's daemon on {host} cannot create the socket through which its ranks reach it: the path of its session folder is too long, taken or may not be "
+        "mpirun's daemon on {host} cannot create the socket through which its ranks reach it: the path of its session folder is too long, already in use, or cannot be "
         "written.",
-        "A short folder of the host's own: export TMPDIR=/tmp on all hosts (or --mca orte_tmpdir_base /tmp), and remove what older jobs left: "
+        "Use a folder with a short path on each host's own disk: export TMPDIR=/tmp on all hosts (or --mca orte_tmpdir_base /tmp), and remove folders that older jobs left: "
         "ls -ld /tmp/ompi.*.",
         r"(?:pmix_server_)?listener(?:\.c:\d+)? bind\(\) failed",
     ),
@@ -335,7 +335,7 @@ OPEN_MPI = (
         "interface-both-lists",
         ("Both TCP interface include and exclude lists were specified",),
         "mpirun was given networks to include ({include}) and to exclude ({exclude}), and uses only one of the two.",
-        "Keep one of them. The other may be in openmpi-mca-params.conf, ~/.openmpi/mca-params.conf or the environment: env | grep -E "
+        "Keep only one of them. The other may be set in openmpi-mca-params.conf, ~/.openmpi/mca-params.conf or the environment: env | grep -E "
         "'OMPI_MCA_|PRTE_MCA_|PMIX_MCA_'.",
         r"exclude lists were specified:?(?:[\s\S]{0,100}?Include: *(?P<include>\S+)[\s\S]{0,100}?Exclude: *(?P<exclude>\S+))",
         lines=6,
@@ -345,7 +345,7 @@ OPEN_MPI = (
         ("btl: tcp: Match incoming connection from ",),
         "{host} did not accept rank {rank}'s connection: it comes from {address}, an address that this rank did not announce. Something changes addresses on "
         "the way (NAT), as docker's bridge does.",
-        "docker run --network host. Else --mca btl_tcp_if_include a network whose addresses arrive unchanged.",
+        "docker run --network host. Otherwise add --mca btl_tcp_if_include NETWORK with a network whose addresses arrive unchanged.",
         r"^\[(?P<host>[\w.-]+):\d+\] btl: tcp: Match incoming connection from \[\[\d+,\d+\],(?P<rank>\d+)\] (?P<address>\S+) with locally known IP \S+ failed",
         kind=FailureText.FALLBACK,
         at_end=r"btl: tcp: ",  # of several addresses one may match
@@ -360,9 +360,9 @@ OPEN_MPI = (
     Signature(
         "psm2-failed",
         ("PSM2 can't open hfi unit", "PSM2 was unable to open an endpoint"),
-        "Open MPI on {host} cannot open the Omni-Path adapter (PSM2): the memlock limit is too low, its link is down, or there are more ranks than contexts.",
-        "mpirun ... bash -c 'ulimit -l' has to show unlimited (limits.conf, or LimitMEMLOCK of sshd or slurmd). Then opainfo on {host}. --mca mtl ^psm2 "
-        "continues without.",
+        "Open MPI on {host} cannot open the Omni-Path adapter (PSM2): the memlock limit is too low, its link is down, or there are more ranks than PSM2 contexts.",
+        "mpirun ... bash -c 'ulimit -l' has to show unlimited (limits.conf, or LimitMEMLOCK of sshd or slurmd). Then "
+        "check the link: opainfo on {host}. To run without PSM2: --mca mtl ^psm2.",
     ),
     Signature(
         "pmix-munge",
@@ -374,7 +374,7 @@ OPEN_MPI = (
         "pmix-session-folder",
         ("gds_shmem2.c", "shmem: mmap: an error occurred while determining"),
         "A rank on {host} cannot open the files through which the ranks of a host find each other: the session folder[[path? {path}]] is not in its container, or "
-        "may not be read.",
+        "is not readable.",
         "Mount that folder (srun's: /tmp/spmix_appdir_*) into the container. -x PMIX_MCA_gds=hash avoids these files.",
         r"PMIX_ERR_FILE_OPEN_FAILURE in file \S{0,200}gds_shmem2\.c|determining whether or not (?P<path>/\S{0,120}spmix_\S+) could be created",
         survived=True,
@@ -382,8 +382,8 @@ OPEN_MPI = (
     Signature(
         "pmix-no-server",
         ("PMIX ERROR: NOT-FOUND in file ptl_",),
-        "The program on {host} finds no PMIx server of its own: srun has no PMIx that fits it, or a task of srun starts a second MPI program.",
-        "srun --mpi=pmix (srun --mpi=list shows what there is), and one srun for each MPI program; or mpirun inside salloc or sbatch.",
+        "The program on {host} finds no PMIx server of its own: srun has no PMIx that matches the program's, or a task of srun starts a second MPI program.",
+        "Use srun --mpi=pmix (srun --mpi=list shows the supported types), with one srun for each MPI program. Or use mpirun inside salloc or sbatch.",
         r"PMIX ERROR: NOT-FOUND in file ptl_\w+\.c",
         survived=True,
     ),

@@ -18,7 +18,7 @@ CUDA = (
             "CUDA error 2: out of memory",
         ),
         "A GPU of {host} ran out of memory.",
-        "Smaller batches. See whether the GPU was free: nvidia-smi on {host}; a rank of an older job may hold memory, or "
+        "Use smaller batches. Check whether the GPU was free: nvidia-smi on {host}; a rank of an older job may hold memory, or "
         "all ranks of a host use GPU 0.",
         # TensorFlow warns when a part of the memory that it would like to have is not free, and continues.
         r"^(?!.*failed to allocate .* from device: |.*OOM when allocating tensor.*device:CPU)",
@@ -27,7 +27,7 @@ CUDA = (
         "cuda-memory-asked",
         ("failed to allocate ",),
         "A GPU of {host} has less free memory than TensorFlow requested: most often a second rank, or an older job, is on it.",
-        "nvidia-smi on {host} lists the processes that use memory. One rank per GPU (tf.config.set_visible_devices by hvd.local_rank()), and "
+        "nvidia-smi on {host} lists the processes that use memory. Use one rank per GPU (tf.config.set_visible_devices by hvd.local_rank()), and "
         "TF_FORCE_GPU_ALLOW_GROWTH=true.",
         r"failed to allocate [^\r\n]* from device: CUDA_ERROR_OUT_OF_MEMORY",
         at_end=r"failed to allocate |(?i:killed|terminat|abort)",  # TensorFlow may continue with less
@@ -35,51 +35,51 @@ CUDA = (
     Signature(
         "cuda-library-start",
         ("CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED", "because cuDNN failed to initialize"),
-        "{library} could not start on a GPU of {host}: most often the GPU's memory is full, else the driver is older than "
+        "{library} could not start on a GPU of {host}: most often the GPU's memory is full, otherwise the driver is older than "
         "this {library} needs.",
-        "nvidia-smi on {host}: is the GPU free? Then smaller batches (in TensorFlow: "
+        "Check with nvidia-smi on {host} that the GPU is free. Use smaller batches (in TensorFlow: "
         "TF_FORCE_GPU_ALLOW_GROWTH=true), or an image or build for an older CUDA.",
         r"(?P<library>CUDNN|CUBLAS)_STATUS_NOT_INITIALIZED|because (?P<library2>cuDNN) failed to initialize",
     ),
     Signature(
         "cuda-device-number",
         ("invalid device ordinal",),
-        "A rank on {host} requested a GPU number that does not exist: more ranks than GPUs, or rank used for local rank.",
-        "torch.cuda.set_device(local_rank); slots per host no more than nvidia-smi -L shows where the ranks run.",
+        "A rank on {host} requested a GPU number that does not exist: there are more ranks than GPUs, or the program uses the rank instead of the local rank.",
+        "Call torch.cuda.set_device(local_rank). Give each host no more slots than GPUs that nvidia-smi -L shows where the ranks run.",
         unless=("nccl-gpu-hidden", "nccl-tests-gpus"),
     ),
     Signature(
         "cuda-architecture",
         ("no kernel image is available for execution", "device kernel image is invalid"),
         "The program's CUDA code was not built for the GPUs of {host}.",
-        "Use an image or build that was: python3 -c 'import torch; print(torch.cuda.get_arch_list())' against the GPU's compute "
+        "Use an image or build that supports them. Compare python3 -c 'import torch; print(torch.cuda.get_arch_list())' with the GPU's compute "
         "capability.",
     ),
     Signature(
         "gpu-memory-fault",
         ("uncorrectable ECC error",),
         "A GPU of {host} has an uncorrectable memory error.",
-        "Leave {host} out with --exclude {host}; nvidia-smi -q -d ECC,ROW_REMAPPER there, then reset the GPU or reboot.",
+        "Leave {host} out with --exclude {host}. Run nvidia-smi -q -d ECC,ROW_REMAPPER there, then reset the GPU or reboot.",
     ),
     Signature(
         "gpu-nvlink-fault",
         ("uncorrectable NVLink error",),
-        "A GPU of {host} has an error of its NVLinks.",
+        "A GPU of {host} has an NVLink error.",
         "Leave {host} out with --exclude {host}. There: nvidia-smi nvlink -e, and dmesg -T | grep Xid (74, 144 to 150); reset the GPUs, or "
         "reboot.",
     ),
     Signature(
         "cuda-forward-compatibility",
         ("forward compatibility was attempted on non supported HW",),
-        "The image's CUDA is newer than the driver of {host}, and its GPU does not run one newer than its driver (CUDA's "
-        "forward compatibility is for data center GPUs).",
+        "The image's CUDA is newer than the driver of {host}, and its GPU does not support that (CUDA's forward "
+        "compatibility works only on data center GPUs).",
         "Update the driver, or use an image for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
     ),
     Signature(
         "cuda-error",
         ("CUDA error: ", "CUDA driver error: ", "CUDA_ERROR_", "an illegal memory access was encountered"),
         "A CUDA call failed on {host}: {why}.",
-        "Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where; dmesg -T | grep Xid on {host}.",
+        "Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where it failed, and check dmesg -T | grep Xid on {host}.",
         r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
         r"CUDA driver version|all CUDA-capable devices are busy|CUDA-capable device\(s\) is|the launch timed out|device kernel image is inv|the provided PTX was)[^\r\n]*\S)"
         r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|MISALIGNED_ADDRESS|INVALID_\w+|ASSERT|UNKNOWN"
@@ -121,8 +121,8 @@ CUDA = (
             *("ProcessGroupNCCL is only supported with GPUs, no GPUs", "no supported devices found for platform CUDA"),
         ),
         "A rank on {host} sees no GPU.",
-        "nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all), and "
-        "CUDA_VISIBLE_DEVICES must not be empty.[[torch? If both are right, torch is built for CPUs: python3 -c 'import torch; "
+        "Run nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all). "
+        "CUDA_VISIBLE_DEVICES must not be empty.[[torch? If both are right, torch was built without CUDA: python3 -c 'import torch; "
         "print(torch.version.cuda)'.]]",
         # What torch only warns of, and TensorFlow's own, are said by programs that continue without a GPU.
         r"^(?!.*(?:CUDA initialization: |failed call to cuInit))(?=(?:.*(?P<torch>ProcessGroupNCCL is only))?)",
@@ -145,7 +145,7 @@ CUDA = (
         "cuda-toolkit-other",
         ("does not match the version torch was compiled with",),
         "The CUDA toolkit of {host} is {have}, and torch was built with {built}: C++ and CUDA extensions cannot be compiled with it.",
-        "Install the toolkit of torch's version and set CUDA_HOME to it, or a torch for CUDA {have}. DeepSpeed: if only the minor version differs, DS_SKIP_CUDA_CHECK=1 skips this check.",
+        "Install the toolkit of torch's version and set CUDA_HOME to it, or install a torch built for CUDA {have}. DeepSpeed: if only the minor version differs, DS_SKIP_CUDA_CHECK=1 skips this check.",
         r"Installed CUDA version (?P<have>[\d.]*\d) does not match the version torch was compiled with (?P<built>[\d.]*\d)",
     ),
     Signature(

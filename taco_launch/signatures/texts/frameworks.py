@@ -15,7 +15,7 @@ FRAMEWORKS = (
         "lightning-gpus",
         ("MisconfigurationException:",),
         "Lightning on {host} requests GPUs {asked}, and the process sees [[seen?{seen} only||fewer]].",
-        "Show each task all GPUs of its host: in Slurm --gpus-per-node or --gres, without --gpus-per-task. Or Trainer(devices=...) no more than it sees.",
+        "Show each task all GPUs of its host: in Slurm --gpus-per-node or --gres, without --gpus-per-task. Or set Trainer(devices=...) to no more GPUs than the process sees.",
         r"MisconfigurationException:\s{1,40}You requested (?i:gpus?): (?P<asked>\[[\d, ]{0,200}\])(?:\s{1,40}But your machine only has: (?P<seen>\[[\d, ]{0,200}\]))?",
         lines=3,
     ),
@@ -27,8 +27,8 @@ FRAMEWORKS = (
             "Expects to be in one of (<ShardedState.",
         ),
         "FSDP on {host} was used out of order: a part of the model that it wraps is in state {state}.",
-        "Call the wrapped model itself, not its inner modules or their methods (model.generate, model.module.head); call forward() and backward() in turns, "
-        "and do not run backward() twice on one output.",
+        "Call the wrapped model itself, not its inner modules or their methods (model.generate, model.module.head); "
+        "call forward() and backward() alternately, and do not run backward() twice on one output.",
         r"(?:to be in states [^\r\n]{1,300} but current state is|BACKWARD_POST` state but got|one of \(<ShardedState[^\r\n]{1,300}, not)\s{1,4}"
         r"<?(?P<state>\w{1,40}\.\w+)",
         lines=2,
@@ -36,35 +36,35 @@ FRAMEWORKS = (
     Signature(
         "deepep-timeout",
         ("DeepEP error: timeout (", "DeepEP timeout check failed: ", "DeepEP dispatch ", "DeepEP combine "),
-        "DeepEP waited in vain on {host} for data of other ranks ([[where?{where}||{what}]]).",
-        "See that every rank calls dispatch and combine alike and none has ended. Between hosts it needs NVSHMEM with IBGDA (driver option "
-        "NVreg_EnableStreamMemOPs=1 and PeerMappingOverride=1, then a restart), a version of NVSHMEM that this DeepEP supports, and one that is the same on all hosts.",
+        "DeepEP timed out on {host} while waiting for data from other ranks ([[where?{where}||{what}]]).",
+        "Check that every rank makes the same dispatch and combine calls and that none has ended. Between hosts DeepEP needs NVSHMEM with IBGDA (driver options NVreg_EnableStreamMemOPs=1 and PeerMappingOverride=1, then a restart). Use a version of NVSHMEM that this DeepEP supports, the same on all "
+        "hosts.",
         r"DeepEP (?:error: timeout \((?P<where>[^)\r\n]{1,80})\)|(?P<what>timeout check failed|(?:dispatch|combine)[^\r\n,]{0,80} timeout))",
     ),
     Signature(
         "accelerate-rtx",
         ("doesn't support faster communication broadband",),
-        "accelerate refuses the GPUs of {host}, which cannot reach each other directly: NCCL_P2P_DISABLE and NCCL_IB_DISABLE are not set.",
-        "-x NCCL_P2P_DISABLE=1 -x NCCL_IB_DISABLE=1 in every rank, or a newer accelerate and driver.",
+        "accelerate refuses the GPUs of {host}: they cannot reach each other directly, and NCCL_P2P_DISABLE and NCCL_IB_DISABLE are not set.",
+        "Set -x NCCL_P2P_DISABLE=1 -x NCCL_IB_DISABLE=1 for every rank, or use a newer accelerate and driver.",
     ),
     Signature(
         "ray-worker-died",
         ("Worker exit type: SYSTEM_ERROR",),
         "A worker of Ray[[host? on {host}]] was killed or crashed[[pid? (process {pid})]].",
-        "On its host: dmesg -T | tail (was memory full?), and the worker's own file in /tmp/ray/session_latest/logs.",
+        "On its host: dmesg -T | tail (was memory full?), and the worker's own log file in /tmp/ray/session_latest/logs.",
         r"(?:Worker IP address: (?P<host>[\w.:]+) Worker port: \d+ Worker PID: (?P<pid>\d+) )?Worker exit type: SYSTEM_ERROR",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "deepspeed-ssh-port",
         ("KeyError: 'PDSH_SSH_ARGS_APPEND'",),
-        "DeepSpeed's launcher (about 0.14.0) fails with --ssh_port where PDSH_SSH_ARGS_APPEND is not set.",
+        "DeepSpeed's launcher (in versions around 0.14.0) fails with --ssh_port where PDSH_SSH_ARGS_APPEND is not set.",
         'export PDSH_SSH_ARGS_APPEND="-p PORT", or a newer DeepSpeed.',
     ),
     Signature(
         "horovod-not-importable",
         ("Failed to determine if ",),
-        "horovodrun cannot load the library that Horovod was compiled to on {host}, so it does not know whether {what} was built.",
+        "horovodrun cannot load Horovod's compiled library on {host}, so it does not know whether {what} was built.",
         "horovodrun --check-build --verbose shows the import error. Most often torch, TensorFlow or Python was changed after Horovod was built: rebuild it with "
         "pip install --no-cache-dir --force-reinstall horovod.",
         r"Failed to determine if (?P<what>[\w ]{1,40}?) support has been built",
@@ -72,16 +72,16 @@ FRAMEWORKS = (
     Signature(
         "horovodrun-no-address",
         ("Horovod was unable to connect to ",),
-        "horovodrun does not reach {name} on any of its addresses ({addresses}): the hosts share no network interface of one name, or a firewall is between.",
-        "horovodrun --network-interface NAME --verbose; all ports have to be open between the hosts. Under taco-launch no such service is needed.",
+        "horovodrun does not reach {name} on any of its addresses ({addresses}): the hosts have no network interface of the same name, or a firewall blocks it.",
+        "horovodrun --network-interface NAME --verbose; all ports have to be open between the hosts. taco-launch does not need this connection.",
         r"Horovod was unable to connect to (?P<name>[^\r\n]{1,120}) on any of the following addresses: (?P<addresses>[^\r\n]{0,300}[^\s.])",
     ),
     Signature(
         "horovod-tensor-in-flight",
         ("with the same name as another tensor that is currently being processed",),
         "Horovod was asked to reduce a tensor whose last reduction is not done yet: backward() was called again before optimizer.step().",
-        "DistributedOptimizer(..., backward_passes_per_step=N); or optimizer.synchronize() after backward() and with optimizer.skip_synchronize(): "
-        "optimizer.step(). Give tensors of your own names that differ.",
+        "Use DistributedOptimizer(..., backward_passes_per_step=N). Or call optimizer.synchronize() after backward(), "
+        "and then with optimizer.skip_synchronize(): optimizer.step(). Give your own tensors different names.",
     ),
     Signature(
         "lightning-slurm",
@@ -136,7 +136,7 @@ FRAMEWORKS = (
     Signature(
         "ray-versions",
         ("Version mismatch: The cluster was started with:",),
-        "{host} has another Ray or Python than the head of the Ray cluster[[here?: Ray {here} with Python {python}, and the head Ray {ray} with Python {main}]].",
+        "{host} has a different version of Ray or Python from the head of the Ray cluster[[here?: Ray {here} with Python {python}, and the head Ray {ray} with Python {main}]].",
         "Use the same image on every host, or install the same versions of Ray and Python.",
         r"The cluster was started with:(?:\s+Ray: (?P<ray>\S+)\s+Python: (?P<main>\S+)\s+This process on node (?P<host>\S+) was started with:"
         r"\s+Ray: (?P<here>\S+)\s+Python: (?P<python>\S+))?",
@@ -192,8 +192,8 @@ FRAMEWORKS = (
         "lightning-no-gpu",
         ("No supported gpu backend found",),
         "Lightning on {host} sees no GPU: torch is built without CUDA, or no GPU is visible.",
-        "Where the ranks run: nvidia-smi -L, echo $CUDA_VISIBLE_DEVICES, and python3 -c 'import torch; print(torch.version.cuda, torch.cuda.is_available())'. A version of "
-        "None is a torch for CPUs: install one for CUDA. A container needs --gpus all.",
+        "Where the ranks run: nvidia-smi -L, echo $CUDA_VISIBLE_DEVICES, and python3 -c 'import torch; print(torch.version.cuda, torch.cuda.is_available())'. If the version is None, torch was "
+        "built without CUDA: install a CUDA build. A container needs --gpus all.",
         r"MisconfigurationException: No supported gpu backend found",
     ),
     Signature(
@@ -208,31 +208,31 @@ FRAMEWORKS = (
         "deepspeed-not-gathered",
         ("'status': 'NOT_AVAILABLE'", "'status': 'INFLIGHT'"),
         "With ZeRO-3 the program used a parameter[[shape? of shape ({shape})]] whose parts its ranks had not gathered.",
-        "Ranks must go through the same modules in the same order: for models with experts deepspeed.utils.set_z3_leaf_modules; with gradient checkpointing use_reentrant=False. Outside "
-        "of forward(): with deepspeed.zero.GatheredParameters([...]). Stage 2 shows whether it is ZeRO-3.",
+        "Ranks must go through the same modules in the same order: for models with experts, use "
+        "deepspeed.utils.set_z3_leaf_modules; with gradient checkpointing, use_reentrant=False. Outside of forward(), use with deepspeed.zero.GatheredParameters([...]). A run with stage 2 shows whether ZeRO-3 is the cause.",
         r"AssertionError: \{'id': \d+, 'status': '(?:NOT_AVAILABLE|INFLIGHT)'(?:[^\r\n]{0,200}?'ds_shape': \((?P<shape>[\d, ]{1,60})\))?",
     ),
     Signature(
         "loss-scale-exhausted",
         ("Current loss scale already at minimum",),
-        "The gradients overflowed in step after step until the loss scale of fp16 was at its minimum: the training diverges, or the model does not go with fp16.",
-        "Use bf16 (bf16.enabled in DeepSpeed, --bf16), which needs no loss scale. With fp16: a lower learning rate, a longer warm-up, clipped gradients, and see which batch "
-        "first gives nan or inf (torch.autograd.set_detect_anomaly).",
+        "The gradients overflowed in step after step until the loss scale of fp16 was at its minimum: the training diverges, or the model does not work with fp16.",
+        "Use bf16 (bf16.enabled in DeepSpeed, --bf16), which needs no loss scale. With fp16, try a lower learning "
+        "rate, a longer warm-up or clipped gradients, and find out which batch first gives nan or inf (torch.autograd.set_detect_anomaly).",
     ),
     Signature(
         "ranks-not-divisible",
         ("orld_size (", "orld size ("),
-        "{all} ranks do not divide by the model's parallel size[[by? ({by})]].",
-        "The number of ranks (hosts x ranks of a host) must be a multiple of tensor x pipeline x context parallel size. Change these, or the number of ranks; where {all} is "
-        "less than what was started, ranks do not see each other: WORLD_SIZE in each.",
+        "{all} ranks are not divisible by the model's parallel size[[by? ({by})]].",
+        "The number of ranks (hosts x ranks of a host) must be a multiple of tensor x pipeline x context parallel size. Change these, or the number of ranks; if {all} is less than the number you started, the ranks do not "
+        "see each other: check WORLD_SIZE in each.",
         r"orld[_ ]size`? \((?P<all>\d+)\) (?:is not|must be) divisible by (?P<by>[^\r\n]{0,160}[^\s.])",
     ),
     Signature(
         "checkpoint-of-other-model",
         ("Error(s) in loading state_dict for ",),
         "The checkpoint does not fit the model {model}[[missing?: it lacks {missing}]][[unexpected?: the model has no {unexpected}]][[size?: {size} has another size]].",
-        "Build the model with the configuration that the checkpoint was saved with (sizes, vocabulary, version). Names that begin with module. are DDP's: take that off, or "
-        "save model.module.state_dict(). Sharded checkpoints (FSDP, ZeRO-3, tensor parallel) have to be merged first.",
+        "Build the model with the configuration that the checkpoint was saved with (sizes, vocabulary, version). Names "
+        "that begin with module. come from DDP: remove that prefix, or save model.module.state_dict(). Sharded checkpoints (FSDP, ZeRO-3, tensor parallel) have to be merged first.",
         r"in loading state_dict for (?P<model>\w+):?(?:\s+(?:Missing key\(s\) in state_dict: \"(?P<missing>[^\"\r\n]{1,120})|Unexpected key\(s\) in state_dict: \"(?P<unexpected>[^\"\r\n]{1,120})"
         r"|size mismatch for (?P<size>[^:\r\n]{1,120})))?",
         lines=2,
@@ -245,7 +245,7 @@ FRAMEWORKS = (
             *("RuntimeError: File ", "RuntimeError: Parent directory ", "unexpected pos "),
         ),
         "torch.save could not write its file on {host}[[why? ({why})]]: the folder is missing, the disk or the quota is full, or its file system failed.",
-        "df -h, df -i and quota -s for that folder; dmesg -T | tail. Keep fewer checkpoints, and write each under another name that is renamed when it is whole.",
+        "Check df -h, df -i and quota -s for that folder, and dmesg -T | tail. Keep fewer checkpoints. Write each one under a temporary name, and rename it when it is complete.",
         r"PytorchStreamWriter failed writing file|inline_container\.cc:\d+\] \. unexpected pos|RuntimeError: (?:File|Parent directory) \S+ (?P<why2>cannot be opened|does not exist)|write\(\): fd \d+ failed with (?P<why>[^\r\n]*[^\s.])",
         unless=("disk-full",),
     ),
@@ -264,8 +264,8 @@ FRAMEWORKS = (
             "invalid header or archive is corrupted",
         ),
         "A checkpoint is incomplete or damaged: torch cannot read it as the archive that it should be.",
-        "ls -l the file on the host that fails: it was cut while it was saved (killed, disk full) or downloaded, or is a pointer of Git LFS (git lfs pull), or another rank is still "
-        "writing it (barrier before loading). Use the checkpoint before it.",
+        "Run ls -l on the file on the host that fails: it was cut off while it was saved (killed, disk full) or "
+        "downloaded, it is a Git LFS pointer (git lfs pull), or another rank is still writing it (add a barrier before loading). Use the previous checkpoint.",
         survived=True,
     ),
     Signature(
@@ -288,7 +288,7 @@ FRAMEWORKS = (
         "hub-not-reached",
         ("We couldn't connect to 'https://huggingface.co'", "is not a valid model identifier listed on"),
         "[[name?{name} is neither a folder on {host} nor a model of Hugging Face||The process on {host} cannot reach Hugging Face, and what it needs is not in its cache]].",
-        "[[name?A path has to exist on every host: ls -d it on {host}. A name is OWNER/MODEL; a private one requires HF_TOKEN (-x HF_TOKEN)||Download once on a host with access "
+        "[[name?A path must exist on every host: check it on {host} with ls -d. A name is OWNER/MODEL; a private one requires HF_TOKEN (-x HF_TOKEN)||Download once on a host with access "
         "(huggingface-cli download), put HF_HOME on storage that all hosts share, and pass -x HF_HOME -x HF_HUB_OFFLINE=1]].",
         r"couldn't connect to 'https://huggingface|(?P<name>[^\s'\"]{1,120}) is not a local folder and is not a valid model identifier",
         unless=("hub-gated",),
@@ -297,8 +297,8 @@ FRAMEWORKS = (
     Signature(
         "device-map-auto",
         ("that has been loaded with `device_map='auto'` in any distributed mode",),
-        "The model was spread over all GPUs (device_map='auto'), and each rank of a distributed job needs a whole one of its own.",
-        "Leave device_map out, or device_map={{'': local_rank}}. A model that does not fit one GPU: FSDP or DeepSpeed ZeRO-3; or start one process without a launcher.",
+        "The model was spread over all GPUs (device_map='auto'), and each rank of a distributed job needs a complete model of its own.",
+        "Leave device_map out, or device_map={{'': local_rank}}. If the model does not fit on one GPU, use FSDP or DeepSpeed ZeRO-3, or start one process without a launcher.",
     ),
     Signature(
         "ddp-nothing-to-train",
@@ -325,44 +325,44 @@ FRAMEWORKS = (
         "vllm-memory",
         ("No available memory for the cache blocks", "is less than desired GPU memory utilization"),
         "vLLM on {host} does not have enough GPU memory[[free? ({free} GiB free)]]: the model leaves none for its cache, or other processes use the GPU.",
-        "nvidia-smi shows who uses it: end ranks of an older run, and let the trainer free memory first (colocated). Else a larger tensor_parallel_size, a smaller "
+        "nvidia-smi shows who uses it: end ranks of an older run, and let the trainer free memory first (colocated). Otherwise set a larger tensor_parallel_size, a smaller "
         "max_model_len, or another gpu_memory_utilization.",
         r"No available memory for the cache blocks|Free memory on device[^\r\n(]*\((?P<free>[\d.]+)/[^\r\n]*less than desired GPU memory",
     ),
     Signature(
         "vllm-parallel-size",
         ("attention heads (",),
-        "{heads} attention heads of the model do not divide by vLLM's tensor parallel size {size}.",
-        "--tensor-parallel-size has to be a divisor of {heads}; use more hosts or GPUs by --pipeline-parallel-size.",
+        "{heads} attention heads of the model are not divisible by vLLM's tensor parallel size {size}.",
+        "--tensor-parallel-size must be a divisor of {heads}; to use more hosts or GPUs, set --pipeline-parallel-size.",
         r"attention heads \((?P<heads>\d+)\) must be divisible by tensor parallel size \((?P<size>\d+)\)",
     ),
     Signature(
         "vllm-driver-without-gpu",
         ("Ray does not allocate any GPUs on the driver node",),
-        "vLLM was started on a host of which Ray's placement group has no GPU: all GPUs of {host} are in use or unknown to Ray, or Ray knows {host} by another "
+        "vLLM was started on a host where Ray's placement group has no GPU: all GPUs of {host} are in use or unknown to Ray, or Ray knows {host} by another "
         "address.",
-        "ray status shows the free GPUs of each host. Start vLLM on a host with free ones; with several addresses, set VLLM_HOST_IP on each host to the one that "
-        "ray start --node-ip-address has.",
+        "ray status shows the free GPUs of each host. Start vLLM on a host with free GPUs. If hosts have several "
+        "addresses, set VLLM_HOST_IP on each host to the one given to ray start --node-ip-address.",
     ),
     Signature(
         "megatron-helpers",
         ("Failed to compile the C++ dataset helper functions",),
         "Megatron could not compile its dataset helpers on {host}.",
-        "make -C megatron/core/datasets in the checkout, with g++ and pybind11 installed. A package that was installed without its Makefile lacks them: install from "
+        "Run make -C megatron/core/datasets in the checkout, with g++ and pybind11 installed. A package that was installed without its Makefile lacks them: install from "
         "the checkout (pip install -e .).",
     ),
     Signature(
         "gpus-of-ray",
         ("is less than total desired GPUs",),
-        "The Ray cluster has {have} GPUs and the training wants {want}.",
-        "ray status lists what each host gave: start Ray on the missing hosts with --num-gpus, see that nvidia-smi works there; or lower nnodes and n_gpus_per_node.",
+        "The Ray cluster has {have} GPUs but the training requests {want}.",
+        "ray status lists the resources of each host: start Ray on the missing hosts with --num-gpus, see that nvidia-smi works there; or lower nnodes and n_gpus_per_node.",
         r"available GPUs (?P<have>[\d.]+) is less than total desired GPUs (?P<want>[\d.]+)",
     ),
     Signature(
         "ray-disk-full",
         (" full, available space: ",),
-        "The disk with Ray's folder {folder} is almost full[[left? ({left} left)]]: Ray puts no more objects there, and workers that need to end.",
-        "df -h {folder}; ls /tmp/ray, and remove folders of older sessions. ray start --temp-dir=/DISK (or ray.init(_temp_dir=...)) takes a larger disk.",
+        "The disk with Ray's folder {folder} is almost full[[left? ({left} left)]]: Ray stores no more objects there, and workers that need to store one fail.",
+        "df -h {folder}; ls /tmp/ray, and remove folders of older sessions. ray start --temp-dir=/DISK (or ray.init(_temp_dir=...)) uses a larger disk.",
         r"file_system_monitor\.cc:\d+: (?P<folder>\S+) is over [\d.]+% full, available space: (?P<left>[\d.]+(?: [KMGT]?B)?)",
         kind=FailureText.FALLBACK,
         at_end=r"Object creation will fail",
@@ -371,7 +371,7 @@ FRAMEWORKS = (
         "deepspeed-no-sync",
         ("no_sync context manager is incompatible with gradient partition",),
         "DeepSpeed refuses no_sync() with ZeRO stage {stage}, which reduces gradients in every backward pass; newer versions of DeepSpeed check that.",
-        "Update accelerate and transformers, which no longer call it there; or gradient_accumulation_steps=1, ZeRO stage 1, or an older DeepSpeed. In a loop of your own: engine.backward() and engine.step() "
+        "Update accelerate and transformers, which no longer call it there. Or use gradient_accumulation_steps=1, ZeRO stage 1, or an older DeepSpeed. In a loop of your own: engine.backward() and engine.step() "
         "accumulate without no_sync().",
         r"gradient partition\w* logic of ZeRO stage (?P<stage>\d)",
     ),

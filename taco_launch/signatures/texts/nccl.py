@@ -8,17 +8,17 @@ NCCL = (
     Signature(
         "nccl-ib-no-answer",
         ("Got completion ",),
-        "An RDMA message of {host}[[peer? to {peer}]] got no answer (status 12, retries exceeded): wrong GID index or no route if "
-        "it arrived at once; a link, cable or lossless-Ethernet (PFC) fault if it arrived late; or the other rank is gone.",
-        "[[link?The GID that was used is link-local (fe80:): -x NCCL_IB_ADDR_FAMILY=AF_INET6, or -x NCCL_IB_GID_INDEX= the index of RoCE v2 "
-        "with an address of the network (show_gids on both hosts)||show_gids on both hosts, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with "
-        "the IPv4 address (from NCCL 2.21 on omit it)]]. Test the pair: ib_write_bw -d mlx5_0 -x INDEX. Late only: -x NCCL_IB_TIMEOUT=22.",
+        "An RDMA message of {host}[[peer? to {peer}]] got no answer (status 12, retries exceeded). An error at the "
+        "start means a wrong GID index or no route; a later one means a link, cable or lossless-Ethernet (PFC) fault, or the other rank is gone.",
+        "[[link?The GID that was used is link-local (fe80:): -x NCCL_IB_ADDR_FAMILY=AF_INET6, or -x "
+        "NCCL_IB_GID_INDEX=INDEX with the RoCE v2 index of a network address (run show_gids on both hosts)||Run "
+        "show_gids on both hosts, and set -x NCCL_IB_GID_INDEX=INDEX, the RoCE v2 index with the IPv4 address (leave it unset from NCCL 2.21 on)]]. Test the pair: ib_write_bw -d mlx5_0 -x INDEX. If the error came later: -x NCCL_IB_TIMEOUT=22.",
         _COMPLETION + r"12\b(?=(?:[^\r\n]*localGid (?P<link>fe80))?)",
     ),
     Signature(
         "nccl-ib-flushed",
         ("Got completion ",),
-        "An RDMA queue of {host} was emptied (status 5, flushed), which follows another error.",
+        "An RDMA queue of {host} was emptied (status 5, flushed), which is the result of another error.",
         "Look for what happened before it, on any host.",
         _COMPLETION + r"5\b",
         kind=FailureText.ECHO,
@@ -46,7 +46,7 @@ NCCL = (
     Signature(
         "nccl-hca-unusable",
         ("ibv_modify_qp",),
-        "{host} cannot use one of its HCAs for RDMA (No such device): its port has no network device or GID that this container or process sees, or its driver does not fit.",
+        "{host} cannot use one of its HCAs for RDMA (No such device): its port has no network device or GID that this container or process sees, or its driver does not match.",
         "NCCL_DEBUG=INFO names the HCAs in use (NET/IB : Using): leave the wrong one out, -x NCCL_IB_HCA=^mlx5_3. ibv_devinfo and show_gids where the ranks run show which HCAs work; -x NCCL_IB_DISABLE=1 shows whether the rest works.",
         r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? No such device",
     ),
@@ -55,8 +55,8 @@ NCCL = (
         ("ibv_modify_qp",),
         "{host} could not set up an RDMA connection ({why}): the GID index does not fit, or the hosts' networks are not "
         "connected.",
-        "show_gids on every host, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address, often 3. From NCCL "
-        "2.21 on omit it, or where hosts differ: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24. On rail networks: -x "
+        "Run show_gids on every host, and set -x NCCL_IB_GID_INDEX=INDEX, the RoCE v2 index with the IPv4 address, "
+        "often 3. From NCCL 2.21 on, leave it unset, or where the index differs between hosts: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24. On rail networks: -x "
         "NCCL_CROSS_NIC=0.",
         r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? ?(?P<why>[^\r\n,]*)",
         unless=("nccl-hca-unusable",),
@@ -66,7 +66,7 @@ NCCL = (
         ("ibv_reg_mr", "ibv_exp_reg_mr", "ibv_create_qp", "ibv_create_cq", "locked memory"),
         "{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
         "docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; without a container, limits.conf or LimitMEMLOCK of sshd. "
-        "Check through mpirun, not in a login: mpirun ... bash -c 'ulimit -l'.",
+        "Check through mpirun, not in a login shell: mpirun ... bash -c 'ulimit -l'.",
         r"(?!ibv_reg_mr\(address=[^)\r\n]*\)[^\r\n]*? failed: Cannot allocate memory\s*$)ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument|Resource temporarily))[^\r\n]{0,80}?"
         r"(?:failed|Cannot allocate memory)"
         r"|to allocate some locked memory|set max locked memory",
@@ -82,32 +82,32 @@ NCCL = (
         "nccl-version-mismatch",
         ("Mismatched NCCL version detected",),
         "The ranks have different versions of NCCL: their images or Python environments differ.",
-        "Use the same on every host. Images: docker image inspect --format '{{{{.Id}}}}' IMAGE on each; else python3 -c "
+        "Use the same version on every host. To compare images: docker image inspect --format '{{{{.Id}}}}' IMAGE on each host; otherwise python3 -c "
         "'import torch; print(torch.cuda.nccl.version())'.",
     ),
     Signature(
         "nccl-gpu-shared",
         ("Duplicate GPU detected", "Multiple Ranks are using the same GPU"),
         "Two ranks use the same GPU[[ranks?: {ranks}]].",
-        "One rank per GPU: in the program, torch.cuda.set_device(local_rank); slots per host no more than its GPUs; and "
-        "host names that differ.",
+        "Use one rank per GPU: in the program, call torch.cuda.set_device(local_rank), and give each host no more "
+        "slots than GPUs. Host names must be unique.",
         r"Duplicate GPU detected ?: (?P<ranks>[^\r\n]*\S)|Multiple Ranks are using the same GPU",
     ),
     Signature(
         "nccl-no-interface",
         ("no socket interface found", "No socket interface found", "No interface found", "is neither AF_INET"),
         "{host} has no network interface that NCCL_SOCKET_IFNAME allows.",
-        "See what it has: ip -br addr. The name has to exist on every host: -x NCCL_SOCKET_IFNAME==bond0 (the second = "
+        "List its interfaces: ip -br addr. The name must exist on every host: -x NCCL_SOCKET_IFNAME==bond0 (the second = "
         "requests exactly that name).",
         r"(?i:NCCL.*no (?:socket )?interface found)|connecting to address .*(?!family 1 )family \d+ is neither AF_INET",
     ),
     Signature(
         "nccl-connect",
         ("onnect to ", "socketPollConnect", "WARN Call to connect failed"),
-        "{host} cannot connect to [[peer?{peer}||another rank]] for NCCL's start[[why? ({why})]]: an address of a network that "
-        "the hosts do not share, a firewall, or a rank that never started[[dropped? or is called by more than it accepts]].",
-        "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} shows which way it "
-        "goes, and ]]all ports from 1024 on have to be open between the hosts (NCCL uses any free one).[[dropped? With hundreds "
+        "{host} cannot connect to [[peer?{peer}||another rank]] when NCCL starts[[why? ({why})]]: the address is on a "
+        "network that the hosts do not share, a firewall blocks it, or a rank never started[[dropped? or gets more connections than it accepts]].",
+        "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} shows "
+        "the route, and ]]all ports from 1024 on have to be open between the hosts (NCCL uses any free one).[[dropped? With hundreds "
         "of ranks: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog.]]",
         r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?"
         r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*[^\s])?"
@@ -139,9 +139,9 @@ NCCL = (
             "out of shared memory",
         ),
         "Shared memory (/dev/shm) of {host} is too small.",
-        "df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g (shm_size in the inventory; 64 MB is "
-        "docker's default), or --ipc=host. The host: mount -o remount,size=32g /dev/shm, and remove what was left in it. "
-        "Without it: fewer data loader workers.",
+        "df -h /dev/shm where the ranks run. In a container: docker run --shm-size=32g (shm_size in the inventory; 64 MB is "
+        "docker's default), or --ipc=host. On the host: mount -o remount,size=32g /dev/shm, and remove leftover files "
+        "from it. If you cannot enlarge it, use fewer data loader workers.",
         r"Error while creating shared memory segment (?:/dev/shm/)?\S+ \(size \d+\)(?!, error: (?!No space left))"
         r"|shm\w*\.(?:h|cc):\d+ [^\r\n]*fallocate failed|failed to extend /dev/shm|(?:posix_)?fallocate[^\r\n]*/dev/shm|/dev/shm[^\r\n]*No space left"
         r"|No space left[^\r\n]*/dev/shm|insufficient shared memory|out of shared memory",
@@ -173,16 +173,16 @@ NCCL = (
         ("system not yet initialized", "System not yet initialized", "cudaErrorSystemNotReady"),
         "The NVSwitch fabric of {host} is not ready: nvidia-fabricmanager does not run, or is of another version than the "
         "driver.",
-        "systemctl status nvidia-fabricmanager; install the version of the driver exactly, then systemctl restart it.",
+        "systemctl status nvidia-fabricmanager; install exactly the driver's version, then systemctl restart it.",
     ),
     Signature(
         "nccl-cuda-failure",
         ("Cuda failure ", "CUDA failure "),
         "A CUDA call of NCCL failed on {host}: {why}.",
-        "[[argument?NCCL, CUDA and torch may not fit each other: python3 -c 'import torch; print(torch.version.cuda, torch.cuda.nccl.version())', and one "
-        "libnccl only on LD_LIBRARY_PATH. Else two ranks are on one GPU: torch.cuda.set_device(local_rank)||"
+        "[[argument?NCCL, CUDA and torch may not match: run python3 -c 'import torch; print(torch.version.cuda, "
+        "torch.cuda.nccl.version())', and keep only one libnccl in LD_LIBRARY_PATH. Otherwise two ranks are on one GPU: torch.cuda.set_device(local_rank)||Run "
         "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?]]"
-        "[[unknown? Where nvidia-smi works and CUDA does not: nvidia-modprobe -u -c=0 on the host, then start the container again; with NVSwitch, systemctl status "
+        "[[unknown? If nvidia-smi works but CUDA does not: nvidia-modprobe -u -c=0 on the host, then start the container again; with NVSwitch, systemctl status "
         "nvidia-fabricmanager.]]",
         # Its own line under "Last error:", those of NCCL's WARN, and of nccl-tests
         r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?=(?P<argument>invalid)?)"
@@ -213,15 +213,15 @@ NCCL = (
         "nccl-invalid-usage",
         ("invalid usage", "ncclInvalidUsage"),
         "NCCL refuses a call of a rank (invalid usage): most often two ranks use the same GPU.",
-        "One rank per GPU: in the program, torch.cuda.set_device(hvd.local_rank()) before anything else, and slots per host no "
-        "more than its GPUs. -x NCCL_DEBUG=WARN shows which call it was.",
+        "Use one rank per GPU: in the program, call torch.cuda.set_device(hvd.local_rank()) before anything else, and "
+        "give each host no more slots than GPUs. -x NCCL_DEBUG=WARN shows which call it was.",
         r"(?i:nccl)[^\r\n]*invalid usage|ncclInvalidUsage",
         unless=("nccl-gpu-shared",),
     ),
     Signature(
         "nccl-not-ready",
         ("Attempt to use communicator before the previous operation returned",),
-        "The program on {host} went on with a communicator of NCCL of which an earlier call had failed, or was not done.",
+        "The program on {host} used an NCCL communicator although an earlier call on it had failed or had not finished.",
         "Look for the first NCCL WARN or NCCL error before it, on every rank. Without one: the program was built for another NCCL than the one "
         "that it has loaded (strings libnccl.so.2 | grep 'NCCL version').",
         kind=FailureText.ECHO,
@@ -230,7 +230,7 @@ NCCL = (
         "nccl-aborted",
         ("communicator was aborted", "communicator is aborted"),
         "torch ended NCCL's work in this rank[[rank? ({rank})]]: a collective took too long, or another rank failed[[why?. It gives the reason: {why}]].",
-        "Look for the rank that failed or fell silent first; its lines before this point tell why.",
+        "Look for the rank that failed or fell silent first; its lines before this point show why.",
         r"NCCL communicator (?:was|is) aborted(?: on rank (?P<rank>\d+))?(?:[^\r\n]*?reason for failure was: (?P<why>[^\r\n]*[^\s.]))?",
         kind=FailureText.ECHO,
         unless=("torch-collective-timeout", "torch-collectives-differ", "torch-ranks-apart", "nccl-peer-gone"),
@@ -240,8 +240,8 @@ NCCL = (
         (", invalid argument, NCCL version", "ncclInvalidArgument"),
         "NCCL refuses an argument that a rank gives it: most often a rank's number that is not below the number of ranks, two ranks on one GPU, or a "
         "tensor that is not on the rank's own GPU.",
-        "-x NCCL_DEBUG=WARN shows which. Start as many processes as WORLD_SIZE; torch.cuda.set_device(local_rank) before "
-        "anything else.",
+        "-x NCCL_DEBUG=WARN shows which argument. Start as many processes as WORLD_SIZE, and call "
+        "torch.cuda.set_device(local_rank) before anything else.",
         r"(?i:nccl)[^\r\n]*, invalid argument\b|ncclInvalidArgument",
         unless=("nccl-gpu-shared", "nccl-invalid-usage", "nccl-ranks-differ"),
     ),
@@ -255,8 +255,8 @@ NCCL = (
             "Socket recv failed while polling for opId",
         ),
         "NCCL on {host} lost another rank[[peer?, at {peer}]].",
-        "Look for the rank that ended first, and at its host.[[peer? Where {peer} is no host of the job, something else called one of "
-        "NCCL's ports and left: NCCL 2.27.3 and newer tolerates that.]]",
+        "Look for the rank that ended first, and at its host.[[peer? Where {peer} is no host of the job, something "
+        "else connected to one of NCCL's ports and left: NCCL 2.27.3 and newer tolerates that.]]",
         r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN Net : Call to "
         r"(?:\w+ from (?P<peer2>[^\s<]+)<)?|ncclRemoteError|Socket recv failed while polling for opId)",
         kind=FailureText.ECHO,
@@ -288,8 +288,8 @@ NCCL = (
     Signature(
         "nccl-foreign-connection",
         ("wrong type", "wrong magic"),
-        "Something that is no NCCL connected to a port of NCCL: a port scanner, or a rank left over from another job.",
-        "See that no rank of an older job is alive on the hosts: nvidia-smi, ps. Scanners do no harm.",
+        "Something other than NCCL connected to a port of NCCL: a port scanner, or a rank left over from another job.",
+        "Check that no rank of an older job is alive on the hosts: nvidia-smi, ps. Scanners do no harm.",
         r"socket\w*: wrong (?:type|magic)",
         kind=FailureText.NOTE,
         unless=("nccl-networks-differ",),

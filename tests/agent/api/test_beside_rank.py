@@ -60,7 +60,7 @@ def test_a_job_that_has_ended(jobs: Jobs, agent: Path, family: Family) -> None:
     submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)
     process, _stdin = start(agent, family, name="a", rank=0, command=["true"])
     assert ended(process).error == {
-        "message": "job a: it is SUCCEEDED: nothing can run beside its ranks; only cp NAME:PATH . still works",
+        "message": "job a: it is SUCCEEDED: commands in its ranks need a RUNNING job, except `cp NAME:PATH .`",
         "hint": None,
         "kind": "failed",
         "op": "failure",
@@ -87,7 +87,7 @@ def test_files_of_a_job_that_has_ended(
     folder.agent.write_text("import sys\nprint(*sys.argv[1:])\n", encoding="ascii")
     answer = ended(start(agent, family, "read-files", name="a", rank=0, path="out", most=1000)[0])
     if found is None:
-        assert answer.error["hint"] == "name a whole path: a:/results"
+        assert answer.error["hint"] == "give an absolute path, such as a:/results"
     else:
         assert answer.raw == f"pack 1000 {found.format(folder=folder.path)}\n".encode()
     beyond = ended(start(agent, family, "read-files", name="a", rank=2, path="/out", most=1000)[0])
@@ -110,7 +110,7 @@ def test_that_the_code_was_removed_is_told_where_a_file_is_missing_there(
 @pytest.mark.parametrize("terminal", [{"kind": "x;y"}, {"kind": "xterm", "rows": -1}, {"kind": "xterm", "rows": 10**9}])
 def test_a_terminal_that_is_none(agent: Path, family: Family, terminal: object) -> None:
     process, _stdin = start(agent, family, name="running", rank=0, command=["true"], terminal=terminal)
-    assert "not a request of taco-launch" in ended(process).error["message"]
+    assert "the agent does not understand this request" in ended(process).error["message"]
 
 
 def test_frames_go_to_the_ranks_host_and_its_output_and_code_come_back(

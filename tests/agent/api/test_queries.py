@@ -242,7 +242,7 @@ print(json.dumps({"host": "", "occupancy": seen}))"""
     [
         ("raise SystemExit('nvidia-smi hangs')", "nvidia-smi hangs"),
         ("""print('{"host": "", "problem": "nvidia-smi hangs"}')""", "nvidia-smi hangs"),
-        ("""print('{"host": "a", "occupancy": {}}')""", "its answer is not understood: "),
+        ("""print('{"host": "a", "occupancy": {}}')""", "its answer cannot be read: occ"),
     ],
 )
 def test_top_of_a_host_that_cannot_tell(tmp_path: Path, script: str, problem: str) -> None:

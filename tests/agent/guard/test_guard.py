@@ -134,7 +134,7 @@ def test_slots_that_cannot_be_leased_are_no_busy_slots(supervisor: Mail, folder:
     (folder.path / "leases").write_bytes(b"")
     lease(supervisor, 1)
     answer = supervisor.wait("leased")
-    assert answer["error"].startswith(f"no leases in {folder.path}/leases: Not a directory (")
+    assert answer["error"].startswith(f"cannot write lease files in {folder.path}/leases: Not a directory (")
     assert answer["slots"] is None
 
 

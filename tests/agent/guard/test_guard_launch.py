@@ -1,4 +1,4 @@
-"""What the guard starts itself, where there is no mpirun: the host's launcher, its log and its end; the port it has to have."""
+"""What the guard starts itself, where the answer has no mpirun: the host's launcher, its log and its end; the port it has to have."""
 
 import os
 import socket
@@ -50,7 +50,7 @@ def test_a_launcher_that_is_not_there(supervisor: Mail, folder: JobFolder, famil
 def test_a_folder_that_is_not_there(supervisor: Mail, folder: JobFolder, family: Family) -> None:
     launch(supervisor, family, "pwd", cwd="/nowhere")
     assert supervisor.wait("done")["code"] == 0
-    assert said(folder).startswith("taco-launch: there is no folder /nowhere here: the ranks start in ")
+    assert said(folder).startswith("taco-launch: the folder /nowhere does not exist here, so the ranks start in ")
 
 
 def test_a_launcher_without_ranks_is_told_to_end(supervisor: Mail, family: Family) -> None:

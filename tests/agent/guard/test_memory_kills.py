@@ -20,7 +20,7 @@ V1 = "5:cpu:/x\n4:memory:/docker/abc\n0::/\n"
             V1,
             "memory",
             ("memory.oom_control", "memory.limit_in_bytes"),
-            "has no limit: a limit above it, or the host itself, was full",
+            "has no limit of its own: a parent cgroup reached its limit, or the host ran out of memory",
         ),
     ],
 )
@@ -39,7 +39,7 @@ def test_kills_are_counted(
     (tmp_path / "proc/vmstat").write_text("nr_free_pages 9\noom_kill 5\n")
     kills = MemoryKills()
     kills.begin(1, 7)
-    assert kills.killed(1).startswith("by a process or a user, and not because memory ran out")
+    assert kills.killed(1).startswith("by a process or a user, not because memory ran out")
     (tmp_path / "proc/vmstat").write_text("nr_free_pages 9\noom_kill 6\n")
     assert kills.killed(1) == ""  # in another cgroup: the rank may have moved there
     events.write_text("oom 4\noom_kill 4\n")

@@ -69,7 +69,10 @@ def test_a_guard_whose_first_connection_broke_is_joined(agent: Path, tmp_path: P
     assert process_registry.kept(folder) == started
     other = Ssh(agent, folder, family, "another")
     refused = other.hear()
-    assert (refused["op"], "runs there for another head" in refused["reason"]) == ("refused", True)
+    assert (refused["op"], "another head already runs a job" in refused["reason"]) == (
+        "refused",
+        True,
+    )
     again.say("close", remove=True)
     eventually(lambda: not folder.path.exists(), 10, "the guard to end")
 
@@ -114,7 +117,10 @@ def test_a_guard_that_never_came_is_started_anew(kept: JobFolder, monkeypatch: p
 
 
 def test_the_guard_of_another_job_is_not_joined(kept: JobFolder) -> None:
-    with kept.listen(), pytest.raises(TacoLaunchError, match="runs there for another head"):
+    with (
+        kept.listen(),
+        pytest.raises(TacoLaunchError, match="another head already runs a job"),
+    ):
         relay._prepare(kept, "theirs", "/agent.pyz")
 
 

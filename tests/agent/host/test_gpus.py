@@ -70,11 +70,11 @@ def test_who_uses_them(smi: Smi) -> None:
         (GpuUse((), 1023), ""),
         (GpuUse((), None), ""),
         (GpuUse(), ""),
-        (GpuUse((), 1024), "with 1024 MiB of its memory in use, by no process that can be seen"),
+        (GpuUse((), 1024), "with 1024 MiB of its memory in use by a process that is not visible here"),
         (GpuUse((GpuClient(2**22 + 1, "/opt/conda/bin/python"),), 5), "used by process 4194305 (python)"),
         (
             GpuUse((GpuClient(2**22 + 1, "[Not Found]"), GpuClient(2**22 + 2, ""))),
-            "used by processes 4194305 ({0}), 4194306 ({0})".format("a process that nvidia-smi cannot name"),
+            "used by processes 4194305 ({0}), 4194306 ({0})".format("name not reported by nvidia-smi"),
         ),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_process_is_told_with_its_user() -> None:
 
 
 def test_a_gpu_that_is_not_listed_any_more() -> None:
-    assert gpus.describe("GPU-1", {}) == "which nvidia-smi does not list"
+    assert gpus.describe("GPU-1", {}) == "not listed by nvidia-smi"
 
 
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"

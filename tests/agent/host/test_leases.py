@@ -92,7 +92,7 @@ def test_ports_are_no_other_jobs(first: Leases, second: Leases, make: Callable[[
     for _time in range(2):
         assert first.take(FOUR, 1, holder("one"), None, (40000, 40001)) == ("port-40000", "port-40001", FOUR[0])
     assert second.take(FOUR, 1, holder("two"), None, (40002, 40000, 40001)) == ()
-    assert second.refused == {"port-40000": "another job has it", "port-40001": "another job has it"}
+    assert second.refused == {"port-40000": "held by another job", "port-40001": "held by another job"}
     # The refusal left nothing locked.
     assert second.take(FOUR, 1, holder("two"), None, (40002, 40003))[2:] == FOUR[1:2]
     assert make().take(FOUR, 3, holder("three"), None, (40004,)) == ()
@@ -144,9 +144,9 @@ def test_what_is_no_regular_file_is_no_slot(first: Leases, place: Path, tmp_path
     assert take(first, 1) == ("slot-3",)
     user = _user()
     assert first.refused == {
-        "slot-0": f"its lease {place}/slot-0 cannot be used, it is a symbolic link of {user}",
-        "slot-1": f"its lease {place}/slot-1 cannot be used, it is a FIFO of {user}",
-        "slot-2": f"its lease {place}/slot-2 cannot be used, it is a directory of {user}",
+        "slot-0": f"with a lease file that cannot be used: {place}/slot-0 is a symbolic link of {user}",
+        "slot-1": f"with a lease file that cannot be used: {place}/slot-1 is a FIFO of {user}",
+        "slot-2": f"with a lease file that cannot be used: {place}/slot-2 is a directory of {user}",
     }
     assert (tmp_path / "precious").read_text(encoding="ascii") == "precious"
 
@@ -169,9 +169,12 @@ def test_a_file_that_was_removed_is_no_lease(first: Leases, second: Leases, plac
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="ascii")
-    with pytest.raises(HostError, match=r"no leases in .*file/leases: Not a directory") as caught:
+    with pytest.raises(
+        HostError,
+        match=r"cannot write lease files in .*file/leases: Not a directory",
+    ) as caught:
         take(Leases(tmp_path / "file" / "leases", tmp_path))
-    assert caught.value.hint == "name a folder of your own with TACO_LAUNCH_LEASES, or run as root"
+    assert caught.value.hint == "set another folder with TACO_LAUNCH_LEASES, or run as root"
 
 
 def test_the_folder_for_all_is_everybodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +222,7 @@ def test_a_gpu_that_others_use_is_not_given(first: Leases, second: Leases, smi: 
     assert take(first, 1, names=GPUS) == (GPUS[1],)
     assert first.refused == {GPUS[0]: f"used by process {os.getpid()} (python3 of {_user()})"}
     assert take(second, 1, "two", GPUS) == ()
-    by_nobody = "with {} MiB of its memory in use, by no process that can be seen"
+    by_nobody = "with {} MiB of its memory in use by a process that is not visible here"
     assert second.refused == {
         GPUS[0]: first.refused[GPUS[0]],
         GPUS[2]: by_nobody.format(1024),
@@ -236,7 +239,7 @@ def test_what_is_known_of_the_gpus_is_not_asked_again(first: Leases, smi: Smi) -
 def test_when_nvidia_smi_fails_no_gpu_is_free(first: Leases, smi: Smi) -> None:
     smi.fail()
     assert take(first, 1, names=GPUS[:1]) == ()
-    assert first.refused[GPUS[0]].startswith("whose users are not known (nvidia-smi --query-compute-apps")
+    assert first.refused[GPUS[0]].startswith("with unknown users (nvidia-smi --query-compute-apps")
     assert "exit 15: GPU is lost" in first.refused[GPUS[0]]
 
 
@@ -350,7 +353,7 @@ def test_what_another_user_left_is_told_and_the_slot_not_given(family: Family, s
         return "".join(ours.refused.values())
 
     why = eventually(refused, 5, "the lock to be free")
-    assert why.startswith("left by job theirs of nobody, which may still run: perhaps as process ")
+    assert why.startswith("left by job theirs of nobody, which may still be running: perhaps process ")
     number = int(why.rpartition(" ")[2])
     assert Path(f"/proc/{number}/comm").read_text(encoding="ascii") == "sleep\n"  # nothing of theirs was ended
 
@@ -373,7 +376,7 @@ def test_who_cannot_see_marks_takes_later_processes_for_them(family: Family, sha
     family.start(("sleep", "60"))  # root's, and started later
     theirs, refused, _process = nobody(family, shared, 1)
     assert theirs == "slot-1"
-    assert refused.startswith("left by job job of root, which may still run: ")
+    assert refused.startswith("left by job job of root, which may still be running: ")
 
 
 def test_a_lock_is_a_flock(first: Leases, place: Path) -> None:

@@ -140,7 +140,7 @@ def test_where_the_locks_cannot_be_read_nothing_is_free(
     monkeypatch.setattr(file_locks, "read", fails)
     found = slots_here(2)
     assert found.free == 0
-    assert occupancy.describe(found, NOWHERE, "ann") == "2 whose users are not known (/proc/locks: Permission denied)"
+    assert occupancy.describe(found, NOWHERE, "ann") == "2 with unknown users (/proc/locks: Permission denied)"
 
 
 def test_before_slots_are_taken_locks_are_read_only_where_there_is_a_record(
@@ -231,7 +231,7 @@ def test_a_gpu_that_others_use_is_not_free(smi: Smi, hold: Callable[..., Leases]
     one, two, three = occupancy.describe(found, NOWHERE, "ann").split(", ", 2)
     assert one == "1 held by job vgg16 of cluster hcc (another queue) since 2026-03-04 14:02"
     assert two.startswith(f"1 used by process {os.getpid()} (python3 of ")
-    assert three == "1 with 2000 MiB of its memory in use, by no process that can be seen"
+    assert three == "1 with 2000 MiB of its memory in use by a process that is not visible here"
 
 
 @pytest.mark.usefixtures("place")
@@ -252,7 +252,7 @@ def test_without_nvidia_smis_answer_no_gpu_is_free(smi: Smi, hold: Callable[...,
     hold("vgg16", GPUS[2])
     smi.fail()
     assert slots.read_thoroughly().free == 0
-    assert "whose users are not known" in occupancy.describe(slots.read(), NOWHERE, "")
+    assert "with unknown users" in occupancy.describe(slots.read(), NOWHERE, "")
     # From the beginning: slots that are declared can be had, but not those of GPUs that jobs had before.
     found = slots_here(4)
     assert [slot.name for slot in found.slots] == [GPUS[2], "slot-1", "slot-2", "slot-3"]
@@ -270,7 +270,7 @@ def test_what_another_user_left_is_told(place: Path, hold: Callable[..., Leases]
     assert slots_here(1).free == 1
     process = family.start(("sleep", "60"), marked=True, user=65534)
     found = slots_here(1)
-    assert found.slots[0].foreign.endswith(f"may still run: perhaps as process {process.pid}")
+    assert found.slots[0].foreign.endswith(f"may still be running: perhaps process {process.pid}")
 
 
 # -- as a process

@@ -78,5 +78,5 @@ def test_a_port_of_a_host_that_is_reached_refuses() -> None:
         bound.bind(("127.0.0.1", 0))
         assert ports.unreachable(*bound.getsockname()) == ""
         bound.listen()
-        assert ports.unreachable(*bound.getsockname()) == "another process listens there already"
+        assert ports.unreachable(*bound.getsockname()) == "another process already listens on that port"
     assert ports.unreachable("255.255.255.255", 41000) == "Network is unreachable"

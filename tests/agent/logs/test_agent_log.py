@@ -56,7 +56,7 @@ def test_a_job_without_one(folder: JobFolder) -> None:
     agent_log.relay("n2", Trace(at=AT, text="x"))
     refused = call("logs", name="a", agent=True)
     assert refused.error["message"] == "job a: it has no agent log"
-    assert refused.error["hint"] == "one is kept of a job that is started with --agent-log"
+    assert refused.error["hint"] == "only jobs that are started with --agent-log keep an agent log"
 
 
 def test_it_is_for_its_owner_and_has_a_size(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ def test_workers_of_one_host(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Non
             "it has no instance j-worker-2",
             "its instances are j-launcher, j-worker-0, j-worker-1",
         ),
-        ({"attempt": 3}, "it has had no attempt 3", "its attempts are 1 to 2"),
+        ({"attempt": 3}, "it has no attempt 3", "its attempts are 1 to 2"),
     ],
 )
 @pytest.mark.usefixtures("made")
@@ -145,9 +145,9 @@ def test_what_there_is_not(asked: dict[str, Any], message: str, hint: str) -> No
 
 def test_before_it_has_a_place(jobs: Jobs) -> None:
     make(jobs.path.parent)
-    assert asked_for(instance="j-worker-0").error["hint"] == "it has no place yet"
+    assert asked_for(instance="j-worker-0").error["hint"] == "it has not been given slots yet"
     assert asked_for(host="n9").error["hint"] == "its hosts are n1, n2, n3"
-    assert asked_for(attempt=2).error["hint"] == "it was not tried again"
+    assert asked_for(attempt=2).error["hint"] == "it was never restarted: its only attempt is 1"
     assert asked_for(host="n1").raw == asked_for(rank=0).raw == asked_for().raw == b""
 
 

@@ -56,10 +56,13 @@ def test_without_it_nothing_runs(
     assert "--mps: nvidia-cuda-mps-control -d exited with 1: Cannot find MPS" in capfd.readouterr().err
     monkeypatch.setenv("PATH", "/nowhere")
     own = mps.environment(folder, "GPU-a", os.environ)
-    assert mps.start(folder, own) == "--mps: there is no nvidia-cuda-mps-control here: it comes with NVIDIA's driver"
+    assert (
+        mps.start(folder, own)
+        == "--mps: the program nvidia-cuda-mps-control was not found here: it comes with the NVIDIA driver"
+    )
 
 
 def test_its_sockets_have_to_have_room() -> None:
     folder = JobFolder(Path("/state/" + "x" * 90))
-    assert "is too long for its sockets" in mps.start(folder, mps.environment(folder, "GPU-a", {}))
+    assert "is too long a path for the sockets" in mps.start(folder, mps.environment(folder, "GPU-a", {}))
     assert not folder.path.exists()

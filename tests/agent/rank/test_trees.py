@@ -115,8 +115,8 @@ def test_what_cannot_be_copied_is_said(tree: Path, tmp_path: Path) -> None:
     data, said = packed(tree)
     assert said == [f"left out: {tree}/fifo: is neither a file, a folder nor a link"]
     assert sorted(unpacked(data, tmp_path / "copy")) == [
-        "left out: tree/out: a link that leads out of what is copied",
-        "left out: tree/sub/out: a link that leads out of what is copied",
+        "left out: tree/out: this link points outside of the copied folder",
+        "left out: tree/sub/out: this link points outside of the copied folder",
     ]
     assert not (tmp_path / "copy/out").is_symlink()
     with pytest.raises(UsageError, match="fifo: is neither a file nor a folder"):
@@ -164,7 +164,7 @@ def test_a_part_is_never_taken_for_the_whole(tree: Path, tmp_path: Path) -> None
         whole,
     ):
         if len(data[:size].rstrip(b"\0")) + 1024 > size:
-            with pytest.raises(UsageError, match=r"not whole|not an archive"):
+            with pytest.raises(UsageError, match=r"not a taco-launch archive"):
                 unpacked(data[:size], tmp_path / "copy")
     assert list(tmp_path.iterdir()) == [tree]
 

@@ -175,7 +175,7 @@ def test_a_caller_that_sends_more_than_the_window(caller: Caller, server: socket
 
     threading.Thread(target=send, daemon=True).start()
     assert caller.until(StreamClosed)[-1].why in (
-        "more came than was credited",
+        "the other side sent more data than the window allows",
         "Connection reset by peer",
         "Broken pipe",
     )
@@ -184,7 +184,7 @@ def test_a_caller_that_sends_more_than_the_window(caller: Caller, server: socket
 def test_many_at_once_none_holds_up_another(caller: Caller, server: socket.socket) -> None:
     caller.say(*(OpenStream(stream=number) for number in range(MOST_STREAMS + 1)))
     closed = caller.until(StreamClosed)[-1]
-    assert (closed.stream, closed.why) == (MOST_STREAMS, "there are 256 connections already")
+    assert (closed.stream, closed.why) == (MOST_STREAMS, "the limit of 256 connections is reached")
     held = [server.accept()[0] for _each in range(MOST_STREAMS)]
     caller.say(SendData(stream=200, data=b"x"), DropStream(stream=100))
     eventually(lambda: [each for each in held if _has(each, b"x")])

@@ -101,7 +101,7 @@ def test_a_rank_that_does_not_run(visit: Visit) -> None:
     mail.wait("visit")
     mail.send("visited")
     _out, err = visitor.communicate(timeout=HANG)
-    assert (visitor.returncode, err) == (125, b"taco-launch: rank 1 does not run any more\n")
+    assert (visitor.returncode, err) == (125, b"taco-launch: rank 1 is no longer running\n")
 
 
 def test_there_is_no_guard(folder: JobFolder, agent: Path, family: Family) -> None:

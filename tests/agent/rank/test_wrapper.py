@@ -188,7 +188,7 @@ def test_python3_is_there(ranks: Ranks, tmp_path: Path) -> None:
     (tmp_path / "python3").symlink_to("/bin/true")
     _process, guard = ranks.run("python", "x.py", shared={**SHARED, "PATH": str(tmp_path)})
     assert guard.wait("exit") == report(
-        127, "cannot run 'python': No such file or directory (python3 is there: type that)"
+        127, "cannot run 'python': No such file or directory (python3 is installed: use it instead)"
     )
 
 

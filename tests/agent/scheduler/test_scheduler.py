@@ -156,7 +156,7 @@ def test_who_waits_is_told_why(queue: Queue) -> None:
     assert queue.runs("a") <= 1
     clock = time.strftime("%Y-%m-%d %H:%M", time.localtime(0))
     words = f"1 of 2 free, 1 held by job holder of bob (another queue) since {clock}"
-    assert queue.record("b").waiting == (("", "job a is before it"), ("me", words))
+    assert queue.record("b").waiting == (("", "job a is ahead of it in the queue"), ("me", words))
     queue.hosts.tell("holder", "other")
     queue.until(lambda: "other" in dict(queue.record("b").waiting)["me"], 2)
     count = len(records.read_events(queue.jobs.get("b")))
@@ -213,7 +213,7 @@ def test_a_supervisor_that_ends_without_a_word_is_started_again_but_not_for_ever
     queue.until(lambda: queue.record("a").state.is_terminal, 1)
     record = queue.record("a")
     assert (record.state, record.exit_code, queue.runs("a")) == (JobState.LOST, 125, 3)
-    assert record.reason.startswith("its supervisor ended 3 times without a message: KeyError: what; see ")
+    assert record.reason.startswith("its supervisor ended 3 times without giving a reason: KeyError: what; see ")
     queue.until(lambda: queue.step() is None)
     assert queue.jobs.pending() == []
 
@@ -225,9 +225,7 @@ def test_a_job_whose_time_is_over(queue: Queue) -> None:
     queue.step(31)
     record = queue.record("late")
     assert (record.state, record.exit_code) == (JobState.FAILED, 4)
-    assert record.reason.startswith(
-        "found no place within its --queue-timeout of 30 s\n  me: 0 of 2 free, 2 held by job"
-    )
+    assert record.reason.startswith("got no slots within its --queue-timeout of 30 s\n  me: 0 of 2 free, 2 held by job")
     assert not folder.caller.exists()
 
 
@@ -249,7 +247,7 @@ def test_who_is_resumed_waits_behind_those_that_came_meanwhile(queue: Queue) -> 
     queue.job("b", np=2, says=REFUSED)
     queue.hosts.tell("x", "x")
     records.Events(folder).add(state.RESUMED, "resumed by me")
-    queue.until(lambda: ("", "job b is before it") in queue.record("a").waiting, 0.1)
+    queue.until(lambda: ("", "job b is ahead of it in the queue") in queue.record("a").waiting, 0.1)
     assert "" not in dict(queue.record("b").waiting)
 
 

@@ -152,7 +152,7 @@ def test_a_host_that_has_not_got_the_agent_is_given_it(
     try:
         if broken:
             eventually(lambda: found.free(wish) is None and found.watchers.down())
-            why = f"the agent cannot be put into {there}: the disk is full"
+            why = f"the agent cannot be copied to {there}: the disk is full"
             assert found.watchers.down() == {"n2": why}
             eventually(lambda: found.free(wish) is None and "can't open file" in found.watchers.down()["n2"])
             return
@@ -167,7 +167,7 @@ def test_a_host_that_says_nothing(watched: Watched) -> None:
     watched.step(WISH)
     assert watched.watchers.down() == {}
     watched.step(WISH, ahead=60)
-    assert watched.watchers.down() == {HERE: "said nothing within 40 s"}
+    assert watched.watchers.down() == {HERE: "sent nothing within 40 s"}
 
 
 def test_a_line_without_an_end_ends_a_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +177,6 @@ def test_a_line_without_an_end_ends_a_watch(tmp_path: Path, monkeypatch: pytest.
     write_agent(tmp_path / "agent.pyz", AGENT.replace("print(line, flush=True)", "print(line, end='', flush=True)"))
     try:
         eventually(lambda: found.free(WISH) is None and found.watchers.down())
-        assert found.watchers.down() == {HERE: "said a line of more than 4096 bytes"}
+        assert found.watchers.down() == {HERE: "sent a line of more than 4096 bytes"}
     finally:
         found.watchers.close()

@@ -56,7 +56,10 @@ def test_what_is_there_stays(jobs: Path, tmp_path: Path, kind: str) -> None:
     else:
         path.write_text("ours") if kind == "file" else path.mkdir()
     before = path.lstat()[:7]  # without the time of access
-    with pytest.raises(LinkError, match="is there already, and nothing is ever replaced"):
+    with pytest.raises(
+        LinkError,
+        match="this path already exists, and taco-launch does not replace files",
+    ):
         make(folder, path)
     assert path.lstat()[:7] == before
     PlacedLinks(folder).remove()
@@ -67,10 +70,16 @@ def test_no_link_above_is_followed(jobs: Path, tmp_path: Path) -> None:
     folder = job(jobs, "one")
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    with pytest.raises(LinkError, match="one of the folders above is none, or a symbolic link"):
+    with pytest.raises(
+        LinkError,
+        match="a part of this path is not a folder or is a symbolic link",
+    ):
         make(folder, tmp_path / "link" / "file")
     (tmp_path / "file").write_text("")
-    with pytest.raises(LinkError, match="one of the folders above is none, or a symbolic link"):
+    with pytest.raises(
+        LinkError,
+        match="a part of this path is not a folder or is a symbolic link",
+    ):
         make(folder, tmp_path / "file" / "file")
     assert list((tmp_path / "real").iterdir()) == []
 
@@ -78,7 +87,10 @@ def test_no_link_above_is_followed(jobs: Path, tmp_path: Path) -> None:
 def test_one_of_a_job_that_has_ended_is_replaced_and_of_one_that_runs_is_not(jobs: Path, tmp_path: Path) -> None:
     old, new, path = job(jobs, "old"), job(jobs, "new"), tmp_path / "file.conf"
     make(old, path)
-    with old.listen(), pytest.raises(LinkError, match="job old has it now"):
+    with (
+        old.listen(),
+        pytest.raises(LinkError, match="job old is using this path"),
+    ):
         make(new, path)
     assert path.read_text() == "old"
     make(new, path)

@@ -184,7 +184,7 @@ def test_counts_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="more than 2 chunks"):
         manifest.parsed(document(files=[["a", False, 3 * manifest.CHUNK_BYTES, [H] * 3]]))
     monkeypatch.setattr(manifest, "MOST_BYTES", 10)
-    with pytest.raises(ValueError, match="more than 0 MiB"):
+    with pytest.raises(ValueError, match="the manifest is larger than 0 MiB"):
         manifest.parsed(document())
 
 

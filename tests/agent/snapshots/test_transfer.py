@@ -166,11 +166,11 @@ def test_it_comes_as_it_arrives_there(site: Site) -> None:
         ("echo no python here >&2; exit 1", "no python here"),
         (
             f"echo taco-launch snapshot {ID}; printf '\\377\\377\\377\\377'",
-            "not an answer of taco-launch: 4294967295 bytes at once",
+            "not a taco-launch answer: it has a block of 4294967295 bytes",
         ),
         (f"echo taco-launch snapshot {ID}; printf '\\0\\0\\0\\2{{}}'", "the manifest of snapshot"),
         (f"echo taco-launch snapshot {ID}; printf '\\0\\0\\0\\0why not\\n'", "why not"),
-        (f"echo taco-launch snapshot {ID}; printf '\\0\\0\\0\\0\\033[31m\\n'", "it has no more"),
+        (f"echo taco-launch snapshot {ID}; printf '\\0\\0\\0\\0\\033[31m\\n'", "it stopped sending and gave no reason"),
     ],
 )
 def test_what_is_cut_or_wrong_is_not_taken(site: Site, way: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_what_is_cut_or_wrong_is_not_taken(site: Site, way: str, words: str, mon
 def test_a_host_that_is_silent_is_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "_SILENT_SECONDS", 0.2)
     site.host("other", way="exec sleep 100")
-    with pytest.raises(TransferError, match=r"nothing came for 0\.2 s"):
+    with pytest.raises(TransferError, match=r"it sent nothing for 0\.2 s"):
         site.fetch("other")
 
 
@@ -229,7 +229,7 @@ def test_a_neighbour_whose_copy_is_damaged_is_not_believed(site: Site) -> None:
     answer = site.order("n2", "head")
     assert answer.error == ""
     (note,) = answer.notes
-    assert note.startswith("the code could not be fetched from n2: its own copy is damaged: chunk ")
+    assert note.startswith("the code could not be fetched from n2: its copy is damaged: chunk ")
     assert (site.tree / "src" / "small").read_bytes() == b"small"
     # it has forgotten it, so that it is brought there again
     assert not SnapshotStore(site.root / "n2").use(ID)
@@ -251,22 +251,24 @@ def test_a_copy_of_ours_that_is_damaged_is_fetched_again_once(site: Site) -> Non
         site.store.chunk(chunk).write_bytes(b"tampered with")
     answer = site.order("head")
     assert answer.error == ""
-    assert answer.notes == ["large: its copy here was damaged, and was fetched again from head"]
+    assert answer.notes == ["large: the copy on this host was damaged, so a new copy was fetched from head"]
     assert (site.tree / "large").read_bytes() == PIECES[0] + PIECES[1]
     # and where the head's is damaged too, nothing starts
     for store in (site.store, SnapshotStore(site.root / "head")):
         store.chunk(HASHES[1]).write_bytes(b"tampered with")
     answer = site.order("head")
-    assert answer.error.startswith("large: its copy here is damaged, and could not be fetched again from head: ")
+    assert answer.error.startswith(
+        "large: the copy on this host is damaged, and a new copy could not be fetched from head: "
+    )
 
 
 def test_the_head_has_nobody_to_ask(site: Site) -> None:
     site.host("here").chunk(HASHES[2]).write_bytes(b"other")
     answer = site.order()
-    assert answer.error == "src/small: its copy here is damaged, and was removed"
+    assert answer.error == "src/small: the copy on this host was damaged and has been removed"
     assert "submit the job again" in answer.hint
     assert not site.store.use(ID)  # so that the next submit brings it
-    assert site.order().error == "the job's code is not here any more"
+    assert site.order().error == "the job's code is no longer on this host"
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_no_spec(folder: JobFolder) -> None:
 
 def test_a_spec_of_another_version(folder: JobFolder) -> None:
     records.write_json(folder.spec, {"schema": 99, "spec": {}})
-    with pytest.raises(TacoLaunchError, match="schema 99, this agent reads 1"):
+    with pytest.raises(TacoLaunchError, match="schema 99, but this agent can only read schema 1"):
         records.read_spec(folder)
 
 

@@ -66,7 +66,7 @@ def test_an_end_waits_until_all_ranks_have_ended(folder: JobFolder) -> None:
     early = Early(folder)
     assert early.it.before_end("stopped by me", None)
     assert early.gang.ordered == [SignalRanks(number=10)]
-    assert early.told == ["stopped by me; USR1 to its ranks, which have 60 s before TERM"]
+    assert early.told == ["stopped by me; sent USR1 to its ranks; TERM follows after 60 s"]
     early.ranks.ended = {0: 0, 1: 3}
     assert not early.it.is_over(time.monotonic() + 59)
     assert early.it.is_over(time.monotonic() + 61)
@@ -100,8 +100,10 @@ def test_before_the_deadline_it_comes_once(folder: JobFolder) -> None:
     early.it.step(40.5)
     early.it.step(41.0)
     assert early.gang.ordered == [SignalRanks(number=10)]
-    assert early.told == ["USR1 to its ranks, 60 s before the end of its --timeout"]
-    assert early.it.remark == "its ranks had USR1 60 s before the end of its --timeout, so it may have stopped early"
+    assert early.told == ["sent USR1 to its ranks, 60 s before the end of its --timeout"]
+    assert (
+        early.it.remark == "its ranks got USR1 60 s before the end of its --timeout, so the job may have stopped early"
+    )
     assert early.it.before_end("stopped", None)  # for what is left of that time
     assert len(early.gang.ordered) == 1
 

@@ -93,8 +93,12 @@ def test_a_missing_script_of_this_machine(folder: JobFolder, tmp_path: Path, fil
             "//train.py",
             "If train.py is on your machine, copy its folder to the hosts: --sync DIR. Mount or copy it there, ",
         ),
-        (".", "{code}/src/train.py", "What --sync copied has no src/train.py: check the name and --workdir; "),
-        (".", "/home/me/train.py", "Name it by its path in the copied folder: "),
+        (
+            ".",
+            "{code}/src/train.py",
+            "The folder that --sync copied has no src/train.py: check the name and --workdir; ",
+        ),
+        (".", "/home/me/train.py", "Give its path relative to the copied folder: "),
     ],
 )
 def test_a_missing_script_of_a_job_on_hosts(folder: JobFolder, source: str, file: str, told: str) -> None:
@@ -284,7 +288,11 @@ NOTICED = b"mpirun noticed that process rank 3 with PID 0 on node gpu1 exited on
 @pytest.mark.parametrize(
     ("killed", "cause", "steps"),
     [
-        ("", ". Whether memory ran out, or a process or a user did it, is not known.", ["smaller", "administrator"]),
+        (
+            "",
+            ". The log does not show whether memory ran out, or a process or a user killed it.",
+            ["smaller", "administrator"],
+        ),
         ("by the kernel, because of that", " by the kernel, because of that.", ["smaller"]),
         ("by a process or a user", " by a process or a user.", []),
     ],

@@ -277,7 +277,8 @@ def test_jobs_that_start_together_meet_at_ports_of_their_own(cluster: Cluster) -
     given = (("MASTER_PORT", str(cluster.gangs[0].port)),)
     error = refused(cluster.gang("d", 2, hosts=hosts, launcher="env", env=given))
     assert (
-        error.reasons[0][1] == f"port {given[0][1]}, on which the processes of the job meet, is in use there by job env"
+        error.reasons[0][1]
+        == f"port {given[0][1]}, which the processes of the job use for rendezvous, is in use there by job env"
     )
 
 
@@ -285,9 +286,9 @@ def test_a_host_from_where_the_rendezvous_is_not_reached(cluster: Cluster) -> No
     hosts = (Host("n1", "255.255.255.255", slots=1), Host("n2", "127.0.0.1", slots=1))
     with pytest.raises(UnusableError) as caught:
         assembled(cluster.gang("a", 2, hosts=hosts, launcher="torchrun"))
-    (host, why), where = caught.value.reasons[0], "n1 (255.255.255.255), where the ranks are to meet"
+    (host, why), where = caught.value.reasons[0], "n1 (255.255.255.255), which the ranks use for rendezvous"
     assert host == "n2"
-    assert why == f"port {cluster.gangs[0].port} of {where}, is not reached from there: Network is unreachable"
+    assert why == f"this host cannot reach port {cluster.gangs[0].port} of {where}: Network is unreachable"
     assert assembled(cluster.gang("b", 1, hosts=hosts, launcher="torchrun")).np == 1  # all was let go
     assert assembled(cluster.gang("c", 2, hosts=(replace(hosts[0], slots=2), hosts[1]))).np == 2
 

@@ -14,7 +14,7 @@ def test_what_is_refused_three_times_is_not_free() -> None:
         hidden.note("n1", occupancy("", "", ""), occupancy("", "that another job has", ""))
         found = hidden.applied("n1", occupancy("", "", ""))
         assert found.free == free, tries
-    assert found.slots[1].foreign == "held by a job of another cluster, which cannot be seen from here"
+    assert found.slots[1].foreign == "held by a job of another cluster, which is not visible here"
     assert hidden.applied("n2", occupancy("", "")).free == 2
 
 

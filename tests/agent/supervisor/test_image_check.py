@@ -27,6 +27,6 @@ def test_two_images_are_named_with_their_hosts() -> None:
     with pytest.raises(HostError) as caught:
         check({"gpu1": [ONE], "gpu2": [TWO], "gpu3": [ONE]})
     assert caught.value.message == (
-        f"the containers of its hosts are not of one image: {ONE[:19]} on gpu1, gpu3; {TWO[:19]} on gpu2"
+        f"the containers of its hosts have different images: {ONE[:19]} on gpu1, gpu3; {TWO[:19]} on gpu2"
     )
     assert caught.value.hint

@@ -13,7 +13,7 @@ FULL = "/var/lib/taco-launch/jobs/j: No space left on device"
 HELD = "2 held by job l4 since 10:00"
 CHECK = "taco-launch setup --check shows what is wrong there; or leave {} out: {}"
 FEWER = (
-    "taco-launch setup --check shows what is wrong there; or request fewer ranks: the other hosts have too few slots for "
+    "taco-launch setup --check shows what is wrong there; or request fewer ranks, because the other hosts have too few slots for "
     "this job"
 )
 HOSTS = tuple(Host(name, name, slots=2) for name in ("n1", "n2", "n3"))
@@ -70,7 +70,9 @@ def test_a_host_that_the_others_do_not_know_yet() -> None:
     error = refusal(SlotRequest(6), HOSTS, free(failed=("n2",)), why)
     assert error is not None
     assert error.hint is not None
-    assert error.hint.startswith("hosts learn of a new host of the inventory by taco-launch setup; or request fewer ")
+    assert error.hint.startswith(
+        "after adding a host to the inventory, run taco-launch setup so that the other hosts know its name; or request fewer "
+    )
 
 
 def test_where_it_fits_nobody_is_to_blame() -> None:
@@ -132,7 +134,7 @@ def test_others_that_were_faster() -> None:
     error = crowded(SlotRequest(1), list(free("n2").values()))
     assert isinstance(error, PlacementError)
     assert error.message.startswith(
-        "1 rank does not fit: others take the slots at the same moment\n  n1: 2 of 2 free\n"
+        "1 rank does not fit: other jobs took the slots at the same moment\n  n1: 2 of 2 free\n"
     )
     assert not error.never
 

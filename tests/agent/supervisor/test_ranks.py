@@ -29,4 +29,4 @@ def test_a_rank_whose_starter_was_gone_names_that_of_its_launcher(tmp_path: Path
     ranks.place(Placement((Share("n1", 1), Share("n2", 1)), "so"), here, 1, LAUNCHERS[launcher], "")
     for rank, link in enumerate((here, there)):
         ranks.note(link, Exit(rank=rank, exit_code=1, orphan=True), blame=True)
-    assert [end.reason for end in ranks.failures] == ["", f"exited with code 1, and {starter} was gone there before"]
+    assert [end.reason for end in ranks.failures] == ["", f"exited with code 1, and {starter} had already ended there"]

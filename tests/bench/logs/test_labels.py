@@ -42,7 +42,7 @@ def test_an_unknown_label_is_shown() -> None:
     assert nccl_tests.speaks(text)
     assert isinstance(found, NoSample)
     assert "'w0> # nThread 1" in found.why
-    assert "not a label known here" in found.why
+    assert "not a known line prefix" in found.why
 
 
 @pytest.mark.parametrize("line", ["[0] 5 us", "3: 5 us", "latency | 5"])

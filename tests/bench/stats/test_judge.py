@@ -19,7 +19,7 @@ Night = tuple[float, ...]
 AGAINST = "[?, ?] against 20 nightly runs"
 AGAIN = "measured again 10 times"
 NEW = "a step that none of the accepted nightly runs shows"
-LESS = "less than the 3 % that matter"
+LESS = "less than minEffect, which is 3 %"
 
 
 def key(variant: str = "rdma") -> MetricKey:
@@ -52,7 +52,7 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             1002,
             None,
             "no verdict yet",
-            "with this one the baseline is complete: the next nightly run is judged",
+            "with this one the baseline is complete: the next nightly run will be judged",
         ),
         (FLAT[:1], 1002, None, "no verdict yet", "with this one the baseline has 2 of 3 nightly runs"),
         (
@@ -60,7 +60,7 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             900,
             None,
             "pending",
-            "-9.9 % against the 2 nightly runs so far: accept it or reject it; if the earlier ones are wrong, reject those",
+            "-9.9 % against the 2 nightly runs so far: accept or reject this run; if the earlier runs are wrong, reject them",
         ),
         (FLAT[:3], 1002, None, "ok", "+0.3 % [?, ?] against 3 nightly runs"),
         (
@@ -98,7 +98,7 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             40_000,
             40_000,
             "pending",
-            f"better: +3899.9 % {AGAINST}, {AGAIN}: {NEW}; a gain this large counts once it is accepted",
+            f"better: +3899.9 % {AGAINST}, {AGAIN}: {NEW}; a gain this large counts only after you accept it",
         ),
         (FLAT, 25, 25, "regression", None),
         (
@@ -109,7 +109,7 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             "worse: -3.9 % [?, ?] against 20 nightly runs, but -0.1 % [?, ?] when measured again 10 times",
         ),
         (FLAT, 960, 1050, "ok", None),  # the other side was not suspected
-        (FLAT, 980, None, "ok", "-1.9 % [?, ?] against 20 nightly runs: less than the 3 % that matter"),
+        (FLAT, 980, None, "ok", "-1.9 % [?, ?] against 20 nightly runs: less than minEffect, which is 3 %"),
         (
             FLAT,
             970,
@@ -136,21 +136,21 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             1000 * 0.997**20,
             None,
             "drift",
-            "worse: -5.6 % in 20 nightly runs, little by little, by no step",
+            "worse: -5.6 % in 20 nightly runs, gradually, without a step",
         ),
         (
             SLOW,
             890,
             890,
             "regression",
-            "worse: -5.5 % [?, ?] against the drift of 20 nightly runs, measured again 10 times: a step besides the drift",
+            "worse: -5.5 % [?, ?] against the drift of 20 nightly runs, measured again 10 times: a step in addition to the drift",
         ),
         (
             baseline(*[1000 * 1.003**at for at in range(20)]),
             1000 * 1.003**20,
             None,
             "drift",
-            "better: +5.8 % in 20 nightly runs, little by little, by no step",
+            "better: +5.8 % in 20 nightly runs, gradually, without a step",
         ),
         # a step among the accepted nightly runs is no drift
         (baseline(*[1000] * 10, *[960] * 10), 962, None, "ok", None),
@@ -163,7 +163,7 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             819.0,
             None,
             "ok",
-            "+0.0 % [?, ?] against 12 nightly runs: less than the 3 % that matter",
+            "+0.0 % [?, ?] against 12 nightly runs: less than minEffect, which is 3 %",
         ),
     ],
 )
@@ -325,7 +325,7 @@ def test_a_loss_against_all_that_was_measured_is_called_before_the_baseline_is_c
 def test_nothing_counts_by_itself_while_only_runs_that_wait_are_there() -> None:
     found = held((), baseline(1000, 1000, 50), 50, 50)
     assert (found.kind, found.change) == (VerdictKind.PENDING, None)
-    assert found.why == "no nightly run counts, and 3 wait: accept those that are right"
+    assert found.why == "no nightly run is in the baseline, and 3 wait for review: accept those with correct results"
 
 
 def test_unsure_losses_in_a_row_add_up() -> None:
@@ -334,7 +334,7 @@ def test_unsure_losses_in_a_row_add_up() -> None:
     assert held(nights, lost[:1], 500, 500).kind is VerdictKind.UNSURE
     found = held(nights, lost, 500, 500)
     assert found.kind is VerdictKind.REGRESSION
-    assert "in the last 3 nightly runs together, against 3 before them" in found.why
+    assert "in the last 3 nightly runs combined, compared with the 3 before them" in found.why
     assert held(nights, (night(480), night(900)), 500, 500).kind is VerdictKind.UNSURE, "not in a row"
 
 
@@ -395,5 +395,5 @@ def test_what_cannot_be_is_refused() -> None:
     for rules in [*wrong, {"least_nightly_runs": 2}, {"least": 0}, {"fresh": 0}]:
         with pytest.raises(ValueError, match=f"^{next(iter(rules))} of "):
             JudgeRules(**rules)
-    with pytest.raises(ValueError, match="no more than 2 nightly runs"):
+    with pytest.raises(ValueError, match="least_nightly_runs of 3: it must be from 3 to nightly_runs, which is 2"):
         JudgeRules(nightly_runs=2)

@@ -106,7 +106,7 @@ def test_too_few_repeats_are_named_before_any_run(repeats: str, said: str, ladde
 @pytest.mark.parametrize(
     ("words", "matrix", "code", "said"),
     [
-        ((), {"sizes": "[8, 16]"}, 2, "the hosts have 4 slots, and the smallest size is 8 ranks"),
+        ((), {"sizes": "[8, 16]"}, 2, "the hosts have 4 slots, but the smallest size is 8 ranks"),
         ((), {"other": "image: 'other:1'"}, 2, "loop in variant other: "),
         ((), {"other": "perHost: true"}, 2, "loop in variant other: perHost: launcher mpirun starts a process"),
         ((), {"other": "transprot: tcp"}, 2, "transprot"),

@@ -57,7 +57,7 @@ def test_standard_input() -> None:
 
 def test_why_no_gid_is_right_is_a_warning() -> None:
     done = call("facts", "--from", str(CASES / "show_gids_ipv6_only.txt"))
-    assert "gid: bnxt_re0:1: NCCL would take GID index 0, and that is link-local" in done.stderr
+    assert "gid: bnxt_re0:1: NCCL would choose GID index 0, which cannot work (link-local" in done.stderr
     assert "-x NCCL_IB_ADDR_FAMILY=AF_INET6 or -x NCCL_IB_GID_INDEX=3" in done.stderr
 
 
@@ -314,7 +314,7 @@ def test_a_change_is_seen_however_long_the_value(played: Callable[..., Result], 
     ("text", "words"),
     [
         ("hello", "is not valid JSON"),
-        ("{}", "is not a document of taco-launch facts --json"),
+        ("{}", "is not the output of taco-launch facts --json"),
         (None, "holds no .json file"),
     ],
 )

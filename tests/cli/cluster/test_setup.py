@@ -238,7 +238,7 @@ def test_a_host_that_fails_keeps_no_other_from_it(world: World) -> None:
     }
     assert "error: gpu2: put image: registry: no route to host\n" in done.stderr
     typed = f"taco-launch -i {world.folder.parent}/cluster.yaml stop j"
-    assert f"\nhint: try: {typed}; its whole output: " in done.stderr
+    assert f"hint: try: {typed}; full output: " in done.stderr
     assert "2 of 3 hosts ready after " in done.stderr
     assert not (world.of("gpu2") / "container").exists()
     log = next((world.folder.parent / "state" / "setup" / "c").glob("*/gpu2.log")).read_text()
@@ -354,7 +354,7 @@ def test_an_inventory_without_a_container(world: World) -> None:
     (world.folder.parent / "cluster.yaml").write_text("cluster: c\nhosts: {gpu1: {}}\n")
     done = setup(world)
     assert code(done) == 2
-    assert "there is no container" in str(done.exception)
+    assert "the inventory names no container" in str(done.exception)
 
 
 def test_a_login_without_a_password(world: World) -> None:

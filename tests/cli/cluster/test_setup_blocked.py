@@ -119,7 +119,7 @@ def test_a_missing_mount_is_told_before_anything_is_done(world: World, monkeypat
     text = INVENTORY.replace('{image: "registry', '{mounts: ["/:/host", "/no/data:/data"], image: "registry')
     (world.folder.parent / "cluster.yaml").write_text(text)
     answering(monkeypatch, {"gpu1": b"missing 1\n"})
-    told = "error: gpu1: container: /no/data, which container.mounts names, is not on this host\nhint: mkdir -p"
+    told = "error: gpu1: container: /no/data, which container.mounts lists, is not on this host\nhint: mkdir -p"
     for word in ("--dry-run", "--check", "--yes"):
         done = setup(world, word)
         assert (code(done), told in done.stderr) == (5, True)

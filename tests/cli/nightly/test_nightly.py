@@ -54,7 +54,10 @@ def test_without_a_cron_that_runs_nothing_is_installed(
     (tmp_path / "bin" / "pgrep").write_text("#!/bin/sh\nexit 1\n")
     done = install("lab", "--at", "02:30", "--yes")
     assert (done.returncode, done.stdout, kept.exists()) == (2, "", False)
-    assert "error: nothing can start it every night: no cron runs here\nhint: start cron: sudo systemctl" in done.stderr
+    assert (
+        "error: nothing here can start the nightly run: cron is not running here\nhint: start cron: sudo systemctl"
+        in done.stderr
+    )
     assert not (taco.state / "nights").exists()
     (tmp_path / "bin" / "pgrep").write_text("#!/bin/sh\nexit 3\n")
     assert install("lab", "--at", "02:30", "--yes").returncode == 0, "where that cannot be seen, it is believed"
@@ -122,7 +125,11 @@ def test_a_crontab_that_was_not_there_is_not_there_afterwards(taco: Taco, kept: 
         (("lab", "--at", "2:30", "--days", "daily"), 2, "must be days"),
         (("lab", "--at", "2:30", "--name", "a b"), 2, "the name of a nightly run has letters"),
         (("lab", "--at", "2:30", "--mail", "a b@c"), 2, "in an address"),
-        (("lab", "--at", "2:30", "--with", "systemd", "--mail", "a@b"), 2, "systemd mails nothing"),
+        (
+            ("lab", "--at", "2:30", "--with", "systemd", "--mail", "a@b"),
+            2,
+            "systemd sends no mail: the output of a nightly run is in the journal (journalctl), and its summary in a file",
+        ),
         (("nosuch.yaml", "--at", "2:30"), 2, "nosuch.yaml"),
     ],
 )
@@ -148,7 +155,7 @@ def test_what_a_night_lacks_in_crons_environment(taco: Taco, kept: Path, install
     assert install(str(matrix), "--at", "2:30", "--dry-run").returncode == 0, "here it has no faults"
     done = install(str(matrix), "--at", "2:30", "--yes")
     assert (done.returncode, kept.exists()) == (1, False)
-    assert "started as cron would start it, the nightly run does not start (exit code 2)" in done.stderr
+    assert "error: a test start of the nightly run, done as cron would do it, failed (exit code 2)" in done.stderr
     assert "DATA_TOKEN" in done.stderr
     assert "only-here" not in done.stdout + done.stderr
     matrix.write_text(MATRIX)

@@ -157,7 +157,7 @@ def test_get_of_a_job_that_nobody_has_looked_at() -> None:
 
 def test_wide_list_names_one_host_of_those_that_had_no_place() -> None:
     reason = (
-        "found no place within its --queue-timeout of 5 s; job b is before it\n  gpu1: full\n  gpu2: full\n  gpu3: gone"
+        "got no slots within its --queue-timeout of 5 s; job b is before it\n  gpu1: full\n  gpu2: full\n  gpu3: gone"
     )
     late = replace(ROWS[2], exit_code=4, reason=reason)
     (line,) = job_tables.job_list((late,), NOW, wide=True).splitlines()[1:]

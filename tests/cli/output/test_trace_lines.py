@@ -45,7 +45,7 @@ def test_where_facts_are_from() -> None:
     assert "inventory: this machine: hosts: 1, head: localhost\n" in said
     (facts,) = (line for line in said if line.startswith("facts: "))
     assert "slots of localhost" in facts
-    assert ": from the agent of this machine; all else is declared" in facts
+    assert ": from the agent of this machine; all else comes from the inventory or the caller" in facts
 
 
 def leaves(command: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:

@@ -1,4 +1,4 @@
-"""Every file in `cases/captured` gives the document beside it: what `taco-launch facts --from FILE --json` prints.
+"""Every file in `cases/captured` gives the output beside it: what `taco-launch facts --from FILE --json` prints.
 
 The files are written after the tools' documented formats and captures of them. Nulls and empty lists are left out of
 the documents.
@@ -99,7 +99,7 @@ def test_a_copy_of_sysfs_has_gids_only_of_slots_in_use() -> None:
 
 def test_captures_that_contradict_each_other_are_unknown() -> None:
     (facts,) = read([("topo1", case("topo_old_soc")), ("topo2", case("topo_names_out_of_order"))])
-    assert facts.topology == Unknown("2 captures of topo -m are there, and they differ")
+    assert facts.topology == Unknown("there are 2 captures of topo -m, and they differ")
     gids, other = (
         case("show_gids_bond"),
         case("show_gids_bond").replace(b"0a00:000b", b"0a00:000c").replace(b".11", b".12"),
@@ -107,7 +107,7 @@ def test_captures_that_contradict_each_other_are_unknown() -> None:
     (facts,) = read([("before", gids), ("after", other)])
     found = document(facts)
     assert found["gid"] is None
-    assert "2 captures of show_gids are there, and they differ" in found["unknown"][0]["reason"]
+    assert "there are 2 captures of show_gids, and they differ" in found["unknown"][0]["reason"]
 
 
 def test_a_good_capture_stands_and_the_bad_one_is_named() -> None:
@@ -144,9 +144,12 @@ def test_subjects_of_another_host_were_not_asked() -> None:
     [
         (gzip.compress(case("lsmod")), "is compressed (gzip)"),
         (case("lsmod").decode().encode("utf-16"), "is UTF-16"),
-        (json.dumps(document(read([("gids", case("show_gids_bond"))])[0])).encode(), "JSON document of taco-launch"),
-        (b'{"hosts": [], "differences": [], "fabric": null, "failed": []}', "JSON document of taco-launch"),
-        (b'{"name": "mlx5_0"}', "not an output that is known"),
+        (json.dumps(document(read([("gids", case("show_gids_bond"))])[0])).encode(), "JSON output of taco-launch"),
+        (b'{"hosts": [], "differences": [], "fabric": null, "failed": []}', "JSON output of taco-launch"),
+        (
+            b'{"name": "mlx5_0"}',
+            "not the output of a supported command",
+        ),
         (b"[" * 100_000, "is longer than 8192 characters"),
     ],
     ids=["gzip", "utf-16", "of one host", "of several hosts", "other JSON", "deep JSON"],

@@ -60,7 +60,7 @@ def test_a_whole_answer() -> None:
     found = whole(topology_pci=PCI)
     assert [(gpu.index, gpu.uuid, gpu.pci, gpu.numa) for gpu in known(found.gpus)] == [
         (0, UUIDS[0], "0000:1b:00.0", 1),
-        (1, UUIDS[1], "0000:1c:00.0", Unknown("not among the PCI devices: 0000:1c:00.0")),
+        (1, UUIDS[1], "0000:1c:00.0", Unknown("0000:1c:00.0 is not in the list of PCI devices")),
     ]
     driver = found.driver
     assert (driver.loaded, driver.installed, driver.cuda, driver.open) == ("545.23.08", "545.23.08", "12.2", True)
@@ -133,7 +133,9 @@ def test_the_list_and_the_query_have_to_tell_of_the_same_gpus() -> None:
     found = whole(gpu_list=other).gpus
     assert isinstance(found, Unknown)
     assert UUIDS[2] in found.reason
-    assert whole(gpu_list=LIST.split("\n")[0] + "\n").gpus == Unknown("--query-gpu gives 2 GPUs and -L 1, or others")
+    assert whole(gpu_list=LIST.split("\n")[0] + "\n").gpus == Unknown(
+        "--query-gpu and -L list different GPUs (2 and 1)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def test_what_verdicts_are_made_of(reasons: str) -> None:
 @pytest.mark.parametrize(
     ("said", "found"),
     [
-        (("Option is not recognized\n", 2, ""), Absent("this driver does not report")),
+        (("Option is not recognized\n", 2, ""), Absent("this driver does not report remapped rows")),
         (("", 124, ""), Unknown("gpu.remapped: no answer in time")),
         (REMAPPED.replace("No", "Perhaps"), Unknown("not asked: --query-remapped-rows does not say")),
     ],

@@ -44,7 +44,7 @@ def test_by_the_tree(hca: str, link: str) -> None:
 
 
 def test_without_a_numa_node_two_host_bridges_are_not_told_apart() -> None:
-    assert between(devices()[0], devices()[6]) == Unknown("the platform names no NUMA node of 0000:91:00.0")
+    assert between(devices()[0], devices()[6]) == Unknown("the platform reports no NUMA node for 0000:91:00.0")
 
 
 def test_the_places_are_read() -> None:

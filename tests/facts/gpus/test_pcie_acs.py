@@ -26,7 +26,7 @@ def board(text: str, acs: str | tuple[str, int, str] = LSPCI) -> Board:
 @pytest.mark.parametrize(
     ("kind", "options", "found"),
     [
-        ("none", "", Absent("no GPU is behind one")),
+        ("none", "", Absent("no GPU is behind an IOMMU")),
         ("DMA", "", "translates"),
         ("DMA-FQ", "option iommu=pt\n", "translates"),  # what the group says has the last word
         ("identity", "", "passes"),

@@ -165,7 +165,7 @@ def test_what_stands_right_below_a_whole_matrix_is_none_of_it() -> None:
     matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNODE\t0-15\nGPU1\tNODE\t X \t0-15\n"
     assert read(matrix + "*/\n") == read(matrix + "\n")
     first, second, third, _ = matrix.split("\n")
-    assert "'*/' is not a row" in str(read(f"{first}\n{second}\n*/\n{third}\n"))
+    assert "'*/' is not a complete row" in str(read(f"{first}\n{second}\n*/\n{third}\n"))
 
 
 def test_a_matrix_that_was_put_in_line_by_hand_keeps_its_affinities() -> None:

@@ -41,7 +41,7 @@ def test_eight_infiniband_ports_and_one_for_management() -> None:
     assert isinstance(found.gid_index, Absent)
     assert value(found.interface) == "bond0"
     assert [one.what for one in found.left_out] == [
-        "mlx5_bond_0:1 is Ethernet, and a job has ports of one link layer, InfiniBand"
+        "mlx5_bond_0:1 is Ethernet, but a job uses ports of one link layer only, here InfiniBand"
     ] * 2
     assert odd(found) == []
 
@@ -65,7 +65,7 @@ def test_indices_that_differ_are_told_per_host_to_an_old_nccl() -> None:
         assert env(found) == {
             name: {"NCCL_IB_GID_INDEX": index} for name, index in (("gpu1", "3"), ("gpu2", "3"), ("gpu3", "5"))
         }
-        assert odd(found) == ["gpu3: mlx5_bond_0:1 has its GID at index 5, and most at 3"]
+        assert odd(found) == ["gpu3: mlx5_bond_0:1 has its GID at index 5, but most ports have it at index 3"]
 
 
 def test_indices_that_differ_are_left_to_a_new_nccl_within_a_range() -> None:
@@ -99,7 +99,7 @@ def test_two_indices_on_one_host_have_no_answer_for_an_old_nccl() -> None:
     hosts = [with_hcas("gpu1", roce("mlx5_0", "eth0", "10.1.0.1"), roce("mlx5_1", "eth1", "10.2.0.1", 4))]
     found = fabric(hosts, "2.20.3")
     assert isinstance(found.gid_index, Unknown)
-    assert found.gid_index.reason.startswith("gpu1 needs more than one index (mlx5_0:1 3, mlx5_1:1 5), and NCCL 2.20.3")
+    assert found.gid_index.reason.startswith("gpu1 needs more than one index (mlx5_0:1 3, mlx5_1:1 5), but NCCL 2.20.3")
     assert value(fabric(hosts, "2.22").address_range) == "10.0.0.0/14"
 
 
@@ -109,7 +109,7 @@ def test_a_port_without_an_address_is_named() -> None:
     found = fabric([with_hcas("gpu1", roce("mlx5_bond_0", "bond0", "10.0.0.1")), with_hcas("gpu2", local)])
     assert isinstance(found.gid_index, Unknown)
     assert odd(found) == [
-        "gpu2: mlx5_bond_0:1: no GID of RoCE v2 over IPv4 on bond0 in 10.0.0.0/24: its interface has no IPv4 address"
+        "gpu2: mlx5_bond_0:1: it has no GID of RoCE v2 over IPv4 on bond0 in 10.0.0.0/24: its interface has no IPv4 address"
     ]
 
 
@@ -147,17 +147,17 @@ def test_a_port_that_is_down_is_named_and_the_list_stays_common() -> None:
         [with_hcas("gpu1", *good), with_hcas("gpu2", *good), with_hcas("gpu3", good[0], hca("mlx5_1", state="DOWN"))]
     )
     assert value(found.hcas) == "=mlx5_0:1,mlx5_1:1"
-    assert odd(found) == ["gpu3: mlx5_1:1 is DOWN", "gpu3: uses mlx5_0:1, and most hosts mlx5_0:1, mlx5_1:1"]
+    assert odd(found) == ["gpu3: mlx5_1:1 is DOWN", "gpu3: uses mlx5_0:1, but most hosts use mlx5_0:1, mlx5_1:1"]
 
 
 def test_a_slower_port_and_a_slower_host_are_named() -> None:
     good = [hca("mlx5_0"), hca("mlx5_1"), hca("mlx5_2")]
     slow = [*good[:2], hca("mlx5_2", rate=100.0)]
     found = fabric([with_hcas("gpu1", *good), with_hcas("gpu2", *good), with_hcas("gpu3", *slow)])
-    assert "gpu3: mlx5_2:1 has 100 Gb/s, and most ports 400 Gb/s: left out" in odd(found)
+    assert "gpu3: mlx5_2:1 has 100 Gb/s, but most ports have 400 Gb/s, so it is left out" in odd(found)
     half = [hca(one.name, rate=200.0) for one in good]
     found = fabric([with_hcas("gpu1", *good), with_hcas("gpu2", *good), with_hcas("gpu3", *half)])
-    assert odd(found) == ["gpu3: its ports have 200 Gb/s, and those of most hosts 400 Gb/s"]
+    assert odd(found) == ["gpu3: its ports have 200 Gb/s, but those of most hosts have 400 Gb/s"]
 
 
 def test_most_hosts_are_counted_by_hosts_not_by_ports() -> None:
@@ -166,8 +166,8 @@ def test_most_hosts_are_counted_by_hosts_not_by_ports() -> None:
     found = fabric([with_hcas("v1", *few), with_hcas("v2", *few), with_hcas("h1", *many)])
     names = [f"mlx5_{n}:1" for n in range(8)]
     assert odd(found) == [
-        "h1: its ports have 400 Gb/s, and those of most hosts 100 Gb/s",
-        f"h1: uses {', '.join(names)}, and most hosts {', '.join(names[:4])}",
+        "h1: its ports have 400 Gb/s, but those of most hosts have 100 Gb/s",
+        f"h1: uses {', '.join(names)}, but most hosts use {', '.join(names[:4])}",
     ]
     assert odd(fabric([with_hcas("v1", *few), with_hcas("h1", *many)])) == odd(found)
 
@@ -176,13 +176,13 @@ def test_a_rate_that_nobody_knows_is_not_odd() -> None:
     hidden = [hca("mlx5_0", rate=Unknown("rate 'x'"))]
     assert odd(fabric([with_hcas("gpu1", *hidden), with_hcas("gpu2", *hidden)])) == []
     assert odd(fabric([with_hcas("gpu1", *hidden), with_hcas("gpu2", hca("mlx5_0"))])) == [
-        "gpu1: its ports have a rate that is not known, and those of most hosts 400 Gb/s"
+        "gpu1: its ports have a rate that is not known, but those of most hosts have 400 Gb/s"
     ]
 
 
 def test_an_hca_without_a_name_is_listed_for_nobody() -> None:
     found = fabric([with_hcas("gpu1", hca("unnamed"))])
-    assert found.hcas == Unknown("no port is known to be ACTIVE and of a known link layer")
+    assert found.hcas == Unknown("no port is known to be ACTIVE with a known link layer")
 
 
 def test_the_port_of_the_default_route_is_left_out_beside_others() -> None:
@@ -207,7 +207,7 @@ def test_interfaces_of_different_names_are_told_by_their_network() -> None:
     second = Interface("eth9", "physical", "up", 1500, "cc", (Address("10.0.0.9/24", "global"),))
     found = fabric([hosts[0], with_hcas("gpu2", network=network("eth0", "10.0.0.2/24", second))])
     assert isinstance(found.interface, Unknown)
-    assert found.interface.reason.endswith("10.0.0.0/24 holds more on gpu2: eth0, eth9")
+    assert found.interface.reason.endswith("gpu2 has several interfaces in 10.0.0.0/24: eth0, eth9")
     assert env(found)["gpu2"] == {"NCCL_SOCKET_IFNAME": "=eth0"}
 
 
@@ -218,8 +218,7 @@ def test_a_range_that_nobody_configured_says_so() -> None:
         return f"{found.value}: {found.why.partition(': ')[2]}"
 
     assert why("10.213.2.1/24", "10.213.5.1/24") == (
-        "10.213.0.0/21: the smallest range that holds 10.213.2.0/24 and 10.213.5.0/24; whether they reach one another "
-        "is not known"
+        "10.213.0.0/21: the smallest range that contains 10.213.2.0/24 and 10.213.5.0/24; it is not known whether these networks can reach each other"
     )
     assert why("10.213.2.1/24", "10.213.2.2/24") == "10.213.2.0/24: the network of their addresses"
 

@@ -96,7 +96,7 @@ def test_a_route_that_is_not_understood(row: str) -> None:
         ("fe80::9%eth1 5 fe80::1%eth1 22", "eth1"),
         ("", Absent("not reached over SSH")),
         ("fe80::9 5 fe80::1 22", Unknown("fe80::1 is on several interfaces: eth0, eth1")),
-        ("10.0.0.9 5 10.0.0.2 22", Unknown("10.0.0.2 is on no interface here: is it translated on the way?")),
+        ("10.0.0.9 5 10.0.0.2 22", Unknown("no interface has the address 10.0.0.2: is there NAT on the way?")),
         ("10.0.0.9 5 10.0.0.1", Unknown("SSH_CONNECTION: '10.0.0.9 5 10.0.0.1' is not understood")),
         ("10.0.0.9 5 gpu1 22", Unknown("SSH_CONNECTION: '10.0.0.9 5 gpu1 22' is not understood")),
     ],

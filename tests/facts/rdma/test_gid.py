@@ -63,29 +63,33 @@ def test_nccl_by_itself(slots: tuple[tuple[int, str, str], ...], asked: dict[str
         (
             both(0, LOCAL),
             {},
-            "mlx5_0:1: NCCL would take GID index 0, and that is link-local, which is not routed: its ",
+            "mlx5_0:1: NCCL would choose GID index 0, which cannot work (link-local, which is not routed): its ",
         ),
-        ((), {}, "mlx5_0:1: NCCL would take GID index 0, and that is not in use: the table is empty"),
+        ((), {}, "mlx5_0:1: NCCL would choose GID index 0, which cannot work (not in use): the table is empty"),
         (
             USUAL[:3],
             {},
-            "mlx5_0:1: NCCL would take GID index 2, and that is RoCE v1, which is not routed: the port has 10.",
+            "mlx5_0:1: NCCL would choose GID index 2, which cannot work (RoCE v1, which is not routed): the port has 10.",
         ),
-        (USUAL, {"address_range": "10.1.0.0/16"}, "mlx5_0:1: NCCL would take GID index 0, and that is link-local"),
+        (
+            USUAL,
+            {"address_range": "10.1.0.0/16"},
+            "mlx5_0:1: NCCL would choose GID index 0, which cannot work (link-local",
+        ),
         # NCCL does not look whether where it starts is in the range
         (
             ((0, ip("10.0.0.1"), V2), (1, ip("10.9.0.1"), V2)),
             {"address_range": "10.9.0.0/16"},
-            "mlx5_0:1: NCCL would take GID index 0, and that is outside of 10.9.0.0/16",
+            "mlx5_0:1: NCCL would choose GID index 0, which cannot work (outside of 10.9.0.0/16)",
         ),
         (USUAL, {"address_range": "10.1.0.0/99"}, "10.1.0.0/99 is not a range of addresses"),
-        (USUAL, {"address_range": "2010::/16"}, "2010::/16 is no range of the address family AF_INET"),
-        (USUAL, {"family": "AF_INET6"}, "mlx5_0:1: NCCL would take GID index 0, and that is link-local"),
+        (USUAL, {"address_range": "2010::/16"}, "2010::/16 is not a range of the address family AF_INET"),
+        (USUAL, {"family": "AF_INET6"}, "mlx5_0:1: NCCL would choose GID index 0, which cannot work (link-local"),
         # an unused slot is of the family AF_INET6 for NCCL: it leaves an IPv4 address for it
         (
             both(0, ip("10.0.0.1")) + both(3, ip("10.9.0.1")),
             {"family": "AF_INET6"},
-            "mlx5_0:1: NCCL would take GID index 2",
+            "mlx5_0:1: NCCL would choose GID index 2",
         ),
     ],
 )
@@ -106,7 +110,7 @@ def test_a_link_layer_that_is_not_known_is_told_by_the_types() -> None:
     unknown = Unknown("show_gids does not say")
     assert isinstance(by_nccl("mlx5_0", port(*USUAL, link_layer=unknown)), GidChoice)
     found = by_nccl("mlx5_0", port((0, LOCAL, V1), link_layer=unknown))
-    assert found == Unknown("whether the port is RoCE is not known: show_gids does not say")
+    assert found == Unknown("it is not known whether the port is RoCE: show_gids does not say")
 
 
 def test_a_table_or_a_type_that_is_not_known_gives_no_index() -> None:

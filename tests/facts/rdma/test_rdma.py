@@ -130,14 +130,14 @@ def test_all_that_loads_peer_memory_at_boot_and_what_keeps_it_out() -> None:
         ("6 0 0 0 1", True),
         ("6 0 0 0 0", False),
         ("Failed to read", Unknown("Secure Boot: 'Failed to read'")),
-        ("", Unknown("the probe did not look")),
+        ("", Unknown("the probe did not check it")),
     ],
 )
 def test_secure_boot_and_headers(text: str, on: bool | Unknown) -> None:
     peer = rdma(rdma_peermem=f"{PEERMEM}secureboot {text}\nheaders yes\n").peer_memory
     assert (peer.secure_boot, peer.headers) == (on, True)
     assert rdma(rdma_peermem=f"{PEERMEM}headers no\n").peer_memory.headers is False
-    assert rdma().peer_memory.headers == Unknown("the probe did not look")
+    assert rdma().peer_memory.headers == Unknown("the probe did not check it")
 
 
 def test_a_host_without_rdma() -> None:
@@ -232,7 +232,7 @@ def test_a_platform_that_names_no_numa_node() -> None:
         ),
         (
             {"rdma_peermem": PEERMEM + "loaded nv_peer_mem\n"},
-            Unknown("nvidia_peermem and nv_peer_mem are both loaded, and only one may be"),
+            Unknown("nvidia_peermem and nv_peer_mem are both loaded, but only one may be"),
             "/etc/modules-load.d/nvidia-peermem.conf",
         ),
     ],
@@ -295,7 +295,7 @@ def test_a_module_that_did_not_load_at_this_boot_is_not_told_to_come_back() -> N
     facts = host("gpu1")
     peer = replace(known(facts.rdma).peer_memory, exists=("nvidia_peermem",), comes_back="/etc/modules-load.d/a.conf")
     for loaded, words in (
-        (Absent("none"), "not loaded (nvidia_peermem there): not loaded now, though /etc/modules-load.d/a.conf names it: it failed, or was unloaded"),
+        (Absent("none"), "not loaded (nvidia_peermem there): not loaded now, though /etc/modules-load.d/a.conf loads it at boot: loading failed, or it was unloaded"),
         ("nvidia_peermem", "nvidia_peermem loaded, returns by /etc/modules-load.d/a.conf"),
     ):  # fmt: skip
         found = rows(replace(facts, rdma=replace(known(facts.rdma), peer_memory=replace(peer, loaded=loaded))))
@@ -308,7 +308,11 @@ DEVICE = "hca_id:\tmlx5_{0}\n\tfw_ver:\t\t28.42.1000\n\tphys_port_cnt:\t\t1\n\t\
 @pytest.mark.parametrize(
     ("begin", "end", "said"),
     [
-        (len("hca_id:\tmlx5_0\n"), None, "not named: its start is cut off"),
+        (
+            len("hca_id:\tmlx5_0\n"),
+            None,
+            "starts in the middle of a device: its beginning is cut off",
+        ),
         (0, -len("\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n\n"), "'mlx5_1' ends in the middle"),
         (
             0,
@@ -364,7 +368,8 @@ def test_an_hca_of_two_ports_has_two_interfaces() -> None:
 
 
 def test_a_port_of_no_device_is_cut_off() -> None:
-    assert "not named" in str(ibv_devinfo("\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n"))
+    cut = ibv_devinfo("\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n")
+    assert "starts in the middle of a device: its beginning is cut off" in str(cut)
     assert isinstance(ibv_devinfo("\t\tGID[  3]:\t\t::ffff:10.0.0.1, RoCE v2\n"), tuple)
 
 

@@ -120,7 +120,7 @@ def test_a_subject_that_was_not_asked_for_has_not_changed_and_one_that_is_gone_h
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"hosts": [{"host": "gpu1"}]}', '{"hosts": 3}', '"x"', '{"host": 1}'])
 def test_what_is_no_document(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a document"):
+    with pytest.raises(ValueError, match="is not the output of taco-launch facts --json"):
         hosts_of(json.loads(text))
 
 

@@ -145,7 +145,7 @@ def test_hosts_that_are_all_different_are_not_told_one_by_one() -> None:
     found = lines("1.0", "1.0", *(f"2.{number}" for number in range(50)))
     assert len(found) == 4
     assert found[-1].startswith("gpu6+gpu7+")
-    assert found[-1].endswith(": driver as none of these: 47 values more")
+    assert found[-1].endswith(": driver has 47 other values")
 
 
 def test_a_host_whose_gpus_are_not_known_says_so_once() -> None:

@@ -54,7 +54,7 @@ def test_the_gid_is_that_of_the_hca_a_job_would_use() -> None:
         "hca": "mlx5_2",
         "port": 1,
         "gid_index": 5,
-        "why": "RoCE v2, 10.1.0.1 on eth2: the lowest of that kind",
+        "why": "RoCE v2, 10.1.0.1 on eth2: the lowest such index",
     }
     assert [(one["hca"], one["gid_index"]) for one in found["gids"]] == [("mlx5_2", 5), ("mlx5_10", 3)]
 

@@ -13,7 +13,7 @@ from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup.hardware import faults
 from tests.facts.hosts import host, known
 
-BOARD = Board(("0000:1b:00.0",), (), Absent("no GPU is behind one"), ())
+BOARD = Board(("0000:1b:00.0",), (), Absent("no GPU is behind an IOMMU"), ())
 FINE: dict[str, Any] = {
     "ecc": True, "remap_pending": False, "remap_failed": False, "persistence": True, "temperature": 85,
     "width": 16, "max_width": 16, "slowdowns": (),
@@ -53,7 +53,7 @@ def test_how_acs_is_turned_off() -> None:
     for where in (Absent("bare metal"), "kvm"):
         found = verdicts(replace(facts, system=replace(known(facts.system), virtualization=where)))
         (hint,) = [each.hint for each in found if each.name == "ACS"]
-        assert "off in the BIOS, or at each boot: for each in $(lspci -D -d ::0604" in hint
+        assert "turn it off in the BIOS, or run at each boot: for each in $(lspci -D -d ::0604" in hint
         assert ("virtual machine" in hint) == (where == "kvm")
 
 
@@ -70,12 +70,12 @@ SWITCHED = replace(BOARD, nvswitches=("0000:c4:00.0", "0000:c5:00.0"))
 @pytest.mark.parametrize(
     ("facts", "level", "name", "words"),
     [
-        (of(mig=True), "remark", "MIG", "on GPU 3"),
+        (of(mig=True), "remark", "MIG", "on for GPU 3"),
         (of(ecc_uncorrected=512), "remark", "ECC", "512 on GPU 3"),
         (of(ecc_uncorrected=513), "fault", "ECC", "513 on GPU 3"),
         (of(ecc=False), "remark", "ECC", "off on GPU 3"),
         (of(ecc_uncorrected=Unknown("[Unknown Error]")), "unknown", "ECC", "[Unknown Error]"),
-        (of(remap_pending=True), "fault", "row remapping", "wait for being remapped on GPU 3"),
+        (of(remap_pending=True), "fault", "row remapping", "memory rows are waiting to be remapped on GPU 3"),
         (of(remap_pending=True, remap_failed=True), "fault", "row remapping", "could not be remapped on GPU 3"),
         (of(persistence=False), "remark", "persistence", "off on GPU 3"),
         (of(slowdowns=("HwThermalSlowdown", "SwPowerCap")), "fault", "clocks", "on GPU 3: HwThermalSlowdown"),
@@ -114,14 +114,18 @@ def test_what_stops_set_up_is_a_fault_here_in_its_words_and_what_follows_of_it_i
     removed = Absent("modinfo: ERROR: Module nvidia not found.")
     unlike = of(board=SWITCHED, driver={"installed": "535.129.03"})
     for facts, name, words in (
-        (of(board=SWITCHED, driver={"loaded": Absent("no"), **idle}), "driver", "is installed and not loaded"),
+        (of(board=SWITCHED, driver={"loaded": Absent("no"), **idle}), "driver", "is installed but not loaded"),
         (unlike, "driver", "the kernel runs NVIDIA driver 535.104.05, and 535.129.03 is installed"),
         (
             without_programs(of(driver={"installed": removed})),
             "driver",
-            "is loaded, and no longer on the disk: after a reboot",
+            "is loaded but no longer installed on the disk: after a reboot",
         ),
-        (without_programs(of()), "driver", "is loaded, and its programs are missing: nvidia-smi: not found"),
+        (
+            without_programs(of()),
+            "driver",
+            "is loaded, but its programs (such as nvidia-smi) are missing: nvidia-smi: not found",
+        ),
         (
             replace(of(), rdma=replace(known(unlike.rdma), ofed="MLNX_OFED_LINUX-5.8-2.0.3.0")),
             "OFED",
@@ -134,7 +138,9 @@ def test_what_stops_set_up_is_a_fault_here_in_its_words_and_what_follows_of_it_i
         assert (told, hint) == (found[0].text, found[0].hint)
         assert [each.name for each in verdicts(facts) if each.level == "ok" and each.name == name] == []
     hint = next(each.hint for each in verdicts(unlike) if each.name == "driver")
-    assert hint.startswith("install nvidia-fabricmanager 535.129.03 (here it is 535.104.05, which does not go with")
+    assert hint.startswith(
+        "install nvidia-fabricmanager 535.129.03 (version 535.104.05 is installed, which does not match"
+    )
     assert (
         next(each.hint for each in verdicts(of(driver={"installed": "535.129.03"})))
         == "reboot the host when no job runs there"
@@ -160,7 +166,7 @@ def test_a_gpu_that_is_gone_since_the_container_was_made_is_a_fault() -> None:
     facts = replace(facts, docker=docker)
     assert wrong(facts) == []
     less = replace(facts, gpu=replace(known(facts.gpu), gpus=known(known(facts.gpu).gpus)[:-1]))
-    text = "taco-launch-c: GPU 0000:07:00.0 is gone since the last setup (container made with 8, 7 here now)"
+    text = "taco-launch-c: GPU 0000:07:00.0 is gone since the last setup (the container was created with 8, and 7 are present now)"
     assert wrong(less) == [("fault", "GPUs", text)]
 
 
@@ -188,8 +194,8 @@ def test_gpus_that_nobody_can_ask_are_unknown_and_never_right(gpus: Any) -> None
 @pytest.mark.parametrize(
     ("odd", "others", "text"),
     [
-        ((2,), "NV18", "GPU 2 has no NV18 to any other GPU, and the other 7 have it to one another"),
-        ((2, 3), "NV18", "GPUs 2-3 have no NV18 to any other GPU, and the other 6 have it to one another"),
+        ((2,), "NV18", "GPU 2 has no NV18 to any other GPU, while the other 7 have it to one another"),
+        ((2, 3), "NV18", "GPUs 2-3 have no NV18 to any other GPU, while the other 6 have it to one another"),
         ((), "NV18", ""),
         ((), "SYS", ""),
         ((0, 1, 2, 3), "NV18", ""),  # half of them: which half is right is not known

@@ -46,7 +46,7 @@ def test_whole_seconds_where_date_knows_no_others(began: str) -> None:
 
 def test_a_clock_that_was_set() -> None:
     offset, _ = clock("1790000000.500000000", "1790000009.000000000")
-    assert offset == Unknown("a clock was set, there or here, while the host was looked at")
+    assert offset == Unknown("a clock was set, on the host or on this machine, during the check")
 
 
 def test_no_time_at_all() -> None:
@@ -109,7 +109,7 @@ def test_without_a_bus_the_configuration_counts(drop_ins: str, remove_ipc: bool)
 
 def test_neither_bus_nor_configuration() -> None:
     found = logind(NO_BUS, "")
-    why = "Failed to connect to bus: No such file or directory, and logind.conf does not say "
+    why = "Failed to connect to bus: No such file or directory, and logind.conf does not set "
     assert found == (Unknown(why + "RemoveIPC"), Unknown(why + "KillUserProcesses"))
 
 

@@ -45,10 +45,10 @@ def test_an_answer_that_breaks_off_names_the_log_with_what_was_said(tmp_path: Pa
             yield io.BytesIO(f"{command.argv[-2]} begin 0\nlayer 3 of 7\n".encode())
 
     error, told = failing("", SetupLog(tmp_path / "logs", ()), Cut("gpu1"))
-    assert error.message == "gpu1: the answer broke off during: pull"
+    assert error.message == "gpu1: the output ended during: pull"
     (log,) = (tmp_path / "logs").glob("*/gpu1.log")
     assert error.hint is not None
-    assert error.hint.endswith(f"its output so far: {log}")
+    assert error.hint.endswith(f"Its output so far: {log}")
     assert "image: pull (it is not here): broken off\nlayer 3 of 7\n" in log.read_text()
     assert told == ["begins", "failed"]
 
@@ -87,7 +87,7 @@ def test_the_next_step_that_a_script_tells_is_the_hint(tmp_path: Path) -> None:
     text = "echo error: no key >&2; echo hint: enrol it >&2; exit 1"
     error, _ = failing(text, SetupLog(tmp_path / "logs", ()), Host("gpu1"))
     (log,) = (tmp_path / "logs").glob("*/gpu1.log")
-    assert (error.message, error.hint) == ("gpu1: pull: no key", f"enrol it; its whole output: {log}")
+    assert (error.message, error.hint) == ("gpu1: pull: no key", f"enrol it; full output: {log}")
 
 
 def test_a_host_that_does_not_end_is_given_up_and_told_with_what_it_did(

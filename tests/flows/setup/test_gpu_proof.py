@@ -58,10 +58,22 @@ def proved(
 @pytest.mark.parametrize(
     ("host_1", "what", "evidence"),
     [
-        ({"inside": (TWO[:1], 0)}, "other GPUs than it has", f"1 there, 2 on the host: it lacks {TWO[1]}"),
-        ({"outside": (TWO[:1], 0)}, "other GPUs than it has", f"2 there, 1 on the host: it has {TWO[1]}"),
-        ({"outside": (TWO, 0), "inside": (MIG, 0)}, "other GPUs", f"lacks {TWO[1]}, and it has {MIG[1].strip()}"),
-        ({"inside": (TWO[::-1], 0)}, "other GPUs", "in another order"),
+        (
+            {"inside": (TWO[:1], 0)},
+            "gives its container different GPUs than the host has",
+            f"1 in the container, 2 on the host: it lacks {TWO[1]}",
+        ),
+        (
+            {"outside": (TWO[:1], 0)},
+            "gives its container different GPUs than the host has",
+            f"2 in the container, 1 on the host: it has {TWO[1]}",
+        ),
+        (
+            {"outside": (TWO, 0), "inside": (MIG, 0)},
+            "gives its container different GPUs",
+            f"lacks {TWO[1]}, and it has {MIG[1].strip()}",
+        ),
+        ({"inside": (TWO[::-1], 0)}, "gives its container different GPUs", "in another order"),
         ({"inside": ((LOST,), 255)}, "gives its container no GPUs", f"{LOST}. The container on gpu1 has lost its GPUs"),
         ({"inside": ((), 126)}, "gives its container no GPUs", "nvidia-smi ended with exit code 126"),
         ({"outside": (("No devices were found",), 6)}, "cannot list its GPUs", "No devices were found"),

@@ -64,7 +64,7 @@ def test_a_tar_file_is_read_and_sent_as_it_is(tmp_path: Path, text: bytes, ids: 
     [
         (saved(["other:2"]), "holds other:2, not train:1"),
         (saved([]), "holds no image with a name, not train:1"),
-        (saved(["train:1"], empty=5000), "is not what docker save writes: it has more than 4096 files"),
+        (saved(["train:1"], empty=5000), "is not a docker save archive: it has more than 4096 files"),
         (b"no tar at all", ": file could not be opened successfully"),
         (None, ": No such file or directory"),
     ],

@@ -45,7 +45,7 @@ def test_the_key_of_a_repository(tmp_path: Path) -> None:
     assert sources.signing_key("toolkit", str(file)) == file.read_bytes()
     assert sources.signing_key("toolkit", None) is None
     file.write_bytes(b"\x99\x02")
-    with pytest.raises(UsageError, match=r"toolkit\.key: .* is no PGP key in text form"):
+    with pytest.raises(UsageError, match=r"toolkit\.key: .* is not an ASCII-armored PGP key"):
         sources.signing_key("toolkit", str(file))
     file.unlink()
     with pytest.raises(UsageError, match=r"toolkit\.key: .*: No such file or directory"):
@@ -103,8 +103,8 @@ def test_the_registry_is_asked_by_a_host_s_engine_and_no_argument_holds_the_pass
 def test_why_the_registry_cannot_be_asked(answer: Any, said: str) -> None:
     with pytest.raises(HostError) as caught:
         sources.latest(Asked(*answer), parse_reference("t:1"), None, None)
-    assert caught.value.message == f"gpu1: the registry does not answer what t:1 is now: {said}"
-    assert "Without --pull the image that is there stays" in str(caught.value.hint)
+    assert caught.value.message == f"gpu1: cannot find out from the registry which t:1 is current: {said}"
+    assert "Without --pull, hosts keep their image" in str(caught.value.hint)
 
 
 def test_what_no_log_shows() -> None:

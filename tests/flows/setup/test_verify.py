@@ -199,7 +199,7 @@ def test_a_container_that_cannot_be_looked_into() -> None:
     cluster = Cluster(3)
     cluster.hosts["gpu2"].looks = (1, "Error: No such object: taco-launch-hcc\n")
     assert cluster.said() == [
-        "gpu2 cannot be queried: cannot look into container taco-launch-hcc: Error: No such object: taco-launch-hcc"
+        "gpu2 cannot be queried: cannot inspect container taco-launch-hcc: Error: No such object: taco-launch-hcc"
     ]
 
 
@@ -215,7 +215,9 @@ def test_another_image() -> None:
     cluster = Cluster(4)
     for name in ("gpu2", "gpu3"):
         cluster.hosts[name].image = "sha256:" + "b" * 64
-    assert cluster.said() == ["gpu[2-3] has a container of another image than gpu1: bbbbbbbbbbbb, not aaaaaaaaaaaa"]
+    assert cluster.said() == [
+        "gpu[2-3] has a container with a different image than gpu1: bbbbbbbbbbbb, not aaaaaaaaaaaa"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -274,7 +276,7 @@ def test_a_network_that_is_asked_for_and_not_there_is_a_finding() -> None:
     cluster.facts = {name: replace(each, rdma=Absent("no HCA")) for name, each in cluster.facts.items()}
     (flaw,) = cluster.flaws()
     assert flaw.hosts == ("gpu1", "gpu2")
-    assert "cannot run jobs as the inventory has them: RDMA is requested (network.rdma: on)" in str(flaw)
+    assert "cannot run jobs as the inventory describes them: RDMA is requested (network.rdma: on)" in str(flaw)
     assert "network: {rdma: auto}" in flaw.hint
 
 
@@ -290,8 +292,8 @@ def test_ranks_that_are_not_as_their_container() -> None:
     cluster = Cluster()
     cluster.hosts["gpu1"].ranks["gpu2"] = (65536, told_env(NCCL_ALGO=None, PATH="/usr/bin"))
     assert cluster.said() == [
-        "gpu2 gives ranks another limit of locked memory (ulimit -l) than its container has: 64 KiB, not 8192 KiB",
-        "gpu2 does not give ranks the environment of its container: PATH, NCCL_ALGO are another there",
+        "gpu2 gives ranks a different limit of locked memory (ulimit -l) than its container has: 64 KiB, not 8192 KiB",
+        "gpu2 does not give ranks the environment of its container: different values in the ranks: PATH, NCCL_ALGO",
     ]
 
 

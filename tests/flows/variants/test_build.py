@@ -30,10 +30,13 @@ def test_requirements_and_packages(tmp_path: Path) -> None:
     [
         ({}, "say what the image is built from"),
         ({"base": "a", "dockerfile": "b"}, "say what the image is built from"),
-        ({"base": "a"}, "nothing to add"),
+        ({"base": "a"}, "nothing to install on top of the image"),
         ({"base": "a", "requirements": "/no/file"}, "there is no such file"),
         ({"dockerfile": "/no/file"}, "there is no such file"),
-        ({"dockerfile": "/etc/passwd", "apt": ("a",)}, "a Dockerfile lists itself"),
+        (
+            {"dockerfile": "/etc/passwd", "apt": ("a",)},
+            "the Dockerfile itself defines what is installed",
+        ),
         ({"base": "a", "apt": ("x; rm",)}, "not a name of a package"),
         ({"base": "a", "apt": ("x",), "folder": "."}, "add -f DOCKERFILE"),
         ({"base": "a", "apt": ("x",), "wheels": "/etc/passwd"}, "there is no such folder"),

@@ -102,7 +102,7 @@ def test_commands_that_need_a_shell(home: Path, command: str) -> None:
 
 
 def test_files_that_cannot_be_read(home: Path) -> None:
-    with pytest.raises(SpecError, match="goes too deep"):
+    with pytest.raises(SpecError, match="Include is nested too deep"):
         route(home, "Include config\n", Host("a", "a"))
     with pytest.raises(SpecError, match="Unparsable line"):
         route(home, "Port\n", Host("a", "a"))
@@ -144,7 +144,7 @@ def test_no_jump_hosts(spec: str) -> None:
 )
 def test_numbers_and_times(home: Path, text: str, port: int, timeout: float, banner: float) -> None:
     if not port:
-        with pytest.raises(HostError, match=r"gpu1: ~/.ssh/config:[12]: (Port|ConnectTimeout) .*: not a "):
+        with pytest.raises(HostError, match=r"gpu1: ~/.ssh/config:[12]: (Port|ConnectTimeout) .*: must be a "):
             route(home, text, Host("gpu1", "gpu1"))
         return
     found = route(home, text, Host("gpu1", "gpu1"))

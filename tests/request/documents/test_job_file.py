@@ -99,7 +99,7 @@ def test_a_manifest_has_no_key_for_knobs_that_nobody_knows_but_the_command_line_
     launcher["command"] = ["mpirun", "-x", "NCCL_IB_GTD_INDEX=3", "true"]
     launcher.pop("args", None)
     data = json.dumps(manifest).encode()
-    with pytest.raises(SpecError, match="--allow-unknown-knobs accepts it"):
+    with pytest.raises(SpecError, match="to use it anyway, add --allow-unknown-knobs"):
         parse(data, "job.yaml", {})
     assert ("NCCL_IB_GTD_INDEX", "3") in parse(data, "job.yaml", {}, allow_unknown=True).request.env
 

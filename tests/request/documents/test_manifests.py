@@ -19,9 +19,13 @@ def test_one_document(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
-        ("command: [a]\n---\ncommand: [b]\n", 2, "a second document starts here"),
+        ("command: [a]\n---\ncommand: [b]\n", 2, "a second YAML document starts here"),
         (f"{JOB}---\nkind: [\n", 5, "no YAML"),
-        ("{{- if .Values.gpu }}\nkind: MPIJob\n", 1, "render a template first"),
+        (
+            "{{- if .Values.gpu }}\nkind: MPIJob\n",
+            1,
+            "  line 1 column 2: '{{- if .Values.gpu }}': a key has to be text: if this is a template, render it first",
+        ),
         ("kind: Service\n---\nkind: '{{x}}'\n", 2, "none of the file's objects is an MPIJob: Service, {{x}}"),
     ],
 )

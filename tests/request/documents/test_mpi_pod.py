@@ -63,7 +63,10 @@ def test_more_gpus_than_ranks_are_named() -> None:
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ({"worker": {"image": "a:1"}, "launcher": {"image": "b:1"}}, "its workers have a:1"),
+        (
+            {"worker": {"image": "a:1"}, "launcher": {"image": "b:1"}},
+            "  spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].image (line 1): 'b:1': taco-launch runs all of a job in one image, and the workers have a:1",
+        ),
         (
             {
                 "worker": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
@@ -79,7 +82,10 @@ def test_more_gpus_than_ranks_are_named() -> None:
             "emptyDir: only folders of the hosts",
         ),
         ({"worker": {"volumeMounts": [{"name": "other", "mountPath": "/v"}]}}, "is not a mount"),
-        ({"worker": {}, "launcher": {"workingDir": "here"}}, "is not a whole path"),
+        (
+            {"worker": {}, "launcher": {"workingDir": "here"}},
+            "  spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].workingDir (line 1): 'here': must be an absolute path",
+        ),
     ],
 )
 def test_what_cannot_be_here_is_refused(parts: dict[str, Any], words: str) -> None:

@@ -67,14 +67,14 @@ REFUSED = {
     "submit pytorch --name": "--name: its value is missing",
     "submit pytorch --toleration all x": "--toleration all: hosts have no taints",
     "submit pytorch --device amd.com/gpu=1 x": "--device amd.com/gpu=1: a slot is an NVIDIA GPU",
-    "submit pytorch --priority high x": "--priority high: is a name of Kubernetes, and here it is a number",
-    "submit pytorch --frob 1 x": "--frob: is not a flag of arena submit",
+    "submit pytorch --priority high x": "--priority high: must be a number here, not a name of Kubernetes",
+    "submit pytorch --frob 1 x": "--frob: is not a known flag of arena submit",
     "submit pytorch --running-timeout soon x": "--running-timeout soon: is not a time",
-    "submit mpi 'python train.py'": "the command of an MPI job starts with mpirun",
+    "submit mpi 'python train.py'": "the command of an MPI job must start with mpirun",
     "submit mpi --workers 2 'mpirun -np 8 a'": "mpirun -np 8: the workers have 2 slots",
     "submit mpi 'mpirun --frob a b'": "'--frob' of mpirun",
-    "list -n other": "--namespace other: a cluster has no namespaces; this one is hcc",
-    "logs a --frob=1": "--frob: is not a flag of arena logs",
+    "list -n other": "--namespace other: a cluster has no namespaces; this cluster is hcc",
+    "logs a --frob=1": "--frob: is not a known flag of arena logs",
 }
 
 

@@ -105,7 +105,7 @@ def test_privileged_is_there_and_said() -> None:
 
 def test_a_host_that_lacks_what_privileged_means_is_told_so() -> None:
     found = problem(plan(ready(capabilities=("IPC_LOCK", "SYS_ADMIN", "SYS_MODULE", "SYS_RAWIO")), privileged=True))
-    assert found.message == f"{NAME}: a privileged container needs SYS_RESOURCE, which this host lacks itself"
+    assert found.message == f"{NAME}: a privileged container needs SYS_RESOURCE, which this host does not have"
     assert "container.privileged" in found.hint
 
 
@@ -117,8 +117,11 @@ def test_what_the_host_cannot_give_is_left_out_and_named() -> None:
     assert "--ulimit=stack=67108864:67108864" in made.options
     assert not [option for option in made.options if "memlock" in option]
     first, _second = ops(facts)
-    assert "without IPC_LOCK, which this host lacks itself" in first.why
-    assert "memlock stays at 8388608 instead of unlimited: this host lacks SYS_RESOURCE itself; TCP works" in first.why
+    assert "without the capability IPC_LOCK, which this host does not have" in first.why
+    assert (
+        "memlock stays at 8388608 instead of unlimited: this host does not have the capability SYS_RESOURCE; TCP works"
+        in first.why
+    )
     assert "start it with --ulimit memlock=-1" in first.why
 
 
@@ -237,7 +240,7 @@ def test_a_bare_host_gets_it_and_then_there_is_nothing_to_do() -> None:
     assert start.files[2].shown == start.args[2]
     assert start.why == (
         "to be written: main.sh, wait.sh, taco-launch-hcc.service; it does not start at boot; "
-        "the container does not run under it"
+        "the container is not running under this unit"
     )
     assert plan(after(ready())) == []
 
@@ -313,7 +316,7 @@ def test_a_container_of_somebody_else_is_never_touched(labels: Any) -> None:
     ("change", "why"),
     [
         ({"enabled": False}, "it does not start at boot"),
-        ({"unit": "failed"}, "the container does not run under it"),
+        ({"unit": "failed"}, "the container is not running under this unit"),
         ({"files": ()}, "to be written: main.sh, wait.sh, taco-launch-hcc.service"),
     ],
 )

@@ -177,8 +177,8 @@ def test_packages_of_the_controller() -> None:
 @pytest.mark.parametrize(
     ("of", "system", "message"),
     [
-        (DockerEngine(source="none"), {}, "docker is not installed, and by the inventory set-up does not install it"),
-        (DockerEngine(), {"os": Os("centos", "7", "CentOS 7"), "package_manager": "yum"}, "docker is not installed, and no package of CentOS 7 is known that holds it"),
+        (DockerEngine(source="none"), {}, "docker is not installed, and set-up does not install it because of docker.source: none in the inventory"),
+        (DockerEngine(), {"os": Os("centos", "7", "CentOS 7"), "package_manager": "yum"}, "docker is not installed, and the package that contains it on CentOS 7 is not known"),
         (DockerEngine(), {"package_manager": Absent()}, "docker is not installed, and set-up does not support this host's package manager: none found"),
         (DockerEngine(), {"package_manager": "apk"}, "docker is not installed, and set-up does not support this host's package manager: apk"),
         (DockerEngine(source="docker"), {"package_manager": "zypper"}, "docker is not installed, and Docker has no repository for zypper"),
@@ -193,10 +193,10 @@ def test_what_cannot_be_installed(of: DockerEngine, system: dict[str, Any], mess
 
 def test_a_host_without_systemd_tells_what_else_is_wrong() -> None:
     found = facts(engine(flavour="podman"), {"init": Absent("openrc")})
-    told = [each.message.split(" (")[0] for each in planned(found) if isinstance(each, Problem)]
-    assert [text[:37] for text in told] == [
+    told = [each.message.split(" (")[0].split(", ")[0] for each in planned(found) if isinstance(each, Problem)]
+    assert told == [
         "process 1 of this host is not systemd",
-        "the command docker is podman's here",
+        "the docker command of this host is podman",
     ]
     assert len(planned(bare({"init": Absent("openrc"), "package_manager": "apk"}))) == 2
 
@@ -204,13 +204,13 @@ def test_a_host_without_systemd_tells_what_else_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        (facts(engine(flavour="podman")), "the command docker is podman's here"),
+        (facts(engine(flavour="podman")), "the docker command of this host is podman"),
         (facts(engine(flavour="rootless", userns=True)), "the Docker Engine is rootless"),
         (facts(engine(userns=True)), "the Docker Engine remaps users (userns-remap)"),
         (facts(engine(version="18.09.9")), "Docker Engine 18.09.9 is too old: docker run --gpus requires 19.03"),
         (facts(engine(version="1.13.1")), "Docker Engine 1.13.1 is too old"),
         (facts(engine(version=Unknown("permission denied"))), "the Docker Engine cannot be queried: permission denied"),
-        (facts(engine_unit=Absent()), "Docker Engine 26.1.4 runs here, but not by docker.service"),
+        (facts(engine_unit=Absent()), "Docker Engine 26.1.4 runs here, but not as docker.service"),
         (facts(engine_unit="masked"), "docker.service is masked"),
         (facts(daemon_json='{"userns-remap": "default"}'), f"{CONFIG}: userns-remap is set"),
         (facts(Unknown("docker info: no answer in time")), "docker: docker info: no answer in time"),
@@ -227,7 +227,10 @@ def test_an_engine_that_does_not_run_is_started() -> None:
     (start,) = ops(facts(down, engine_unit="disabled"))
     assert (start.name, start.disrupts) == ("start docker, now and at boot", "nothing")
     assert start.reveals == ("image", "container", "ssh_mesh")  # none of which is known to be missing
-    assert [ops(found)[-1].why for found in (facts(down), bare())] == ["Docker has stopped", "Docker does not run yet"]
+    assert [ops(found)[-1].why for found in (facts(down), bare())] == [
+        "Docker has stopped",
+        "Docker is not running yet",
+    ]
     (start,) = ops(facts(engine_unit="disabled"))
     assert (start.name, start.why) == ("start docker at boot", "docker.service is disabled")
     assert start.reveals == ops(bare())[-1].reveals == ()
@@ -331,28 +334,28 @@ def test_the_proxy_comes_changes_and_goes() -> None:
         assert [op.name for op in ops(facts(files=other), of)] == ["proxy: change it in docker.service (restart)"]
     for left in (there, there[:1], there[1:]):
         (op,) = ops(facts(files=left))
-        assert (op.name, op.args[5:]) == ("proxy: take it out of docker.service (restart)", (DROP_IN, "no"))
+        assert (op.name, op.args[5:]) == ("proxy: remove it from docker.service (restart)", (DROP_IN, "no"))
 
 
 def test_a_change_that_was_interrupted_is_finished() -> None:
     marks = "/var/lib/taco-launch/docker"
     pending = (SetupFile(f"{marks}/restart", "e" * 64, 0o600),)
     (op,) = ops(facts(files=pending))
-    assert (op.name, op.disrupts) == ("daemon.json: have the engine take it (restart)", "docker")
+    assert (op.name, op.disrupts) == ("daemon.json: make the engine use it (restart)", "docker")
     (op,) = ops(facts(files=pending), DockerEngine(mirrors=("https://m",)))
     assert op.name == "daemon.json: add registry-mirrors (restart)"
     message = "docker has to be restarted for changes of an earlier set-up, which was interrupted, and a container runs"
     assert problem(facts(engine(containers=(BUSY,)), files=pending)).startswith(message)
     (op,) = ops(facts(engine(containers=(BUSY,)), files=(SetupFile(f"{marks}/reload", "e" * 64, 0o600),)))
-    assert op.name == "daemon.json: have the engine take it (reload)"
+    assert op.name == "daemon.json: make the engine use it (reload)"
 
 
 def test_what_the_file_has_and_the_engine_has_not() -> None:
     of = DockerEngine(mirrors=("https://m",), insecure_registries=("r:5000", "10.0.0.0/8"))
     text = '{"registry-mirrors": ["https://m"], "insecure-registries": ["r:5000", "10.0.0.0/8"]}'
     (op,) = ops(facts(daemon_json=text), of)
-    assert op.name == "daemon.json: have the engine take it (reload)"
-    assert op.why == "the engine that runs does not have registry-mirrors, insecure-registries of daemon.json"
+    assert op.name == "daemon.json: make the engine use it (reload)"
+    assert op.why == "the running engine does not use registry-mirrors, insecure-registries from daemon.json"
     taken = engine(mirrors=("https://m/",), insecure_registries=("10.0.0.0/8", "127.0.0.0/8", "r:5000"))
     assert planned(facts(taken, daemon_json=text), of) == []
 

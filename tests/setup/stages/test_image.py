@@ -70,7 +70,7 @@ def test_where_no_host_has_it_all_pull_the_tag() -> None:
     for name in ("gpu1", "gpu2"):
         found = op(plan(name, of))
         assert (found.name, found.args[:2]) == ("pull train:1", ("train:1", ""))
-        assert "of unknown size: at least 2.0 GiB have to be free" in found.why
+        assert "of unknown size, so at least 2.0 GiB must be free" in found.why
         assert int(found.args[2]) << 10 == 2 * GIB
         assert plan(name, of, found.expect(of.facts[name])) == []
     assert resolve(of.inventory, of.facts) is None
@@ -130,7 +130,10 @@ def test_the_same_image_is_the_same_with_and_without_a_digest_and_by_any_of_seve
 def test_what_no_registry_has_is_to_be_copied(images: Any, says: str) -> None:
     of = cluster(bare("gpu1", image()), bare("gpu2", *images))
     found = problem(plan("gpu2", of))
-    assert found.message == f"{says}, and on gpu1 it (sha256:111111111111) was loaded or built: no registry has it"
+    assert (
+        found.message
+        == f"{says}, and the image on gpu1 (sha256:111111111111) was loaded or built there, not pulled from a registry"
+    )
     by_hand, _, by_setup = found.hint.partition("; ")
     assert by_hand == "copy it: ssh root@10.0.0.1 docker save train:1 | ssh root@10.0.0.2 docker load"
     assert "container.image: {name: train:1, from: controller}" in by_setup
@@ -173,7 +176,7 @@ def test_space_is_looked_at_on_the_disk_of_the_engine() -> None:
     assert found.message == "train:1: / has 14.0 GiB free (docker's /var/lib/docker); it requires about 15.0 GiB"
     assert op(plan("gpu2", cluster(has, with_disk(bare("gpu2"), "/var/lib/docker", 16 * GIB))))
     unknown = with_disk(bare("gpu1"), "/var/lib/docker", GIB)
-    assert "of unknown size: at least 2.0 GiB have to be free" in problem(plan("gpu1", cluster(unknown))).message
+    assert "of unknown size, so at least 2.0 GiB must be free" in problem(plan("gpu1", cluster(unknown))).message
 
 
 def test_space_is_looked_at_where_the_data_root_is_or_will_be() -> None:
@@ -200,8 +203,8 @@ def test_space_is_looked_at_where_the_data_root_is_or_will_be() -> None:
     assert message(DockerEngine(), "/data/docker", '{"data-root": "/data/docker"}').startswith(small)
     for there in ("{", '{"data-root": 5}', None):
         said = message(DockerEngine(), "/data/docker", there)  # by a flag of dockerd, say
-        assert said.endswith("at least 2.0 GiB have to be free, which is looked at there")
-    assert message(DockerEngine(), later).endswith("have to be free")
+        assert said.endswith("at least 2.0 GiB must be free, which is checked on the host")
+    assert message(DockerEngine(), later).endswith("must be free")
 
 
 def test_what_the_registry_has_now_is_pulled_by_all_that_have_it_not() -> None:

@@ -122,14 +122,16 @@ def test_whatever_keeps_the_module_out_one_may_go_on_without() -> None:
     (load,) = (each for each in found if isinstance(each, Op) and each.name == "load nvidia_peermem")
     hints = [word.partition("\nhint: ")[2] for word in load.args[2:]]
     assert len(hints) == 4
-    assert all(hint.endswith("; or leave GPUDirect RDMA alone: network: {gdr: off} in the inventory") for hint in hints)
+    assert all(hint.endswith("; or turn GPUDirect RDMA off in the inventory: network: {gdr: off}") for hint in hints)
 
 
 def test_after_a_module_in_use_a_reboot_alone_changes_nothing() -> None:
     of = {"kernel": "5.15.0-91-generic", "driver": "535.104.05", "ofed": "MLNX_OFED_LINUX-5.4-1.0.3.0"}
     found = planned(**of, manager="apt-get", exists=MODULES, loaded=["nv_peer_mem"], use="nvidia_peermem")
     (load,) = (each for each in found if isinstance(each, Op) and "in place of nv_peer_mem" in each.name)
-    assert "or reboot gpu1, then this command again: only that changes what a boot loads" in load.args[-1]
+    assert (
+        "or reboot gpu1, then run this command again, because only that changes what is loaded at boot" in load.args[-1]
+    )
 
 
 # --- what holds for all hosts -----------------------------------------------------------------------------------------

@@ -130,7 +130,10 @@ def test_one_broken_host_keeps_no_other_from_the_mesh() -> None:
 def test_the_head_did_not_answer() -> None:
     world = World(inventory(2), [bare("gpu2")])
     (problem,) = [item for item in world.plan("gpu2") if isinstance(item, Problem)]
-    assert problem.message == "the cluster's key is made on the head, gpu1, which did not answer or is left out"
+    assert (
+        problem.message
+        == "the cluster's key is made on the head, gpu1, which did not answer or was left out of this run"
+    )
     assert "head: gpu2" in problem.hint
 
 
@@ -315,7 +318,7 @@ def test_a_host_key_that_is_gone_is_made_anew_and_taken() -> None:
     world.facts["gpu2"] = replace(world.facts["gpu2"], made=replace(made, host_key=Absent()))
     assert [op.name for op in world.plan("gpu2") if isinstance(op, Op)] == [
         "container's sshd: make its host key",
-        "container's sshd: take the new host key",
+        "container's sshd: load the new host key",
     ]
 
 
@@ -352,7 +355,7 @@ def test_what_was_opened_is_closed_again() -> None:
     behind(world, "gpu1")
     world.converge()
     world.inventory = inventory()
-    assert world.converge() == [{"gpu1": ("firewall: take our rules back",), "gpu2": ()}]
+    assert world.converge() == [{"gpu1": ("firewall: remove the rules of taco-launch",), "gpu2": ()}]
 
 
 def test_a_host_alone_opens_nothing() -> None:

@@ -118,20 +118,23 @@ def test_a_runtime_that_the_engine_has_only_until_it_starts_anew(command: str, *
     docker: dict[str, Any] = {"toolkit": "1.17.4", "toolkit_programs": PROGRAMS, "runtimes": ("nvidia", "runc")}
     found = ops(facts(of={"engine_command": command}, **docker))
     assert [op.name for op in found] == ([] if right else ["daemon.json: add runtimes (reload)"])
-    assert all("which it has only until it restarts" in op.why for op in found)
+    assert all("which is configured only until docker restarts" in op.why for op in found)
 
 
 def test_the_toolkit_of_nvidias_repository_and_its_runtime() -> None:
     install, register = ops(facts())
     assert install.name == f"install nvidia-container-toolkit ({URL})"
-    assert install.why == f"8 GPUs, and the NVIDIA container toolkit is not installed; {LIST} is to name their source"
+    assert (
+        install.why
+        == f"8 GPUs, and the NVIDIA container toolkit is not installed; the package source is written to {LIST}"
+    )
     folder = "/var/lib/taco-launch/docker"
     assert install.args == ("apt", f"{folder}/proxy", URL, f"{folder}/source", LIST, KEY)
     assert file(install, KEY) == keys.data("nvidia").decode()
     assert file(install, LIST).splitlines()[1] == f"deb [signed-by={KEY}] {URL}/stable/deb/$(ARCH) /"
     assert install.disrupts == register.disrupts == "nothing"
     assert register.name == "daemon.json: add runtimes (reload)"
-    assert register.why == "docker gives GPUs to containers by the runtime nvidia, which it does not have"
+    assert register.why == "docker gives GPUs to containers by the runtime nvidia, which is not configured"
     runtime = {"args": [], "path": "nvidia-container-runtime"}
     assert json.loads(file(register, "/etc/docker/daemon.json")) == {"runtimes": {"nvidia": runtime}}
     assert json.loads(file(register, "/var/lib/taco-launch/docker/added")) == {
@@ -171,7 +174,7 @@ def test_a_key_of_the_controller_travels_with_it() -> None:
 def test_packages_of_the_controller() -> None:
     offline = Toolkit("packages", packages="~/debs")
     install = ops(facts(), offline, toolkit_packages=DEB)[0]
-    assert install.name == "install nvidia-container-toolkit (2 packages of the controller)"
+    assert install.name == "install nvidia-container-toolkit (2 package files from the controller)"
     folder = "/var/lib/taco-launch/docker/packages"
     assert install.args == ("apt-packages", folder)
     sums = file(install, f"{folder}/SHA256SUMS")
@@ -183,7 +186,7 @@ def test_packages_of_the_controller() -> None:
 def test_one_that_is_there_by_half_is_completed_and_not_upgraded() -> None:
     half = facts(toolkit="1.16.2", toolkit_programs=PROGRAMS[:2])
     install, _register = ops(half)
-    assert "of the NVIDIA container toolkit 1.16.2 there is no nvidia-container-runtime-hook" in install.why
+    assert "the NVIDIA container toolkit 1.16.2 lacks nvidia-container-runtime-hook" in install.why
     done = known(install.expect(half).docker)
     assert done.toolkit == "1.16.2"
     by_cdi = replace(done, toolkit_programs=PROGRAMS[:2], cdi_folders=("/etc/cdi",))
@@ -202,8 +205,8 @@ def test_before_docker_is_there_its_package_tells(there: str) -> None:
         "install nvidia-container-toolkit",
         "daemon.json: add runtimes",
     ]
-    assert register.why.endswith("which it does not have, or by CDI where docker turns out to be 25 or newer")
-    assert ops(found, Toolkit(cdi="off"))[1].why.endswith("which it does not have")
+    assert register.why.endswith("which is not configured, or by CDI if docker turns out to be version 25 or newer")
+    assert ops(found, Toolkit(cdi="off"))[1].why.endswith("which is not configured")
     found = facts(
         of={"toolkit_packages": (there,)}, toolkit=later, toolkit_programs=later, version=nothing, runtimes=later
     )
@@ -227,7 +230,7 @@ def test_cdi_is_switched_on_where_the_engine_has_it_off() -> None:
     """Docker 25 to 28.1 have it off unless told: https://github.com/moby/moby/pull/49963."""
     on, described = ops(facts(**OFF, **WHOLE))
     assert on.name == "daemon.json: add features (restart)"
-    assert on.why == "containers get GPUs by CDI, which Docker 26.1.4 has, but off"
+    assert on.why == "containers get GPUs by CDI, which Docker 26.1.4 supports but has not enabled"
     assert json.loads(file(on, "/etc/docker/daemon.json")) == {"features": {"cdi": True}}
     assert json.loads(file(on, "/var/lib/taco-launch/docker/added")) == {"features": {"is": {"cdi": True}}}
     assert described.args == ("/var/run/cdi/nvidia.yaml",)
@@ -254,7 +257,7 @@ def test_cdi_is_switched_on_where_the_engine_has_it_off() -> None:
 def test_where_cdi_stays_off(of: dict[str, Any], docker: dict[str, Any]) -> None:
     found = facts(of=of, **{**OFF, **WHOLE, **docker})
     (only,) = ops(found)
-    assert "by the runtime nvidia, which it does not have" in only.why
+    assert "by the runtime nvidia, which is not configured" in only.why
     # and what GPUs are given by stays, when nothing runs there any more
     idle = replace(found, docker=replace(known(found.docker), containers=()))
     assert planned(only.expect(idle)) == []
@@ -271,7 +274,7 @@ def test_cdi_that_the_engine_has_only_until_it_starts_anew() -> None:
     on: dict[str, Any] = {**WHOLE, "cdi_folders": ("/etc/cdi",), "cdi": ("nvidia.com/gpu=all",)}
     (only,) = ops(facts(**on, containers=(ContainerState("busy", "image", "running", ()),)))
     assert (only.name, only.disrupts) == ("daemon.json: add features (reload)", "nothing")
-    assert "has on only until it restarts" in only.why
+    assert "has enabled only until it restarts" in only.why
     assert planned(facts(of={"daemon_json": CDI}, **on)) == []
     assert planned(facts(of={"engine_command": "/usr/bin/dockerd --feature=cdi=true"}, **on)) == []
     assert planned(facts(**on), Toolkit("none")) == []
@@ -280,8 +283,8 @@ def test_cdi_that_the_engine_has_only_until_it_starts_anew() -> None:
 def test_a_runtime_of_the_user_is_taken_not_changed() -> None:
     there = facts(of={"daemon_json": CONFIG}, toolkit="1.17.4", toolkit_programs=PROGRAMS)
     (only,) = ops(there)
-    assert (only.name, only.files) == ("daemon.json: have the engine take it (reload)", ())
-    stopped = {"version": Absent("no engine"), "runtimes": Unknown("the engine gives no answer")}
+    assert (only.name, only.files) == ("daemon.json: make the engine use it (reload)", ())
+    stopped = {"version": Absent("no engine"), "runtimes": Unknown("the engine does not answer")}
     whole: dict[str, Any] = {"toolkit": "1.17.4", "toolkit_programs": PROGRAMS, **stopped}
     assert planned(facts(of={"daemon_json": CONFIG}, **whole)) == []
 
@@ -294,15 +297,23 @@ def test_running_containers_are_no_hindrance() -> None:
 @pytest.mark.parametrize(
     ("found", "of", "message"),
     [
-        (facts(), Toolkit("none"), "set-up does not install it (toolkit.source: none)"),
-        (facts("pacman"), Toolkit(), "package manager is none that set-up uses: pacman"),
-        (facts(toolkit=Unknown("it hangs")), Toolkit(), "cannot be read: it hangs"),
+        (facts(), Toolkit("none"), "set-up does not install it because of toolkit.source: none in the inventory"),
+        (facts("pacman"), Toolkit(), "set-up does not support this host's package manager: pacman"),
+        (
+            facts(toolkit=Unknown("it hangs")),
+            Toolkit(),
+            "it is not known whether docker has the NVIDIA container toolkit: it hangs",
+        ),
         (
             replace(facts(), docker=Absent("docker: not found")),
             Toolkit(),
-            "no docker to give GPUs to: docker: not found",
+            "docker is not available to give GPUs to containers: docker: not found",
         ),
-        (replace(facts(), docker=Unknown("cut off")), Toolkit(), "no docker to give GPUs to: cut off"),
+        (
+            replace(facts(), docker=Unknown("cut off")),
+            Toolkit(),
+            "docker is not available to give GPUs to containers: cut off",
+        ),
     ],
 )
 def test_why_it_cannot_be(found: HostFacts, of: Toolkit, message: str) -> None:
@@ -313,4 +324,4 @@ def test_a_broken_daemon_json_is_told_and_left() -> None:
     found: Found[DockerFacts] = facts().docker
     assert isinstance(found, DockerFacts)
     broken = facts(of={"daemon_json": '{"a": 1, "a": 2}'}, toolkit="1.17.4", toolkit_programs=PROGRAMS)
-    assert 'the key "a" is there twice' in problem(broken).message
+    assert 'the key "a" appears twice' in problem(broken).message

@@ -121,7 +121,9 @@ def test_a_damaged_chunk_of_a_host_is_fetched_again(
     cluster.path(f"{STATE}/snapshots/chunks/{chunk[:2]}/{chunk}", on).write_bytes(b"damaged" * 1000)
     job = cluster.run(cluster.spec(name, "sha256sum", "large", code=code))
     assert job["state"] == "SUCCEEDED", job
-    assert f"{NAMES[on]}: large: its copy here was damaged, and was fetched again from n1" in job["warnings"]
+    assert (
+        f"{NAMES[on]}: large: the copy on this host was damaged, so a new copy was fetched from n1" in job["warnings"]
+    )
     assert len({line.split(" | ")[1] for line in cluster.log(name)}) == 1
 
 

@@ -67,7 +67,7 @@ def test_a_stop_waits_for_all_ranks(taco: Taco, tmp_path: Path, launcher: str, c
     assert (job["state"], job["exit_code"]) == ("CANCELLED", 143)
     assert [(tmp_path / f"saved-{rank}").read_text() for rank in (0, 1)] == ["saved", "saved"]
     assert told(taco, "signalled").startswith("stopped by ")
-    assert told(taco, "signalled").endswith("; USR1 to its ranks, which have 30 s before TERM")
+    assert told(taco, "signalled").endswith("; sent USR1 to its ranks; TERM follows after 30 s")
     assert "signal-not-caught" not in kinds(taco)
 
 
@@ -83,7 +83,7 @@ def test_the_end_of_its_time(taco: Taco, tmp_path: Path) -> None:
     start(taco, tmp_path, "--launcher", "env", "--timeout", "60", signal="USR1@56")
     job = taco.ended("j", 40)
     assert (job["state"], job["exit_code"]) == ("SUCCEEDED", 0)
-    assert told(taco, "signalled").startswith("USR1 to its ranks, 5")
+    assert told(taco, "signalled").startswith("sent USR1 to its ranks, 5")
 
 
 def test_ranks_that_do_not_save_in_time(taco: Taco, tmp_path: Path) -> None:

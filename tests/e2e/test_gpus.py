@@ -54,7 +54,7 @@ def test_gpus_that_others_use_are_passed_over(taco: Taco, smi: Smi) -> None:
     refused = taco("run", "--name", "b", "--np", "3", "--no-wait", "--", "true")
     assert refused.returncode == 125
     assert f"2 of 4 free, 1 used by process {os.getpid()} (python3 of " in refused.stderr
-    assert "1 with 20000 MiB of its memory in use, by no process that can be seen" in refused.stderr
+    assert "1 with 20000 MiB of its memory in use by a process that is not visible here" in refused.stderr
 
 
 @pytest.mark.usefixtures("smi")
@@ -100,7 +100,7 @@ def test_gpus_that_are_sure_are_shown_and_named(taco: Taco) -> None:
     pasted = subprocess.run(["sh", "-c", dry.stdout], capture_output=True, text=True, check=True, env=taco.env)
     assert pasted.stdout == "0,2,4,5,6,7\n" * 6
     assert "note:" not in dry.stderr
-    row = r"chosen  0,2,4,5,6,7  0-[-\d]{9} +25 +\d+  ring .* slowest link 25 GB/s; there is no other set"
+    row = r"chosen  0,2,4,5,6,7  0-[-\d]{9} +25 +\d+  ring .* slowest link 25 GB/s; no other set of GPUs is possible"
     assert re.search(row, taco("run", *sure, "--dry-run", "--explain", "--", "true").stdout)
     some = taco("run", "--np", "3", "--dry-run", "--", "true")
     assert "note: which GPUs of localhost the job gets is chosen when it starts" in some.stderr

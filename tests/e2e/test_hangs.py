@@ -89,7 +89,7 @@ def test_stacks_are_shown_and_at_the_timeout_they_are_kept(taco: Taco, tmp_path:
     assert "rank 0" not in alone
     assert alone.count("\n    ") > first.count("\n    ")
     none = taco("stacks", "job", "--rank", "7")
-    assert (none.returncode, none.stderr.splitlines()[0]) == (2, "error: job job: rank 7 does not run")
+    assert (none.returncode, none.stderr.splitlines()[0]) == (2, "error: job job: rank 7 is not running")
     eventually(lambda: taco.job("job")["state"] == "FAILED", patience(40))
     job = taco.job("job")
     assert job["reason"].startswith("reached its --timeout of ")

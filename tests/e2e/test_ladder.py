@@ -122,7 +122,7 @@ def test_a_ladder_goes_on_after_its_controller_was_killed(taco: Taco, matrix: Pa
     (matrix.parent / "slow").unlink()
     done = measure(taco, matrix)
     assert done.returncode == 0, done.stderr
-    assert f"\nending job {left}, which was left when sweep tiny-" in done.stderr
+    assert f"\nending job {left}, which is left over from the interrupted sweep tiny-" in done.stderr
     assert re.search(
         rf"^continuing sweep \S+ of .*: {before} of 8 runs done \(--fresh starts over\)\n",
         done.stderr,
@@ -145,7 +145,7 @@ def test_ctrl_c_keeps_what_is_there_and_fresh_begins_anew(taco: Taco, matrix: Pa
     assert bench.returncode == 130
     assert out.startswith("loop, steps/sec:\nRANKS ")
     assert f"interrupted: {len(kept(taco)[0][1])} of 8 runs are done\n" in err
-    assert f"continue with it: taco-launch bench ladder {matrix}\n" in err
+    assert f"to continue: taco-launch bench ladder {matrix}\n" in err
     assert jobs_of(taco) == []
     (matrix.parent / "slow").unlink()
     done = measure(taco, matrix, "--fresh", "--seed", "5", "--repeats", "1")

@@ -104,7 +104,7 @@ def test_two_jobs_that_meet_at_one_port(cluster: Cluster, name: str) -> None:
     running(cluster, name, **asked)
     refused = cluster.submit(cluster.spec("refused", "true", policy=NO_WAIT, **asked))
     assert (refused["state"], refused["exit_code"]) == ("FAILED", 4), refused
-    assert "n1: port 23456, on which the processes of --per-host meet, is in use there" in refused["reason"]
+    assert "n1: port 23456, which the processes of --per-host use for rendezvous, is in use there" in refused["reason"]
     waits = cluster.submit(cluster.spec("waits", "true", **asked))
     assert waits["state"] == "QUEUED"
     assert waits["waiting"][0][1].startswith("port 23456")
@@ -140,6 +140,7 @@ def test_a_port_that_somebody_took_is_named_with_who_has_it(cluster: Cluster, na
     assert (job["state"], job["exit_code"], job["first_failure"]["rank"]) == ("FAILED", 1, 0), job
     assert [finding["signature"] for finding in job["findings"]] == ["port-in-use"]
     assert re.search(
-        rf"; port {port} of n1, where its ranks meet, is in use by process \d+ \(python3\S* of root\)", job["reason"]
+        rf"; port {port} of n1, which its ranks used for rendezvous, is still in use by process \d+ \(python3\S* of root\)",
+        job["reason"],
     )
     nothing_left(cluster)

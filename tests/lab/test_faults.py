@@ -31,7 +31,7 @@ def test_power(healthy: Lab) -> None:
         assert "gpu2 is off" in refused.stderr
         assert f"hint: taco-launch lab fault --name {healthy.name} gpu2 power-on" in refused.stderr
     up = healthy.up().stderr
-    assert "gpu2 is off, and stays so" in up
+    assert "gpu2 is off, and lab up does not change that" in up
     assert healthy.host("gpu2")["state"] == "off"
     healthy.fault("gpu2", "power-on")
     eventually(lambda: healthy.answers("gpu2"), 30, "gpu2 to boot")

@@ -117,7 +117,7 @@ def test_a_timer_of_a_user_outlives_the_logout(lab: Lab, person: Person) -> None
             # there is no polkit here, which would let users do this for themselves
             with pytest.raises(TacoLaunchError, match="Access denied") as caught:
                 scheduler.apply(plan)
-            assert caught.value.hint == "sudo loginctl enable-linger plain, and then the same again"
+            assert caught.value.hint == "run sudo loginctl enable-linger plain, then repeat this command"
             assert scheduler.kept() == ()
             lab.sh("gpu1", "loginctl enable-linger plain")
             scheduler = Systemd(remote, read_controller(remote))

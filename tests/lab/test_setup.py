@@ -54,7 +54,7 @@ def test_nobody_is_let_in_by_the_wrong_key_host_key_or_password(bare: Lab, tmp_p
     key, known = tmp_path / "key", tmp_path / "known"
     subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)), check=True)
     said = refused(bare, tmp_path, {}, identity_file=str(key))
-    assert f"it does not let root in with a key\n  offered: {key}\n" in said
+    assert f"it does not accept a key of root\n  offered: {key}\n" in said
     assert f"hint: put a public key there: ssh-copy-id -i {key} root@" in said
 
     lines = [line.split(" ", 1) for line in bare.known_hosts.read_text().splitlines()]
@@ -248,7 +248,10 @@ def test_one_host_of_four_is_broken(tmp_path: Path) -> None:
         broken = four.inside("gpu3", "sh", "-c", f"rm -rf /etc/apt/sources.list* /var/lib/apt/lists; {source}")
         assert broken.returncode == 0
         one = setup(four, "--yes", "-H", "gpu1")
-        assert "gpu[2-4]: left as before; jobs that also run there need the same image and settings: " in one.stderr
+        assert (
+            "gpu[2-4]: not changed; jobs that also use these hosts need the same image and settings there: "
+            in one.stderr
+        )
         done = setup(four, "--yes")
         expected = {"gpu1": "ready", "gpu2": "ready", "gpu3": "failed", "gpu4": "ready"}
         assert (done.returncode, {name: state for name, (state, _) in states(done).items()}) == (5, expected), (

@@ -225,7 +225,7 @@ def test_a_mount_that_is_not_there_leaves_the_old_one_running(engine: Engine) ->
     first = engine.ready()
     done = engine.setup("--yes", mounts=["/nowhere:/data"])
     assert done.returncode == 5
-    assert "/nowhere, which container.mounts names, is not on this host" in done.stderr
+    assert "/nowhere, which container.mounts lists, is not on this host" in done.stderr
     assert "hint: mkdir -p /nowhere there" in done.stderr
     assert engine.id() == first
     assert engine.runs()

@@ -197,7 +197,7 @@ def test_a_container_that_runs_keeps_the_engine_from_a_restart(busy: Bare) -> No
     ("text", "place"),
     [
         ('{\n  "debug": true,\n}\n', "line 3 column 1: "),
-        ('{\n  "debug": true,\n  "debug": false }', 'line 3 column 3: the key "debug" is there twice'),
+        ('{\n  "debug": true,\n  "debug": false }', 'line 3 column 3: the key "debug" appears twice'),
         ('{\n  "hosts": ["unix:///run/docker.sock"]\n}', 'line 2 column 3: the key "hosts" and dockerd\'s own flag -H'),
     ],
 )
@@ -234,7 +234,7 @@ def test_the_proxy_comes_and_goes(running: Bare) -> None:
     }
     assert running.sh("stat -c %a /var/lib/taco-launch/docker/proxy.env") == "600"
     assert "p%40ss" not in running.sh("systemctl show docker; cat /etc/systemd/system/docker.service.d/*")
-    assert running.converges({}) == ["proxy: take it out of docker.service (restart)"]
+    assert running.converges({}) == ["proxy: remove it from docker.service (restart)"]
     assert "PROXY" not in running.sh("tr '\\0' '\\n' </proc/$(cat /run/docker.pid)/environ")
 
 
@@ -249,7 +249,7 @@ def test_an_engine_that_is_stopped_or_off_at_boot_is_started(running: Bare) -> N
 def test_a_change_that_was_cut_off_before_the_restart_is_finished(running: Bare) -> None:
     running.sh("mkdir -p /var/lib/taco-launch/docker; touch /var/lib/taco-launch/docker/restart")
     engine = running.engine
-    assert running.converges({}) == ["daemon.json: have the engine take it (restart)"]
+    assert running.converges({}) == ["daemon.json: make the engine use it (restart)"]
     assert running.engine != engine
 
 

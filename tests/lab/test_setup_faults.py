@@ -139,9 +139,9 @@ def test_gpus_that_a_reload_took_are_told_and_come_back_by_what_is_said(host: Re
     typed, _, rest = after.partition("; ")
     assert before == "hint: on gpu1, "
     assert rest.startswith(
-        "then this command again. Each reload removes the GPUs again. To prevent this, set in the inventory docker: "
+        "then run this command again. Each reload removes the GPUs again. To prevent this, set in the inventory docker: "
     )
-    assert rest.endswith(f"; then taco-launch -i lab:{host.lab.name} setup --disrupt docker")
+    assert rest.endswith(f"; then run taco-launch -i lab:{host.lab.name} setup --disrupt docker")
     host.sh(typed)
     eventually(host.has_gpus, 30, "the container's GPUs")
     host.right()
@@ -154,7 +154,7 @@ def test_one_peer_memory_module_in_the_place_of_the_other_and_back(host: ReadyHo
     assert host.sh(state) == "nvidia_peermem"
     said = host.other_peermem("nv_peer_mem", "--yes")
     assert said.startswith("exit 5")
-    assert f"it is not unloaded under jobs: container {host.box} runs" in said
+    assert f"set-up does not unload it while jobs may be running: container {host.box} runs" in said
     said = host.other_peermem("nv_peer_mem", "--yes", "--disrupt", "host")
     assert f"has systemd read its units again, which takes the GPUs from {host.box}" in said
     assert f"hint: when no job runs there: systemctl stop {host.box}; then run this again" in " ".join(said.split())
@@ -183,7 +183,7 @@ def test_a_gpu_that_is_gone_is_told_and_its_container_gets_no_smaller(host: Read
     host.sh("simulated-hardware set gpu/3/state gone")
     host.restart()
     assert host.sh("nvidia-smi -L | wc -l") == str(GPUS - 1)
-    gone = f"{host.box}: GPU 0000:34:00.0 is gone since the last setup (container made with 8, 7 here now)"
+    gone = f"{host.box}: GPU 0000:34:00.0 is gone since the last setup (the container was created with 8, and 7 are present now)"
     host.refused(f"error: gpu1: container: {gone} hint: on the host: dmesg -T | grep ")
     done = host.cluster("facts", "--compare", str(host.before), "--only", "gpu,topology")
     assert [line.partition(":")[2].partition(": {")[0] for line in done.stdout.splitlines()] == [
@@ -206,7 +206,7 @@ def test_a_driver_that_a_reboot_does_not_bring_back(host: ReadyHost) -> None:
     host.set(driver=DRIVER, secure_boot="on", driver_signed="no")
     host.restart()
     host.refused(
-        f"error: gpu1: hardware: the NVIDIA driver {DRIVER} is installed and not loaded, and Secure Boot is on: it ",
+        f"error: gpu1: hardware: the NVIDIA driver {DRIVER} is installed but not loaded, and Secure Boot is on: it ",
         "hint: on the host: modprobe nvidia; dmesg | grep ",
         "mokutil --import",
     )
@@ -236,7 +236,7 @@ def test_teardown_leaves_nothing_that_loads_a_module_at_boot(host: ReadyHost) ->
     host.sh(f"systemctl enable --no-reload nv_peer_mem.service 2>/dev/null; : >{paths.NV_PEER_MEM}")
     done = host.cluster("teardown", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "have nv_peer_mem.service load nothing at boot" in done.stdout
+    assert "keep nv_peer_mem.service from loading a module at boot" in done.stdout
     assert host.sh("systemctl is-enabled nv_peer_mem.service 2>/dev/null || :") == "disabled"
     assert host.sh(f"ls {paths.PEERMEM} {paths.NV_PEER_MEM} 2>/dev/null || :") == ""
     assert host.sh("lsmod | grep -c '^nvidia_peermem '") == "1", "a loaded module stays loaded until a reboot"

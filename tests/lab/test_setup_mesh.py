@@ -257,4 +257,7 @@ def test_sessions_and_ranks_have_the_environment_of_the_container(mesh: Mesh) ->
     mesh.sh("gpu2", "sed -i '/NCCL_ALGO/d' /run/taco-launch/environment")
     wanted = replace(mesh.inventory.container, env=odd)
     (flaw,) = mesh.set_up(container=wanted).found
-    assert str(flaw) == "gpu2 does not give ranks the environment of its container: NCCL_ALGO is another there"
+    assert (
+        str(flaw)
+        == "gpu2 does not give ranks the environment of its container: different values in the ranks: NCCL_ALGO"
+    )

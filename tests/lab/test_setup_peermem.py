@@ -100,7 +100,7 @@ def test_it_is_loaded_now_and_after_a_reboot_and_taken_back(gpu: RdmaHost) -> No
         (
             "secure-boot on; simulated-hardware set driver-signed no",
             "Required key not available",
-            "Secure Boot of gpu1 refuses the kernel module nvidia_peermem: the machine knows no key",
+            "Secure Boot of gpu1 refuses the kernel module nvidia_peermem: the module is not signed",
         ),
     ],
 )
@@ -185,5 +185,5 @@ def test_packages_of_the_controller_on_a_host_that_reaches_no_source(gpu: RdmaHo
     gpu.sh("rm -rf /root/debs /etc/apt/sources.list.d/lab-*.list /var/lib/apt/lists/* /var/cache/apt/archives/*.deb")
     done = gpu.setup(packages=str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert "install 3 packages of the controller, to build nv_peer_mem" in done.stdout
+    assert "install 3 package files from the controller, to build nv_peer_mem" in done.stdout
     assert (gpu.loaded, gpu.sh("dpkg-query -W -f '${Version}' nvidia-peer-memory")) == (["nv_peer_mem"], "1.3-0")

@@ -108,7 +108,7 @@ def test_half_of_it_and_packages_of_the_controller(host: GpuHost) -> None:
     )
     done = by(host, source="packages", packages=str(debs))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "install nvidia-container-toolkit (4 packages of the controller): done" in done.stderr
+    assert "install nvidia-container-toolkit (4 package files from the controller): done" in done.stderr
     host.sh(f"systemctl restart {host.box}")
     eventually(host.has_gpus, 60, "its container")
     assert len(host.gpus()) == 8

@@ -48,7 +48,7 @@ def struck(lab: Lab, host: str, fault: str, undo: str) -> Iterator[None]:
         pytest.param(
             "pause",
             "resume",
-            r":22: waited 3 s for the first words of its sshd; the host accepts connections$",
+            r":22: its sshd did not answer within 3 s; the host does accept TCP connections$",
             marks=pytest.mark.nightly,
         ),
         ("power-off", "power-on", r"(waited 3 s for a TCP connection to .*:22|: No route to host)$"),
@@ -79,7 +79,7 @@ def test_what_was_waited_for(healthy: Lab, person: Person, monkeypatch: pytest.M
         person.connected() as fanout,
         pytest.raises(
             HostError,
-            match="stuck: waited 2 s for the login shell to start /bin/sh; the last it said: looking for the licence",
+            match="stuck: the login shell did not start /bin/sh within 2 s; its last output: looking for the licence",
         ),
     ):
         fanout.transports[0].run(Command(("true",), timeout=2))

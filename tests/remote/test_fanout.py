@@ -187,11 +187,11 @@ def test_a_host_without_a_way_keeps_nobody_from_the_others(home: Path) -> None:
     (home / ".ssh/config").write_text(BAD_HOSTS)
     said = {
         "shell": "needs a shell",
-        "circle": "circle: on the way there: circle: more than 8 jump hosts",
-        "jump": "jump: on the way there: jump host 'a b': not",
-        "minutes": "minutes: ~/.ssh/config:9: ConnectTimeout 1y: not a time",
-        "service": "service: ~/.ssh/config:11: Port no-such-service: not a number from 1 to 65535, nor a service",
-        "address": "address: ~/.ssh/config:13: HostName 10.0.0.1:22: no host name",
+        "circle": "circle: its jump host: circle: a chain of more than 8 jump hosts",
+        "jump": "jump: its jump host: jump host 'a b': not",
+        "minutes": "minutes: ~/.ssh/config:9: ConnectTimeout 1y: must be a time",
+        "service": "service: ~/.ssh/config:11: Port no-such-service: must be a number from 1 to 65535 or a service",
+        "address": "address: ~/.ssh/config:13: HostName 10.0.0.1:22: not a host name",
         "quotes": "No closing quotation",
         "dots": "dots: no address for a..b: ",
     }

@@ -84,7 +84,7 @@ def test_a_changed_key_is_refused_with_both_fingerprints(
 def test_the_key_of_a_jump_host_is_left_to_ssh(sshd: Sshd, home: Path, tmp_path: Path) -> None:
     way = f"Host middle\n  HostName 127.0.0.2\n  Port {sshd.port}\n  User plain\n  IdentityFile {sshd.login}\n"
     (home / ".ssh/config").write_text(f"Host gpu1\n  ProxyJump other@middle:{sshd.port}\n{way}")
-    with pytest.raises(HostError, match="gpu1: by way of the jump host middle: unknown host key") as caught:
+    with pytest.raises(HostError, match="gpu1: through the jump host middle: unknown host key") as caught:
         login(Host("gpu1", "gpu1"), host_keys="strict")
     assert (caught.value.hint or "").endswith(f", then: ssh -p {sshd.port} other@middle true")
     other = keygen(tmp_path / "other").with_suffix(".pub").read_text().strip()
@@ -101,7 +101,7 @@ def test_revoked_and_certified_keys(sshd: Sshd, home: Path) -> None:
     with pytest.raises(HostError, match="is revoked"):
         login(host(sshd, "plain"))
     file.write_text(f"@cert-authority * {sshd.host_key('rsa')}\n")
-    with pytest.raises(HostError, match="vouches for it by a certificate, which is not supported"):
+    with pytest.raises(HostError, match="trusts its certificate, but host certificates are not supported"):
         login(host(sshd, "plain"), host_keys="strict")
 
 

@@ -124,7 +124,7 @@ def test_agent(sshd: Sshd, home: Path, tmp_path: Path, monkeypatch: pytest.Monke
         (home / ".ssh/config").write_text(f"IdentityAgent {path}\nIdentityFile {key}.pub\nIdentitiesOnly yes\n")
         assert login(hosts[0]) == ["plain"]
         (home / ".ssh/config").write_text(f"IdentityAgent {path}\nIdentityFile {other}\nIdentitiesOnly yes\n")
-        with pytest.raises(HostError, match="does not let plain in"):
+        with pytest.raises(HostError, match="does not accept a key of plain"):
             login(hosts[0])
 
 
@@ -152,7 +152,7 @@ def test_certificates(sshd: Sshd, home: Path, tmp_path: Path, monkeypatch: pytes
         assert login(entry) == ["plain"]
         monkeypatch.delenv("SSH_AUTH_SOCK")
     moved = (tmp_path / "key-cert.pub").rename(tmp_path / "elsewhere")
-    with pytest.raises(HostError, match="does not let plain in"):
+    with pytest.raises(HostError, match="does not accept a key of plain"):
         login(entry)
     (home / ".ssh/config").write_text(f"CertificateFile {moved}\n")
     assert login(entry) == ["plain"]
@@ -166,7 +166,7 @@ def test_what_was_offered_and_what_the_host_takes(sshd: Sshd, tmp_path: Path) ->
     with pytest.raises(HostError) as caught:
         login(replace(host(sshd, "plain"), identity_file=str(key)))
     assert caught.value.message == (
-        f"plain: 127.0.0.1:{sshd.port}: it does not let plain in with a key\n"
+        f"plain: 127.0.0.1:{sshd.port}: it does not accept a key of plain\n"
         f"  offered: {key}\n  the host accepts: publickey"
     )
     assert caught.value.hint == f"put a public key there: ssh-copy-id -i {key} -p {sshd.port} plain@127.0.0.1"
@@ -203,7 +203,7 @@ def test_a_host_that_wants_passwords(tmp_path: Path) -> None:
             login(host(sshd, "root"))
         assert "only logins by key" in (caught.value.hint or "")
     options = "AuthenticationMethods publickey,password\nPasswordAuthentication yes"
-    second = pytest.raises(HostError, match="the host wants a second step")
+    second = pytest.raises(HostError, match="the host requires a second factor")
     with started(tmp_path / "sshd", options=options) as sshd, second:
         login(host(sshd, "root"))
 
@@ -212,11 +212,17 @@ def test_a_host_that_wants_passwords(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         ("-----BEGIN DSA PRIVATE KEY-----\nabcd\n-----END DSA PRIVATE KEY-----\n", "is a DSA key"),
-        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabcd\n-----END OPENSSH PRIVATE KEY-----\n", "was it cut or changed"),
-        ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n-----END", "was it cut or changed"),
-        ("-----BEGIN RSA PRIVATE KEY-----\nabcd\n-----END RSA PRIVATE KEY-----\n", "was it cut .* ssh-keygen -y -f "),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabcd\n-----END OPENSSH PRIVATE KEY-----\n", "is it truncated, damaged"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n-----END", "is it truncated, damaged"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nabcd\n-----END RSA PRIVATE KEY-----\n",
+            "is it truncated.* ssh-keygen -y -f ",
+        ),
         ("-----BEGIN PUBLIC KEY-----\nabcd\n-----END PUBLIC KEY-----\n", "it has no line BEGIN ... PRIVATE KEY$"),
-        ("PuTTY-User-Key-File-3: ssh-ed25519\n", "is in PuTTY's form: puttygen .*/key -O private-openssh -o "),
+        (
+            "PuTTY-User-Key-File-3: ssh-ed25519\n",
+            "is in PuTTY's format; convert it: puttygen .*/key -O private-openssh -o ",
+        ),
         ("hello\n", "is not a private key: it has no line BEGIN ... PRIVATE KEY$"),
         ("", "is empty$"),
         (None, "no such file"),
@@ -341,7 +347,7 @@ def test_jump_hosts(home: Path, tmp_path: Path) -> None:
         with pytest.raises(HostError, match=r"gpu9: 127.0.0.1:1: the jump host cannot connect to it: "):
             login(direct)
         (home / ".ssh/config").write_text(text.replace(f"127.0.0.3:{outer.port}", "127.0.0.3:1"))
-        far = r"gpu1: by way of the jump host middle: by way of the jump host 127\.0\.0\.3: no TCP connection"
+        far = r"gpu1: through the jump host middle: through the jump host 127\.0\.0\.3: no TCP connection"
         with pytest.raises(HostError, match=far):
             login(*hosts)
         (home / ".ssh/config").write_text("Host a\n  ProxyJump b\nHost b\n  ProxyJump a\n")

@@ -72,7 +72,10 @@ def test_the_folder_that_ranks_start_in(request_: JobRequest, folder: str) -> No
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (JobRequest(workdir="src"), "workdir src: a relative path starts at the folder of the code"),
+        (
+            JobRequest(workdir="src"),
+            "workdir src: a relative path starts at the folder of the code, but this job has no code",
+        ),
         (JobRequest(sync=".", workdir="../x"), "not a valid path of a file in a folder"),
         (JobRequest(sync=".", workdir="a/../../x"), "not a valid path of a file in a folder"),
         (JobRequest(workdir="/a/../b"), "not a valid path of a file in a folder"),

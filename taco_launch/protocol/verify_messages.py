@@ -11,7 +11,7 @@ _TEXT_CHARACTERS, _MOST_TEXTS = 1 << 12, 1 << 11
 
 
 class RanksSeen(Message):
-    """What the guard sees of each rank on its host, and what NCCL wrote into the ranks' files there."""
+    """A guard's observations of each rank on its host, and the contents of the ranks' NCCL files there."""
 
     op = "ranks-seen"
     ranks: Sequence[SeenRank]

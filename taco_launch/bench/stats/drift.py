@@ -13,7 +13,7 @@ from taco_launch.frozen import dataclass
 
 @dataclass(frozen=True)
 class Trend:
-    """What nightly runs in a row say: `slope` by nightly run (Theil and Sen), `p` that of Kendall's test against no trend.
+    """The trend of consecutive nightly runs: `slope` per run (Theil and Sen), and `p` of Kendall's test against no trend.
 
     `steady` says that a line fits no worse than one step.
     """

@@ -25,7 +25,7 @@ OUTLIER = math.log(1.25)
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """What the nightly runs of a baseline say of one cell; `nightly_runs` are their centres, oldest first, at least three.
+    """The noise of one cell in a baseline; `nightly_runs` are the centres of its runs, oldest first, at least three.
 
     `variance` is that of a nightly run's centre, known with `freedom` degrees of freedom; `run` that of a centre by the
     luck of runs alone, as if it were made of one value; `runs` the mean of 1 / values of each. `slope` is by how much

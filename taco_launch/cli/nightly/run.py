@@ -86,7 +86,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     require()
     if junit is not None:
         _check_junit(Path(junit))
-    # A nightly run that has a name keeps that its matrix is wrong; without one nobody knows which nightly run it was to be.
+    # With a name, the record shows that the matrix is wrong; without one, the nightly run cannot be identified.
     known = None if name else load(matrix, os.environ)
     run_name = known.name if known is not None else str(name)
     check_name(run_name)

@@ -24,7 +24,7 @@ class Top(Request):
 
 
 class SlotsReply(Reply):
-    """Who has which slots of a host. If that is not known, `problem` is the reason and `occupancy` is None."""
+    """The holders of a host's slots. If they are not known, `problem` is the reason and `occupancy` is None."""
 
     op = "slots"
     host: str

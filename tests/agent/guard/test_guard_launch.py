@@ -1,4 +1,4 @@
-"""What the guard starts itself, where the answer has no mpirun: the host's launcher, its log and its end; the port it has to have."""
+"""Processes that the guard starts itself without mpirun: the host's launcher, its log and its end, and the port that it needs."""
 
 import os
 import socket

@@ -238,7 +238,7 @@ def test_a_host_that_fails_keeps_no_other_from_it(world: World) -> None:
     }
     assert "error: gpu2: put image: registry: no route to host\n" in done.stderr
     typed = f"taco-launch -i {world.folder.parent}/cluster.yaml stop j"
-    assert f"hint: try: {typed}; full output: " in done.stderr
+    assert f"\nhint: try: {typed}; full output: " in done.stderr
     assert "2 of 3 hosts ready after " in done.stderr
     assert not (world.of("gpu2") / "container").exists()
     log = next((world.folder.parent / "state" / "setup" / "c").glob("*/gpu2.log")).read_text()

@@ -11,6 +11,7 @@ from taco_launch.digest import digest
 
 _CONTENTS = (
     "__init__.py",
+    "bug_log.py",
     "errors.py",
     "frozen.py",
     "command.py",

@@ -1,14 +1,18 @@
 """The zipapp: the same sources give the same file, and the standard library is all it needs."""
 
+import ast
 import io
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import taco_launch
 from taco_launch.remote import bundle
 from tests.agent.conftest import PYTHON
+from tests.cli.test_cli import call
 
 BUILD = "import hashlib; from taco_launch.remote import bundle as b; print(hashlib.sha256(b.build(b.sources())).hexdigest())"
 # Imports every module of the zipapp; whatever lies outside the standard library is not to be found with -I -S.
@@ -63,6 +67,49 @@ def test_it_imports_nothing_outside_the_standard_library(agent: Path, tmp_path: 
     modules = set(done.stdout.split())
     assert {"taco_launch.errors", "taco_launch.model.jobs", "taco_launch.agent.supervisor.supervisor"} <= modules
     assert not [name for name in modules if name.startswith(("taco_launch.cli", "taco_launch.inventory"))]
+
+
+def test_what_functions_import_ships_too() -> None:
+    """An import inside a function fails only when the function runs."""
+    contents = dict(bundle.sources())
+    shipped = {path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in contents}
+    missing = set()
+    for path, data in contents.items():
+        for node in ast.walk(ast.parse(data)) if path.endswith(".py") else ():
+            if isinstance(node, ast.Import):
+                imported = {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported = _modules(str(node.module), [alias.name for alias in node.names])
+            else:
+                continue
+            missing |= {(path, name) for name in imported - shipped if name.startswith("taco_launch")}
+    assert missing == set()
+
+
+def _modules(base: str, names: list[str]) -> set[str]:
+    """Return the modules that `from base import names` loads."""
+    root = Path(taco_launch.__file__).parent.parent
+    below = {name for name in names if (root / base.replace(".", "/") / name).with_suffix(".py").exists()}
+    return {base, *(f"{base}.{name}" for name in below)}
+
+
+def test_a_bug_of_the_agent_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tuple(
+        (path, data + b"\ndef _list(*_): raise ValueError('boom')\nOPERATIONS = dict.fromkeys(OPERATIONS, _list)\n")
+        if path.endswith("agent/api/queries.py")
+        else (path, data)
+        for path, data in bundle.sources()
+    )
+    monkeypatch.setattr(bundle, "sources", lambda: broken)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    folders = {"TACO_LAUNCH_STATE": str(tmp_path / "state"), "XDG_STATE_HOME": str(tmp_path), "TMPDIR": str(logs)}
+    refused = call("list", env=folders)
+    (log,) = logs.iterdir()
+    assert refused.exit_code == 1
+    assert "a bug in the agent: ValueError: boom" in refused.stderr
+    assert f"the details are in {log}" in refused.stderr
+    assert "network" not in refused.stderr
 
 
 def test_compiled_code_lies_beside_every_source(agent: Path) -> None:

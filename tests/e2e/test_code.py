@@ -161,7 +161,9 @@ def test_a_host_whose_copies_are_all_damaged_passes_none_on(
             path.write_bytes(bytes(path.stat().st_size))
     job = cluster.run(cluster.spec(name, "./train.sh", code=code))
     assert job["state"] == "SUCCEEDED", job
-    assert any(words.startswith("n2: ") and words.endswith("so a new copy was fetched from n1") for words in job["warnings"])
+    assert any(
+        words.startswith("n2: ") and words.endswith("so a new copy was fetched from n1") for words in job["warnings"]
+    )
     assert len(cluster.log(name)) == 6
     assert {line.split(" | ")[1].split()[2] for line in cluster.log(name)} == {"some"}
 

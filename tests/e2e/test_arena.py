@@ -36,7 +36,7 @@ def test_the_guide(taco: Taco, tmp_path: Path) -> None:
             *("--data=training-data:/mnist_data", "python3 code/mnist-pytorch/mnist.py --epochs 10 --backend gloo"),
         )
     assert (submitted.returncode, submitted.stdout) == (0, "pytorch-dist\n"), submitted.stderr
-    assert "note: --image registry.example/pytorch:1.5.1: without a container" in submitted.stderr
+    assert "note: --image registry.example/pytorch:1.5.1 is ignored: the inventory has no container" in submitted.stderr
     while taco.job("pytorch-dist")["state"] not in ("SUCCEEDED", "FAILED"):
         time.sleep(0.1)
     (listed,) = ok(taco, "list").splitlines()[1:]

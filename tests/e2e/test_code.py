@@ -161,7 +161,9 @@ def test_a_host_whose_copies_are_all_damaged_passes_none_on(
             path.write_bytes(bytes(path.stat().st_size))
     job = cluster.run(cluster.spec(name, "./train.sh", code=code))
     assert job["state"] == "SUCCEEDED", job
-    assert any(words.startswith("n2: ") and words.endswith("was fetched again from n1") for words in job["warnings"])
+    assert any(
+        words.startswith("n2: ") and words.endswith("so a new copy was fetched from n1") for words in job["warnings"]
+    )
     assert len(cluster.log(name)) == 6
     assert {line.split(" | ")[1].split()[2] for line in cluster.log(name)} == {"some"}
 
@@ -198,7 +200,7 @@ def test_config_files_and_a_place_for_the_code(
     cluster.sh(f"mkdir -p /run/config && echo ours >/run/config/{name}.conf", on=1)
     job = cluster.run(cluster.spec(name, "true", code=code, workdir="/run/work"))
     assert (job["state"], job["exit_code"]) == ("FAILED", 5)
-    assert job["reason"].startswith(f"n2: /run/config/{name}.conf: it is there already")
+    assert job["reason"].startswith(f"n2: /run/config/{name}.conf: this path already exists")
     assert cluster.path(f"/run/config/{name}.conf", 1).read_text() == "ours\n"
 
 

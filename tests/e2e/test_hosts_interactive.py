@@ -90,17 +90,22 @@ def test_files_of_another_host(cluster: Cluster, controller: Controller, job: st
 def test_a_copy_that_is_cut_off_leaves_nothing(
     cluster: Cluster, controller: Controller, job: str, tmp_path: Path, way: str
 ) -> None:
-    cluster.sh("rm -rf /run/part; mkdir /run/part; head -c 400000000 /dev/zero >/run/big", on=1)
+    cluster.sh("rm -rf /run/part; mkdir /run/part; head -c 100000000 /dev/zero >/run/big", on=1)
     there, words = cluster.path("/run/part", 1), (f"{job}:/run/big", str(tmp_path / "x"))
     if way == "there":
-        (tmp_path / "big").write_bytes(bytes(400_000_000))
+        (tmp_path / "big").write_bytes(bytes(100_000_000))
         words = (str(tmp_path / "big"), f"{job}:/run/part/x")
     folder = tmp_path if way == "here" else there
     argv = controller.argv("cp", "--rank", "3", *words)
-    with subprocess.Popen(argv, env=controller.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        eventually(lambda: list(folder.glob(".x.*.part")))
-        controller.cut()
-        assert process.wait(patience(30)) == 5
+    # At this rate the copy takes 20 s: it cannot be whole before the connection is cut.
+    cluster.sh("tc qdisc add dev eth0 root tbf rate 40mbit burst 64k latency 50ms")
+    try:
+        with subprocess.Popen(argv, env=controller.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            eventually(lambda: list(folder.glob(".x.*.part")))
+            controller.cut()
+            assert process.wait(patience(30)) == 5
+    finally:
+        cluster.sh("tc qdisc del dev eth0 root")
     eventually(lambda: not list(folder.glob(".*")))
     assert not (folder / "x").exists()
     cluster.sh("rm -rf /run/part /run/big", on=1)

@@ -190,7 +190,7 @@ def test_it_never_overlaps_itself_and_ends_what_broke_off(taco: Taco, matrix: Pa
     third = night(taco, matrix)
     assert third.returncode == 0, third.stderr
     assert f"ending job {job}" in third.stderr
-    assert summary(taco)["notes"][0].endswith("broke off")
+    assert summary(taco)["notes"][0].endswith("was interrupted")
 
 
 def running(taco: Taco) -> str:
@@ -215,7 +215,7 @@ def test_who_ends_it_ends_its_job(taco: Taco, matrix: Path) -> None:
         f"run it again: taco-launch nightly run {matrix}; summary: {last['summary']}"
     )
     assert summary(taco)["outcome"] == "interrupted"
-    nights = json.loads(taco("nightly", "baseline", "show", "tiny", "--json").stdout)["nights"]
+    nights = json.loads(taco("nightly", "baseline", "show", "tiny", "--json").stdout)["nightly_runs"]
     assert [(night["outcome"], night["accepted"]) for night in nights] == [("interrupted", False)]
 
     (matrix.parent / "slow").unlink()

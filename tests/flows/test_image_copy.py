@@ -242,7 +242,7 @@ def test_a_host_that_gives_what_is_wrong_spoils_no_other(tmp_path: Path) -> None
     site.hosts[0].give("sha256sum", f"echo {hashlib.sha256(site.data).hexdigest()}")
     assert site.copy() == {}
     assert [site.whole(host) for host in site.hosts[1:]] == [True] * 2
-    assert any("what came from gpu1 is not what was sent (SHA-256)" in line for line in site.said), site.said
+    assert any("the data from gpu1 differs from what was sent (SHA-256)" in line for line in site.said), site.said
 
 
 def test_a_host_that_gives_without_an_end_fills_no_disk(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_hosts_whose_gid_indices_differ(roce: Planner) -> None:
 @pytest.mark.parametrize(
     ("script", "back", "reason"),
     [
-        (addresses(""), AS_IT_WAS, "mlx5_bond_0:1: no GID of RoCE v2 over IPv4 on bond0"),
+        (addresses(""), AS_IT_WAS, "mlx5_bond_0:1: it has no GID of RoCE v2 over IPv4 on bond0"),
         pytest.param(
             "simulated-hardware set hca/mlx5_bond_0/state DOWN",
             "simulated-hardware set hca/mlx5_bond_0/state ACTIVE",

@@ -108,7 +108,7 @@ def test_a_host_dies_and_ctrl_c_comes_and_all_have_the_image(bare: Lab, image: s
     check: Any = ops.setup("--only", "docker,image", "--check")
     # the hosts differ in the speed of gpu1's link, which was slowed above
     assert (check.returncode, "+ " in check.stdout) == (0, False), check.stdout + check.stderr
-    assert "nothing to do: gpu[1-4] as " in check.stderr
+    assert "nothing to do: gpu[1-4] already set up as " in check.stderr
 
 
 def figures(said: str) -> tuple[float, float]:

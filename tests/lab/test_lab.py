@@ -83,7 +83,7 @@ def test_the_lab_is_an_inventory(lab: Lab) -> None:
 def test_a_lab_that_is_not_there(lab: Lab) -> None:
     done = lab.taco("-i", "lab:nowhere", "inventory")
     assert done.returncode == 2
-    assert "there is no lab 'nowhere'; there is " in done.stderr
+    assert "there is no lab 'nowhere'; existing labs: " in done.stderr
     assert "hint: add --name " in done.stderr
 
 

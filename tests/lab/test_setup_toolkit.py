@@ -96,7 +96,7 @@ def test_half_of_it_and_packages_of_the_controller(host: GpuHost) -> None:
     host.sh("apt-get -y -q purge nvidia-container-toolkit >/dev/null")
     check = host.cluster.setup("--check")
     assert check.returncode == 3
-    assert "there is no nvidia-container-runtime-hook" in check.stdout
+    assert "lacks nvidia-container-runtime-hook" in check.stdout
     debs = host.folder / "debs"
     debs.mkdir()
     names = host.sh(f"mkdir -p /root/debs; cd /root/debs; apt-get -q download {PACKAGES} >/dev/null 2>&1; ls").split()
@@ -124,4 +124,4 @@ def test_teardown_takes_back_what_docker_was_told_and_leaves_the_toolkit(host: G
     # the engine that runs has the runtime still: that is not enough
     assert "nvidia" in host.sh("docker info --format '{{json .Runtimes}}'")
     again = host.cluster.setup("--dry-run", "--only", "toolkit")
-    assert "has enabled only until it restarts" in again.stdout
+    assert "configured only until docker restarts" in again.stdout

@@ -25,6 +25,8 @@ from taco_launch.protocol.guard_messages import Attached, Cleared, FolderRemoved
 from taco_launch.protocol.message import Message
 
 _GUARD_SECONDS = 15.0
+# A guard that was just started, and lives, is waited for as long as the supervisor does: a busy host starts it slowly.
+_START_SECONDS = 45.0
 
 
 def main(op: str, agent: str, arguments: List[str]) -> int:
@@ -34,17 +36,17 @@ def main(op: str, agent: str, arguments: List[str]) -> int:
         return _say(_cleared(folder, job_id))
     if op == "remove":
         return _say(_removed(folder, job_id))
-    connection = None
+    connection, guard = None, None
     if op == "guard-start":
         try:
             connection = _prepare(folder, job_id, agent)
             if connection is None:
-                _start(folder, job_id, agent, *arguments[2:])
+                guard = _start(folder, job_id, agent, *arguments[2:])
         except TacoLaunchError as error:
             return _say(Refused(reason=error.message))
         except OSError as error:
             return _say(Refused(reason=f"{error.filename or folder.path}: {error.strerror or error}"))
-    connection = connection or _connect(folder, _GUARD_SECONDS if op == "guard-start" else 0.0)
+    connection = connection or _connect(folder, 0.0 if guard is None else _START_SECONDS, guard)
     if connection is None:
         _say(NoGuard(boot=facts.boot_id(), debug=str(folder.debug)))
         return FAILED
@@ -94,10 +96,10 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
     return None
 
 
-def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str = "") -> None:
+def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str = "") -> program.Process:
     environment = {**os.environ, LEASES_VARIABLE: leases_folder} if leases_folder else None
     with _whole(folder), open(folder.debug, "ab", opener=untrusted.opener) as debug:
-        program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
+        return program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
 
 
 @contextlib.contextmanager
@@ -133,13 +135,15 @@ def _removed(folder: JobFolder, job_id: str) -> FolderRemoved:
     return FolderRemoved(left=left.left, unknown=left.unknown)
 
 
-def _connect(folder: JobFolder, seconds: float) -> Optional[socket.socket]:
+def _connect(folder: JobFolder, seconds: float, guard: Optional[program.Process] = None) -> Optional[socket.socket]:
+    """Connect to the guard within so many seconds; None where it does not listen by then, or `guard` has ended."""
     deadline = time.monotonic() + seconds
     while True:
+        ended = guard is not None and guard.poll() is not None
         try:
             return folder.connect()
         except OSError:
-            if time.monotonic() >= deadline:
+            if ended or time.monotonic() >= deadline:
                 return None
             time.sleep(0.005)
 

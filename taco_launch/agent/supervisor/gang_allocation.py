@@ -1,5 +1,6 @@
 """Allocate hosts for a job: connect to them, gather their facts, take their slots and ports; all or nothing."""
 
+import math
 import os
 import random
 import time
@@ -195,9 +196,15 @@ class GangAllocation(GuardPool):
             self._probe(self.links)
             self.pump(note)  # so that the connections are being made meanwhile
             guard_pool.parsers()
-        self._wait(
-            note, lambda: all(link.answers.facts is not None or self._dead(link) for link in asked), GUARD_SECONDS
-        )
+        ordered = time.monotonic()
+
+        def have_reported() -> bool:
+            for link in asked:
+                if link.is_late(ordered, GUARD_SECONDS) and not link.gone:
+                    link.give_up()  # which makes room for the next host to be dialled
+            return all(link.answers.facts is not None or self._dead(link) for link in asked)
+
+        self._wait(note, have_reported, math.inf)
         for link in asked:
             told = link.answers.facts or HostReport(error=self._why_silent(link))
             if not told.error:

@@ -4,6 +4,7 @@ Orders are kept, and given again when a connection had to be made again; what a 
 whoever reads has to take a message twice as once.
 """
 
+import math
 import socket
 import subprocess
 import time
@@ -35,6 +36,7 @@ from taco_launch.protocol.guard_messages import (
 from taco_launch.protocol.message import Message
 
 KILLED = "its guard was killed"
+LATE = "its guard did not report its host in time"
 _RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 # A connection is given up for a new one after as many heartbeats without a sign of life.
 _SILENT_BEATS = 2.5
@@ -83,6 +85,7 @@ class GuardConnection:
         self._folder = folder
         self._line: Optional[JsonConnection] = None
         self._orders: List[Message] = []
+        self._advanced = 0.0  # when the way to its report got a step further
 
     @property
     def dialling(self) -> bool:
@@ -133,6 +136,15 @@ class GuardConnection:
                 agent_log.relay(self.name, message)
         return messages
 
+    def is_late(self, ordered: float, seconds: float) -> bool:
+        """Return whether it has not reported its host `seconds` after it was ordered to, or was dialled, or was connected."""
+        return self.answers.facts is None and time.monotonic() - max(ordered, self._advanced) > seconds
+
+    def give_up(self) -> None:
+        """Count the guard as gone, because it is late."""
+        self.close()
+        self.gone = LATE
+
     def close(self) -> None:
         """Let the connection go."""
         if self._line is not None:
@@ -172,7 +184,8 @@ class RemoteGuardConnection(GuardConnection):
         self._tries = 0
         self._put: Optional[ssh.AgentUpload] = None
         self._may_put = True
-        self._at = 0.0
+        self._at = 0.0  # of the next try or the last one, then of the connection
+        self._advanced = math.inf  # no host is late before it is its turn to be dialled
         self.error = ""  # why the last try to make a connection failed
         self.heard = time.monotonic()
         self._is_absent = False
@@ -206,6 +219,9 @@ class RemoteGuardConnection(GuardConnection):
         for message in messages:
             if isinstance(message, Attached):
                 trace.decision("connected to the guard of %s", self.name)
+                # A busy host takes long to be connected to: what it may be silent for begins only now.
+                self._at = time.monotonic()
+                self._advanced = self._advanced if self._was_joined else self._at
                 self._joined = self._was_joined = True
                 self._tries, self.error = 0, ""
                 self._say_all()
@@ -243,6 +259,11 @@ class RemoteGuardConnection(GuardConnection):
         why = f" ({self.error})" if self.error else ""
         return f"{self.name} has not answered for {quiet:.0f} s{why}; it counts as lost after {limit:g} s"
 
+    def give_up(self) -> None:
+        """Count the guard as gone, because it is late or cannot be reached in time."""
+        super().give_up()
+        self.gone = self.error or self.gone
+
     def close(self) -> None:
         """Let the connection go, and end its ssh."""
         super().close()
@@ -263,6 +284,7 @@ class RemoteGuardConnection(GuardConnection):
 
     def _dial(self, now: float) -> None:
         self._at = now
+        self._advanced = self._advanced if self._was_joined else now
         op = "attach" if self._was_joined else "guard-start"
         trace.decision("connecting to %s by ssh: %s", self.name, op)
         ours, theirs = socket.socketpair()
@@ -312,6 +334,7 @@ class RemoteGuardConnection(GuardConnection):
             return
         if code in _NO_AGENT and self._may_put:
             self._may_put = False
+            self._advanced = math.inf  # bringing the agent has a limit of its own
             try:
                 self._put = ssh.AgentUpload(self.name, self._agent)
             except OSError as error:

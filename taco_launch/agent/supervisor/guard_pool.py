@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Set, 
 
 from taco_launch.agent.ssh import MOST_AT_ONCE
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
+from taco_launch.agent.supervisor.guard_connection import LATE, GuardConnection, RemoteGuardConnection
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.job_facts import JobFacts, LocalHcas
 from taco_launch.model.jobs import JobSpec
@@ -128,7 +128,7 @@ class GuardPool:
         if link is self.here:
             return f"the guard did not start on {link.name or 'this host'}: see {self._folder.debug}"
         error = link.error if isinstance(link, RemoteGuardConnection) else ""
-        return link.gone or error or "its guard did not report its host in time"
+        return link.gone or error or LATE
 
 
 def parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts]]:

@@ -13,6 +13,7 @@ import pytest
 from taco_launch.agent.guard import relay
 from taco_launch.agent.host import process_registry, processes
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS
 from taco_launch.errors import TacoLaunchError
 from taco_launch.protocol.framing import dump, parsed
 from taco_launch.protocol.guard_messages import Refused
@@ -114,6 +115,12 @@ def test_a_guard_that_never_came_is_started_anew(kept: JobFolder, monkeypatch: p
     kept.debug.write_text("its last output")
     assert relay._prepare(kept, "ours", "/agent.pyz") is None
     assert not kept.debug.exists()
+
+
+def test_a_guard_is_waited_for_as_long_as_the_supervisor_waits_unless_it_ends(folder: JobFolder) -> None:
+    assert relay._START_SECONDS >= GUARD_SECONDS
+    with subprocess.Popen(["true"]) as guard:
+        assert relay._connect(folder, 2 * HANG, guard) is None
 
 
 def test_the_guard_of_another_job_is_not_joined(kept: JobFolder) -> None:

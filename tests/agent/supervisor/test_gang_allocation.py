@@ -18,6 +18,7 @@ from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.gang_allocation import GangAllocation
+from taco_launch.agent.supervisor.guard_connection import RemoteGuardConnection
 from taco_launch.errors import PlacementError, UnusableError
 from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
@@ -199,6 +200,22 @@ def test_a_host_that_cannot_be_reached_is_left_out_where_the_others_suffice(clus
     error = refused(cluster.gang("c", 2))
     assert [host for host, _why in error.reasons] == ["n1", "n2"]
     assert error.reasons[1][1] == "ssh: n2 is down"
+
+
+def test_a_host_that_is_dialled_after_one_that_hangs_has_its_own_time(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh = cluster.root / "bin" / "ssh"
+    ssh.write_text(ssh.read_text().replace("[ !", '[ "$host" != n2 ] || exec sleep 600\n[ !', 1))
+
+    def is_late(link: RemoteGuardConnection, _ordered: float, _seconds: float) -> bool:
+        return link.name == "n2" and link.dialling
+
+    monkeypatch.setattr(RemoteGuardConnection, "is_late", is_late)
+    monkeypatch.setattr("taco_launch.agent.supervisor.guard_pool.MOST_AT_ONCE", 1)
+    with pytest.raises(UnusableError) as caught:
+        assembled(cluster.gang("a", 6, hosts=(*HOSTS, Host("n3", "10.0.0.3", slots=2))))
+    assert caught.value.reasons == (("n2", "its guard did not report its host in time"),)
 
 
 def test_a_job_is_on_the_fewest_leaves(cluster: Cluster) -> None:

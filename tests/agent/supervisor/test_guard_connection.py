@@ -160,3 +160,47 @@ def test_a_host_that_does_not_answer_is_told_once_and_so_is_its_return(folder: J
     assert link.absence(60, link.heard + 17) == ""
     assert link.absence(60, link.heard + 1) == "n2 answers again"
     assert link.absence(60, link.heard + 2) == ""
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_a_host_that_is_slow_to_connect_to_is_given_its_time_from_then_on(
+    folder: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a busy host is: neither the connection nor the wait for its report ends before its guard could say a word."""
+    script(tmp_path, """#!/bin/sh\necho '{"op":"attached"}'\nexec sleep 600\n""", monkeypatch)
+    clock = Clock()
+    monkeypatch.setattr("taco_launch.agent.supervisor.guard_connection.time", clock)
+    link = RemoteGuardConnection(HOST, folder, "agent.pyz", ["id", "leases"], beat=5.0)
+    ordered, limit = clock.now, 45.0
+    try:
+        clock.now += 100
+        assert not link.is_late(ordered, limit)  # others were dialled before it
+        link.step()
+        clock.now += 44
+        assert not link.is_late(ordered, limit)
+        assert link.line is not None
+        assert select.select([link.line], [], [], HANG)[0]
+        assert link.read() == [Attached()]
+        pid = link.pid()
+        clock.now += 12
+        link.step()
+        assert link.pid() == pid is not None
+        clock.now += 32
+        assert not link.is_late(ordered, limit)
+        clock.now += 2
+        assert link.is_late(ordered, limit)
+        link.step()
+        assert link.line is None  # it was silent for too long
+        link.give_up()
+    finally:
+        link.close()
+    assert link.gone == "its guard did not report its host in time"

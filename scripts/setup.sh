@@ -207,7 +207,7 @@ restore_venv() { # from what another checkout has kept, with this one's paths
   touch -- "$kept"
   from=$(sed -n '2s,$,/.venv,p' "$VENV/.made")
   grep -lIZ -- "$from" "$VENV/pyvenv.cfg" "$VENV"/bin/* | xargs -0 sed -i -- "s,$from,$VENV,g" || return 1
-  rm -rf -- "$VENV"/{openmpi5,mpich,impi,.made}
+  rm -rf -- "$VENV"/{openmpi5,mpich,impi,pythons,.made}
   "$VENV/bin/python" -I -m pip install --no-deps --no-build-isolation -e "$ROOT" || return 1
   venv_stamp >"$VENV/.made"
   rm -- "$UNFINISHED"

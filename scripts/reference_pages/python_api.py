@@ -99,7 +99,9 @@ def _arguments(parameters: Iterable[inspect.Parameter]) -> Iterator[str]:
 def _type(annotation: object) -> str:
     """Return a type by the short names that its module has."""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return re.sub(r"\b(?:typing|collections\.abc|pathlib|taco_launch(?:\.\w+)+)\.(?=\w)", "", text.replace('"', ""))
+    return re.sub(
+        r"\b(?:typing|collections\.abc|pathlib(?:\._local)?|taco_launch(?:\.\w+)+)\.(?=\w)", "", text.replace('"', "")
+    )
 
 
 def _default(kind: type, name: str) -> str:

@@ -255,6 +255,7 @@ def test_what_a_module_for_the_gpus_depends_on(shell: tuple[str, ...], tmp_path:
         (tmp_path / "etc" / name).chmod(mode)
     (tmp_path / "etc/modprobe.d/a.conf").write_text("# nv_peer_mem\n blacklist nvidia-peermem\n")
     tool(tmp_path, "mokutil", "echo SecureBoot enabled; echo 'Platform is in Setup Mode'")
+    tool(tmp_path, "systemctl", 'echo systemctl "$@"')  # not every machine has systemd
     path = f"{tmp_path}:{os.environ['PATH']}"
 
     def ask(old: str = "rc.local") -> dict[str, Section]:

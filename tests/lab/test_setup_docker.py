@@ -196,7 +196,7 @@ def test_a_container_that_runs_keeps_the_engine_from_a_restart(busy: Bare) -> No
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ('{\n  "debug": true,\n}\n', "line 3 column 1: "),
+        ('{\n  "debug": true\n  "tls": true\n}\n', "line 3 column 3: "),
         ('{\n  "debug": true,\n  "debug": false }', 'line 3 column 3: the key "debug" appears twice'),
         ('{\n  "hosts": ["unix:///run/docker.sock"]\n}', 'line 2 column 3: the key "hosts" and dockerd\'s own flag -H'),
     ],

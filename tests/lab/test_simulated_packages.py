@@ -104,7 +104,8 @@ def test_apt_takes_what_is_signed_and_refuses_what_was_altered(tmp_path: Path, r
     release = folder / "InRelease"
     release.write_text(release.read_text("utf-8").replace("Origin: taco-launch-lab", "Origin: someone-else-"), "utf-8")
     refused = apt(root, "update")
-    assert "BADSIG" in refused.stderr
+    # not gpgv's BADSIG: apt of Debian 13 asks sqv, which has other words
+    assert "An error occurred during the signature verification" in refused.stderr
 
     listed = (target / "libnvidia-container/stable/deb/nvidia-container-toolkit.list").read_text("utf-8")
     assert listed.splitlines()[0] == f"deb file:{target}/libnvidia-container/stable/deb/$(ARCH) /"

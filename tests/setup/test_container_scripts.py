@@ -1,6 +1,7 @@
 """create.sh, main.sh and wait.sh as they run in the container and on the host, with programs that change nothing here."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -18,6 +19,8 @@ from tests.setup.fakes import SHELLS, Fakes
 
 @pytest.fixture(params=SHELLS)
 def fakes(tmp_path: Path, request: pytest.FixtureRequest) -> Fakes:
+    if shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
     made = Fakes(tmp_path / "bin", request.param)
     for name in ("mkdir", "usermod"):
         made.make(name)

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+import socket
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from taco_launch.facts.captures.strip_terminal import shown
@@ -157,10 +158,12 @@ def _addresses(text: Found[str]) -> Union[Dict[str, List[Address]], Unknown]:
                 raise ValueError  # noqa: TRY301
             # of a point-to-point address the prefix is the other end's: here it is one address
             bits = match[3] or ("/128" if ":" in match[2] else "/32")
-            interface = ipaddress.ip_interface(f"{match[2]}{bits}")
+            written = f"{match[2]}{bits}"
+            ipaddress.ip_interface(written)
         except ValueError:
             return Unknown(f"ip -o addr: {shown(line)} is not understood")
-        address = Address(str(interface), match[6])
+        # as ip wrote it: Pythons before 3.13 write an IPv4-mapped address in another way
+        address = Address(written, match[6])
         if address not in found.setdefault(match[1], []):
             found[match[1]].append(address)
     return found
@@ -305,4 +308,4 @@ def _listeners(text: Found[str]) -> Found[Tuple[Listener, ...]]:
 def _unhexed(words: str) -> str:
     """Return an address of /proc/net/tcp: words of four bytes, each in the order of a little-endian machine."""
     data = b"".join(bytes.fromhex(words[place : place + 8])[::-1] for place in range(0, len(words), 8))
-    return str(ipaddress.ip_address(data))
+    return socket.inet_ntop(socket.AF_INET6 if len(data) == 16 else socket.AF_INET, data)  # as ss writes it

@@ -44,9 +44,10 @@ def natural(name: str) -> Tuple[Tuple[Union[int, str], ...], str]:
 
 
 def gid_text(text: str) -> Optional[str]:
-    """Return a GID as eight groups of four digits; None where `text` is none."""
+    """Return a GID as eight groups of four hexadecimal digits; None where `text` is none."""
     try:
-        return ipaddress.IPv6Address(text).exploded if "%" not in text else None
+        # not `exploded`, which since Python 3.13 ends in 10.0.0.1: the hosts of a cluster may have different Pythons
+        return ipaddress.IPv6Address(text).packed.hex(":", 2) if "%" not in text else None
     except ValueError:
         return None
 

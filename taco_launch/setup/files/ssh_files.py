@@ -65,8 +65,14 @@ def _known_to_the_host(text: str, taken: Collection[str]) -> Iterator[str]:
     for line in text.splitlines():
         address, *names = line.partition("#")[0].split() or [""]
         own = [name for name in names if name not in taken and _NAME.fullmatch(name)]
-        if own and is_address(address) and not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+        if own and is_address(address) and not _is_loopback(address):
             yield f"{address}\t{' '.join(own)}\n"
+
+
+def _is_loopback(address: str) -> bool:
+    number = ipaddress.ip_address(address.partition("%")[0])
+    # Pythons differ in whether ::ffff:127.0.0.1 is one
+    return (getattr(number, "ipv4_mapped", None) or number).is_loopback
 
 
 def ssh_config(cluster: str, members: Iterable[Member], port: int) -> str:

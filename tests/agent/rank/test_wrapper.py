@@ -362,7 +362,9 @@ def test_signals_and_pipes_are_the_commands_as_from_a_shell(ranks: Ranks) -> Non
     _process, guard = ranks.run("sh", "-c", script)
     assert guard.wait("exit") == report(0)
     lines = ranks.log.decode().splitlines()
-    assert [int(line.split()[1], 16) for line in lines[:2]] == [0, 0]
+    # 32 and 33 are glibc's own: its posix_spawn, by which Python 3.13 starts more, has them ignored
+    of_libc = 3 << 31
+    assert [int(line.split()[1], 16) & ~of_libc for line in lines[:2]] == [0, 0]
     opened = [line.split()[-3] for line in lines if "->" in line]
     assert opened[:3] == ["0", "1", "2"]
     assert len(opened) == 4  # ls has the folder open

@@ -129,6 +129,15 @@ def test_listening_ports_are_each_told_once() -> None:
     assert isinstance(network(listeners=row.replace(":22", ":99999")).listeners, Unknown)
 
 
+def test_addresses_are_text_of_the_tools_under_each_python() -> None:
+    row = "/proc/net/tcp6:   0: 0000000000000000FFFF00000100007F:0016 00000000000000000000000000000000:0000 0A 0 0 0 0 0 0\n"
+    assert network(listeners=row).listeners == (Listener("::ffff:127.0.0.1", 22, None),)
+    more = "3: eth1    inet6 ::ffff:10.1.0.1/120 scope global\n"
+    found = network(addresses=ADDRESSES + more).interfaces
+    assert isinstance(found, tuple)
+    assert [address.address for address in known(found[2]).addresses][-1] == "::ffff:10.1.0.1/120"
+
+
 # As tc of iproute2 6.1 prints it; the last line is of an interface with a queue that slows nothing.
 QDISCS = """qdisc noqueue 0: dev lo root refcnt 2
 qdisc tbf 8001: dev eth0 root refcnt 2 rate 100Mbit burst 128Kb lat 100ms

@@ -41,6 +41,7 @@ def test_what_the_host_knows_is_known_in_the_container() -> None:
     theirs = """127.0.0.1 localhost
 127.0.1.1 node-b.example.com node-b
 ::1 localhost ip6-localhost
+::ffff:127.0.0.1 mapped
 192.168.7.1 gpu1 gpu1.admin # the management network's
 10.9.0.1\tdata data.example.com # NFS
 fe80::7%eth0 switch

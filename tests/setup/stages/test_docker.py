@@ -361,6 +361,6 @@ def test_what_the_file_has_and_the_engine_has_not() -> None:
 
 
 def test_a_daemon_json_that_is_none_is_left_alone() -> None:
-    assert problem(facts(daemon_json='{\n  "debug": true,\n}\n')).startswith(f"{CONFIG}: line 3 column 1: ")
+    assert problem(facts(daemon_json='{\n  "debug": true\n  "tls": 1}\n')).startswith(f"{CONFIG}: line 3 column 3: ")
     message = problem(facts(daemon_json='{"hosts": []}'), DockerEngine(data_root="/data"))
     assert message.startswith(f'{CONFIG}: line 1 column 2: the key "hosts" and dockerd\'s own flag -H set the same')

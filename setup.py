@@ -20,6 +20,6 @@ class WheelWithoutLab(bdist_wheel):
 
 
 setup(
-    packages=[*find_packages(include=["taco_launch", "taco_launch.*"]), "taco_launch.inventory.shipped"],
+    packages=[*find_packages(include=["taco_launch", "taco_launch.*"]), "taco_launch.hosts.inventory.shipped"],
     cmdclass={"bdist_wheel": WheelWithoutLab},
 )

@@ -16,9 +16,10 @@ for _folder in (_ROOT, _ROOT / "scripts"):  # a checkout that is not installed
 
 from reference_pages import command_line, documents, knobs, messages, metrics, python_api, signatures  # noqa: E402
 
+from taco_launch.bench.run import matrix_schema  # noqa: E402
 from taco_launch.cli import help_topics  # noqa: E402
-from taco_launch.inventory.schema import schema as inventory_schema  # noqa: E402
-from taco_launch.request.documents import job_schema, matrix_schema  # noqa: E402
+from taco_launch.hosts.inventory.schema import schema as inventory_schema  # noqa: E402
+from taco_launch.jobs.documents import job_schema  # noqa: E402
 
 _REFERENCE = Path("docs", "reference")
 _SCHEMA = Path("inventories", "inventory.schema.json")

@@ -18,7 +18,7 @@ import pairing
 import verdicts
 
 from taco_launch.bench.history.history import Ladder, LadderKind, open_history
-from taco_launch.bench.runs import Cell, Metric, Reading, Run, RunEnvironment
+from taco_launch.bench.model.runs import Cell, Metric, Reading, Run, RunEnvironment
 
 _BAR_SECONDS = 0.3
 _RUNS_EACH = 100

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import combinations
 
-from taco_launch.placement.mesh import NEAR, GpuMesh
+from taco_launch.core.placement.mesh import NEAR, GpuMesh
 
 _SCORES = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50}
 _NVLINK = 100

@@ -22,7 +22,7 @@ import one_sshd
 import pairing
 import verdicts
 
-_CASES = Path(__file__).resolve().parents[2] / "tests/facts/cases/probe"
+_CASES = Path(__file__).resolve().parents[2] / "tests/core/facts/cases/probe"
 _MARK = "taco-5eed"  # of the cases
 _BEGAN = "1790000000"
 _DRIFT = 3

@@ -154,10 +154,10 @@ def _many(folder: Path, environ: Mapping[str, str]) -> str:
 
 def _ours(folder: Path, count: int) -> int:
     """Run the probe on `count` addresses as `taco-launch facts` does; say the peak memory in MiB on stderr."""
-    from taco_launch.flows.facts import gather  # noqa: PLC0415 - the clients' half is not to pay for it
-    from taco_launch.inventory.load import load  # noqa: PLC0415
-    from taco_launch.remote.credentials import Credentials  # noqa: PLC0415
-    from taco_launch.remote.fanout import connect  # noqa: PLC0415
+    from taco_launch.hosts.fanout import connect  # noqa: PLC0415
+    from taco_launch.hosts.gather_facts import gather  # noqa: PLC0415 - the clients' half is not to pay for it
+    from taco_launch.hosts.inventory.load import load  # noqa: PLC0415
+    from taco_launch.hosts.remote.credentials import Credentials  # noqa: PLC0415
 
     inventory = load(str(folder / f"cluster-{count}.yaml"), os.environ, frozenset)
     with connect(inventory, inventory.hosts, Credentials()) as fanout:

@@ -25,7 +25,7 @@ import pairing
 import verdicts
 from scipy.special import betaincinv
 
-from taco_launch.bench.runs import MetricKey
+from taco_launch.bench.model.runs import MetricKey
 from taco_launch.bench.stats import judge
 from taco_launch.bench.stats.verdicts import JudgeRules, Series, VerdictKind
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pairing
 import verdicts
 
-from taco_launch import state
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model.codec import to_json
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.jobs import Event, JobSpec
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.jobs import Event, JobSpec
 
 _HOSTS = tuple(Host(f"gpu{number}", f"10.0.0.{number}", slots=8) for number in range(1, 5))
 _BAR_SECONDS = 1.0

@@ -61,7 +61,7 @@ def start(folder: Path, more: str = "") -> Iterator[None]:
         f"Host *\n  User root\n  Port {port}\n  IdentityFile {folder}/login\n  IdentitiesOnly yes\n  BatchMode yes\n"
         f"  UserKnownHostsFile {folder}/known_hosts\n  StrictHostKeyChecking yes\n  KexAlgorithms {_KEX}\n"
     )
-    source = Path(__file__).resolve().parents[2] / "taco_launch/facts/probe.sh"
+    source = Path(__file__).resolve().parents[2] / "taco_launch/core/facts/probe.sh"
     (folder / "probe.sh").write_bytes(source.read_bytes())
     Path("/run/sshd").mkdir(exist_ok=True)
     program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "sshd"

@@ -17,16 +17,16 @@ import pairing
 import verdicts
 from best_effort import BestEffort
 
-from taco_launch.facts.gpus.topology import read
-from taco_launch.model.host.hardware import Topology
-from taco_launch.model.plans import FreeSlots, SlotRequest
-from taco_launch.placement.bandwidth import Bandwidths, figures_of
-from taco_launch.placement.gpus import choose
-from taco_launch.placement.hosts import place
-from taco_launch.placement.mesh import GpuMesh, mesh_of
-from taco_launch.placement.rings import Matrix, rings
+from taco_launch.core.facts.gpus.topology import read
+from taco_launch.core.model.host.hardware import Topology
+from taco_launch.core.model.plans import FreeSlots, SlotRequest
+from taco_launch.core.placement.bandwidth import Bandwidths, figures_of
+from taco_launch.core.placement.gpus import choose
+from taco_launch.core.placement.hosts import place
+from taco_launch.core.placement.mesh import GpuMesh, mesh_of
+from taco_launch.core.placement.rings import Matrix, rings
 
-_MACHINES = Path(__file__).resolve().parents[2] / "tests" / "placement" / "cases" / "machines"
+_MACHINES = Path(__file__).resolve().parents[2] / "tests" / "core" / "placement" / "cases" / "machines"
 _BAR_PLACED_MS, _BAR_8_S, _BAR_16_S = 10, 1, 20
 # Up to so many GPUs every set of free ones is tried with every number; of larger hosts so many cases are drawn.
 _ALL, _DRAWN, _SEED = 8, 300, 16

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 import pairing
 import verdicts
 
-from taco_launch.inventory import profile
-from taco_launch.launch.launchers import open_mpi as mpirun
-from taco_launch.model.host.hosts import Host, Network
-from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import FreeSlots, wanted_of
-from taco_launch.placement.hosts import place
+from taco_launch.core.launch.launchers import open_mpi as mpirun
+from taco_launch.core.model.host.hosts import Host, Network
+from taco_launch.core.model.job_facts import JobFacts
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.model.plans import FreeSlots, wanted_of
+from taco_launch.core.placement.hosts import place
+from taco_launch.hosts.inventory import profile
 
 _BAR_MS = 200
 _OURS = "taco-launch plan"

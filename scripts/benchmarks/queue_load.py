@@ -19,12 +19,12 @@ import pairing
 import verdicts
 
 from taco_launch.agent.api import serve
-from taco_launch.inventory import profile
-from taco_launch.model.codec import to_json
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.jobs import JobSpec
-from taco_launch.protocol import framing as protocol
-from taco_launch.remote import bundle
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.protocol import framing as protocol
+from taco_launch.hosts.inventory import profile
+from taco_launch.hosts.remote import agent_bundle
 
 _BAR_MB, _BAR_PERCENT = 100.0, 5.0
 _SLOTS = 2
@@ -76,10 +76,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _install(state: Path) -> Path:
-    contents = bundle.sources()
-    agent = state / "agent" / bundle.name(contents)
+    contents = agent_bundle.sources()
+    agent = state / "agent" / agent_bundle.name(contents)
     agent.parent.mkdir(parents=True, mode=0o700)
-    agent.write_bytes(bundle.build(contents))
+    agent.write_bytes(agent_bundle.build(contents))
     return agent
 
 

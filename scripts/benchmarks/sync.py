@@ -153,12 +153,12 @@ class _Site:
     """Hosts with the agent, the first of them the head alone."""
 
     def __init__(self, made: Any, folder: Path) -> None:
-        from taco_launch.remote import bundle  # noqa: PLC0415 - only where hosts are made
+        from taco_launch.hosts.remote import agent_bundle  # noqa: PLC0415 - only where hosts are made
         from tests.e2e.cluster import SYSTEM_PATH, Cluster  # noqa: PLC0415
 
-        contents = bundle.sources()
-        agent = folder / bundle.name(contents)
-        agent.write_bytes(bundle.build(contents))
+        contents = agent_bundle.sources()
+        agent = folder / agent_bundle.name(contents)
+        agent.write_bytes(agent_bundle.build(contents))
         self._made, self._folder = made, folder
         self._cluster = Cluster(made, agent, pairing.find("python3", {"PATH": SYSTEM_PATH}) or "python3")
         for on in range(len(made.names)):
@@ -171,11 +171,11 @@ class _Site:
 
     def copied(self, tree: Path, name: str, timeout: float) -> float:
         """Run a job with a tree on all hosts but the head; return the seconds until its code was on all of them."""
-        from taco_launch.inventory import profile  # noqa: PLC0415 - see above
-        from taco_launch.model.host.hosts import Host, Network  # noqa: PLC0415
-        from taco_launch.model.jobs import CodeSnapshot, JobSpec  # noqa: PLC0415
-        from taco_launch.sync import snapshot  # noqa: PLC0415
-        from taco_launch.sync.tree_walk import walk  # noqa: PLC0415
+        from taco_launch.core.model.host.hosts import Host, Network  # noqa: PLC0415
+        from taco_launch.core.model.jobs import CodeSnapshot, JobSpec  # noqa: PLC0415
+        from taco_launch.hosts.inventory import profile  # noqa: PLC0415 - see above
+        from taco_launch.jobs.code import snapshot  # noqa: PLC0415
+        from taco_launch.jobs.code.tree_walk import walk  # noqa: PLC0415
         from tests.e2e.cluster import STATE  # noqa: PLC0415
 
         taken = snapshot.take(walk(str(tree), verdicts.tell), (), self._folder / "cache", 1 << 40)

@@ -1,17 +1,17 @@
-"""The reference of tuning variables: the tables in taco_launch/launch/knobs."""
+"""The reference of tuning variables: the tables in taco_launch/core/launch/knobs."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
 from reference_pages.markdown import code, prose, table
-from taco_launch.launch.knobs import TABLE, Knob
-from taco_launch.launch.knobs.knob import LIBRARIES
+from taco_launch.core.launch.knobs import TABLE, Knob
+from taco_launch.core.launch.knobs.knob import LIBRARIES
 
 _INTRODUCTION = """\
 # Knobs: tuning variables
 
-This page is generated from `taco_launch/launch/knobs` by `scripts/generate_docs.py`; `taco-launch knobs NAME` prints all that is
+This page is generated from `taco_launch/core/launch/knobs` by `scripts/generate_docs.py`; `taco-launch knobs NAME` prints all that is
 known of one. Set one with `--knob NAME=VALUE`, under `knobs:` in a job file, or as it is with `-x NAME=VALUE` (environment
 variables) or `--mca NAME VALUE` (MCA parameters). taco-launch refuses a value that the library would silently misread.
 """

@@ -1,4 +1,4 @@
-"""The message reference: the classes in taco_launch/protocol, their docstrings, fields, types and comments."""
+"""The message reference: the classes in taco_launch/core/protocol, their docstrings, fields, types and comments."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from taco_launch.protocol.message import Message
+from taco_launch.core.protocol.message import Message
 
 _INTRODUCTION = """\
 # Messages
 
-This page is generated from the classes in `taco_launch/protocol` by `scripts/generate_docs.py`.
+This page is generated from the classes in `taco_launch/core/protocol` by `scripts/generate_docs.py`.
 
 The processes of a cluster talk in messages: one line of JSON each, with the name of the message under `op`. A message that
 carries raw bytes has their number under `bytes`, and the bytes follow its line. A field that is not listed here is ignored; a
@@ -41,7 +41,7 @@ _SECTIONS = (
     ("calls.caller_input", "What follows the request of a call beside a rank"),
     ("calls.facts", "Calls about the facts of the head"),
     ("calls.hosts", "Calls about the slots of hosts"),
-    ("calls.variants", "Calls about containers that jobs bring"),
+    ("calls.job_containers", "Calls about containers that jobs bring"),
     ("calls.snapshots", "Calls about copies of code"),
     ("job_host_facts", "Parts of messages"),
 )
@@ -54,7 +54,7 @@ def page() -> str:
 
 
 def _section(name: str, title: str) -> Iterator[str]:
-    module = importlib.import_module(f"taco_launch.protocol.{name}")
+    module = importlib.import_module(f"taco_launch.core.protocol.{name}")
     file = Path(inspect.getfile(module)).relative_to(Path(__file__).resolve().parents[2])
     yield f"## {title}\n\n`{file}`\n"
     comments = field_comments(module)

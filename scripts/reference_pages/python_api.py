@@ -9,18 +9,26 @@ from collections.abc import Iterable, Iterator
 
 from reference_pages.markdown import code, prose, table
 from reference_pages.messages import field_comments
-from taco_launch.api import Cluster
-from taco_launch.backend import FollowListener, LogQuery
-from taco_launch.errors import HostError, NoJobError, PlacementError, SpecError, TacoLaunchError, UsageError
-from taco_launch.job import Job
-from taco_launch.model.job_request import JobRequest
+from taco_launch.api import (
+    Cluster,
+    FollowListener,
+    HostError,
+    Job,
+    JobRequest,
+    LogQuery,
+    NoJobError,
+    PlacementError,
+    SpecError,
+    TacoLaunchError,
+    UsageError,
+)
 
 _INTRODUCTION = """\
 # Python API
 
 This page is generated from the docstrings of the package by `scripts/generate_docs.py`.
-[Call taco-launch from Python](../guides/python.md) has an example. `Cluster`, `Job` and `JobRequest` are imported from `taco_launch`,
-`FollowListener` and `LogQuery` from `taco_launch.backend`, errors from `taco_launch.errors`.
+[Call taco-launch from Python](../guides/python.md) has an example. All names are imported from `taco_launch.api`; every other
+module may change without notice.
 """
 # The calls that stay; what else the classes have is for the command line.
 _CALLS = {

@@ -7,13 +7,13 @@ import pkgutil
 import re
 
 from reference_pages.markdown import code, prose, table
-from taco_launch.signatures import mpi, texts
-from taco_launch.signatures.entry import Signature
+from taco_launch.core.signatures import known
+from taco_launch.core.signatures.known import Signature
 
 _INTRODUCTION = """\
 # Known failures
 
-This page is generated from `taco_launch/signatures` by `scripts/generate_docs.py`. `taco-launch explain LOG` finds these texts
+This page is generated from `taco_launch/core/signatures` by `scripts/generate_docs.py`. `taco-launch explain LOG` finds these texts
 in a log and fills in hosts, ranks and numbers (here in braces). Where a slash has a space on both sides, the log decides which of the two texts is shown.
 """
 # What is told only with a value, and what else.
@@ -23,9 +23,7 @@ _CHOICE = re.compile(r"\[\[\w+\?(.*?)(?:\|\|(.*?))?\]\]")
 def page() -> str:
     """Return the page."""
     lines = [_INTRODUCTION]
-    found = [
-        f"{room.__name__}.{module.name}" for room in (mpi, texts) for module in pkgutil.iter_modules(room.__path__)
-    ]
+    found = [f"{known.__name__}.{module.name}" for module in pkgutil.iter_modules(known.__path__)]
     for name in sorted(found, key=_title):
         module = importlib.import_module(name)
         lines.append(f"## {_title(name)}\n")

@@ -1,4 +1,4 @@
-"""The agent: standard library only, Python 3.8 or newer, shipped as one zipapp to where jobs run."""
+"""Run on hosts as one zipapp: queue, supervisors, guards, rank wrappers; standard library, Python 3.8."""
 
 from typing import Callable, List, Optional
 

@@ -26,9 +26,9 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: C901, PLR0911, PLR09
 
         return orted_wrapper.main(JobFolder(Path(rest[0])), rest[2:], is_proxy=op == "proxy")
     if op == "enter":
-        from taco_launch.agent.rank import visitor
+        from taco_launch.agent.rank import exec_process
 
-        return visitor.main(JobFolder(Path(rest[0])), int(rest[1]), rest[2], agent, rest[4:])
+        return exec_process.main(JobFolder(Path(rest[0])), int(rest[1]), rest[2], agent, rest[4:])
     if op in ("pack", "unpack"):
         return _of_files(op, rest)
     os.umask(0o077)  # a rank keeps its caller's
@@ -61,19 +61,19 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: C901, PLR0911, PLR09
 
         return elsewhere.main(agent, JobFolder(Path(rest[0])))
     if op == "wake":
-        from taco_launch.agent import scheduler_wakeup
+        from taco_launch.agent.upkeep import scheduler_wakeup
 
         return scheduler_wakeup.main(agent)
     if op == "notify":
-        from taco_launch.agent import notify
+        from taco_launch.agent.supervisor import notify
 
         return notify.main(JobFolder(Path(rest[0])), rest[1:])
     if op == "run":
-        from taco_launch.agent import program
+        from taco_launch.agent.processes import agent_program
 
         folder = JobFolder(Path(rest[0]))
         # Started before the supervisor's own imports, which take as long as the guard's.
-        guard_process = program.start(agent, "guard", str(folder.path))
+        guard_process = agent_program.start(agent, "guard", str(folder.path))
         from taco_launch.agent.supervisor import supervisor
 
         return supervisor.main(folder, agent, guard_process, int(rest[1]))
@@ -106,10 +106,9 @@ def _of_files(op: str, rest: List[str]) -> int:
 
 def _of_a_board(op: str, rest: List[str]) -> int:
     """Run a process of a job's TensorBoard."""
-    if op == "tunnel":
-        from taco_launch.agent.board import tunnel
+    from taco_launch.agent.tensorboard import keeper
 
-        return tunnel.main(JobFolder(Path(rest[0])), int(rest[1]))
-    from taco_launch.agent.board import keeper
+    if op == "tunnel":
+        return keeper.tunnel_main(JobFolder(Path(rest[0])), int(rest[1]))
 
     return keeper.main(JobFolder(Path(rest[0])))

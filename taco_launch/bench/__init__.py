@@ -1,1 +1,1 @@
-"""Benchmarks: what their logs say, and how the rates scale with the number of ranks."""
+"""Measure how jobs scale, keep the history, compare runs, and run every night."""

@@ -1,1 +1,1 @@
-"""The command line: parse, call one flow, render."""
+"""Parse the command line, make one call, show the result."""

@@ -9,7 +9,7 @@ import click
 
 from taco_launch.cli.options.common import Settings, access_of, settings_of, talk_options
 from taco_launch.cli.output import render
-from taco_launch.command import shell
+from taco_launch.core.command import shell
 
 # The namespace's name where none was created.
 _DEFAULT = "default"
@@ -42,7 +42,7 @@ def arena(ctx: click.Context, words: tuple[str, ...]) -> Any:
       arena get mnist
       arena logs mnist -i mnist-worker-0 -t 5
     """
-    from taco_launch.request.lines import arena_line
+    from taco_launch.jobs.command_lines import arena_line
 
     settings = settings_of(ctx)
     inventory = settings.load()
@@ -105,6 +105,6 @@ def _shown(settings: Settings, name: str) -> str:
 
 
 def _has_launcher(settings: Settings, name: str) -> bool:
-    from taco_launch.model.launchers import launcher_of
+    from taco_launch.core.model.launchers import launcher_of
 
     return launcher_of(settings.backend(access_of({})).get(name).spec).is_mpi

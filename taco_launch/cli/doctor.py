@@ -17,14 +17,14 @@ from taco_launch.cli.options.common import (
     talk_options,
 )
 from taco_launch.cli.output import render
-from taco_launch.errors import FAILED, TacoLaunchError
-from taco_launch.flows.doctor import Named
-from taco_launch.inventory import VARIABLE
+from taco_launch.core.errors import FAILED, TacoLaunchError
+from taco_launch.hosts.doctor import Named
+from taco_launch.hosts.inventory import VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from taco_launch.flows.doctor import Check
+    from taco_launch.hosts.doctor import Check
 
 # Variables that are not options: docs/reference/environment.md.
 OTHERS = frozenset(
@@ -50,7 +50,7 @@ def doctor(ctx: click.Context) -> int:
       taco-launch doctor
       taco-launch -i hosts.yaml doctor --json
     """
-    from taco_launch.flows.doctor import CheckState, checks
+    from taco_launch.hosts.doctor import CheckState, checks
 
     config, settings = _configured(settings_of(ctx))
     named = Named(settings.source, _origin(settings)) if settings.source else None
@@ -70,7 +70,7 @@ def doctor(ctx: click.Context) -> int:
 def _configured(settings: Settings) -> "tuple[Check, Settings]":
     """Return the check of the user's configuration file, and the settings with what it sets."""
     from taco_launch.cli.options import user_config
-    from taco_launch.flows.doctor import Check, CheckState
+    from taco_launch.hosts.doctor import Check, CheckState
 
     path = config_path(os.environ)
     name = "configuration file"
@@ -92,7 +92,7 @@ def _origin(settings: Settings) -> str:
 
 def _variables(ctx: click.Context) -> "Iterator[Check]":
     """Yield the variables that are set, each with the option that it sets."""
-    from taco_launch.flows.doctor import Check, CheckState, shown_value
+    from taco_launch.hosts.doctor import Check, CheckState, shown_value
 
     names = sorted(name for name in os.environ if name.startswith("TACO_LAUNCH_") and name != VARIABLE)
     options = dict(_options(ctx.find_root())) if any(name not in OTHERS for name in names) else {}
@@ -133,7 +133,7 @@ def version(ctx: click.Context) -> int:
     Example:
       taco-launch version
     """
-    from taco_launch.flows.doctor import versions
+    from taco_launch.hosts.doctor import versions
 
     found = versions()
     settings = settings_of(ctx)

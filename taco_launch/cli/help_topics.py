@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 from taco_launch.cli import verbs
 from taco_launch.cli.options.common import output_options, settings_of, talk_options
 from taco_launch.cli.output import render
-from taco_launch.errors import UsageError
+from taco_launch.core.errors import UsageError
 
 TOPICS = {
     "environment": "Environment variables and the configuration file.",
@@ -77,15 +77,15 @@ def text_of(topic: str) -> str:
 def _schema(topic: str) -> Mapping[str, Any] | None:
     """Return the JSON Schema of the documents that a topic is about."""
     if topic == "inventory":
-        from taco_launch.inventory.schema.schema import json_schema as of_inventory
+        from taco_launch.hosts.inventory.schema.schema import json_schema as of_inventory
 
         return of_inventory()
     if topic == "job-file":
-        from taco_launch.request.documents.job_schema import json_schema as of_job
+        from taco_launch.jobs.documents.job_schema import json_schema as of_job
 
         return of_job()
     if topic == "matrix":
-        from taco_launch.request.documents.matrix_schema import json_schema as of_matrix
+        from taco_launch.bench.run.matrix_schema import json_schema as of_matrix
 
         return of_matrix()
     return None
@@ -165,7 +165,7 @@ def _command(root: click.Context, words: Sequence[str]) -> str:
         group = context.command
         found = group.get_command(context, word) if isinstance(group, click.Group) else None
         if found is None:
-            from taco_launch.inventory.names import did_you_mean
+            from taco_launch.hosts.inventory.schema.names import did_you_mean
 
             known = (*TOPICS, *(group.list_commands(context) if isinstance(group, click.Group) else ()))
             hint = did_you_mean(word, known) or "all topics: taco-launch help"

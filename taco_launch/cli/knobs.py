@@ -11,10 +11,10 @@ from click.shell_completion import CompletionItem
 
 from taco_launch.cli.options.common import output_options, settings_of, talk_options
 from taco_launch.cli.output import render
-from taco_launch.errors import UsageError
+from taco_launch.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from taco_launch.launch.knobs import Knob
+    from taco_launch.core.launch.knobs import Knob
 
 # What is wider in the table of a terminal is cut; a reason is left this much at least.
 _WIDEST_DEFAULT = 14
@@ -25,7 +25,7 @@ _CLAUSE_END = re.compile(r"[.:;](?: |$)|, (?:and|which|so|also) ")
 
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.launch import knobs as table
+    from taco_launch.core.launch import knobs as table
 
     start = incomplete.lower()
     return [CompletionItem(knob.name) for knob in table.matching(incomplete) if knob.name.lower().startswith(start)]
@@ -49,7 +49,7 @@ def knobs(ctx: click.Context, names: tuple[str, ...]) -> None:
       taco-launch knobs gdr
       taco-launch knobs btl_tcp -o wide
     """
-    from taco_launch.launch import knobs as table
+    from taco_launch.core.launch import knobs as table
 
     found = tuple(dict.fromkeys(knob for name in names for knob in _matching(name))) if names else table.TABLE
     output = settings_of(ctx).output
@@ -62,7 +62,7 @@ def knobs(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 
 def _matching(name: str) -> "tuple[Knob, ...]":
-    from taco_launch.launch import knobs as table
+    from taco_launch.core.launch import knobs as table
 
     found = table.matching(name)
     if not found:
@@ -74,7 +74,7 @@ def _matching(name: str) -> "tuple[Knob, ...]":
 
 def _data(knob: "Knob") -> dict[str, Any]:
     """Return a knob as JSON values: its name and library first."""
-    from taco_launch.model.codec import to_json
+    from taco_launch.core.model.codec import to_json
 
     values = to_json(knob)
     derived = {"library": knob.library, "reads": knob.reads, "values": knob.allowed}
@@ -127,7 +127,7 @@ def _print_table(found: "tuple[Knob, ...]", *, wide: bool) -> None:
 
 def _grouped(found: "Sequence[Knob]", lines: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a table with a title above those of each library, if there are several."""
-    from taco_launch.launch.knobs.knob import LIBRARIES
+    from taco_launch.core.launch.knobs.knob import LIBRARIES
 
     libraries = dict.fromkeys(knob.library for knob in found)
     for library in libraries:

@@ -22,8 +22,8 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
-from taco_launch.command import GIT_SECRETS, as_typed
-from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
+from taco_launch.core.command import GIT_SECRETS, as_typed
+from taco_launch.core.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
 
 # click reads it: how a shell asks for completions.
 _COMPLETE = "_TACO_LAUNCH_COMPLETE"
@@ -70,7 +70,7 @@ class _Verbs(SuggestingGroup):
         if args[0] != "doctor" and config_path(os.environ).exists():  # doctor reports what is wrong with it
             _use_config(ctx)
         if self.get_command(ctx, args[0]) is None:
-            from taco_launch.launch.nested_launcher import inner
+            from taco_launch.core.launch.command_line.nested_launcher import inner
 
             if inner(args) is not None:
                 from taco_launch.cli.options import nested_launcher
@@ -114,7 +114,9 @@ class _Verbs(SuggestingGroup):
             settings = settings_of(ctx)
             error.hint = error.hint and as_typed(error.hint, settings.typed)
             if settings.output in ("json", "yaml"):
-                render.error_data(error, settings)
+                from taco_launch.cli.output import host_errors
+
+                host_errors.error_data(error, settings)
             raise
         except BrokenPipeError:
             if not _nobody_reads():
@@ -195,7 +197,7 @@ def _explained(error: click.NoSuchOption) -> click.UsageError:
 
 def script() -> None:
     """Run `main`, then os._exit: skipping the shutdown of the interpreter saves 20 ms."""
-    gc.set_threshold(20000)  # as the agent does (remote/bundle.py)
+    gc.set_threshold(20000)  # as the agent does (hosts/remote/agent_bundle.py)
     try:
         main()
     except SystemExit as done:
@@ -290,7 +292,7 @@ def _say(message: str, hint: str | None, code: int) -> int:
 
 
 def _bug(error: Exception) -> int:
-    from taco_launch import bug_log
+    from taco_launch.agent.store import bug_log
 
     path = bug_log.write(error, f"taco-launch {taco_launch.__version__}\n{sys.argv!r}\n")
     return _say(f"a bug in taco-launch: {type(error).__name__}: {error}", f"the details are in {path}", FAILED)

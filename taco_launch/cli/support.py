@@ -38,17 +38,17 @@ def support(ctx: click.Context, /, name: str, *, to: Path | None, **access: Any)
       taco-launch -i hosts.yaml support vgg16 --to /tmp/vgg16.tar.gz
     """
     from taco_launch.cli.output import job_tables
-    from taco_launch.flows.support import collect
-    from taco_launch.manifest import size_text
+    from taco_launch.core.manifest import size_text
+    from taco_launch.jobs import support_archive
 
     settings = settings_of(ctx)
     path = to or Path(f"{name}-support.tar.gz")
-    collect.require_free(path)
+    support_archive.require_free(path)
     backend = settings.backend(access_of(access))
-    found = collect.collect(
+    found = support_archive.collect(
         backend, name, os.environ, lambda job: click.unstyle(job_tables.one_job(job, time.time(), wide=True))
     )
-    size = collect.pack(found, path)
+    size = support_archive.pack(found, path)
     for why in found.missing:
         render.warning(settings, f"left out: {why}")
     if settings.output in ("json", "yaml"):

@@ -1,1 +1,1 @@
-"""The lab: hosts made of containers on this machine, and the faults that can be put on them."""
+"""Make practice hosts from containers on this machine, and put faults on them."""

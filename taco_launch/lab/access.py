@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from taco_launch.agent.store.folders import make_private, state_folder
-from taco_launch.errors import TacoLaunchError
-from taco_launch.frozen import dataclass
-from taco_launch.lab.labels import LabHost, check_lab_name
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.frozen import dataclass
+from taco_launch.lab.docker.labels import LabHost, check_lab_name
 
 REGISTRY_USER = "lab"
 USER = "root"

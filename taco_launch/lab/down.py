@@ -4,14 +4,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.frozen import dataclass
-from taco_launch.lab import access, daemon, engine, hosts, registry
-from taco_launch.lab.engine import docker
+from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.frozen import dataclass
+from taco_launch.lab import access, registry
+from taco_launch.lab.docker import daemon, engine, hosts
+from taco_launch.lab.docker.engine import docker
+from taco_launch.lab.docker.labels import KEY, check_lab_name, option_of
+from taco_launch.lab.docker.reporter import Reporter
 from taco_launch.lab.images import image
-from taco_launch.lab.labels import KEY, check_lab_name, option_of
 from taco_launch.lab.lock import one_at_a_time
-from taco_launch.lab.reporter import Reporter
 
 # What a lab is made of, in the order in which it is removed.
 _PARTS = ("containers", "volumes", "networks", "keys")

@@ -2,11 +2,11 @@
 
 import re
 
-from taco_launch.errors import HostError, UsageError
-from taco_launch.frozen import dataclass
-from taco_launch.lab.engine import ProgramResult, docker, execute
-from taco_launch.lab.hosts import STATE_BYTES, STATE_PATH, FoundHost, require_on, state_word
-from taco_launch.lab.labels import option_of
+from taco_launch.core.errors import HostError, UsageError
+from taco_launch.core.frozen import dataclass
+from taco_launch.lab.docker.engine import ProgramResult, docker, execute
+from taco_launch.lab.docker.hosts import STATE_BYTES, STATE_PATH, FoundHost, require_on, state_word
+from taco_launch.lab.docker.labels import option_of
 
 _SECONDS = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(ms|s|m|h)?")
 _OFFSET = re.compile(r"([+-]?)(\d{1,9})(s|m|h|d)?")

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Mapping
 
-from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.lab import access, engine, hosts
+from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.model.host.hosts import Container, Host, Inventory, Network, Registry, Toolkit
+from taco_launch.lab import access
+from taco_launch.lab.docker import engine, hosts
+from taco_launch.lab.docker.labels import DEFAULT_NAME, NO_GPUS, option_of
 from taco_launch.lab.images import repository
-from taco_launch.lab.labels import DEFAULT_NAME, NO_GPUS, option_of
-from taco_launch.model.host.hosts import Container, Host, Inventory, Network, Registry, Toolkit
 
 _WORD = "lab"
 _PORTS = (40000, 40999)

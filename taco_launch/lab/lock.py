@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from taco_launch.agent import untrusted
 from taco_launch.agent.host import file_locks
-from taco_launch.errors import TacoLaunchError
-from taco_launch.lab.reporter import Reporter
+from taco_launch.agent.store import untrusted
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.lab.docker.reporter import Reporter
 
 _LOCKED = "/run"
 _MOST_SECONDS, _PAUSE_SECONDS = 1800.0, 0.2

@@ -9,11 +9,11 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 
-from taco_launch.errors import HostError, TacoLaunchError, UsageError
-from taco_launch.frozen import dataclass
-from taco_launch.lab import hosts
-from taco_launch.lab.engine import ask, docker, execute
-from taco_launch.lab.labels import IMAGE_KEY, REGISTRY, LabHost
+from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.core.frozen import dataclass
+from taco_launch.lab.docker import hosts
+from taco_launch.lab.docker.engine import ask, docker, execute
+from taco_launch.lab.docker.labels import IMAGE_KEY, REGISTRY, LabHost
 
 PORT = 5000
 ADDRESS = f"{REGISTRY}:{PORT}"  # as every host of a lab calls it

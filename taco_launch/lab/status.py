@@ -4,12 +4,13 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from taco_launch.command import shell
-from taco_launch.errors import UsageError
-from taco_launch.frozen import dataclass
-from taco_launch.lab import access, engine, faults, hosts
+from taco_launch.core.command import shell
+from taco_launch.core.errors import UsageError
+from taco_launch.core.frozen import dataclass
+from taco_launch.lab import access, faults
 from taco_launch.lab.access import LabFiles
-from taco_launch.lab.labels import LabHost, check_lab_name
+from taco_launch.lab.docker import engine, hosts
+from taco_launch.lab.docker.labels import LabHost, check_lab_name
 from taco_launch.lab.registry import ADDRESS
 
 

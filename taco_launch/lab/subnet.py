@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network
 
-from taco_launch.errors import TacoLaunchError
+from taco_launch.core.errors import TacoLaunchError
 
 MAX_HOSTS = 200
 # The last resort of addressing plans: 10.213/16 first, then what RFC 1918 has besides it.

@@ -15,16 +15,17 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
-from taco_launch.errors import HostError, TacoLaunchError, UsageError
-from taco_launch.frozen import dataclass
-from taco_launch.lab import access, daemon, hosts, registry, subnet
-from taco_launch.lab.engine import RunningEngine, ask, docker, execute, machine_lacks
+from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.core.frozen import dataclass
+from taco_launch.lab import access, registry, subnet
+from taco_launch.lab.docker import daemon, hosts
+from taco_launch.lab.docker.engine import RunningEngine, ask, docker, execute, machine_lacks
+from taco_launch.lab.docker.hosts import WAKE, FoundHost, state_word
+from taco_launch.lab.docker.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, check_lab_name, option_of
+from taco_launch.lab.docker.reporter import Reporter
 from taco_launch.lab.hardware import machines
-from taco_launch.lab.hosts import WAKE, FoundHost, state_word
 from taco_launch.lab.images import image, repository, root, training
-from taco_launch.lab.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, check_lab_name, option_of
 from taco_launch.lab.lock import one_at_a_time
-from taco_launch.lab.reporter import Reporter
 
 T = TypeVar("T")
 

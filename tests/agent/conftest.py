@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from taco_launch import state
 from taco_launch.agent.host import processes
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.launch.env import JOB_ID
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.framing import dump
-from tests.agent.calls import PLACED, submitted
-from tests.agent.smi import GPUS, Smi, install
-from tests.patience import HANG
+from taco_launch.core.launch.command_line.env import JOB_ID
+from taco_launch.core.lifecycle import state
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.framing import dump
+from tests.support.agent_calls import PLACED, submitted
+from tests.support.patience import HANG
+from tests.support.smi import GPUS, Smi, install
 
 PYTHON = (sys.executable, "-I", "-S")
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import taco_launch
-from taco_launch import Cluster, JobRequest
-from taco_launch.backend import FollowListener, LogQuery, Output
-from taco_launch.errors import NoJobError, SpecError, TacoLaunchError, UsageError
-from taco_launch.model.host.hosts import Container
-from taco_launch.model.job_view import JobView as Answer
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState
-from tests.backend.fake import FakeBackend
+from taco_launch import api
+from taco_launch.api import Cluster, JobRequest
+from taco_launch.core.errors import NoJobError, SpecError, TacoLaunchError, UsageError
+from taco_launch.core.model.host.hosts import Container
+from taco_launch.core.model.job_view import JobView as Answer
+from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.jobs.backend import FollowListener, LogQuery, Output
+from tests.support.fake_backend import FakeBackend
 
 ENVIRON = {"PATH": "/usr/bin", "HOME": "/dev/null"}  # nothing is kept there
 TWO = 'cluster: c\nhosts: {gpu1: {slots: 2}, gpu2: {slots: 2}}\nnetwork: {interface: eth0}\nversions: {openmpi: "4.1.4"}\ncontainer: {image: train:1}\n'
@@ -125,8 +125,9 @@ def test_an_inventory_that_is_not_there() -> None:
 
 def test_what_nobody_uses_is_not_loaded() -> None:
     script = (
-        "import sys, taco_launch; assert not [m for m in sys.modules if m.startswith('taco_launch.')];"
-        "taco_launch.Cluster, taco_launch.JobRequest;"
+        "import sys; from taco_launch import api;"
+        "assert [m for m in sys.modules if m.startswith('taco_launch.')] == ['taco_launch.api'];"
+        "api.Cluster, api.JobRequest;"
         "print(sorted({'yaml', 'pydantic', 'paramiko', 'click'} & set(sys.modules)))"
     )
     done = subprocess.run((sys.executable, "-c", script), capture_output=True, text=True, check=False)
@@ -135,7 +136,7 @@ def test_what_nobody_uses_is_not_loaded() -> None:
 
 def test_other_names_are_no_part_of_the_package() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Clusters'"):
-        _found = taco_launch.Clusters  # type: ignore[attr-defined]
+        _found = api.Clusters  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("call", ["submit", "run"])

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taco_launch import trace
+from taco_launch.core import trace
 
 
 @pytest.fixture(autouse=True)

@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.cli.main import cli
-from taco_launch.inventory.durations import MOST_SECONDS, parse_duration
-from taco_launch.model.job_view import JobView
-from taco_launch.model.jobs import CleanUp, JobRecord, JobSpec, JobState, Policy, Restart
-from taco_launch.protocol.calls import Reply, Request
-from taco_launch.protocol.calls.jobs import Accepted, JobReply
-from taco_launch.protocol.calls.jobs import Submit as Submit_
-from taco_launch.remote.head import Head
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import CleanUp, JobRecord, JobSpec, JobState, Policy, Restart
+from taco_launch.core.protocol.calls import Reply, Request
+from taco_launch.core.protocol.calls.jobs import Accepted, JobReply
+from taco_launch.core.protocol.calls.jobs import Submit as Submit_
+from taco_launch.hosts.inventory.durations import MOST_SECONDS, parse_duration
+from taco_launch.jobs.backend.agent_client import Head
 from tests.cli.test_cli import call
+from tests.support.paths import TESTS
 
 Submit = Callable[..., tuple[JobSpec, Result]]
 
@@ -244,7 +245,7 @@ def test_a_profile_lies_beside_its_file(submit: Submit, tmp_path: Path, monkeypa
 
 
 def test_an_mpijob(submit: Submit) -> None:
-    guide = Path(__file__).parents[1] / "request" / "jobs" / "good_mpijob_of_the_guide.yaml"
+    guide = TESTS / "jobs/documents/cases" / "good_mpijob_of_the_guide.yaml"
     spec, result = submit("-f", str(guide), "--image", "registry/taco:1")
     assert spec.command[:2] == ("python", "scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py")
     assert (spec.name, spec.np, spec.slots_per_worker) == ("tensorflow-benchmarks", 2, 2)
@@ -255,7 +256,7 @@ def test_an_mpijob(submit: Submit) -> None:
 
 
 def test_an_mpijob_keeps_the_number_of_ranks_of_its_line(submit: Submit, cluster: Path) -> None:
-    guide = str(Path(__file__).parents[1] / "request" / "jobs" / "good_mpijob_of_the_guide.yaml")
+    guide = str(TESTS / "jobs/documents/cases" / "good_mpijob_of_the_guide.yaml")
     image = ("--image", "registry/taco:1")
     for size, options, makes in (
         (("--hosts", "1", "--slots-per-host", "1"), "--hosts and --slots-per-host", "only 1 with {}"),

@@ -18,16 +18,17 @@ from typing import IO, Any
 import pytest
 import yaml
 
-from taco_launch.backend.agent import AgentBackend
-from taco_launch.command import Command
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.job_view import JobView
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState
-from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.calls import EndOfReplies, Reply
-from taco_launch.protocol.calls.jobs import Accepted, JobReply
-from taco_launch.remote import agent_location, bundle
-from taco_launch.remote.head import Head
+from taco_launch.core.command import Command
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.core.protocol import framing as protocol
+from taco_launch.core.protocol.calls import EndOfReplies, Reply
+from taco_launch.core.protocol.calls.jobs import Accepted, JobReply
+from taco_launch.hosts.remote import agent_bundle
+from taco_launch.jobs.backend import agent_location
+from taco_launch.jobs.backend.agent import AgentBackend
+from taco_launch.jobs.backend.agent_client import Head
 
 BUDGET: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("budget.yaml").read_text(encoding="ascii"))
 HOOK = Path(__file__).with_name("hook.py").read_text(encoding="ascii")
@@ -60,8 +61,8 @@ def environ(tmp_path: Path) -> dict[str, str]:
     (programs / "mpirun").write_text(MPIRUN)
     (programs / "mpirun").chmod(0o755)
     agents.mkdir(parents=True, mode=0o700)
-    contents = bundle.sources()
-    (agents / bundle.name(contents)).write_bytes(with_hook(bundle.build(contents)))
+    contents = agent_bundle.sources()
+    (agents / agent_bundle.name(contents)).write_bytes(with_hook(agent_bundle.build(contents)))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TACO_LAUNCH", "PYTHON"))}
     own = {"TACO_LAUNCH_STATE": str(tmp_path / "state"), "TACO_LAUNCH_LEASES": str(tmp_path / "leases")}
     notes = {"TACO_LAUNCH_NOTES": str(tmp_path / "notes"), "PYTHON": sys.executable}
@@ -178,7 +179,7 @@ def test_a_job_elsewhere_is_one_call(environ: dict[str, str]) -> None:
     spec = JobSpec("job", ("true",), (Host("gpu1", "10.0.0.1"),), head="gpu1")
     AgentBackend(Head(host, agent_location.on_host())).submit(spec, {})  # type: ignore[arg-type]
     assert host.asked == Counter(tail=BUDGET["submit_remote"]["calls"])
-    script = f"{HOOK}\nimport taco_launch.cli.main, taco_launch.cli.jobs.run, taco_launch.api, taco_launch.backend.agent, taco_launch.remote.ssh.connection"
+    script = f"{HOOK}\nimport taco_launch.cli.main, taco_launch.cli.jobs.run, taco_launch.api.cluster, taco_launch.jobs.backend.agent, taco_launch.hosts.ssh.connection"
     subprocess.run([sys.executable, "-c", script], env=environ, check=True)
     lines = Path(environ["TACO_LAUNCH_NOTES"]).read_text(encoding="ascii").splitlines()
     imported = [*dict.fromkeys(line.split(" ", 3)[3] for line in lines if line.split(" ")[2] == "import")]

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taco_launch
-from taco_launch.backend.agent import AgentBackend
 from taco_launch.cli import verbs
 from taco_launch.cli.main import cli, main
-from taco_launch.facts import SUBJECTS
-from taco_launch.inventory.names import job_name
-from taco_launch.model.jobs import JobSpec
-from taco_launch.request.job_names import default_name
+from taco_launch.core.facts import SUBJECTS
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.hosts.inventory.schema.names import job_name
+from taco_launch.jobs.backend.agent import AgentBackend
+from taco_launch.jobs.request.job_names import default_name
 from tests.conftest import Taco
 
 
@@ -116,7 +116,9 @@ def test_wrong_usage_is_exit_2_with_a_clear_error(args: list[str]) -> None:
 
 
 def test_another_host_is_refused_but_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taco_launch.flows.facts.job_hosts", lambda *_, **_options: ((), ("gpu1: no such name",)))
+    monkeypatch.setattr(
+        "taco_launch.hosts.gather_facts.job_hosts", lambda *_, **_options: ((), ("gpu1: no such name",))
+    )
     hosts = ["-H", "gpu1:8,gpu2:8"]
     refused = call("run", *hosts, "--", "true")
     assert refused.exit_code == 2
@@ -209,7 +211,7 @@ def test_a_bug_is_one_line_and_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_args: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("taco_launch.inventory.load.load", broken)
+    monkeypatch.setattr("taco_launch.hosts.inventory.load.load", broken)
     result = call("inventory")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: a bug in taco-launch: RuntimeError: boom\nhint: the details are in ")

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from taco_launch.backend import HeadFacts, LogQuery, Output
-from taco_launch.backend.agent import AgentBackend
-from taco_launch.errors import HostError
-from taco_launch.flows.support import collect
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.job_facts import JobHost
-from taco_launch.model.job_view import JobView
-from taco_launch.model.jobs import Event, HostRanks, JobRecord, JobSpec, JobState, RankEnd
-from taco_launch.model.run.looks import RankStack
-from taco_launch.model.stalls import RankLook
+from taco_launch.core.errors import HostError
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.job_facts import JobHost
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import Event, HostRanks, JobRecord, JobSpec, JobState, RankEnd
+from taco_launch.core.model.run.rank_samples import RankStack
+from taco_launch.core.model.stalls import RankLook
+from taco_launch.jobs import support_archive
+from taco_launch.jobs.backend import HeadFacts, LogQuery, Output
+from taco_launch.jobs.backend.agent import AgentBackend
 from tests.cli.test_cli import call
 
 HOSTS = (Host("gpu1", "10.0.0.1"),)
@@ -151,7 +151,7 @@ def test_what_the_head_cannot_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_of_long_logs_the_end_is_kept(head: HeadOfOneJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "_MOST_OF_LOG", 1000)
+    monkeypatch.setattr(support_archive, "_MOST_OF_LOG", 1000)
     head.log = b"".join(b"line %d my-own-secret\n" % number for number in range(20_000))
     assert call("support", "vgg16").exit_code == 0
     log = files(Path("vgg16-support.tar.gz"))["logs/rank-0.log"].splitlines()
@@ -162,7 +162,7 @@ def test_of_long_logs_the_end_is_kept(head: HeadOfOneJob, monkeypatch: pytest.Mo
 
 
 def test_all_together_have_a_limit(head: HeadOfOneJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "_MOST_BYTES", 20_000)
+    monkeypatch.setattr(support_archive, "_MOST_BYTES", 20_000)
     head.log = b"x" * 99 + b"\n"
     head.log *= 1000
     assert call("support", "vgg16").exit_code == 0

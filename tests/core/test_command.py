@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from taco_launch.command import shell
+from taco_launch.core.command import shell
 
 AWKWARD = [
     "", " ", "two words", "new\nline", "\r", "\t", "'", '"', "it's", "\\", "\\n", "\\'", "`id`", "$(id)", "$HOME", "${X}",

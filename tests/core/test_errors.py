@@ -2,8 +2,8 @@
 
 import pytest
 
-from taco_launch import errors
-from taco_launch.errors import Fault, PlacementError, SpecError, TacoLaunchError
+from taco_launch.core import errors
+from taco_launch.core.errors import Fault, PlacementError, SpecError, TacoLaunchError
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A class of taco_launch.frozen is what dataclasses.dataclass(frozen=True) gives, from its first use on."""
+"""A class of taco_launch.core.frozen is what dataclasses.dataclass(frozen=True) gives, from its first use on."""
 
 import dataclasses
 import threading
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.frozen import dataclass
+from taco_launch.core.frozen import dataclass
 
 
 def made() -> Any:

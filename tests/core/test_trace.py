@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch import trace
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.jobs import JobSpec
-from taco_launch.protocol.calls.exec_command import Exec
-from taco_launch.protocol.calls.jobs import CallerEnvironment, Submit
-from taco_launch.protocol.connection import StrayLine
-from taco_launch.protocol.guard_messages import Heartbeat, Launch, LogData, Prepare, Reached
-from taco_launch.protocol.rank_messages import Register, Welcome
+from taco_launch.core import trace
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.protocol.calls.exec_command import Exec
+from taco_launch.core.protocol.calls.jobs import CallerEnvironment, Submit
+from taco_launch.core.protocol.connection import StrayLine
+from taco_launch.core.protocol.guard_messages import Heartbeat, Launch, LogData, Prepare, Reached
+from taco_launch.core.protocol.rank_messages import Register, Welcome
 
 SECRET = "hunter2"
 SPEC = JobSpec("j", ("train", SECRET), (Host("n1", "10.0.0.1"),), env=(("TOKEN", SECRET),))
@@ -108,5 +108,5 @@ def test_any_text_is_one_bounded_line(text: str) -> None:
 
 
 def test_the_time_is_utc_to_the_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taco_launch.trace.time.time", lambda: 1700000000.0625)
+    monkeypatch.setattr("taco_launch.core.trace.time.time", lambda: 1700000000.0625)
     assert trace.stamp() == "2023-11-14T22:13:20.062Z"

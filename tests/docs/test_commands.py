@@ -14,7 +14,7 @@ import pytest
 
 from taco_launch.cli.main import cli
 from taco_launch.cli.verbs import Verb
-from taco_launch.request.lines import arena_line
+from taco_launch.jobs.command_lines import arena_line
 from tests.docs.pages import ROOT, Shown, commands, consoles, offline, prose, spans, text_of, working_folder, written
 
 pytestmark = pytest.mark.docs

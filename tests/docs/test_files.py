@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from taco_launch.bench.run.matrix_file import parse
 from taco_launch.cli.options import user_config
-from taco_launch.request.documents.matrix_file import parse
 from tests.docs.pages import ROOT, blocks, commands, consoles, files, offline, spans, text_of, working_folder, written
 
 pytestmark = pytest.mark.docs

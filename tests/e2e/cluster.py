@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from taco_launch.inventory import profile
-from taco_launch.model.codec import to_json
-from taco_launch.model.host.hosts import Host, Network
-from taco_launch.model.jobs import JobSpec, Policy
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.host.hosts import Host, Network
+from taco_launch.core.model.jobs import JobSpec, Policy
+from taco_launch.hosts.inventory import profile
 from tests.conftest import ended_by, eventually
 from tests.e2e.hosts import Hosts
-from tests.patience import patience
+from tests.support.patience import patience
 
 NAMES = ("n1", "n2", "n3")
 STATE = "/run/taco-state"  # each host has its own /run

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.e2e.cluster import STATE, Cluster
 from tests.e2e.hosts import environ
-from tests.patience import patience
+from tests.support.patience import patience
 
 PORT, ON = 2222, 2
 _INVENTORY = """

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from taco_launch.model.jobs import Policy
+from taco_launch.core.model.jobs import Policy
 from tests.conftest import eventually
 from tests.e2e.cluster import NAMES, VICTIM, Cluster
 from tests.e2e.shapes import processes
-from tests.patience import patience
+from tests.support.patience import patience
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 NO_WAIT = Policy(grace=1.0, host_loss_timeout=30.0, queue_timeout=0.0)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
-from tests.patience import patience
+from tests.support.patience import patience
 
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 _NEEDED = {"ip": "iproute2", "nsenter": "util-linux", "ssh": "openssh-client", "sshd": "openssh-server"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Taco
-from tests.sync.git_server import PASSWORD, USER, repository, served
+from tests.support.git_server import PASSWORD, USER, repository, served
 
 pytestmark = pytest.mark.e2e
 PROGRAM = """

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.snapshots.store import SnapshotStore
-from taco_launch.model.jobs import CodeSnapshot, Policy, Restart
-from taco_launch.sync import config_files, snapshot
-from taco_launch.sync.snapshot import Snapshot
-from taco_launch.sync.tree_walk import walk
+from taco_launch.core.model.jobs import CodeSnapshot, Policy, Restart
+from taco_launch.jobs.code import config_files, snapshot
+from taco_launch.jobs.code.snapshot import Snapshot
+from taco_launch.jobs.code.tree_walk import walk
 from tests.conftest import eventually
 from tests.e2e.cluster import NAMES, STATE, Cluster
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Taco, eventually
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 pytestmark = pytest.mark.e2e
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from taco_launch.launch.env import SERVICE
+from taco_launch.core.launch.command_line.env import SERVICE
 from tests.conftest import Taco, eventually
 from tests.e2e.process_table import command_lines, line
 from tests.e2e.shapes import WORST, processes, shapes
 from tests.e2e.typist import typist
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

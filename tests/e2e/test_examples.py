@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.cli.cluster.examples import names
+from taco_launch.cli.hosts.examples import names
 from tests.conftest import Taco, eventually
 from tests.docs.pages import Shown, consoles
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Taco
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.smi import GPUS, Smi, install
 from tests.conftest import Taco, eventually
-from tests.placement.machines import FOLDER
+from tests.support.placement_machines import FOLDER
+from tests.support.smi import GPUS, Smi, install
 
 pytestmark = pytest.mark.e2e
 

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import pytest
 
 from tests.conftest import Taco, eventually
-from tests.patience import patience
+from tests.support.paths import TESTS
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 
-PROGRAM = Path(__file__).parents[1] / "stalls" / "programs" / "situation.py"
+PROGRAM = TESTS / "core/stalls/programs" / "situation.py"
 WORKS, STALL = 5, 8  # seconds
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.inventory.load import load
-from tests.patience import patience
+from taco_launch.hosts.inventory.load import load
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

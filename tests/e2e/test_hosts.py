@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS
-from taco_launch.model.jobs import Policy
+from taco_launch.core.model.jobs import Policy
 from tests.conftest import eventually
 from tests.e2e.cluster import NAMES, STATE, Cluster
 from tests.e2e.ends import (
@@ -26,7 +26,7 @@ from tests.e2e.ends import (
     stop_leaves_nothing,
 )
 from tests.e2e.shapes import WORST, shapes
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

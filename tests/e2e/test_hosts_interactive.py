@@ -12,7 +12,7 @@ from tests.conftest import eventually
 from tests.e2e.cluster import Cluster
 from tests.e2e.controller import Controller
 from tests.e2e.typist import asked, typist
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

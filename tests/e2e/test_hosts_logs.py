@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from taco_launch.model.jobs import Policy
+from taco_launch.core.model.jobs import Policy
 from tests.conftest import eventually
 from tests.e2e.cluster import NAMES, STATE, Cluster
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from taco_launch.bench.history.history import open_history
-from taco_launch.bench.runs import Run
+from taco_launch.bench.model.runs import Run
 from tests.conftest import Taco, eventually
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytest.importorskip("scipy")
 pytestmark = pytest.mark.e2e

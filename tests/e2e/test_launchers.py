@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.model.jobs import Policy, Restart
+from taco_launch.core.model.jobs import Policy, Restart
 from tests.e2e.cluster import STATE, Cluster
 from tests.e2e.ends import nothing_left
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.model.jobs import Policy, Restart
+from taco_launch.core.model.jobs import Policy, Restart
 from tests.conftest import eventually
 from tests.e2e.cluster import Cluster
 from tests.e2e.ends import nothing_left

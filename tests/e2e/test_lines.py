@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import Taco
 from tests.e2e import forbid
 from tests.e2e.hosts import Hosts, hosts, why_not
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import Taco, eventually
 from tests.e2e.process_table import line
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

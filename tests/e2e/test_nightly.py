@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from taco_launch.nightly.install import local_zone
-from tests.cli.crontabs import crontab
+from taco_launch.bench.nightly.install import local_zone
 from tests.conftest import Taco, eventually
-from tests.patience import patience
-from tests.remote import sshd as server
-from tests.remote.test_ssh_logins import agent
+from tests.hosts.remote.test_ssh_logins import agent
+from tests.support import sshd as server
+from tests.support.crontabs import crontab
+from tests.support.patience import patience
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -17,9 +17,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from taco_launch.bench.history.history import LadderKind, open_history
-from taco_launch.bench.runs import Run, RunEnvironment
+from taco_launch.bench.model.runs import Run, RunEnvironment
 from tests.conftest import Taco, eventually
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytest.importorskip("scipy")
 pytestmark = pytest.mark.e2e

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import Taco, eventually
 from tests.e2e.process_table import line
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

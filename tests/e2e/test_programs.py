@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.diagnose import explain
-from taco_launch.model.host.hosts import Network
+from taco_launch.core.model.host.hosts import Network
+from taco_launch.core.signatures.log_scan import explain
 from tests.e2e.cluster import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(900)]

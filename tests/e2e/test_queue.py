@@ -16,7 +16,7 @@ import pytest
 from taco_launch.agent.host import facts, processes
 from tests.conftest import Taco, eventually
 from tests.e2e.process_table import command_lines, running
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

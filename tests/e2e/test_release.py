@@ -95,7 +95,7 @@ def data_files() -> set[str]:
     names = subprocess.run(
         ["git", "ls-files", "taco_launch", "inventories"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.splitlines()
-    shipped = {name.replace("inventories/", "taco_launch/inventory/shipped/", 1) for name in names}
+    shipped = {name.replace("inventories/", "taco_launch/hosts/inventory/shipped/", 1) for name in names}
     return {name for name in shipped if not name.endswith("/README.md") or "/examples/" in name}
 
 

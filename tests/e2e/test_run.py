@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from taco_launch.inventory import profile
-from taco_launch.model.codec import to_json
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.jobs import JobSpec
-from taco_launch.remote import bundle
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.hosts.inventory import profile
+from taco_launch.hosts.remote import agent_bundle
 from tests.conftest import Taco, eventually
 
 pytestmark = pytest.mark.e2e
@@ -242,7 +242,7 @@ def test_the_agent_runs_on_python_3_8(taco: Taco, tmp_path: Path) -> None:
     if python is None:
         pytest.skip("cannot: no Python 3.8 on this machine")
     agent = tmp_path / "agent.pyz"
-    agent.write_bytes(bundle.build(bundle.sources()))
+    agent.write_bytes(agent_bundle.build(agent_bundle.sources()))
     agent_call(python, agent, "submit", request_of("old", "sh", "-c", "echo $RANK", env=taco.env), env=taco.env)
     assert taco.ended("old")["state"] == "SUCCEEDED"
     assert sorted(taco("logs", "old").stdout.splitlines()) == ["localhost/0 | 0", "localhost/1 | 1"]
@@ -254,7 +254,7 @@ def test_an_ordinary_user(taco: Taco) -> None:
     # Not under tmp_path: pytest's folders are closed to other users.
     with tempfile.TemporaryDirectory() as home:
         agent = Path(home, "agent.pyz")
-        agent.write_bytes(bundle.build(bundle.sources()))
+        agent.write_bytes(agent_bundle.build(agent_bundle.sources()))
         for path in (agent, Path(home)):
             os.chown(path, 65534, 65534)
         env = {"PATH": taco.env["PATH"], "HOME": home}

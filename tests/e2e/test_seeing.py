@@ -12,7 +12,7 @@ import yaml
 
 from tests.conftest import Taco, eventually
 from tests.e2e.process_table import line, running
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

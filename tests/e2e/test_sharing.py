@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.smi import GPUS, install
 from tests.conftest import Taco, eventually
+from tests.support.smi import GPUS, install
 
 pytestmark = pytest.mark.e2e
 

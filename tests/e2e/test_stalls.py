@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from taco_launch.model.jobs import Policy
+from taco_launch.core.model.jobs import Policy
 from tests.conftest import Taco, eventually
 from tests.e2e.cluster import Cluster
 from tests.e2e.ends import nothing_left
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
 

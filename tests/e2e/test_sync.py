@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Taco
-from tests.sync.git_server import PASSWORD, USER, git, repository, served
+from tests.support.git_server import PASSWORD, USER, git, repository, served
 
 pytestmark = [pytest.mark.e2e, pytest.mark.enable_socket]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.browser import find, page
 from tests.conftest import Taco, eventually
 from tests.e2e.process_table import line, running
-from tests.patience import patience
+from tests.support.browser import find, page
+from tests.support.patience import patience
 
 pytestmark = [
     pytest.mark.e2e,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.patience import patience
+from tests.support.patience import patience
 
 
 class Typist:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.faults.site import JOBS, SETTLED_SECONDS, Site, told
-from tests.patience import patience
+from tests.support.patience import patience
 
 KILLED = 128 + signal.SIGKILL
 HUNG_UP = 128 + signal.SIGHUP

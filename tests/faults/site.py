@@ -12,7 +12,7 @@ from typing import Any
 from tests.conftest import eventually
 from tests.faults import witness
 from tests.lab.rig import Cluster, Lab
-from tests.patience import patience
+from tests.support.patience import patience
 
 HOSTS = ("gpu1", "gpu2", "gpu3", "gpu4")
 SLOTS = 2

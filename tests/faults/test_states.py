@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.faults.site import HOSTS, JOBS, KEPT, SETTLED_SECONDS, Site, of_job, told
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600), pytest.mark.usefixtures("quiet")]
 

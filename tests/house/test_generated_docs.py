@@ -7,9 +7,9 @@ from types import ModuleType
 
 import pytest
 
-from taco_launch import protocol
-from taco_launch.protocol.calls import Reply, Request
-from taco_launch.protocol.message import KINDS
+from taco_launch.core import protocol
+from taco_launch.core.protocol.calls import Reply, Request
+from taco_launch.core.protocol.message import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +38,7 @@ def test_a_page_that_differs_is_named(
 
 
 def test_every_message_is_in_the_reference(generator: ModuleType) -> None:
-    for module in pkgutil.walk_packages(protocol.__path__, "taco_launch.protocol."):
+    for module in pkgutil.walk_packages(protocol.__path__, "taco_launch.core.protocol."):
         importlib.import_module(module.name)
     page = generator.pages()[Path("docs/reference/messages.md")]
     kinds = [*KINDS.values(), *Request.by_op.values(), *Reply.by_op.values()]

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
 PACKAGE = Path(taco_launch.__file__).parent
 # What runs when it is imported: programs.
-_PROGRAMS = {"taco_launch.__main__", "taco_launch.agent.__main__", "taco_launch.flows.setup.peers"}
+_PROGRAMS = {"taco_launch.__main__", "taco_launch.agent.__main__", "taco_launch.setup.scripts.peers"}
 
 
 def names() -> list[str]:

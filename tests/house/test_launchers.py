@@ -8,8 +8,8 @@ import click
 
 import taco_launch
 from taco_launch.cli.jobs.run import run
-from taco_launch.model.launchers import LAUNCHERS
-from taco_launch.request.documents.job_schema import JobDocument
+from taco_launch.core.model.launchers import LAUNCHERS
+from taco_launch.jobs.documents.job_schema import JobDocument
 
 _ROOT = Path(taco_launch.__file__).parent
 # A comparison of a job's launcher, or of a name, with one that is written out.
@@ -25,8 +25,8 @@ def test_a_launcher_is_asked_for_what_it_does_and_not_for_its_name() -> None:
     ]
     # Open MPI refuses to be started by itself.
     assert [line.partition(":")[0] for line in asking] == ["cli/options/nested_launcher.py"] * 2 + [
-        "launch/nested_launcher.py",
-        "request/resolve.py",
+        "core/launch/command_line/nested_launcher.py",
+        "jobs/request/resolve.py",
     ]
 
 
@@ -36,7 +36,9 @@ def test_each_has_a_kind_of_kubernetes() -> None:
 
 
 def test_each_has_a_plan() -> None:
-    plans = {name: import_module(f"taco_launch.launch.launchers.{row.plan}").plan for name, row in LAUNCHERS.items()}
+    plans = {
+        name: import_module(f"taco_launch.core.launch.launchers.{row.plan}").plan for name, row in LAUNCHERS.items()
+    }
     assert all(map(callable, plans.values()))
 
 

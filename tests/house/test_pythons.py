@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 

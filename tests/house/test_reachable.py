@@ -10,10 +10,10 @@ ENTRIES = (
     "taco_launch.__main__",
     "taco_launch.cli.main",
     "taco_launch.agent.__main__",
-    "taco_launch.api",
+    "taco_launch.api.cluster",
 )
-# What users copy (`init --example`), and what is sent to hosts as a file (flows/setup/verify.py).
-DATA = re.compile(r"taco_launch[.]examples[.]|taco_launch[.]flows[.]setup[.]peers$")
+# What users copy (`init --example`), and what is sent to hosts as a file (setup/proofs/container_network.py).
+DATA = re.compile(r"taco_launch[.]examples[.]|taco_launch[.]setup[.]scripts[.]peers$")
 # `api.submission` in a table of what is loaded when it is called.
 _NAME = re.compile(r"[a-z_]+(?:[.][a-z_]+)*")
 
@@ -60,5 +60,5 @@ def test_every_module_is_reached() -> None:
 
 
 def test_one_that_nothing_names_is_found() -> None:
-    files = {**modules(), "taco_launch.verify.unused_by_all": "import os\n"}
-    assert files.keys() - reached(files) >= {"taco_launch.verify.unused_by_all"}
+    files = {**modules(), "taco_launch.core.verify.unused_by_all": "import os\n"}
+    assert files.keys() - reached(files) >= {"taco_launch.core.verify.unused_by_all"}

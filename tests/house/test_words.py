@@ -140,7 +140,7 @@ def test_the_terms_are_looked_for() -> None:
     places = {where.partition(":")[0] for where, _text in comments()}
     assert {
         "scripts/test",
-        "taco_launch/facts/probe.sh",
+        "taco_launch/core/facts/probe.sh",
         "inventories/example.yaml",
         "taco_launch/examples/01-hello/README.md",
     } <= places

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from taco_launch.inventory.load import load
-from taco_launch.remote.credentials import Credentials
-from taco_launch.remote.fanout import Fanout, connect
+from taco_launch.hosts.fanout import Fanout, connect
+from taco_launch.hosts.inventory.load import load
+from taco_launch.hosts.remote.credentials import Credentials
 from tests.lab.rig import Lab
-from tests.patience import patience
-from tests.remote.sshd import keygen
+from tests.support.patience import patience
+from tests.support.sshd import keygen
 
 BOTH = {"gpu1": "plain@gpu1", "gpu2": "plain@gpu2"}
 SYSTEM = ("--only", "system")

@@ -19,12 +19,13 @@ from typing import Any
 
 import pytest
 
-from taco_launch.errors import TacoLaunchError
-from taco_launch.lab import access, hosts, lock, registry
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.lab import access, lock, registry
+from taco_launch.lab.docker import hosts
+from taco_launch.lab.docker.reporter import Reporter
 from taco_launch.lab.images import training
-from taco_launch.lab.reporter import Reporter
 from tests.conftest import eventually
-from tests.patience import patience
+from tests.support.patience import patience
 
 Done = subprocess.CompletedProcess[str]
 

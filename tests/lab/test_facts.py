@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from taco_launch.inventory.load import parse
+from taco_launch.hosts.inventory.load import parse
 from tests.lab.rig import Lab, made
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

@@ -8,7 +8,7 @@ import pytest
 from taco_launch.lab.faults import FAULTS
 from tests.conftest import eventually
 from tests.lab.rig import Lab, docker, seconds_of
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lab.rig import Cluster, Image, made
-from tests.sync.git_server import PASSWORD, USER, repository, served
+from tests.support.git_server import PASSWORD, USER, repository, served
 
 # The first test waits for the hosts to be set up.
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]

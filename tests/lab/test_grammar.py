@@ -12,11 +12,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.cli.cluster import lab as verbs
+from taco_launch.cli.hosts import lab as verbs
 from taco_launch.cli.main import cli
-from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.lab import access, engine, faults, hardware, hosts, subnet, up
-from taco_launch.lab.labels import LabHost, from_labels, is_lab_name, order, to_labels
+from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.lab import access, faults, hardware, subnet, up
+from taco_launch.lab.docker import engine, hosts
+from taco_launch.lab.docker.labels import LabHost, from_labels, is_lab_name, order, to_labels
 
 MACHINE = engine.RunningEngine("20.10.24", 1, ours=False, userns=False, containers=0)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import eventually
 from tests.lab.rig import Cluster
-from tests.patience import patience
+from tests.support.patience import patience
 
 # The first test waits for the hosts to be set up.
 pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(600)]

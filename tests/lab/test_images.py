@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.lab import registry
-from taco_launch.lab.images import training, wheels
-from taco_launch.lab.labels import LabHost
-from tests.setup.fakes import Fakes
+from taco_launch.lab.docker.labels import LabHost
+from taco_launch.lab.images import training
+from tests.support.setup_scripts import Fakes
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_training_image_is_the_hash_of_what_it_is_made_of(tmp_path: Path) ->
     found = training.recipe(checkout)
     assert training.recipe(copy).tag == found.tag
     assert re.fullmatch(r"train-cpu:[0-9a-f]{12}", found.name)
-    assert found.pins == wheels.Pins("2.13.0", "0.28.1", "numpy>=1.26,<3", "tensorboard>=2.17,<3")
+    assert found.pins == training.Pins("2.13.0", "0.28.1", "numpy>=1.26,<3", "tensorboard>=2.17,<3")
     (copy / "scripts/benchmark_run.py").write_text("other")
     assert (training.recipe(copy).tag == found.tag, training.recipe(copy).base == found.base) == (False, True)
     (copy / "docker/train-cpu/Dockerfile").unlink()
@@ -117,9 +117,9 @@ def test_dockerfiles_copy_what_is_there() -> None:
 
 
 def test_the_wheel_cache_is_the_one_of_the_scripts(tmp_path: Path) -> None:
-    assert wheels.cache({"TACO_LAUNCH_WHEEL_CACHE": "/kept", "HOME": "/root"}, tmp_path) == Path("/kept")
-    assert wheels.cache({"XDG_CACHE_HOME": "/x", "HOME": "/root"}, tmp_path) == Path("/x/taco-launch/wheels")
-    assert wheels.cache({"HOME": "/h"}, tmp_path) == Path("/h/.cache/taco-launch/wheels")
-    assert wheels.cache({}, tmp_path) == tmp_path / ".cache/wheels"
-    target = wheels.Target("3.11", "cpython-311-x86_64-linux-gnu", "4.1.4", "glibc 2.36")
+    assert training.cache({"TACO_LAUNCH_WHEEL_CACHE": "/kept", "HOME": "/root"}, tmp_path) == Path("/kept")
+    assert training.cache({"XDG_CACHE_HOME": "/x", "HOME": "/root"}, tmp_path) == Path("/x/taco-launch/wheels")
+    assert training.cache({"HOME": "/h"}, tmp_path) == Path("/h/.cache/taco-launch/wheels")
+    assert training.cache({}, tmp_path) == tmp_path / ".cache/wheels"
+    target = training.Target("3.11", "cpython-311-x86_64-linux-gnu", "4.1.4", "glibc 2.36")
     assert target.key("2.13.0+cpu") == "cpython-311-x86_64-linux-gnu-torch2.13.0+cpu-openmpi4.1.4-glibc2.36-cpu"

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.lab import hosts
-from tests.browser import find, page
+from taco_launch.lab.docker import hosts
 from tests.conftest import eventually
 from tests.lab.rig import Cluster, Lab, docker
-from tests.patience import patience
-from tests.sync.git_server import PASSWORD, USER, repository, served
+from tests.support.browser import find, page
+from tests.support.git_server import PASSWORD, USER, repository, served
+from tests.support.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(600)]
 IMAGE = "taco-test-second:1"

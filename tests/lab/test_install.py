@@ -11,7 +11,7 @@ import pytest
 INSTALL = """
 import os, sys
 from pathlib import Path
-from taco_launch.lab import daemon, reporter
+from taco_launch.lab.docker import daemon, reporter
 daemon._POLICY = Path(sys.argv[1])
 os.geteuid = lambda: 0
 daemon.install(("package",), reporter.Reporter(print, print))

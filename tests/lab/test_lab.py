@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import taco_launch
-from taco_launch.lab.hosts import FORBIDDEN
+from taco_launch.lab.docker.hosts import FORBIDDEN
 from tests.conftest import eventually
 from tests.lab.rig import Done, Lab, docker
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

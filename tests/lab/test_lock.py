@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.errors import TacoLaunchError
+from taco_launch.core.errors import TacoLaunchError
 from taco_launch.lab import lock
-from taco_launch.lab.reporter import Reporter
+from taco_launch.lab.docker.reporter import Reporter
 
 
 def test_a_command_waits_for_that_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.command import Command
-from taco_launch.errors import TacoLaunchError
-from taco_launch.nightly.crontab import Cron
-from taco_launch.nightly.install import schedulers
-from taco_launch.nightly.install_plan import NightlyScheduler, read_controller
-from taco_launch.nightly.schedule import Schedule, ScheduledRun, following
-from taco_launch.nightly.systemd_timer import Systemd
-from taco_launch.remote.transport import Transport
+from taco_launch.bench.nightly.crontab import Cron
+from taco_launch.bench.nightly.install import schedulers
+from taco_launch.bench.nightly.install_plan import NightlyScheduler, read_controller
+from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun, following
+from taco_launch.bench.nightly.systemd_timer import Systemd
+from taco_launch.core.command import Command
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.hosts.remote.transport import Transport
 from tests.conftest import eventually
 from tests.lab import logins
 from tests.lab.logins import Person

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.lab import up
-from taco_launch.lab.images import root, sources
-from taco_launch.lab.reporter import Reporter
+from taco_launch.lab.docker.reporter import Reporter
+from taco_launch.lab.images import root
 
 RING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 ONE_LINE = f"""# a comment
@@ -47,7 +47,7 @@ Signed-By:
 
 
 def test_one_line_sources() -> None:
-    found = sources.distributions_own([("sources.list", ONE_LINE)], "bookworm")
+    found = root.distributions_own([("root.list", ONE_LINE)], "bookworm")
     assert [source.line for source in found] == [
         "deb http://archive.test/debian bookworm main contrib",
         f"deb [signed-by={RING}] http://archive.test/debian bookworm-updates main",
@@ -55,7 +55,7 @@ def test_one_line_sources() -> None:
 
 
 def test_deb822_sources() -> None:
-    found = sources.distributions_own([("debian.sources", DEB822)], "bookworm")
+    found = root.distributions_own([("debian.sources", DEB822)], "bookworm")
     assert [source.line for source in found] == [
         *(
             f"deb [signed-by={RING}] http://{host}.test/debian {suite} main"
@@ -67,7 +67,7 @@ def test_deb822_sources() -> None:
 
 
 def test_another_release_of_the_same_archives() -> None:
-    found = sources.distributions_own([("debian.sources", DEB822)], "bookworm")
+    found = root.distributions_own([("debian.sources", DEB822)], "bookworm")
     lines = [source.of("trixie").line for source in found]
     assert lines[:2] == [
         f"deb [signed-by={RING}] http://archive.test/debian trixie main",
@@ -78,7 +78,7 @@ def test_another_release_of_the_same_archives() -> None:
 
 @given(st.sampled_from(["a.list", "a.sources"]), st.text())
 def test_any_text_is_read(name: str, text: str) -> None:
-    assert isinstance(sources.distributions_own([(name, text)], "bookworm"), tuple)
+    assert isinstance(root.distributions_own([(name, text)], "bookworm"), tuple)
 
 
 def test_a_release_is_a_code_name() -> None:
@@ -118,7 +118,7 @@ def test_what_an_archive_lacks_is_told(
     program.write_text(f"#!/bin/sh\ncat >/dev/null\ncat >&2 <<'END'\n{said}END\nexit 25\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    here = root.AptSources((sources.Source("http://archive.test/debian", "trixie", ("main",)),), "")
+    here = root.AptSources((root.Source("http://archive.test/debian", "trixie", ("main",)),), "")
     with pytest.raises(TacoLaunchError) as caught:
         root.make("none:none", "host", ("apt",), (), here, Reporter(say=print, show=print))
     assert caught.value.message.endswith(message)

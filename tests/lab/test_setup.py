@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import eventually
 from tests.lab.rig import Done, Image, Lab, made
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

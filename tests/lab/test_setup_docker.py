@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from taco_launch.facts import MADE
-from taco_launch.flows.facts import gather
-from taco_launch.inventory.load import load
-from taco_launch.remote.credentials import Credentials
-from taco_launch.remote.fanout import connect
-from taco_launch.setup import batch
-from taco_launch.setup.ops import Op, PlanContext, Problem
+from taco_launch.core.facts import MADE
+from taco_launch.hosts.fanout import connect
+from taco_launch.hosts.gather_facts import gather
+from taco_launch.hosts.inventory.load import load
+from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.setup.model.ops import Op, PlanContext, Problem
+from taco_launch.setup.plan import batch
 from taco_launch.setup.stages import docker
 from tests.lab.rig import Lab, made
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.setup import paths
+from taco_launch.core.model.host import paths
 from tests.conftest import eventually
 from tests.lab.rig import Done, GpuHost, Image, made
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from taco_launch.flows.setup.apply import SetupEvent
-from taco_launch.flows.setup.setup import Setup, SetupRequest, SetupResult
-from taco_launch.inventory import profile
-from taco_launch.inventory.load import load
-from taco_launch.model.host.hosts import Inventory
-from taco_launch.remote.credentials import Credentials
-from taco_launch.remote.fanout import connect
+from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.hosts.fanout import connect
+from taco_launch.hosts.inventory import profile
+from taco_launch.hosts.inventory.load import load
+from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.setup.apply.host_ops import SetupEvent
+from taco_launch.setup.apply.setup_run import Setup, SetupRequest, SetupResult
 from tests.conftest import eventually
 from tests.lab.rig import Lab
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

@@ -9,7 +9,8 @@ from shutil import which
 
 import pytest
 
-from taco_launch.lab import hosts, packages
+from taco_launch.lab import packages
+from taco_launch.lab.docker import hosts
 from taco_launch.lab.images import repository
 from tests.conftest import eventually
 from tests.lab.rig import Lab, made

@@ -14,7 +14,7 @@ import pytest
 from taco_launch.bench.history.history import LadderKind, open_history
 from tests.conftest import eventually
 from tests.lab.rig import Cluster, Image, made
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytest.importorskip("scipy")
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]

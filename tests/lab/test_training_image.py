@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.errors import TacoLaunchError
+from taco_launch.core.errors import TacoLaunchError
 from taco_launch.lab.images import training
 from tests.lab.rig import Lab, docker, made
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

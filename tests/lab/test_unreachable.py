@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.command import Command, kill
-from taco_launch.errors import HostError
-from taco_launch.remote.ssh import connection, ssh_socket
+from taco_launch.core.command import Command, kill
+from taco_launch.core.errors import HostError
+from taco_launch.hosts.ssh import connection, ssh_socket
 from tests.lab import logins
 from tests.lab.logins import BOTH, SYSTEM, Person
 from tests.lab.rig import Lab, seconds_of
-from tests.patience import patience
+from tests.support.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 

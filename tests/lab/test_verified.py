@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import eventually
 from tests.lab.rig import Cluster, Image, made
-from tests.patience import patience
-from tests.verify.whole_logs import lines_of
+from tests.support.patience import patience
+from tests.support.whole_logs import lines_of
 
 # The first test waits for the lab and its set-up, each for what is seen after a minute.
 pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(900)]

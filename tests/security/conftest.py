@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.agent.conftest import Family
-from tests.remote.conftest import home
+from tests.hosts.conftest import home
 
 __all__ = ["home"]
 

@@ -15,20 +15,20 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.api import Cluster
-from taco_launch.backend.agent import AgentBackend
+from taco_launch.api.cluster import Cluster
 from taco_launch.cli.main import cli
 from taco_launch.cli.options.common import Settings
-from taco_launch.errors import TacoLaunchError
-from taco_launch.model.codec import to_json
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.jobs import Event, HostRanks, JobRecord, JobSpec, JobState
-from taco_launch.model.rows import encoded, row_of
-from taco_launch.model.slots import Occupancy, SlotState
-from taco_launch.protocol import framing as protocol
-from taco_launch.remote.agent_location import on_host
-from taco_launch.remote.head import Head
-from taco_launch.remote.transport import Conversation, NoInput
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.job_rows import encoded, row_of
+from taco_launch.core.model.jobs import Event, HostRanks, JobRecord, JobSpec, JobState
+from taco_launch.core.model.slots import Occupancy, SlotState
+from taco_launch.core.protocol import framing as protocol
+from taco_launch.hosts.remote.transport import Conversation, NoInput
+from taco_launch.jobs.backend.agent import AgentBackend
+from taco_launch.jobs.backend.agent_client import Head
+from taco_launch.jobs.backend.agent_location import on_host
 
 SPEC = JobSpec("vgg16", ("python3", "train.py"), (Host("n1", "10.0.0.1", slots=2),), np=2)
 RECORD = JobRecord(

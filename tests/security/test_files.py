@@ -19,10 +19,10 @@ from taco_launch.agent.store.folders import write_private
 from taco_launch.bench.history import exchange
 from taco_launch.bench.history.history import open_history
 from taco_launch.cli.main import cli
-from taco_launch.errors import HostError, UsageError
-from taco_launch.facts.system.docker import _values
-from taco_launch.model import codec
-from tests.bench.ladders import ladder
+from taco_launch.core.errors import HostError, UsageError
+from taco_launch.core.facts.system.docker import _values
+from taco_launch.core.model import codec
+from tests.support.ladders import ladder
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch import state
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.launchers import LAUNCHERS
-from taco_launch.model.plans import Placement, Share
-from taco_launch.protocol.connection import JsonConnection, StrayLine
-from taco_launch.protocol.guard_messages import Ended, LogData, RankStarted
-from taco_launch.protocol.message import KINDS, Message
-from taco_launch.protocol.rank_messages import Exit
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.launchers import LAUNCHERS
+from taco_launch.core.model.plans import Placement, Share
+from taco_launch.core.protocol.connection import JsonConnection, StrayLine
+from taco_launch.core.protocol.guard_messages import Ended, LogData, RankStarted
+from taco_launch.core.protocol.message import KINDS, Message
+from taco_launch.core.protocol.rank_messages import Exit
 
 
 def heard(line: dict[str, Any], data: bytes = b"") -> Message:

@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.command import Command
-from taco_launch.errors import HostError, TacoLaunchError
-from taco_launch.model.host.hosts import Host
-from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.calls import Failure, Notice
-from taco_launch.protocol.calls.job_list import List
-from taco_launch.remote import head as heads
-from taco_launch.remote import session as sessions
-from taco_launch.remote import transport as transports
-from taco_launch.remote.agent_location import AgentLocation, in_container, on_host
-from taco_launch.remote.credentials import Credentials
-from taco_launch.remote.fanout import connect
-from taco_launch.remote.head import AgentError, Head
-from taco_launch.remote.transport import Transport
-from tests.remote.conftest import inventory
-from tests.remote.sshd import keygen
+from taco_launch.core.command import Command
+from taco_launch.core.errors import HostError, TacoLaunchError
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.protocol import framing as protocol
+from taco_launch.core.protocol.calls import Failure, Notice
+from taco_launch.core.protocol.calls.job_list import List
+from taco_launch.hosts.fanout import connect
+from taco_launch.hosts.remote import session as sessions
+from taco_launch.hosts.remote import transport as transports
+from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.hosts.remote.transport import Transport
+from taco_launch.jobs.backend import agent_client as heads
+from taco_launch.jobs.backend.agent_client import AgentError, Head
+from taco_launch.jobs.backend.agent_location import AgentLocation, in_container, on_host
+from tests.hosts.conftest import inventory
 from tests.security.evil_host import Evil, Session, evil_host
+from tests.support.sshd import keygen
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120), pytest.mark.usefixtures("home")]
 HEADER = b"ready\n" + protocol.dump(protocol.header("list", "x"))

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 import taco_launch.agent
-from taco_launch.agent import scheduler_wakeup, untrusted
 from taco_launch.agent.logs import segments, timestamps
-from taco_launch.agent.store import records
+from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import HostError
+from taco_launch.agent.upkeep import scheduler_wakeup
+from taco_launch.core.errors import HostError
 
 AGENT = Path(taco_launch.agent.__file__).parent
 # What is opened by name and is not in a folder that others may write: of the kernel, of this process, of the agent itself.
 OWN = {
-    "per_host_launch.py: open(os.devnull, 'rb')",
+    "start.py: open(os.devnull, 'rb')",
     "forked.py: open(2, 'w', buffering=1, encoding='utf-8', errors='backslashreplace', closefd=False)",
-    "mps.py: open(f'{own[_LOGS]}/said', 'a+b')",
-    "ssh.py: open(agent, 'rb')",
-    "py_spy.py: open(_newest(Path(agent).resolve().parent, _SET_UP), 'rb')",
-    "py_spy.py: open(self._file, 'wb', closefd=False)",
-    "py_spy.py: _YAMA.read_text(encoding='ascii')",
+    "spawner.py: open(f'{own[_LOGS]}/said', 'a+b')",
+    "commands.py: open(agent, 'rb')",
+    "reader.py: open(_newest(Path(agent).resolve().parent, _SET_UP), 'rb')",
+    "reader.py: open(self._file, 'wb', closefd=False)",
+    "reader.py: _YAMA.read_text(encoding='ascii')",
     "folders.py: open(path, 'w', encoding='utf-8', opener=private)",
     "folders.py: os.open(path, flags, 384)",  # private, that opener
     "ports.py: (process / 'comm').read_text('utf-8', 'replace')",

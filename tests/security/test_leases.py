@@ -27,12 +27,12 @@ from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import folders, records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.untrusted import user_name
-from taco_launch.errors import HostError, TacoLaunchError
+from taco_launch.agent.store.untrusted import user_name
+from taco_launch.core.errors import HostError, TacoLaunchError
 from tests.agent.conftest import Family
-from tests.agent.slots_here import slots_here
 from tests.conftest import eventually
 from tests.security.attacker import ATTACKER, attacker
+from tests.support.slots_here import slots_here
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="cannot: only root can be attacked by a second user"),

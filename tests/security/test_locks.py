@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.host import file_locks, occupancy
-from taco_launch.model.slots import Occupancy
+from taco_launch.core.model.slots import Occupancy
 
 
 def test_very_many_locks_cost_a_share_of_one_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from taco_launch.metrics import listen
-from taco_launch.metrics.listen import Server
+from taco_launch.jobs.metrics import listen
+from taco_launch.jobs.metrics.listen import Server
 from tests.conftest import eventually
 
 pytestmark = pytest.mark.enable_socket

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent import untrusted
+from taco_launch.agent.store import untrusted
 from taco_launch.bench.history import exchange
 from taco_launch.cli.output import fact_changes
-from taco_launch.errors import HostError, SpecError, TacoLaunchError, UsageError
-from taco_launch.flows.setup import image_source, sources
-from taco_launch.flows.variants import build
-from taco_launch.inventory import load
-from taco_launch.model.host.hosts import Container, Inventory, Registry
-from taco_launch.remote.ssh import config, host_keys, keys
-from taco_launch.sync import config_files
+from taco_launch.core.errors import HostError, SpecError, TacoLaunchError, UsageError
+from taco_launch.core.model.host.hosts import Container, Inventory, Registry
+from taco_launch.hosts.inventory import load
+from taco_launch.hosts.ssh import config, host_keys, keys
+from taco_launch.jobs.code import config_files
+from taco_launch.setup.apply import image_source, sources
+from taco_launch.setup.job_containers import build
 
 pytestmark = pytest.mark.timeout(60)
 _MEMORY = 1 << 30

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import taco_launch
-from taco_launch.facts.captures.recognise import recognise
-from taco_launch.facts.system import system
-from taco_launch.signatures.lines import around
-from taco_launch.signatures.table import TABLE
+from taco_launch.core.facts.captures.recognise import recognise
+from taco_launch.core.facts.system import system
+from taco_launch.core.signatures.lines import around
+from taco_launch.core.signatures.table import TABLE
 
 if sys.version_info >= (3, 11):
     import re._parser as parser

@@ -9,12 +9,12 @@ from typing import IO
 
 import pytest
 
-from taco_launch.command import Command
-from taco_launch.errors import HostError
-from taco_launch.flows.setup.apply import SetupLog, apply
-from taco_launch.remote import lines
+from taco_launch.core.command import Command
+from taco_launch.core.errors import HostError
+from taco_launch.hosts.remote import reply_errors
+from taco_launch.setup.apply.host_ops import SetupLog, apply
 from taco_launch.setup.files import daemon_json
-from taco_launch.setup.ops import Op
+from taco_launch.setup.model.ops import Op
 
 OPS = (Op(name="n", why="w", stage="docker", script="true"),)
 
@@ -45,7 +45,7 @@ def test_a_line_without_an_end() -> None:
     with subprocess.Popen(("tr", "\\0", "7"), stdin=Path("/dev/zero").open("rb"), stdout=subprocess.PIPE) as endless:
         assert endless.stdout is not None
         with pytest.raises(HostError, match="a line of more than 1024 KiB"):
-            list(lines.lines(endless.stdout, "evil", "set-up"))
+            list(reply_errors.lines(endless.stdout, "evil", "set-up"))
         endless.kill()
 
 
@@ -53,7 +53,7 @@ def test_lines_without_an_end() -> None:
     with subprocess.Popen(("yes", "x" * 1000), stdout=subprocess.PIPE) as endless:
         assert endless.stdout is not None
         with pytest.raises(HostError, match="answer is too long: it has 32 MiB"):
-            for _line in lines.lines(endless.stdout, "evil", "set-up"):
+            for _line in reply_errors.lines(endless.stdout, "evil", "set-up"):
                 pass
         endless.kill()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.setup import scripts
-from tests.setup.fakes import SHELLS, Fakes
+from tests.support.setup_scripts import SHELLS, Fakes
 
 
 @pytest.fixture(params=SHELLS)

@@ -12,14 +12,14 @@ from taco_launch.agent.host import processes, slot_holders
 from taco_launch.agent.rank import wrapper
 from taco_launch.agent.supervisor import teardown
 from taco_launch.cli.output.render import columns
-from taco_launch.facts.rdma.peermem import dmabuf
-from taco_launch.facts.system.system import disk
-from taco_launch.inventory.ranges import fold
-from taco_launch.model.codec import to_json
-from taco_launch.model.host.fact_value import Unknown
-from taco_launch.model.job_counts import JobCounts, WaitTimes
-from taco_launch.protocol.calls import reply_of
-from taco_launch.protocol.calls.job_list import Counted
+from taco_launch.core.facts.rdma.peermem import dmabuf
+from taco_launch.core.facts.system.system import disk
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.host.fact_value import Unknown
+from taco_launch.core.model.job_counts import JobCounts, WaitTimes
+from taco_launch.core.protocol.calls import reply_of
+from taco_launch.core.protocol.calls.job_list import Counted
+from taco_launch.hosts.inventory.ranges import fold
 
 assert Counted.op == "counted"  # imported, so that its replies are known
 SCRIPTS = Path(__file__).parents[2] / "taco_launch" / "setup" / "scripts"

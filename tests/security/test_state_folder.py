@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.errors import UsageError
-from taco_launch.remote.agent_location import here
+from taco_launch.core.errors import UsageError
+from taco_launch.jobs.backend.agent_location import here
 from tests.cli.test_cli import call
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.cli.output import render
-from taco_launch.remote.terminal import HostErrors, SafeStream, safe
+from taco_launch.hosts.remote.terminal import HostErrors, SafeStream, safe
 
 # A control sequence, or a character that a terminal takes for the start of one or that turns text around.
 OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e\u2066]")

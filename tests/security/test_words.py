@@ -12,16 +12,16 @@ from click.testing import CliRunner
 
 from taco_launch.bench.history.history import open_history
 from taco_launch.bench.logs.workloads import read
-from taco_launch.bench.matrix import LogFormat, Workload
+from taco_launch.bench.model.matrix import LogFormat, Workload
 from taco_launch.cli.main import cli
-from taco_launch.errors import HostError, TacoLaunchError
-from taco_launch.facts import sections
-from taco_launch.facts.network.network import parse_network
-from taco_launch.inventory import scaffold
-from taco_launch.model.host.fact_value import NOT_ASKED
-from taco_launch.model.host.facts import HostFacts
-from tests.bench.ladders import ladder
+from taco_launch.core.errors import HostError, TacoLaunchError
+from taco_launch.core.facts.network.network import parse_network
+from taco_launch.core.facts.text import sections
+from taco_launch.core.model.host.fact_value import NOT_ASKED
+from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.hosts.inventory import scaffold
 from tests.security.test_answers import JOB, answered, changed
+from tests.support.ladders import ladder
 
 EVIL = ("$(id)", "`id`", "x;id", "x id", "a\nb", "*", "-x", "\x1b[2J")
 

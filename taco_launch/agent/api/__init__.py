@@ -1,1 +1,1 @@
-"""What the agent answers to the controller: one module for each kind of operation, and `serve`, which calls them."""
+"""Answer the controller: one module for each group of operations."""

@@ -4,15 +4,15 @@ import os
 import time
 from typing import Callable, Dict, Iterator, Type
 
-from taco_launch import state
-from taco_launch.agent import scheduler_wakeup
 from taco_launch.agent.api.view import current_view
-from taco_launch.agent.store import records, recovery, removal
+from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.model.jobs import JobState
-from taco_launch.protocol.calls import Notice, Reply, Request
-from taco_launch.protocol.calls.jobs import Delete, JobReply, Resume, Stop, Suspend
+from taco_launch.agent.upkeep import recovery, removal, scheduler_wakeup
+from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.jobs import JobState
+from taco_launch.core.protocol.calls import Notice, Reply, Request
+from taco_launch.core.protocol.calls.jobs import Delete, JobReply, Resume, Stop, Suspend
 
 # Who has a waiting job's lock for a moment lets it go in less.
 _LOCK_SECONDS = 5.0

@@ -4,18 +4,26 @@ import math
 import time
 from typing import Callable, Dict, Iterator, Optional, Tuple, Type
 
-from taco_launch import queue
-from taco_launch.agent import scheduler_wakeup
 from taco_launch.agent.api.view import current_view
 from taco_launch.agent.logs.log_query import Excerpt
 from taco_launch.agent.logs.merge import beginning
-from taco_launch.agent.store import records, recovery
+from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.model.jobs import JobRecord
-from taco_launch.protocol.calls import Reply, Request
-from taco_launch.protocol.calls.jobs import JobReply
-from taco_launch.protocol.calls.logs import JobPlaced, JobWaiting, LogChunk, LogPosition, Logs, Skipped, StateChange
-from taco_launch.state import suspension
+from taco_launch.agent.upkeep import recovery, scheduler_wakeup
+from taco_launch.core.lifecycle import queue
+from taco_launch.core.lifecycle.state import suspension
+from taco_launch.core.model.jobs import JobRecord
+from taco_launch.core.protocol.calls import Reply, Request
+from taco_launch.core.protocol.calls.jobs import JobReply
+from taco_launch.core.protocol.calls.logs import (
+    JobPlaced,
+    JobWaiting,
+    LogChunk,
+    LogPosition,
+    Logs,
+    Skipped,
+    StateChange,
+)
 
 # While something comes or the job's state changes, and when nothing has come for a while; what is between grows slowly,
 # so that what comes after a silence waits for a tenth of that time.

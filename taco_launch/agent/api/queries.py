@@ -5,17 +5,18 @@ import time
 from dataclasses import replace
 from typing import Callable, Dict, Iterator, Sequence, Type, Union
 
-from taco_launch.agent import program, ssh
 from taco_launch.agent.api.view import current_view
 from taco_launch.agent.host import occupancy
-from taco_launch.agent.store import job_counters, job_index, removal
+from taco_launch.agent.processes import agent_program
+from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store.folders import Jobs
-from taco_launch.errors import TacoLaunchError
-from taco_launch.model.rows import decoded, encoded, last_run
-from taco_launch.protocol.calls import Notice, Reply, Request
-from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
-from taco_launch.protocol.calls.job_list import Counted, List, Metrics, Prune, Rows
-from taco_launch.protocol.calls.jobs import Get, JobReply
+from taco_launch.agent.upkeep import job_counters, job_index, removal
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.model.job_rows import decoded, encoded, last_run
+from taco_launch.core.protocol.calls import Notice, Reply, Request
+from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top
+from taco_launch.core.protocol.calls.job_list import Counted, List, Metrics, Prune, Rows
+from taco_launch.core.protocol.calls.jobs import Get, JobReply
 
 # nvidia-smi alone has 30 seconds on a host.
 _SLOTS_SECONDS = 40.0
@@ -60,7 +61,7 @@ def _top(_jobs: Jobs, agent: str, request: Top) -> Iterator[Reply]:
 def _slots_here(agent: str, words: Sequence[str]) -> Union[SlotsReply, str]:
     try:
         done = subprocess.run(
-            program.argv(agent, "slots", *words),
+            agent_program.argv(agent, "slots", *words),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_SLOTS_SECONDS,

@@ -6,9 +6,9 @@ import time
 from typing import IO, Any, Callable, Iterator, Mapping, Optional, Tuple, Type
 
 from taco_launch.agent.store.folders import Jobs, state_folder
-from taco_launch.errors import HostError, TacoLaunchError, UsageError, free_space
-from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.calls import EndOfReplies, Failure, Reply, Request, request_of
+from taco_launch.core.errors import HostError, TacoLaunchError, UsageError, free_space
+from taco_launch.core.protocol import framing as protocol
+from taco_launch.core.protocol.calls import EndOfReplies, Failure, Reply, Request, request_of
 
 # What the caller goes on to send follows the request, where that takes it (agent/rank/caller_stream.py).
 Operation = Callable[..., Iterator[Reply]]
@@ -62,7 +62,7 @@ def _answer(stdout: IO[bytes], error: TacoLaunchError) -> int:
 
 
 def _bug(error: Exception) -> TacoLaunchError:
-    from taco_launch import bug_log  # noqa: PLC0415 - each call would load it, and take as long as it takes to answer
+    from taco_launch.agent.store import bug_log  # noqa: PLC0415 - each call would load it, and take as long as it takes to answer
 
     path = bug_log.write(error)
     return TacoLaunchError(f"a bug in the agent: {type(error).__name__}: {error}", f"the details are in {path}")
@@ -93,7 +93,7 @@ def _caller(request: Request, stdin: IO[bytes]) -> Tuple[Any, ...]:
 def _ensure(jobs: Jobs, agent: str) -> None:
     """Start a scheduler where a job needs one; what tells that is only loaded where there are jobs that may."""
     if jobs.pending():
-        from taco_launch.agent import scheduler_wakeup  # noqa: PLC0415
+        from taco_launch.agent.upkeep import scheduler_wakeup  # noqa: PLC0415
 
         scheduler_wakeup.ensure(jobs, agent)
 
@@ -112,9 +112,9 @@ _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("facts",): ("api.head_facts",),
     ("stop", "suspend", "resume", "delete"): ("api.job_control",),
     ("logs",): ("api.log_stream",),
-    ("variant", "variants"): ("api.variants",),
+    ("variant", "variants"): ("api.job_containers",),
     ("snapshot-prune",): ("api.snapshot_upload",),
     ("list", "get", "metrics", "top", "prune"): ("api.queries",),
     ("stacks",): ("api.stacks",),
-    ("exec", "read-files", "write-files", "forward", "forward-board"): ("api.beside_rank",),
+    ("exec", "read-files", "write-files", "forward", "forward-board"): ("api.rank_access",),
 }

@@ -4,16 +4,16 @@ import select
 import zlib
 from typing import Callable, Dict, Iterator, Type
 
-from taco_launch.agent import ssh
 from taco_launch.agent.rank.caller_stream import CallerStream
 from taco_launch.agent.snapshots import eviction
 from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
+from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store.folders import Jobs, make_private, require_local_disk
-from taco_launch.errors import UsageError
-from taco_launch.manifest import MOST_BYTES
-from taco_launch.protocol.calls import Notice, Reply, Request
-from taco_launch.protocol.calls.caller_input import SILENT_SECONDS, InputData
-from taco_launch.protocol.calls.snapshots import SnapshotPrune, SnapshotsRemoved, wanted
+from taco_launch.core.errors import UsageError
+from taco_launch.core.manifest import MOST_BYTES
+from taco_launch.core.protocol.calls import Notice, Reply, Request
+from taco_launch.core.protocol.calls.caller_input import SILENT_SECONDS, InputData
+from taco_launch.core.protocol.calls.snapshots import SnapshotPrune, SnapshotsRemoved, wanted
 
 _PRUNE_SECONDS = 120.0
 

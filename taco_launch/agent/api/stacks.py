@@ -3,16 +3,17 @@
 from dataclasses import replace
 from typing import Callable, Dict, Iterator, Type
 
-from taco_launch.agent import ssh
-from taco_launch.agent.api.beside_rank import argv_on_host
-from taco_launch.agent.store import records, recovery
+from taco_launch.agent.api.rank_access import argv_on_host
+from taco_launch.agent.ssh import commands as ssh
+from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
-from taco_launch.errors import UsageError
-from taco_launch.model.jobs import JobState
-from taco_launch.model.run.looks import RankStack
-from taco_launch.protocol.calls import Reply, Request
-from taco_launch.protocol.calls.stacks import Stacks, StacksReply
-from taco_launch.protocol.stack_messages import WHY_CHARACTERS, HostStacks
+from taco_launch.agent.upkeep import recovery
+from taco_launch.core.errors import UsageError
+from taco_launch.core.model.jobs import JobState
+from taco_launch.core.model.run.rank_samples import RankStack
+from taco_launch.core.protocol.calls import Reply, Request
+from taco_launch.core.protocol.calls.stacks import Stacks, StacksReply
+from taco_launch.core.protocol.stack_messages import WHY_CHARACTERS, HostStacks
 
 # py-spy has 20 s for each of a host's ranks, of which four are read at once; it takes less than one.
 _SECONDS = 120.0

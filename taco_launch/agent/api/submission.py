@@ -7,20 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Type
 
-from taco_launch import state
-from taco_launch.agent import containers, scheduler_wakeup
 from taco_launch.agent.api import log_stream
+from taco_launch.agent.host import containers
 from taco_launch.agent.host.launcher_process import wake_on_child
 from taco_launch.agent.scheduler import scheduler
-from taco_launch.agent.store import job_counters, records, recovery
+from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.model.job_view import JobView
-from taco_launch.model.jobs import JobState
-from taco_launch.model.rows import row_of
-from taco_launch.protocol.calls import Reply, Request
-from taco_launch.protocol.calls.jobs import Accepted, JobReply, Submit
-from taco_launch.protocol.calls.logs import Logs
+from taco_launch.agent.upkeep import job_counters, recovery, scheduler_wakeup
+from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.job_rows import row_of
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import JobState
+from taco_launch.core.protocol.calls import Reply, Request
+from taco_launch.core.protocol.calls.jobs import Accepted, JobReply, Submit
+from taco_launch.core.protocol.calls.logs import Logs
 
 if TYPE_CHECKING:
     from taco_launch.agent.rank.caller_stream import CallerStream
@@ -66,7 +67,7 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
         caller = caller.replace(environment={**os.environ, **caller.environment}, inherit=False)
         spec = replace(spec, cwd=spec.cwd or str(Path.cwd()))
     if spec.tensorboard is not None and not caller.inherit:  # in another container its keeper looks for it
-        from taco_launch.agent.board import board  # noqa: PLC0415 - few jobs have one
+        from taco_launch.agent.tensorboard import board  # noqa: PLC0415 - few jobs have one
 
         board.require(caller.environment, in_container=spec.container is not None)
     if spec.container is not None and not spec.container.variant:
@@ -85,7 +86,7 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
             old = jobs.folder(spec.name)
             if not (spec.policy.replace and _is_ended_own(old, spec.owner)):
                 raise _with_whose(error, old, spec.owner) from None
-        from taco_launch.agent.store import removal  # noqa: PLC0415 - few jobs take another's place
+        from taco_launch.agent.upkeep import removal  # noqa: PLC0415 - few jobs take another's place
 
         list(removal.remove(jobs, agent, old))  # a host that keeps the old one refuses the new one, and names it
         jobs.mark(spec.name)
@@ -98,7 +99,7 @@ def _check_image(wanted: str) -> None:
     Raises:
         UsageError: with both images.
     """
-    from taco_launch.model.host.image_reference import parse_reference  # noqa: PLC0415 - jobs of this machine have none
+    from taco_launch.core.model.host.image_reference import parse_reference  # noqa: PLC0415 - jobs of this machine have none
 
     there, name = containers.image_name(), parse_reference(wanted).name
     if there and there != name:

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Optional
 
-from taco_launch.agent.store import records, recovery
+from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model.job_view import BoardView, JobView
+from taco_launch.agent.upkeep import recovery
+from taco_launch.core.model.job_view import BoardView, JobView
 
 
 def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
@@ -23,6 +24,6 @@ def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
 
 
 def _board(folder: JobFolder) -> Optional[BoardView]:
-    from taco_launch.agent.board import board  # noqa: PLC0415 - few jobs have one
+    from taco_launch.agent.tensorboard import board  # noqa: PLC0415 - few jobs have one
 
     return board.view(folder)

@@ -3,12 +3,14 @@
 import os
 import re
 import socket
+import struct
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from taco_launch.agent.counters import addresses, inet_diag, netlink, proc_net
-from taco_launch.agent.counters.inet_diag import TcpConnection
-from taco_launch.model.run.observed import InterfaceTraffic
+from taco_launch.agent.counters import inet_diag, netlink
+from taco_launch.agent.counters.inet_diag import TcpConnection, address
+from taco_launch.agent.counters.netlink import NetlinkMessage, attributes
+from taco_launch.core.model.run.observed import InterfaceTraffic
 
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 # A process may open as many files as it is let: what is beyond is not looked at, and said.
@@ -105,17 +107,15 @@ def _told_by_the_kernel(inodes: Set[int]) -> Dict[int, TcpConnection]:
 
 def _interfaces() -> Dict[str, List[str]]:
     there = socket.if_nameindex()
-    told = netlink.dump(0, addresses.RTM_GETADDR, addresses.every_address())  # 0: NETLINK_ROUTE
-    read = (addresses.interface_address(message) for message in told)
-    return addresses.by_address(
-        (one for one in read if one), [name for _, name in there], [index for index, _ in there]
-    )
+    told = netlink.dump(0, RTM_GETADDR, every_address())  # 0: NETLINK_ROUTE
+    read = (interface_address(message) for message in told)
+    return by_address((one for one in read if one), [name for _, name in there], [index for index, _ in there])
 
 
 def _listed(pid: int, name: str) -> List[TcpConnection]:
     try:
         with open(f"/proc/{pid}/net/{name}", encoding="ascii", errors="replace") as file:
-            return list(proc_net.connections(file.read(_MOST_BYTES)))
+            return list(connections(file.read(_MOST_BYTES)))
     except OSError:  # gone, or a kernel without IPv6
         return []
 
@@ -142,3 +142,66 @@ def _inodes(pid: int) -> Set[int]:
 
 def _network_of(pid: str) -> str:
     return os.readlink(f"/proc/{pid}/ns/net")
+
+
+RTM_GETADDR = 22
+_RTM_NEWADDR = 20
+_ADDRESS_MESSAGE = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index of the interface
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+
+
+class InterfaceAddress(NamedTuple):
+    """One address of an interface, which has that number."""
+
+    number: int
+    address: str
+
+
+def every_address() -> bytes:
+    """Return what is asked for: the addresses of all interfaces, of both families."""
+    return _ADDRESS_MESSAGE.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
+
+
+def interface_address(message: NetlinkMessage) -> Optional[InterfaceAddress]:
+    """Read one message; None where it is about no address."""
+    if message.kind != _RTM_NEWADDR or len(message.body) < _ADDRESS_MESSAGE.size:
+        return None
+    family, _prefix, _flags, _scope, index = _ADDRESS_MESSAGE.unpack_from(message.body)
+    told = attributes(message.body[_ADDRESS_MESSAGE.size :])
+    # On a link between two ends, IFA_ADDRESS is the other end's.
+    text = address(family, told.get(_IFA_LOCAL, told.get(_IFA_ADDRESS, b"")))
+    return None if text is None else InterfaceAddress(index, text)
+
+
+def by_address(found: Iterable[InterfaceAddress], names: Sequence[str], indices: Sequence[int]) -> Dict[str, List[str]]:
+    """Return the names of the interfaces that have each address: more than one where an address is there twice."""
+    name_of = dict(zip(indices, names))
+    result: Dict[str, List[str]] = {}
+    for one in found:
+        if one.number in name_of:
+            result.setdefault(one.address, []).append(name_of[one.number])
+    return result
+
+
+# proc(5): number, local end, remote end, state (01: established), queues, timer, retransmits, user, timeout, inode
+_ROW = re.compile(
+    r" *\d+: (?P<local>[0-9A-F]{8}|[0-9A-F]{32}):(?P<lport>[0-9A-F]{4}) (?P<remote>[0-9A-F]{8}|[0-9A-F]{32}):"
+    r"(?P<rport>[0-9A-F]{4}) 01 \S+ \S+ \S+ +\d+ +\d+ (?P<inode>\d+)(?: |$)"
+)
+
+
+def connections(text: str) -> Iterator[TcpConnection]:
+    """Yield the established connections of such a file; a line that is cut is none."""
+    for line in text.split("\n"):
+        row = _ROW.match(line)
+        if row is not None:
+            local, remote = _address(row["local"]), _address(row["remote"])
+            if local is not None and remote is not None:
+                yield TcpConnection(int(row["inode"]), local, int(row["lport"], 16), remote, int(row["rport"], 16))
+
+
+def _address(digits: str) -> Optional[str]:
+    """Return an address: the kernel prints its words of 32 bits as numbers of this machine's byte order."""
+    words = [int(digits[index : index + 8], 16) for index in range(0, len(digits), 8)]
+    data = struct.pack(f"={len(words)}I", *words)
+    return address(socket.AF_INET if len(words) == 1 else socket.AF_INET6, data)

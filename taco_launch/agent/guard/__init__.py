@@ -1,1 +1,1 @@
-"""One guard per host of a job: it takes the slots, starts and watches the ranks, and ends all that is the job's."""
+"""Guard one host of a job: take slots, start and watch ranks, end every process of the job."""

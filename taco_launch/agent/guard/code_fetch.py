@@ -7,12 +7,12 @@ import signal
 import socket
 from typing import Callable, Mapping, Optional
 
-from taco_launch.agent import program
+from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.guard_messages import CodeFetched, FetchCode, Launch
-from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import Welcome
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.guard_messages import CodeFetched, FetchCode, Launch
+from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.rank_messages import Welcome
 
 # By which a program finds its code, wherever it starts.
 CODE_FOLDER = "TACO_LAUNCH_CODE"
@@ -24,7 +24,7 @@ class CodeFetch:
     def __init__(self, folder: JobFolder, selector: selectors.BaseSelector, tell: Callable[[Message], None]) -> None:
         """Start nothing yet; the answer will wake the selector, and be told."""
         self._folder, self._selector, self._tell = folder, selector, tell
-        self._process: Optional[program.Process] = None
+        self._process: Optional[agent_program.Process] = None
         self._line: Optional[JsonConnection] = None
         self._found = CodeFetched()
         self._held = -1
@@ -37,7 +37,7 @@ class CodeFetch:
         try:
             agent = os.path.realpath(self._folder.agent)
             fd = theirs.fileno()
-            self._process = program.start(agent, "code", str(self._folder.path), str(fd), keep=(fd,))
+            self._process = agent_program.start(agent, "code", str(self._folder.path), str(fd), keep=(fd,))
         except OSError as error:
             ours.close()
             self._tell(CodeFetched(error=f"the agent cannot be started: {error.strerror}"))

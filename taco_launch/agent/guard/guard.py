@@ -26,12 +26,13 @@ from taco_launch.agent.guard.slot_allocator import JobSlots
 from taco_launch.agent.host import ports, process_registry, processes
 from taco_launch.agent.logs.agent_log import GuardTrace
 from taco_launch.agent.logs.remote_streams import LAUNCHER, LogSender
-from taco_launch.agent.store import records, recovery
+from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import SIGNAL_BASE
-from taco_launch.protocol import guard_messages, rank_messages, stall_messages
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.message import Message
+from taco_launch.agent.upkeep import recovery
+from taco_launch.core.errors import SIGNAL_BASE
+from taco_launch.core.protocol import guard_messages, rank_messages, stall_messages
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.message import Message
 
 _TICK = 0.5
 # How often logs are looked at that go to another host.

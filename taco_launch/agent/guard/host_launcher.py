@@ -12,9 +12,9 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.host.launcher_process import drain, spawn, wake_on_child
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
-from taco_launch.errors import NOT_FOUND, HostError
-from taco_launch.launch.env import SERVICE
-from taco_launch.protocol.guard_messages import Launch
+from taco_launch.core.errors import NOT_FOUND, HostError
+from taco_launch.core.launch.command_line.env import SERVICE
+from taco_launch.core.protocol.guard_messages import Launch
 
 
 class HostLauncher:

@@ -9,8 +9,8 @@ import subprocess
 import time
 from typing import Callable, List, Optional, Sequence
 
-from taco_launch.protocol.guard_messages import Probed, ProbeHost
-from taco_launch.protocol.message import Message
+from taco_launch.core.protocol.guard_messages import Probed, ProbeHost
+from taco_launch.core.protocol.message import Message
 
 _SECONDS = 60.0
 # Nothing is known, as where a tool is missing; the line's remarks say what that means.
@@ -62,7 +62,7 @@ class Probe:
         Raises:
             OSError: it cannot be run.
         """
-        script = pkgutil.get_data("taco_launch.facts", "probe.sh")
+        script = pkgutil.get_data("taco_launch.core.facts", "probe.sh")
         assert script is not None
         with contextlib.suppress(OSError):
             address = socket.gethostbyname(address)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Callable, Collection, Dict, Optional, Sequence
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.bars import last_state
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model.stalls import RankLook, look_every
-from taco_launch.protocol.message import Message
-from taco_launch.protocol.stall_messages import SeenRanks, StallReport
+from taco_launch.core.model.stalls import RankLook, look_every
+from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.stall_messages import SeenRanks, StallReport
 
 if TYPE_CHECKING:
     from taco_launch.agent.counters.process_trees import Key
@@ -127,7 +127,7 @@ class Observer:
         if before == size:
             return False
         if before is not None and size - before < _MOST_OF_STALLS:
-            from taco_launch.stalls.texts import is_stall  # noqa: PLC0415 - see above
+            from taco_launch.core.stalls.judge import is_stall  # noqa: PLC0415 - see above
 
             lines = segments.last_words(stem, size - before).splitlines()
             if all(is_stall(line) for line in lines if line.strip()):

@@ -4,17 +4,23 @@ Stacks stop a rank for a moment, so they are only read when all else has stood s
 told.
 """
 
+import contextlib
+import os
+import signal
+import subprocess
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional
 
 from taco_launch.agent.counters import nics, process_trees, sockets
 from taco_launch.agent.counters import processes as counters
 from taco_launch.agent.counters.process_trees import Key
-from taco_launch.agent.guard.stack_reading import StackReading
+from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model.run.looks import Look, RankStack
-from taco_launch.model.stalls import RankLook
-from taco_launch.stalls.quiet import LEAST_STACKS, QuietHost
+from taco_launch.core.model.run.rank_samples import Look, RankStack
+from taco_launch.core.model.stalls import RankLook
+from taco_launch.core.protocol.framing import LINE_BYTES, parsed
+from taco_launch.core.protocol.stack_messages import HostStacks
+from taco_launch.core.stalls.quiet import LEAST_STACKS, QuietHost
 
 # On a machine that has much to do, stacks may not have been read often enough when the time is over.
 _MOST_WAIT_SECONDS = 15.0
@@ -131,3 +137,58 @@ class QuietRanks:
         """Return whether stacks are to be read now: in the second half of the time, at least as often as is needed."""
         since = self.silent - self._read[-1] if self._read else self.silent
         return self.silent >= self._after / 2 and since >= min(self._after / (2 * LEAST_STACKS), self.silent)
+
+
+class StackReading:
+    """The process while it runs; what it prints goes to memory, since nothing reads it before its end."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        """Start nothing."""
+        self._folder = folder
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._output = -1
+
+    @property
+    def runs(self) -> bool:
+        """Return whether one was started whose result was not taken yet."""
+        return self._process is not None
+
+    def start(self) -> None:
+        """Start one; without memory or memfd_create(2) no stack is read."""
+        try:
+            self._output = os.memfd_create("stacks")
+        except (OSError, AttributeError):  # AttributeError: a libc without it
+            return
+        try:
+            self._process = subprocess.Popen(
+                agent_program.argv(str(self._folder.agent), "stacks", str(self._folder.path)),
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(self._output)
+
+    def take(self) -> Optional[Dict[int, RankStack]]:
+        """Return what each rank does once the process has ended; None before."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        self._process = None
+        with os.fdopen(self._output, "rb") as file:
+            file.seek(0)
+            line = parsed(file.read(LINE_BYTES).rstrip())
+        try:
+            return {told.look.rank: told for told in HostStacks.from_wire(line or {}).ranks}
+        except ValueError:  # it was killed
+            return {}
+
+    def close(self) -> None:
+        """End it."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+            os.close(self._output)

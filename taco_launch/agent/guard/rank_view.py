@@ -11,9 +11,9 @@ from taco_launch.agent.counters.process_trees import Key
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import nccl_file
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model.run.observed import NcclConnection, NcclLog, NcclProcess, SeenRank
-from taco_launch.protocol.verify_messages import RanksSeen
-from taco_launch.verify import nccl_log
+from taco_launch.core.model.run.observed import NcclConnection, NcclLog, NcclProcess, SeenRank
+from taco_launch.core.protocol.verify_messages import RanksSeen
+from taco_launch.core.verify import nccl_log
 
 _MOST_VALUE = 1 << 10
 # Of each file of NCCL's: what a rank with eight HCAs and hundreds of peers writes at its start is less.

@@ -14,15 +14,16 @@ import time
 from pathlib import Path
 from typing import Iterator, List, Optional
 
-from taco_launch import state
-from taco_launch.agent import program, untrusted
 from taco_launch.agent.host import facts, process_registry, processes
+from taco_launch.agent.processes import agent_program
 from taco_launch.agent.snapshots.placed_links import PlacedLinks
+from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder, make_private, require_local_disk
-from taco_launch.errors import FAILED, OK, TacoLaunchError
-from taco_launch.protocol.framing import dump
-from taco_launch.protocol.guard_messages import Attached, Cleared, FolderRemoved, NoGuard, Refused
-from taco_launch.protocol.message import Message
+from taco_launch.core.errors import FAILED, OK, TacoLaunchError
+from taco_launch.core.lifecycle import state
+from taco_launch.core.protocol.framing import dump
+from taco_launch.core.protocol.guard_messages import Attached, Cleared, FolderRemoved, NoGuard, Refused
+from taco_launch.core.protocol.message import Message
 
 _GUARD_SECONDS = 15.0
 # A guard that was just started, and lives, is waited for as long as the supervisor does: a busy host starts it slowly.
@@ -96,10 +97,10 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
     return None
 
 
-def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str = "") -> program.Process:
+def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str = "") -> agent_program.Process:
     environment = {**os.environ, LEASES_VARIABLE: leases_folder} if leases_folder else None
     with _whole(folder), open(folder.debug, "ab", opener=untrusted.opener) as debug:
-        return program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
+        return agent_program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
 
 
 @contextlib.contextmanager
@@ -135,7 +136,9 @@ def _removed(folder: JobFolder, job_id: str) -> FolderRemoved:
     return FolderRemoved(left=left.left, unknown=left.unknown)
 
 
-def _connect(folder: JobFolder, seconds: float, guard: Optional[program.Process] = None) -> Optional[socket.socket]:
+def _connect(
+    folder: JobFolder, seconds: float, guard: Optional[agent_program.Process] = None
+) -> Optional[socket.socket]:
     """Connect to the guard within so many seconds; None where it does not listen by then, or `guard` has ended."""
     deadline = time.monotonic() + seconds
     while True:

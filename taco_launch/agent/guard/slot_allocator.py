@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple
 from taco_launch.agent.host import facts, leases, occupancy, ports
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store.folders import JobFolder, lease_folder
-from taco_launch.errors import HostError
-from taco_launch.model.choices import GpuChoice
-from taco_launch.model.host.hosts import GpuConstraints
-from taco_launch.model.job_facts import LocalHcas
-from taco_launch.model.slots import Occupancy, port_name
-from taco_launch.protocol.guard_messages import HostReport, Lease, Leased, Supervise
+from taco_launch.core.errors import HostError
+from taco_launch.core.model.choices import GpuChoice
+from taco_launch.core.model.host.hosts import GpuConstraints
+from taco_launch.core.model.job_facts import LocalHcas
+from taco_launch.core.model.slots import Occupancy, port_name
+from taco_launch.core.protocol.guard_messages import HostReport, Lease, Leased, Supervise
 
 if TYPE_CHECKING:  # it is needed where a job takes some of the GPUs alone
-    from taco_launch.placement.mesh import GpuMesh
+    from taco_launch.core.placement.mesh import GpuMesh
 
 # Who uses the GPUs is looked at on all hosts side by side, and not again when their slots are taken one after another.
 _RECENT_SECONDS = 10.0
@@ -120,7 +120,7 @@ class _Order:
         self._constraints = message.constraints
         self._numbers = range(len(slots.names))
         if slots.gpus or self._constraints != GpuConstraints():
-            from taco_launch.placement.gpu_constraints import allowed  # noqa: PLC0415 - not where there are no GPUs
+            from taco_launch.core.placement.gpu_constraints import allowed  # noqa: PLC0415 - not where there are no GPUs
 
             self._numbers = allowed(self._constraints, slots.read())  # type: ignore[assignment]
         self._gpus = [number for number in self._numbers if number < slots.gpus]
@@ -147,7 +147,7 @@ class _Order:
         return self._pick(free) if len(free) > self._count else None
 
     def _pick(self, free: List[int]) -> GpuChoice:
-        from taco_launch.placement.host_gpus import pick  # noqa: PLC0415 - only where there is a choice
+        from taco_launch.core.placement.host_gpus import pick  # noqa: PLC0415 - only where there is a choice
 
         return pick(self._count, free, self._mesh(), self._shared, self._constraints.topology)
 
@@ -170,7 +170,7 @@ class _Order:
         mesh = self._mesh(ask=len(had) < len(self._slots.uuids or ())) if had else None
         if mesh is None:
             return None
-        from taco_launch.placement.host_gpus import only  # noqa: PLC0415 - only where the links are known
+        from taco_launch.core.placement.host_gpus import only  # noqa: PLC0415 - only where the links are known
 
         return only(had, mesh)
 
@@ -179,7 +179,7 @@ class _Order:
         gpus = [number for number in had if number < self._slots.gpus]
         if self._whole or not self._constraints.topology or not 0 < len(gpus) < len(self._slots.uuids or ()):
             return ()
-        from taco_launch.facts.gpus.hca_distance import nearest_first  # noqa: PLC0415 - only for some of the GPUs
+        from taco_launch.core.facts.gpus.hca_distance import nearest_first  # noqa: PLC0415 - only for some of the GPUs
 
         mesh = self._mesh()
         return () if mesh is None else nearest_first(mesh.topology, gpus)

@@ -1,1 +1,1 @@
-"""One host: its processes, GPUs and ports, and who holds its slots."""
+"""Know one host: processes, GPUs, ports, and who holds which slot."""

@@ -9,11 +9,10 @@ import subprocess
 from pathlib import Path
 from typing import Mapping, Optional, Sequence, Set
 
-from taco_launch.agent import containers
-from taco_launch.agent.host import gpus
-from taco_launch.errors import HostError
-from taco_launch.placement.default_slots import slots_of
-from taco_launch.protocol.job_host_facts import JobHostFacts
+from taco_launch.agent.host import containers, gpus
+from taco_launch.core.errors import HostError
+from taco_launch.core.placement.default_slots import slots_of
+from taco_launch.core.protocol.job_host_facts import JobHostFacts
 
 _VERSION_SECONDS = 10.0
 _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MPI's ranks allow it each other as well

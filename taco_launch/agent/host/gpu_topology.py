@@ -6,11 +6,11 @@ from typing import Optional, Sequence, Tuple
 
 from taco_launch.agent.host import facts, gpus
 from taco_launch.agent.store import records
-from taco_launch.errors import HostError
-from taco_launch.facts.gpus.topology import read
-from taco_launch.model.host.hardware import Topology
-from taco_launch.placement.bandwidth import DEFAULT, figures_of
-from taco_launch.placement.mesh import GpuMesh, mesh_of
+from taco_launch.core.errors import HostError
+from taco_launch.core.facts.gpus.topology import read
+from taco_launch.core.model.host.hardware import Topology
+from taco_launch.core.placement.bandwidth import DEFAULT, figures_of
+from taco_launch.core.placement.mesh import GpuMesh, mesh_of
 
 
 def mesh(state: Path, uuids: Sequence[str], models: Sequence[str], *, ask: bool = True) -> Optional[GpuMesh]:

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from taco_launch.errors import HostError
-from taco_launch.model.host.mig import MIG
+from taco_launch.core.errors import HostError
+from taco_launch.core.model.host.mig import MIG
 
 # A driver that hangs must not hang the job's start for ever (Azure's and NHC's health checks use 30 s too).
 _SMI_SECONDS = 30.0

@@ -7,7 +7,7 @@ from typing import IO, Mapping, Sequence
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
-from taco_launch.errors import HostError
+from taco_launch.core.errors import HostError
 
 # What a terminal or a lost connection sends: none of the supervisor's business.
 IGNORED = (signal.SIGHUP, signal.SIGINT)

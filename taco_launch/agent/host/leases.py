@@ -16,12 +16,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.agent import untrusted
 from taco_launch.agent.host import gpus, slot_cleanup, slot_holders
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.agent.store import folders
-from taco_launch.errors import HostError
-from taco_launch.model.slots import PORT, is_gpu, port_name
+from taco_launch.agent.store import folders, untrusted
+from taco_launch.core.errors import HostError
+from taco_launch.core.model.slots import PORT, is_gpu, port_name
 
 _FOR_ALL = 0o1777
 _LEASE_MODE = 0o644

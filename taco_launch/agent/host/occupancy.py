@@ -15,11 +15,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from taco_launch import state
-from taco_launch.agent import untrusted
 from taco_launch.agent.host import facts, file_locks, gpus, processes, slot_cleanup, slot_holders
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.agent.store import records
+from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import (
     CLUSTER_VARIABLE,
     LEASES_VARIABLE,
@@ -30,9 +28,10 @@ from taco_launch.agent.store.folders import (
     lease_folder,
     state_folder,
 )
-from taco_launch.errors import OK, HostError, TacoLaunchError
-from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, is_gpu, names
-from taco_launch.protocol.calls.hosts import SlotsReply
+from taco_launch.core.errors import OK, HostError, TacoLaunchError
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState, is_gpu, names
+from taco_launch.core.protocol.calls.hosts import SlotsReply
 
 AUTO, NO_GPUS = "auto", "none"
 _LOOK_SECONDS = 1.0

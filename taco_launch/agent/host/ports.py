@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
 
-from taco_launch.errors import HostError
+from taco_launch.core.errors import HostError
 
 # The kernel gives any port that is free; another job may have it, and not listen there yet.
 _TRIES = 64

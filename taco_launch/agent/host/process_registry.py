@@ -3,11 +3,10 @@
 import os
 from typing import Iterable, NamedTuple, Optional, Tuple
 
-from taco_launch.agent import untrusted
 from taco_launch.agent.host import facts, processes
-from taco_launch.agent.store import records
+from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model import codec
+from taco_launch.core.model import codec
 
 _MOST_BYTES = 1 << 24  # a host with a thousand ranks needs a hundredth of it
 

@@ -12,7 +12,7 @@ import signal
 import time
 from typing import Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from taco_launch.launch.env import JOB_ID, SERVICE
+from taco_launch.core.launch.command_line.env import JOB_ID, SERVICE
 
 # A rank may submit another job. What looks after that one is started with this, and outlives the job that it was started in.
 _SERVICE = f"{SERVICE}=1".encode()

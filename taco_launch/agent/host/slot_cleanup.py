@@ -11,12 +11,11 @@ import zlib
 from pathlib import Path
 from typing import List, NamedTuple, Optional
 
-from taco_launch.agent import untrusted
 from taco_launch.agent.host import process_registry, processes
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.agent.store import records
+from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import JobFolder, is_name, make_private
-from taco_launch.model import codec
+from taco_launch.core.model import codec
 
 _FOLDER = ".slots"
 LOCK = ".lock"

@@ -22,12 +22,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Tuple
 
-from taco_launch.agent import untrusted
+from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import is_name
-from taco_launch.frozen import dataclass
-from taco_launch.model.codec import from_json, to_json
-from taco_launch.model.slots import SlotHolder
-from taco_launch.protocol.framing import dump, parsed
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.codec import from_json, to_json
+from taco_launch.core.model.slots import SlotHolder
+from taco_launch.core.protocol.framing import dump, parsed
 
 _MOST_BYTES = 1 << 14
 # A folder that somebody has filled is not read to its end: a user's own records are found by their names all the same.

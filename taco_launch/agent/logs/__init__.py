@@ -1,1 +1,1 @@
-"""Logs of ranks: written in segments, with the times of their bytes, merged, and queried."""
+"""Write logs of ranks in segments with times; merge and query them."""

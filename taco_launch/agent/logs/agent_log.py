@@ -8,11 +8,11 @@ import collections
 import contextlib
 from typing import Deque, Optional
 
-from taco_launch import trace
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.guard_messages import Supervise, Trace
+from taco_launch.core import trace
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.guard_messages import Supervise, Trace
 
 _BYTES = 16 << 20
 # Of a guard that has no connection, and of what it has posted and not yet sent.

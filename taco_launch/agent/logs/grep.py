@@ -6,8 +6,8 @@ A pattern such as `(a+)+$` can take years on one line, and cannot be interrupted
 import re
 from typing import List, Pattern, Sequence
 
-from taco_launch.agent.bounded import bounded
-from taco_launch.errors import UsageError
+from taco_launch.agent.processes.cpu_limit import bounded
+from taco_launch.core.errors import UsageError
 
 MOST_CHARACTERS = 1000
 # CPU time for a piece of a log: a simple pattern passes over a hundred times as much.

@@ -9,17 +9,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, List, NamedTuple, Optional, Pattern, Tuple
 
-from taco_launch import state
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.bars import LINE, StateReader
 from taco_launch.agent.logs.lines import LineReader, Piece, behind
 from taco_launch.agent.logs.merge import BEGINNING
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import UsageError
-from taco_launch.model.instances import Instance, instances
-from taco_launch.model.jobs import Event
-from taco_launch.protocol.calls.logs import Logs
+from taco_launch.core.errors import UsageError
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.instances import Instance, instances
+from taco_launch.core.model.jobs import Event
+from taco_launch.core.protocol.calls.logs import Logs
 
 if TYPE_CHECKING:
     from taco_launch.agent.logs.grep import Grep

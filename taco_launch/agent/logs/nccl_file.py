@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Dict, List
 
-from taco_launch.agent import untrusted
 from taco_launch.agent.logs import segments
+from taco_launch.agent.store import untrusted
 
 # What NCCL writes at its start is less; a program that creates communicators all the time writes more.
 _MOST_BYTES = 4 << 20

@@ -4,14 +4,14 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from taco_launch.agent.bounded import bounded
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.lines import LineReader
-from taco_launch.errors import HostError
-from taco_launch.model.codec import from_json, to_json
-from taco_launch.model.job_view import Progress
-from taco_launch.progress.pattern import compiled
-from taco_launch.progress.tracker import Tracker
+from taco_launch.agent.processes.cpu_limit import bounded
+from taco_launch.core.errors import HostError
+from taco_launch.core.model.codec import from_json, to_json
+from taco_launch.core.model.job_view import Progress
+from taco_launch.core.progress.pattern import compiled
+from taco_launch.core.progress.tracker import Tracker
 
 # Of a hundred ranks that print a line per step, some steps of each.
 _BYTES = 1 << 18

@@ -11,8 +11,8 @@ from typing import Callable, Dict, Mapping, Optional, Tuple
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.guard_messages import LogData
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.guard_messages import LogData
 
 # Stands for the number of a rank where the log is the launcher's.
 LAUNCHER = -1

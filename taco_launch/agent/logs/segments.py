@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, List, Optional, Tuple
 
 from taco_launch.agent.logs.timestamps import APPEND_FLAGS, TimestampReader, TimestampWriter, beside, first_since, now
-from taco_launch.errors import HostError
+from taco_launch.core.errors import HostError
 
 if TYPE_CHECKING:
     from typing import Pattern
@@ -232,7 +232,7 @@ def _opened(path: Path) -> int:
         FileNotFoundError: there is none.
         HostError: it is not a regular file, or cannot be read.
     """
-    from taco_launch.agent import untrusted  # noqa: PLC0415 - the ranks' wrappers write alone
+    from taco_launch.agent.store import untrusted  # noqa: PLC0415 - the ranks' wrappers write alone
 
     try:
         return untrusted.open_regular(path)

@@ -163,7 +163,7 @@ class TimestampReader:
 
 def first_since(segments: List[Tuple[int, Path]], since: int) -> Optional[int]:
     """Return the place of the first bytes that came at `since` or later, or nobody knows when; None where there are none."""
-    from taco_launch.agent import untrusted  # noqa: PLC0415 - who writes stamps, as each rank's wrapper, needs none of it
+    from taco_launch.agent.store import untrusted  # noqa: PLC0415 - who writes stamps, as each rank's wrapper, needs none of it
 
     for start, path in segments:
         try:

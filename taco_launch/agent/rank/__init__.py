@@ -1,1 +1,1 @@
-"""What runs around a rank or beside it: its wrapper, the wrapper of mpirun's daemon, and `exec`."""
+"""Wrap a rank and mpirun's daemon; run commands, files and ports next to a rank."""

@@ -5,11 +5,11 @@ import select
 import time
 from typing import IO, List
 
-from taco_launch.errors import UsageError
-from taco_launch.protocol.calls.caller_input import MOST_DATA, SILENT_SECONDS, CallerInput, Hangup, input_of
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.frames import FrameReader
-from taco_launch.protocol.rank_messages import AllowExit, Terminate
+from taco_launch.core.errors import UsageError
+from taco_launch.core.protocol.calls.caller_input import MOST_DATA, SILENT_SECONDS, CallerInput, Hangup, input_of
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.frames import FrameReader
+from taco_launch.core.protocol.rank_messages import AllowExit, Terminate
 
 _CHUNK = 1 << 16
 # POLLRDHUP: the other end of a socket writes no more, for which a pipe has POLLHUP.

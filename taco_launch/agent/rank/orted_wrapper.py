@@ -11,9 +11,9 @@ from typing import Sequence
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.rank_messages import Daemon
+from taco_launch.core.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.rank_messages import Daemon
 
 
 def main(folder: JobFolder, command: Sequence[str], *, is_proxy: bool) -> int:

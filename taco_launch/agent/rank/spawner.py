@@ -6,14 +6,13 @@ It stays above the ranks until all have ended: what a rank leaves comes to it, a
 import os
 import subprocess
 import sys
-from typing import Dict, Mapping, Sequence
+from typing import Dict, Mapping, Sequence, Tuple
 
-from taco_launch.agent import program
 from taco_launch.agent.host import processes
-from taco_launch.agent.rank import mps
+from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import NOT_EXECUTABLE, SIGNAL_BASE
-from taco_launch.launch.env import process_words
+from taco_launch.core.errors import NOT_EXECUTABLE, SIGNAL_BASE
+from taco_launch.core.launch.command_line.env import VISIBLE_GPUS, process_words
 
 
 def main(folder: JobFolder, numbers: Sequence[str], command: Sequence[str]) -> int:
@@ -26,12 +25,12 @@ def main(folder: JobFolder, numbers: Sequence[str], command: Sequence[str]) -> i
     gpus = numbers[4]
     if not gpus:
         return _ranks(folder, numbers, command, os.environ)
-    own = mps.environment(folder, gpus, os.environ)
-    why = mps.start(folder, own)
+    own = environment(folder, gpus, os.environ)
+    why = start(folder, own)
     if why:
         return _say(why)
-    code = _ranks(folder, numbers, command, mps.of_ranks(own, os.environ))
-    why = mps.stop(own)
+    code = _ranks(folder, numbers, command, of_ranks(own, os.environ))
+    why = stop(own)
     if why:
         _say(why)
     return code
@@ -49,7 +48,9 @@ def _ranks(folder: JobFolder, numbers: Sequence[str], command: Sequence[str], en
         own = {"RANK": first + local_rank, "LOCAL_RANK": local_rank, "WORLD_SIZE": world_size}
         environment = {**environ, **{name: str(value) for name, value in own.items()}}
         behind = process_words(local_rank, each)
-        child = subprocess.Popen((*program.wrapper(folder, "rank"), *command, *behind), env=environment)
+        child = subprocess.Popen(
+            (*agent_program.wrapper(folder.agent, "rank", folder.path), *command, *behind), env=environment
+        )
         running[child.pid] = child
     code = 0
     while running:
@@ -59,3 +60,51 @@ def _ranks(folder: JobFolder, numbers: Sequence[str], command: Sequence[str], en
             ended.returncode = 0  # its status was taken by our own wait
             code = code or (SIGNAL_BASE + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
     return code
+
+
+_CONTROL = "nvidia-cuda-mps-control"
+_PIPES, _LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+# unix(7): a socket's path has 108 bytes with the NUL; the daemon's longest name in its folder is control_privileged.
+_MOST_BYTES = 107 - len("/control_privileged")
+_SECONDS = 10.0
+
+
+def environment(folder: JobFolder, gpus: str, environ: Mapping[str, str]) -> Dict[str, str]:
+    """Return the environment of the daemon, which serves these GPUs alone (UUIDs, joined by commas)."""
+    own = str(folder.path / "mps")
+    return {**environ, _PIPES: own, _LOGS: own, VISIBLE_GPUS: gpus}
+
+
+def of_ranks(own: Mapping[str, str], environ: Mapping[str, str]) -> Dict[str, str]:
+    """Return the environment of what finds that daemon; which GPUs each process sees is told to it by the guard."""
+    return {**environ, _PIPES: own[_PIPES]}
+
+
+def start(folder: JobFolder, own: Mapping[str, str]) -> str:
+    """Start the daemon; give "" when it serves, else why not."""
+    if len(own[_PIPES].encode()) > _MOST_BYTES:
+        return f"--mps: {own[_PIPES]} is too long a path for the sockets of MPS: give the job a shorter name"
+    (folder.path / "mps").mkdir(mode=0o700, exist_ok=True)
+    return _call((_CONTROL, "-d"), own, "")
+
+
+def stop(own: Mapping[str, str]) -> str:
+    """Have the daemon and its servers quit; give "" when they do, else why not: then they end with the job."""
+    return _call((_CONTROL,), own, "quit\n")
+
+
+def _call(argv: Tuple[str, ...], own: Mapping[str, str], words: str) -> str:
+    # What it says may continue coming from the daemon: a file, since a pipe would be open until that ends.
+    with open(f"{own[_LOGS]}/said", "a+b") as said:
+        begin = said.tell()
+        try:
+            done = subprocess.run(
+                argv, check=False, input=words.encode(), stdout=said, stderr=said, env=own, timeout=_SECONDS
+            )
+        except FileNotFoundError:
+            return f"--mps: the program {_CONTROL} was not found here: it comes with the NVIDIA driver"
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"--mps: {' '.join(argv)}: {error}"
+        said.seek(begin)
+        told = said.read(4096).decode("utf-8", "replace").strip()
+    return f"--mps: {' '.join(argv)} exited with {done.returncode}: {told}" if done.returncode else ""

@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 from typing import IO, Callable, List, NamedTuple
 
-from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.core.errors import TacoLaunchError, UsageError
 
 ROOT = "tree"
 # How the line begins on stderr that says what to do about the error in the line before.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Callable, Dict, Iterator, List, Tuple
 
 from taco_launch.agent.rank.tree_pack import ENTRY_BYTES, HINT, MOST_ENTRIES, ROOT, Copied
-from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.core.errors import TacoLaunchError, UsageError
 
 _CHUNK = 1 << 20
 # How much may follow the header of an entry, by its kind; long names stand in entries of their own.

@@ -8,10 +8,10 @@ import socket
 from typing import Callable, Dict, Optional
 
 from taco_launch.agent.rank.caller_stream import CallerStream, told_to_end
-from taco_launch.errors import NO_JOB
-from taco_launch.protocol.calls import Reply
-from taco_launch.protocol.calls.caller_input import WINDOW, CallerInput
-from taco_launch.protocol.calls.forwarding import (
+from taco_launch.core.errors import NO_JOB
+from taco_launch.core.protocol.calls import Reply
+from taco_launch.core.protocol.calls.caller_input import WINDOW, CallerInput
+from taco_launch.core.protocol.calls.forwarding import (
     MOST_STREAMS,
     STREAM_CHUNK,
     STREAM_WINDOW,
@@ -26,7 +26,7 @@ from taco_launch.protocol.calls.forwarding import (
     StreamData,
     StreamEnd,
 )
-from taco_launch.protocol.connection import JsonConnection
+from taco_launch.core.protocol.connection import JsonConnection
 
 _TICK_MS = 5000
 # A server listens on either, or on both.

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Callable, List, Mapping, Optional, Sequence, T
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
-from taco_launch.launch.env import PMI_FD, RANK_VARIABLES, rank_env, rank_of
-from taco_launch.launch.separator import unescape
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import (
+from taco_launch.core.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
+from taco_launch.core.launch.command_line.env import PMI_FD, RANK_VARIABLES, rank_env, rank_of
+from taco_launch.core.launch.command_line.separator import unescape
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.rank_messages import (
     REASON_CHARACTERS,
     AllowExit,
     Exit,

@@ -1,1 +1,1 @@
-"""The queue of a state folder: which jobs wait, for which slots of which hosts, and which starts next."""
+"""Serve the queue of a state folder: which jobs wait, and which starts next."""

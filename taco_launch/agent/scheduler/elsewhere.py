@@ -5,10 +5,13 @@ import subprocess
 import time
 from typing import Optional
 
-from taco_launch.agent import containers, program, scheduler_wakeup, ssh, untrusted
-from taco_launch.agent.store import records
+from taco_launch.agent.host import containers
+from taco_launch.agent.processes import agent_program
+from taco_launch.agent.ssh import commands as ssh
+from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import OK, TacoLaunchError
+from taco_launch.agent.upkeep import scheduler_wakeup
+from taco_launch.core.errors import OK, TacoLaunchError
 
 _POLL_SECONDS = 0.05
 
@@ -49,11 +52,13 @@ class ElsewhereStart:
 def main(agent: str, folder: JobFolder) -> int:
     """Start a job's supervisor in this container, and stay until it has placed the job, or has ended."""
     lock = records.try_lock(folder)
-    child: Optional[program.Process] = None
+    child: Optional[agent_program.Process] = None
     if lock is not None:
         with open(folder.debug, "ab", opener=untrusted.opener) as debug:
             words = ("run", str(folder.path), str(lock))
-            child = program.start(agent, *words, stderr=debug, environment=scheduler_wakeup.environment(), keep=(lock,))
+            child = agent_program.start(
+                agent, *words, stderr=debug, environment=scheduler_wakeup.environment(), keep=(lock,)
+            )
         os.close(lock)
     while scheduler_wakeup.is_locked(folder) if child is None else child.poll() is None:
         try:

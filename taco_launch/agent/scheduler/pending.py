@@ -16,16 +16,18 @@ from typing import (
     Union,
 )
 
-from taco_launch import queue
-from taco_launch.agent import containers, program, scheduler_wakeup
+from taco_launch.agent.host import containers
+from taco_launch.agent.processes import agent_program
 from taco_launch.agent.scheduler.slot_watch import HERE, SlotQuery
-from taco_launch.agent.store import records, recovery
+from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.errors import TacoLaunchError
-from taco_launch.model.host.hosts import GpuConstraints
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState, Policy
-from taco_launch.model.plans import SlotRequest, wanted_of
-from taco_launch.queue import WaitingJob, WaitLimit
+from taco_launch.agent.upkeep import recovery, scheduler_wakeup
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.lifecycle import queue
+from taco_launch.core.lifecycle.queue import WaitingJob, WaitLimit
+from taco_launch.core.model.host.hosts import GpuConstraints
+from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState, Policy
+from taco_launch.core.model.plans import SlotRequest, wanted_of
 
 if TYPE_CHECKING:
     from taco_launch.agent.scheduler.elsewhere import ElsewhereStart
@@ -93,7 +95,7 @@ class PendingJob:
         self.told_at = 0.0
         self.tried = False
         # its supervisor, where this process has started it
-        self.process: Union[program.Process, ElsewhereStart, None] = None
+        self.process: Union[agent_program.Process, ElsewhereStart, None] = None
         self.foreign = False  # somebody else has its lock
         self.begun: Optional[Stamp] = None  # the stamp when that was started
         self.seen = False  # whether its slots were known then

@@ -13,18 +13,18 @@ import time
 from functools import partial
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from taco_launch import queue, state
-from taco_launch.agent import scheduler_wakeup, untrusted
 from taco_launch.agent.host import occupancy
 from taco_launch.agent.scheduler import supervisor_start
 from taco_launch.agent.scheduler.pending import PendingJob, PendingJobs, Words, slots_to_watch
 from taco_launch.agent.scheduler.slot_watch import SlotWatchers, capacities
-from taco_launch.agent.store import records, recovery, removal
+from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.agent.supervisor.placement_errors import held_up
-from taco_launch.errors import NO_JOB, OK, TacoLaunchError
-from taco_launch.model.host.hosts import GpuConstraints, Host
-from taco_launch.model.jobs import JobState
+from taco_launch.agent.upkeep import recovery, removal, scheduler_wakeup
+from taco_launch.core.errors import NO_JOB, OK, TacoLaunchError
+from taco_launch.core.lifecycle import queue, state
+from taco_launch.core.model.host.hosts import GpuConstraints, Host
+from taco_launch.core.model.jobs import JobState
 
 # How often the folders are looked at when nobody says a word, and whether jobs that run have their supervisors.
 _SCAN_SECONDS, _SUPERVISED_SECONDS = 2.0, 10.0

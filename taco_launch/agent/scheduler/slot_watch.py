@@ -6,13 +6,15 @@ import subprocess
 import time
 from typing import AbstractSet, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
-from taco_launch import queue
-from taco_launch.agent import program, scheduler_wakeup, ssh
 from taco_launch.agent.host import occupancy
-from taco_launch.model.slots import Occupancy
-from taco_launch.placement.gpu_constraints import models_of
-from taco_launch.protocol.calls.hosts import SlotsReply
-from taco_launch.protocol.framing import LINE_BYTES
+from taco_launch.agent.processes import agent_program
+from taco_launch.agent.ssh import commands as ssh
+from taco_launch.agent.upkeep import scheduler_wakeup
+from taco_launch.core.lifecycle import queue
+from taco_launch.core.model.slots import Occupancy
+from taco_launch.core.placement.gpu_constraints import models_of
+from taco_launch.core.protocol.calls.hosts import SlotsReply
+from taco_launch.core.protocol.framing import LINE_BYTES
 
 HERE = ""  # this host, whatever jobs call it
 # How long after it ended a watch is started again, doubled up to the most.
@@ -169,7 +171,7 @@ class _Watch:
     def _begin(self, now: float) -> None:
         host, size, gpus = self._query
         words = ("watch", *occupancy.arguments(size, gpus))
-        argv = program.argv(self._agent, *words) if host == HERE else ssh.argv(host, self._agent, *words)
+        argv = agent_program.argv(self._agent, *words) if host == HERE else ssh.argv(host, self._agent, *words)
         self._errors, self._rest, self._since = ssh.ErrorOutput(), b"", now
         try:
             self._process = subprocess.Popen(

@@ -6,16 +6,19 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Optional, Tuple, Union
 
-from taco_launch.agent import containers, forked, program, scheduler_wakeup, untrusted
+from taco_launch.agent.host import containers
+from taco_launch.agent.processes import agent_program, forked
 from taco_launch.agent.scheduler.pending import PendingJob
+from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.upkeep import scheduler_wakeup
 
 if TYPE_CHECKING:
     from taco_launch.agent.scheduler.elsewhere import ElsewhereStart
 
 _HERE = (subprocess.Popen, forked.ForkedChild)
 _LOCK_SECONDS, _POLL_SECONDS = 15.0, 0.01
-Process = Union[program.Process, "ElsewhereStart"]
+Process = Union[agent_program.Process, "ElsewhereStart"]
 
 
 def is_elsewhere(entry: PendingJob) -> bool:
@@ -35,7 +38,7 @@ def start(entry: PendingJob, folder: JobFolder, lock: int) -> Process:
         if not is_elsewhere(entry) or entry.asked is None:
             with open(folder.debug, "ab", opener=untrusted.opener) as debug:
                 words = ("run", str(folder.path), str(lock))
-                return program.start(
+                return agent_program.start(
                     agent, *words, stderr=debug, environment=scheduler_wakeup.environment(), keep=(lock,)
                 )
     finally:

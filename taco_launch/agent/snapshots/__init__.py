@@ -1,1 +1,1 @@
-"""Snapshots of code on a host: kept by their hashes, taken from another host, written into a job's folder."""
+"""Keep copies of code by their hashes, fetch them from other hosts, write them into job folders."""

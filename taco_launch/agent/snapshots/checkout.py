@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple, TypeVar
 
-from taco_launch.agent import untrusted
 from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
-from taco_launch.manifest import FileEntry, Manifest, chunk_size
+from taco_launch.agent.store import untrusted
+from taco_launch.core.manifest import FileEntry, Manifest, chunk_size
 
 _WORKERS = 4
 # Small files are handed to a thread several at a time: handing over each alone takes as long as writing it.

@@ -11,14 +11,13 @@ import time
 from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
-from taco_launch import manifest
-from taco_launch.agent import untrusted
 from taco_launch.agent.snapshots import recycled_tree
 from taco_launch.agent.snapshots.store import PART, DamagedError, SnapshotStore, checked
-from taco_launch.agent.store import records
+from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import Jobs
-from taco_launch.errors import OK, TacoLaunchError
-from taco_launch.protocol.calls.snapshots import SnapshotsRemoved
+from taco_launch.core import manifest
+from taco_launch.core.errors import OK, TacoLaunchError
+from taco_launch.core.protocol.calls.snapshots import SnapshotsRemoved
 
 # Of the chunks of all snapshots on a host: 32 GiB, or an eighth of the file system where that is less.
 MOST_BYTES = 32 << 30

@@ -17,10 +17,10 @@ from taco_launch.agent.snapshots.placed_links import LinkError, PlacedLinks
 from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
 from taco_launch.agent.snapshots.transfer import TransferError
 from taco_launch.agent.store.folders import JobFolder, make_private
-from taco_launch.errors import FAILED, OK, HostError, free_space
-from taco_launch.manifest import Manifest
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.guard_messages import CodeFetched, FetchCode
+from taco_launch.core.errors import FAILED, OK, HostError, free_space
+from taco_launch.core.manifest import Manifest
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.guard_messages import CodeFetched, FetchCode
 
 _MOST_NAMED = 5
 

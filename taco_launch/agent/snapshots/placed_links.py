@@ -11,7 +11,7 @@ from typing import List, Sequence, Set, Tuple
 
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import TacoLaunchError
+from taco_launch.core.errors import TacoLaunchError
 
 
 class LinkError(Exception):

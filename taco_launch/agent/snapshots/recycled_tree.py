@@ -15,8 +15,8 @@ from typing import List, Optional
 from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import TacoLaunchError
-from taco_launch.manifest import Manifest
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.manifest import Manifest
 
 # A guard looks through a tree for so long; a larger one stays where it is.
 _SECONDS = 2.0

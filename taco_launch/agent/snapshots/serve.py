@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Iterable, List
 
-from taco_launch import manifest
 from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
-from taco_launch.errors import FAILED, OK
+from taco_launch.core import manifest
+from taco_launch.core.errors import FAILED, OK
 
 # A neighbour that is asked before anything has begun to arrive there waits for so long, and for each chunk so long.
 _BEGIN_SECONDS = 20.0

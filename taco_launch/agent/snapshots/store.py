@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from taco_launch import manifest
-from taco_launch.agent import untrusted
+from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import make_private
-from taco_launch.manifest import Manifest
+from taco_launch.core import manifest
+from taco_launch.core.manifest import Manifest
 
 PART = ".part"
 

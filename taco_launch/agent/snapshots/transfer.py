@@ -6,12 +6,12 @@ import subprocess
 import time
 from typing import IO, Dict, Optional
 
-from taco_launch import manifest
-from taco_launch.agent import ssh
 from taco_launch.agent.snapshots import serve
 from taco_launch.agent.snapshots.checkout import files_by_chunk
 from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
-from taco_launch.manifest import CHUNK_BYTES, MOST_BYTES
+from taco_launch.agent.ssh import commands as ssh
+from taco_launch.core import manifest
+from taco_launch.core.manifest import CHUNK_BYTES, MOST_BYTES
 
 # What a login script may print before the answer begins.
 _MOST_NOISE = 1 << 16

@@ -1,1 +1,1 @@
-"""The stacks of a host's ranks, as py-spy reads them."""
+"""Read the stacks of a host's ranks with py-spy."""

@@ -1,1 +1,1 @@
-"""The state folder on disk: a folder per job, its records, and their recovery and removal."""
+"""Keep the state folder: a folder per job, its records and locks."""

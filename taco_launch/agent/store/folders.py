@@ -9,10 +9,10 @@ import stat
 from pathlib import Path
 from typing import Callable, Iterator, List, Mapping
 
-from taco_launch.errors import NoJobError, TacoLaunchError, UsageError
+from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
 
 STATE_VARIABLE = "TACO_LAUNCH_STATE"
-# As setup/paths.py names it.
+# As core/model/host/paths.py names it.
 CLUSTER_VARIABLE = "TACO_LAUNCH_CLUSTER"
 LEASES_VARIABLE = "TACO_LAUNCH_LEASES"
 # Of all jobs of a host, whatever their cluster and user; setup makes it at every boot.
@@ -25,7 +25,7 @@ _NOT_LOCAL = frozenset(("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "
 def state_folder(environ: Mapping[str, str], uid: int) -> Path:
     """Return the state folder: `$TACO_LAUNCH_STATE`, the container's, root's, or the user's own by the XDG rules.
 
-    A container of a cluster has one of its own, which set-up mounts there (setup/paths.py): neither the host nor the
+    A container of a cluster has one of its own, which set-up mounts there (core/model/host/paths.py): neither the host nor the
     container of another cluster obeys what its ranks write.
     """
     if environ.get(STATE_VARIABLE):

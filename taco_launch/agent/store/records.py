@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
-from taco_launch import state, trace
-from taco_launch.agent import untrusted
+from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import TacoLaunchError
-from taco_launch.model import codec
-from taco_launch.model.codec import from_json, to_json
-from taco_launch.model.jobs import Event, JobRecord, JobSpec, JobState
-from taco_launch.protocol.calls.jobs import CallerEnvironment
+from taco_launch.core import trace
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model import codec
+from taco_launch.core.model.codec import from_json, to_json
+from taco_launch.core.model.jobs import Event, JobRecord, JobSpec, JobState
+from taco_launch.core.protocol.calls.jobs import CallerEnvironment
 
 SCHEMA = 1
 # A rank, who is root in its container, can write to its job's folder.
@@ -142,9 +143,10 @@ class Events:
         """Have an event of a job posted that has a URL for that; where it cannot, the job goes on."""
         with contextlib.suppress(TacoLaunchError, OSError):
             if read_spec(self._folder).policy.notify is not None:
-                from taco_launch.agent import notify  # noqa: PLC0415 - few jobs have one, and it reads what is written here
+                from taco_launch.agent.processes import agent_program  # noqa: PLC0415 - few jobs have a URL
 
-                notify.start(self._folder, event)
+                agent = os.path.realpath(self._folder.agent)
+                agent_program.start(agent, "notify", str(self._folder.path), repr(event.time))
 
     def flush(self) -> bool:
         """Write what is still in memory; False when the disk is full and the reserve is used up."""

@@ -1,1 +1,1 @@
-"""One attempt of a job, on the head: place it, start it, follow it, end it."""
+"""Supervise one attempt of a job on the head: place it, start it, follow it, end it."""

@@ -8,16 +8,19 @@ import time
 from dataclasses import replace
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
-from taco_launch import state
 from taco_launch.agent.store import records
 from taco_launch.agent.supervisor.guard_pool import GuardPool
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.model.codec import to_json
-from taco_launch.model.jobs import Policy
-from taco_launch.model.stalls import LOOK_SECONDS, RankLook, stall_report_delay, telling
-from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import Signalled, SignalRanks
-from taco_launch.protocol.stall_messages import ReadStacks, SeenRanks, StallReport
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.jobs import Policy
+from taco_launch.core.model.stalls import LOOK_SECONDS, RankLook, stall_report_delay, telling
+from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.rank_messages import Signalled, SignalRanks
+from taco_launch.core.protocol.stall_messages import ReadStacks, SeenRanks, StallReport
+
+# So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
+LINGER_SECONDS = 10.0
 
 # What a guard said that has not been heard since may be true no more.
 _FRESH_SECONDS = 3 * LOOK_SECONDS
@@ -86,8 +89,8 @@ class Limits:
         known = [word for word in words if word is not None and word.silent and word.heard >= since]
         if len(known) < len(words):
             return ""
-        from taco_launch.model.run.looks import Life  # noqa: PLC0415 - few jobs get here
-        from taco_launch.stalls.judge import judge  # noqa: PLC0415 - few jobs get here
+        from taco_launch.core.model.run.rank_samples import Life  # noqa: PLC0415 - few jobs get here
+        from taco_launch.core.stalls.judge import judge  # noqa: PLC0415 - few jobs get here
 
         silent = min(word.silent for word in known)
         looks = [look for word in known for look in word.ranks if look.rank not in self._ranks.ended]
@@ -125,7 +128,7 @@ class Limits:
             self._events.add(
                 state.SEEN, "the stacks of its ranks were read", since=time.time(), ranks=found, hung=False
             )
-        from taco_launch.stalls import groups  # noqa: PLC0415 - see above
+        from taco_launch.core.stalls import groups  # noqa: PLC0415 - see above
 
         told = groups.sentence(groups.groups([look for look in looks if look.does]))
         return f"{why}: {told}" if told else why

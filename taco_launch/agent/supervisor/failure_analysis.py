@@ -8,18 +8,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
-from taco_launch import state
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.bars import last_state
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.diagnose import LogScan, is_consequence
-from taco_launch.model.jobs import CleanUp, Finding, JobSpec, RankEnd
-from taco_launch.model.launchers import launcher_of
-from taco_launch.signatures.entry import FailureText
-from taco_launch.signatures.lines import says
-from taco_launch.signatures.match import ENTRIES, SignatureMatch
-from taco_launch.signatures.signals import UNFORESEEN, by_signal
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.jobs import CleanUp, Finding, JobSpec, RankEnd
+from taco_launch.core.model.launchers import launcher_of
+from taco_launch.core.signatures.known import FailureText
+from taco_launch.core.signatures.lines import says
+from taco_launch.core.signatures.log_scan import LogScan, is_consequence
+from taco_launch.core.signatures.match import ENTRIES, SignatureMatch
+from taco_launch.core.signatures.signals import UNFORESEEN, by_signal
 
 _MOST = 8
 # A script that its interpreter does not find, or that is itself the command.

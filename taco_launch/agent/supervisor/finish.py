@@ -4,14 +4,14 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from taco_launch import state
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import WRAPPER_KILLED, Ranks
 from taco_launch.agent.supervisor.start import Launcher
-from taco_launch.errors import SIGNAL_BASE
-from taco_launch.model.codec import from_json, to_json
-from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
+from taco_launch.core.errors import SIGNAL_BASE
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.codec import from_json, to_json
+from taco_launch.core.model.jobs import Finding, JobSpec, JobState, RankEnd
 
 if TYPE_CHECKING:  # it has tables of what programs say, and a job that went well needs none of them
     from taco_launch.agent.supervisor.failure_analysis import FailureAnalysis
@@ -60,7 +60,7 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
     job_state, code, reason = verdict[:3]
     told: Optional[FailureAnalysis] = None
     if job_state is JobState.FAILED:
-        from taco_launch.agent.bounded import bounded  # noqa: PLC0415
+        from taco_launch.agent.processes.cpu_limit import bounded  # noqa: PLC0415
         from taco_launch.agent.supervisor import failure_analysis  # noqa: PLC0415
 
         first = end.started.get(0, end.here)

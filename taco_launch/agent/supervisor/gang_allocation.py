@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from taco_launch import trace
-from taco_launch.agent import shared_ssh
 from taco_launch.agent.host import occupancy
 from taco_launch.agent.logs import agent_log
+from taco_launch.agent.ssh import shared_connection
 from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
 from taco_launch.agent.supervisor import guard_pool
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
@@ -25,19 +24,20 @@ from taco_launch.agent.supervisor.placement_errors import (
     no_ports,
     refusal,
 )
-from taco_launch.errors import HostError, PlacementError, TacoLaunchError
-from taco_launch.launch.line.decisions import daemon_ports
-from taco_launch.launch.missing_facts import missing_facts, needs_probe
-from taco_launch.launch.plan import PER_HOST_PORT, in_rank_order, own_ports
-from taco_launch.model.choices import GpuChoice
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import JobSpec
-from taco_launch.model.launchers import launcher_of
-from taco_launch.model.plans import FreeSlots, Placement, Share, wanted_of
-from taco_launch.model.slots import Occupancy
-from taco_launch.placement.gpu_constraints import host_slots, place_alike, shared
-from taco_launch.protocol.guard_messages import (
+from taco_launch.core import trace
+from taco_launch.core.errors import HostError, PlacementError, TacoLaunchError
+from taco_launch.core.launch.command_line.decisions import daemon_ports
+from taco_launch.core.launch.missing_facts import missing_facts, needs_probe
+from taco_launch.core.launch.plan import PER_HOST_PORT, in_rank_order, own_ports
+from taco_launch.core.model.choices import GpuChoice
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.job_facts import JobFacts
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.model.launchers import launcher_of
+from taco_launch.core.model.plans import FreeSlots, Placement, Share, wanted_of
+from taco_launch.core.model.slots import Occupancy
+from taco_launch.core.placement.gpu_constraints import host_slots, place_alike, shared
+from taco_launch.core.protocol.guard_messages import (
     HostReport,
     Lease,
     Leased,
@@ -48,7 +48,7 @@ from taco_launch.protocol.guard_messages import (
     ReleaseSlots,
     Supervise,
 )
-from taco_launch.protocol.job_host_facts import JobHostFacts
+from taco_launch.core.protocol.job_host_facts import JobHostFacts
 
 _PROBE_SECONDS = 60.0
 # Another gang that has to let go what it took does so in less; where the slots seem to be free it is tried for longer.
@@ -174,7 +174,7 @@ class GangAllocation(GuardPool):
         shares = launcher_of(self._spec).is_open_mpi
         new: List[GuardConnection] = []
         for host in hosts:
-            options = shared_ssh.for_guard(self._folder, host.name) if shares else ()
+            options = shared_connection.for_guard(self._folder, host.name) if shares else ()
             new.append(RemoteGuardConnection(host, self._folder, self.agent, start, self._beat, options))
         self.links += new
         names = {host.name for host in self._spec.hosts}

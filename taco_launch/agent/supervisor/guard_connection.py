@@ -10,13 +10,13 @@ import subprocess
 import time
 from typing import Dict, List, Optional, Sequence, Type
 
-from taco_launch import trace
-from taco_launch.agent import ssh
 from taco_launch.agent.logs import agent_log
+from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model.host.hosts import Host
-from taco_launch.protocol.connection import JsonConnection, StrayLine
-from taco_launch.protocol.guard_messages import (
+from taco_launch.core import trace
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.protocol.connection import JsonConnection, StrayLine
+from taco_launch.core.protocol.guard_messages import (
     Attached,
     CodeFetched,
     Ended,
@@ -33,7 +33,7 @@ from taco_launch.protocol.guard_messages import (
     StreamLogs,
     Trace,
 )
-from taco_launch.protocol.message import Message
+from taco_launch.core.protocol.message import Message
 
 KILLED = "its guard was killed"
 LATE = "its guard did not report its host in time"

@@ -8,14 +8,14 @@ import time
 from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
-from taco_launch.agent.ssh import MOST_AT_ONCE
+from taco_launch.agent.ssh.commands import MOST_AT_ONCE
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import LATE, GuardConnection, RemoteGuardConnection
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.job_facts import JobFacts, LocalHcas
-from taco_launch.model.jobs import JobSpec
-from taco_launch.protocol.guard_messages import Close, Heartbeat
-from taco_launch.protocol.message import Message
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.job_facts import JobFacts, LocalHcas
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.protocol.guard_messages import Close, Heartbeat
+from taco_launch.core.protocol.message import Message
 
 # Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
 TICK_MS = 50
@@ -133,8 +133,8 @@ class GuardPool:
 
 def parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts]]:
     """Load what reads the probe's answers: it takes longer than all else, and only several hosts are probed."""
-    from taco_launch.facts.parse import parse  # noqa: PLC0415
-    from taco_launch.launch.job_facts_from import job_facts_from  # noqa: PLC0415
+    from taco_launch.core.facts.parse import parse  # noqa: PLC0415
+    from taco_launch.core.launch.job_facts_from import job_facts_from  # noqa: PLC0415
 
     return parse, job_facts_from
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
-from taco_launch.errors import HostError, PlacementError, TacoLaunchError, UnusableError
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.plans import FreeSlots, SlotRequest
-from taco_launch.model.slots import Occupancy
-from taco_launch.placement.gpu_constraints import SEVERAL_MODELS, host_slots, place_alike
-from taco_launch.placement.hosts import place, reason
+from taco_launch.core.errors import HostError, PlacementError, TacoLaunchError, UnusableError
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.plans import FreeSlots, SlotRequest
+from taco_launch.core.model.slots import Occupancy
+from taco_launch.core.placement.gpu_constraints import SEVERAL_MODELS, host_slots, place_alike
+from taco_launch.core.placement.hosts import place, reason
 
 _SHORT_ID = len("sha256:") + 12
 # So many hosts are named in what is to be typed.

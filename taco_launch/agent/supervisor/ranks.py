@@ -5,19 +5,20 @@ import time
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-from taco_launch import state, trace
 from taco_launch.agent.logs.merge import LogMerge
 from taco_launch.agent.logs.remote_streams import LAUNCHER, LogReceiver
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
-from taco_launch.errors import SIGNAL_BASE
-from taco_launch.model.jobs import RankEnd
-from taco_launch.model.launchers import Launcher
-from taco_launch.model.plans import Placement
-from taco_launch.protocol.guard_messages import Ack, Ended, LogData, RankStarted
-from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import Exit
+from taco_launch.core import trace
+from taco_launch.core.errors import SIGNAL_BASE
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.jobs import RankEnd
+from taco_launch.core.model.launchers import Launcher
+from taco_launch.core.model.plans import Placement
+from taco_launch.core.protocol.guard_messages import Ack, Ended, LogData, RankStarted
+from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.rank_messages import Exit
 
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64

@@ -13,39 +13,38 @@ import time
 from pathlib import Path
 from typing import List, Optional, Sequence, Union
 
-from taco_launch import state
-from taco_launch.agent import containers, program, scheduler_wakeup
-from taco_launch.agent.host import facts, processes
+from taco_launch.agent.host import containers, facts, processes
 from taco_launch.agent.host.launcher_process import IGNORED, drain, wake_on_child
 from taco_launch.agent.logs import segments
-from taco_launch.agent.store import records, recovery
+from taco_launch.agent.processes import agent_program
+from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.supervisor import finish, start, teardown
-from taco_launch.agent.supervisor.deadlines import EarlySignal, Limits
+from taco_launch.agent.supervisor.deadlines import LINGER_SECONDS, EarlySignal, Limits
 from taco_launch.agent.supervisor.gang_allocation import GangAllocation
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.agent.supervisor.verification import Verification
-from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
-from taco_launch.launch import plan
-from taco_launch.launch.env import relevant
-from taco_launch.launch.launchers import open_mpi as mpirun
-from taco_launch.launch.missing_facts import missing_facts
-from taco_launch.model.codec import to_json
-from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import CleanUp, HostRanks, JobSpec, JobState
-from taco_launch.model.launchers import launcher_of
-from taco_launch.protocol.guard_messages import GaveUp
-from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import AllowExit, Terminate
-from taco_launch.state import JobOutcome
+from taco_launch.agent.upkeep import recovery, scheduler_wakeup
+from taco_launch.core import errors
+from taco_launch.core.errors import NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
+from taco_launch.core.launch import plan
+from taco_launch.core.launch.command_line.env import relevant
+from taco_launch.core.launch.launchers import open_mpi as mpirun
+from taco_launch.core.launch.missing_facts import missing_facts
+from taco_launch.core.lifecycle import state
+from taco_launch.core.lifecycle.state import JobOutcome
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.job_facts import JobFacts
+from taco_launch.core.model.jobs import CleanUp, HostRanks, JobSpec, JobState
+from taco_launch.core.model.launchers import launcher_of
+from taco_launch.core.protocol.guard_messages import GaveUp
+from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.rank_messages import AllowExit, Terminate
 
-# So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
-_LINGER_SECONDS = 10.0
 
-
-def main(folder: JobFolder, agent: str, guard_process: program.Process, lock: int) -> int:
+def main(folder: JobFolder, agent: str, guard_process: agent_program.Process, lock: int) -> int:
     """Supervise an attempt to its end; `guard_process` is this host's guard, started already, `lock` the job's lock."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
@@ -63,7 +62,7 @@ def main(folder: JobFolder, agent: str, guard_process: program.Process, lock: in
 
 
 class _Supervisor:
-    def __init__(self, folder: JobFolder, agent: str, guard_process: program.Process) -> None:
+    def __init__(self, folder: JobFolder, agent: str, guard_process: agent_program.Process) -> None:
         events = records.read_events(folder)
         self._record = state.reduce(events)
         self._is_new = all(event.kind == state.SUBMITTED for event in events)
@@ -164,7 +163,7 @@ class _Supervisor:
         )
         placement, known = self._gang.allocate(known, self._note)
         placement = plan.processes(spec, placement)
-        wrapper = program.wrapper(self._folder, plan.wrapper_op(spec))
+        wrapper = agent_program.wrapper(self._folder.agent, plan.wrapper_op(spec), self._folder.path)
         launch = plan.plan(spec, self._id, placement, known, wrapper, str(self._folder.path), self._gang.port)
         for file in launch.files:
             Path(file.path).write_text(file.text, encoding="utf-8")
@@ -191,7 +190,7 @@ class _Supervisor:
         self._verification.begin(placement, launch, known)
         start.prepare(attempt, self._gang, self._ranks, caller.umask, self._limits.stall_after)
         if spec.tensorboard is not None:
-            from taco_launch.agent.board import board  # noqa: PLC0415 - few jobs have one
+            from taco_launch.agent.tensorboard import board  # noqa: PLC0415 - few jobs have one
 
             board.start(self._folder, self._agent)
         self._orphans.launcher_starts()
@@ -245,7 +244,7 @@ class _Supervisor:
         self._events.flush()
         self._check_requests()
         why = "" if self._cut_short is not None else self._limits.exceeded(now - begin)
-        self._end_early(JobOutcome(JobState.FAILED, DEADLINE, why) if why else None)
+        self._end_early(JobOutcome(JobState.FAILED, errors.DEADLINE, why) if why else None)
         self._early.step(now - begin)
         self._end_early(self._verification.step())
         if self._kill_at is None and self._early.is_over(now):
@@ -255,7 +254,7 @@ class _Supervisor:
             if why:
                 self._terminate(why)
         if not self._ranks.all_ended:
-            linger = _LINGER_SECONDS if self._gang.remote else 0.0
+            linger = LINGER_SECONDS if self._gang.remote else 0.0
             self._over_at = now + max(self._spec.policy.grace, linger)
         elif now > self._over_at and self._launcher is not None:
             self._lingered = True
@@ -297,7 +296,7 @@ class _Supervisor:
             reason = message.reason
             if link is not self._gang.here:
                 reason = reason.replace("its guard", f"its guard on {link.name}", 1)
-            self._cut_short = JobOutcome(JobState.FAILED, FAILED, reason)
+            self._cut_short = JobOutcome(JobState.FAILED, errors.FAILED, reason)
         else:
             self._verification.note(link.name, message)
             self._limits.note(link.name, message)

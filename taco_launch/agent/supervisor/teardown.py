@@ -4,16 +4,16 @@ import os
 import time
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from taco_launch.agent import program
 from taco_launch.agent.host import processes
-from taco_launch.agent.store import recovery
+from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import KILLED, GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
-from taco_launch.errors import FAILED
-from taco_launch.model.jobs import JobState
-from taco_launch.protocol.guard_messages import Ended, EndJob
-from taco_launch.state import JobOutcome
+from taco_launch.agent.upkeep import recovery
+from taco_launch.core.errors import FAILED
+from taco_launch.core.lifecycle.state import JobOutcome
+from taco_launch.core.model.jobs import JobState
+from taco_launch.core.protocol.guard_messages import Ended, EndJob
 
 # So long a guard has to hear that a job is over which has never started; seconds.
 _A_MOMENT = 3.0
@@ -27,7 +27,7 @@ _MOST_NAMED = 4
 class Orphans:
     """The children of the supervisor that are the job's: processes whose parents, the launcher's above all, have ended."""
 
-    def __init__(self, guard_process: program.Process, gang: GuardPool) -> None:
+    def __init__(self, guard_process: agent_program.Process, gang: GuardPool) -> None:
         """Know those that are ours alone: this host's guard, and what leads to the others."""
         self._guard_process = guard_process
         self._gang = gang

@@ -6,23 +6,23 @@ Nothing of this is loaded, and no guard is asked, before the ranks have run for 
 import time
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Tuple, Type
 
-from taco_launch import state
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.errors import NO_JOB
-from taco_launch.model.codec import to_json
-from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import JobSpec, JobState, VerifiedRun
-from taco_launch.model.plans import LaunchPlan, Placement
-from taco_launch.protocol.message import Message
-from taco_launch.protocol.stall_messages import LookAtRanks
+from taco_launch.core.errors import NO_JOB
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.job_facts import JobFacts
+from taco_launch.core.model.jobs import JobSpec, JobState, VerifiedRun
+from taco_launch.core.model.plans import LaunchPlan, Placement
+from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.stall_messages import LookAtRanks
 
 if TYPE_CHECKING:
-    from taco_launch.model.run.observed import NcclLog
-    from taco_launch.model.run.planned import RunPlan
-    from taco_launch.protocol.verify_messages import RanksSeen
+    from taco_launch.core.model.run.observed import NcclLog
+    from taco_launch.core.model.run.planned import RunPlan
+    from taco_launch.core.protocol.verify_messages import RanksSeen
 
 # Seconds after all ranks have started: libraries that meet late, or send their first bytes late, have done so by then.
 _AT_SECONDS = (60.0, 300.0, 1800.0)
@@ -79,8 +79,8 @@ class Verification:
         return None
 
     def _ask(self, now: float) -> None:
-        from taco_launch.launch.env import VISIBLE_GPUS  # noqa: PLC0415 - see above
-        from taco_launch.protocol.verify_messages import RanksSeen  # noqa: PLC0415
+        from taco_launch.core.launch.command_line.env import VISIBLE_GPUS  # noqa: PLC0415 - see above
+        from taco_launch.core.protocol.verify_messages import RanksSeen  # noqa: PLC0415
 
         self._answer = RanksSeen  # a message of a kind whose module is not loaded is not understood
         self._asked, self._seen = now, {}
@@ -91,8 +91,8 @@ class Verification:
         """Return what was planned, and what NCCL is to do only with `nccl`."""
         from dataclasses import replace  # noqa: PLC0415 - see above
 
-        from taco_launch.launch.env import has_nccl_file  # noqa: PLC0415
-        from taco_launch.launch.run_plan import run_plan  # noqa: PLC0415
+        from taco_launch.core.launch.command_line.env import has_nccl_file  # noqa: PLC0415
+        from taco_launch.core.launch.run_plan import run_plan  # noqa: PLC0415
 
         assert self._plan is not None
         planned = run_plan(*self._plan)
@@ -104,7 +104,7 @@ class Verification:
         """Return what NCCL wrote into files of its own, or into the ranks' logs where the user set NCCL_DEBUG=INFO."""
         from dataclasses import replace  # noqa: PLC0415 - see above
 
-        from taco_launch.verify.nccl_log import NcclReader, together  # noqa: PLC0415 - see above
+        from taco_launch.core.verify.nccl_log import NcclReader, together  # noqa: PLC0415 - see above
 
         logs = []
         for host, seen in sorted(self._seen.items()):
@@ -123,8 +123,8 @@ class Verification:
         """Tell what was found where that is news; what is known to be right or wrong is looked at no more."""
         from dataclasses import replace  # noqa: PLC0415 - see above
 
-        from taco_launch.model.run.observed import SeenRun  # noqa: PLC0415
-        from taco_launch.verify.compare import verify  # noqa: PLC0415
+        from taco_launch.core.model.run.observed import SeenRun  # noqa: PLC0415
+        from taco_launch.core.verify.compare import verify  # noqa: PLC0415
 
         seen = tuple(replace(one, host=host) for host, said in self._seen.items() for one in said.ranks)
         nccl = self._nccl()

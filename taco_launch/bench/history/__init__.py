@@ -1,1 +1,1 @@
-"""The history of what was measured: a SQLite file, its tables, its series, and its exchange with other programs."""
+"""Keep what was measured in one SQLite file, and exchange it with other programs."""

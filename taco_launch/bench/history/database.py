@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from taco_launch.agent.store.folders import make_private, private
 from taco_launch.bench.history.migrations import ForeignError, migrate
-from taco_launch.errors import TacoLaunchError
+from taco_launch.core.errors import TacoLaunchError
 
 # How long one writer waits for another; each holds the file for the moment that one run takes.
 BUSY_SECONDS = 30.0

@@ -15,13 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from taco_launch.agent import untrusted
+from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import is_name
 from taco_launch.bench.history.history import Ladder, LadderKind
 from taco_launch.bench.logs import MOST_BYTES
-from taco_launch.bench.runs import Cell, Metric, Reading, Run, RunEnvironment, is_reading
-from taco_launch.errors import TacoLaunchError
-from taco_launch.model.jobs import LATEST
+from taco_launch.bench.model.runs import Cell, Metric, Reading, Run, RunEnvironment, is_reading
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.model.jobs import LATEST
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite

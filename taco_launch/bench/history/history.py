@@ -16,9 +16,9 @@ from taco_launch.bench.history import run_rows
 from taco_launch.bench.history.database import BUSY_SECONDS, connect, explained_errors
 from taco_launch.bench.history.migrations import transaction
 from taco_launch.bench.history.series import Point, SeriesQuery, series
-from taco_launch.bench.runs import Cell, MetricKey, Run
-from taco_launch.errors import TacoLaunchError
-from taco_launch.frozen import dataclass
+from taco_launch.bench.model.runs import Cell, MetricKey, Run
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.frozen import dataclass
 
 if TYPE_CHECKING:
     from taco_launch.bench.stats.verdicts import Verdict

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from taco_launch.bench.runs import Cell, Metric, Reading, Run, RunEnvironment
+from taco_launch.bench.model.runs import Cell, Metric, Reading, Run, RunEnvironment
 
 
 def add(db: sqlite3.Connection, ladder_id: str, position: int, run: Run) -> None:

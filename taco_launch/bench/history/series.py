@@ -3,8 +3,8 @@
 import json
 import sqlite3
 
-from taco_launch.bench.runs import Cell, Metric
-from taco_launch.frozen import dataclass
+from taco_launch.bench.model.runs import Cell, Metric
+from taco_launch.core.frozen import dataclass
 
 
 @dataclass(frozen=True)

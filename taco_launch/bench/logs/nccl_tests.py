@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from taco_launch.bench.logs.lines import RefusedError, shown, untagged, without_escapes
 from taco_launch.bench.logs.parse import NoSample
-from taco_launch.bench.runs import Metric, Reading
+from taco_launch.bench.model.runs import Metric, Reading
 
 _UNIT = "GB/s"
 _AVERAGE = Metric("busbw average", _UNIT)

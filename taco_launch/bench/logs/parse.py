@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from taco_launch.bench.logs.lines import LogLine, RefusedError, lines
-from taco_launch.frozen import dataclass
+from taco_launch.core.frozen import dataclass
 
 
 @dataclass(frozen=True)

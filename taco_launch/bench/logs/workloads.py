@@ -5,8 +5,8 @@ import re
 from taco_launch.bench.logs import nccl_tests, patterns
 from taco_launch.bench.logs.lines import shown, untagged, without_escapes
 from taco_launch.bench.logs.parse import UNKNOWN_FORM, NoSample, parse
-from taco_launch.bench.matrix import LogFormat, Workload
-from taco_launch.bench.runs import Metric, Reading, is_reading
+from taco_launch.bench.model.matrix import LogFormat, Workload
+from taco_launch.bench.model.runs import Metric, Reading, is_reading
 
 RATE = Metric("img/sec", "img/sec")
 _NUMBER = re.compile(r"\+?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)

@@ -1,1 +1,1 @@
-"""Statistics of measurings: intervals, noise, drift."""
+"""Compute intervals, ratios, noise, drift, and the verdict of a nightly run."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from statistics import median
 
-from taco_launch.frozen import dataclass
+from taco_launch.core.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from taco_launch.frozen import dataclass
+from taco_launch.core.frozen import dataclass
 
 
 @dataclass(frozen=True)

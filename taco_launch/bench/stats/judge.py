@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import starmap, takewhile
 
-from taco_launch.bench.runs import MetricKey
+from taco_launch.bench.model.runs import MetricKey
 from taco_launch.bench.stats import drift, noise, student_t
 from taco_launch.bench.stats.estimates import Interval, percent
 from taco_launch.bench.stats.noise import NoiseEstimate
 from taco_launch.bench.stats.verdicts import JudgeRules, Series, Verdict, VerdictKind
-from taco_launch.frozen import dataclass
+from taco_launch.core.frozen import dataclass
 
 # A loss of a quarter or a gain of a third is never called OK, however noisy the nightly runs are.
 _LARGE = math.log(4 / 3)

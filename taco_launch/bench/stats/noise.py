@@ -15,7 +15,7 @@ from statistics import fmean, median
 
 from taco_launch.bench.stats import student_t
 from taco_launch.bench.stats.estimates import Interval
-from taco_launch.frozen import dataclass
+from taco_launch.core.frozen import dataclass
 
 # Benchmarks print fewer than nine digits: what differs by less is the rounding of sums.
 ROUNDING = 1e-9

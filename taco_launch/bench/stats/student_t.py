@@ -2,7 +2,7 @@
 
 import math
 
-from taco_launch.errors import TacoLaunchError
+from taco_launch.core.errors import TacoLaunchError
 
 try:
     import numpy as np

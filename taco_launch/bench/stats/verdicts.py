@@ -3,9 +3,9 @@
 import math
 from enum import Enum
 
-from taco_launch.bench.runs import MetricKey
+from taco_launch.bench.model.runs import MetricKey
 from taco_launch.bench.stats.estimates import Interval
-from taco_launch.frozen import dataclass
+from taco_launch.core.frozen import dataclass
 
 
 class VerdictKind(Enum):

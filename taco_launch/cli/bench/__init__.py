@@ -1,1 +1,1 @@
-"""The verbs of bench: measure, compare, show what was measured."""
+"""Define the commands `bench` and `nightly`."""

@@ -24,15 +24,15 @@ from taco_launch.cli.options.common import (
 from taco_launch.cli.options.job_options import JobCommand, job_options, request_of, spec_of
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
-from taco_launch.errors import FAILED, UsageError
+from taco_launch.core.errors import FAILED, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from taco_launch.bench.logs.parse import NoSample
-    from taco_launch.bench.matrix import Workload
-    from taco_launch.bench.runs import Cell, Reading, Run
-    from taco_launch.flows.ladder import LadderPlan, LadderResult, Reader
+    from taco_launch.bench.model.matrix import Workload
+    from taco_launch.bench.model.runs import Cell, Reading, Run
+    from taco_launch.bench.run.run_ladder import LadderPlan, LadderResult, Reader
 
 # What a command line alone says has no name in a matrix.
 _VARIANT = "as typed"
@@ -123,14 +123,14 @@ def run(
     Exit codes: 0 each number of ranks has a sample, 1 some have none, 5 the head was lost, or no host could be used, before
     anything was measured, 130 Ctrl-C.
     """
+    from taco_launch.bench.compare.tables import UNNAMED
     from taco_launch.bench.history.history import LadderKind, open_history
-    from taco_launch.bench.ladder import order
-    from taco_launch.bench.runs import Cell
+    from taco_launch.bench.model.ladder import order
+    from taco_launch.bench.model.runs import Cell
+    from taco_launch.bench.run import run_ladder as flow
+    from taco_launch.bench.run.run_environment import EnvironmentProbe
     from taco_launch.bench.stats.estimates import require
-    from taco_launch.bench.tables import UNNAMED
-    from taco_launch.flows import ladder as flow
-    from taco_launch.flows.run_environment import EnvironmentProbe
-    from taco_launch.request import job_names
+    from taco_launch.jobs.request import job_names
 
     settings = settings_of(ctx)
     if unit is not None and pattern is None:
@@ -175,7 +175,7 @@ def _reader(pattern: str | None, unit: str) -> "Reader":
     if pattern is None:
         return _read_rate
     from taco_launch.bench.logs.workloads import read
-    from taco_launch.bench.matrix import LogFormat, Workload
+    from taco_launch.bench.model.matrix import LogFormat, Workload
 
     return lambda cell, text: read(
         Workload(cell.workload, LogFormat.REGEX, (), pattern, unit, last=True), text, cell.ranks
@@ -187,7 +187,7 @@ def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
     from taco_launch.bench.logs.parse import NoSample, Sample
     from taco_launch.bench.logs.parse import parse as parse_log
     from taco_launch.bench.logs.workloads import read, recognised
-    from taco_launch.bench.matrix import LogFormat, Workload
+    from taco_launch.bench.model.matrix import LogFormat, Workload
 
     if (known := recognised(text)) is not None:
         return read(known, text, cell.ranks)
@@ -225,7 +225,7 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     from taco_launch.bench.logs.parse import NoSample
     from taco_launch.bench.logs.parse import parse as parse_log
     from taco_launch.bench.logs.workloads import RATE, recognised
-    from taco_launch.bench.runs import Cell, Reading, Run
+    from taco_launch.bench.model.runs import Cell, Reading, Run
 
     text = read_log(log)
     known = recognised(text) if workload is None else workload_of(workload)
@@ -271,8 +271,8 @@ def _show(settings: Settings, plan: "LadderPlan", measured: "LadderResult", *, c
 def _print(
     output: str, cells: "Sequence[Cell]", runs: "Sequence[Run]", more: dict[str, Any], *, chart: bool = False
 ) -> None:
-    from taco_launch.bench import tables
-    from taco_launch.bench.chart import bars
+    from taco_launch.bench.compare import tables
+    from taco_launch.bench.compare.chart import bars
 
     found = tables.tables(cells, runs)
     entries = sorted(found[0].entries, key=lambda entry: entry.cell.ranks) if found else []

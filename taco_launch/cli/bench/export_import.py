@@ -19,8 +19,8 @@ from taco_launch.cli.bench.log_files import read_log
 from taco_launch.cli.bench.workload_option import FORM, workload_of, workload_option
 from taco_launch.cli.options.common import add_option, settings_of, talk_options
 from taco_launch.cli.output import render
-from taco_launch.command import shell
-from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.core.command import shell
+from taco_launch.core.errors import TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
     from taco_launch.bench.history.exchange import HistoryEntry
@@ -208,8 +208,8 @@ def import_(
 def _of_logs(
     logs: Sequence[str], workload: str, name: str | None, variant: str, ranks: int | None, hosts: str | None
 ) -> "HistoryEntry":
-    from taco_launch.bench.logs.external_logs import ExternalLog, of_logs
-    from taco_launch.inventory.ranges import expand
+    from taco_launch.bench.history.external_logs import ExternalLog, of_logs
+    from taco_launch.hosts.inventory.ranges import expand
 
     try:
         where = tuple(host for word in _words(hosts or "") for host in expand(word))

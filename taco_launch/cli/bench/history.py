@@ -13,14 +13,14 @@ from click.shell_completion import CompletionItem
 from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.options.common import add_option, output_options, settings_of, talk_options
 from taco_launch.cli.output import render
-from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.model.codec import to_json
+from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.model.codec import to_json
 
 if TYPE_CHECKING:
-    from taco_launch.bench.compare import Changed, Comparison
+    from taco_launch.bench.compare.compare import Changed, Comparison
     from taco_launch.bench.history.history import History, Ladder
     from taco_launch.bench.history.series import Point
-    from taco_launch.bench.runs import Cell, Reading, Run
+    from taco_launch.bench.model.runs import Cell, Reading, Run
 
 # Stands for the newest ladder.
 _NEWEST = "last"
@@ -193,7 +193,7 @@ def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
       taco-launch bench diff last:horovod/tcp/16 last:horovod/rdma/16
       taco-launch bench diff last:4 last:9
     """
-    from taco_launch.bench.compare import compare
+    from taco_launch.bench.compare.compare import compare
 
     settings = settings_of(ctx)
     with opened(db) as found:
@@ -243,7 +243,7 @@ def _show_differs(result: "Comparison") -> None:
 def _changed_row(one: "Changed") -> list[str]:
     from statistics import fmean
 
-    from taco_launch.bench.tables import change, shows
+    from taco_launch.bench.compare.tables import change, shows
 
     sides = [
         f"{_number(fmean(values))} ({len(values)})" if values else "no sample" for values in (one.before, one.after)
@@ -361,7 +361,7 @@ def _reading(reading: "Reading") -> str:
 
 @functools.lru_cache(maxsize=1000)
 def _folded(hosts: tuple[str, ...]) -> str:
-    from taco_launch.inventory.ranges import fold
+    from taco_launch.hosts.inventory.ranges import fold
 
     return fold(hosts) if hosts else ""
 

@@ -11,15 +11,15 @@ from taco_launch.cli.bench import ladder_output, matrix_jobs
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.output import render
-from taco_launch.command import shell
+from taco_launch.core.command import shell
 
 if TYPE_CHECKING:
     from taco_launch.bench.history.history import History, Ladder
-    from taco_launch.bench.ladder import LadderStep
-    from taco_launch.bench.matrix import Matrix
-    from taco_launch.bench.runs import Cell
-    from taco_launch.model.jobs import JobSpec
-    from taco_launch.remote.credentials import Credentials
+    from taco_launch.bench.model.ladder import LadderStep
+    from taco_launch.bench.model.matrix import Matrix
+    from taco_launch.bench.model.runs import Cell
+    from taco_launch.core.model.jobs import JobSpec
+    from taco_launch.hosts.remote.credentials import Credentials
 
 
 @click.command()
@@ -79,12 +79,12 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
     """
     settings = settings_of(ctx)
     if schema:
-        from taco_launch.request.documents.matrix_schema import json_schema
+        from taco_launch.bench.run.matrix_schema import json_schema
 
         render.data(json_schema(), "json")
         return 0
     if name is None:
-        from taco_launch.request.documents.matrix_file import shipped
+        from taco_launch.bench.run.matrix_file import shipped
 
         raise click.UsageError(f"MATRIX is missing: name a file, or one of {', '.join(shipped())}", ctx)
     return _measured(settings, name, dry_run=dry_run, options=options)
@@ -92,9 +92,9 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
 
 def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str, Any]) -> int:
     from taco_launch.bench.history.history import LadderKind, open_history
+    from taco_launch.bench.run import run_ladder as flow
+    from taco_launch.bench.run.matrix_file import load
     from taco_launch.bench.stats.estimates import require
-    from taco_launch.flows import ladder as flow
-    from taco_launch.request.documents.matrix_file import load
 
     matrix = _with(load(name, os.environ), options)
     if matrix.repeats > 1:
@@ -138,7 +138,7 @@ def _typed(options: dict[str, Any]) -> list[str]:
 
 
 def _steps(matrix: "Matrix", cells: "tuple[Cell, ...]", seed: int) -> "tuple[LadderStep, ...]":
-    from taco_launch.bench.ladder import order
+    from taco_launch.bench.model.ladder import order
 
     return order(cells, matrix.repeats, matrix.warm_ups, seed)
 
@@ -148,7 +148,7 @@ def _begun(
 ) -> "Ladder":
     """Return the ladder to continue with, or a new one."""
     from taco_launch.bench.history.history import LadderKind
-    from taco_launch.flows import ladder as flow
+    from taco_launch.bench.run import run_ladder as flow
 
     while earlier := history.resumable(digest):
         if not fresh:

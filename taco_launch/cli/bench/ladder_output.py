@@ -12,18 +12,18 @@ import click
 
 from taco_launch.cli.options.common import Settings, add_option
 from taco_launch.cli.output import render
-from taco_launch.errors import FAILED, HOST_FAILED, INTERRUPTED, HostError, TacoLaunchError
+from taco_launch.core.errors import FAILED, HOST_FAILED, INTERRUPTED, HostError, TacoLaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from taco_launch.backend import Backend
+    from taco_launch.bench.compare.tables import Table
     from taco_launch.bench.history.history import History, Ladder, LadderKind
-    from taco_launch.bench.ladder import LadderStep
-    from taco_launch.bench.runs import Cell, Run
-    from taco_launch.bench.tables import Table
-    from taco_launch.flows.ladder import LadderListener, LadderPlan, LadderProgress, LadderResult
-    from taco_launch.flows.run_environment import EnvironmentProbe
+    from taco_launch.bench.model.ladder import LadderStep
+    from taco_launch.bench.model.runs import Cell, Run
+    from taco_launch.bench.run.run_environment import EnvironmentProbe
+    from taco_launch.bench.run.run_ladder import LadderListener, LadderPlan, LadderProgress, LadderResult
+    from taco_launch.jobs.backend import Backend
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _SEED_BITS = 31
@@ -67,7 +67,7 @@ def new_ladder(name: str, kind: "LadderKind", digest: str, seed: int, cluster: s
     import secrets
 
     from taco_launch.bench.history.history import Ladder
-    from taco_launch.flows.ladder import ladder_id
+    from taco_launch.bench.run.run_ladder import ladder_id
 
     return Ladder(ladder_id(name, secrets.token_hex(3)), name, kind, digest, seed, cluster, time.time())
 
@@ -106,7 +106,7 @@ class ProgressDisplay:
     @contextmanager
     def teller(self) -> "Iterator[LadderListener]":
         """Return whom the ladder tells how far it is; the line on a terminal is there for as long as the block lasts."""
-        from taco_launch.flows.ladder import LadderListener
+        from taco_launch.bench.run.run_ladder import LadderListener
 
         with render.host_lines(self._settings, lambda: [self._line]) as self._live:
             yield LadderListener(self._progress, self._settings.talk)
@@ -154,7 +154,7 @@ class ProgressDisplay:
 
 def describe_run(run: "Run") -> str:
     """Return what a run has measured; of several readings the first, which stands for them."""
-    from taco_launch.bench.tables import number
+    from taco_launch.bench.compare.tables import number
 
     first = run.readings[0]
     name = f"{first.metric.name}: " if len(run.readings) > 1 else ""
@@ -193,7 +193,7 @@ def measure(
     Raises:
         TacoLaunchError: the head was lost, or a cell has no sample.
     """
-    from taco_launch.flows import ladder as flow
+    from taco_launch.bench.run import run_ladder as flow
 
     with endings(), ProgressDisplay(settings, tuple(plan.specs)).teller() as teller:
         try:
@@ -212,8 +212,8 @@ def finish(settings: Settings, plan: "LadderPlan", history: "History", measured:
     Raises:
         TacoLaunchError: the head was lost, or a cell has no sample; which ones, and why.
     """
-    from taco_launch.bench import tables
-    from taco_launch.flows import ladder as flow
+    from taco_launch.bench.compare import tables
+    from taco_launch.bench.run import run_ladder as flow
 
     cells = tuple(plan.specs)
     shown = ProgressDisplay(settings, cells)
@@ -253,7 +253,7 @@ def _due(steps: "Sequence[LadderStep]") -> int:
 
 def show_tables(settings: Settings, plan: "LadderPlan", measured: "LadderResult") -> None:
     """Print the tables of a ladder and what they say, or all of it as JSON or YAML."""
-    from taco_launch.bench import tables
+    from taco_launch.bench.compare import tables
 
     cells = tuple(plan.specs)
     found = tables.tables(cells, measured.runs)
@@ -274,7 +274,7 @@ def show_tables(settings: Settings, plan: "LadderPlan", measured: "LadderResult"
 
 def _show_bars(found: "Sequence[Table]", noun: str) -> None:
     """Print the first metric of each workload as bars, where there are several cells to compare."""
-    from taco_launch.bench import chart
+    from taco_launch.bench.compare import chart
 
     for workload in dict.fromkeys(table.workload for table in found):
         first = next(table for table in found if table.workload == workload)
@@ -286,7 +286,7 @@ def _show_bars(found: "Sequence[Table]", noun: str) -> None:
 
 
 def _data(plan: "LadderPlan", measured: "LadderResult", found: list[dict[str, Any]]) -> Mapping[str, Any]:
-    from taco_launch.bench import tables
+    from taco_launch.bench.compare import tables
 
     gaps = [
         {"workload": gap.cell.workload, "variant": gap.cell.variant, "ranks": gap.cell.ranks}

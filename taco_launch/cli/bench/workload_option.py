@@ -4,10 +4,10 @@ import os
 from typing import TYPE_CHECKING
 
 from taco_launch.cli.options.common import add_option
-from taco_launch.errors import UsageError
+from taco_launch.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from taco_launch.bench.matrix import Workload
+    from taco_launch.bench.model.matrix import Workload
 
 # The kinds that need nothing but their name; bench.matrix.Kind has one more.
 KINDS = ("horovod", "tf_cnn", "nccl-tests")
@@ -29,9 +29,9 @@ def workload_of(text: str) -> "Workload":
         UsageError: it names none.
         SpecError: the matrix is wrong.
     """
-    from taco_launch.bench.matrix import LogFormat, Workload
-    from taco_launch.inventory import names
-    from taco_launch.request.documents import matrix_file
+    from taco_launch.bench.model.matrix import LogFormat, Workload
+    from taco_launch.bench.run import matrix_file
+    from taco_launch.hosts.inventory.schema import names
 
     if text in KINDS:
         return Workload(text, LogFormat(text), ())

@@ -1,1 +1,1 @@
-"""The verbs of jobs: run, submit, list, get, logs, wait, stop, delete, suspend, exec, place, explain."""
+"""Define the commands for jobs: run, submit, list, get, logs, wait, stop and others."""

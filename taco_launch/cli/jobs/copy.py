@@ -8,8 +8,8 @@ import click
 
 from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.options.common import access_of, add_option, backend_options, complete_file, settings_of
-from taco_launch.errors import UsageError
-from taco_launch.manifest import size_text
+from taco_launch.core.errors import UsageError
+from taco_launch.core.manifest import size_text
 
 _REMOTE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62}):(.*)", re.DOTALL)
 _SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?", re.IGNORECASE)
@@ -56,8 +56,8 @@ def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool,
       taco-launch cp --rank 8 vgg16:/tmp/core.1234 /tmp
       taco-launch cp weights.pt vgg16:weights.pt
     """
-    from taco_launch.flows import copy
-    from taco_launch.model.jobs import JobState
+    from taco_launch.core.model.jobs import JobState
+    from taco_launch.jobs import copy_files
 
     there, here = _REMOTE.fullmatch(source), _REMOTE.fullmatch(target)
     if (there is None) == (here is None):
@@ -73,10 +73,10 @@ def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool,
     named_jobs.agree(backend, name, "copy files to or from", "copied", lambda state: state is JobState.RUNNING, yes=yes)
     rank = named_jobs.rank_of(backend, name, options)
     if there:
-        place, copied = copy.fetch(backend, name, rank, path, Path(target), most, settings.talk)
+        place, copied = copy_files.fetch(backend, name, rank, path, Path(target), most, settings.talk)
         settings.talk(f"{place}: {_told(copied.files, copied.size)}")
     else:
-        copied = copy.send(backend, name, rank, Path(source), path, most, settings.talk)
+        copied = copy_files.send(backend, name, rank, Path(source), path, most, settings.talk)
         settings.talk(f"{name}:{path}: {_told(copied.files, copied.size)}")
 
 

@@ -23,11 +23,11 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.option_groups import SeparatedCommand
-from taco_launch.errors import SIGNAL_BASE, NoJobError, TacoLaunchError, UsageError
-from taco_launch.remote.terminal import SafeStream
+from taco_launch.core.errors import SIGNAL_BASE, NoJobError, TacoLaunchError, UsageError
+from taco_launch.hosts.remote.terminal import SafeStream
 
 if TYPE_CHECKING:
-    from taco_launch.backend import Backend
+    from taco_launch.jobs.backend import Backend
 
 # What the image has; a login shell would set the rank's environment anew.
 _SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec /bin/sh")
@@ -108,7 +108,7 @@ def shell(ctx: click.Context, /, name: str, **options: Any) -> int:
 def _run(
     settings: Settings, name: str, command: tuple[str, ...], options: dict[str, Any], *, stdin: bool, tty: bool
 ) -> int:
-    from taco_launch.model.jobs import JobState
+    from taco_launch.core.model.jobs import JobState
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)

@@ -10,7 +10,7 @@ import click
 
 from taco_launch.cli.options.common import complete_file, output_options, settings_of, talk_options
 from taco_launch.cli.output import render
-from taco_launch.errors import UsageError
+from taco_launch.core.errors import UsageError
 
 _CHUNK = 1 << 18
 _END = 1 << 12
@@ -37,8 +37,8 @@ def explain(ctx: click.Context, log: str) -> None:
       taco-launch logs -v vgg16 | taco-launch explain -
       dmesg -T | taco-launch explain - --json
     """
-    from taco_launch.diagnose import LogScan
-    from taco_launch.signatures.entry import FailureText
+    from taco_launch.core.signatures.known import FailureText
+    from taco_launch.core.signatures.log_scan import LogScan
 
     settings = settings_of(ctx)
     scan = LogScan()

@@ -12,7 +12,7 @@ from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.options.common import access_of, add_option, backend_options, settings_of
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
-from taco_launch.errors import SIGNAL_BASE, UsageError
+from taco_launch.core.errors import SIGNAL_BASE, UsageError
 
 _PORTS = re.compile(r"([0-9]{1,5})(?::([0-9]{1,5}))?")
 _MOST = 65535
@@ -55,8 +55,8 @@ def forward(ctx: click.Context, /, name: str, ports: tuple[int, int], *, yes: bo
       taco-launch forward vgg16 8888
       taco-launch forward vgg16 6006:9090 --rank 8
     """
-    from taco_launch.flows import forward as flow
-    from taco_launch.model.jobs import JobState
+    from taco_launch.core.model.jobs import JobState
+    from taco_launch.jobs import forward_ports as flow
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
@@ -109,7 +109,7 @@ def tensorboard(ctx: click.Context, /, name: str, *, port: int | None, yes: bool
       taco-launch submit --name vgg16 --tensorboard --logdir runs -- python3 train.py
       taco-launch tensorboard vgg16
     """
-    from taco_launch.flows import forward as flow
+    from taco_launch.jobs import forward_ports as flow
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
@@ -131,7 +131,7 @@ def tensorboard(ctx: click.Context, /, name: str, *, port: int | None, yes: bool
 
 
 def _listen(port: int | None) -> socket.socket:
-    from taco_launch.flows import forward as flow
+    from taco_launch.jobs import forward_ports as flow
 
     if port is not None:
         return flow.listen(port)

@@ -10,8 +10,8 @@ import tty
 from collections.abc import Iterator
 from types import TracebackType
 
-from taco_launch.protocol.calls.caller_input import CallerInput, InputData, WindowSize
-from taco_launch.protocol.calls.exec_command import Terminal
+from taco_launch.core.protocol.calls.caller_input import CallerInput, InputData, WindowSize
+from taco_launch.core.protocol.calls.exec_command import Terminal
 
 _CHUNK = 1 << 16
 # Typed at the beginning of a line, as in ssh: leaves, and stands for itself.

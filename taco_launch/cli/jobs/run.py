@@ -17,16 +17,16 @@ from taco_launch.cli.options.option_groups import OptionGroup, option, options_o
 from taco_launch.cli.options.policy_options import queue_options
 from taco_launch.cli.options.size_options import size_options
 from taco_launch.cli.output import render
-from taco_launch.errors import SIGNAL_BASE, TacoLaunchError, UsageError
+from taco_launch.core.errors import SIGNAL_BASE, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from taco_launch.api import Cluster
-    from taco_launch.backend import Backend
-    from taco_launch.model.job_view import JobView
-    from taco_launch.model.jobs import JobSpec
-    from taco_launch.remote.credentials import Credentials
+    from taco_launch.api.cluster import Cluster
+    from taco_launch.core.model.job_view import JobView
+    from taco_launch.core.model.jobs import JobSpec
+    from taco_launch.hosts.remote.credentials import Credentials
+    from taco_launch.jobs.backend import Backend
 
 
 _DRY_RUN = (
@@ -140,12 +140,12 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
     """
     settings = settings_of(ctx)
     if schema:
-        from taco_launch.request.documents.job_schema import json_schema
+        from taco_launch.jobs.documents.job_schema import json_schema
 
         render.data(json_schema(), "json")
         return 0
-    from taco_launch.backend import require_started
-    from taco_launch.queue import pending_reasons
+    from taco_launch.core.lifecycle.queue import pending_reasons
+    from taco_launch.jobs.backend import require_started
 
     request = request_of(settings, command, options)
     cluster = settings.cluster(access_of(options))
@@ -166,7 +166,7 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
 
 def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out: str, *, explain: bool) -> None:
     from taco_launch.cli.output import plan_tables
-    from taco_launch.flows import plan
+    from taco_launch.jobs import dry_run as plan
 
     cluster = settings.cluster(access)
     if spec.container is not None and spec.container.variant:
@@ -221,8 +221,8 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
 
     The ranks' output goes to stdout, or to stderr where stdout is for data.
     """
-    from taco_launch.backend import FollowListener, require_started
     from taco_launch.cli.output.banners import BannerFilter
+    from taco_launch.jobs.backend import FollowListener, require_started
 
     signals = _Signals(backend, spec.name, spec.policy.grace)
 

@@ -8,10 +8,10 @@ import click
 from taco_launch.cli.options.common import access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
-from taco_launch.errors import HOST_FAILED, UsageError
+from taco_launch.core.errors import HOST_FAILED, UsageError
 
 if TYPE_CHECKING:
-    from taco_launch.model.run.looks import RankStack
+    from taco_launch.core.model.run.rank_samples import RankStack
 
 # Of a stack that is shown for its group; --rank shows all frames.
 _MOST_FRAMES = 12
@@ -50,7 +50,7 @@ def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any)
                 f"job {name}: rank {rank} is not running", hint=f"{settings.typed} get {name} shows its ranks"
             )
     if settings.output in ("json", "yaml"):
-        from taco_launch.model.codec import to_json
+        from taco_launch.core.model.codec import to_json
 
         render.data({"ranks": to_json(found), "problems": dict(problems)}, settings.output)
     else:
@@ -62,7 +62,7 @@ def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any)
 
 def _text(found: "Sequence[RankStack]", *, most: int | None) -> Iterator[str]:
     """Yield a paragraph for each group of ranks whose stacks are known, then one for the others."""
-    from taco_launch.stalls import groups
+    from taco_launch.core.stalls import groups
 
     known = {told.look.rank: told for told in found if told.stack is not None}
     for group in groups.groups([told.look for told in known.values()]):
@@ -73,7 +73,7 @@ def _text(found: "Sequence[RankStack]", *, most: int | None) -> Iterator[str]:
         yield "\n".join((title, f"  {of}", *_frames(shown, most)))
     rest = [told for told in found if told.stack is None]
     if rest:
-        from taco_launch.model.stalls import doing
+        from taco_launch.core.model.stalls import doing
 
         rows = [
             [

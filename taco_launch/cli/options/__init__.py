@@ -1,1 +1,1 @@
-"""Options: those of all verbs, those of a job, and what is said to whoever types another tool's."""
+"""Define the options of all commands and those of a job, and recognise other tools' options."""

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.frozen import dataclass
-from taco_launch.inventory import VARIABLE
-from taco_launch.inventory.durations import parse_duration
+from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.frozen import dataclass
+from taco_launch.hosts.inventory import VARIABLE
+from taco_launch.hosts.inventory.durations import parse_duration
 
 if TYPE_CHECKING:
-    from taco_launch.api import Cluster
-    from taco_launch.backend import Backend
-    from taco_launch.model.host.hosts import Inventory
-    from taco_launch.remote.credentials import Credentials
+    from taco_launch.api.cluster import Cluster
+    from taco_launch.core.model.host.hosts import Inventory
+    from taco_launch.hosts.remote.credentials import Credentials
+    from taco_launch.jobs.backend import Backend
 
 
 def config_path(environ: Mapping[str, str]) -> Path:
@@ -109,7 +109,7 @@ def add_option(*names: str, **settings: Any) -> Callable[[F], F]:
 
 def again(ctx: click.Context, flag: str) -> str:
     """Return the present command as it was typed, with a flag more."""
-    from taco_launch.command import shell
+    from taco_launch.core.command import shell
 
     words = ctx.command_path.split()
     for param in ctx.command.params:
@@ -132,7 +132,7 @@ def colour_wanted() -> bool:
 
 def this_machine() -> "Cluster":
     """Return this machine as a cluster, the same for all of a command."""
-    from taco_launch.api import Cluster
+    from taco_launch.api.cluster import Cluster
 
     context = click.get_current_context(silent=True)
     meta: dict[str, Any] = {} if context is None else context.meta
@@ -162,7 +162,7 @@ class Settings:
 
     @functools.cached_property
     def _inventory(self) -> "Inventory":
-        from taco_launch.api import Cluster
+        from taco_launch.api.cluster import Cluster
 
         named = self.inventory
         return Cluster(self.source if named is None and os.environ.get(VARIABLE) is None else named).inventory
@@ -178,7 +178,7 @@ class Settings:
     @property
     def typed(self) -> str:
         """How the next call is typed so that it has the same inventory."""
-        from taco_launch.command import shell
+        from taco_launch.core.command import shell
 
         return "taco-launch" if self.inventory is None else shell(("taco-launch", "-i", self.inventory))
 
@@ -200,7 +200,7 @@ class Settings:
             cluster = this_machine()
             cluster.say, cluster.git_secrets = self.talk, self.git_secrets
             return cluster
-        from taco_launch.api import Cluster
+        from taco_launch.api.cluster import Cluster
 
         cluster = Cluster(self.load(), access=access, typed=self.typed, say=self.talk)
         cluster.git_secrets = self.git_secrets
@@ -221,7 +221,7 @@ class Settings:
         begin = "\n" * (len(message) - len(message.lstrip("\n")))
         shown = begin + "\n".join((*lines[:1], *more))
         if not _OURS.sub("", shown).isprintable():
-            from taco_launch.remote.terminal import safe
+            from taco_launch.hosts.remote.terminal import safe
 
             shown = safe(shown)
         with aside():
@@ -243,7 +243,7 @@ def _keep_verbose(ctx: click.Context, param: click.Parameter, value: int) -> Non
     if not value:
         return
     _keep(ctx, param, settings_of(ctx).verbose + value)
-    from taco_launch import trace
+    from taco_launch.core import trace
 
     settings = settings_of(ctx)
     trace.start(min(settings.verbose, trace.MESSAGES), lambda at, text: settings.talk(f"{at} {text}"))
@@ -339,7 +339,7 @@ def backend_output_options(function: F) -> F:
 
 def access_of(options: Mapping[str, Any]) -> "Credentials":
     """Return the credentials that connections may need; ask for them on the terminal where `access_options` say so."""
-    from taco_launch.remote.credentials import Credentials
+    from taco_launch.hosts.remote.credentials import Credentials
 
     password = settings_of(click.get_current_context()).sudo_password
     terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()

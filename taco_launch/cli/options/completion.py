@@ -7,7 +7,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli.options.common import settings_of
-from taco_launch.errors import TacoLaunchError
+from taco_launch.core.errors import TacoLaunchError
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 

@@ -18,7 +18,7 @@ class Size(click.types.IntParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Read a size; a number is one already."""
-        from taco_launch.inventory.mounts import parse_size
+        from taco_launch.hosts.inventory.schema.mounts import parse_size
 
         try:
             return value if isinstance(value, int) else parse_size(value)

@@ -19,12 +19,12 @@ from taco_launch.cli.options.option_groups import (
     options_of_group,
 )
 from taco_launch.cli.options.policy_options import ending_options
-from taco_launch.errors import UsageError
-from taco_launch.model.launchers import LAUNCHERS, what_starts_ranks
+from taco_launch.core.errors import UsageError
+from taco_launch.core.model.launchers import LAUNCHERS, what_starts_ranks
 
 if TYPE_CHECKING:
-    from taco_launch.model.job_request import JobRequest
-    from taco_launch.model.jobs import JobSpec
+    from taco_launch.core.model.job_request import JobRequest
+    from taco_launch.core.model.jobs import JobSpec
 
 _STDIN = "-"
 # In a context's `meta`: the options of the command line, but for the inventory.
@@ -123,9 +123,9 @@ class JobCommand(SeparatedCommand, GroupedCommand):
             foreign_options.refuse(ctx, before)
         words = self.words(ctx, before, lax=True)[1]
         if words and any(param.name == "host_count" for param in self.params):
-            from taco_launch.cli.options import arena
+            from taco_launch.cli.options import foreign_options
 
-            hint = arena.arena_hint(settings_of(ctx).typed, before, words, behind, alone=alone)
+            hint = foreign_options.arena_hint(settings_of(ctx).typed, before, words, behind, alone=alone)
             if hint is not None:
                 raise click.UsageError(hint, ctx)
 
@@ -139,13 +139,13 @@ class JobCommand(SeparatedCommand, GroupedCommand):
 
 
 def _complete_knob(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.launch import knobs
+    from taco_launch.core.launch import knobs
 
     return [CompletionItem(f"{knob.name}=") for knob in knobs.TABLE if knob.name.startswith(incomplete)]
 
 
 def _complete_profile(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.inventory import profile
+    from taco_launch.hosts.inventory import profile
 
     known = [name for name in profile.known_names("", os.environ) if name.startswith(incomplete)]
     return [CompletionItem(name) for name in known] or [CompletionItem(incomplete, type="file")]
@@ -246,8 +246,8 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
         UsageError: there is no command.
         SpecError: a selector or the file is wrong.
     """
-    from taco_launch.model.job_request import JobRequest
-    from taco_launch.model.jobs import CleanUp, Restart
+    from taco_launch.core.model.job_request import JobRequest
+    from taco_launch.core.model.jobs import CleanUp, Restart
 
     same: dict[str, Any] = {name: options.get(option) for name, option in _SAME.items()}
     flags: dict[str, Any] = {name: bool(options.get(name)) for name in _FLAGS}
@@ -271,7 +271,7 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
         written=_WRITTEN,
     )
     if options.get("sync_mode") is not None or options.get("sync_source") is not None:
-        from taco_launch.cli.options.arena import with_arena_source
+        from taco_launch.cli.options.foreign_options import with_arena_source
 
         request = with_arena_source(request, options)
     if options.get("file") is not None:
@@ -284,7 +284,7 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
 def _pairs(texts: "Sequence[str]") -> "tuple[tuple[str, str | None], ...]":
     if not texts:
         return ()
-    from taco_launch.request.variables import pairs
+    from taco_launch.jobs.request.variables import pairs
 
     return pairs(texts)
 
@@ -292,15 +292,15 @@ def _pairs(texts: "Sequence[str]") -> "tuple[tuple[str, str | None], ...]":
 def _selectors(texts: "Sequence[str]") -> "tuple[tuple[str, str], ...]":
     if not texts:
         return ()
-    from taco_launch.request.selection import selector
+    from taco_launch.jobs.request.selection import selector
 
     return tuple(map(selector, texts))
 
 
 def _over_file(settings: Settings, path: str, request: "JobRequest") -> "JobRequest":
-    from taco_launch.inventory import load
-    from taco_launch.request.documents import job_file
-    from taco_launch.request.overlay import over
+    from taco_launch.hosts.inventory import load
+    from taco_launch.jobs.documents import job_file
+    from taco_launch.jobs.request.overlay import over
 
     lax = request.allow_unknown_knobs
     if path != _STDIN:
@@ -322,8 +322,8 @@ def spec_of(settings: Settings, request: "JobRequest", *, sized: bool = True) ->
         UsageError: parts of it contradict each other, or the command is a launcher: then with the line to type.
         SpecError: something in it, the inventory or the profile is wrong.
     """
-    from taco_launch.request.caller import here
-    from taco_launch.request.resolve import NestedLauncherError, resolve
+    from taco_launch.jobs.request.caller import here
+    from taco_launch.jobs.request.resolve import NestedLauncherError, resolve
 
     try:
         return resolve(request, settings.load(), here(os.environ))

@@ -187,7 +187,7 @@ class SeparatedCommand(click.Command):
 
     def refuse_options_behind(self, ctx: click.Context, args: list[str]) -> None:
         """Refuse an option after a command without `--`: whose it is, ours or the program's, nobody can tell."""
-        from taco_launch.command import BARE, shell
+        from taco_launch.core.command import BARE, shell
 
         if not self.words(ctx, args, lax=True)[1]:
             return

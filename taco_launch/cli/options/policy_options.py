@@ -7,7 +7,7 @@ import click
 
 from taco_launch.cli.options.common import Seconds
 from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
-from taco_launch.model.jobs import MOST_PRIORITY, MOST_RETRIES
+from taco_launch.core.model.jobs import MOST_PRIORITY, MOST_RETRIES
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Kubernetes' Job, spec.backoffLimit.

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
-from taco_launch.request.host_counts import parse_range
+from taco_launch.jobs.request.sizes import parse_range
 
 F = TypeVar("F", bound=Callable[..., Any])
 _RANGE = re.compile(r"\d*:\d*")

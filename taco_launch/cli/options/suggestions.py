@@ -2,7 +2,7 @@
 
 import click
 
-from taco_launch.errors import UsageError
+from taco_launch.core.errors import UsageError
 
 # Commands of docker, kubectl, Slurm, Arena and Ray, by what does the same here.
 _OTHERS = {

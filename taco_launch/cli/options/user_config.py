@@ -5,8 +5,8 @@ from pathlib import Path
 
 from taco_launch.agent.store.folders import why_not_own
 from taco_launch.cli.options.common import FORMATS
-from taco_launch.errors import Fault, SpecError
-from taco_launch.frozen import dataclass
+from taco_launch.core.errors import Fault, SpecError
+from taco_launch.core.frozen import dataclass
 
 _KEYS = ("inventory", "output")
 
@@ -34,7 +34,7 @@ def read(path: Path, uid: int) -> UserConfig:
     if why:  # an inventory names programs that ssh starts (ProxyCommand)
         raise SpecError(str(path), (Fault("", "", f"it {why}"),), hint=f"chmod go-w {path}, or chown it to yourself")
     # Needed only where there is a file.
-    from taco_launch.inventory.load import read_file
+    from taco_launch.hosts.inventory.load import read_file
 
     return _parsed(read_file(str(path), "the configuration file"), path)
 
@@ -45,9 +45,9 @@ def _parsed(data: bytes, path: Path) -> UserConfig:
     Raises:
         SpecError: something in it is wrong: all faults.
     """
-    from taco_launch.inventory.schema import document
-    from taco_launch.inventory.schema.faults import Faults
-    from taco_launch.inventory.schema.text import decode
+    from taco_launch.hosts.inventory.schema import document
+    from taco_launch.hosts.inventory.schema.faults import Faults
+    from taco_launch.hosts.inventory.schema.text import decode
 
     faults = Faults(str(path), hint="taco-launch help environment", whole="configuration file")
     values = document.read(decode(data, faults), faults)

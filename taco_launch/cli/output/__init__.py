@@ -1,1 +1,1 @@
-"""How results look: tables, JSON and YAML, progress. No verb, no option."""
+"""Show results: tables, JSON, YAML, progress."""

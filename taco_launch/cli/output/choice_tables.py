@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 import click
 
 from taco_launch.cli.output.render import columns
-from taco_launch.inventory.ranges import fold
+from taco_launch.hosts.inventory.ranges import fold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from taco_launch.flows.plan import NearHcas
-    from taco_launch.model.choices import GpuChoice, RejectedSet
+    from taco_launch.core.model.choices import GpuChoice, RejectedSet
+    from taco_launch.jobs.dry_run import NearHcas
 
 
 def show(choice: "GpuChoice") -> None:

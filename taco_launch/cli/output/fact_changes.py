@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taco_launch.agent import untrusted
+from taco_launch.agent.store import untrusted
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
-from taco_launch.errors import DRIFT, OK, UsageError
-from taco_launch.model import codec
+from taco_launch.core.errors import DRIFT, OK, UsageError
+from taco_launch.core.model import codec
 
 if TYPE_CHECKING:
-    from taco_launch.model.host.facts import HostFacts
+    from taco_launch.core.model.host.facts import HostFacts
 
 # How much of a value a line shows, and of how many items of a list; JSON has all of it.
 _WIDTH, _MOST = 80, 8
@@ -34,9 +34,9 @@ def show(
     Raises:
         UsageError: nothing is known of any of the hosts from before.
     """
-    from taco_launch.facts.reports.changes import changes
-    from taco_launch.facts.reports.document import document
-    from taco_launch.inventory.ranges import fold
+    from taco_launch.core.facts.reports.changes import changes
+    from taco_launch.core.facts.reports.document import document
+    from taco_launch.hosts.inventory.ranges import fold
 
     if found and not set(before) & {facts.host for facts in found}:
         raise UsageError(f"{earlier} has no facts of these hosts, only of {fold(tuple(before))}")
@@ -67,7 +67,7 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
     Raises:
         UsageError: a file cannot be read, or is none.
     """
-    from taco_launch.facts.reports.changes import hosts_of
+    from taco_launch.core.facts.reports.changes import hosts_of
 
     files = sorted(earlier.glob("*.json")) if earlier.is_dir() else [earlier]
     if not files:

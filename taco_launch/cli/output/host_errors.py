@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
-from taco_launch.errors import HostError, TacoLaunchError
+from taco_launch.core.errors import HostError, TacoLaunchError
 
 if TYPE_CHECKING:
-    from taco_launch.remote.fanout import Answer
+    from taco_launch.hosts.fanout import Answer
 
 _IPV4 = r"\d{1,3}(?:\.\d{1,3}){3}"
 _IPV6 = r"[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*"
@@ -48,7 +48,7 @@ def _logs(hosts: Sequence[str], hint: str | None) -> str | None:
 
 def _joined(parts: Sequence[str], own: Sequence[Sequence[str]]) -> str:
     """Put parts together with what hosts have between them."""
-    from taco_launch.inventory.ranges import fold
+    from taco_launch.hosts.inventory.ranges import fold
 
     between = [next(iter(set(values))) if len(set(values)) == 1 else fold(values) for values in zip(*own, strict=True)]
     return "".join(part for pair in zip(parts, [*between, ""], strict=True) for part in pair)
@@ -64,3 +64,10 @@ def failed_host(error: TacoLaunchError, settings: Settings) -> str | None:
         except TacoLaunchError:  # what is wrong with the inventory may be this very error
             return None
     return hosts.pop() if len(hosts) == 1 else None
+
+
+def error_data(error: TacoLaunchError, settings: Settings) -> None:
+    """Print an error for programs: its kind, message, hint and host, and (host, reason) where hosts are its reason."""
+    reasons = [{"host": host, "reason": why} for host, why in getattr(error, "reasons", ())]
+    about = {"kind": error.kind, "message": error.message, "hint": error.hint, "host": failed_host(error, settings)}
+    render.data({"error": {**about, "exit_code": error.exit_code, "reasons": reasons}}, settings.output)

@@ -8,7 +8,7 @@ from taco_launch.cli.options.common import Seconds, Settings, add_option
 from taco_launch.cli.output import render
 
 if TYPE_CHECKING:
-    from taco_launch.setup.host_plan import HostPlan
+    from taco_launch.setup.plan.host_plan import HostPlan
 
 # How often is looked whether the jobs still run.
 _LOOK_SECONDS = 10

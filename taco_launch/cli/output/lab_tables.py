@@ -7,7 +7,7 @@ import click
 from taco_launch.cli.output import render
 
 if TYPE_CHECKING:
-    from taco_launch.lab.labels import LabHost
+    from taco_launch.lab.docker.labels import LabHost
     from taco_launch.lab.status import Status
 
 
@@ -41,7 +41,7 @@ def document(found: "Status") -> dict[str, Any]:
 
 def show(found: "Status", *, first: bool) -> None:
     """Print a lab; what is not this user's to have, as another made the lab, is not named."""
-    from taco_launch.lab.labels import option_of
+    from taco_launch.lab.docker.labels import option_of
 
     if not first:
         click.echo()

@@ -9,9 +9,9 @@ import math
 import time
 from typing import Any
 
-from taco_launch.model.instances import instances
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState
-from taco_launch.model.launchers import launcher_of
+from taco_launch.core.model.instances import instances
+from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.core.model.launchers import launcher_of
 
 _RFC_3339 = "%Y-%m-%dT%H:%M:%SZ"
 _RUNS = frozenset((JobState.STARTING, JobState.RUNNING, JobState.STOPPING))

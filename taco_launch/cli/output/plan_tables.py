@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 import click
 
 from taco_launch.cli.output import choice_tables, render
-from taco_launch.command import shell
-from taco_launch.launch.plan import line
-from taco_launch.model.codec import to_json
-from taco_launch.model.launchers import LAUNCHERS
+from taco_launch.core.command import shell
+from taco_launch.core.launch.plan import line
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.launchers import LAUNCHERS
 
 if TYPE_CHECKING:
-    from taco_launch.flows.plan import NearHcas
-    from taco_launch.model.choices import GpuChoice
-    from taco_launch.model.plans import LaunchPlan
+    from taco_launch.core.model.choices import GpuChoice
+    from taco_launch.core.model.plans import LaunchPlan
+    from taco_launch.jobs.dry_run import NearHcas
 
 
 def lines(found: "LaunchPlan", launcher: str) -> str:

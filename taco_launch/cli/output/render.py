@@ -15,15 +15,14 @@ import click
 
 from taco_launch.cli.options import common
 from taco_launch.cli.options.common import Settings, colour_wanted, settings_of
-from taco_launch.command import as_typed
-from taco_launch.errors import TacoLaunchError
-from taco_launch.model.codec import to_json
+from taco_launch.core.command import as_typed
+from taco_launch.core.model.codec import to_json
 
 if TYPE_CHECKING:
-    from taco_launch.model.job_view import JobView, WaitReasons
-    from taco_launch.model.jobs import JobRecord
-    from taco_launch.remote.terminal import SafeStream
-    from taco_launch.signatures.match import SignatureMatch
+    from taco_launch.core.model.job_view import JobView, WaitReasons
+    from taco_launch.core.model.jobs import JobRecord
+    from taco_launch.core.signatures.match import SignatureMatch
+    from taco_launch.hosts.remote.terminal import SafeStream
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)
@@ -49,15 +48,6 @@ def error(message: str, hint: str | None) -> None:
     click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=colour)
     if hint:
         click.echo(f"{click.style('hint:', fg='cyan')} {printable(hint)}", err=True, color=colour)
-
-
-def error_data(error: TacoLaunchError, settings: Settings) -> None:
-    """Print an error for programs: its kind, message, hint and host, and (host, reason) where hosts are its reason."""
-    from taco_launch.cli.output.host_errors import failed_host
-
-    reasons = [{"host": host, "reason": why} for host, why in getattr(error, "reasons", ())]
-    about = {"kind": error.kind, "message": error.message, "hint": error.hint, "host": failed_host(error, settings)}
-    data({"error": {**about, "exit_code": error.exit_code, "reasons": reasons}}, settings.output)
 
 
 def typed(text: str) -> str:
@@ -207,7 +197,7 @@ def counted(count: int, noun: str) -> str:
 
 def ending(settings: Settings, found: "JobView") -> None:
     """Print on stderr how a job stands or ended."""
-    from taco_launch.state import numbered
+    from taco_launch.core.lifecycle.state import numbered
 
     record = found.record
     colour = {"SUCCEEDED": "green", "FAILED": "red", "LOST": "red"}.get(record.state.value, "yellow")
@@ -251,7 +241,7 @@ def job_fields(record: "JobRecord") -> list[tuple[str, str]]:
 
 def hang(record: "JobRecord") -> str:
     """Return since when a job hung, and what the most telling of its ranks did; nothing where its reason says so."""
-    from taco_launch.model.stalls import HANGS, doing
+    from taco_launch.core.model.stalls import HANGS, doing
 
     if record.stalled is None or not (record.stalled.hung and record.stalled.ranks) or HANGS in record.reason:
         return ""
@@ -265,7 +255,7 @@ def findings(found: "Sequence[SignatureMatch]", output: str) -> None:
     if output in ("json", "yaml"):
         data([to_json(match.finding) for match in found], output)
         return
-    from taco_launch.signatures.entry import FailureText
+    from taco_launch.core.signatures.known import FailureText
 
     for match in found:
         told = match.finding
@@ -330,7 +320,7 @@ class LogOutput:
 
 
 def _safe() -> "SafeStream":
-    from taco_launch.remote.terminal import SafeStream
+    from taco_launch.hosts.remote.terminal import SafeStream
 
     return SafeStream()
 
@@ -338,7 +328,7 @@ def _safe() -> "SafeStream":
 @functools.cache
 def _label() -> "re.Pattern[bytes]":
     """Match the label of a line in a merged log, with its time where that was asked for: a rank's, or a launcher's."""
-    from taco_launch.model.launchers import LAUNCHERS
+    from taco_launch.core.model.launchers import LAUNCHERS
 
     names = "|".join(LAUNCHERS)
     return re.compile(rf"^((?:\d[0-9T:.-]+Z |- +)?\S+/(\d+|{names}) *) \| ".encode(), re.MULTILINE)

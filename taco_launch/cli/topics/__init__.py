@@ -1,1 +1,1 @@
-"""Texts of `taco-launch help TOPIC`; those of exit codes, environment and profiles are pages of the reference, too."""
+"""Hold the texts of `taco-launch help TOPIC`."""

@@ -1,4 +1,4 @@
-"""Simulated hardware of lab hosts: what no small machine has (GPUs, HCAs, their driver and OFED), called simulated.
+"""Simulate what no small machine has: GPUs, HCAs, their drivers.
 
 `files(machine, host)` gives what is put into a host container (Debian 12, systemd) before its first boot. There, a unit
 makes the hardware appear at every boot, before anything else that could ask for it. Every simulated tool answers from

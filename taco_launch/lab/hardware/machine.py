@@ -1,6 +1,6 @@
 """What a simulated machine is: GPUs and HCAs at their places on the PCI buses, a driver, an OFED, a bond."""
 
-from taco_launch.frozen import dataclass
+from taco_launch.core.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The table of simulated kernel modules: what each needs, whether it loads, what it brings."""
 
-from taco_launch.frozen import dataclass
+from taco_launch.core.frozen import dataclass
 
 
 @dataclass(frozen=True)

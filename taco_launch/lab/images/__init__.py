@@ -1,1 +1,1 @@
-"""The images of a lab: built of this machine's distribution, with their packages and wheels."""
+"""Build the images of lab hosts from this machine's distribution."""

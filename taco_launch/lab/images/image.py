@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from taco_launch.errors import TacoLaunchError
-from taco_launch.lab.engine import ask, docker, docker_build
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.lab.docker.engine import ask, docker, docker_build
+from taco_launch.lab.docker.labels import IMAGE_KEY
+from taco_launch.lab.docker.reporter import Reporter
 from taco_launch.lab.images import root
-from taco_launch.lab.labels import IMAGE_KEY
-from taco_launch.lab.reporter import Reporter
 
 REPOSITORY = "taco-launch-lab"
 # What a small cloud server has. No python, no docker: what a host needs besides is for set-up to bring.

@@ -2,11 +2,12 @@
 
 from importlib import resources
 
-from taco_launch.errors import HostError
-from taco_launch.frozen import dataclass
-from taco_launch.lab import hosts, packages
-from taco_launch.lab.engine import execute
-from taco_launch.lab.labels import REGISTRY, LabHost
+from taco_launch.core.errors import HostError
+from taco_launch.core.frozen import dataclass
+from taco_launch.lab import packages
+from taco_launch.lab.docker import hosts
+from taco_launch.lab.docker.engine import execute
+from taco_launch.lab.docker.labels import REGISTRY, LabHost
 
 PORT = 8080
 ADDRESS = f"http://{REGISTRY}:{PORT}"

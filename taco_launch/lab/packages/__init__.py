@@ -1,4 +1,4 @@
-"""Simulated packages: what a lab's apt repository offers, as trees that dpkg-deb makes real packages of.
+"""Simulate packages of drivers and tools for the lab's apt repository.
 
 - the NVIDIA container toolkit, laid out as NVIDIA's own repository is: its programs do with the simulated driver of a
   lab host what the real ones do with the real driver
@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from importlib import resources
 
-from taco_launch.frozen import dataclass
+from taco_launch.core.frozen import dataclass
 
 TOOLKIT = "libnvidia-container/stable/deb"
 PEER_MEMORY = "peer-memory"

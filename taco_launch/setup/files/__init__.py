@@ -1,1 +1,1 @@
-"""Files that set-up writes, as text: daemon.json, SSH's, the unit's, and the container's definition."""
+"""Write the text of files: daemon.json, SSH files, the unit, the container's definition."""

@@ -6,18 +6,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import field
 
-from taco_launch.facts.gpus import blocking_faults
-from taco_launch.frozen import dataclass
-from taco_launch.model import codec
-from taco_launch.model.host.fact_value import Unknown, asked
-from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState, System
-from taco_launch.model.host.hardware import Gpus
-from taco_launch.model.host.hosts import Container, Inventory, Toolkit
-from taco_launch.model.host.image_reference import parse_reference
-from taco_launch.setup import paths, scripts
-from taco_launch.setup.ops import FileTarget
-from taco_launch.setup.stage_parts import gpus as of_gpus
-from taco_launch.setup.stages.image import held
+from taco_launch.core.facts.gpus import blocking_faults
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model import codec
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.fact_value import Unknown, asked
+from taco_launch.core.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState, System
+from taco_launch.core.model.host.hardware import Gpus
+from taco_launch.core.model.host.hosts import Container, Inventory, Toolkit
+from taco_launch.core.model.host.image_reference import parse_reference
+from taco_launch.setup import scripts
+from taco_launch.setup.files import gpu_devices as of_gpus
+from taco_launch.setup.model.host_images import image_on_host
+from taco_launch.setup.model.ops import FileTarget
 
 # What RDMA needs of a container beside its devices and memlock: to register memory.
 _CAPABILITY = "IPC_LOCK"
@@ -30,7 +31,7 @@ _RDMA_DEVICE = re.compile(r"/dev/infiniband/(?:uverbs[0-9]+|rdma_cm)")
 _BY_CDI = "with CDI it keeps them, which needs docker 28.2, or docker 25 or newer with docker.settings: {features: {cdi: true}}"
 _GPU_DEVICE = re.compile(r"/dev/nvidia(?:[0-9]+|ctl)")
 # Where a container of ours keeps its options, so that a plan can say which of them have changed. Beside it are the GPUs
-# that its host had then (facts/gpus/blocking_faults.py): `--device=nvidia.com/gpu=all` would take as many as are left.
+# that its host had then (core/facts/gpus/blocking_faults.py): `--device=nvidia.com/gpu=all` would take as many as are left.
 _OPTIONS_LABEL = "taco-launch.options"
 _ENV = "--env="
 # For the environment of the image, of which Linux lets a program have a few MiB at most (execve(2)).
@@ -112,7 +113,7 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
     What else its facts do not tell is taken to be as it usually is.
     """
     reference = parse_reference(container.image)
-    image = held(reference, facts.docker) if isinstance(facts.docker, DockerFacts) else None
+    image = image_on_host(reference, facts.docker) if isinstance(facts.docker, DockerFacts) else None
     if image is None:
         return None
     gpu_options, gpus, gpu_remarks = _gpus(inventory, container, facts)

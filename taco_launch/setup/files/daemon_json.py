@@ -4,8 +4,8 @@ import json
 import re
 from typing import Any, NoReturn
 
-from taco_launch.frozen import dataclass
-from taco_launch.model.host.hosts import DockerEngine
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.hosts import DockerEngine
 
 # Lists to which ours are added: whoever wrote the others wants them still.
 _ADDED_TO = frozenset(("insecure-registries", "registry-mirrors"))

@@ -5,8 +5,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from taco_launch.frozen import dataclass
-from taco_launch.setup import paths
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host import paths
 
 _HEADING = "# made by taco-launch setup, which overwrites it when hosts come and go\n"
 _KEY = re.compile(r"([a-z0-9@.-]+ [A-Za-z0-9+/=]+)(?:[ \t].*)?")

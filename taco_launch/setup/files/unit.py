@@ -1,13 +1,14 @@
 """The systemd unit that keeps the training container up, after every boot as well; and the files that belong to it."""
 
-from taco_launch.setup import paths, scripts
+from taco_launch.core.model.host import paths
+from taco_launch.setup import scripts
+from taco_launch.setup.files import gpu_devices
 from taco_launch.setup.files.container_definition import Definition
-from taco_launch.setup.ops import FileTarget
-from taco_launch.setup.stage_parts import gpus
+from taco_launch.setup.model.ops import FileTarget
 
 # For CDI the GPUs are described as the driver that is loaded has them; a description of another driver names files that are
 # gone. Where the toolkit cannot, the container's start says what is missing.
-_DESCRIBED = f"ExecStartPre=-/bin/sh -c 'exec nvidia-ctk cdi generate --output={gpus.SPECIFICATION}'\n"
+_DESCRIBED = f"ExecStartPre=-/bin/sh -c 'exec nvidia-ctk cdi generate --output={gpu_devices.SPECIFICATION}'\n"
 
 # How long its start waits for the devices of drivers that come late.
 DEVICE_SECONDS = 300
@@ -57,7 +58,7 @@ def unit(definition: Definition) -> str:
         seconds=DEVICE_SECONDS,
         state=paths.state(definition.cluster),
         devices="".join(f" {device}" for device in definition.devices),
-        described=_DESCRIBED if gpus.BY_CDI in definition.options else "",
+        described=_DESCRIBED if gpu_devices.BY_CDI in definition.options else "",
         timeout=DEVICE_SECONDS + 90,
     )
 

@@ -1,4 +1,4 @@
-"""The public keys that sign the repositories of Docker and NVIDIA, as Debian's extrepo and Docker publish them."""
+"""Hold the public keys that sign the packages of Docker and NVIDIA."""
 
 from functools import cache
 from importlib import resources

@@ -1,4 +1,4 @@
-"""The shell scripts of set-up, as text: what runs on hosts and in their containers."""
+"""Hold the shell scripts that run on hosts and in their containers."""
 
 from functools import cache
 from importlib import resources

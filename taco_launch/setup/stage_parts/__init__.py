@@ -1,1 +1,1 @@
-"""Parts of set-up stages: what a stage in setup/stages is put together from."""
+"""Plan what several stages need: Docker's packages and settings, firewall, image copy."""

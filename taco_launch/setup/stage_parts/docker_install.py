@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
-from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import DockerFacts, HostFacts, Os, System
-from taco_launch.model.host.hosts import DockerEngine
-from taco_launch.setup import keys, packages
-from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.core.model.host.facts import DockerFacts, HostFacts, Os, System
+from taco_launch.core.model.host.hosts import DockerEngine
+from taco_launch.setup import keys
+from taco_launch.setup.model import packages
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem
 from taco_launch.setup.scripts import text
-from taco_launch.setup.space import DATA_ROOT, disk_of
+from taco_launch.setup.stage_parts.space import DATA_ROOT, disk_of
 
 DOCKER_URL = "https://download.docker.com"
 # Our files of that repository, by names that nobody else uses: those of the user stay as they are.

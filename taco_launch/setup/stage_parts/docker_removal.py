@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterator
 from hashlib import sha256
 
-from taco_launch.model.host.fact_value import Unknown
-from taco_launch.model.host.facts import SetupState
-from taco_launch.setup import paths, scripts
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.fact_value import Unknown
+from taco_launch.core.model.host.facts import SetupState
+from taco_launch.setup import scripts
 from taco_launch.setup.files import daemon_json
-from taco_launch.setup.ops import FileTarget, Op, Problem, Removal
+from taco_launch.setup.model.ops import FileTarget, Op, Problem, Removal
 from taco_launch.setup.stage_parts.docker_settings import MARKS
 
 # What set-up put into daemon.json, as docker_settings keeps it.

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from taco_launch.frozen import dataclass
-from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState
-from taco_launch.model.host.hosts import DockerEngine
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState
+from taco_launch.core.model.host.hosts import DockerEngine
+from taco_launch.core.model.host.paths import ENGINE_CONFIG, ENGINE_PROXY, STATE
 from taco_launch.setup.files import daemon_json
-from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Stage
-from taco_launch.setup.paths import ENGINE_CONFIG, ENGINE_PROXY, STATE
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, Stage
 from taco_launch.setup.scripts import text
 
 # Where scripts/docker_settings.sh finds what is to change, and marks what has not taken effect yet.

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from taco_launch.frozen import dataclass
-from taco_launch.model.host.facts import Firewall, HostFacts, NetworkFacts
-from taco_launch.setup import paths, scripts
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.facts import Firewall, HostFacts, NetworkFacts
+from taco_launch.setup import scripts
 from taco_launch.setup.files.ssh_files import Member, is_address
-from taco_launch.setup.ops import FileTarget, Op, PlanContext
-from taco_launch.setup.setup_files import differing, files_of, with_files, without
+from taco_launch.setup.model.host_files import differing, files_of, with_files, without
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext
 
 _STAGE: Final = "ssh_mesh"
 # Where the kernel takes a port from that a program does not name: ip-sysctl, ip_local_port_range.

@@ -6,7 +6,7 @@ at most: so the copies are a binary tree, as deep as the logarithm of the hosts,
 
 from collections.abc import Mapping, Sequence
 
-from taco_launch.frozen import dataclass
+from taco_launch.core.frozen import dataclass
 
 # What stands for the controller where a host's source is named.
 CONTROLLER = ""
@@ -15,25 +15,6 @@ FAN_OUT = 2
 CONTROLLER_FAN_OUT = 1
 # A line that is faster (bytes a second) is not worth the trial, see `pays`.
 SLOW = 40e6
-# Docker unpacks a stream beside it before it takes the layers from there.
-_UNPACKED = 2
-
-
-@dataclass(frozen=True)
-class SourceImage:
-    """What the controller has of an image: `where`, as people name it, and what an engine may call the image (`ids`).
-
-    `size` is what it holds in bytes, unpacked.
-    """
-
-    where: str
-    ids: frozenset[str]
-    size: int
-
-    @property
-    def space(self) -> int:
-        """How many bytes a host takes for it while it comes: the stream, and what docker makes of it."""
-        return self.size * (1 + _UNPACKED)
 
 
 @dataclass(frozen=True)

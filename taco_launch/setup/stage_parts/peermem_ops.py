@@ -4,17 +4,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from taco_launch.facts.rdma.peermem import MODULES, SERVICE
-from taco_launch.frozen import dataclass
-from taco_launch.model.host.fact_value import Absent, Found
-from taco_launch.model.host.facts import HostFacts, System
-from taco_launch.model.host.hardware import Gpus, PeerMemory, Rdma
-from taco_launch.model.host.hosts import Host
-from taco_launch.setup import packages, paths
-from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem
+from taco_launch.core.facts.rdma.peermem import MODULES, SERVICE
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.fact_value import Absent, Found
+from taco_launch.core.model.host.facts import HostFacts, System
+from taco_launch.core.model.host.hardware import Gpus, PeerMemory, Rdma
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.signatures.known.system import words
+from taco_launch.setup.model import packages
+from taco_launch.setup.model.host_files import differing, files_of, with_files, without
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem
 from taco_launch.setup.scripts import text
-from taco_launch.setup.setup_files import differing, files_of, with_files, without
-from taco_launch.signatures.texts.system import words
 
 OFF = "or turn GPUDirect RDMA off in the inventory: network: {gdr: off}"
 _PACKAGES = {

@@ -1,1 +1,1 @@
-"""The stages of set-up, one file each, and what only one of them needs."""
+"""Plan each stage of set-up, one file each."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from taco_launch.facts import MADE
-from taco_launch.model.host.facts import HostFacts, SetupFile, System
-from taco_launch.model.host.hosts import Host
-from taco_launch.setup import paths, scripts
-from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StageRules
-from taco_launch.setup.setup_files import files_of, unread, with_files, with_made
+from taco_launch.core.facts import MADE
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.facts import HostFacts, SetupFile, System
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.setup import scripts
+from taco_launch.setup.model.host_files import files_of, unread, with_files, with_made
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, StageRules
 
 _PRIVATE = 0o700
 

@@ -3,20 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from taco_launch.command import shell
-from taco_launch.facts import MADE
-from taco_launch.facts.gpus.blocking_faults import GONE_HINT
-from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState
-from taco_launch.model.host.hardware import Board, Gpus
-from taco_launch.model.host.hosts import Container, Host, Inventory
-from taco_launch.setup import paths, scripts
-from taco_launch.setup.files import unit
+from taco_launch.core.command import shell
+from taco_launch.core.facts import MADE
+from taco_launch.core.facts.gpus.blocking_faults import GONE_HINT
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState
+from taco_launch.core.model.host.hardware import Board, Gpus
+from taco_launch.core.model.host.hosts import Container, Host, Inventory
+from taco_launch.setup import scripts
+from taco_launch.setup.files import gpu_devices, unit
 from taco_launch.setup.files.container_definition import Definition, cannot, changes, define, fewer, lost, unread
-from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Removal, StageRules
-from taco_launch.setup.setup_files import differing, with_files
-from taco_launch.setup.stage_parts import firewall, gpus
+from taco_launch.setup.model.host_files import differing, with_files
+from taco_launch.setup.model.job_containers import keys_of
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, Removal, StageRules
+from taco_launch.setup.stage_parts import firewall
 from taco_launch.setup.stages.ssh_mesh import taken_by_another
-from taco_launch.setup.variants import keys_of
 
 _CREATE_SECONDS = 300
 _START_SECONDS = unit.DEVICE_SECONDS + 120
@@ -196,7 +197,7 @@ def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
         and there.state == "running"
         and any(file.path == unit_file for file in changed)
         and isinstance(facts.docker, DockerFacts)
-        and gpus.loses(definition.options, facts.docker)
+        and gpu_devices.loses(definition.options, facts.docker)
     )
     if stopped:
         why.append("the container restarts, as it would lose its GPUs when systemd reads the unit")

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from taco_launch.facts import MADE
-from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState, System
-from taco_launch.model.host.hosts import Host
-from taco_launch.setup.ops import Op, PlanContext, Problem, Stage, StageRules
+from taco_launch.core.facts import MADE
+from taco_launch.core.model.host.fact_value import Absent, Unknown
+from taco_launch.core.model.host.facts import DockerFacts, HostFacts, SetupState, System
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.setup.model.ops import Op, PlanContext, Problem, Stage, StageRules
 from taco_launch.setup.scripts import text
 from taco_launch.setup.stage_parts.docker_install import install
 from taco_launch.setup.stage_parts.docker_removal import take_back

@@ -3,15 +3,16 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from taco_launch.command import shell, ssh_line
-from taco_launch.facts import MADE
-from taco_launch.frozen import dataclass
-from taco_launch.model.host.facts import DockerFacts, HostFacts, Image
-from taco_launch.model.host.hosts import Container, Host, Inventory
-from taco_launch.model.host.image_reference import Reference, parse_reference
-from taco_launch.setup import paths, scripts, space
-from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, Removal, StageRules
-from taco_launch.setup.stage_parts.image_copy import SourceImage
+from taco_launch.core.command import shell, ssh_line
+from taco_launch.core.facts import MADE
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.facts import DockerFacts, HostFacts, Image
+from taco_launch.core.model.host.hosts import Container, Host, Inventory
+from taco_launch.core.model.host.image_reference import Reference, parse_reference
+from taco_launch.setup import scripts
+from taco_launch.setup.model.host_images import HostImage, _is_named, image_on_host
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, Removal, SourceImage, StageRules
+from taco_launch.setup.stage_parts import space
 
 # What a dry run takes for the id of an image that does not exist yet.
 PREDICTED = "sha256:" + "0" * 64
@@ -22,30 +23,6 @@ _LEAST_SPACE = 2 << 30
 _SECONDS = 1800
 _LOAD_SECONDS = 3600
 _HUB = "docker.io"
-
-
-@dataclass(frozen=True)
-class HostImage:
-    """An image that a host has: its id, and its digests at the registry (none where it was loaded or built there)."""
-
-    id: str
-    digests: frozenset[str]
-
-    def same(self, other: "HostImage") -> bool:
-        """Return whether it is the same image: by id, or, as engines differ in what they call an id, by a digest."""
-        return self.id == other.id or bool(self.digests & other.digests)
-
-
-def held(reference: Reference, docker: DockerFacts) -> HostImage | None:
-    """Return what the image's name stands for on a host, None where it has no such image."""
-    if not isinstance(docker.images, tuple):
-        return None
-    found = [image for image in docker.images if _is(reference, image)]
-    if not found:
-        return None
-    return HostImage(
-        found[0].id, frozenset(image.digest for image in found if image.digest and image.id == found[0].id)
-    )
 
 
 def resolve(inventory: Inventory, facts: Mapping[str, HostFacts]) -> str | None:
@@ -71,7 +48,7 @@ def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Pr
         yield Problem("image", f"docker does not report which images it has: {facts.docker.images.reason}")
         return
     reference = parse_reference(container.image)
-    here = held(reference, facts.docker)
+    here = image_on_host(reference, facts.docker)
     standard = cluster.once("image", lambda: _standard(reference, cluster.inventory, cluster.facts))
     if container.source != "registry":
         yield from _copy(facts, cluster, container, here, standard)
@@ -109,13 +86,6 @@ def _from_registry(
         yield from _pull(facts, cluster, container, reference.name, "it is not here", None)
 
 
-def _is(reference: Reference, image: Image) -> bool:
-    listed = parse_reference(image.reference)
-    if reference.digest is None:
-        return (listed.repository, listed.tag) == (reference.repository, reference.tag)
-    return listed.repository == reference.repository and reference.digest in (image.digest, listed.digest)
-
-
 def _standard(
     reference: Reference, inventory: Inventory, facts: Mapping[str, HostFacts]
 ) -> tuple[str, HostImage] | None:
@@ -123,7 +93,7 @@ def _standard(
     having: list[tuple[str, HostImage]] = []
     for host in sorted(inventory.hosts, key=lambda host: host.name != inventory.head):
         of = facts.get(host.name)
-        found = held(reference, of.docker) if of is not None and isinstance(of.docker, DockerFacts) else None
+        found = image_on_host(reference, of.docker) if of is not None and isinstance(of.docker, DockerFacts) else None
         if found is not None:
             having.append((host.name, found))
     if not having:
@@ -137,7 +107,7 @@ def _standard(
 
 def known(reference: Reference, digest: str, facts: Mapping[str, HostFacts]) -> HostImage:
     """Return the image of a digest, with its id where a host has it: one that has it by `docker load` knows no digest."""
-    there = (held(reference, each.docker) for each in facts.values() if isinstance(each.docker, DockerFacts))
+    there = (image_on_host(reference, each.docker) for each in facts.values() if isinstance(each.docker, DockerFacts))
     return next((each for each in there if each and digest in each.digests), HostImage("", frozenset((digest,))))
 
 
@@ -242,7 +212,7 @@ def _with(facts: HostFacts, reference: Reference, pulled: str, identity: str = P
     """Return the facts of a host that has got the image."""
     if not isinstance(facts.docker, DockerFacts) or not isinstance(facts.docker.images, tuple):
         return facts
-    others = tuple(image for image in facts.docker.images if not _is(reference, image))
+    others = tuple(image for image in facts.docker.images if not _is_named(reference, image))
     image = Image(reference.name, identity, parse_reference(pulled).digest, None)
     return replace(facts, docker=replace(facts.docker, images=(*others, image)))
 
@@ -254,7 +224,7 @@ def _size(reference: Reference, cluster: PlanContext) -> int | None:
         for facts in cluster.facts.values()
         if isinstance(facts.docker, DockerFacts) and isinstance(facts.docker.images, tuple)
         for image in facts.docker.images
-        if _is(reference, image) and image.size
+        if _is_named(reference, image) and image.size
     ]
     return max(sizes, default=None)
 
@@ -294,7 +264,7 @@ def take_back(removal: Removal) -> Iterator[Op]:
     if removal.image is None or not isinstance(docker, DockerFacts):
         return
     reference = parse_reference(removal.image)
-    if held(reference, docker) is not None:
+    if image_on_host(reference, docker) is not None:
         yield Op("image", f"remove {removal.image}", "--images", 'docker rmi "$1" >/dev/null', (reference.name,))
 
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 
-from taco_launch.command import shell
-from taco_launch.facts import MADE
-from taco_launch.facts.rdma.peermem import MODULES, SERVICE
-from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import DockerFacts, HostFacts
-from taco_launch.model.host.hardware import Gpus, PeerMemory, Rdma
-from taco_launch.model.host.hosts import Host, Inventory
-from taco_launch.setup import paths
-from taco_launch.setup.ops import Op, PlanContext, Problem, Removal, StageRules
-from taco_launch.setup.setup_files import files_of
+from taco_launch.core.command import shell
+from taco_launch.core.facts import MADE
+from taco_launch.core.facts.rdma.peermem import MODULES, SERVICE
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.fact_value import Absent, Unknown
+from taco_launch.core.model.host.facts import DockerFacts, HostFacts
+from taco_launch.core.model.host.hardware import Gpus, PeerMemory, Rdma
+from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.setup.model.host_files import files_of
+from taco_launch.setup.model.ops import Op, PlanContext, Problem, Removal, StageRules
 from taco_launch.setup.stage_parts.peermem_ops import (
     OFF,
     PeermemModule,

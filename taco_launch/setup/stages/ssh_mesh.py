@@ -8,17 +8,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from taco_launch.command import shell
-from taco_launch.facts import MADE
-from taco_launch.facts.network.interface import Carrier, carrier
-from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import DockerFacts, HostFacts, Listener, NetworkFacts, SetupState
-from taco_launch.model.host.hosts import Container, Host
-from taco_launch.setup import paths, scripts
+from taco_launch.core.command import shell
+from taco_launch.core.facts import MADE
+from taco_launch.core.facts.network.interface import Carrier, carrier
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.fact_value import Absent, Unknown
+from taco_launch.core.model.host.facts import DockerFacts, HostFacts, Listener, NetworkFacts, SetupState
+from taco_launch.core.model.host.hosts import Container, Host
+from taco_launch.setup import scripts
 from taco_launch.setup.files import ssh_files
 from taco_launch.setup.files.ssh_files import Member, public_key
-from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StageRules
-from taco_launch.setup.setup_files import differing, files_of, unread, with_files
+from taco_launch.setup.model.host_files import differing, files_of, unread, with_files
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, StageRules
 from taco_launch.setup.stage_parts import firewall
 
 _STAGE: Final = "ssh_mesh"

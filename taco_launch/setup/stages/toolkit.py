@@ -5,15 +5,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from taco_launch.facts import MADE
-from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import DockerFacts, HostFacts, SetupState, System
-from taco_launch.model.host.hosts import Host, Toolkit
-from taco_launch.setup import keys, packages
-from taco_launch.setup.files import daemon_json
-from taco_launch.setup.ops import FileTarget, Op, PlanContext, Problem, StageRules
+from taco_launch.core.facts import MADE
+from taco_launch.core.model.host.fact_value import Absent, Unknown
+from taco_launch.core.model.host.facts import DockerFacts, HostFacts, SetupState, System
+from taco_launch.core.model.host.hosts import Host, Toolkit
+from taco_launch.setup import keys
+from taco_launch.setup.files import daemon_json, gpu_devices
+from taco_launch.setup.model import packages
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, StageRules
 from taco_launch.setup.scripts import text
-from taco_launch.setup.stage_parts import docker_settings, gpus
+from taco_launch.setup.stage_parts import docker_settings
 from taco_launch.setup.stage_parts.docker_settings import RUNNING
 
 _URL = "https://nvidia.github.io/libnvidia-container"
@@ -47,7 +48,7 @@ _PROGRAMS = ("nvidia-ctk", _RUNTIME, *_HOOKS[:1])
 # What `nvidia-ctk runtime configure --runtime=docker` would write.
 _REGISTERED = {"args": [], "path": _RUNTIME}
 # Where else dockerd may have a runtime from: its own command line, or another file than daemon.json.
-_ELSEWHERE = re.compile(rf"--add-runtime[= ]{gpus.RUNTIME}=|--config-file")
+_ELSEWHERE = re.compile(rf"--add-runtime[= ]{gpu_devices.RUNTIME}=|--config-file")
 # Where else it may be told whether it has CDI: dockerd's reference, --feature
 _FEATURES_ELSEWHERE = re.compile("--feature|--config-file")
 _GENERATE = 'nvidia-ctk cdi generate --output="$1"\n'
@@ -58,7 +59,7 @@ def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Pr
 
     A toolkit that is there and whole is never upgraded, wherever it comes from.
     """
-    number = len(gpus.gpus(host, facts))
+    number = len(gpu_devices.gpus(host, facts))
     if not number:
         return
     docker, made = facts.docker, facts.made
@@ -99,7 +100,7 @@ def _lacking(docker: DockerFacts, made: SetupState, toolkit: Toolkit) -> str | P
             names = [each.partition(" ")[0] for each in there]
             whole = "nvidia-container-toolkit" in names or "nvidia-docker2" in names
             return "" if whole else "the NVIDIA container toolkit is not installed"
-        if isinstance(docker.runtimes, tuple) and gpus.RUNTIME in docker.runtimes:
+        if isinstance(docker.runtimes, tuple) and gpu_devices.RUNTIME in docker.runtimes:
             return ""
         return Problem(
             "toolkit",
@@ -108,7 +109,7 @@ def _lacking(docker: DockerFacts, made: SetupState, toolkit: Toolkit) -> str | P
         )
     if isinstance(docker.toolkit, Absent):
         return "the NVIDIA container toolkit is not installed"
-    if not isinstance(docker.toolkit_programs, tuple) or gpus.by_cdi(docker, toolkit):
+    if not isinstance(docker.toolkit_programs, tuple) or gpu_devices.by_cdi(docker, toolkit):
         return ""
     programs = docker.toolkit_programs
     missing = [] if _RUNTIME in programs else [_RUNTIME]
@@ -194,10 +195,10 @@ def _given(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     docker, made, toolkit = facts.docker, facts.made, cluster.inventory.toolkit
     assert isinstance(docker, DockerFacts)
     assert isinstance(made, SetupState)
-    if gpus.by_cdi(docker, toolkit) or _may_have_cdi(docker, made, cluster):
+    if gpu_devices.by_cdi(docker, toolkit) or _may_have_cdi(docker, made, cluster):
         yield from _by_cdi(docker, made, cluster)
         return
-    running = isinstance(docker.runtimes, tuple) and gpus.RUNTIME in docker.runtimes
+    running = isinstance(docker.runtimes, tuple) and gpu_devices.RUNTIME in docker.runtimes
     there = _there(made)
     # one that does not run takes it when it starts; one that runs may have it from a file that is gone since
     if toolkit.source == "none" or (there and (running or not isinstance(docker.version, str))):
@@ -207,8 +208,8 @@ def _given(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     # By our own hand, not by nvidia-ctk's: so it can be seen before it is done, is checked by the engine and taken back
     # if that refuses it, and `teardown` knows what was put in.
     lacks = "which is not configured" if not running else "which is configured only until docker restarts"
-    why = f"docker gives GPUs to containers by the runtime {gpus.RUNTIME}, {lacks}{gpus.undecided(docker, toolkit)}"
-    keys = {} if there else {"runtimes": {gpus.RUNTIME: _REGISTERED}}
+    why = f"docker gives GPUs to containers by the runtime {gpu_devices.RUNTIME}, {lacks}{gpu_devices.undecided(docker, toolkit)}"
+    keys = {} if there else {"runtimes": {gpu_devices.RUNTIME: _REGISTERED}}
     for each in docker_settings.taken("toolkit", keys, docker, made, cluster, why):
         yield each if isinstance(each, Problem) else replace(each, expect=_registered(each))
 
@@ -218,16 +219,16 @@ def _may_have_cdi(docker: DockerFacts, made: SetupState, cluster: PlanContext) -
 
     Where GPUs are given in another way already, or somebody has said that CDI is off, that stays.
     """
-    if not gpus.by_cdi_if_on(docker, cluster.inventory.toolkit) or cluster.inventory.toolkit.source == "none":
+    if not gpu_devices.by_cdi_if_on(docker, cluster.inventory.toolkit) or cluster.inventory.toolkit.source == "none":
         return False
     idle = isinstance(docker.containers, tuple) and all(each.state not in RUNNING for each in docker.containers)
-    other = _there(made) or not isinstance(docker.runtimes, tuple) or gpus.RUNTIME in docker.runtimes
+    other = _there(made) or not isinstance(docker.runtimes, tuple) or gpu_devices.RUNTIME in docker.runtimes
     return (idle or cluster.disrupt != "nothing") and not other and not _told_of_cdi(made)
 
 
 def _by_cdi(docker: DockerFacts, made: SetupState, cluster: PlanContext) -> Iterator[Op | Problem]:
     """Plan that the engine has CDI, now and whenever it starts, and that the GPUs are described for it."""
-    if not gpus.on_by_itself(docker) and cluster.inventory.toolkit.source != "none" and not _told_of_cdi(made):
+    if not gpu_devices.on_by_itself(docker) and cluster.inventory.toolkit.source != "none" and not _told_of_cdi(made):
         has = bool(docker.cdi_folders)
         lacks = "has enabled only until it restarts" if has else "supports but has not enabled"
         why = f"containers get GPUs by CDI, which Docker {docker.version} {lacks}"
@@ -235,13 +236,13 @@ def _by_cdi(docker: DockerFacts, made: SetupState, cluster: PlanContext) -> Iter
             yield each
             if isinstance(each, Problem):
                 return
-    if not isinstance(docker.cdi, tuple) or gpus.ALL not in docker.cdi:
+    if not isinstance(docker.cdi, tuple) or gpu_devices.ALL not in docker.cdi:
         yield Op(
             "toolkit",
-            f"describe the GPUs for CDI in {gpus.SPECIFICATION}",
-            why=f"docker gives GPUs to containers by CDI, and no specification names {gpus.ALL}",
+            f"describe the GPUs for CDI in {gpu_devices.SPECIFICATION}",
+            why=f"docker gives GPUs to containers by CDI, and no specification names {gpu_devices.ALL}",
             script=_GENERATE,
-            args=(gpus.SPECIFICATION,),
+            args=(gpu_devices.SPECIFICATION,),
             expect=_described,
         )
 
@@ -254,7 +255,7 @@ def _told_of_cdi(made: SetupState) -> bool:
 
 def _there(made: SetupState) -> bool:
     """Return whether daemon.json has the runtime already, whoever put it there."""
-    return gpus.RUNTIME in _member(made, "runtimes")
+    return gpu_devices.RUNTIME in _member(made, "runtimes")
 
 
 def _member(made: SetupState, key: str) -> dict[str, Any]:
@@ -271,7 +272,7 @@ def _described(facts: HostFacts) -> HostFacts:
     if not isinstance(docker, DockerFacts):
         return facts
     others = docker.cdi if isinstance(docker.cdi, tuple) else ()
-    return replace(facts, docker=replace(docker, cdi=tuple(sorted({*others, gpus.ALL}))))
+    return replace(facts, docker=replace(docker, cdi=tuple(sorted({*others, gpu_devices.ALL}))))
 
 
 def _registered(op: Op) -> Callable[[HostFacts], HostFacts]:
@@ -281,7 +282,7 @@ def _registered(op: Op) -> Callable[[HostFacts], HostFacts]:
         if not isinstance(docker, DockerFacts):
             return facts
         others = docker.runtimes if isinstance(docker.runtimes, tuple) else ()
-        return replace(facts, docker=replace(docker, runtimes=tuple(sorted({*others, gpus.RUNTIME}))))
+        return replace(facts, docker=replace(docker, runtimes=tuple(sorted({*others, gpu_devices.RUNTIME}))))
 
     return expect
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from taco_launch import state
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.model.codec import to_json
-from taco_launch.model.host.hosts import Container
-from taco_launch.model.jobs import JobSpec, JobState, Policy
-from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, call, submitted
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.host.hosts import Container
+from taco_launch.core.model.jobs import JobSpec, JobState, Policy
+from tests.support.agent_calls import HOSTS, PLACED, SUCCEEDED, call, submitted
 
 SUSPENDED: tuple[str, dict[str, Any]] = (state.SUSPENDED, {})
 RESTARTING = (state.RESTARTING, {"delay": 60})
@@ -28,7 +28,7 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(agent)
         os.close(lock)
 
-    monkeypatch.setattr("taco_launch.agent.scheduler_wakeup.start", start)
+    monkeypatch.setattr("taco_launch.agent.upkeep.scheduler_wakeup.start", start)
     return found
 
 
@@ -145,7 +145,7 @@ def test_an_inventory_that_names_another_image_than_the_containers_have(
 ) -> None:
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "image").write_text(f"sha256:{'a' * 64}\ntrain:1\n")
-    monkeypatch.setattr("taco_launch.agent.containers._CLUSTERS", str(tmp_path))
+    monkeypatch.setattr("taco_launch.agent.host.containers._CLUSTERS", str(tmp_path))
     monkeypatch.setenv("TACO_LAUNCH_CLUSTER", "c")
     job = request("a", suspend=True)
     job["spec"]["container"] = to_json(Container(image=wanted))

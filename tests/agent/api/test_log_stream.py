@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from taco_launch import state
-from taco_launch.agent import scheduler_wakeup
 from taco_launch.agent.api import log_stream
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
-from taco_launch.model.job_view import WaitReasons
-from taco_launch.model.jobs import JobState
-from taco_launch.protocol.calls import Reply
-from taco_launch.protocol.calls.jobs import JobReply
-from taco_launch.protocol.calls.logs import JobPlaced, JobWaiting, Logs, StateChange
-from tests.agent.tried import Made, make
+from taco_launch.agent.upkeep import scheduler_wakeup
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.job_view import WaitReasons
+from taco_launch.core.model.jobs import JobState
+from taco_launch.core.protocol.calls import Reply
+from taco_launch.core.protocol.calls.jobs import JobReply
+from taco_launch.core.protocol.calls.logs import JobPlaced, JobWaiting, Logs, StateChange
 from tests.conftest import eventually
-from tests.patience import HANG
+from tests.support.attempts import Made, make
+from tests.support.patience import HANG
 
 
 class Following:

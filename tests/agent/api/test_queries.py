@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch import state
 from taco_launch.agent.api import queries
-from taco_launch.agent.store import job_index, records
+from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.model.codec import from_json, to_json
-from taco_launch.model.jobs import JobRecord, JobSpec
-from taco_launch.model.rows import JobRow, decoded, row_of
-from taco_launch.protocol.calls.hosts import HostSize, SlotsReply, Top
-from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, call, submitted
+from taco_launch.agent.upkeep import job_index
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.codec import from_json, to_json
+from taco_launch.core.model.job_rows import JobRow, decoded, row_of
+from taco_launch.core.model.jobs import JobRecord, JobSpec
+from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top
 from tests.agent.conftest import Family, write_agent
-from tests.patience import HANG
+from tests.support.agent_calls import HOSTS, PLACED, SUCCEEDED, call, submitted
+from tests.support.patience import HANG
 
 
 def rows() -> dict[str, JobRow]:

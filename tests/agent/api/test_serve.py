@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from taco_launch import state
 from taco_launch.agent.api import queries, submission
 from taco_launch.agent.host import facts
 from taco_launch.agent.logs.merge import LogMerge
 from taco_launch.agent.logs.segments import Writer
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.model.codec import to_json
-from taco_launch.model.jobs import JobSpec, Policy
-from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.calls.jobs import Get
-from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, answer, call, submitted
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.jobs import JobSpec, Policy
+from taco_launch.core.protocol import framing as protocol
+from taco_launch.core.protocol.calls.jobs import Get
 from tests.agent.conftest import PYTHON
-from tests.patience import HANG
+from tests.support.agent_calls import HOSTS, PLACED, SUCCEEDED, answer, call, submitted
+from tests.support.patience import HANG
 
 FOLLOW: dict[str, Any] = {"rank": None, "offset": 0, "tail": None, "follow": False}
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from taco_launch.agent.api import stacks
-from taco_launch.errors import UsageError
-from taco_launch.model.jobs import HostRanks, JobRecord, JobState
-from taco_launch.model.run.looks import RankStack
-from taco_launch.model.stalls import RankLook
-from taco_launch.protocol.calls.stacks import Stacks, StacksReply
-from taco_launch.protocol.stack_messages import HostStacks
+from taco_launch.core.errors import UsageError
+from taco_launch.core.model.jobs import HostRanks, JobRecord, JobState
+from taco_launch.core.model.run.rank_samples import RankStack
+from taco_launch.core.model.stalls import RankLook
+from taco_launch.core.protocol.calls.stacks import Stacks, StacksReply
+from taco_launch.core.protocol.stack_messages import HostStacks
 
 SHARES = (HostRanks("gpu1", 2), HostRanks("gpu2", 1), HostRanks("gpu3", 1))
 RECORD = JobRecord(id="a", state=JobState.RUNNING, shares=SHARES)

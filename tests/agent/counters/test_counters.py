@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.counters import inet_diag, netlink, nics, processes, sockets
-from taco_launch.model.run.observed import InterfaceTraffic
+from taco_launch.core.model.run.observed import InterfaceTraffic
 
 pytestmark = pytest.mark.enable_socket  # they connect to this machine alone
 

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 import pytest
 
 from taco_launch.agent.counters import sockets
-from taco_launch.model.run.observed import InterfaceTraffic, SeenRank, SeenRun
-from taco_launch.model.run.planned import PlannedHost, RunPlan
-from taco_launch.model.run.verified import Truth
-from taco_launch.verify.compare import verify
-from tests.patience import patience
+from taco_launch.core.model.run.observed import InterfaceTraffic, SeenRank, SeenRun
+from taco_launch.core.model.run.planned import PlannedHost, RunPlan
+from taco_launch.core.model.run.verified import Truth
+from taco_launch.core.verify.compare import verify
+from tests.support.patience import patience
 
 pytestmark = [
     pytest.mark.e2e,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.agent.counters import inet_diag, netlink, proc_net
-from taco_launch.agent.counters.addresses import InterfaceAddress, by_address, interface_address
+from taco_launch.agent.counters import inet_diag, netlink, sockets
 from taco_launch.agent.counters.inet_diag import TcpConnection
 from taco_launch.agent.counters.netlink import NetlinkError, NetlinkMessage, attributes, messages
+from taco_launch.agent.counters.sockets import InterfaceAddress, by_address, interface_address
 
 # An answer of a real kernel (6.1) for one connection on 127.0.0.1, port 42000 to 42001, cut behind struct tcp_info's counters.
 _ID = struct.pack(
@@ -113,7 +113,7 @@ def test_the_list_of_proc() -> None:
         "   0: 0000000000000000FFFF00000100000A:A410 0000000000000000FFFF00000200000A:A411 01 00000000:00000000 00:00000000 00000000     0        0 4713 1\n"
         "   2: 0100007F:A410 0100007F:A4"
     )
-    assert list(proc_net.connections(text)) == [
+    assert list(sockets.connections(text)) == [
         TcpConnection(4711, "127.0.0.1", 42000, "127.0.0.1", 42001),
         TcpConnection(4713, "10.0.0.1", 42000, "10.0.0.2", 42001),
     ]
@@ -121,4 +121,4 @@ def test_the_list_of_proc() -> None:
 
 @given(st.text(alphabet="0123456789ABCDEF: \n", max_size=200))
 def test_any_list_is_read(text: str) -> None:
-    list(proc_net.connections(text))
+    list(sockets.connections(text))

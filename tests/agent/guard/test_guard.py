@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from taco_launch import state
 from taco_launch.agent.host import facts, leases, processes
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
-from taco_launch.model.jobs import JobSpec, JobState
-from taco_launch.protocol.connection import JsonConnection
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.jobs import JobSpec, JobState
+from taco_launch.core.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, connected, held
 from tests.conftest import eventually
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 SLEEP = ("sleep", "60")
 Connect = Callable[[], Mail]

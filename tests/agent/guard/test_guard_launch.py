@@ -9,7 +9,7 @@ import pytest
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.launch.env import JOB_ID
+from taco_launch.core.launch.command_line.env import JOB_ID
 from tests.agent.conftest import Family, Mail
 from tests.agent.guard.test_guard import connect, ended, guard, lease, lock, supervisor
 from tests.conftest import eventually

@@ -7,10 +7,10 @@ import pytest
 
 from taco_launch.agent.guard import host_probe
 from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
-from taco_launch.protocol.connection import JsonConnection
+from taco_launch.core.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, connected
 from tests.conftest import eventually
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 
 @pytest.fixture

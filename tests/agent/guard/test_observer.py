@@ -16,8 +16,8 @@ from taco_launch.agent.guard.observer import Observer
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model.run.looks import Frame, RankStack, Stack
-from taco_launch.model.stalls import RankLook
+from taco_launch.core.model.run.rank_samples import Frame, RankStack, Stack
+from taco_launch.core.model.stalls import RankLook
 from tests.conftest import eventually
 
 AFTER = 20.0  # so it looks every 5 s

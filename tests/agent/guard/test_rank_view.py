@@ -13,8 +13,8 @@ import pytest
 from taco_launch.agent.guard import rank_view
 from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model.run.observed import SeenRank
-from taco_launch.protocol.verify_messages import RanksSeen
+from taco_launch.core.model.run.observed import SeenRank
+from taco_launch.core.protocol.verify_messages import RanksSeen
 from tests.conftest import eventually
 
 pytestmark = pytest.mark.enable_socket

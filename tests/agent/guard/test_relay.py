@@ -14,13 +14,13 @@ from taco_launch.agent.guard import relay
 from taco_launch.agent.host import process_registry, processes
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS
-from taco_launch.errors import TacoLaunchError
-from taco_launch.protocol.framing import dump, parsed
-from taco_launch.protocol.guard_messages import Refused
-from taco_launch.protocol.message import Message
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.protocol.framing import dump, parsed
+from taco_launch.core.protocol.guard_messages import Refused
+from taco_launch.core.protocol.message import Message
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 
 class Ssh:
@@ -131,7 +131,7 @@ def test_the_guard_of_another_job_is_not_joined(kept: JobFolder) -> None:
         relay._prepare(kept, "theirs", "/agent.pyz")
 
 
-@pytest.mark.parametrize("full", ["host.process_registry.keep", "program.start"])
+@pytest.mark.parametrize("full", ["host.process_registry.keep", "processes.agent_program.start"])
 def test_a_folder_that_cannot_be_made_in_full_is_removed(
     full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,13 +15,13 @@ from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.occupancy import Slots
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.model.host.hosts import GpuConstraints, Host
-from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.plans import Placement
-from taco_launch.protocol.guard_messages import Lease
-from tests.agent.smi import Smi, install
+from taco_launch.core.model.host.hosts import GpuConstraints, Host
+from taco_launch.core.model.job_facts import JobFacts
+from taco_launch.core.model.plans import Placement
+from taco_launch.core.protocol.guard_messages import Lease
 from tests.agent.supervisor.test_gang_allocation import HOSTS, Cluster, assembled, cluster, ignore, refused
-from tests.placement.machines import FOLDER
+from tests.support.placement_machines import FOLDER
+from tests.support.smi import Smi, install
 
 __all__ = ["cluster"]
 UUIDS = tuple(f"GPU-{number}0000000-0000-0000-0000-000000000000" for number in range(8))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.host import facts, gpus
-from taco_launch.errors import HostError
+from taco_launch.core.errors import HostError
 
 TWO = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
 GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-c2e1d1b6-3f0e-4e0e-9b1a-0a4c6c7d2f11)"""

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from taco_launch.agent.host import gpus
 from taco_launch.agent.host.gpus import GpuClient, GpuUse
-from taco_launch.errors import HostError
-from tests.agent.smi import GPUS, Smi, install
+from taco_launch.core.errors import HostError
+from tests.support.smi import GPUS, Smi, install
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import folders
 from taco_launch.agent.store.folders import JobFolder, lease_folder
-from taco_launch.errors import HostError
+from taco_launch.core.errors import HostError
 from tests.agent.conftest import Family
-from tests.agent.smi import GPUS, Smi
 from tests.conftest import eventually
-from tests.patience import HANG
+from tests.support.patience import HANG
+from tests.support.smi import GPUS, Smi
 
 FOUR = ("slot-0", "slot-1", "slot-2", "slot-3")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can play two users")

@@ -17,13 +17,13 @@ from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.occupancy import Slots
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store.folders import Jobs
-from taco_launch.errors import HostError
-from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, check_occupancy, names
-from tests.agent.calls import submitted
+from taco_launch.core.errors import HostError
+from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState, check_occupancy, names
 from tests.agent.conftest import PYTHON, Family
-from tests.agent.slots_here import slots_here
-from tests.agent.smi import GPUS, Smi
-from tests.patience import HANG
+from tests.support.agent_calls import submitted
+from tests.support.patience import HANG
+from tests.support.slots_here import slots_here
+from tests.support.smi import GPUS, Smi
 
 NOWHERE = Path("/nowhere")
 SINCE = time.mktime((2026, 3, 4, 14, 2, 0, 0, 0, -1))

@@ -9,7 +9,7 @@ import pytest
 from taco_launch.agent.host import ports
 from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.errors import HostError
+from taco_launch.core.errors import HostError
 
 pytestmark = pytest.mark.enable_socket  # they bind, and connect to this machine alone
 

@@ -17,10 +17,10 @@ import pytest
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.host.processes import ProcessScan
-from taco_launch.launch.env import JOB_ID, SERVICE
+from taco_launch.core.launch.command_line.env import JOB_ID, SERVICE
 from tests.agent.conftest import Family, number
 from tests.conftest import eventually
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 SLEEP = ("sleep", "60")
 # A shell that prints the number of its child and waits for it.

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch import state, trace
 from taco_launch.agent.logs import agent_log
 from taco_launch.agent.logs.agent_log import GuardTrace
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.model.jobs import Policy
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.guard_messages import Ended, Reached, Supervise, Trace
-from tests.agent.calls import SUCCEEDED, call, submitted
+from taco_launch.core import trace
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.jobs import Policy
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.guard_messages import Ended, Reached, Supervise, Trace
+from tests.support.agent_calls import SUCCEEDED, call, submitted
 
 AT = "2023-11-14T22:13:20.062Z"
 SUPERVISE = Supervise(job_id="j", host_loss_timeout=9, look=False, size="2", gpus="none", agent_log=True, name="n2")

@@ -13,11 +13,11 @@ from taco_launch.agent.logs import grep
 from taco_launch.agent.logs.grep import Grep
 from taco_launch.agent.logs.segments import Writer
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.errors import UsageError
-from taco_launch.protocol.calls.logs import LogChunk, Logs
-from tests.agent.calls import call
+from taco_launch.core.errors import UsageError
+from taco_launch.core.protocol.calls.logs import LogChunk, Logs
 from tests.agent.logs.test_log_query import asked_for, lines_of, made, shown  # noqa: F401 - a fixture
-from tests.agent.tried import BIG, Made
+from tests.support.agent_calls import call
+from tests.support.attempts import BIG, Made
 
 BEHIND = re.compile(rb"(?:\S+Z )?\S+/\S+ *\| (.*)", re.DOTALL)
 

@@ -14,11 +14,11 @@ from taco_launch.agent.logs.log_query import Excerpt
 from taco_launch.agent.logs.segments import Writer
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
-from taco_launch.protocol.calls.logs import Logs
-from tests.agent import tried
-from tests.agent.calls import Answer, call
+from taco_launch.core.protocol.calls.logs import Logs
 from tests.agent.conftest import scratch
-from tests.agent.tried import BIG, START, Made, make
+from tests.support import attempts
+from tests.support.agent_calls import Answer, call
+from tests.support.attempts import BIG, START, Made, make
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_ranks_and_instances(made: Made, asked: dict[str, Any], expected: bytes)
 
 
 def test_workers_of_one_host(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tried, "SHARES", ({"n1": 12},))
+    monkeypatch.setattr(attempts, "SHARES", ({"n1": 12},))
     made = make(jobs.path.parent)
     spec = replace(records.read_spec(made.folder), launcher="env", slots_per_worker=2)
     records.write_spec(made.folder, spec)

@@ -7,7 +7,7 @@ import pytest
 
 from taco_launch.agent.logs import output_end
 from taco_launch.agent.logs.segments import Writer
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 AT = 1_795_700_000_000_000
 

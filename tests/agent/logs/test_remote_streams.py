@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.remote_streams import LogReceiver, LogSender
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.guard_messages import LogData
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.guard_messages import LogData
 from tests.agent.conftest import scratch
 
 

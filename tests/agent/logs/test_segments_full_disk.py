@@ -10,7 +10,7 @@ import pytest
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.segments import SegmentReader, Writer
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 LOST = "\n[taco-launch: {} bytes of output lost here: {}]\n"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from taco_launch.agent.logs import segments, timestamps
 from taco_launch.agent.logs.segments import SegmentReader, Writer
 from tests.agent.conftest import scratch
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 STEP = 10_000  # microseconds: what comes closer together has one time
 # Steps since the write before (clocks are set back, too), and what is written; None opens the writer anew.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent.rank import mps, spawner
+from taco_launch.agent.rank import spawner
 from taco_launch.agent.store.folders import JobFolder
 
 # Says what it is given; as a daemon it leaves a process behind that holds its output, as the real one does.
@@ -35,7 +35,7 @@ def told(folder: JobFolder) -> list[str]:
 
 def test_the_daemon_runs_while_ranks_do(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     script = 'echo "rank $RANK $CUDA_MPS_PIPE_DIRECTORY ${CUDA_VISIBLE_DEVICES-none} $*" >>"$TOLD"'
-    monkeypatch.setattr("taco_launch.agent.program.wrapper", lambda *_: ("sh", "-c", script))
+    monkeypatch.setattr("taco_launch.agent.processes.agent_program.wrapper", lambda *_: ("sh", "-c", script))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr("taco_launch.agent.host.processes.become_subreaper", lambda: None)
     assert spawner.main(folder, ("4", "2", "8", "2", "GPU-a,GPU-b"), ("x", "y")) == 0
@@ -55,14 +55,14 @@ def test_without_it_nothing_runs(
     assert spawner.main(folder, ("0", "1", "1", "2", "GPU-a"), ("false",)) == 126
     assert "--mps: nvidia-cuda-mps-control -d exited with 1: Cannot find MPS" in capfd.readouterr().err
     monkeypatch.setenv("PATH", "/nowhere")
-    own = mps.environment(folder, "GPU-a", os.environ)
+    own = spawner.environment(folder, "GPU-a", os.environ)
     assert (
-        mps.start(folder, own)
+        spawner.start(folder, own)
         == "--mps: the program nvidia-cuda-mps-control was not found here: it comes with the NVIDIA driver"
     )
 
 
 def test_its_sockets_have_to_have_room() -> None:
     folder = JobFolder(Path("/state/" + "x" * 90))
-    assert "is too long a path for the sockets" in mps.start(folder, mps.environment(folder, "GPU-a", {}))
+    assert "is too long a path for the sockets" in spawner.start(folder, spawner.environment(folder, "GPU-a", {}))
     assert not folder.path.exists()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from taco_launch.agent.rank import tree_pack, tree_unpack
 from taco_launch.agent.rank.tree_pack import pack
 from taco_launch.agent.rank.tree_unpack import unpack
-from taco_launch.errors import UsageError
+from taco_launch.core.errors import UsageError
 
 BIG = 1 << 40
 NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=40).filter(

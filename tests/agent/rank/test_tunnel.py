@@ -11,9 +11,9 @@ import pytest
 
 from taco_launch.agent.rank import tunnel
 from taco_launch.agent.rank.caller_stream import CallerStream
-from taco_launch.protocol.calls import reply_of
-from taco_launch.protocol.calls.caller_input import CallerInput
-from taco_launch.protocol.calls.forwarding import (
+from taco_launch.core.protocol.calls import reply_of
+from taco_launch.core.protocol.calls.caller_input import CallerInput
+from taco_launch.core.protocol.calls.forwarding import (
     MOST_STREAMS,
     STREAM_CHUNK,
     STREAM_WINDOW,
@@ -28,9 +28,9 @@ from taco_launch.protocol.calls.forwarding import (
     StreamData,
     StreamEnd,
 )
-from taco_launch.protocol.frames import FrameReader
+from taco_launch.core.protocol.frames import FrameReader
 from tests.conftest import eventually
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 pytestmark = pytest.mark.enable_socket  # they connect to this machine alone
 

@@ -17,11 +17,11 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.logs import nccl_file
 from taco_launch.agent.logs.segments import SegmentReader
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.errors import quoted
-from taco_launch.protocol.connection import JsonConnection
+from taco_launch.core.errors import quoted
+from taco_launch.core.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 EXIT = {"op": "exit", "orphan": False, "size": 0, "killed": ""}  # what the guard adds to it
 SHARED = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "4242", "WORLD_SIZE": "4"}

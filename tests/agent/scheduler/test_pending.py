@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from taco_launch import state
 from taco_launch.agent.scheduler.pending import PendingJobs
 from taco_launch.agent.scheduler.slot_watch import HERE
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
-from taco_launch.model.host.hosts import GpuConstraints, Host
-from taco_launch.model.jobs import JobSpec
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.host.hosts import GpuConstraints, Host
+from taco_launch.core.model.jobs import JobSpec
 
 
 def test_what_a_job_may_have_of_its_hosts_and_where_these_are(tmp_path: Path) -> None:

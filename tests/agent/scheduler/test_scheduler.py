@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from taco_launch import state
 from taco_launch.agent.scheduler import scheduler
 from taco_launch.agent.scheduler.pending import PendingJobs
 from taco_launch.agent.scheduler.slot_watch import HERE, SlotQuery, SlotWatchers
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState, Policy
-from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState, Policy
+from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
 from tests.agent.conftest import write_agent
 from tests.conftest import eventually
 
@@ -380,7 +380,7 @@ def test_who_has_nobody_before_begins_without_any_scheduler(queue: Queue, monkey
         started.append("s")
         os.close(lock)
 
-    monkeypatch.setattr("taco_launch.agent.scheduler_wakeup.start", start)
+    monkeypatch.setattr("taco_launch.agent.upkeep.scheduler_wakeup.start", start)
     (queue.job("a", says=PLACED).path / "hold").touch()
     scheduler.admit(queue.jobs, str(queue.agent))
     eventually(lambda: queue.runs("a"))

@@ -2,12 +2,12 @@
 
 import pytest
 
-from taco_launch import state
 from taco_launch.agent.scheduler.slot_watch import HERE
 from taco_launch.agent.store import records
-from taco_launch.model.host.hosts import GpuConstraints, Host
-from taco_launch.model.jobs import JobSpec
-from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.host.hosts import GpuConstraints, Host
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
 from tests.agent.scheduler.test_scheduler import Queue, queue
 
 __all__ = ["queue"]

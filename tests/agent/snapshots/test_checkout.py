@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from taco_launch.agent.snapshots.checkout import check_out
 from taco_launch.agent.snapshots.store import SnapshotStore
-from taco_launch.manifest import FileEntry, Manifest
-from taco_launch.sync import snapshot
-from taco_launch.sync.tree_walk import walk
-from tests.sync import trees
+from taco_launch.core.manifest import FileEntry, Manifest
+from taco_launch.jobs.code import snapshot
+from taco_launch.jobs.code.tree_walk import walk
+from tests.support import trees
 
 DATA = b"the code"
 CHUNK = hashlib.sha256(DATA).hexdigest()

@@ -11,13 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from taco_launch import manifest, state
 from taco_launch.agent.snapshots import eviction
 from taco_launch.agent.snapshots.store import SnapshotStore
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
-from taco_launch.manifest import FileEntry, Manifest
-from taco_launch.model.jobs import CodeSnapshot, JobSpec
+from taco_launch.core import manifest
+from taco_launch.core.lifecycle import state
+from taco_launch.core.manifest import FileEntry, Manifest
+from taco_launch.core.model.jobs import CodeSnapshot, JobSpec
 
 SHARED = b"shared" * 100
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch import manifest
 from taco_launch.agent.snapshots import recycled_tree
 from taco_launch.agent.snapshots.checkout import check_out
 from taco_launch.agent.snapshots.store import SnapshotStore
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.manifest import FileEntry, Manifest
-from tests.sync import trees
+from taco_launch.core import manifest
+from taco_launch.core.manifest import FileEntry, Manifest
+from tests.support import trees
 
 DATA = b"the code"
 CHUNK = hashlib.sha256(DATA).hexdigest()

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch import manifest
 from taco_launch.agent.snapshots.checkout import check_out, of_chunks, write_files
 from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore, checked
-from taco_launch.manifest import FileEntry, Manifest
+from taco_launch.core import manifest
+from taco_launch.core.manifest import FileEntry, Manifest
 
 DATA = b"some data"
 CHUNK = hashlib.sha256(DATA).hexdigest()

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch import manifest
 from taco_launch.agent.snapshots import checkout, fetch, serve, transfer
 from taco_launch.agent.snapshots.store import SnapshotStore
 from taco_launch.agent.snapshots.transfer import TransferError
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.manifest import CHUNK_BYTES, FileEntry, Manifest
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.guard_messages import CodeFetched, FetchCode
+from taco_launch.core import manifest
+from taco_launch.core.manifest import CHUNK_BYTES, FileEntry, Manifest
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.guard_messages import CodeFetched, FetchCode
 from tests.conftest import eventually
-from tests.full_disk import FullDisk
-from tests.patience import HANG
+from tests.support.full_disk import FullDisk
+from tests.support.patience import HANG
 
 PIECES = [os.urandom(CHUNK_BYTES), os.urandom(1000), b"small"]
 HASHES = [hashlib.sha256(piece).hexdigest() for piece in PIECES]

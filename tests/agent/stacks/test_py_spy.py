@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent.stacks import py_spy
-from taco_launch.agent.stacks.py_spy import PySpy
-from taco_launch.remote.py_spy import program
+from taco_launch.agent.stacks import reader
+from taco_launch.agent.stacks.reader import PySpy
+from taco_launch.hosts.remote.py_spy import program
 
 FRAME = {"name": "load", "filename": "/train/data.py", "line": 19}
 DUMP = json.dumps([{"pid": 5, "os_thread_id": 5, "thread_name": "MainThread", "active": False, "frames": [FRAME]}])
@@ -47,13 +47,13 @@ def test_no_stack(tmp_path: Path, script: str, why: str) -> None:
 
 
 def test_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(py_spy, "_SECONDS", 0.2)
+    monkeypatch.setattr(reader, "_SECONDS", 0.2)
     assert spy(tmp_path, "exec sleep 100").read(5).why == "py-spy gave no stack within 0.2 s"
 
 
 def test_it_is_on_no_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(py_spy, "_SET_UP", tmp_path / "none")
+    monkeypatch.setattr(reader, "_SET_UP", tmp_path / "none")
     assert PySpy(str(tmp_path / "agent.pyz")).read(5).why.startswith("py-spy is not on this host: ")
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.store.folders import CLUSTER_VARIABLE, JobFolder, Jobs, require_local_disk, state_folder
-from taco_launch.errors import NoJobError, TacoLaunchError, UsageError
-from taco_launch.setup import paths
-from tests.patience import HANG
+from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
+from taco_launch.core.model.host import paths
+from tests.support.patience import HANG
 
 LEAVING = ["../x", "a/b", "/proc/x", "..", ".", "", ".hidden", "-x", "a\0b", "a\n", "a b", "é", "a" * 300, "a/../../x"]
 

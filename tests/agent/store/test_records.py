@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch import state
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.store.records import Events
-from taco_launch.errors import TacoLaunchError
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.jobs import JobSpec, JobState
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.jobs import JobSpec, JobState
 from tests.agent.conftest import Family, scratch
 
 SPEC = JobSpec(name="job", command=("echo", "\udcff"), hosts=(Host("me", "127.0.0.1", connection="local"),), np=2)

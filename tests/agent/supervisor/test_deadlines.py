@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from taco_launch import state
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.deadlines import Limits
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.model.jobs import Policy
-from taco_launch.model.stalls import RankLook
-from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import Exit
-from taco_launch.protocol.stall_messages import ReadStacks, SeenRanks, StallReport
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.jobs import Policy
+from taco_launch.core.model.stalls import RankLook
+from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.rank_messages import Exit
+from taco_launch.core.protocol.stall_messages import ReadStacks, SeenRanks, StallReport
 
 SLEEPS: dict[str, Any] = {
     "rank": 0,

@@ -11,10 +11,10 @@ from taco_launch.agent.supervisor import deadlines
 from taco_launch.agent.supervisor.deadlines import EarlySignal
 from taco_launch.agent.supervisor.guard_pool import GuardPool
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.model import jobs as model
-from taco_launch.model.jobs import Policy
-from taco_launch.protocol.message import Message
-from taco_launch.protocol.rank_messages import Signalled, SignalRanks
+from taco_launch.core.model import jobs as model
+from taco_launch.core.model.jobs import Policy
+from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.rank_messages import Signalled, SignalRanks
 
 
 class Gang:

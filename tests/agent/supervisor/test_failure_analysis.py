@@ -11,8 +11,8 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.failure_analysis import analyze_failure, explained, last_lines
-from taco_launch.model.host.hosts import Container, Host
-from taco_launch.model.jobs import CleanUp, CodeSnapshot, JobSpec, Policy, RankEnd
+from taco_launch.core.model.host.hosts import Container, Host
+from taco_launch.core.model.jobs import CleanUp, CodeSnapshot, JobSpec, Policy, RankEnd
 from tests.agent.conftest import scratch
 
 OUT_OF_MEMORY = b"RuntimeError: CUDA out of memory.\n"

@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from taco_launch import state
 from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.gang_allocation import GangAllocation
 from taco_launch.agent.supervisor.guard_connection import RemoteGuardConnection
-from taco_launch.errors import PlacementError, UnusableError
-from taco_launch.model.host.hosts import Host, Network
-from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import Placement, Share
-from taco_launch.protocol.guard_messages import Close, EndJob
+from taco_launch.core.errors import PlacementError, UnusableError
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.host.hosts import Host, Network
+from taco_launch.core.model.job_facts import JobFacts
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.model.plans import Placement, Share
+from taco_launch.core.protocol.guard_messages import Close, EndJob
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 ANY_NETWORK = Network()
 HOSTS = (Host("n1", "10.0.0.1", slots=2), Host("n2", "10.0.0.2", slots=2))

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch import trace
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
-from taco_launch.model.host.hosts import GpuConstraints, Host
-from taco_launch.protocol.connection import JsonConnection
-from taco_launch.protocol.guard_messages import Attached, Heartbeat, Launched, Lease, ReleaseSlots
-from taco_launch.protocol.message import Message
+from taco_launch.core import trace
+from taco_launch.core.model.host.hosts import GpuConstraints, Host
+from taco_launch.core.protocol.connection import JsonConnection
+from taco_launch.core.protocol.guard_messages import Attached, Heartbeat, Launched, Lease, ReleaseSlots
+from taco_launch.core.protocol.message import Message
 from tests.agent.conftest import Mail
-from tests.patience import HANG
+from tests.support.patience import HANG
 
 HOST = Host("n2", "10.0.0.2")
 # The first connection joins and ends at once; every later one is made to a host that says nothing.
@@ -187,8 +187,9 @@ def test_a_host_that_is_slow_to_connect_to_is_given_its_time_from_then_on(
         link.step()
         clock.now += 44
         assert not link.is_late(ordered, limit)
-        assert link.line is not None
-        assert select.select([link.line], [], [], HANG)[0]
+        line = link.line
+        assert line is not None
+        assert select.select([line], [], [], HANG)[0]
         assert link.read() == [Attached()]
         pid = link.pid()
         clock.now += 12

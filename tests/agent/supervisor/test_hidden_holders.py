@@ -1,7 +1,7 @@
 """A slot that looks free and is refused again and again is held by a job that cannot be seen."""
 
 from taco_launch.agent.supervisor.placement_errors import HiddenHolders
-from taco_launch.model.slots import Occupancy, SlotState
+from taco_launch.core.model.slots import Occupancy, SlotState
 
 
 def occupancy(*foreign: str) -> Occupancy:

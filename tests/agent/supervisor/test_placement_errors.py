@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from taco_launch.agent.supervisor.placement_errors import crowded, hosts_to_reach, refusal
-from taco_launch.errors import PlacementError, UnusableError
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.plans import FreeSlots, SlotRequest
+from taco_launch.core.errors import PlacementError, UnusableError
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.plans import FreeSlots, SlotRequest
 
 FULL = "/var/lib/taco-launch/jobs/j: No space left on device"
 HELD = "2 held by job l4 since 10:00"

@@ -8,10 +8,10 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.launchers import LAUNCHERS
-from taco_launch.model.plans import Placement, Share
-from taco_launch.protocol.rank_messages import Exit
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.launchers import LAUNCHERS
+from taco_launch.core.model.plans import Placement, Share
+from taco_launch.core.protocol.rank_messages import Exit
 
 
 @pytest.mark.parametrize(

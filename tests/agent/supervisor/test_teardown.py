@@ -14,9 +14,9 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import teardown
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
-from taco_launch.model.host.hosts import Host
-from taco_launch.protocol.guard_messages import Ended
-from tests.patience import HANG
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.protocol.guard_messages import Ended
+from tests.support.patience import HANG
 
 TIMEOUT = 0.2
 

@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 
-from taco_launch import state
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.agent.supervisor.verification import Verification
-from taco_launch.model.jobs import JobSpec, JobState, NetworkOverrides, Policy
-from taco_launch.model.plans import Placement, Share
-from taco_launch.model.run.observed import InterfaceTraffic, SeenRank
-from taco_launch.protocol.message import Message
-from taco_launch.protocol.stall_messages import LookAtRanks
-from taco_launch.protocol.verify_messages import RanksSeen
-from taco_launch.state import JobOutcome
-from taco_launch.verify.nccl_log import parse
-from tests.core.planned import FAR, RDMA, plan, told
-from tests.facts.fleet import roce, with_hcas
-from tests.verify.whole_logs import lines_of
+from taco_launch.core.lifecycle import state
+from taco_launch.core.lifecycle.state import JobOutcome
+from taco_launch.core.model.jobs import JobSpec, JobState, NetworkOverrides, Policy
+from taco_launch.core.model.plans import Placement, Share
+from taco_launch.core.model.run.observed import InterfaceTraffic, SeenRank
+from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.stall_messages import LookAtRanks
+from taco_launch.core.protocol.verify_messages import RanksSeen
+from taco_launch.core.verify.nccl_log import parse
+from tests.support.fleet import roce, with_hcas
+from tests.support.planned import FAR, RDMA, plan, told
+from tests.support.whole_logs import lines_of
 
 FACTS = told(*(with_hcas(host.name, roce("mlx5_bond_0", "bond0", host.address)) for host in FAR), nccl="2.9.9")
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from taco_launch.bench.history.history import History, LadderKind, default_path, open_history
 from taco_launch.bench.history.series import SeriesQuery
-from taco_launch.bench.runs import Metric, MetricKey, Reading, Run
+from taco_launch.bench.model.runs import Metric, MetricKey, Reading, Run
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
-from taco_launch.errors import TacoLaunchError
-from tests.bench.ladders import RATE, RUNS, ladder, run
+from taco_launch.core.errors import TacoLaunchError
+from tests.support.ladders import RATE, RUNS, ladder, run
 
 KEY = MetricKey(("gpu2", "gpu1"), "A100", "horovod", "tcp", 16, "img/sec")
 

@@ -8,7 +8,7 @@ from taco_launch.bench.logs import nccl_tests
 from taco_launch.bench.logs.lines import untagged
 from taco_launch.bench.logs.parse import NoSample, Sample, parse
 
-BENCH = Path(__file__).parents[1]
+BENCH = Path(__file__).parent
 LABELS = {
     "srun -l": " 0: ",
     "Hydra -l": "[0] ",

@@ -7,10 +7,10 @@ import pytest
 from taco_launch.bench.logs import patterns
 from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.logs.workloads import read, recognised
-from taco_launch.bench.matrix import LogFormat, Workload
-from taco_launch.bench.runs import Metric, Reading
+from taco_launch.bench.model.matrix import LogFormat, Workload
+from taco_launch.bench.model.runs import Metric, Reading
 
-LOGS = Path(__file__).parents[1]
+LOGS = Path(__file__).parent
 PLAIN = (LOGS / "cases" / "mpirun_tags.log").read_text()  # 8 ranks, 3204.0 img/sec
 TF = (LOGS / "cases" / "tf_four_ranks.log").read_text()
 NCCL = (LOGS / "nccl_tests" / "one_host.log").read_text()

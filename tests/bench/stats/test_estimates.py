@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.bench.stats.estimates import Interval, interval, percent, ratio, require
-from taco_launch.errors import TacoLaunchError
+from taco_launch.core.errors import TacoLaunchError
 
 RATES = st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=8)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.bench.runs import MetricKey
+from taco_launch.bench.model.runs import MetricKey
 from taco_launch.bench.stats import judge, noise
 from taco_launch.bench.stats.judge import suspects, verdicts
 from taco_launch.bench.stats.verdicts import JudgeRules, Series, Verdict, VerdictKind

@@ -13,12 +13,12 @@ from click.shell_completion import ShellComplete
 from click.testing import Result
 
 from taco_launch.bench.history.history import open_history
-from taco_launch.bench.runs import Metric, MetricKey, Reading, RunEnvironment
+from taco_launch.bench.model.runs import Metric, MetricKey, Reading, RunEnvironment
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.cli.main import cli
-from tests.bench.ladders import ladder, run
 from tests.cli.test_cli import call
+from tests.support.ladders import ladder, run
 
 BEGIN = 1_795_000_000.0
 WHEN = time.strftime("%Y-%m-%d %H:%M", time.localtime(BEGIN))

@@ -128,7 +128,7 @@ def test_hosts_on_the_command_line_go_before_those_of_the_matrix(ladder: Any) ->
 
 
 def test_bench_run_tells_how_more_ranks_than_slots_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taco_launch.flows.ladder.slots", lambda *_of: 2)
+    monkeypatch.setattr("taco_launch.bench.run.run_ladder.slots", lambda *_of: 2)
     result = call("bench", "run", "--np", "1,2,4", "--", "true")
     assert result.exit_code == 2
     assert result.stderr.endswith("hint: --np 1,2, or -H localhost:4 for more ranks than slots\n")

@@ -13,8 +13,9 @@ import yaml
 
 from tests.cli.test_cli import call
 from tests.conftest import Taco
+from tests.support.paths import TESTS
 
-CASES = Path(__file__).parents[2] / "core" / "cases" / "explain"
+CASES = TESTS / "core/signatures/cases"
 DENIED = CASES / "denied_ompi41.txt"
 KEYS = ["signature", "cause", "next", "host", "line"]
 

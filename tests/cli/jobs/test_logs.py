@@ -11,15 +11,15 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from taco_launch.backend import LogQuery
-from taco_launch.backend.agent import AgentBackend
 from taco_launch.cli.jobs.logs import logs
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.job_view import JobView
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState
-from taco_launch.model.stalls import HANGS, RankLook, Stall, reason
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.core.model.stalls import HANGS, RankLook, Stall, reason
+from taco_launch.jobs.backend import LogQuery
+from taco_launch.jobs.backend.agent import AgentBackend
 
 JOB = JobView(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1", JobState.SUCCEEDED), "/f")
 

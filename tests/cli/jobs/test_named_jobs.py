@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from taco_launch.backend.agent import AgentBackend
-from taco_launch.errors import UsageError
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.job_view import JobView
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState
-from taco_launch.protocol.calls import Reply, Request
-from taco_launch.protocol.calls.jobs import Delete, Get, JobReply, Resume, Stop, Suspend
-from taco_launch.remote.head import AgentError, Head
-from taco_launch.request.caller import person
+from taco_launch.core.errors import UsageError
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.core.protocol.calls import Reply, Request
+from taco_launch.core.protocol.calls.jobs import Delete, Get, JobReply, Resume, Stop, Suspend
+from taco_launch.jobs.backend.agent import AgentBackend
+from taco_launch.jobs.backend.agent_client import AgentError, Head
+from taco_launch.jobs.request.caller import person
 from tests.cli.test_cli import call
 
 OWNERS = {"mine": getpass.getuser(), "old": "", "bobs": "bob", "alices": "alice"}
@@ -65,7 +65,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
 
     monkeypatch.delenv("SUDO_USER", raising=False)
     monkeypatch.setattr(Head, "call", answer)
-    monkeypatch.setattr("taco_launch.backend.agent._POLL_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("taco_launch.jobs.backend.agent._POLL_SECONDS", (0.0, 0.0))
     return called
 
 

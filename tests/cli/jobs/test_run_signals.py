@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.conftest import Taco
-from tests.patience import patience
+from tests.support.patience import patience
 
 # As where a signal arrives just before a read: it is there, and the main thread is not interrupted by it.
 FOLLOWS = """
@@ -27,10 +27,10 @@ sys.stdin.read()
 
 WAITS = """
 import sys, time
-from taco_launch.backend.agent import AgentBackend
+from taco_launch.jobs.backend.agent import AgentBackend
 from taco_launch.cli.main import main
-from taco_launch.model.job_view import JobView
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
 
 def follow(*given):
     time.sleep({seconds})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taco_launch.cli.options.arena import arena_hint
+from taco_launch.cli.options.foreign_options import arena_hint
 from tests.cli.test_cli import call
 
 TYPED = (

@@ -5,19 +5,10 @@ import time
 from dataclasses import replace
 
 from taco_launch.cli.output import job_tables
-from taco_launch.model.choices import GpuChoice
-from taco_launch.model.jobs import (
-    Event,
-    Finding,
-    HostRanks,
-    JobState,
-    Policy,
-    RankEnd,
-    Restart,
-    Transition,
-)
-from taco_launch.model.rows import row_of
-from taco_launch.model.stalls import RankLook, Stall
+from taco_launch.core.model.choices import GpuChoice
+from taco_launch.core.model.job_rows import row_of
+from taco_launch.core.model.jobs import Event, Finding, HostRanks, JobState, Policy, RankEnd, Restart, Transition
+from taco_launch.core.model.stalls import RankLook, Stall
 from tests.cli.output.test_job_tables import GPUS, NOW, ROWS, job, text
 
 

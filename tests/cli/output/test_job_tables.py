@@ -6,20 +6,13 @@ from typing import Any
 import click
 import pytest
 
-from taco_launch.backend import Node
 from taco_launch.cli.output import job_tables, node_tables
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.job_view import JobView, LastRun, Progress
-from taco_launch.model.jobs import (
-    HostRanks,
-    JobRecord,
-    JobSpec,
-    JobState,
-    RankEnd,
-    Transition,
-)
-from taco_launch.model.rows import JobRow, row_of
-from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.job_rows import JobRow, row_of
+from taco_launch.core.model.job_view import JobView, LastRun, Progress
+from taco_launch.core.model.jobs import HostRanks, JobRecord, JobSpec, JobState, RankEnd, Transition
+from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
+from taco_launch.jobs.backend import Node
 
 NOW = 1_000_000.0
 HOSTS = tuple(Host(f"gpu{number}", f"192.168.0.3{number}", slots=2) for number in (1, 2, 3))

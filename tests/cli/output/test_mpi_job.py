@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from taco_launch import state
 from taco_launch.cli.output.job_tables import job_data
 from taco_launch.cli.output.mpi_job import conditions, mpi_job
-from taco_launch.model.host.hosts import Host
-from taco_launch.model.job_view import JobView
-from taco_launch.model.jobs import CleanUp, Event, JobRecord, JobSpec, Policy, Restart
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import CleanUp, Event, JobRecord, JobSpec, Policy, Restart
 
 BEGIN = 1_562_710_551.0  # 2019-07-09T22:15:51Z, as in the operator's guide
 SPEC = JobSpec(

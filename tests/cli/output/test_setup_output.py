@@ -13,16 +13,16 @@ from click.testing import CliRunner
 from taco_launch.cli.main import cli
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render, setup_output
-from taco_launch.errors import HostError
-from taco_launch.facts.reports.health import HealthVerdict
-from taco_launch.flows.setup import setup as setup_flow
-from taco_launch.flows.setup import teardown as flow
-from taco_launch.flows.setup.apply import SetupEvent
-from taco_launch.flows.setup.proof import ProofFailure
-from taco_launch.flows.setup.setup import HostResult, SetupResult
-from taco_launch.inventory.load import load
-from taco_launch.setup.host_plan import HostPlan
-from taco_launch.setup.ops import Op
+from taco_launch.core.errors import HostError
+from taco_launch.core.facts.reports.health import HealthVerdict
+from taco_launch.hosts.inventory.load import load
+from taco_launch.setup.apply import setup_run as setup_flow
+from taco_launch.setup.apply import teardown_run as flow
+from taco_launch.setup.apply.host_ops import SetupEvent
+from taco_launch.setup.apply.setup_run import HostResult, SetupResult
+from taco_launch.setup.model.ops import Op
+from taco_launch.setup.plan.host_plan import HostPlan
+from taco_launch.setup.proofs.proof import ProofFailure
 
 
 def test_lines_on_a_terminal_say_for_how_long_a_step_runs(

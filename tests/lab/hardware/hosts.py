@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from taco_launch.lab import hardware
-from tests.patience import patience
+from tests.support.patience import patience
 
 LIBRARY = "usr/lib/simulated-hardware"
 STATE = "var/lib/simulated-hardware"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.setup import paths
+from taco_launch.core.model.host import paths
 from taco_launch.setup.files import ssh_files
 from taco_launch.setup.files.ssh_files import Member
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.setup import paths
+from taco_launch.core.model.host import paths
 from taco_launch.setup.files import unit
 from taco_launch.setup.files.container_definition import Definition
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.setup import docker_machine
-from tests.setup.docker_machine import Machine
+from tests.support import docker_machine
+from tests.support.docker_machine import Machine
 
 machine = docker_machine.machine  # a fixture is found by its name here
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taco_launch.setup.model.ops import SourceImage
 from taco_launch.setup.stage_parts.image_copy import (
     CONTROLLER,
     FAN_OUT,
-    SourceImage,
     TransferNode,
     compression_worthwhile,
     order,

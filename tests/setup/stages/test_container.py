@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
-from taco_launch.model.host.facts import ContainerState, HostFacts, ProcessLimits
-from taco_launch.setup import paths, scripts
-from taco_launch.setup.ops import Op, PlanContext, Problem
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown
+from taco_launch.core.model.host.facts import ContainerState, HostFacts, ProcessLimits
+from taco_launch.setup import scripts
+from taco_launch.setup.model.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import container as stage
-from tests.facts.hosts import known
-from tests.setup.training import TWO, bare, cluster, defined, having, image, inventory, problem, ready
+from tests.support.host_facts import known
+from tests.support.training import TWO, bare, cluster, defined, having, image, inventory, problem, ready
 
 NAME = "taco-launch-hcc"
 RDMA = ("/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from taco_launch.model.host.fact_value import Unknown
-from taco_launch.model.host.facts import ContainerState
-from tests.facts.hosts import known
-from tests.setup.training import defined, ready
+from taco_launch.core.model.host.fact_value import Unknown
+from taco_launch.core.model.host.facts import ContainerState
+from tests.support.host_facts import known
+from tests.support.training import defined, ready
 
 NAME = "taco-launch-hcc"
 

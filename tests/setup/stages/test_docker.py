@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import ContainerState, Disk, DockerFacts, HostFacts, Os, SetupFile, SetupState
-from taco_launch.model.host.hosts import DockerEngine, Host, Inventory
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.core.model.host.facts import ContainerState, Disk, DockerFacts, HostFacts, Os, SetupFile, SetupState
+from taco_launch.core.model.host.hosts import DockerEngine, Host, Inventory
 from taco_launch.setup import keys
-from taco_launch.setup.diff import diffs
-from taco_launch.setup.ops import Op, PlanContext, Problem
+from taco_launch.setup.model.ops import Op, PlanContext, Problem
+from taco_launch.setup.plan.diff import diffs
 from taco_launch.setup.stage_parts.docker_settings import PROXY_VALUES, proxy_files
 from taco_launch.setup.stages.docker import plan
-from tests.facts.hosts import host, known
+from tests.support.host_facts import host, known
 
 CONFIG = "/etc/docker/daemon.json"
 DROP_IN = "/etc/systemd/system/docker.service.d/taco-launch.conf"

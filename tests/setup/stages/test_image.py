@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import Disk, HostFacts, System
-from taco_launch.model.host.hosts import DockerEngine, Registry
-from taco_launch.model.host.image_reference import parse_reference
-from taco_launch.setup.ops import Op, PlanContext, Problem
-from taco_launch.setup.stage_parts.image_copy import SourceImage
+from taco_launch.core.model.host.fact_value import Absent, Unknown
+from taco_launch.core.model.host.facts import Disk, HostFacts, System
+from taco_launch.core.model.host.hosts import DockerEngine, Registry
+from taco_launch.core.model.host.image_reference import parse_reference
+from taco_launch.setup.model.ops import Op, PlanContext, Problem, SourceImage
 from taco_launch.setup.stages import image as stage
 from taco_launch.setup.stages.image import resolve
-from tests.facts.hosts import known
-from tests.setup.training import ONE, TWO, bare, cluster, image, inventory, op, problem
+from tests.support.host_facts import known
+from tests.support.training import ONE, TWO, bare, cluster, image, inventory, op, problem
 
 A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 GIB = 1 << 30

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.facts.rdma.peermem import MODULES, SERVICE, dmabuf
-from taco_launch.flows.facts import declared
-from taco_launch.model.host.fact_value import Absent, Unknown
-from taco_launch.model.host.facts import ContainerState, HostFacts, SetupFile
-from taco_launch.model.host.hardware import GpuProcess, PeerMemory
-from taco_launch.model.host.hosts import Host, Network, Peermem
-from taco_launch.setup import paths
-from taco_launch.setup.ops import Op, PlanContext, Problem
+from taco_launch.core.facts.rdma.peermem import MODULES, SERVICE, dmabuf
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.fact_value import Absent, Unknown
+from taco_launch.core.model.host.facts import ContainerState, HostFacts, SetupFile
+from taco_launch.core.model.host.hardware import GpuProcess, PeerMemory
+from taco_launch.core.model.host.hosts import Host, Network, Peermem
+from taco_launch.hosts.gather_facts import declared
+from taco_launch.setup.model.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages.peermem import plan
-from tests.setup.training import bare, inventory
+from tests.support.training import bare, inventory
 
-FOLDER = Path(__file__).parents[1] / "cases" / "peermem"
+FOLDER = Path(__file__).parent / "cases" / "peermem"
 CASES = sorted(FOLDER.glob("*.json"))
 KEYS = {
     "driver", "kernel", "open", "manager", "ofed", "exists", "loaded", "at_boot", "blocked", "ours", "headers",

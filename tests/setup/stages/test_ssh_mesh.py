@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from taco_launch.command import as_typed
-from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
-from taco_launch.model.host.facts import Address as Carried
-from taco_launch.model.host.facts import (
+from taco_launch.core.command import as_typed
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
+from taco_launch.core.model.host.facts import Address as Carried
+from taco_launch.core.model.host.facts import (
     ContainerState,
     DockerFacts,
     Firewall,
@@ -17,13 +18,12 @@ from taco_launch.model.host.facts import (
     Listener,
     SetupState,
 )
-from taco_launch.model.host.hosts import Host
-from taco_launch.setup import paths
-from taco_launch.setup.ops import Op, Problem
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.setup.model.ops import Op, Problem
 from taco_launch.setup.stages import container, ssh_mesh
-from tests.facts.hosts import known
-from tests.setup.mesh import NAME, NOTHING, World, bare, inventory, with_listener
-from tests.setup.training import problem as the_problem
+from tests.support.host_facts import known
+from tests.support.mesh import NAME, NOTHING, World, bare, inventory, with_listener
+from tests.support.training import problem as the_problem
 
 
 def files(world: World, name: str) -> dict[str, str]:

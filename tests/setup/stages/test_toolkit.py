@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from taco_launch.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.model.host.facts import ContainerState, DockerFacts, HostFacts, Os
-from taco_launch.model.host.hosts import DockerEngine, Host, Inventory, Toolkit
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.core.model.host.facts import ContainerState, DockerFacts, HostFacts, Os
+from taco_launch.core.model.host.hosts import DockerEngine, Host, Inventory, Toolkit
 from taco_launch.setup import keys
-from taco_launch.setup.ops import Op, PlanContext, Problem
+from taco_launch.setup.model.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import toolkit
-from tests.facts.hosts import host, known
 from tests.setup.stages.test_docker import file, made
+from tests.support.host_facts import host, known
 
 URL = "https://nvidia.github.io/libnvidia-container"
 LIST = "/etc/apt/sources.list.d/taco-launch-nvidia-container-toolkit.list"

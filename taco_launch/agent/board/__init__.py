@@ -1,1 +1,0 @@
-"""TensorBoard beside a job, on its head."""

@@ -1,0 +1,1 @@
+"""Start, fork and limit processes of the agent itself."""

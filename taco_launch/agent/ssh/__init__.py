@@ -1,0 +1,1 @@
+"""Reach other hosts from a host, over shared connections."""

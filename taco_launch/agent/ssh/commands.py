@@ -1,0 +1,193 @@
+"""The agent on the other hosts of a job, by the plain `ssh` of PATH; whom it reaches, and how, its configuration says."""
+
+import contextlib
+import os
+import select
+import subprocess
+import time
+from pathlib import Path
+from typing import IO, List, Optional, Sequence, Tuple, Type, TypeVar, Union
+
+from taco_launch.agent.store.folders import Jobs, state_folder
+from taco_launch.core.command import shell
+from taco_launch.core.protocol.framing import LINE_BYTES, parsed
+from taco_launch.core.protocol.message import Message
+
+_Answer = TypeVar("_Answer", bound=Message)
+
+# $1 is the agent where set-up puts it, which a container may only read; $2 where `AgentUpload` does.
+_RUN = 'a=$1; [ -f "$2" ] && a=$2; shift 2; exec python3 -I -S "$a" "$@"'
+_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+# For a question that a person waits for: the containers' ssh_config has three attempts, which take 33 s of a host that is off.
+ONCE = ("-o", "ConnectionAttempts=1")
+# More at a time only compete for the head's cores, as with mpirun's own.
+MOST_AT_ONCE = 64
+# A connection that is cut looks like the end of the file. The login shell there reads this, csh too: one line, no single
+# quotes, no exclamation mark.
+_PUT = (
+    'set -eu; umask 077; mkdir -p "${1%/*}"; part=$1.$$; cat >"$part"'
+    ' && { [ "$(wc -c <"$part")" -eq "$2" ] || { echo only a part arrived >&2; false; }; }'
+    ' && chmod 600 "$part" && mv -f "$part" "$1" || { rm -f "$part"; exit 1; }'
+)
+_PUT_SECONDS = 60.0
+# Of what an ssh says on its stderr.
+_MOST_ERRORS = 1 << 20
+# So says the Python of a host where the agent is not, or only a part of it, which it takes for a script.
+_NO_AGENT = ("can't open file", "SyntaxError")
+
+
+def argv(
+    host: str, agent: str, *words: str, options: Sequence[str] = (), state: Optional[Path] = None
+) -> Tuple[str, ...]:
+    """Return the command that runs an operation of the agent on a host; `state` is the state folder, by default this process's."""
+    run = ("/bin/sh", "-c", _RUN, "agent", agent, _brought(agent, state), *words)
+    return ("ssh", *_OPTIONS, *options, host, shell(run))
+
+
+def _brought(agent: str, state: Optional[Path] = None) -> str:
+    """Return where another host has an agent that was brought there: beside its jobs, by the same name."""
+    return str(Jobs(state or state_folder(os.environ, os.geteuid())).path / ".agents" / Path(agent).name)
+
+
+def ask(
+    hosts: Sequence[str], agent: str, answer: Type[_Answer], *words: str, seconds: float
+) -> List[Tuple[str, Union[_Answer, str]]]:
+    """Have each host do one operation, side by side; return (host, its answer), or (host, why there is none)."""
+    return ask_by([(host, argv(host, agent, *words, options=ONCE)) for host in hosts], answer, seconds)
+
+
+def ask_by(
+    lines: Sequence[Tuple[str, Sequence[str]]], answer: Type[_Answer], seconds: float
+) -> List[Tuple[str, Union[_Answer, str]]]:
+    """Run the command of each host, side by side; return as `ask` does."""
+
+    def request(line: Sequence[str]) -> Union[_Answer, str]:
+        errors = ErrorOutput()
+        try:
+            process = subprocess.Popen(
+                list(line),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors.file,
+            )
+        except OSError as error:
+            return f"{line[0]}: {error.strerror}"
+        if line[0] == "ssh":
+            errors.limit(process.pid)
+        with process:
+            said = output(process, seconds)
+            process.kill()  # if it has not ended, it is to say no more
+        if said is None:
+            return f"no answer within {seconds:g} s"
+        last = said.rpartition(b"\n")[0].rpartition(b"\n")[2]
+        return understood(last, answer) or errors.last_line() or f"{line[0]}: exit {process.returncode}"
+
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - every supervisor and guard imports this file
+
+    with ThreadPoolExecutor(max(1, min(len(lines), MOST_AT_ONCE))) as pool:
+        answers = pool.map(request, [line for _host, line in lines])
+        return [(host, found) for (host, _line), found in zip(lines, answers)]
+
+
+def understood(line: bytes, kind: Type[_Answer]) -> Union[_Answer, str]:
+    """Return the message that a line of another process is, or why it is none; empty where it is no JSON at all."""
+    found = parsed(line)
+    if found is None:
+        return ""
+    try:
+        return kind.from_wire(found)
+    except ValueError as error:
+        return f"its answer cannot be read: {error}"
+
+
+def output(process: "subprocess.Popen[bytes]", seconds: float) -> Optional[bytes]:
+    """Return what a process says until its end, no more than a line may hold; None where its end does not come in time."""
+    assert process.stdout is not None
+    until, said = time.monotonic() + seconds, b""
+    while len(said) <= LINE_BYTES:
+        if not select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+            return None
+        piece = os.read(process.stdout.fileno(), 1 << 16)
+        if not piece:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
+            break
+        said += piece
+    return said
+
+
+def lacks_agent(said: str) -> bool:
+    """Return, by the last output of an operation whether the host has not got this agent yet."""
+    return any(word in said for word in _NO_AGENT)
+
+
+def last_line(said: bytes) -> str:
+    """Return the last output of a program."""
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
+class ErrorOutput:
+    """Keeps what a running ssh, or another program, prints on stderr: a file without a name, which nothing has to read meanwhile."""
+
+    def __init__(self) -> None:
+        """Open it."""
+        import tempfile  # noqa: PLC0415 - only who has other hosts needs it
+
+        self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the connection
+
+    def limit(self, pid: int) -> None:
+        """Have a process write only so much of it: what it prints comes from another host, or from a rank."""
+        import resource  # noqa: PLC0415 - see above
+
+        with contextlib.suppress(OSError):  # it is gone
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (_MOST_ERRORS, _MOST_ERRORS))
+
+    def last_line(self) -> str:
+        """Return its last output."""
+        self.file.seek(0)
+        return last_line(self.file.read(1 << 16))
+
+    def text(self) -> str:
+        """Return its output, the first 64 KiB of it."""
+        self.file.seek(0)
+        return self.file.read(1 << 16).decode("utf-8", "replace")
+
+
+class AgentUpload:
+    """The agent on its way to a host that has not got this one; nobody waits for it."""
+
+    def __init__(self, host: str, agent: str) -> None:
+        """Start it.
+
+        Raises:
+            OSError: the agent cannot be read, or there is no ssh.
+        """
+        self._errors = ErrorOutput()
+        self._until = time.monotonic() + _PUT_SECONDS
+        path = _brought(agent)
+        self.folder = str(Path(path).parent)
+        with open(agent, "rb") as content:
+            size = str(os.fstat(content.fileno()).st_size)
+            command = ("ssh", *_OPTIONS, host, shell(("/bin/sh", "-c", _PUT, "put", path, size)))
+            self._process = subprocess.Popen(
+                command,
+                stdin=content,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors.file,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        self._errors.limit(self.pid)
+
+    def problem(self) -> Optional[str]:
+        """Return why it failed, empty where it did not; None as long as it continues."""
+        code = self._process.poll()
+        if code is None:
+            return f"not within {_PUT_SECONDS:g} s" if time.monotonic() > self._until else None
+        return self._errors.last_line() or f"exit {code}" if code else ""
+
+    def close(self) -> None:
+        """End it, unless it has ended."""
+        self._process.kill()
+        self._process.wait()

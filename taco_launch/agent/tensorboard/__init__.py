@@ -1,0 +1,1 @@
+"""Run TensorBoard next to a job, on its head."""

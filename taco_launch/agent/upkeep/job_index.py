@@ -1,0 +1,112 @@
+"""One line of every job of this head, fast: the lines of jobs that have ended are kept in one file.
+
+A job that has ended never changes any more, so its line holds for as long as its events file has the same size and time
+of change. The file is made anew where it is missing, damaged or of another version.
+"""
+
+import contextlib
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.agent.upkeep import recovery
+from taco_launch.core.command import shell
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.model.job_rows import FIELDS, decoded, encoded, row_of
+from taco_launch.core.model.job_view import Progress
+
+_NAME = ".index.json"
+
+# As core/model/job_rows.py encodes it.
+Row = List[Any]
+# Of each job that has ended: size and time of change (ns) of its events file, its line.
+_Kept = Dict[str, Tuple[int, int, Row]]
+
+
+class IndexedJobs(NamedTuple):
+    """The lines of all jobs, by name, and what could not be read."""
+
+    rows: List[Row]
+    warnings: List[str]
+
+
+def current_rows(jobs: Jobs) -> IndexedJobs:
+    """Return a line of every job, true at this moment."""
+    before = _read(jobs)
+    after: _Kept = {}
+    found = IndexedJobs([], [])
+    for name in _names(jobs):
+        stamp = _stamp(f"{jobs.path}/{name}/events.jsonl")
+        kept = before.get(name)
+        if kept is not None and stamp == (kept[0], kept[1]):
+            after[name] = kept
+            found.rows.append(kept[2])
+            continue
+        folder = JobFolder(jobs.path / name)
+        try:
+            if folder.is_guest:
+                continue
+            record = recovery.current_record(folder)
+            spec = records.read_spec(folder)
+            last, progress = _said(folder, spec.policy.progress) if record.started else ("", None)
+            row = row_of(spec, record, command=shell(spec.command), last_line=last, progress=progress)
+            line = encoded(row)
+            decoded(line)  # a job that cannot be shown must not hide the others
+        except TacoLaunchError as error:
+            if folder.path.is_dir():  # not removed meanwhile
+                found.warnings.append(error.message)
+            continue
+        except ValueError as error:
+            found.warnings.append(f"job {name}: its record cannot be shown: {error}")
+            continue
+        found.rows.append(line)
+        if row.state.is_terminal and stamp is not None:
+            after[name] = (*stamp, line)
+    if after != before:
+        _write(jobs, after)
+    return found
+
+
+def _said(folder: JobFolder, pattern: str) -> Tuple[str, Optional[Progress]]:
+    """Return the last line of a job's ranks, and its progress."""
+    from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
+
+    said = output_end.read(folder.merged, pattern)
+    return said.line, said.progress
+
+
+def _names(jobs: Jobs) -> List[str]:
+    try:
+        return sorted(name for name in os.listdir(jobs.path) if not name.startswith("."))
+    except FileNotFoundError:
+        return []
+
+
+def _stamp(events: str) -> Optional[Tuple[int, int]]:
+    try:
+        told = os.stat(events)  # noqa: PTH116 - as fast as it can be, for tens of thousands
+    except OSError:
+        return None
+    return told.st_size, told.st_mtime_ns
+
+
+def _read(jobs: Jobs) -> _Kept:
+    try:
+        told = records.read_json(jobs.path / _NAME)
+        if told is None or told["fields"] != list(FIELDS):
+            return {}
+        return {
+            name: (size, mtime, row) for name, (size, mtime, row) in told["jobs"].items() if len(row) == len(FIELDS)
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _write(jobs: Jobs, kept: _Kept) -> None:
+    path = jobs.path / _NAME
+    with contextlib.suppress(OSError):  # without it the next look only takes longer
+        if kept:
+            records.write_json(path, {"fields": FIELDS, "jobs": kept})
+        else:
+            path.unlink()

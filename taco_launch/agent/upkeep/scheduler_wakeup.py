@@ -1,0 +1,144 @@
+"""Wakes the scheduler of a state folder, or starts one: there is at most one, by a lock, and none where nothing waits."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Callable, Dict, Optional
+
+from taco_launch.agent.processes import agent_program
+from taco_launch.agent.store import records, untrusted
+from taco_launch.agent.store.folders import VARIANT_VARIABLE, JobFolder, Jobs, make_private, state_folder
+from taco_launch.core.errors import OK, TacoLaunchError
+from taco_launch.core.launch.command_line.env import JOB_ID, JOB_NAME, SERVICE
+from taco_launch.core.lifecycle import queue
+from taco_launch.core.model.jobs import JobRecord, JobState
+
+# What is due later is not waited for: that is the next call's business, or main.sh's.
+AHEAD_SECONDS = 3600.0
+_LOG_BYTES = 1 << 20
+LOCK, _SOCKET, _LOG = "lock", "sock", "log"
+
+
+def try_lock(jobs: Jobs) -> Optional[int]:
+    """Take the scheduler's lock; None when somebody has it."""
+    make_private(jobs.queue)
+    return untrusted.try_lock(jobs.queue / LOCK)
+
+
+def listen(jobs: Jobs) -> socket.socket:
+    """Open the scheduler's socket, on which a datagram of any content wakes it; an earlier one's is replaced."""
+    with contextlib.suppress(FileNotFoundError):
+        (jobs.queue / _SOCKET).unlink()
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    _at_short_path(jobs.queue, server.bind)
+    server.setblocking(False)
+    return server
+
+
+def notify(jobs: Jobs) -> None:
+    """Have the scheduler look at once, where there is one."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+        client.setblocking(False)
+        _at_short_path(jobs.queue, lambda path: client.sendto(b"!", path))
+
+
+def wake(jobs: Jobs, agent: str) -> None:
+    """Have a scheduler look at once; where there is none, one is started."""
+    lock = try_lock(jobs)
+    if lock is None:
+        # It has the lock until after its last look, and looks again without it: nothing that was there before is missed.
+        notify(jobs)
+    else:
+        start(jobs, agent, lock)
+
+
+def main(agent: str) -> int:
+    """Have a scheduler look at once, or start one: for who is in another container."""
+    wake(Jobs(state_folder(os.environ, os.geteuid())), agent)
+    return OK
+
+
+def start(jobs: Jobs, agent: str, lock: int) -> None:
+    """Start a scheduler, and hand its lock over to it; from a variant, have the cluster's own container start it."""
+    if os.environ.get(VARIANT_VARIABLE):
+        os.close(lock)
+        _start_in_own_container(agent)
+        return
+    try:
+        path = jobs.queue / _LOG
+        long = path.exists() and path.stat().st_size > _LOG_BYTES
+        with open(path, "wb" if long else "ab", opener=untrusted.opener) as log:
+            subprocess.Popen(
+                agent_program.argv(agent, "schedule", str(lock)),
+                cwd="/",
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+    finally:
+        os.close(lock)
+
+
+def _start_in_own_container(agent: str) -> None:
+    from taco_launch.agent.host import containers  # noqa: PLC0415 - most agents are not in a variant
+
+    with contextlib.suppress(OSError, TacoLaunchError):  # main.sh looks once a minute
+        subprocess.Popen(
+            containers.argv("", agent, "wake"),
+            cwd="/",
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def ensure(jobs: Jobs, agent: str) -> None:
+    """Start a scheduler where a job needs one and there is none; an agent that has one only reads a job or two."""
+    if any(needs_one(jobs.folder(name)) for name in jobs.pending()):
+        lock = try_lock(jobs)
+        if lock is not None:
+            start(jobs, agent, lock)
+
+
+def needs_one(folder: JobFolder) -> bool:
+    """Return whether a job waits, and is not being tried at this moment, or its record is to be removed."""
+    try:
+        record = records.record(folder)
+        if record.state.is_terminal:
+            due = queue.removal(records.read_spec(folder).policy, record)
+            return due is not None and due < time.time() + AHEAD_SECONDS
+    except (TacoLaunchError, OSError):
+        return False
+    return awaits_its_turn(record) and not is_locked(folder)
+
+
+def awaits_its_turn(record: JobRecord) -> bool:
+    """Return whether a job waits for slots or a time, and not for somebody's word."""
+    return bool(record.id) and record.state.waits and record.state is not JobState.SUSPENDED
+
+
+def is_locked(folder: JobFolder) -> bool:
+    """Return whether somebody has a job's lock: its supervisor, or who writes its events for a moment."""
+    return untrusted.is_locked(folder.lock)
+
+
+def environment() -> Dict[str, str]:
+    """Return what a process of ours is started with that outlives this one, which may be a job's."""
+    return {**{name: value for name, value in os.environ.items() if name not in (JOB_ID, JOB_NAME)}, SERVICE: "1"}
+
+
+def _at_short_path(path: Path, use: Callable[[str], object]) -> None:
+    # The kernel takes 107 bytes for a socket's path; by way of an open folder any path is short.
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        use(f"/proc/self/fd/{folder}/{_SOCKET}")
+    finally:
+        os.close(folder)

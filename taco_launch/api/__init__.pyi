@@ -1,0 +1,14 @@
+from taco_launch.api.cluster import Cluster as Cluster
+from taco_launch.api.job import Job as Job
+from taco_launch.core.errors import HostError as HostError
+from taco_launch.core.errors import NoJobError as NoJobError
+from taco_launch.core.errors import PlacementError as PlacementError
+from taco_launch.core.errors import SpecError as SpecError
+from taco_launch.core.errors import TacoLaunchError as TacoLaunchError
+from taco_launch.core.errors import UsageError as UsageError
+from taco_launch.core.model.job_request import JobRequest as JobRequest
+from taco_launch.core.model.jobs import CleanUp as CleanUp
+from taco_launch.core.model.jobs import JobState as JobState
+from taco_launch.core.model.jobs import Restart as Restart
+from taco_launch.jobs.backend import FollowListener as FollowListener
+from taco_launch.jobs.backend import LogQuery as LogQuery

@@ -1,0 +1,386 @@
+"""Jobs from Python: the calls behind the command line.
+
+    from taco_launch.api import Cluster, JobRequest
+
+    with Cluster("hcc.yaml") as cluster:
+        job = cluster.submit(JobRequest(command=("python3", "train.py"), np=16))
+        print(job.wait(), job.logs(rank=0).decode())
+
+Every call raises a TacoLaunchError (taco_launch.core.errors) with a message and a hint: what failed, where, and what to do.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from taco_launch.core import trace
+from taco_launch.core.command import BARE
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.model.job_request import JobRequest
+from taco_launch.jobs.backend import Backend, FollowListener, HeadFacts, Output, connect, require_started
+
+if TYPE_CHECKING:
+    from taco_launch.api.job import Job
+    from taco_launch.core.model.host.facts import HostFacts
+    from taco_launch.core.model.host.hosts import Container, Inventory
+    from taco_launch.core.model.host.job_containers import VariantUse
+    from taco_launch.core.model.job_rows import JobRow
+    from taco_launch.core.model.job_view import JobView
+    from taco_launch.core.model.jobs import JobSpec
+    from taco_launch.hosts.remote.credentials import Credentials
+    from taco_launch.jobs.backend.agent import AgentBackend
+    from taco_launch.jobs.code.job_code import JobCode
+    from taco_launch.jobs.dry_run import Planned
+    from taco_launch.setup.apply.host_ops import SetupEvent
+    from taco_launch.setup.job_containers.prepare import Listener
+    from taco_launch.setup.plan.host_plan import HostPlan
+
+_LAB = "lab"
+
+
+def require_lab() -> None:
+    """Refuse what needs the lab where it is not installed: it has a wheel of its own.
+
+    Raises:
+        TacoLaunchError: it is not installed; with what to type.
+    """
+    try:
+        from taco_launch.lab.docker import labels  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise TacoLaunchError(
+            f"the lab needs taco-launch-lab: {error}", hint="pip install 'taco-launch[lab]'"
+        ) from None
+
+
+def _say_nothing(_words: str) -> None:
+    """Do nothing."""
+
+
+class Cluster:
+    """The hosts of an inventory, or this machine, and the jobs that its head keeps."""
+
+    def __init__(
+        self,
+        inventory: "str | os.PathLike[str] | Inventory | None" = None,
+        *,
+        access: "Credentials | None" = None,
+        environ: Mapping[str, str] | None = None,
+        typed: str = BARE,
+        say: Callable[[str], None] = _say_nothing,
+        backend: Backend | None = None,
+    ) -> None:
+        """Name the hosts; nothing is read or connected to before it is needed.
+
+        `inventory` is the path of an inventory or a hostfile, `lab:NAME`, an inventory that was read, or None for
+        $TACO_LAUNCH_INVENTORY, else this machine. `access` holds what hosts may ask for: sudo's password. `environ` is
+        the environment that jobs take variables from, by default this process's. `typed` is how hints call taco-launch;
+        `say` is given what is going on. `backend` keeps the jobs, by default the engine that the
+        inventory names.
+        """
+        self._given = inventory
+        self._access = access
+        self._environ = os.environ if environ is None else environ
+        self._typed = typed
+        self._left_here: set[str] = set()  # files that the user was warned of
+        self.say = say
+        self._kept_by = backend
+        self.git_secrets: Mapping[str, str] = {}  # what git alone is given of the environment
+        self._open = ExitStack()
+        self._code: JobCode | None = None
+
+    def __enter__(self) -> "Cluster":  # noqa: PYI034 - typing.Self is of Python 3.11
+        """Return it; `close` at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close what is connected. Jobs continue."""
+        self._open.close()
+        self.__dict__.pop("backend", None)
+
+    @cached_property
+    def inventory(self) -> "Inventory":
+        """The inventory.
+
+        Raises:
+            SpecError: it cannot be read, or something in it is wrong.
+            TacoLaunchError: it is a lab's, and taco-launch-lab is not installed.
+        """
+        from taco_launch.core.model.host.hosts import Inventory  # noqa: PLC0415
+        from taco_launch.hosts.inventory.load import load  # noqa: PLC0415 - lists of this machine's jobs need none
+        from taco_launch.jobs.request.caller import local_names  # noqa: PLC0415
+
+        if isinstance(self._given, Inventory):
+            return self._given
+        source = self._source
+        if source is not None and source.partition(":")[0] == _LAB:
+            require_lab()
+            from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - only for a lab
+
+            found = load_lab(source, self._environ)
+        else:
+            found = load(None if self._given is None else source, self._environ, local_names)
+        trace.decision("inventory: %s: hosts: %s, head: %s", source or "this machine", len(found.hosts), found.head)
+        return found
+
+    @cached_property
+    def backend(self) -> Backend:
+        """What keeps the jobs: the engine that the inventory names, which the first call connects to."""
+        if self._kept_by is not None:
+            return self._kept_by
+        if self._source is None:
+            return self._open.enter_context(connect(None, None, self._environ, self._typed))
+        found = self._open.enter_context(connect(self.inventory, self._need_access(), self._environ, self._typed))
+        agent = _agent(found)
+        if agent is not None:
+            agent.prepare = self._prepared
+        return found
+
+    def _prepared(self, spec: "JobSpec") -> "JobSpec":
+        """Return a job whose container is there on its hosts."""
+        if spec.container is None or not spec.container.variant:
+            return spec
+        from taco_launch.setup.job_containers.prepare import prepare  # noqa: PLC0415 - few jobs have one
+
+        agent = _agent(self.backend)
+        if agent is None:
+            return spec
+        return prepare(spec, self.inventory, self._need_access(), agent.find_variant, self._listener(), agent.variants)
+
+    def _listener(self) -> "Listener":
+        from taco_launch.setup.job_containers.prepare import Listener  # noqa: PLC0415 - see above
+
+        return Listener(self._told, self.say, self.say)
+
+    def _told(self, step: "SetupEvent") -> None:
+        if step.kind != "begins":
+            what = "another set-up is running there" if step.kind == "waits" else step.what
+            self.say(f"{step.host}: {step.stage}: {what}: {step.kind}")
+
+    @property
+    def _source(self) -> str | None:
+        """Which inventory was named; None for this machine."""
+        from taco_launch.hosts.inventory import VARIABLE  # noqa: PLC0415
+
+        if self._given is None:
+            return self._environ.get(VARIABLE) or None
+        return str(self._given) if isinstance(self._given, (str, os.PathLike)) else self._given.source
+
+    def _need_access(self) -> "Credentials":
+        from taco_launch.hosts.remote.credentials import Credentials  # noqa: PLC0415
+
+        return Credentials() if self._access is None else self._access
+
+    # --- jobs
+
+    def resolve(self, request: JobRequest) -> "JobSpec":
+        """Return the job of a request, with all that the inventory says of it.
+
+        Raises:
+            UsageError: a field has a wrong type, parts of the request contradict each other, or its command is a launcher.
+            SpecError: a value of the request, the inventory or the profile is wrong; all faults at once.
+        """
+        with _fields_in_hints():
+            return self._resolved(_typed(request))
+
+    def _resolved(self, request: JobRequest) -> "JobSpec":
+        from taco_launch.jobs.request.caller import here  # noqa: PLC0415 - lists of jobs need none of it
+        from taco_launch.jobs.request.resolve import resolve  # noqa: PLC0415
+
+        return resolve(request, self.inventory, here(self._environ))
+
+    def with_code(self, spec: "JobSpec", request: JobRequest, *, same: bool = False) -> "JobSpec":
+        """Return a job with the code of its request: as its files are now, or the `same` as an earlier job's."""
+        if request.sync is None and not request.config_files:
+            if spec.container is not None:
+                self._warn_of_files_left_here(spec, request.called("sync"))
+            return spec
+        from taco_launch.jobs.code.job_code import JobCode  # noqa: PLC0415 - few jobs have code of their own
+
+        if self._code is None or not same:
+            self._code = JobCode({**self._environ, **self.git_secrets}, self.say, self.backend.provide_code)
+        return self._code.attach(spec, request)
+
+    def _warn_of_files_left_here(self, spec: "JobSpec", option: str) -> None:
+        from taco_launch.jobs.request.code_options import left_here  # noqa: PLC0415 - jobs without a container need none
+
+        for word in left_here(spec, os.getcwd()):  # noqa: PTH109 - see jobs/request/caller.py
+            if word not in self._left_here:  # a matrix has many jobs of one script
+                self._left_here.add(word)
+                where = "exists on this machine, but not in the job's containers"
+                self.say(f"warning: {word} {where}; to copy this folder to the hosts: {option} .")
+
+    def submit(self, request: JobRequest) -> "Job":
+        """Start a job and return; it continues by itself.
+
+        Raises:
+            UsageError: its name is taken, or as `resolve`.
+            TacoLaunchError: no host can be its place; nothing is kept of it.
+        """
+        with _fields_in_hints():
+            request = _typed(request)
+            spec = self.with_code(self._resolved(request), request)
+            found = self.backend.submit(spec, self._environ)
+            require_started(found)
+        return self._begun(found)
+
+    def run(
+        self, request: JobRequest, output: Output = lambda _data: None, watch: FollowListener | None = None
+    ) -> "Job":
+        """Start a job, follow it to its end, and return it; `output` is given its log. Raises as `submit` does.
+
+        A job whose ranks fail raises nothing: `exit_code` of what is returned tells.
+        """
+        with _fields_in_hints():
+            request = _typed(request)
+            spec = self.with_code(self._resolved(request), request)
+            found = self.backend.run(spec, self._environ, output, watch or FollowListener())
+            if not found.record.attempt:  # of one whose ranks failed at once there is a log to read
+                require_started(found)
+        return self._begun(found)
+
+    def job(self, name: str) -> "Job":
+        """Return a job by its name.
+
+        Raises:
+            NoJobError: it does not exist.
+        """
+        return self._job(self.backend.get(name))
+
+    def _begun(self, found: "JobView") -> "Job":
+        for warning in found.record.warnings:
+            self.say(f"warning: {warning}")
+        return self._job(found)
+
+    def _job(self, found: "JobView") -> "Job":
+        from taco_launch.api.job import Job  # noqa: PLC0415 - the command line has its own view of a job
+
+        return Job(self.backend, found)
+
+    def jobs(self) -> "tuple[JobRow, ...]":
+        """Return a row of every job, the newest first."""
+        rows, warnings = self.backend.list()
+        for warning in warnings:
+            self.say(f"warning: {warning}")
+        return rows
+
+    def variants(self) -> "tuple[VariantUse, ...]":
+        """Return the containers that jobs have beside the cluster's own, and which jobs need them."""
+        agent = _agent(self.backend)
+        return () if agent is None else agent.variants()
+
+    def plan(self, request: JobRequest, *, folder: str = "", explain: bool = False) -> "Planned":
+        """Plan a job as the head would, were all of its hosts free, and start nothing.
+
+        Facts that are not declared are asked of the hosts. `folder` is where the files will lie that the line names; `explain`
+        asks hosts for their GPUs, too.
+
+        Raises:
+            PlacementError: the job does not fit; or as `resolve`.
+        """
+        with _fields_in_hints():
+            return self.plan_of(self._resolved(_typed(request)), folder=folder, explain=explain)
+
+    def plan_of(self, spec: "JobSpec", *, folder: str = "", explain: bool = False) -> "Planned":
+        """Plan a job that was resolved. See `plan`."""
+        from taco_launch.core.launch.missing_facts import missing_facts  # noqa: PLC0415
+
+        if self._source is None and missing_facts(spec):
+            self.backend.prestart("facts")  # it loads what it needs while this process does
+        from taco_launch.jobs import dry_run as plan  # noqa: PLC0415 - loaded while the agent loads
+
+        def ask(missing: Sequence[str]) -> HeadFacts:
+            self.say(f"asking the head for: {', '.join(missing)}")
+            path = self._environ.get("PATH", os.defpath)
+            count_slots = any(host.slots is None for host in spec.hosts)
+            return self.backend.facts(mpirun=spec.mpirun, path=path, count_slots=count_slots, topology=explain)
+
+        def ask_hosts(missing: Sequence[str]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
+            # the software of a job's own container is asked in that, where it is there
+            inside = self.inventory if spec.container is None else _container_inventory(self.inventory, spec.container)
+            from taco_launch.hosts.gather_facts import job_hosts  # noqa: PLC0415 - only where hosts are asked
+
+            count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
+            self.say(f"asking {count} for: {', '.join(missing)}")
+            topology = explain or plan.may_choose(spec)
+            return job_hosts(inside, spec.hosts, self._need_access(), topology=topology)
+
+        return plan.dry_run(spec, self._environ, ask, ask_hosts, root=os.geteuid() == 0, folder=folder, explain=explain)
+
+    def planned_container(self, spec: "JobSpec") -> "tuple[JobSpec, tuple[HostPlan, ...]]":
+        """Return a job as it would run, and what would be prepared for its container; nothing is changed.
+
+        Raises:
+            HostError: the head cannot be reached.
+        """
+        from taco_launch.setup.job_containers.prepare import plan  # noqa: PLC0415 - see above
+
+        agent = _agent(self.backend)
+        if agent is None:
+            return spec, ()
+        return plan(spec, self.inventory, self._need_access(), agent.find_variant, self._listener())
+
+    # --- hosts
+
+    def facts(self, *names: str) -> "tuple[HostFacts, ...]":
+        """Return what is known of hosts, by default all of them, asked now.
+
+        Raises:
+            UsageError: a host is not in the inventory.
+            HostError: a host does not answer.
+        """
+        from taco_launch.core.facts import SUBJECTS  # noqa: PLC0415 - only where hosts are asked
+        from taco_launch.core.model.host import paths  # noqa: PLC0415
+        from taco_launch.hosts.fanout import connect  # noqa: PLC0415
+        from taco_launch.hosts.gather_facts import declared, gather  # noqa: PLC0415
+        from taco_launch.hosts.inventory.select import choose  # noqa: PLC0415
+
+        hosts = choose(self.inventory, ",".join(names)) if names else self.inventory.hosts
+        container = paths.container(self.inventory.cluster) if self.inventory.container else None
+        access = self._need_access()
+        with connect(self.inventory, tuple(hosts), access) as fanout:
+            answers = gather(fanout, SUBJECTS, sudo=access.sudo_password is not None, container=container)
+        found = []
+        for answer, host in zip(answers, hosts, strict=True):
+            if answer.error is not None or answer.value is None:
+                raise answer.error or AssertionError(host.name)
+            found.append(declared(answer.value, host))
+        return tuple(found)
+
+
+def _typed(request: JobRequest) -> JobRequest:
+    from taco_launch.jobs.request.python_values import typed  # noqa: PLC0415 - the command line's requests have their types
+
+    return typed(request)
+
+
+def _fields_in_hints() -> AbstractContextManager[None]:
+    from taco_launch.jobs.request.python_values import fields_in_hints  # noqa: PLC0415 - see above
+
+    return fields_in_hints()
+
+
+def _agent(backend: Backend) -> "AgentBackend | None":
+    """Return the agent of a head, where that is what keeps the jobs: with it each image has containers of its own."""
+    from taco_launch.jobs.backend.agent import AgentBackend  # noqa: PLC0415 - a plan may need nobody
+
+    return backend if isinstance(backend, AgentBackend) else None
+
+
+def _container_inventory(inventory: "Inventory", container: "Container") -> "Inventory":
+    """Return the inventory as of the cluster whose container a job runs in."""
+    if not container.variant:
+        return inventory
+    from dataclasses import replace  # noqa: PLC0415 - few jobs have a container of their own
+
+    from taco_launch.core.model.host import paths  # noqa: PLC0415 - see above
+
+    return replace(inventory, cluster=paths.variant(inventory.cluster, container.variant), container=container)

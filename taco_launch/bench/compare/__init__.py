@@ -1,0 +1,1 @@
+"""Compare runs: tables, differences, their causes, charts."""

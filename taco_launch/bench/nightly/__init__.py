@@ -1,0 +1,1 @@
+"""Run benchmarks every night: schedule, cron or systemd, one run, its judge and summary."""

@@ -1,0 +1,1 @@
+"""Run a matrix or a ladder and record its environment."""

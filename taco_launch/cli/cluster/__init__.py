@@ -1,1 +1,0 @@
-"""The verbs of hosts: setup, teardown, trust, facts, inventory, lab, metrics."""

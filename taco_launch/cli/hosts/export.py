@@ -1,0 +1,69 @@
+"""export: what other programs read of a cluster."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taco_launch.cli.options.common import access_of, add_option, backend_options, complete_file, settings_of
+from taco_launch.cli.options.completion import complete_job
+
+
+@click.group()
+def export() -> None:
+    """Write what other programs need, such as an ssh configuration.
+
+    \b
+    Example:
+      taco-launch -i hosts.yaml export ssh-config --to hcc.ssh
+    """
+
+
+@export.command("ssh-config")
+@backend_options
+@add_option(
+    "--to",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Write it to FILE (mode 0600).",
+)
+@add_option(
+    "--job",
+    metavar="NAME",
+    shell_complete=complete_job,
+    help="Print entries NAME-HOST for the containers of this job, such as a job with its own --image or --data.",
+)
+@click.pass_context
+def ssh_config(ctx: click.Context, /, *, to: str | None, job: str | None, **more: Any) -> None:
+    """Print an ssh configuration of the training containers.
+
+    Each container has an entry CLUSTER-HOST that leads there through the head: for ssh -F FILE, scp, rsync and the remote
+    mode of editors. ~/.ssh is not changed. The cluster's key, which opens all of its containers, and their host keys are
+    written to taco-launch's state folder, readable for you alone.
+
+    \b
+    Examples:
+      taco-launch -i hosts.yaml export ssh-config --to hcc.ssh
+      taco-launch -i hosts.yaml export ssh-config --job vgg16 --to vgg16.ssh
+      ssh -F hcc.ssh hcc-gpu2
+      scp -F hcc.ssh hcc-gpu1:/root/run.log .
+      rsync -e 'ssh -F hcc.ssh' -a src/ hcc-gpu1:/root/src/
+    """
+    from taco_launch.setup import export_ssh
+
+    settings = settings_of(ctx)
+    inventory, access = settings.load(), access_of(more)
+    called = job or inventory.cluster
+    if job is not None:
+        inventory = export_ssh.of_job(inventory, settings.backend(access).get(job))
+    found, left_out = export_ssh.ssh_config(inventory, access, os.environ, called)
+    for words in left_out:
+        settings.talk(f"left out: {words}")
+    if to is None:
+        click.echo(found, nl=False)
+        return
+    export_ssh.write(found, Path(to))
+    host = next((line.split()[1] for line in reversed(found.splitlines()) if line.startswith("Host ")), "")
+    settings.talk(f"wrote {to}; try it: ssh -F {to} {host}")

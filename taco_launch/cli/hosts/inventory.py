@@ -1,0 +1,75 @@
+"""inventory: what an inventory amounts to, and the schema for editors."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from taco_launch.cli.options.common import add_option, inventory_option, output_options, settings_of, talk_options
+from taco_launch.cli.output import render
+from taco_launch.core.model.codec import to_json
+
+if TYPE_CHECKING:
+    from taco_launch.core.model.host.hosts import Container, Inventory
+
+
+@click.command()
+@inventory_option
+@output_options
+@talk_options
+@add_option("--schema", is_flag=True, help="Print the JSON Schema of an inventory, for an editor's completion.")
+@click.pass_context
+def inventory(ctx: click.Context, *, schema: bool) -> None:
+    """Check an inventory or a hostfile and show its hosts.
+
+    -o json has every value, also those that are defaults; -o yaml is an inventory again, which can be used as one.
+
+    \b
+    Examples:
+      taco-launch -i cluster.yaml inventory
+      taco-launch -i hostfile inventory
+      taco-launch -i hostfile inventory -o yaml > cluster.yaml
+      taco-launch inventory --schema > inventory.schema.json
+    """
+    if schema:
+        from taco_launch.hosts.inventory.schema.schema import json_schema
+
+        render.data(json_schema(), "json")
+        return
+    settings = settings_of(ctx)
+    _show(settings.load(), settings.output)
+
+
+def _show(found: "Inventory", output: str) -> None:
+    """Print an inventory; YAML of it can be used as one."""
+    if output == "yaml":
+        from taco_launch.hosts.inventory.to_document import document
+
+        render.data(document(found), output)
+        return
+    if output == "json":
+        render.data(to_json(found), output)
+        return
+    click.echo(f"Cluster: {found.cluster}")
+    click.echo(f"Source:  {render.printable(found.source)}")
+    click.echo(
+        f"Image:   {_image(found.container) if found.container else 'none: jobs run on the head only, without a container'}"
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions)
+    click.echo(f"mpirun:  {found.mpirun}{f' ({versions})' if versions else ''}\n")
+    rows = []
+    for host in found.hosts:
+        groups = ",".join(name for name, members in found.groups if host.name in members)
+        labels = ",".join(f"{key}={value}" for key, value in host.labels)
+        name = host.name + (" (head)" if host.name == found.head else "")
+        port = str(host.port) if host.connection == "ssh" else ""
+        slots = "auto" if host.slots is None else str(host.slots)
+        slots += f" (max {host.max_slots})" if host.max_slots is not None else ""
+        rows.append([name, host.address, host.connection, host.user, port, slots, labels, groups])
+    render.table(
+        ["HOST", "ADDRESS", "CONNECTION", "USER", "PORT", "SLOTS", "LABELS", "GROUPS"], rows, numbers=("SLOTS", "PORT")
+    )
+
+
+def _image(container: "Container") -> str:
+    elsewhere = container.source != "registry"
+    return render.printable(f"{container.image} (from {container.source})" if elsewhere else container.image)

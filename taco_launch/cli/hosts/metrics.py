@@ -1,0 +1,142 @@
+"""metrics: jobs, queues and slots as Prometheus reads them."""
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.options.common import Settings, access_of, add_option, backend_options, complete_file, settings_of
+from taco_launch.cli.output import render
+from taco_launch.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from taco_launch.jobs.metrics.collect import Collector
+
+_LOOPBACK = "127.0.0.1"
+_PLACE = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<address>[^:\[\]]+)):)?(?P<port>\d{1,5})")
+_MOST_PORT = 65535
+
+
+def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    found = _PLACE.fullmatch(text)
+    if found is None or int(found["port"]) > _MOST_PORT:
+        raise click.BadParameter(f"{text!r}: must be PORT, ADDRESS:PORT or [IPV6]:PORT")
+    return found["six"] or found["address"] or _LOOPBACK, int(found["port"])
+
+
+@click.command()
+@backend_options
+@add_option(
+    "--textfile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Write the metrics to this file atomically, for node_exporter's textfile collector.",
+)
+@add_option(
+    "--listen",
+    "place",
+    metavar="[ADDR:]PORT",
+    callback=_place,
+    help=f"Serve the metrics at http://ADDR:PORT/metrics until Ctrl-C. Default of ADDR: {_LOOPBACK}.",
+)
+@add_option(
+    "--allow-host",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="With --listen: a name that clients may use for this machine, besides its own name and its addresses.",
+)
+@click.pass_context
+def metrics(
+    ctx: click.Context,
+    /,
+    *,
+    textfile: Path | None,
+    place: tuple[str, int] | None,
+    names: tuple[str, ...],
+    **access: Any,
+) -> None:
+    """Export jobs, queues and slots as Prometheus metrics.
+
+    The counters count all jobs of the head, also those whose records were removed by delete, prune or their ttl, but not
+    those that were refused at once, which have no record.
+
+    \b
+    Names, and those that the MPI Operator has for the same:
+      taco_launch_jobs_created_total            mpi_operator_jobs_created_total
+      taco_launch_jobs_successful_total         mpi_operator_jobs_successful_total
+      taco_launch_jobs_failed_total             mpi_operator_jobs_failed_total
+      taco_launch_job_info{launcher,namespace}  mpi_operator_job_info{launcher,namespace}
+    namespace is the cluster of the inventory, launcher NAME-launcher. Also:
+      taco_launch_jobs_cancelled_total, taco_launch_jobs{state},
+      taco_launch_job_verified{launcher,namespace,status} with the status True, False or Unknown,
+      taco_launch_job_step{launcher,namespace}, taco_launch_job_steps{launcher,namespace},
+      taco_launch_job_rate{launcher,namespace} and taco_launch_job_loss{launcher,namespace}, if a program prints them,
+      taco_launch_queue_length{queue}, taco_launch_queue_wait_seconds{queue} (a histogram),
+      taco_launch_slots{host,state} with the states total, allocated and foreign,
+      taco_launch_host_ready{host}, taco_launch_build_info{version}
+
+    \b
+    Examples:
+      taco-launch metrics
+      taco-launch metrics --textfile /var/lib/node_exporter/taco-launch.prom     (from cron, every minute)
+      taco-launch -i cluster.yaml metrics --listen 9464
+      taco-launch -i cluster.yaml metrics --listen 0.0.0.0:9464 --allow-host head.example.org
+    """
+    from taco_launch.jobs.metrics import collect as flow
+
+    if textfile is not None and place is not None:
+        raise UsageError("--textfile and --listen cannot be combined")
+    if names and place is None:
+        raise UsageError("--allow-host requires --listen")
+    settings = settings_of(ctx)
+    backend, inventory = settings.backend(access_of(access)), settings.load()
+
+    if place is not None:
+        _serve(settings, place, names, flow.Collector(backend, inventory))
+        return
+    found, warnings = flow.collect(backend, inventory)
+    for warning in warnings:
+        render.warning(settings, warning)
+    if textfile is not None:
+        flow.write(textfile, found)
+    else:
+        click.echo(_safe(found), nl=False)
+
+
+def _safe(found: bytes) -> bytes:
+    """Return metrics as they are, on a terminal without what would control that: jobs and hosts name themselves."""
+    if not sys.stdout.isatty():
+        return found
+    return "\n".join(map(render.printable, found.decode("utf-8").split("\n"))).encode()
+
+
+def _serve(settings: Settings, place: tuple[str, int], names: tuple[str, ...], collector: "Collector") -> None:
+    from taco_launch.jobs.metrics.listen import Server
+
+    told: tuple[str, ...] = ()
+
+    def collect() -> bytes:
+        nonlocal told
+        found, warnings = collector.collect()
+        for warning in warnings:
+            if warning not in told:  # a host that stays away is told once
+                render.warning(settings, warning)
+        told = warnings
+        return found
+
+    try:
+        server = Server(*place, collect, names)
+    except OSError as error:
+        raise UsageError(
+            f"--listen {place[0]} port {place[1]}: {error.strerror or error}",
+            hint="name an address of this machine and a free port",
+        ) from None
+    with server:
+        settings.talk(f"listening: {server.url}")
+        server.serve_forever()

@@ -1,0 +1,265 @@
+"""setup: hosts as the inventory says; the plan first, then stage by stage, then the proof."""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
+from taco_launch.cli.options.completion import complete_host_list, complete_list
+from taco_launch.cli.output import job_wait, render, setup_output
+from taco_launch.core.command import shell
+from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
+from taco_launch.setup.model.stages import STAGES, Stage
+
+if TYPE_CHECKING:
+    from taco_launch.core.model.host.hosts import Host, Inventory
+    from taco_launch.setup.apply.setup_run import Setup
+    from taco_launch.setup.plan.host_plan import HostPlan
+    from taco_launch.setup.proofs.proof import ProofFailure
+
+
+def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:
+    words = {word.strip() for text in value for word in text.split(",")}
+    if unknown := sorted(words - set(STAGES)):
+        raise click.BadParameter(f"unknown stage {unknown[0]!r}; stages: {', '.join(STAGES)}")
+    return tuple(stage for stage in STAGES if stage in words) or STAGES
+
+
+@click.command()
+@backend_output_options
+@add_option(
+    "--only",
+    "stages",
+    multiple=True,
+    callback=_stages,
+    metavar="STAGE",
+    shell_complete=complete_list(STAGES),
+    help=f"Run only these stages: {', '.join(STAGES)}. Repeatable, or separate them with commas.",
+)
+@setup_output.hosts_option
+@add_option(
+    "--exclude",
+    multiple=True,
+    metavar="HOSTS",
+    shell_complete=complete_host_list,
+    help="Leave out these hosts, such as one that is down, and do not contact them. Repeatable.",
+)
+@add_option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@add_option(
+    "--check",
+    is_flag=True,
+    help="Change nothing; exit with 3 if something is left to do, hardware has a fault, or hosts differ in software.",
+)
+@add_option("--diff", "show_diff", is_flag=True, help="Show what would change in files; secrets are not shown.")
+@add_option(
+    "--pull",
+    is_flag=True,
+    help="Resolve the image's tag again and move all hosts to that digest. Default: keep the image that hosts have.",
+)
+@add_option("--yes", is_flag=True, help="Do not ask.")
+@add_option(
+    "--disrupt",
+    type=click.Choice(["docker", "host"]),
+    help="Allow disruption where containers run. docker: the engine may restart, which stops all containers of the host. "
+    "host: a peer memory module may be replaced as well, where no job runs.",
+)
+@job_wait.wait_option
+@click.pass_context
+def setup(
+    ctx: click.Context,
+    /,
+    *,
+    stages: tuple[Stage, ...],
+    hosts: str | None,
+    exclude: tuple[str, ...],
+    dry_run: bool,
+    check: bool,
+    show_diff: bool,
+    yes: bool,
+    **more: Any,
+) -> None:
+    """Set up hosts for training, stage by stage, and verify it.
+
+    docker, GPUs in containers (NVIDIA container toolkit), peer memory, image, container, SSH between them, agent.
+
+    Settings that already match are unchanged, so it can be run again at any time: after a failure, for a new host, or
+    with --check every night. One host that fails does not stop the set-up of the others. After -H with a new host, run
+    `setup --only ssh_mesh` on all hosts.
+
+    \b
+    Examples:
+      taco-launch -i cluster.yaml setup --dry-run --diff
+      taco-launch -i cluster.yaml setup
+      taco-launch -i cluster.yaml setup --check
+      taco-launch -i cluster.yaml setup -H gpu5 --yes
+      taco-launch -i cluster.yaml setup --exclude gpu3
+      taco-launch -i cluster.yaml setup --yes --wait-for-jobs 2h
+      taco-launch -i cluster.yaml setup --pull --dry-run
+      taco-launch -i cluster.yaml setup --only docker --disrupt docker
+
+    \b
+    Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 wrong usage or inventory, or --yes is needed (stdin is
+    not a terminal), 3 hardware has a fault that set-up cannot repair and that does not block it; with --check also:
+    something is left to do, or hosts differ in driver, OFED, toolkit, image or MTU; 5 a host failed or cannot be set up
+    (its driver, OFED, a lost GPU), verification failed (with --check: the GPUs of the containers), or other hosts do not
+    know a new host yet, 130 after Ctrl-C.
+    """
+    from taco_launch.hosts.fanout import connect
+    from taco_launch.jobs.request.resolve import profile_of
+    from taco_launch.setup.apply.setup_run import Setup, SetupRequest
+    from taco_launch.setup.job_containers import upkeep
+    from taco_launch.setup.job_containers.prepare import Listener
+
+    settings = settings_of(ctx)
+    if check and dry_run:
+        raise UsageError(
+            "--check and --dry-run cannot be combined", hint="--check sets the exit code; --dry-run shows the plan"
+        )
+    inventory = settings.load()
+    chosen, asked = _chosen(inventory, hosts, exclude)
+    if exclude:  # for what is to be typed after Ctrl-C
+        ctx.params["hosts"] = setup_output.names([host.name for host in chosen])
+    progress = setup_output.SetupProgress(settings, stages)
+    ask = SetupRequest(
+        profile_of(inventory, None, os.environ),
+        stages,
+        more.pop("disrupt") or "nothing",
+        more.pop("pull"),
+        settings.registry_password,
+    )
+    with connect(inventory, asked, access_of(more)) as fanout:
+        work = Setup(inventory, chosen, fanout, ask, progress.step, progress.proof)
+        with render.progress(settings, "facts", len(asked)) as answered:
+            work.refresh(lambda _answer: answered())
+        patience = 0 if check or dry_run else more["patience"]
+        plans = job_wait.without_jobs(settings, work.plan(), work.plan, work.replan, patience)
+        if work.moved:
+            settings.talk(work.moved)
+        flaws = work.proved(plans) if check else ()
+        besides = upkeep.Variants(
+            inventory, chosen, fanout, stages, Listener(progress.step, progress.proof, settings.talk)
+        )
+        plans = (*plans, *besides.look(plans))
+        errors = {plan.host: "\n".join(problem.message for problem in plan.problems) for plan in plans}
+        found = setup_output.findings(work.facts, inventory, errors)
+        looking = check or dry_run or any(plan.stops("cluster") for plan in plans)
+        code = _show(settings, work, plans, inventory, found, flaws, show_diff=show_diff, looking=looking)
+        if looking or (not plans and settings.output not in ("json", "yaml")):
+            drift = any(not plan.empty for plan in plans) or found.faults or found.unlike
+            ctx.exit(code or (DRIFT if check and drift else OK))
+        if any(plan.ops for plan in plans) and not setup_output.agreed(plans, yes=yes):
+            settings.talk("nothing was done")
+            ctx.exit(code or FAILED)
+        begun = time.monotonic()
+        told = {plan.host for plan in plans if plan.problems} | work.failed.keys()
+        try:
+            with progress.live([host.name for host in chosen], plans):
+                done = work.apply()
+                wrong = besides.apply(done)
+        except KeyboardInterrupt:
+            ctx.exit(setup_output.interrupted(settings, inventory))
+    seconds = time.monotonic() - begun
+    found = setup_output.findings(work.facts, inventory, {host: error.message for host, error in work.failed.items()})
+    code = setup_output.show_done(settings, done, inventory, seconds, ("ready", "failed"), found, told)
+    _show_left(settings, [host.name for host in inventory.hosts if host not in chosen])
+    for error in wrong:
+        render.error(error.message, error.hint)
+    ctx.exit(HOST_FAILED if wrong else code)
+
+
+def _show_left(settings: Settings, hosts: Sequence[str]) -> None:
+    """Name the hosts that were left as they were."""
+    if hosts:
+        left = setup_output.names(hosts)
+        typed = render.typed(shell(("taco-launch", "setup", "-H", left)))
+        settings.talk(
+            f"{left}: not changed; jobs that also use these hosts need the same image and settings there: {typed}"
+        )
+
+
+def _chosen(
+    inventory: "Inventory", hosts: str | None, exclude: Sequence[str]
+) -> "tuple[tuple[Host, ...], tuple[Host, ...]]":
+    """Return the hosts that are set up, and those that are asked for their facts: each host has to know of the others.
+
+    Raises:
+        UsageError: none is left.
+    """
+    from taco_launch.hosts.inventory.select import named
+
+    without = named(inventory, exclude) if exclude else ()
+    asked = tuple(host for host in inventory.hosts if host not in without)
+    chosen = tuple(host for host in named(inventory, () if hosts is None else (hosts,)) if host in asked)
+    if not chosen:
+        raise UsageError(f"--exclude {','.join(exclude)} leaves no host", hint="exclude fewer hosts")
+    return chosen, asked
+
+
+def _show(
+    settings: Settings,
+    work: "Setup",
+    plans: "Sequence[HostPlan]",
+    inventory: "Inventory",
+    found: setup_output.Findings,
+    flaws: "Sequence[ProofFailure]",
+    *,
+    show_diff: bool,
+    looking: bool,
+) -> int:
+    """Show the plan, folded over equal hosts, and what is wrong; the exit code says whether a host cannot be set up."""
+    told = work.diffs(plans) if show_diff else ()
+    rows = setup_output.folded(plans)
+    if settings.output not in ("json", "yaml"):
+        setup_output.show_plan(rows)
+        same: dict[str, list[str]] = {}
+        for host, texts in told:
+            for text in texts:
+                same.setdefault(text, []).append(host)
+        for text, hosts in same.items():
+            click.echo(f"\n{setup_output.names(hosts)}:")
+            click.echo("\n".join(map(render.file_line, text.splitlines())))
+        found.show()
+    elif looking:
+        proof = {"found": setup_output.flaws_document(flaws)}
+        render.data(_document(work, plans, rows, told) | found.document() | proof, settings.output)
+    setup_output.show_errors(work.failed, plans, inventory)
+    for flaw in flaws:
+        render.error(str(flaw), flaw.hint)
+    wrong = bool(flaws) or work.chosen_failed or any(plan.problems for plan in plans)
+    if found.faults and not wrong:
+        besides = "in addition," if rows else "nothing to do for set-up, but"
+        settings.talk(
+            f"{besides} a hardware fault was found that set-up cannot fix: {setup_output.names(found.faults)}, see above"
+        )
+    elif found.unlike and not rows and not wrong:
+        settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(found.unlike)}, see above")
+    elif not rows and not flaws and (right := [plan.host for plan in plans if plan.empty]):
+        settings.talk(f"nothing to do: {setup_output.names(right)} already set up as in {inventory.source}")
+    if busy := [plan.host for plan in plans if plan.stops("cluster")]:
+        settings.talk(
+            f"{setup_output.names(busy)}: see above; set-up changes the containers of all hosts or of none, so it changes "
+            "none now"
+        )
+    if work.failed and looking:
+        gone = setup_output.names(list(work.failed))
+        settings.talk(f"to continue without {gone}: {shell(('--exclude', gone))}")
+    return HOST_FAILED if wrong else OK
+
+
+def _document(
+    work: "Setup",
+    plans: "Sequence[HostPlan]",
+    rows: Sequence[dict[str, Any]],
+    told: Sequence[tuple[str, tuple[str, ...]]],
+) -> dict[str, Any]:
+    problems = [
+        {"host": plan.host, "stage": problem.stage, "message": problem.message, "hint": render.typed(problem.hint)}
+        for plan in plans
+        for problem in plan.problems
+    ]
+    failed = [{"host": host} | setup_output.error_document(error) for host, error in work.failed.items()]
+    document: dict[str, Any] = {"plan": list(rows), "problems": problems, "failed": failed}
+    return document | ({"diffs": [{"host": host, "diffs": list(texts)} for host, texts in told]} if told else {})

@@ -1,0 +1,161 @@
+"""wait, stop, delete."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.jobs import named_jobs
+from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_data
+from taco_launch.cli.options.common import (
+    Seconds,
+    access_of,
+    add_option,
+    backend_options,
+    backend_output_options,
+    settings_of,
+)
+from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.output import render
+from taco_launch.core.errors import DEADLINE, TacoLaunchError
+from taco_launch.jobs.request.caller import person
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from taco_launch.jobs.backend import Backend
+
+
+class _TimeoutReached(KeyboardInterrupt):
+    """The time of `wait --timeout` is over; what Ctrl-C ends, it ends."""
+
+
+_name = click.argument("name", shell_complete=complete_job)
+
+
+@click.command()
+@backend_output_options
+@add_option("--timeout", type=Seconds(1), metavar="TIME", help="Stop waiting after TIME. The job continues.")
+@_name
+@click.pass_context
+def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: Any) -> int:
+    """Wait for a job to end and exit with its code.
+
+    The exit code is 125 if the job was not found, if no rank ran, or if --strict ended it, and 124 if it has not ended after --timeout. --json
+    prints the job, or the error.
+
+    \b
+    Examples:
+      taco-launch wait vgg16 && echo trained
+      taco-launch wait vgg16 --timeout 30m
+      taco-launch wait vgg16 --json
+    """
+    from taco_launch.jobs.backend import FollowListener, LogQuery
+
+    settings = settings_of(ctx)
+    with launcher_errors(), _at_most(timeout, name), render.waiting(settings.quiet, name) as status:
+        watch = FollowListener(
+            state=status.state, waits=lambda words: render.waits(settings, name, words), say=settings.talk
+        )
+        backend = settings.backend(access_of(access))
+        job = backend.follow(LogQuery(name, tail=0), lambda _data: None, watch)
+    render.ending(settings, job)
+    print_job_data(settings, job)
+    return code_of(job)
+
+
+@click.command()
+@backend_options
+@add_option(
+    "--grace", type=Seconds(), metavar="TIME", help="Time between TERM and KILL, if shorter than the job's own --grace."
+)
+@named_jobs.yes_option
+@named_jobs.names_argument
+@click.pass_context
+def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, yes: bool, **access: Any) -> int:
+    """Stop jobs: TERM, then KILL after the grace time. Returns when nothing of them is left.
+
+    Asks before it stops another user's job; without a terminal, pass --yes.
+
+    \b
+    Example:
+      taco-launch stop vgg16 resnet50
+    """
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+
+    def one(name: str) -> None:
+        named_jobs.agree(backend, name, "stop", "stopped", lambda state: not state.is_terminal, yes=yes)
+        settings.talk(f"{name}: {_stop(backend, name, grace)}")
+
+    return named_jobs.each(names, one)
+
+
+@click.command()
+@backend_options
+@named_jobs.yes_option
+@named_jobs.names_argument
+@click.pass_context
+def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
+    """Stop jobs and delete their records and logs.
+
+    Asks before it deletes another user's job; without a terminal, pass --yes.
+
+    \b
+    Example:
+      taco-launch delete vgg16
+    """
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+
+    def one(name: str) -> None:
+        named_jobs.agree(backend, name, "delete", "deleted", yes=yes)
+        _stop(backend, name, None)
+        for warning in backend.delete(name):
+            render.warning(settings, warning)
+        settings.talk(f"{name}: deleted")
+
+    return named_jobs.each(names, one)
+
+
+@contextmanager
+def _at_most(seconds: float | None, name: str) -> Iterator[None]:
+    """End the block after so many seconds, if any.
+
+    Raises:
+        TacoLaunchError: the job has not ended by then.
+    """
+
+    def end(_number: int, _frame: "FrameType | None") -> None:
+        raise _TimeoutReached
+
+    if seconds is None:
+        yield
+        return
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except _TimeoutReached:
+        error = TacoLaunchError(
+            f"job {name} has not ended after {render.age(seconds)}; it continues", hint=f"taco-launch get {name}"
+        )
+        error.exit_code = DEADLINE
+        raise error from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _stop(backend: "Backend", name: str, grace: float | None) -> str:
+    """Stop a job, wait for its end, say how it ended."""
+    from taco_launch.jobs.backend import LogQuery
+
+    by = f"taco-launch stop of {person()}"
+    job = backend.stop(name, by, signal.SIGTERM, grace)
+    if not job.record.state.is_terminal:
+        job = backend.follow(LogQuery(name, tail=0), lambda _data: None)
+    elif job.record.reason != f"stopped by {by}":  # one that waited ends at once
+        return f"it had already ended: {job.record.state.value}"
+    return f"{job.record.state.value}: {job.record.reason}"

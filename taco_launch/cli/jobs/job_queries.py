@@ -1,0 +1,305 @@
+"""list, get, top: jobs and hosts and their state, once or refreshed; prune: deletes old jobs."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, backend_output_options, settings_of
+from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.options.suggestions import SuggestingGroup
+from taco_launch.cli.output import render
+from taco_launch.core.errors import UsageError
+from taco_launch.jobs.request.caller import person
+
+if TYPE_CHECKING:
+    from taco_launch.core.model.job_rows import JobRow
+    from taco_launch.core.model.job_view import JobView
+    from taco_launch.jobs.backend import Node
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _states() -> list[str]:
+    from taco_launch.core.model.jobs import JobState
+
+    return [state.value for state in JobState]
+
+
+def _complete_state(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(state) for state in _states() if state.startswith(incomplete.upper())]
+
+
+def _check_states(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Accept names of states in lower case, too."""
+    unknown = [state for state in value if state.upper() not in _states()]
+    if unknown:
+        raise click.BadParameter(f"unknown state {unknown[0]!r}; states: {', '.join(_states())}")
+    return tuple(state.upper() for state in value)
+
+
+def _watch_option(function: F) -> F:
+    return add_option("-w", "--watch", is_flag=True, help="Refresh until Ctrl-C.")(function)
+
+
+@click.command("list")
+@backend_output_options
+@_watch_option
+@add_option("--mine", is_flag=True, help="Only your jobs.")
+@add_option("--queue", metavar="NAME", help="Only jobs of this queue.")
+@add_option(
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    callback=_check_states,
+    shell_complete=_complete_state,
+    help="Only jobs in this state. Repeatable.",
+)
+@add_option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N of these jobs.")
+@click.pass_context
+def list_(
+    ctx: click.Context,
+    /,
+    *,
+    watch: bool,
+    mine: bool,
+    queue: str | None,
+    states: tuple[str, ...],
+    last: int | None,
+    **access: Any,
+) -> None:
+    """List jobs, newest first; ended ones come last.
+
+    -o wide adds the exit code, whether it runs as planned (VERIFIED), queue, priority, owner, reason, command, progress and
+    the last line of the ranks.
+
+    \b
+    Examples:
+      taco-launch list -o wide
+      taco-launch list -n 5
+      taco-launch list --mine --state QUEUED --state RUNNING
+    """
+    from taco_launch.cli.output import job_tables
+    from taco_launch.core.model.codec import to_json
+
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+    owner = person() if mine else None
+
+    def query() -> "tuple[Sequence[JobRow], Sequence[str]]":
+        rows, warnings = backend.list()
+        wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
+        return [row for row in wanted if owner in (None, row.owner)][:last], warnings
+
+    def table(rows: "Sequence[JobRow]") -> str:
+        return job_tables.job_list(rows, time.time(), wide=settings.output == "wide")
+
+    _show(settings, query, table, lambda rows: {"jobs": to_json(rows)}, watch=watch)
+
+
+@click.command()
+@backend_output_options
+@_watch_option
+@click.argument("name", shell_complete=complete_job)
+@click.pass_context
+def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None:
+    """Show one job: state, reason, instances and hosts.
+
+    -o wide adds the slots, the conditions and the events. -o yaml and --json print everything, with the fields of an
+    MPIJob of the MPI Operator: kind, metadata, spec.runPolicy, status.
+
+    TRAINING DURATION is the time from the first start of the job to its end, or until now. It includes waiting time
+    between attempts, but neither before the first start nor while the job is suspended. `run` and `wait` print the same time at the end ("after 5m").
+
+    \b
+    Examples:
+      taco-launch get vgg16
+      taco-launch get vgg16 -o yaml
+    """
+    from taco_launch.cli.output import job_tables
+
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+    wide = settings.output == "wide"
+
+    def table(job: "JobView") -> str:
+        return job_tables.one_job(job, time.time(), wide=wide)
+
+    _show(settings, lambda: (backend.get(name), ()), table, job_tables.job_data, watch=watch)
+
+
+@click.group(cls=SuggestingGroup)
+def top() -> None:
+    """Show GPU or slot usage by host or by job."""
+
+
+@top.command()
+@backend_output_options
+@_watch_option
+@click.pass_context
+def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
+    """Show hosts with their GPUs, and how many of these jobs hold.
+
+    If no host has a GPU, slots are counted: those that a host has by itself. What -H HOST:SLOTS adds to them for one job
+    counts in `top job` only. -o wide shows who holds each, and which containers hosts have besides the
+    cluster's own. A host that does not answer is `notready`, with the reason on stderr.
+
+    \b
+    Example:
+      taco-launch -i hosts.yaml top node -w
+    """
+    from taco_launch.cli.output import job_container_tables, node_tables
+
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+
+    def query() -> "tuple[Sequence[Node], Sequence[str]]":
+        found = backend.nodes(settings.load())
+        return found, [f"{node.host.name}: {node.problem}" for node in found if node.problem]
+
+    def data(nodes: "Sequence[Node]") -> Any:
+        found = [node_tables.node_data(node) for node in nodes]
+        containers = job_container_tables.rows(settings, access_of(access))
+        return {
+            "nodes": found,
+            "containers": containers,
+            **{key: sum(node[key] for node in found) for key in ("allocated", "total")},
+        }
+
+    wide = settings.output == "wide"
+
+    def table(nodes: "Sequence[Node]") -> str:
+        text = node_tables.top_nodes(nodes, wide=wide)
+        others = job_container_tables.rows(settings, access_of(access)) if wide else []
+        return "\n\n".join((text, job_container_tables.table(others))) if others else text
+
+    _show(settings, query, table, data, watch=watch)
+
+
+@top.command()
+@backend_output_options
+@_watch_option
+@click.pass_context
+def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
+    """Show jobs with the GPUs that each requests and holds.
+
+    If no job has or had a GPU, slots are counted. The totals leave out jobs that ended. -o wide adds the queue, priority,
+    owner, whether it runs as planned (VERIFIED) and progress.
+
+    \b
+    Example:
+      taco-launch top job
+    """
+    from taco_launch.cli.output import job_tables
+    from taco_launch.core.model.codec import to_json
+
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+
+    def data(rows: "Sequence[JobRow]") -> Any:
+        held = sum(row.allocated for row in rows)
+        return {"jobs": to_json(rows), "allocated": held, "requested": job_tables.total_requested(rows)}
+
+    wide = settings.output == "wide"
+    _show(
+        settings,
+        backend.list,
+        lambda rows: job_tables.top_jobs(rows, time.time(), wide=wide),
+        data,
+        watch=watch,
+    )
+
+
+@click.command()
+@backend_output_options
+@add_option(
+    "--older-than",
+    "--since",
+    "older_than",
+    type=Seconds(),
+    required=True,
+    metavar="TIME",
+    help="Delete jobs that ended longer ago than this: 90s, 15m, 3h, 2d. Arena calls this option --since.",
+)
+@add_option("--all", "everybody", is_flag=True, help="Delete other users' jobs too.")
+@add_option(
+    "--unused",
+    type=Seconds(),
+    default=86400.0,
+    show_default="1d",
+    metavar="TIME",
+    help="Remove containers that jobs brought (--image, --data) and that no job has needed for this long.",
+)
+@add_option("--dry-run", is_flag=True, help="Only list the jobs and containers.")
+@click.pass_context
+def prune(
+    ctx: click.Context, /, *, older_than: float, everybody: bool, unused: float, dry_run: bool, **access: Any
+) -> None:
+    """Delete the records and logs of your old jobs.
+
+    Also removes containers that jobs brought (--image, --data) and that no waiting or running job needs, with their images.
+    Copies of code that no job has used for as long go as well.
+
+    \b
+    Examples:
+      taco-launch prune --older-than 30d --unused 1h
+      taco-launch prune --older-than 3h --dry-run
+      taco-launch prune --older-than 30d
+    """
+    from taco_launch.cli.output import job_container_tables, job_tables
+    from taco_launch.core.model.codec import to_json
+
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+    rows, warnings = backend.prune(older_than, None if everybody else person(), dry_run=dry_run)
+    containers = job_container_tables.prune(settings, access_of(access), unused, dry_run=dry_run)
+    copies, more = backend.prune_code(older_than, settings.load(), dry_run=dry_run)
+    for warning in (*warnings, *more):
+        render.warning(settings, warning)
+    if settings.output in ("json", "yaml"):
+        render.data({"jobs": to_json(rows), "containers": containers, "code": to_json(copies)}, settings.output)
+    elif rows:
+        click.echo(job_tables.job_list(rows, time.time(), wide=settings.output == "wide"))
+    for each in containers:
+        settings.talk(f"container {each['key']} ({each['told']}): {'would be removed' if dry_run else 'removed'}")
+    count = "1 job" if len(rows) == 1 else f"{len(rows)} jobs"
+    gone = "would be removed" if dry_run else "removed"
+    settings.talk(f"{count} {gone}")
+    if any(each.count or each.bytes for each in copies):
+        from taco_launch.core.manifest import size_text
+
+        hosts = "1 host" if len(copies) == 1 else f"{len(copies)} hosts"
+        settings.talk(f"{size_text(sum(each.bytes for each in copies))} of copied code on {hosts} {gone}")
+
+
+T = TypeVar("T")
+
+
+def _show(
+    settings: Settings,
+    query: Callable[[], tuple[T, Sequence[str]]],
+    table: Callable[[T], str],
+    data: Callable[[T], Any],
+    *,
+    watch: bool,
+) -> None:
+    """Print what `query` finds, as a table or as data, and its warnings on stderr: once, or again and again."""
+    if watch:
+        if settings.output in ("json", "yaml"):
+            raise UsageError(f"-w prints tables only, not {settings.output}", hint="omit -w or -o")
+
+        def drawn() -> str:
+            found, warnings = query()
+            return "\n".join((table(found), *(f"warning: {render.printable(warning)}" for warning in warnings)))
+
+        render.watch(drawn)
+    found, warnings = query()
+    for warning in warnings:
+        render.warning(settings, warning)
+    if settings.output in ("json", "yaml"):
+        render.data(data(found), settings.output)
+    else:
+        click.echo(table(found))

@@ -1,1 +1,0 @@
-"""The verbs of nightly: install, run, status, baseline."""

@@ -1,0 +1,69 @@
+"""Tables of the containers that jobs have beside the cluster's own: `image list`, `top node -o wide`, `prune`."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from taco_launch.cli.options.common import Settings
+from taco_launch.cli.output import render
+
+if TYPE_CHECKING:
+    from taco_launch.hosts.remote.credentials import Credentials
+    from taco_launch.setup.job_containers.removal import KnownVariant
+
+
+def rows(settings: Settings, access: "Credentials") -> list[dict[str, Any]]:
+    """Return what is known of each container; none without an inventory that has containers."""
+    if settings.source is None or settings.load().container is None:
+        return []
+    from taco_launch.setup.job_containers.removal import known
+
+    return [_row(each) for each in known(settings.cluster(access).variants())]
+
+
+def prune(settings: Settings, access: "Credentials", unused: float, *, dry_run: bool) -> list[dict[str, Any]]:
+    """Remove the containers that no job has needed for so many seconds; return them, without those that stay."""
+    if settings.source is None or settings.load().container is None:
+        return []
+    from taco_launch.setup.job_containers import removal
+
+    gone = removal.unneeded(settings.cluster(access).variants(), unused)
+    if dry_run or not gone:
+        return [_row(each) for each in gone]
+    errors = removal.remove(settings.load(), access, gone, unused)
+    for error in errors:
+        render.error(error.message, error.hint)
+    return [] if errors else [_row(each) for each in gone]
+
+
+def table(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of them."""
+    now = time.time()
+    lines = [
+        (
+            each["key"],
+            each["image"] or "inventory's",
+            ",".join(each["hosts"]),
+            "in use" if each["jobs"] else render.age(now - each["used"]) if each["used"] else "never",
+            ",".join(each["jobs"]) or "-",
+            each["data"] or "-",
+        )
+        for each in found
+    ]
+    return render.columns(("CONTAINER", "IMAGE", "HOSTS", "UNUSED", "JOBS", "DATA"), lines)
+
+
+def _row(each: "KnownVariant") -> dict[str, Any]:
+    record = each.record
+    variant = None if record is None else record.variant
+    mounts = () if variant is None else (*variant.mounts, *variant.data)
+    return {
+        "key": each.use.key,
+        "image": "" if variant is None else variant.image,
+        "hosts": [] if record is None else list(record.hosts),
+        "port": None if record is None else record.port,
+        "used": each.use.used,
+        "jobs": list(each.use.jobs),
+        "data": " ".join(f"{source}:{inside}{':ro' if mode == 'ro' else ''}" for source, inside, mode in mounts),
+        "told": "never finished" if variant is None else variant.told,
+    }

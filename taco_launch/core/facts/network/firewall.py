@@ -1,0 +1,115 @@
+"""Reads whether a firewall drops or rejects anything that comes in: the kernel's rules, whoever made them."""
+
+import re
+from typing import Dict, List, Optional, Tuple
+
+from taco_launch.core.facts.text.sections import Failure, Files, Sections, failure, said
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.core.model.host.facts import Firewall
+
+_NO_RIGHT = ("Permission denied", "Operation not permitted", "must be root")
+# The kernel has no such rules at all.
+_NO_RULES = ("Protocol not supported", "No such file or directory")
+
+# chain -> its lines, and the chains that packets to this host start in
+Chains = Dict[str, List[str]]
+
+
+def parse_firewalls(sections: Sections, told: Files) -> Found[Tuple[Firewall, ...]]:
+    """Return the firewall of a host, named after who made its rules; `()` where there is none.
+
+    What is dropped as broken (`ct state invalid`) is nothing that a job sends, and does not count. Unknown where the
+    rules cannot be read, as by an ordinary user.
+    """
+    firewalld = sections.get("network.firewalld")
+    made_by = "firewalld" if firewalld is not None and set(firewalld.stdout.split()) == {"active"} else None
+    # the unit of ufw is active where ufw is switched off, too
+    if made_by is None and re.search(r"(?mi)^ENABLED=[\"']?yes", told.texts.get("/etc/ufw/ufw.conf", "")):
+        made_by = "ufw"
+    rules, missing = _rules(sections)
+    if rules:
+        tool, rule = rules[0]
+        by = made_by or tool
+        return (Firewall(by, True, f"{by} does not let everything in: {rule}"),)
+    if missing is not None:
+        beside = f"; {made_by} is active" if made_by else ""
+        return Unknown(f"the rules cannot be read: {missing.reason}{beside}")
+    return (Firewall(made_by, False, f"{made_by} lets everything in"),) if made_by else ()
+
+
+def nft_drops(text: str) -> Optional[str]:
+    """Return the first rule of `nft list ruleset` that stops what comes in, and where it stands; None where none does."""
+    chains: Dict[str, Chains] = {}
+    starts: List[Tuple[str, str]] = []
+    table = chain = ""
+    for line in text.split("\n"):
+        heading = re.fullmatch(r"table (?:(\S+) )?(\S+) \{.*", line)
+        named = re.fullmatch(r"\s+chain (\S+) \{.*", line)
+        if heading is not None:
+            table, chain = f"{heading[1] or 'ip'} {heading[2]}", ""
+        elif named is not None:
+            chain = named[1]
+            chains.setdefault(table, {})[chain] = []
+        elif re.fullmatch(r"\t?\}", line):
+            chain = ""
+        elif chain and line.strip():
+            chains[table][chain].append(line.strip())
+            if re.search(r"\bhook input\b", line) and table.split(" ")[0] in ("ip", "inet", "ip6"):
+                starts.append((table, chain))
+    for table, chain in starts:
+        rule = _stops(chains[table], chain, [])
+        if rule is not None:
+            return f"{rule} (nft table {table})"
+    return None
+
+
+def iptables_drops(text: str) -> Optional[str]:
+    """Return the first rule of `iptables -S` that stops what comes in; None where none does."""
+    chains: Chains = {"INPUT": []}
+    for line in text.split("\n"):
+        match = re.match(r"-[AP] (\S+) ", line)
+        if match is not None:
+            chains.setdefault(match[1], []).append(line.strip())
+    return _stops(chains, "INPUT", [])
+
+
+def _rules(sections: Sections) -> Tuple[List[Tuple[str, str]], Optional[Failure]]:
+    """Return (tool, rule) of what nft and iptables show to be stopped, and why one of them shows nothing."""
+    found: List[Tuple[str, str]] = []
+    missing: Optional[Failure] = None
+    for tool, name, drops in (
+        ("nftables", "network.nft", nft_drops),
+        ("iptables", "network.iptables", iptables_drops),
+    ):
+        section = sections.get(name)
+        why = failure(sections, name)
+        if section is not None:
+            rule = drops(section.stdout)
+            if rule is not None:
+                found.append((tool, rule))
+            if why is None and any(words in section.stderr for words in _NO_RIGHT):
+                why = Unknown(said(section))
+            if why is not None and any(words in section.stderr for words in _NO_RULES) and not section.stdout.strip():
+                why = None
+        if why is not None and not isinstance(why, Absent):
+            missing = why
+    return found, missing
+
+
+def _stops(chains: Chains, chain: str, passed: List[str]) -> Optional[str]:
+    """Return the first rule of a chain, or of those that it leads to, that drops or rejects."""
+    if chain in passed or chain not in chains:
+        return None
+    passed.append(chain)
+    for rule in chains[chain]:
+        bare = re.sub(r'xt target "(\w+)"', r"-j \1", rule)
+        bare = re.sub(r'"[^"]*"', "", bare)
+        if re.search(r"\b(?:invalid|INVALID)\b", bare):
+            continue
+        if re.search(r"\b(?:drop|reject|DROP|REJECT|TARPIT)\b", bare):
+            return "policy drop" if "hook input" in bare else rule
+        for target in re.findall(r"(?:\bjump|\bgoto|-[jg]) ([^\s,}]+)", bare):
+            below = _stops(chains, target, passed)
+            if below is not None:
+                return below
+    return None

@@ -1,0 +1,1 @@
+"""Split the output of the probe and of terminals into sections and lines."""

@@ -1,0 +1,95 @@
+"""Facts of the hosts of a job -> what its line depends on."""
+
+from dataclasses import replace
+from typing import FrozenSet, Optional, Sequence
+
+from taco_launch.core.errors import PlacementError
+from taco_launch.core.launch.command_line.decisions import interface, versions
+from taco_launch.core.launch.fabric_facts import between
+from taco_launch.core.launch.missing_facts import free_slots, unused
+from taco_launch.core.model.host.fact_value import Absent
+from taco_launch.core.model.host.facts import Cpu, HostFacts, Software, System
+from taco_launch.core.model.host.hardware import Gpus
+from taco_launch.core.model.host.mig import MIG
+from taco_launch.core.model.job_facts import JobFacts, JobHost
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.model.plans import wanted_of
+from taco_launch.core.placement.default_slots import slots_of
+from taco_launch.core.placement.gpu_constraints import place_alike
+
+
+def job_facts_from(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobFacts:
+    """Add what was found on the hosts of the job; the software is the head's, or its container's.
+
+    What is between the hosts is asked of those alone that the job's ranks go to.
+    """
+    head = next((host for host in hosts if host.host == spec.head), None)
+    image = head.image if head else None
+    inside = spec.container is not None
+    software = image if isinstance(image, Software) and (image.where != "host") == inside else None
+    found = replace(
+        known,
+        root=known.root if spec.container or head is None else _is_root(head),
+        openmpi=_version(software, "openmpi"),
+        nccl=_version(software, "nccl"),
+        horovod=_version(software, "horovod"),
+        hosts=tuple(_job_host(host) for host in hosts),
+    )
+    placed = _placed(spec, found)
+    if not placed <= {host.host for host in hosts}:
+        return found
+    named = interface(spec)
+    taking_part = tuple(host for host in hosts if host.host in placed)
+    return replace(
+        found,
+        between=between(taking_part, versions(spec, found).get("nccl"), named.text if named is not None else None),
+    )
+
+
+def slots(facts: HostFacts) -> Optional[int]:
+    """Return how many ranks a host takes that declares no slots, None where its facts do not tell."""
+    cpu = facts.system.cpu if isinstance(facts.system, System) else None
+    return slots_of(_gpus(facts), cpu.threads if isinstance(cpu, Cpu) else None)
+
+
+def _placed(spec: JobSpec, found: JobFacts) -> FrozenSet[str]:
+    """Name the hosts that ranks go to, all where they do not fit."""
+    everywhere = frozenset(host.name for host in spec.hosts)
+    if spec.np is None and spec.host_count is None:
+        return everywhere
+    try:
+        slots = {each.host: each for each in unused(spec, found)}
+        placed, _models = place_alike(wanted_of(spec), spec.hosts, free_slots(spec, found), slots)
+        return frozenset(share.host for share in placed.shares)
+    except PlacementError:
+        return everywhere
+
+
+def _is_root(facts: HostFacts) -> bool:
+    return isinstance(facts.system, System) and facts.system.access == "root"
+
+
+def _gpus(facts: HostFacts) -> Optional[int]:
+    from_driver = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
+    if isinstance(from_driver, tuple):
+        return len(from_driver)
+    return 0 if isinstance(from_driver, Absent) else None
+
+
+def _job_host(facts: HostFacts) -> JobHost:
+    cpu = facts.system.cpu if isinstance(facts.system, System) else None
+    from_driver = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
+    gpus = from_driver if isinstance(from_driver, tuple) else ()
+    return JobHost(
+        facts.host,
+        slots=slots(facts),
+        gpus=_gpus(facts),
+        models=tuple(gpu.name + (MIG if gpu.mig is True else "") for gpu in gpus),
+        cpus=cpu.threads if isinstance(cpu, Cpu) else None,
+        cores=cpu.cores if isinstance(cpu, Cpu) else None,
+    )
+
+
+def _version(software: Optional[Software], name: str) -> Optional[str]:
+    found = getattr(software, name, None)
+    return found if isinstance(found, str) else None

@@ -1,0 +1,400 @@
+"""reduce(events) -> JobRecord: the one place that says what a job's events amount to, pure."""
+
+import signal
+from dataclasses import replace
+from typing import Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from taco_launch.core.errors import DEADLINE, FAILED, NO_JOB, OK, SIGNAL_BASE
+from taco_launch.core.model.codec import from_json
+from taco_launch.core.model.jobs import (
+    Event,
+    Finding,
+    HostRanks,
+    JobRecord,
+    JobState,
+    Policy,
+    RankEnd,
+    Restart,
+    Transition,
+    VerifiedRun,
+)
+from taco_launch.core.model.stalls import Stall
+
+SUBMITTED = "submitted"  # data: id; suspend where it waits for `resume`
+WAITING = "waiting"  # data: hosts: why it has no place, (host, why)
+SUSPENDED = "suspended"
+RESUMED = "resumed"
+PLACED = "placed"  # data: np, hosts, line, warnings, mark, attempt, shares
+COPIED = "copied"  # data: bytes, seconds, notes: the job's code is on its hosts
+LAUNCHED = "launched"  # data: boot, roots: mpirun has started
+RUNNING = "running"  # data: boot, roots: every rank has started; it may be that one has ended already
+RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not end with 0
+STALLED = "stalled"  # data: since, ranks: no rank makes progress
+SEEN = "seen"  # data: since, ranks, hung: what the ranks did at the timeout
+VERIFIED = "verified"  # data: status, why, next
+STIRRED = "stirred"  # it continues after that
+ABSENT = "absent"  # a host of it does not answer, or answers again
+SIGNALLED = "signalled"  # data: signal, stops: whether the ranks are ended after it
+NOT_CAUGHT = "signal-not-caught"  # data: ranks
+STOPPING = "stopping"
+RESTARTING = "restarting"  # data: delay (seconds), left_out, lost, exit_code; rank, host as of `ended`
+ENDED = "ended"  # data: state, exit_code; rank, host where a rank's failure is the reason; findings where there are any
+
+_LAST_SIGNAL = 64  # SIGRTMAX, signal(7)
+
+# The reason of a job that waits for slots, whoever finds that it does: what is on its hosts is told beside it.
+FOR_SLOTS = "waiting for slots"
+
+# Kubernetes' Job, "Pod backoff failure policy": 10 s, 20 s, 40 s ..., at most six minutes.
+_LONGEST_DELAY_SECONDS = 360.0
+
+
+def reduce(events: Iterable[Event]) -> JobRecord:
+    """Fold the events, oldest first. What comes after the first `ended` changes nothing."""
+    record = JobRecord(id="", state=JobState.QUEUED)
+    for event in events:
+        if record.state.is_terminal:
+            break
+        after = _step(record, event)
+        if after is not record and after.reason == event.reason:
+            after = replace(after, hint=event.hint)
+        if after.state is not record.state or not (record.transitions or after.id == record.id):
+            change = Transition(event.time, after.state, event.reason)
+            after = replace(after, transitions=(*after.transitions, change))
+        record = after
+    return record
+
+
+def _step(record: JobRecord, event: Event) -> JobRecord:
+    step = _STEPS.get(event.kind)
+    return record if step is None else step(record, event)
+
+
+def _submitted(record: JobRecord, event: Event) -> JobRecord:
+    if record.id:
+        return record
+    begin = JobState.SUSPENDED if event.data.get("suspend") else JobState.QUEUED
+    found = str(event.data["id"])
+    waits = begin is JobState.SUSPENDED
+    return replace(record, id=found, mark=found, state=begin, submitted=event.time, reason=event.reason, admitted=waits)
+
+
+def _waiting(record: JobRecord, event: Event) -> JobRecord:
+    waiting = tuple((str(host), str(why)) for host, why in event.data["hosts"])
+    return replace(record, state=JobState.QUEUED, waiting=waiting, reason=event.reason, admitted=True)
+
+
+def _suspended(record: JobRecord, event: Event) -> JobRecord:
+    # As with Kubernetes' Job the time that it may run starts over.
+    return replace(
+        record,
+        state=JobState.SUSPENDED,
+        started=None,
+        waiting=(),
+        not_before=None,
+        reason=event.reason,
+        admitted=True,
+    )
+
+
+def _resumed(record: JobRecord, event: Event) -> JobRecord:
+    if record.state is not JobState.SUSPENDED:
+        return record
+    return replace(record, state=JobState.QUEUED, reason=event.reason)
+
+
+def _placed(record: JobRecord, event: Event) -> JobRecord:
+    data = event.data
+    return replace(
+        record,
+        state=JobState.STOPPING if record.state is JobState.STOPPING else JobState.STARTING,
+        np=int(data["np"]),
+        hosts=tuple(str(host) for host in data["hosts"]),
+        line=str(data["line"]),
+        warnings=tuple(str(warning) for warning in data.get("warnings", ())),
+        started=event.time if record.started is None else record.started,
+        reason=event.reason,
+        mark=str(data.get("mark", record.id)),
+        attempt=int(data.get("attempt", 1)),
+        waiting=(),
+        not_before=None,
+        shares=tuple(from_json(HostRanks, entry) for entry in data.get("shares", ())),
+        admitted=True,
+        stalled=None,
+        verified=None,
+    )
+
+
+def _copied(record: JobRecord, event: Event) -> JobRecord:
+    notes = tuple(str(note) for note in event.data.get("notes", ()))
+    return replace(record, warnings=(*record.warnings, *notes)) if notes else record
+
+
+def _running(record: JobRecord, event: Event) -> JobRecord:
+    if record.state is JobState.STOPPING:
+        return record
+    return replace(record, state=JobState.RUNNING, reason=event.reason)
+
+
+def _stalled(record: JobRecord, event: Event) -> JobRecord:
+    if record.state is not JobState.RUNNING:
+        return record
+    return replace(record, stalled=from_json(Stall, event.data), reason=event.reason)
+
+
+def _stirred(record: JobRecord, event: Event) -> JobRecord:
+    return record if record.stalled is None else replace(record, stalled=None, reason=event.reason)
+
+
+def _signalled(record: JobRecord, event: Event) -> JobRecord:
+    to = JobState.STOPPING if event.data.get("stops") else record.state
+    return replace(record, state=to, reason=event.reason)
+
+
+def _stopping(record: JobRecord, event: Event) -> JobRecord:
+    return replace(record, state=JobState.STOPPING, reason=event.reason)
+
+
+def _restarting(record: JobRecord, event: Event) -> JobRecord:
+    return replace(
+        record,
+        state=JobState.RESTARTING,
+        reason=event.reason,
+        first_failure=_failure(event),
+        not_before=event.time + float(event.data["delay"]),
+        left_out=tuple(str(host) for host in event.data.get("left_out", ())),
+        lost=str(event.data.get("lost", "")),
+    )
+
+
+def _ended(record: JobRecord, event: Event) -> JobRecord:
+    return replace(
+        record,
+        state=JobState(event.data["state"]),
+        exit_code=int(event.data["exit_code"]),
+        ended=event.time,
+        reason=event.reason,
+        waiting=(),
+        first_failure=_failure(event),
+        findings=tuple(from_json(Finding, entry) for entry in event.data.get("findings", ())),
+    )
+
+
+def _failure(event: Event) -> Optional[RankEnd]:
+    data = event.data
+    if data.get("rank") is None:
+        return None
+    end = RankEnd(int(data["rank"]), str(data["host"]), int(data["exit_code"]), event.reason)
+    return replace(end, log=str(data.get("log", "")), lines=tuple(map(str, data.get("lines", ()))))
+
+
+_STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
+    SUBMITTED: _submitted,
+    WAITING: _waiting,
+    SUSPENDED: _suspended,
+    RESUMED: _resumed,
+    PLACED: _placed,
+    COPIED: _copied,
+    RUNNING: _running,
+    STALLED: _stalled,
+    SEEN: lambda record, event: replace(record, stalled=from_json(Stall, event.data)),
+    VERIFIED: lambda record, event: replace(record, verified=from_json(VerifiedRun, event.data)),
+    STIRRED: _stirred,
+    ABSENT: lambda record, event: replace(record, reason=event.reason),
+    SIGNALLED: _signalled,
+    STOPPING: _stopping,
+    RESTARTING: _restarting,
+    ENDED: _ended,
+}
+
+
+def mark(job_id: str, attempt: int) -> str:
+    """Return the id by which the processes of an attempt are known: what an earlier one left is never taken for it."""
+    return job_id if attempt == 1 else f"{job_id}.{attempt}"
+
+
+def marks_same_job(one: str, other: str) -> bool:
+    """Return whether two marks are of attempts of the same job."""
+    return one.partition(".")[0] == other.partition(".")[0]
+
+
+class Retry(NamedTuple):
+    """Another attempt: after how many seconds, and which hosts it had better not have."""
+
+    delay: float
+    left_out: Tuple[str, ...]
+
+
+def retry(
+    policy: Policy,
+    record: JobRecord,
+    end: JobState,
+    exit_code: int,
+    host: str,
+    *,
+    hung: bool = False,
+    raised: bool = False,
+) -> Optional[Retry]:
+    """Return whether a job whose attempt ended so is tried again; `host` is the one to blame, "" where none is.
+
+    After a loss always, as far as `backoff_limit` goes; after a failure by `restart`. Never where no rank could start,
+    or the time of the job is over; a job that was ended because it `hung` has failed. That a program `raised` an exception
+    counts as such, by whatever signal it ended then. The hosts that earlier attempts failed on stay left out;
+    one that was lost is left out of one attempt, and may be back then.
+    """
+    failed = _failures(record)
+    if failed >= policy.backoff_limit or not _is_for_retry(policy, end, exit_code, hung=hung, raised=raised):
+        return None
+    delay = min(policy.backoff * 2.0**failed, _LONGEST_DELAY_SECONDS)
+    stay = tuple(other for other in record.left_out if other != record.lost)
+    blamed = (host,) if host and host not in stay else ()
+    return Retry(delay, (*stay, *blamed))
+
+
+def _is_for_retry(policy: Policy, end: JobState, exit_code: int, *, hung: bool, raised: bool) -> bool:
+    """Return whether a job is tried again after such an end, if it has attempts left."""
+    if policy.restart is Restart.NEVER:
+        return False
+    if end is JobState.LOST:
+        return True
+    if end is not JobState.FAILED or (not hung and exit_code in (DEADLINE, NO_JOB)):
+        return False
+    return policy.restart is not Restart.EXIT_CODE or (exit_code >= SIGNAL_BASE and not raised)
+
+
+def not_retried(
+    policy: Policy, record: JobRecord, end: JobState, exit_code: int, *, hung: bool = False, raised: bool = False
+) -> str:
+    """Return why a failure is not tried again: its attempts are used up, or what it is decides that."""
+    used_up = _failures(record) >= policy.backoff_limit
+    if _is_for_retry(policy, end, exit_code, hung=hung, raised=raised):
+        return f"its {record.attempt} attempts are used up" if used_up and policy.backoff_limit else ""
+    by_code = policy.restart is Restart.EXIT_CODE and end is JobState.FAILED and exit_code not in (DEADLINE, NO_JOB)
+    if used_up or not by_code:
+        return ""
+    what = "an exception of the program" if raised else f"exit code {exit_code}"
+    return f"not tried again: --restart exit-code retries only after a signal or a lost host, not after {what}"
+
+
+class PreviousAttempt(NamedTuple):
+    """An attempt after which its job waits: RESTARTING as it failed, or SUSPENDED; and why."""
+
+    attempt: int
+    state: JobState
+    reason: str
+
+
+def past(record: JobRecord) -> Tuple[PreviousAttempt, ...]:
+    """Return the attempts of a job after which it waited, the first first; one that failed may have been suspended then."""
+    found, number = [], 0
+    for change in record.transitions:
+        number += change.state is JobState.STARTING
+        if number and change.state in (JobState.RESTARTING, JobState.SUSPENDED):
+            found.append(PreviousAttempt(number, change.state, change.reason))
+    return tuple(found)
+
+
+def suspension(record: JobRecord, attempt: int) -> str:
+    """Return in one line why the job was suspended before this attempt; "" where it was not."""
+    before = [entry for entry in past(record) if entry.attempt == attempt - 1 and entry.state is JobState.SUSPENDED]
+    return " ".join(before[-1].reason.split()) if before else ""
+
+
+def most_attempts(policy: Policy, record: JobRecord) -> int:
+    """Return how many attempts of a job there may be as it stands, counted as its log does.
+
+    One that was suspended is none of the failures that `backoff_limit` counts: there may be one more.
+    """
+    allowed = 0 if policy.restart is Restart.NEVER else policy.backoff_limit
+    changes = record.transitions
+    stood = changes[-2].state if record.state.is_terminal and len(changes) > 1 else record.state
+    return record.attempt + allowed - _failures(record) + stood.waits
+
+
+def _failures(record: JobRecord) -> int:
+    # A job that was suspended has made an attempt more, and has not failed by that.
+    return sum(change.state is JobState.RESTARTING for change in record.transitions)
+
+
+def culprit(failures: Sequence[RankEnd], launcher_code: int) -> Optional[RankEnd]:
+    """Return which of the ranks that failed, in the order in which they did, is the reason of the others' failure.
+
+    Not one whose own last output blames another, where there is another; and not one that ended by TERM, which is how
+    mpirun ends the rest, unless mpirun says the same of the job (143).
+    """
+    term = SIGNAL_BASE + signal.SIGTERM
+    own = [end for end in failures if end.exit_code != term or launcher_code == term]
+    return next((end for end in own if not end.consequence), own[0] if own else None)
+
+
+class JobOutcome(NamedTuple):
+    """How a job ends, and why; `hint` says what to type next, where that is known."""
+
+    state: JobState
+    exit_code: int
+    reason: str
+    hint: str = ""
+
+
+def verdict(
+    np: int,
+    started: int,
+    first_failure: Optional[RankEnd],
+    launcher_code: int,
+    cut_short: Optional[JobOutcome] = None,
+    processes: int = 1,
+) -> JobOutcome:
+    """Return how a job ended.
+
+    `started` counts the ranks that started; `launcher_code` is the launcher's return code, -n for signal n;
+    `cut_short` is the answer already settled when we ended the job ourselves (a stop, a deadline). The job's exit code
+    is the first failing rank's, or 125 when no rank ever ran. `processes` share each slot.
+    """
+    if cut_short is not None:
+        return cut_short
+    if started == 0:
+        return JobOutcome(JobState.FAILED, NO_JOB, f"the launcher {_ending(launcher_code)} before any rank started")
+    if first_failure is not None:
+        where = f"rank {numbered(first_failure.rank, processes)} on {first_failure.host}"
+        how = first_failure.reason or ending(first_failure.exit_code)
+        return JobOutcome(JobState.FAILED, first_failure.exit_code, f"{where} {how}")
+    if launcher_code:
+        code = SIGNAL_BASE - launcher_code if launcher_code < 0 else launcher_code
+        return JobOutcome(JobState.FAILED, code, f"the launcher {_ending(launcher_code)} while its ranks ran")
+    if started < np:
+        why = f"only {started} of {np} ranks started, though the launcher exited with 0"
+        return JobOutcome(JobState.FAILED, FAILED, why)
+    return JobOutcome(JobState.SUCCEEDED, OK, "every rank exited with 0")
+
+
+def explained(reason: str, started: int, findings: Sequence[Finding], last_words: str) -> str:
+    """Return a failed job's reason: where none of its ranks started, the cause that the launcher's log tells of.
+
+    Where nothing known explains the failure, what the rank to blame wrote last is added.
+    """
+    if findings:
+        return reason if started else f"no rank started: {findings[0].cause}"
+    return f"{reason}; its last output: {last_words}" if last_words else reason
+
+
+def numbered(rank: int, processes: int) -> str:
+    """Tell a rank by its number; where `processes` of them share each slot, by the RANK and PROCESS_INDEX that they have."""
+    return str(rank) if processes == 1 else f"{rank // processes}, process {rank % processes}"
+
+
+def ending(exit_code: int) -> str:
+    """Return in words what a shell's exit code means."""
+    if SIGNAL_BASE < exit_code <= SIGNAL_BASE + _LAST_SIGNAL:
+        return f"was ended by {_signal(exit_code - SIGNAL_BASE)}"
+    return f"exited with code {exit_code}"
+
+
+def _ending(return_code: int) -> str:
+    return ending(SIGNAL_BASE - return_code if return_code < 0 else return_code)
+
+
+def _signal(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,329 @@
+"""What a host is: one noun for each thing that the probe looks at.
+
+A field that could not be read is `Unknown` with the reason, never a guess; what is known not to be there is `Absent`.
+Sizes are bytes, rates are Gbit/s, times are seconds.
+"""
+
+from typing import Optional, Tuple
+
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Found
+from taco_launch.core.model.host.hardware import Gpus, PciDevice, Rdma, Topology
+
+
+@dataclass(frozen=True)
+class Os:
+    """`id` and `version` as in /etc/os-release (`centos`, `7.6.1810` if the release file says it), `name` in words."""
+
+    id: str
+    version: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """`cores` are physical ones of all sockets, `threads` what the scheduler sees; `model` is empty if none is told."""
+
+    model: str
+    sockets: int
+    cores: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """One NUMA node; `cpus` as the kernel lists them: `0-23,48-71`."""
+
+    index: int
+    cpus: str
+    memory: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """All of the host's memory, what new programs can have of it, and swap."""
+
+    total: int
+    available: int
+    swap: int
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The file system that `path` lies on.
+
+    `typed` says whether its folders tell the types of files, without which overlay2 cannot work: XFS may have been made
+    without. None where nobody says.
+    """
+
+    path: str
+    type: str
+    size: int
+    free: int
+    typed: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class ProcessLimits:
+    """What a process started over this connection gets; None is unlimited; memlock and stack in bytes."""
+
+    name: str
+    soft: Optional[int]
+    hard: Optional[int]
+
+
+@dataclass(frozen=True)
+class System:
+    """`clock_offset` is the host's clock less the controller's, give or take `clock_error`.
+
+    `booted` is by the host's clock.
+    `access` is `root`, `sudo` (without a password) or `user`. `remove_ipc` and `kill_user_processes` are logind's
+    (what happens to an ordinary user's jobs at logout).
+    """
+
+    hostname: Found[str]
+    os: Found[Os]
+    kernel: Found[str]
+    architecture: Found[str]
+    cpu: Found[Cpu]
+    numa: Found[Tuple[NumaNode, ...]]
+    memory: Found[Memory]
+    disks: Found[Tuple[Disk, ...]]
+    limits: Found[Tuple[ProcessLimits, ...]]
+    clock_offset: Found[float]
+    clock_error: Found[float]
+    clock_synchronised: Found[bool]
+    selinux: Found[str]
+    remove_ipc: Found[bool]
+    kill_user_processes: Found[bool]
+    access: Found[str]
+    init: Found[str]
+    virtualization: Found[str]
+    package_manager: Found[str]
+    booted: Found[float]
+
+
+@dataclass(frozen=True)
+class Address:
+    """`address` with its prefix length: `10.0.0.1/24`; `scope` is `global`, `link` or `host`."""
+
+    address: str
+    scope: str
+
+
+@dataclass(frozen=True)
+class Interface:
+    """`state` as in operstate; `speed` is None where the driver does not say; `master` is its bond or bridge.
+
+    `kind` is `physical`, `bond`, `bridge`, `vlan`, `veth`, `loopback` or `virtual`. `pci` is `0000:1b:00.0`.
+    `shaping` is what the kernel slows its traffic by (`tbf rate 100Mbit`), None where it does not, or no tc tells.
+    """
+
+    name: str
+    kind: str
+    state: str
+    mtu: int
+    mac: str
+    addresses: Tuple[Address, ...] = ()
+    speed: Optional[float] = None
+    master: Optional[str] = None
+    pci: Optional[str] = None
+    numa: Optional[int] = None
+    shaping: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class BondMember:
+    """One interface of a bond; `up` is its MII status."""
+
+    name: str
+    up: bool
+    speed: Optional[float]
+
+
+@dataclass(frozen=True)
+class Bond:
+    """A bond, from /proc/net/bonding; `mode` in the kernel's words (`IEEE 802.3ad Dynamic link aggregation`)."""
+
+    name: str
+    mode: str
+    up: bool
+    members: Tuple[BondMember, ...]
+
+
+@dataclass(frozen=True)
+class Firewall:
+    """`tool` is `firewalld`, `ufw`, `nftables` or `iptables`; `active`: it drops or rejects part of what comes in."""
+
+    tool: str
+    active: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listening TCP port; `process` is None where only root may see whose it is."""
+
+    address: str
+    port: int
+    process: Optional[str]
+
+
+@dataclass(frozen=True)
+class NetworkFacts:
+    """`default_interface` carries the default route, `reached_by` the address of this connection's own end here."""
+
+    interfaces: Found[Tuple[Interface, ...]]
+    bonds: Found[Tuple[Bond, ...]]
+    default_interface: Found[str]
+    reached_by: Found[str]
+    firewalls: Found[Tuple[Firewall, ...]]
+    port_range: Found[Tuple[int, int]]
+    listeners: Found[Tuple[Listener, ...]]
+
+
+@dataclass(frozen=True)
+class ContainerState:
+    """One container of the host's engine."""
+
+    name: str
+    image: str
+    state: str
+    labels: Tuple[Tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image of the host's engine; `id` and `digest` with `sha256:`.
+
+    `digest` is None where it was never pulled or pushed. `size` is as the engine rounds it (`1.61GB`).
+    """
+
+    reference: str
+    id: str
+    digest: Optional[str]
+    size: Optional[int]
+
+
+@dataclass(frozen=True)
+class DockerFacts:
+    """`flavour` is `docker`, `podman` (which answers as docker) or `rootless`; `userns` says that ids are remapped.
+
+    `version` is the engine's: Absent where docker is installed and no engine runs, Unknown where this user may not ask
+    it. `config` is the text of /etc/docker/daemon.json. `toolkit` is the version of the NVIDIA container toolkit, and
+    `toolkit_programs` those of its programs that are there. `cdi` are the devices that CDI specifications name
+    (`nvidia.com/gpu=all`), `cdi_folders` where the engine looks for these: none where CDI is off, Absent before 25.0.
+    `security` is what confines containers: of `apparmor`, `seccomp`, `selinux`, `userns` and others, as docker names them.
+    """
+
+    version: Found[str]
+    flavour: Found[str]
+    userns: Found[bool]
+    root: Found[str]
+    storage: Found[str]
+    cgroup_driver: Found[str]
+    cgroup_version: Found[int]
+    runtimes: Found[Tuple[str, ...]]
+    default_runtime: Found[str]
+    live_restore: Found[bool]
+    mirrors: Found[Tuple[str, ...]]
+    insecure_registries: Found[Tuple[str, ...]]
+    containers: Found[Tuple[ContainerState, ...]]
+    images: Found[Tuple[Image, ...]]
+    toolkit: Found[str]
+    config: Found[str] = Absent()
+    toolkit_programs: Found[Tuple[str, ...]] = NOT_ASKED
+    cdi: Found[Tuple[str, ...]] = NOT_ASKED
+    cdi_folders: Found[Tuple[str, ...]] = NOT_ASKED
+    security: Found[Tuple[str, ...]] = NOT_ASKED
+
+
+@dataclass(frozen=True)
+class Software:
+    """What a training image (or the host itself, where jobs run on it) holds.
+
+    `where` is `host` or the container's name. `horovod_build` is what `horovod --check-build` says it was built with,
+    `nccl_conf` the text of /etc/nccl.conf, which NCCL obeys silently; the other programs are told by their versions.
+    """
+
+    where: str
+    openmpi: Found[str]
+    mpirun: Found[str]
+    ucx: Found[str]
+    nccl: Found[str]
+    cuda: Found[str]
+    python: Found[str]
+    torch: Found[str]
+    horovod: Found[str]
+    horovod_build: Found[Tuple[str, ...]]
+    lightcc: Found[str]
+    verbs: Found[Tuple[str, ...]]
+    sshd: Found[str]
+    nccl_conf: Found[str]
+    memlock: Found[Optional[int]]
+    shm: Found[int]
+
+
+@dataclass(frozen=True)
+class SetupFile:
+    """A file, folder or link of set-up: `sha256` is a file's (64 hex digits), `link` what a link names."""
+
+    path: str
+    sha256: Optional[str]
+    mode: int
+    link: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class SetupState:
+    """What of set-up is on a host, and what it is built on; of one cluster, where it is about a cluster.
+
+    `files` holds folders, files and links of ours in /var/lib/taco-launch (of jobs none, of other clusters than
+    the one asked about their folder), its systemd unit and the drop-ins of docker.service. `devices` are the paths /dev/infiniband/* and
+    /dev/nvidia*. `capabilities` is the bounding set of process 1, names without CAP_, `memlock` its hard limit in bytes
+    (None is unlimited). `host_key` and `cluster_key` are the public halves. `unit` is how the container's unit stands
+    (`active`, `failed`, ...) and `enabled` whether it starts at boot. `docker_package` names what docker comes from, with
+    its version (`docker.io 20.10.24`), `toolkit_packages` what of the NVIDIA container toolkit is. `engine_unit` says whether docker.service starts at boot (`enabled`, `disabled`,
+    `masked`, ...), `engine_active` its state (`active`, `failed`, ...), and `engine_command` is the command line of
+    the engine that runs, else its ExecStart. `daemon_json` is the text of /etc/docker/daemon.json,
+    `hosts` that of /etc/hosts.
+    """
+
+    files: Found[Tuple[SetupFile, ...]]
+    devices: Found[Tuple[str, ...]]
+    capabilities: Found[Tuple[str, ...]]
+    memlock: Found[Optional[int]]
+    host_key: Found[str]
+    cluster_key: Found[str]
+    unit: Found[str]
+    enabled: Found[bool]
+    docker_package: Found[str]
+    engine_unit: Found[str]
+    engine_active: Found[str]
+    engine_command: Found[str]
+    daemon_json: Found[str]
+    hosts: Found[str] = NOT_ASKED
+    toolkit_packages: Found[Tuple[str, ...]] = NOT_ASKED
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """All of one host; a subject that was not requested is NOT_ASKED.
+
+    `simulated` names the subjects that are not real on this host: in a lab, those of hardware.
+    `pci` is where GPUs and HCAs are in the PCI tree. `unread` names captured files that nothing could be made of, and
+    why: (file, reason).
+    """
+
+    host: str
+    system: Found[System]
+    network: Found[NetworkFacts]
+    docker: Found[DockerFacts]
+    gpu: Found[Gpus]
+    topology: Found[Topology]
+    rdma: Found[Rdma]
+    image: Found[Software]
+    made: Found[SetupState] = NOT_ASKED
+    pci: Found[Tuple[PciDevice, ...]] = NOT_ASKED
+    simulated: Found[Tuple[str, ...]] = Absent()
+    unread: Tuple[Tuple[str, str], ...] = ()

@@ -1,0 +1,143 @@
+"""A job as callers see it: its spec, its record, its events, its progress."""
+
+import re
+from typing import Any, Optional, Tuple
+
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.jobs import LATEST, MOST_PRIORITY, Event, JobRecord, JobSpec
+from taco_launch.core.model.launchers import LAUNCHERS
+
+# Why a job waits: (host, why), what concerns no single host under "".
+WaitReasons = Tuple[Tuple[str, str], ...]
+
+# As store/folders.py has it. A name stands in the lines that are to be typed next.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_MOST_RANKS = 1 << 20
+_MOST = 1 << 63
+_MOST_PORT = 65535
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+@dataclass(frozen=True)
+class BoardView:
+    """A job's TensorBoard: the port of the head's loopback where it answers, or why it does not."""
+
+    port: Optional[int] = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The last values that a program printed; None is "not told".
+
+    `program` names the format. `rate` is what the program says of its own speed, in `unit` (`img/s`, `samples/s`,
+    `it/s`); `steps_per_second` is measured by the times of the lines, and `eta` is seconds to `total` by that.
+    `time` is when the last line came, in seconds since the epoch. `diverged`: the loss is printed as nan or inf.
+    """
+
+    program: str
+    rank: int
+    time: float
+    step: Optional[float] = None
+    total: Optional[float] = None
+    epoch: Optional[float] = None
+    loss: Optional[float] = None
+    diverged: bool = False
+    rate: Optional[float] = None
+    unit: str = ""
+    steps_per_second: Optional[float] = None
+    eta: Optional[float] = None
+
+    def text(self, *, left: bool) -> str:
+        """Return it as words, such as `step 120/500, loss 0.31, 34.2 img/s, 2m left`; `left`: with the time to its end."""
+        found = []
+        if self.step is not None:
+            found.append(f"step {self.step:.10g}" + ("" if self.total is None else f"/{self.total:.10g}"))
+        if self.epoch is not None:
+            found.append(f"epoch {self.epoch:.4g}")
+        if self.loss is not None or self.diverged:
+            found.append("loss is not a number" if self.loss is None else f"loss {self.loss:.4g}")
+        if self.rate is not None:
+            found.append(f"{self.rate:.4g} {self.unit}")
+        elif self.steps_per_second is not None:
+            found.append(f"{self.steps_per_second:.3g} steps/s")
+        if left and self.eta is not None and self.total is not None:
+            found.append(f"{_span(self.eta)} left")
+        return ", ".join(found)
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """The job that ran the same command before, with as many ranks on the same hosts; the last rate that it printed."""
+
+    name: str
+    rate: float
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job at one moment."""
+
+    spec: JobSpec
+    record: JobRecord
+    # where the head keeps it
+    folder: str
+    # only where they were requested
+    events: Tuple[Event, ...] = ()
+    # None where it has none, or that has ended
+    tensorboard: Optional[BoardView] = None
+    # what its ranks wrote last, with its label, and how far its training has come; only with the events
+    last_line: str = ""
+    progress: Optional[Progress] = None
+    last_run: Optional[LastRun] = None
+
+
+def check_job(job: JobView) -> None:
+    """Check a job that came from another machine.
+
+    Raises:
+        ValueError: nobody could submit it, or it has numbers that nobody can show.
+    """
+    record = job.record
+    ranks = [share.ranks for share in record.shares]
+    check_spec(job.spec)
+    if min(record.np, *ranks, 0) < 0 or max(record.np, sum(ranks)) > _MOST_RANKS:
+        raise ValueError(f"fewer than 0 or more than {_MOST_RANKS} ranks")
+    board = job.tensorboard
+    if board is not None and not (board.port is None or 0 < board.port <= _MOST_PORT):
+        raise ValueError(f"port {board.port}")
+    _check_numbers(to_json(job))
+
+
+def check_spec(spec: JobSpec) -> None:
+    """Check a job that another process describes: one that cannot be shown would break every list that contains it.
+
+    Raises:
+        ValueError: no user could submit it.
+    """
+    if not _NAME.fullmatch(spec.name):
+        raise ValueError(f"no job has the name {spec.name[:80]!r}")
+    if not spec.hosts or spec.launcher not in LAUNCHERS or spec.procs_per_gpu < 1 or (spec.slots_per_worker or 1) < 1:
+        raise ValueError("it is not a job that could have been submitted")
+    if abs(spec.policy.priority) > MOST_PRIORITY:
+        raise ValueError(f"priority {spec.policy.priority!r:.40} is out of range")
+
+
+def _check_numbers(value: Any) -> None:
+    """Refuse a time beyond the year 9999 and a count beyond 64 bits."""
+    level = [value]
+    while level:
+        for number in level:
+            most = LATEST if isinstance(number, float) else _MOST
+            if isinstance(number, (int, float)) and not abs(number) <= most:  # no NaN either
+                raise ValueError(f"{number!r:.40} is out of range")
+        inner = [part for part in level if isinstance(part, (dict, list))]
+        level = [part for each in inner for part in (each.values() if isinstance(each, dict) else each)]
+
+
+def _span(seconds: float) -> str:
+    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
+        if seconds >= unit:
+            return f"{seconds / unit:.2g}{letter}"
+    return f"{seconds:.0f}s"

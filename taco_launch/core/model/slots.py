@@ -1,0 +1,123 @@
+"""The slots of a host: what they are called, and who has each of them at a moment."""
+
+import re
+from dataclasses import replace
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from taco_launch.core.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class SlotHolder:
+    """The job that has a slot.
+
+    `id` is the mark of its present attempt, `since` when it took the slot (seconds since the epoch). `job` is empty where
+    a job has it that has not said its name yet.
+    """
+
+    job: str
+    id: str
+    since: float
+    cluster: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class SlotState:
+    """One slot: a GPU's UUID, or `slot-N`.
+
+    `foreign` says in words why it is given to nobody though no job has it: processes that are not ours on that GPU, or
+    what is not known ("used by process 4711 (python3 of alice)"); it is empty where the slot can be had.
+    """
+
+    name: str
+    holder: Optional[SlotHolder] = None
+    foreign: str = ""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a job may take it."""
+        return self.holder is None and not self.foreign
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """The slots of a host and who holds them; `host` is the host's own name, `gpus` the number of its slots that are GPUs.
+
+    GPUs come first, in the order of their indices; `models` are their names, where they are known, with
+    ` MIG` behind that of a GPU that is divided into instances.
+    """
+
+    host: str
+    slots: Tuple[SlotState, ...]
+    gpus: int = 0
+    models: Tuple[str, ...] = ()
+
+    @property
+    def free(self) -> int:
+        """How many slots a job may take."""
+        return sum(slot.is_free for slot in self.slots)
+
+    def without(self, refused: Mapping[str, str]) -> "Occupancy":
+        """Return it with slots that cannot be had besides: (name, why)."""
+        slots = tuple(
+            replace(slot, foreign=refused.get(slot.name, "")) if slot.is_free else slot for slot in self.slots
+        )
+        return replace(self, slots=slots)
+
+
+def check_occupancy(occupancy: Occupancy) -> None:
+    """Check what a host reports of itself.
+
+    Raises:
+        ValueError: more slots are GPUs than there are.
+    """
+    if not 0 <= occupancy.gpus <= len(occupancy.slots):
+        raise ValueError(f"{occupancy.gpus} GPUs and {len(occupancy.slots)} slots")
+
+
+# How slots without a GPU are called, before their number.
+SLOT = "slot-"
+PORT = "port-"
+_LEASE = re.compile(rf"{SLOT}[0-9]{{1,4}}|{PORT}[1-9][0-9]{{0,4}}|(?:GPU|MIG)-[0-9A-Fa-f-]{{8,64}}")
+
+
+def names(uuids: Sequence[str], slots: int) -> Tuple[str, ...]:
+    """Name the slots of a host: its GPUs by their UUIDs, in the driver's order, those beyond them `slot-N`."""
+    return (*uuids, *(f"slot-{number}" for number in range(len(uuids), slots)))[:slots]
+
+
+def port_name(port: int) -> str:
+    """Name the lease of a TCP port, which a host gives as it gives slots."""
+    return f"{PORT}{port}"
+
+
+def is_lease_name(name: str) -> bool:
+    """Return whether the lease of a slot or port may have this name."""
+    return _LEASE.fullmatch(name) is not None
+
+
+def is_gpu(name: str) -> bool:
+    """Return whether a slot is a GPU."""
+    return name.startswith("GPU-")
+
+
+def describe_holders(occupancy: Occupancy, *, jobs: bool = True) -> str:
+    """Return who has the slots of a host: jobs with their owners, and processes that are not ours; GPUs by their indices.
+
+    Without `jobs` the latter alone. Nothing is said where all of them are free.
+    """
+    found: Dict[str, List[int]] = {}
+    for number, slot in enumerate(occupancy.slots):
+        if slot.holder is not None:
+            owner = f" ({slot.holder.owner})" if slot.holder.owner else ""
+            words = (f"job {slot.holder.job}{owner}" if slot.holder.job else "a job") if jobs else ""
+        else:
+            words = slot.foreign
+        if words:
+            found.setdefault(words, []).append(number)
+    told = []
+    for words, numbers in found.items():
+        gpus = ",".join(str(number) for number in numbers if number < occupancy.gpus)
+        told.append(f"{len(numbers)} {words}{f': GPU {gpus}' if gpus else ''}")
+    return "; ".join(told)

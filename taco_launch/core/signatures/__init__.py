@@ -1,0 +1,1 @@
+"""Recognise known failures in logs, one table for each program that prints them."""

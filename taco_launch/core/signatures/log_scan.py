@@ -1,0 +1,393 @@
+"""What a log tells of a failure: the known texts in it, each with cause and next step, pure."""
+
+import functools
+import re
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+
+from taco_launch.core.model.jobs import Finding
+from taco_launch.core.signatures.filling import MOST_SHOWN, filled, values_of
+from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.lines import LINE, SAID, around, clean, ended, label, says, with_following
+from taco_launch.core.signatures.match import (
+    ENTRIES,
+    GOES_ON,
+    OF_MPIRUN_AND_SSH,
+    OF_RANKS_ENDS,
+    RAISED,
+    SPEAK_LATE,
+    FirstError,
+    SignatureMatch,
+    goes_with,
+    is_cause,
+    is_failure,
+    is_handled,
+    is_survived,
+    is_warning,
+)
+from taco_launch.core.signatures.table import TABLE
+
+# Text is looked through in blocks of about this many characters: large enough that a search costs no more than reading.
+_BLOCK = 1 << 18
+# How far a known text may continue below its first line.
+_AHEAD_LINES = 60
+_AHEAD = 1 << 14
+# A line longer than a block is looked through in pieces that overlap by so many characters: more than any key has.
+_OVERLAP = 4096
+# Of so many characters are the parts of keys that are looked for first there.
+_PART = 4
+# A thousand hosts that fail alike need not be listed one by one.
+_MOST_HOSTS = 16
+_MOST_FINDINGS = 64
+# A text of several lines whose key stands in millions of lines without the rest is given up after so many lines.
+_MOST_IN_VAIN = 1 << 20
+# A text that programs survive is at the end of its log if no more than so many lines follow, or so many at most
+# before a failure that is known: mpirun's frame and a short traceback.
+_LAST_LINES, _SHORTLY = 2, 20
+# A rank whose error ended it says no more than so many lines after it, where something else failed too.
+_LAST_OF_RANK = 5
+# So many ranks are watched for what they say after an error.
+_MOST_RANKS = 4096
+# A cause that stands so many lines above the error that ends a rank's log was survived: tracebacks are shorter.
+_FAR = 200
+
+_HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
+
+
+@functools.lru_cache(maxsize=1)
+def _parts_of() -> Dict[str, str]:
+    """Return a part of each key, such that there are few parts in all: greedily, the one that most keys hold first."""
+    left = {key for entry in TABLE for key in entry.keys}
+    held: Dict[str, Set[str]] = {}
+    for key in left:
+        for at in range(max(1, len(key) - _PART + 1)):
+            held.setdefault(key[at : at + _PART], set()).add(key)
+    found: Dict[str, str] = {}
+    while left:
+        part = max(held, key=lambda part: (len(held[part] & left), part))
+        found.update((key, part) for key in held[part] & left)
+        left -= held[part]
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _parts() -> FrozenSet[str]:
+    return frozenset(_parts_of().values())
+
+
+class LogScan:
+    """Looks through the text of one log or several; memory is bounded however long they are."""
+
+    def __init__(self, names: Optional[Mapping[str, str]] = None, *, failed: bool = False) -> None:
+        """Start with a log that no host is known of.
+
+        `names` gives the names that hosts are to be told by, where logs have others (an address, the machine's own
+        name). `failed` says that a job is known to have failed, so that its warnings may be why.
+        """
+        self._names = names or {}
+        self._failed = failed
+        self.lines = 0  # of the log that is being read, so far
+        self.last_words = ""
+        self._host = ""
+        self._pending: List[str] = []
+        self._size = 0
+        self._open_line = False
+        self._log = 0
+        self._found: List[Tuple[int, SignatureMatch]] = []
+        self._hosts: Dict[str, Set[str]] = {}
+        self._lengths: Dict[int, int] = {}  # the last line of each log that says something
+        self._places: Dict[Tuple[int, str, str], int] = {}  # in _found, of texts of which the last counts
+        self._after: Dict[Tuple[int, str], Tuple[int, int]] = {}  # a rank's error: its line, the rank's lines since
+        self._in_vain: Dict[str, int] = {}
+        self._first_error = FirstError()
+        self._end = ""  # the last characters of what was looked through
+
+    def begin(self, host: str = "") -> None:
+        """Go on with another log, which was written on `host`. What it tells comes after what the others told."""
+        self._examine(last=True)
+        self.lines, self._host, self._open_line, self._end = 0, host, False, ""
+        self._log += 1
+
+    def feed(self, text: str) -> None:
+        """Take the next text of the log, which may start and end within a line."""
+        self._pending.append(text)
+        self._size += len(text)
+        if self._size >= _BLOCK:
+            self._examine(last=False)
+
+    def skip(self, lines: int) -> None:
+        """Go on behind a part of the log that is not looked at, in which so many lines end."""
+        self._examine(last=True)
+        self.lines, self._end = self.lines + lines, ""
+
+    def matches(self) -> Tuple[SignatureMatch, ...]:
+        """Return what was found: failures before what follows from them, before notes; then in the order of the lines."""
+        self._examine(last=True)
+        logs = {id(match): log for log, match in self._found}
+        names = {match.finding.signature for _log, match in self._found}
+        with_host = {match.finding.signature for _log, match in self._found if match.finding.host}
+        explained = {(log, match.finding.line) for log, match in self._found if match.kind is FailureText.CAUSE}
+        ends = self._ended()
+        told = [
+            match
+            for log, match in self._found
+            if (not is_handled(match) or id(match) in ends)
+            and goes_with(ENTRIES[match.finding.signature], names)
+            and (match.finding.host or match.finding.signature not in with_host)
+            # An error whose text is a known one need not be told twice.
+            and not (match.kind is FailureText.OUTCOME and (log, match.finding.line) in explained)
+            and not (is_handled(match) and any(is_cause(ENTRIES[name], match.text) for name in names))
+        ]
+        failures = [(logs[id(match)], match) for match in told if is_failure(match)]
+        known = self._failed or bool(failures)
+        told = [
+            match
+            for match in told
+            if not is_survived(match) or self._counts(logs[id(match)], match, failures, known=known)
+        ]
+        if not self._failed and not any(match.kind < FailureText.NOTE and not is_warning(match) for match in told):
+            told = [match for match in told if not is_warning(match) or self._ends_with(match)]
+        if any(match.kind < FailureText.FALLBACK for match in told):
+            told = [match for match in told if match.kind is not FailureText.FALLBACK]
+        found = [(logs[id(match)], match) for match in told]
+        order = [(*self._ranked(log, match, found), log) for log, match in found]
+        order.sort(key=lambda entry: (entry[0].kind, entry[1], entry[2], entry[0].finding.line))
+        found = [(log, match) for match, _later, log in order[:_MOST_FINDINGS]]
+        first = () if self._failed else self._first_error.told(found, self._lengths)
+        return (*first, *(match for _log, match in found))
+
+    def findings(self) -> Tuple[Finding, ...]:
+        """Return `matches` without the rest."""
+        return tuple(match.finding for match in self.matches())
+
+    def _ended(self) -> Set[int]:
+        """Return the ids of the errors that ended a rank, which it did not survive: of each host the last, or the first that torch marks."""
+        failures = [(log, match) for log, match in self._found if is_failure(match) and not is_handled(match)]
+        last: Dict[Tuple[int, str], SignatureMatch] = {}
+        for log, match in sorted(self._found, key=lambda entry: (entry[0], entry[1].finding.line)):
+            known = last.get((log, match.finding.host))
+            # After the first that is known to have ended its rank the others raise because they lost it.
+            if not is_handled(match) or (known is not None and ended(known.label)):
+                continue
+            if match.label:
+                counts = self._since(log, match) <= (_LAST_OF_RANK if self._failed or failures else _LAST_LINES)
+            else:
+                counts = self._counts(log, match, failures, known=True)
+            if counts:
+                last[log, match.finding.host] = match
+        return {id(match) for match in list(last.values())[:_MOST_HOSTS]}
+
+    def _since(self, log: int, match: SignatureMatch) -> int:
+        """Return how many lines a rank has said since its error; none where the log does not tell ranks apart, or torch marks it."""
+        return self._after.get((log, match.label), (0, 0))[1]
+
+    def _counts(
+        self, log: int, match: SignatureMatch, failures: Sequence[Tuple[int, SignatureMatch]], *, known: bool
+    ) -> bool:
+        """Return whether a text that programs survive stands where one failed: at its log's end, or above a failure."""
+        line = match.finding.line
+        below = [other.finding.line - line for place, other in failures if place == log]
+        last_lines = _LAST_LINES if match.kind is FailureText.CAUSE else 0
+        left = self._lengths.get(log, 0) - line
+        return left <= (_SHORTLY if known else last_lines) or any(0 <= lines <= _SHORTLY for lines in below)
+
+    def _ranked(
+        self, log: int, match: SignatureMatch, found: Sequence[Tuple[int, SignatureMatch]]
+    ) -> Tuple[SignatureMatch, bool]:
+        """Return a match as what it is among the others, and whether it comes after the outcome that it does not explain.
+
+        What is said after a program's own error follows from it, unless NCCL or the kernel says it: they may speak late.
+        What ssh and mpirun say after any outcome never explains it. What a program survived does not explain its end.
+        """
+        if match.kind > FailureText.OUTCOME:
+            return match, False
+        name, at = match.finding.signature, (log, match.finding.line)
+        outcomes = [
+            ((other, one.finding.line), one.finding.signature)
+            for other, one in found
+            if one.kind is FailureText.OUTCOME
+            and not is_survived(one)
+            and not self._since(other, one)
+            and (other == log or (self._failed and other < log))
+        ]
+        own = [place for place, other in outcomes if other not in OF_RANKS_ENDS]
+        if is_survived(match):
+            later = any(place > at for place in own)
+        elif match.kind is FailureText.OUTCOME:
+            return match, any(self._since(log, match) > self._since(*other) for other in found if is_handled(other[1]))
+        elif name in OF_MPIRUN_AND_SSH:
+            later = any(place < at for place, _other in outcomes)
+        else:
+            later = name not in SPEAK_LATE and any(place < at for place in own)
+            later = later or (self._failed and any(place[1] - at[1] > _FAR for place in own if place[0] == log))
+        return (match._replace(kind=FailureText.OUTCOME), True) if later else (match, False)
+
+    def _ends_with(self, match: SignatureMatch) -> bool:
+        """Return whether the log ends where a warning stands: nothing came after it."""
+        return re.search(ENTRIES[match.finding.signature].at_end, self.last_words) is not None
+
+    def _examine(self, *, last: bool) -> None:
+        """Look through what has come, but for the end, which what comes next may continue."""
+        block = "".join(self._pending)
+        cut = len(block) if last else _cut(block)
+        line_at, number = 0, self.lines + (not self._open_line)
+        for start, entry, position in self._hits(block, cut):
+            number += block.count("\n", line_at, start)
+            line_at = start
+            self._match_entry(entry, block, start, position, number)
+        rest = block[cut:]
+        self._pending, self._size = [rest] if rest else [], len(rest)
+        seen = block[:cut]
+        if self._first_error.watches(self._log) or any(log == self._log for log, _label in self._after):
+            self._listen(seen, self.lines + (not self._open_line))
+        if seen:
+            # What is cut within a line has counted it already.
+            self.lines += seen.count("\n") + (not seen.endswith("\n")) - self._open_line
+            self._open_line = not seen.endswith("\n")
+            self._end = seen[-LINE:]
+            words = seen[-_BLOCK // 64 :].strip() or seen.strip()
+            if words:
+                self._lengths[self._log] = self.lines - seen.count("\n", len(seen.rstrip())) + seen.endswith("\n")
+                line = next(filter(says, reversed(words.split("\n"))), "")
+                self.last_words = clean(line)[1].strip()[-MOST_SHOWN:] or self.last_words
+
+    def _listen(self, seen: str, number: int) -> None:
+        """Count what ranks say after their errors, in a text that starts in line `number`."""
+        line_at = 0
+        for match in SAID.finditer(seen):
+            number += seen.count("\n", line_at, match.start())
+            line_at = match.start()
+            rank = (self._log, match.group("label") or match.group("tag"))
+            self._first_error.said(*rank, number)
+            line, count = self._after.get(rank, (number, 0))
+            if number > line:
+                self._after[rank] = (line, count + 1)
+
+    def _hits(self, block: str, cut: int) -> List[Tuple[int, Signature, int]]:
+        """Return (where its line starts, the signature, where the key stands) of every key before `cut`, in order."""
+        hits: Dict[Tuple[int, int], int] = {}
+        # Within a line of many megabytes few parts of keys stand, and those are few: elsewhere nearly all of them do.
+        absent: Set[str] = set()
+        if "\n" not in block and len(block) >= _BLOCK:
+            characters = set(block)
+            absent = {part for part in _parts() if not characters.issuperset(part) or part not in block}
+        for order, entry in enumerate(TABLE):
+            if not entry.handled and len(self._hosts.get(entry.name, ())) >= _MOST_HOSTS:
+                continue
+            for key in entry.keys:
+                if absent and _parts_of()[key] in absent:
+                    continue
+                position = block.find(key, 0, cut + _OVERLAP)
+                while 0 <= position < cut:
+                    hits.setdefault((block.rfind("\n", 0, position) + 1, order), position)
+                    end = block.find("\n", position)
+                    position = -1 if end < 0 else block.find(key, end, cut + _OVERLAP)
+        return [(start, TABLE[order], hits[start, order]) for start, order in sorted(hits)]
+
+    def _match_entry(self, entry: Signature, block: str, start: int, position: int, number: int) -> None:
+        """See whether the text around a key is the one that is known, and note it if it is new."""
+        if self._in_vain.get(entry.name, 0) > _MOST_IN_VAIN:
+            return
+        end = block.find("\n", position)
+        end = len(block) if end < 0 else end
+        host = self._host or self._named(clean(block[start : min(end, start + LINE)])[0])
+        if entry.unknown:
+            line = block[start : min(end, start + LINE)]
+            self._first_error.look(self._log, number, host, line, around(block, start, position, end))
+            return
+        told = self._hosts.setdefault(entry.name, set())
+        rank = label(block[start : min(end, start + LINE)]) if entry.handled else ""
+        last_counts = entry.survived or entry.handled or (self._failed and entry.kind is FailureText.OUTCOME)
+        if not last_counts and "(?P<host>" not in entry.pattern and _known(host, told):
+            return
+        if entry.not_after:
+            above = block[max(0, start - LINE) : start] if start else self._end
+            if entry.not_after in above[:-1].rpartition("\n")[2]:
+                return
+        text = with_following(around(block, start, position, end), block, end, entry.lines - 1, rank)
+        match = re.search(entry.pattern, text)
+        if match is None:
+            if entry.lines > 1:
+                self._in_vain[entry.name] = self._in_vain.get(entry.name, 0) + entry.lines
+            return
+        if entry.more and int(match[entry.more[0]]) <= int(match[entry.more[1]]):
+            return
+        if entry.survived and GOES_ON.search(text) and not RAISED.match(text):
+            return
+        self._note(entry, match, host, rank, number, last_counts=last_counts)
+
+    def _note(
+        self, entry: Signature, match: "re.Match[str]", host: str, rank: str, number: int, *, last_counts: bool
+    ) -> None:
+        """Note a text of a host, and of a rank if its label is known, that is new or takes the place of another."""
+        values, text, told = values_of(match), match.string, self._hosts[entry.name]
+        host = self._named(_host(values.pop("host", ""))) or host
+        of = (self._log, entry.name, rank or host)
+        place = self._places.get(of) if last_counts else None
+        many = len(self._after) >= _MOST_RANKS if rank else _known(host, told) or len(told) >= _MOST_HOSTS
+        if place is None and many:
+            return
+        told.add(host)
+        values = {name: self._named(value) for name, value in values.items()}
+        if host:
+            values["host"] = host
+        cause = filled(entry.cause, values, "That host" if entry.cause.startswith("{host}") else "that host")
+        # What was raised stands below the place in the source, with which the text of a traceback begins.
+        start = match.start("error" if "error" in match.re.groupindex else 0)
+        down = text.count("\n", 0, start)
+        finding = Finding(entry.name, cause, filled(entry.next, values, "HOST"), host, number + down)
+        shown = text.split("\n")[down].strip()[: 2 * MOST_SHOWN]
+        found = (self._log, SignatureMatch(finding, entry.kind, shown, rank))
+        if rank:
+            self._after[self._log, rank] = (finding.line, 0)
+        if place is None:
+            self._places[of] = len(self._found)
+            self._found.append(found)
+        elif not self._repeats(self._found[place][1], found[1]):
+            self._found[place] = found
+
+    def _repeats(self, first: SignatureMatch, match: SignatureMatch) -> bool:
+        """Return whether an earlier text counts more than a later one of its kind: it was raised, or is said by two ranks."""
+        if not ENTRIES[match.finding.signature].survived:
+            return False
+        near = match.finding.line - first.finding.line <= _SHORTLY
+        return not is_survived(first) or (is_survived(match) and near and match.text == first.text)
+
+    def _named(self, host: str) -> str:
+        return self._names.get(host, host)
+
+
+def explain(lines: Iterable[str]) -> Tuple[Finding, ...]:
+    """Return what a log's lines tell of a failure, the first failure first; lines may have their line ends or not."""
+    scan = LogScan()
+    for line in lines:
+        scan.feed(line.rstrip("\r\n").replace("\n", " ") + "\n")
+    return scan.findings()
+
+
+def is_consequence(last_words: str) -> bool:
+    """Return whether the end of a failed rank's log blames another rank, and tells of no failure of its own."""
+    scan = LogScan(failed=True)
+    scan.feed(last_words)
+    found = scan.matches()
+    return bool(found) and found[0].kind is FailureText.ECHO
+
+
+def _cut(block: str) -> int:
+    """Return where the end of a block starts that is looked through with the next one."""
+    at = len(block)
+    for _line in range(_AHEAD_LINES + 1):
+        newline = block.rfind("\n", max(len(block) - _AHEAD, 0), at)
+        if newline < 0:
+            break
+        at = newline
+    return at + 1 if at < len(block) else len(block) - _OVERLAP
+
+
+def _host(text: str) -> str:
+    """Take user, port and brackets off a host."""
+    match = _HOST.match(text)
+    return (match.group("quoted") or match.group("plain")) if match else ""
+
+
+def _known(host: str, told: Set[str]) -> bool:
+    return host in told or bool(told and not host)

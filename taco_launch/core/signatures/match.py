@@ -1,0 +1,183 @@
+"""What a found text is: a failure, a warning, or an error that its program handled or survived; and which error of no known cause came first; pure."""
+
+import re
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+
+from taco_launch.core.model.jobs import Finding
+from taco_launch.core.signatures.filling import MOST_SHOWN, filled
+from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known.containers import DOCKER
+from taco_launch.core.signatures.known.mpirun import LAUNCHER, RANKS
+from taco_launch.core.signatures.known.nccl import NCCL, NCCL_DEVICES
+from taco_launch.core.signatures.known.slurm import SLURM
+from taco_launch.core.signatures.known.ssh import SSH
+from taco_launch.core.signatures.known.system import SYSTEM
+from taco_launch.core.signatures.lines import ended, label
+from taco_launch.core.signatures.table import TABLE
+
+# What ends a program, whatever it says.
+RAISED = re.compile(r"(?:[\w.]*(?:Error|Exception): |[^\r\n]*error while loading shared libraries)")
+# What says that a program continues.
+GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b|\bgoing to \S+ instead\b")
+ENTRIES = {entry.name: entry for entry in TABLE}
+OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)}
+OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
+SPEAK_LATE = {
+    entry.name for entry in (*NCCL, *NCCL_DEVICES, *DOCKER, *SYSTEM, *SLURM) if "CANCELLED" not in entry.pattern
+}
+SPEAK_LATE.add("ucx-cuda-context")  # said by the threads that a crash has not ended yet
+# What says that a rank failed, and not why.
+_SAY_NO_REASON = (
+    "rank-exited",
+    "rank-exited-255",
+    "rank-failed",
+    "slurm-task-exited",
+    "slurm-task-signal",
+    "slurm-cancelled",
+    "torchrun-child-failed",
+    "command-failed",
+)
+
+# Errors are of one failure if no more than so many lines lie between them, or so many that their rank says.
+_NEAR, _NEAR_OF_RANK = 20, 5
+# So many lines may follow the last one.
+_LAST_LINES = 2
+# So many ranks are watched.
+_MOST_RANKS = 4096
+
+_TRACEBACK = re.compile(r'Traceback \(most recent call last\)|  File "')
+_TIME = re.compile(r"(?:(?P<date>\d{4}-\d\d-\d\d)[T ])?(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)")
+_RANK = re.compile(r"^[^\s/|]{1,255}/(\d+) *\||\[\d+,(\d+)\]<std|\[rank(\d+)\]:|^(\d+): ")
+(_ENTRY,) = (entry for entry in TABLE if entry.unknown)
+_PATTERN = re.compile(_ENTRY.pattern)
+
+
+class SignatureMatch(NamedTuple):
+    """A finding, what kind of text it is, the line it was found in without the prefixes, and what labels its rank."""
+
+    finding: Finding
+    kind: FailureText
+    text: str
+    label: str = ""
+
+
+def goes_with(entry: Signature, names: Set[str]) -> bool:
+    """Return whether a text is to be told beside what else is found."""
+    return not names.intersection(entry.unless) and (not entry.only_with or bool(names.intersection(entry.only_with)))
+
+
+def is_warning(match: SignatureMatch) -> bool:
+    """Return whether a program only ends with this text: elsewhere it is a warning."""
+    return bool(ENTRIES[match.finding.signature].at_end)
+
+
+def is_handled(match: SignatureMatch) -> bool:
+    """Return whether programs may handle this error and continue."""
+    return ENTRIES[match.finding.signature].handled
+
+
+def is_cause(entry: Signature, text: str) -> bool:
+    """Return whether a text is the cause that an entry knows."""
+    return (
+        entry.kind is FailureText.CAUSE
+        and any(key in text for key in entry.keys)
+        and bool(re.search(entry.pattern, text))
+    )
+
+
+def is_reason(match: SignatureMatch) -> bool:
+    """Return whether a text says why something failed."""
+    return match.kind < FailureText.NOTE and match.finding.signature not in _SAY_NO_REASON
+
+
+def is_failure(match: SignatureMatch) -> bool:
+    """Return whether a text says that something failed for good."""
+    return match.kind < FailureText.NOTE and not is_warning(match) and not is_survived(match)
+
+
+def is_survived(match: SignatureMatch) -> bool:
+    """Return whether programs survive this error, unless it is what they raised."""
+    return ENTRIES[match.finding.signature].survived and not RAISED.match(match.text)
+
+
+class _Errors(NamedTuple):
+    """The first of a rank's last errors: when it was said, whether a program raised it; the last one's line, and how many lines the rank said since."""
+
+    first: SignatureMatch
+    date: str
+    time: str
+    is_raised: bool
+    last: int
+    since: int = 0
+
+
+class FirstError:
+    """Watches the errors of logs and of ranks in them."""
+
+    def __init__(self) -> None:
+        """Start with no error."""
+        self._errors: Dict[Tuple[int, str], _Errors] = {}
+        self._ignored: Dict[Tuple[int, str], int] = {}
+
+    def look(self, log: int, number: int, host: str, line: str, text: str) -> None:
+        """Note the error that a line tells of, if it does; `text` is what it says without prefixes."""
+        match = _PATTERN.search(text)
+        of = (log, label(line))
+        known = self._errors.get(of)
+        if _TRACEBACK.match(text):
+            # One error led to the next: the first is still what ended the rank.
+            if known and known.is_raised and number - known.last <= _NEAR_OF_RANK:
+                self._errors[of] = known._replace(last=number, since=0)
+            return
+        if match is None or (GOES_ON.search(text) and not match["raised"]):
+            return
+        if match["ignored"]:
+            if len(self._ignored) < _MOST_RANKS:
+                self._ignored[of] = number
+        elif number - self._ignored.get(of, -_NEAR - 1) <= _NEAR:
+            pass
+        elif known and (known.since <= _NEAR_OF_RANK if of[1] else number - known.last <= _NEAR):
+            self._errors[of] = known._replace(last=number, since=0)
+        elif known or len(self._errors) < _MOST_RANKS:
+            rank, time = _RANK.search(line), _TIME.search(line)
+            values = {"what": (match["raised"] or match["what"])[:MOST_SHOWN]}
+            values.update({"rank": rank[rank.lastindex or 0]} if rank else {})
+            values.update({"host": host} if host else {})
+            cause, advice = filled(_ENTRY.cause, values, ""), filled(_ENTRY.next, values, "")
+            finding = Finding(_ENTRY.name, cause, advice, host, number)
+            first = SignatureMatch(finding, _ENTRY.kind, text.strip()[: 2 * MOST_SHOWN], of[1])
+            date, clock = (time["date"] or "", time["time"]) if time else ("", "")
+            self._errors[of] = _Errors(first, date, clock, bool(match["raised"]), number)
+
+    def watches(self, log: int) -> bool:
+        """Return whether there is an error in that log."""
+        return any(one == log for one, _label in self._errors)
+
+    def said(self, log: int, rank: str, number: int) -> None:
+        """Count a line that a rank says."""
+        known = self._errors.get((log, rank))
+        if known and number > known.last:
+            self._errors[log, rank] = known._replace(since=known.since + 1)
+
+    def told(
+        self, found: Sequence[Tuple[int, SignatureMatch]], lengths: Mapping[int, int]
+    ) -> Tuple[SignatureMatch, ...]:
+        """Return the first error that ended a rank if nothing of what is found says why: by time where all have one, else by line.
+
+        `lengths` has the last line of each log. Beside words that a rank failed, only what a program raised is told.
+        """
+        if any(is_reason(match) for _log, match in found):
+            return ()
+        failures = [(log, match) for log, match in found if match.kind < FailureText.NOTE]
+        lines = {(log, match.finding.line) for log, match in found}
+        errors: List[Tuple[int, _Errors]] = []
+        for (log, of), error in self._errors.items():
+            above = any(log == one and 0 < match.finding.line - error.last <= _NEAR for one, match in failures)
+            left = error.since if of else lengths.get(log, 0) - error.last
+            counts = (error.is_raised or not failures) and (log, error.first.finding.line) not in lines
+            if counts and (above or ended(of) or left <= _LAST_LINES):
+                errors.append((log, error))
+        timed = all(error.time for _log, error in errors) and len({bool(error.date) for _log, error in errors}) == 1
+        errors.sort(key=lambda one: ((one[1].date, one[1].time) if timed else (), one[0], one[1].first.finding.line))
+        kind = min((match.kind for _log, match in failures), default=_ENTRY.kind)
+        return tuple(error.first._replace(kind=kind) for _log, error in errors[:1])

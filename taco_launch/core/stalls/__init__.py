@@ -1,0 +1,1 @@
+"""Judge whether a job works or hangs, and who waits for whom."""

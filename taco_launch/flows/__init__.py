@@ -1,1 +1,0 @@
-"""The verbs as plain functions: they return results and print nothing."""

@@ -1,1 +1,0 @@
-"""Collect what a colleague needs to look into a job, and mask the secrets that can be recognised."""

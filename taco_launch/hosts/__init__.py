@@ -1,0 +1,1 @@
+"""Know and reach hosts: inventory, SSH, facts, many at once."""

@@ -1,0 +1,293 @@
+"""InventoryFile -> Inventory: ranges become hosts, and every host gets its values from itself, its groups, the defaults."""
+
+from typing import Any
+
+from taco_launch.core.errors import SpecError
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.hosts import (
+    Container,
+    DataSet,
+    DockerEngine,
+    GpuConstraints,
+    Host,
+    Inventory,
+    Network,
+    Peermem,
+    Registry,
+    Toolkit,
+)
+from taco_launch.hosts.inventory import ranges
+from taco_launch.hosts.inventory.schema import names
+from taco_launch.hosts.inventory.schema.faults import Faults, Loc
+from taco_launch.hosts.inventory.schema.schema import Group, HostDefaults, HostEntry, InventoryFile
+
+# All entries of all groups together: ten groups of the largest inventory.
+MAX_MEMBERS = 10 * ranges.MAX_HOSTS
+
+_ULIMITS = {"memlock": -1, "stack": 67108864}
+# Keys of `docker`, and the sources that they belong to.
+_SOURCES = {
+    "url": ("docker", "script"),
+    "key": ("docker",),
+    "sha256": ("script",),
+    "packages": ("packages",),
+}
+# The same of `toolkit`.
+_TOOLKITS = {"url": ("nvidia",), "key": ("nvidia",), "packages": ("packages",)}
+
+
+def resolve(file: InventoryFile, faults: Faults) -> Inventory:
+    """Return the inventory that `file` describes.
+
+    Raises:
+        SpecError: there are faults, found here or before: all of them.
+    """
+    entries, complete = _entries(file, faults)
+    groups = _groups(file, entries, complete, faults)
+    hosts = _hosts(file, entries, groups, faults)
+    head = file.head if file.head is not None else next(iter(entries), "")
+    if complete and head not in entries:
+        faults.add_unknown(("head",), head, entries, "no such host in this inventory")
+    container, docker, toolkit = _container(file, faults), _docker(file, faults), _toolkit(file, faults)
+    faults.raise_any()
+    network = file.network
+    return Inventory(
+        cluster=file.cluster,
+        head=head,
+        hosts=hosts,
+        container=container,
+        network=Network(
+            interface=network.interface,
+            rdma=network.rdma,
+            gid_index=None if network.gid_index == "auto" else network.gid_index,
+            gdr=network.gdr,
+            port_range=network.port_range,
+            firewall=network.firewall,
+        ),
+        host_keys=file.ssh.host_keys,
+        mpirun=file.mpirun,
+        profile=file.profile,
+        versions=tuple((name, version) for name, version in file.versions if version is not None),
+        groups=tuple(groups.items()),
+        source=faults.source,
+        known_hosts=file.ssh.known_hosts,
+        connect_timeout=file.ssh.connect_timeout,
+        docker=docker,
+        host_loss_timeout=file.host_loss_timeout,
+        toolkit=toolkit,
+        peermem=Peermem(file.peermem.use, file.peermem.package, file.peermem.packages),
+        engine=file.engine,
+        data=tuple(
+            DataSet(name, entry.path, entry.description or "", entry.mode, entry.owner or "")
+            for name, entry in file.data.items()
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What `hosts` says of one host; `key` is the key it is under."""
+
+    key: str
+    address: str
+    keys: HostEntry
+
+
+def _entries(file: InventoryFile, faults: Faults) -> tuple[dict[str, _Entry], bool]:
+    """Return what `hosts` says of every host, by name, in the order written; and whether all names are known."""
+    entries: dict[str, _Entry] = {}
+    complete = bool(file.hosts)
+    if not complete:
+        faults.add(("hosts",), "must name at least one host")
+    for key, written in file.hosts.items():
+        loc: Loc = ("hosts", key)
+        keys = written or HostEntry()
+        found = _expanded(key, loc, faults)
+        complete = complete and bool(found)
+        if twice := next((name for name in found if name in entries), None):
+            problem = f"{twice} is already named by hosts.{names.plain(entries[twice].key)}"
+            faults.add(loc, problem, value=names.shown(key))
+        if len(entries) + len(found) > ranges.MAX_HOSTS:
+            faults.add(("hosts",), f"more than {ranges.MAX_HOSTS} hosts, which is the limit")
+            return entries, False
+        addresses = found
+        if keys.address is not None:
+            addresses = _expanded(keys.address, (*loc, "address"), faults) or found
+            if found and len(addresses) != len(found):
+                problem = f"has {len(addresses)} addresses, but {names.plain(key)} has {len(found)} hosts: the numbers must be equal"
+                faults.add((*loc, "address"), problem, "such as gpu[1-2] and 10.0.0.[1-2]")
+        entries |= {name: _Entry(key, address, keys) for name, address in zip(found, addresses, strict=False)}
+    return entries, complete
+
+
+def _expanded(text: str, loc: Loc, faults: Faults) -> tuple[str, ...]:
+    """Expand a range and check each name in it; what is wrong is noted, and then nothing is given."""
+    try:
+        return tuple(map(names.address, ranges.expand(text)))
+    except ValueError as error:
+        hint = "write an IPv6 address without brackets here" if ":" in text else ""
+        faults.add(loc, str(error), hint, names.shown(text))
+    except SpecError as error:
+        fault = error.faults[0]
+        faults.add(loc, fault.problem, fault.hint, fault.value)
+    return ()
+
+
+def _groups(
+    file: InventoryFile, entries: dict[str, _Entry], complete: bool, faults: Faults
+) -> dict[str, tuple[str, ...]]:
+    """Return the members of every group."""
+    groups: dict[str, tuple[str, ...]] = {}
+    room = MAX_MEMBERS
+    for group, written in file.groups.items():
+        loc: Loc = ("groups", group, "hosts") if isinstance(written, Group) else ("groups", group)
+        members: dict[str, None] = {}
+        for index, text in enumerate(written.hosts if isinstance(written, Group) else written):
+            at = (*loc, index)
+            found = () if at in faults else _expanded(text, at, faults)
+            room -= len(found)
+            if room < 0:
+                faults.add(("groups",), f"the groups name more than {MAX_MEMBERS} hosts together, which is the limit")
+                return groups
+            stranger = next((name for name in found if name not in entries), None)
+            if complete and stranger is not None:
+                faults.add_unknown(at, stranger, entries, f"no host {stranger} in this inventory")
+            if twice := next((name for name in found if name in members), None):
+                faults.add(at, f"{twice} is listed twice in this group")
+            members.update(dict.fromkeys(name for name in found if name in entries))
+        groups[group] = tuple(members)
+    return groups
+
+
+def _hosts(
+    file: InventoryFile, entries: dict[str, _Entry], groups: dict[str, tuple[str, ...]], faults: Faults
+) -> tuple[Host, ...]:
+    """Return the hosts with all their values; where two groups disagree on one, that is noted."""
+    layers: dict[str, list[tuple[str, HostDefaults]]] = {name: [] for name in entries}
+    for group, members in groups.items():
+        keys = file.groups[group]
+        if isinstance(keys, Group):
+            for name in members:
+                layers[name].append((group, keys))
+    hosts = []
+    for name, entry in entries.items():
+        values = _values(name, entry, layers[name], file, faults)
+        slots, most = values.get(("slots",), "auto"), values.get(("max_slots",))
+        if slots != "auto" and most is not None and most < slots:
+            parts: list[Loc] = [("hosts", entry.key), *(("groups", group) for group, _ in layers[name]), ("defaults",)]
+            loc = next((*part, "max_slots") for part in parts if (*part, "max_slots") in faults.places)
+            faults.add(loc, f"is less than slots: {name} has slots {slots} and max_slots {most}")
+        hosts.append(
+            Host(
+                name=name,
+                address=entry.address,
+                port=values.get(("port",), 22),
+                user=values.get(("user",), file.ssh.user or ""),
+                identity_file=values.get(("identity_file",), file.ssh.identity_file),
+                slots=None if slots == "auto" else slots,
+                max_slots=most,
+                labels=tuple(sorted((loc[1], value) for loc, value in values.items() if loc[0] == "labels")),
+                connection=values.get(("connection",), "ssh"),
+                gpus=values.get(("gpus",), "auto"),
+                constraints=GpuConstraints(topology=values.get(("topology",), "on") == "on"),
+            )
+        )
+    return tuple(hosts)
+
+
+def _values(
+    name: str, entry: _Entry, groups: list[tuple[str, HostDefaults]], file: InventoryFile, faults: Faults
+) -> dict[tuple[str, ...], Any]:
+    """Return what is set for a host, by path: its own, else what its groups say, else the defaults."""
+    own = _set(entry.keys)
+    shared: dict[tuple[str, ...], Any] = {}
+    origin: dict[tuple[str, ...], str] = {}
+    for group, keys in groups:
+        for path, value in _set(keys).items():
+            if path not in own and shared.get(path, value) != value:
+                other = f"the group {origin[path]} sets another value for {name}: {names.shown(shared[path])}"
+                faults.add(
+                    ("groups", group, *path),
+                    other,
+                    f"set it in hosts.{names.plain(entry.key)}, which overrides its groups",
+                )
+            shared.setdefault(path, value)
+            origin.setdefault(path, group)
+    return _set(file.defaults) | shared | own
+
+
+def _set(keys: HostDefaults) -> dict[tuple[str, ...], Any]:
+    """Return the keys that are set, by path: each label counts on its own."""
+    values: dict[tuple[str, ...], Any] = {("labels", label): value for label, value in (keys.labels or {}).items()}
+    for key in ("port", "user", "identity_file", "slots", "max_slots", "gpus", "topology", "connection"):
+        if (value := getattr(keys, key)) is not None:
+            values[key,] = value
+    return values
+
+
+def _container(file: InventoryFile, faults: Faults) -> Container | None:
+    written = file.container
+    if written is None:
+        return None
+    places = [inside for _, inside, _ in written.mounts]
+    for index, place in enumerate(places):
+        if place in places[:index]:
+            faults.add(("container", "mounts", index), f"{place} is mounted twice")
+    registry = written.registry
+    asked = written.image
+    named, source = (asked, "registry") if isinstance(asked, str) else (asked.name, asked.source)
+    if source != "registry" and "@" in named:
+        faults.add(("container", "image", "name"), "only an image from a registry has a digest", "name it by its tag")
+    if source != "registry" and registry is not None:
+        faults.add(("container", "registry"), f"has no effect with from: {source}, which needs no login")
+    return Container(
+        image=named,
+        ssh_port=written.ssh_port,
+        shm_size=written.shm_size,
+        ulimits=tuple((_ULIMITS | dict(written.ulimits)).items()),
+        provides=written.provides,
+        privileged=written.privileged,
+        sys_ptrace=written.sys_ptrace,
+        pid=written.pid,
+        mounts=written.mounts,
+        env=tuple(written.env.items()),
+        registry=None if registry is None else Registry(registry.user, registry.password_file),
+        source=source,
+        variant_ports=written.variant_ports,
+    )
+
+
+def _docker(file: InventoryFile, faults: Faults) -> DockerEngine:
+    written = file.docker
+    for key, sources in _SOURCES.items():
+        given, needed = getattr(written, key) is not None, written.source in sources
+        if given and not needed:
+            faults.add(
+                ("docker", key), f"has no effect with source {written.source}: it is only for {' or '.join(sources)}"
+            )
+        elif needed and not given and written.source != "docker":  # its url has a default
+            faults.add(("docker", key), f"source {written.source} needs this key", value="missing")
+    return DockerEngine(
+        source=written.source,
+        url=written.url,
+        key=written.key,
+        sha256=written.sha256,
+        packages=written.packages,
+        proxy=tuple((name.removesuffix("_proxy"), value) for name, value in written.proxy if value is not None),
+        mirrors=written.mirrors,
+        insecure_registries=written.insecure_registries,
+        data_root=written.data_root,
+        settings=tuple(written.settings.items()),
+    )
+
+
+def _toolkit(file: InventoryFile, faults: Faults) -> Toolkit:
+    written = file.toolkit
+    for key, sources in _TOOLKITS.items():
+        if getattr(written, key) is not None and written.source not in sources:
+            faults.add(
+                ("toolkit", key), f"has no effect with source {written.source}: it is only for {' or '.join(sources)}"
+            )
+    if written.source == "packages" and written.packages is None:
+        faults.add(("toolkit", "packages"), "source packages needs this key", value="missing")
+    return Toolkit(written.source, written.url, written.key, written.packages, written.cdi)

@@ -1,0 +1,66 @@
+"""The agent's zipapp, built from this package: standard library only, named by the hash of its sources."""
+
+import functools
+import io
+import marshal
+from importlib.util import MAGIC_NUMBER, source_hash
+from pathlib import Path
+
+import taco_launch
+from taco_launch.core.digest import digest
+
+# What ships: these two rooms and the package's own file. ruff (pyproject.toml), the section py38 of scripts/test and the
+# contracts of setup.cfg name the same two.
+SHIPPED = ("agent", "core")
+# The first lines are read by any Python; what they say, jobs/backend/agent_location.py understands. The collector of cycles would
+# run ten times while modules are imported, which make none: a process starts 5 % sooner without (launch_overhead.py).
+_MAIN = b"""import sys
+if sys.version_info < (3, 8):
+    sys.stdout.write("unready python %s\\n" % sys.version.split()[0])
+    sys.exit(0)
+import gc
+gc.set_threshold(20000)
+from taco_launch.agent.__main__ import main
+try:
+    sys.exit(main(sys.argv[0], sys.argv[1:]))
+except ModuleNotFoundError as error:
+    sys.stdout.write("unready module %s\\n" % error.name)
+    sys.exit(1)
+"""
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: the same sources give the same file
+_UNCHECKED_HASH = (1).to_bytes(4, "little")
+
+
+def sources() -> tuple[tuple[str, bytes], ...]:
+    """Return (path inside the zipapp, content) of every source file, and of the scripts that they run."""
+    root = Path(taco_launch.__file__).parent
+    rooms = (file for room in SHIPPED for file in (root / room).rglob("*") if file.suffix in {".py", ".sh"})
+    files = [root / "__init__.py", *sorted(rooms)]
+    return tuple((f"taco_launch/{file.relative_to(root)}", file.read_bytes()) for file in files)
+
+
+def name(contents: tuple[tuple[str, bytes], ...]) -> str:
+    """Name the file by its contents."""
+    parts = (part for path, data in contents for part in (path.encode(), data))
+    return f"agent-{digest((_MAIN, *parts))[:16]}.pyz"
+
+
+@functools.lru_cache(maxsize=1)  # it takes a second, and several heads may need it
+def build(contents: tuple[tuple[str, bytes], ...]) -> bytes:
+    """Build the zipapp. Compiled code for this Python lies beside the sources; another Python passes it over."""
+    import zipfile  # noqa: PLC0415 - once for each version; every call to the agent imports this file
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
+        for path, data in contents:
+            archive.writestr(zipfile.ZipInfo(path, _EPOCH), data)
+            if path.endswith(".py"):
+                archive.writestr(zipfile.ZipInfo(f"{path}c", _EPOCH), _compiled(path, data))
+    return packed.getvalue()
+
+
+def _compiled(path: str, data: bytes) -> bytes:
+    """Return the contents of a .pyc (PEP 552: hash-based, unchecked) as py_compile writes them, without its files."""
+    code = compile(data, path, "exec", dont_inherit=True)
+    return MAGIC_NUMBER + _UNCHECKED_HASH + source_hash(data) + marshal.dumps(code)

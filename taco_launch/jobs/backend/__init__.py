@@ -1,0 +1,273 @@
+"""Keep and run jobs: what every backend can do, and the agent on the head.
+
+The agent on the head is one backend (agent.py). A flow knows nothing of how jobs are reached. To add one, write a module or
+folder here that has `connect`, and its row in core/model/engines.py.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.frozen import dataclass
+
+if TYPE_CHECKING:
+    from taco_launch.core.model.host.hardware import Topology
+    from taco_launch.core.model.host.hosts import Host, Inventory
+    from taco_launch.core.model.job_counts import JobCounts
+    from taco_launch.core.model.job_facts import JobHost
+    from taco_launch.core.model.job_rows import JobRow
+    from taco_launch.core.model.job_view import JobView, WaitReasons
+    from taco_launch.core.model.jobs import JobSpec
+    from taco_launch.core.model.run.rank_samples import RankStack
+    from taco_launch.core.model.slots import Occupancy
+    from taco_launch.core.protocol.calls.caller_input import CallerInput
+    from taco_launch.core.protocol.calls.exec_command import Terminal
+    from taco_launch.hosts.remote.credentials import Credentials
+    from taco_launch.jobs.backend.dialogue import Dialogue
+    from taco_launch.jobs.code.snapshot import Snapshot
+
+# Takes a piece of a job's log.
+Output = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class LogQuery:
+    """What to read of a job's log: at most one of `rank`, `host`, `instance` and `agent` is given."""
+
+    name: str
+    rank: int | None = None
+    # Where to start: a place in the log, or the last `tail` lines.
+    offset: int = 0
+    tail: int | None = None
+    # Whether it continues until the job ends.
+    follow: bool = True
+    host: str | None = None
+    instance: str | None = None
+    # One attempt alone, counted from 1.
+    attempt: int | None = None
+    # Only lines since then: seconds since the epoch, or before now by the clock of the head.
+    since: float | None = None
+    ago: float | None = None
+    # Whether each line starts with its time.
+    timestamps: bool = False
+    # The agent log instead.
+    agent: bool = False
+    # Only lines that match this regular expression; `tail` counts these.
+    grep: str | None = None
+
+
+def _ignore(_what: object = None) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True)
+class FollowListener:
+    """Who is called while a job is followed."""
+
+    # There is a job now, which can be stopped.
+    accepted: Callable[[], None] = _ignore
+    # The job as `submit` returns it, and again once it has its place where it had to wait.
+    job: "Callable[[JobView], None]" = _ignore
+    # Each change of its state.
+    state: Callable[[str], None] = _ignore
+    # Why it waits, whenever that changes.
+    waits: "Callable[[WaitReasons], None]" = _ignore
+    # What happens to the connection.
+    say: Callable[[str], None] = _ignore
+
+
+@dataclass(frozen=True)
+class Node:
+    """A host and who has which of its slots; `problem` says why nobody knows that, `occupancy` is None then."""
+
+    host: "Host"
+    is_head: bool
+    occupancy: "Occupancy | None"
+    problem: str = ""
+    # Whether jobs run there: without a container they run on the head alone.
+    is_used: bool = True
+
+
+@dataclass(frozen=True)
+class CopiesRemoved:
+    """How many copies of code were removed from a host, or would be, and the bytes that this frees."""
+
+    host: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The jobs of a cluster as metrics count them: those that are kept, and the sum of those that were removed."""
+
+    rows: "tuple[JobRow, ...]"
+    removed: "JobCounts"
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HeadFacts:
+    """What the line of a job depends on, of the head itself; `problem` says why `openmpi` is None."""
+
+    host: "JobHost"
+    openmpi: str | None
+    problem: str = ""
+    # Only where it was requested, and can be read.
+    topology: "Topology | None" = None
+
+
+class Backend(Protocol):
+    """Keeps jobs and runs them.
+
+    Every call raises HostError where the backend cannot be reached or its answer is not whole, and NoJobError for a job
+    that it does not keep.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name in messages: the head's."""
+
+    @property
+    def typed(self) -> str:
+        """How taco-launch is called for it, for hints."""
+
+    def provide_code(self, snapshot: "Snapshot", say: Callable[[str], None]) -> None:
+        """Keep a snapshot for the jobs that name it: it is sent with the first that the backend lacks it for.
+
+        `say` is told how far that is.
+        """
+
+    def submit(self, spec: "JobSpec", environ: Mapping[str, str]) -> "JobView":
+        """Start a job, which continues whatever happens to the caller.
+
+        The job that is returned has a place, is known to wait for one, or has ended already.
+
+        Raises:
+            UsageError: its name is taken, or it asks for hosts that no job can have.
+        """
+
+    def run(self, spec: "JobSpec", environ: Mapping[str, str], output: Output, watch: FollowListener) -> "JobView":
+        """Start a job and follow it to its end; a connection that is lost is made again. Raises as `submit` does."""
+
+    def get(self, name: str) -> "JobView":
+        """Return a job with its events."""
+
+    def list(self) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
+        """Return a row of every job, the newest first, and warnings about records that could not be read."""
+
+    def follow(self, query: LogQuery, output: Output, watch: FollowListener = ...) -> "JobView":
+        """Return a job's log to `output` as it comes; return the job as it stands then."""
+
+    def stop(self, name: str, by: str, number: int, grace: float | None = None) -> "JobView":
+        """Ask a job to end by a signal, and by KILL after its grace time or `grace` seconds if that is less."""
+
+    def suspend(self, name: str, by: str) -> "JobView":
+        """End a job's ranks; return it once it waits for `resume`, or has ended after all."""
+
+    def resume(self, name: str, by: str) -> "JobView":
+        """Have a suspended job wait for its slots again."""
+
+    def delete(self, name: str) -> tuple[str, ...]:
+        """Remove the record of a job that has ended; return warnings about hosts that keep something of it."""
+
+    def prune(self, since: float, owner: str | None, *, dry_run: bool) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
+        """Remove the records of jobs that ended more than `since` seconds ago, of one owner or all; return them.
+
+        With `dry_run` they stay.
+        """
+
+    def prune_code(
+        self, since: float, inventory: "Inventory", *, dry_run: bool
+    ) -> "tuple[tuple[CopiesRemoved, ...], tuple[str, ...]]":
+        """Remove the copies of code that no job needs and that were last used so many seconds ago; return warnings besides."""
+
+    def nodes(self, inventory: "Inventory") -> tuple[Node, ...]:
+        """Return who has which slots of each host; one that does not answer says why."""
+
+    def counters(self) -> Counters:
+        """Return what metrics count."""
+
+    def stacks(self, name: str) -> "tuple[tuple[RankStack, ...], Mapping[str, str]]":
+        """Return what each rank of a running job does, and why a host told nothing of its ranks.
+
+        Raises:
+            UsageError: the job does not run.
+        """
+
+    def execute(
+        self,
+        name: str,
+        rank: int,
+        command: tuple[str, ...],
+        out: Output,
+        err: Output,
+        given: "Iterable[CallerInput]" = (),
+        terminal: "Terminal | None" = None,
+    ) -> int:
+        """Run a command beside a rank; return its exit code. Whatever ends this call ends the command.
+
+        A thread reads its input from `given`. With a `terminal` it has one of its own, of that kind and size; all that it
+        writes goes to `out` then.
+        """
+
+    def read_files(self, name: str, rank: int, path: str, most: int, out: Output, err: Output) -> int:
+        """Write a file or a folder of a rank's host to `out`, as an archive (agent/rank/tree_pack.py) of at most `most` bytes.
+
+        The path is absolute, or from the rank's folder on. Returns 0 where the archive is whole; `err` gets messages.
+        """
+
+    def write_files(
+        self, name: str, rank: int, path: str, most: int, given: "Iterable[CallerInput]", err: Output
+    ) -> int:
+        """Write a file or a folder of a rank's host out of such an archive, which a thread reads from `given`.
+
+        Returns 0 where it is there, whole; otherwise nothing of it is.
+        """
+
+    def forward(self, name: str, rank: int, port: int) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams (core/protocol/calls/forwarding.py) are connections to a port of a rank's host."""
+
+    def forward_board(self, name: str) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams are connections to a job's TensorBoard."""
+
+    def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
+        """Return what the line of a job depends on, of the head itself."""
+
+    def prestart(self, operation: str) -> None:
+        """Prepare for a call that is still being made up, where that saves time."""
+
+
+# `connect` of a backend's own module, with the arguments of the one below.
+Connect = Callable[["Inventory | None", "Credentials | None", Mapping[str, str], str], AbstractContextManager[Backend]]
+
+
+def require_started(job: "JobView") -> None:
+    """Make an error of a job that ended before its ranks could start, with its reason and code.
+
+    Raises:
+        TacoLaunchError: it did.
+    """
+    record = job.record
+    if record.state.is_terminal and record.started is None and record.exit_code:
+        error = TacoLaunchError(f"job {job.spec.name}: {record.reason}", record.hint or None)
+        error.exit_code = record.exit_code
+        raise error
+
+
+def connect(
+    inventory: "Inventory | None", access: "Credentials | None", environ: Mapping[str, str], typed: str
+) -> AbstractContextManager[Backend]:
+    """Return what keeps an inventory's jobs, until the block ends: the engine that it names; None for this machine's agent.
+
+    Nothing is connected to before it is needed. `access` holds what hosts may ask for, `environ` is the caller's
+    environment, and `typed` how hints call taco-launch.
+
+    Raises:
+        SpecError: ~/.ssh/config cannot be read.
+    """
+    engine = "agent" if inventory is None else inventory.engine
+    opened: Connect = import_module(f"{__package__}.{engine}").connect
+    return opened(inventory, access, environ, typed)

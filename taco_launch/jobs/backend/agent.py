@@ -1,0 +1,378 @@
+"""The agent on the head as a backend: each method is a call of the agent, or a few."""
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TypeVar
+
+from taco_launch.core.command import without_git_secrets
+from taco_launch.core.errors import HostError, UsageError
+from taco_launch.core.launch.spec_for_head import spec_for_head
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import JobSpec, JobState
+from taco_launch.core.protocol.calls import Notice, Reply, Request
+from taco_launch.core.protocol.calls.jobs import (
+    Accepted,
+    CallerEnvironment,
+    Delete,
+    Get,
+    JobReply,
+    Resume,
+    Stop,
+    Submit,
+    Suspend,
+)
+from taco_launch.hosts.remote.reply_errors import understood
+from taco_launch.jobs.backend import (
+    CopiesRemoved,
+    Counters,
+    FollowListener,
+    HeadFacts,
+    LogQuery,
+    Node,
+    Output,
+    agent_location,
+)
+from taco_launch.jobs.backend.agent_client import Head
+
+if TYPE_CHECKING:
+    from taco_launch.core.model.host.hosts import Host, Inventory
+    from taco_launch.core.model.host.job_containers import VariantUse
+    from taco_launch.core.model.job_rows import JobRow
+    from taco_launch.core.model.run.rank_samples import RankStack
+    from taco_launch.core.protocol.calls.caller_input import CallerInput
+    from taco_launch.core.protocol.calls.exec_command import Terminal
+    from taco_launch.hosts.remote.credentials import Credentials
+    from taco_launch.jobs.backend.dialogue import Dialogue
+    from taco_launch.jobs.code.snapshot import Snapshot
+
+# How long `run` tries to find its head again before it leaves the job to itself.
+_RUN_PATIENCE_SECONDS = 300.0
+_POLL_SECONDS = (0.05, 1.0)
+# For guards of all hosts to end what is left, after the grace time; a host that is lost is waited for as well.
+_SUSPEND_SECONDS = 600.0
+_NOBODY = FollowListener()
+_Kind = TypeVar("_Kind", bound=Reply)
+_UNUSED = "without a container jobs run on the head alone: no other host is contacted"
+
+
+@contextlib.contextmanager
+def connect(
+    inventory: "Inventory | None", access: "Credentials | None", environ: Mapping[str, str], typed: str
+) -> "Iterator[AgentBackend]":
+    """Return the agent of an inventory's head, or of this machine. See backend.connect."""
+    if inventory is None:
+        from taco_launch.hosts.remote.local import LocalTransport  # noqa: PLC0415 - a head elsewhere needs none
+
+        yield AgentBackend(Head(LocalTransport(), agent_location.here(environ, os.geteuid()), typed))
+        return
+    from taco_launch.hosts.remote.credentials import Credentials  # noqa: PLC0415 - this machine's agent takes none
+    from taco_launch.jobs.backend.agent_client import reach  # noqa: PLC0415
+
+    with reach(inventory, access or Credentials(), environ, typed) as head:
+        yield AgentBackend(head)
+
+
+class AgentBackend:
+    """Jobs that the agent on the head keeps. See Backend."""
+
+    def __init__(self, head: Head) -> None:
+        """Keep the head; nothing is asked."""
+        self._head = head
+        # Is given each job before it is submitted, and sees that its container is there.
+        self.prepare: Callable[[JobSpec], JobSpec] = lambda spec: spec
+        self._code: dict[str, tuple[Snapshot, Callable[[str], None]]] = {}
+
+    @property
+    def name(self) -> str:
+        """The head's name."""
+        return self._head.name
+
+    @property
+    def typed(self) -> str:
+        """How taco-launch is called for it."""
+        return self._head.typed
+
+    def provide_code(self, snapshot: "Snapshot", say: "Callable[[str], None]") -> None:
+        """Keep a snapshot for the jobs that name it."""
+        self._code[snapshot.id] = snapshot, say
+
+    def submit(self, spec: JobSpec, environ: Mapping[str, str]) -> JobView:
+        """Start a job."""
+        request = self._request(self.prepare(spec), environ)
+        if request.spec.code is None:
+            return self._job(request)
+        with self._submitting(request) as replies:
+            self._next(replies, Accepted)
+            job = self._next(replies, JobReply).job
+            next(replies, None)  # to its end
+            return job
+
+    def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: FollowListener) -> JobView:
+        """Start a job and follow it to its end; a connection that is lost is made again for a few minutes."""
+        from taco_launch.jobs.backend.log_follower import LogFollower  # noqa: PLC0415 - no other call needs it
+
+        request = self._request(self.prepare(spec), environ).replace(follow=True, seconds=self._head.location.turn)
+        follower = LogFollower(self._head, LogQuery(spec.name), output, watch, patience=_RUN_PATIENCE_SECONDS)
+        with self._submitting(request) as replies:
+            try:
+                self._next(replies, Accepted)  # there is a job now
+                watch.accepted()
+                job = self._next(replies, JobReply).job
+            except HostError as error:
+                hint = f"to see whether the job was created: {self.typed} get {spec.name}"
+                raise HostError(error.message, hint) from None
+            watch.job(job)
+            if job.record.state.is_terminal and job.record.started is None:
+                return job  # it has no log, and may be gone already
+            ended = follower.take(replies)
+        return ended or follower.to_end()
+
+    @contextlib.contextmanager
+    def _submitting(self, request: Submit) -> Iterator[Iterator[Reply]]:
+        """Submit a job, and send what the head lacks of its code; return the replies that come then."""
+        if request.spec.code is None:
+            with self._head.stream(request) as replies:
+                yield replies
+            return
+        from taco_launch.jobs.backend import code_upload  # noqa: PLC0415 - few jobs have code
+
+        with self._head.converse(request) as talk:
+            yield code_upload.answered(talk, self.name, *self._code[request.spec.code.id])
+
+    def get(self, name: str) -> JobView:
+        """Return a job with its events."""
+        return self._job(Get(name=name))
+
+    def list(self) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
+        """Return a row of every job, the newest first, and warnings."""
+        from taco_launch.core.protocol.calls.job_list import List  # noqa: PLC0415 - no other call needs it
+
+        return self._rows(List())
+
+    def follow(self, query: LogQuery, output: Output, watch: FollowListener = _NOBODY) -> JobView:
+        """Return a job's log to `output`; a connection that is lost is made again for as long as it takes."""
+        from taco_launch.jobs.backend.log_follower import LogFollower  # noqa: PLC0415 - see above
+
+        return LogFollower(self._head, query, output, watch, patience=math.inf).to_end()
+
+    def stacks(self, name: str) -> "tuple[tuple[RankStack, ...], Mapping[str, str]]":
+        """Return what each rank of a running job does, and why a host told nothing of its ranks."""
+        from taco_launch.core.protocol.calls.stacks import Stacks, StacksReply  # noqa: PLC0415 - no other call needs it
+
+        found = [reply for reply in self._head.call(Stacks(name=name)) if isinstance(reply, StacksReply)]
+        ranks = tuple(told for reply in found for told in reply.ranks)
+        return ranks, {reply.host: reply.problem for reply in found if reply.problem}
+
+    def stop(self, name: str, by: str, number: int, grace: float | None = None) -> JobView:
+        """Ask a job to end. Returns at once."""
+        return self._job(Stop(name=name, by=by, signal=number, grace=grace))
+
+    def suspend(self, name: str, by: str) -> JobView:
+        """Have a job's ranks ended as by a stop; return it once it is suspended, or has ended after all.
+
+        Raises:
+            UsageError: it has ended already.
+        """
+        job = self._job(Suspend(name=name, by=by))
+        policy = job.spec.policy
+        own = policy.grace + (0.0 if policy.signal is None else policy.signal.seconds)
+        pause, deadline = _POLL_SECONDS[0], time.monotonic() + own + _SUSPEND_SECONDS
+        while job.record.state is not JobState.SUSPENDED and not job.record.state.is_terminal:
+            if time.monotonic() > deadline:
+                raise HostError(
+                    f"{self.name}: job {name} is not suspended {_SUSPEND_SECONDS:g} s after its grace time",
+                    hint=f"taco-launch get {name} shows its state",
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, _POLL_SECONDS[1])
+            job = self.get(name)
+        return job
+
+    def resume(self, name: str, by: str) -> JobView:
+        """Have a suspended job wait for its slots again.
+
+        Raises:
+            UsageError: it is not suspended.
+        """
+        return self._job(Resume(name=name, by=by))
+
+    def delete(self, name: str) -> tuple[str, ...]:
+        """Remove what the hosts keep of a job that has ended; return warnings."""
+        return _warnings(self._head.call(Delete(name=name)))
+
+    def prune(self, since: float, owner: str | None, *, dry_run: bool) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
+        """Remove the records of jobs that ended long ago; return them."""
+        from taco_launch.core.protocol.calls.job_list import Prune  # noqa: PLC0415 - see above
+
+        return self._rows(Prune(since=since, owner=owner, dry_run=dry_run))
+
+    def prune_code(
+        self, since: float, inventory: "Inventory", *, dry_run: bool
+    ) -> tuple[tuple[CopiesRemoved, ...], tuple[str, ...]]:
+        """Remove the copies of code that no job needs, from the head and from the hosts that jobs run on."""
+        from taco_launch.core.protocol.calls.snapshots import SnapshotPrune, SnapshotsRemoved  # noqa: PLC0415 - see above
+
+        others = [
+            host.name for host in inventory.hosts if self._head.location.container and host.name != inventory.head
+        ]
+        request = SnapshotPrune(since=since, dry_run=dry_run, here=inventory.head, hosts=others)
+        replies = self._head.call(request)
+        found = (reply for reply in replies if isinstance(reply, SnapshotsRemoved))
+        return tuple(CopiesRemoved(reply.host, reply.snapshots, reply.freed) for reply in found), _warnings(replies)
+
+    def nodes(self, inventory: "Inventory") -> tuple[Node, ...]:
+        """Return who has which slots of each host."""
+        from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top  # noqa: PLC0415 - see above
+
+        used = [host for host in inventory.hosts if self._head.location.container or host.name == inventory.head]
+        hosts = [HostSize(name=host.name, slots=host.slots, gpus=host.gpus) for host in used]
+        replies = self._head.call(Top(hosts=hosts, here=inventory.head))
+        answers = {reply.host: reply for reply in replies if isinstance(reply, SlotsReply)}
+        found = []
+        for host in inventory.hosts:
+            answer = answers.get(host.name) or SlotsReply(host=host.name, problem=_UNUSED)
+            found.append(Node(host, host.name == inventory.head, answer.occupancy, answer.problem, host in used))
+        return tuple(found)
+
+    def find_variant(self, key: str) -> str:
+        """Return what is kept of a variant, and note that it is used."""
+        from taco_launch.core.protocol.calls.job_containers import FindVariant, VariantReply  # noqa: PLC0415 - see above
+
+        return self._head.expect(FindVariant(key=key), VariantReply).record
+
+    def variants(self) -> "tuple[VariantUse, ...]":
+        """Return all variants, and who needs them."""
+        from taco_launch.core.model.host.job_containers import VariantUse  # noqa: PLC0415 - it loads OpenSSL
+        from taco_launch.core.protocol.calls.job_containers import GetVariants, VariantReply  # noqa: PLC0415 - see above
+
+        found = [reply for reply in self._head.call(GetVariants()) if isinstance(reply, VariantReply)]
+        return tuple(VariantUse(reply.key, reply.record, reply.used, tuple(reply.jobs)) for reply in found)
+
+    def counters(self) -> Counters:
+        """Return what metrics count."""
+        from taco_launch.core.protocol.calls.job_list import Counted, Metrics  # noqa: PLC0415 - see above
+
+        replies = self._head.call(Metrics())
+        found = next((reply for reply in replies if isinstance(reply, Counted)), None)
+        if found is None:
+            raise HostError(f"{self.name}: metrics: the answer contains no counts")
+        with understood(self.name, "metrics"):
+            return Counters(found.jobs(), found.removed, _warnings(replies))
+
+    def execute(
+        self,
+        name: str,
+        rank: int,
+        command: tuple[str, ...],
+        out: Output,
+        err: Output,
+        given: "Iterable[CallerInput]" = (),
+        terminal: "Terminal | None" = None,
+    ) -> int:
+        """Run a command beside a rank; return its exit code."""
+        from taco_launch.core.protocol.calls.exec_command import Exec  # noqa: PLC0415
+        from taco_launch.jobs.backend.rank_access import converse  # noqa: PLC0415 - no other call needs it
+
+        request = Exec(name=name, rank=rank, command=list(command), terminal=terminal)
+        return converse(self._head, request, given, out, err)
+
+    def read_files(self, name: str, rank: int, path: str, most: int, out: Output, err: Output) -> int:
+        """Write a file or a folder of a rank's host to `out` as an archive; return 0 where it is whole."""
+        from taco_launch.core.protocol.calls.copy_files import ReadFiles  # noqa: PLC0415
+        from taco_launch.jobs.backend.rank_access import converse  # noqa: PLC0415 - no other call needs it
+
+        return converse(self._head, ReadFiles(name=name, rank=rank, path=path, most=most), (), out, err)
+
+    def write_files(
+        self, name: str, rank: int, path: str, most: int, given: "Iterable[CallerInput]", err: Output
+    ) -> int:
+        """Write a file or a folder of a rank's host out of the archive in `given`; return 0 where it is whole."""
+        from taco_launch.core.protocol.calls.copy_files import WriteFiles  # noqa: PLC0415
+        from taco_launch.jobs.backend.rank_access import converse  # noqa: PLC0415 - no other call needs it
+
+        return converse(self._head, WriteFiles(name=name, rank=rank, path=path, most=most), given, err, err)
+
+    def forward(self, name: str, rank: int, port: int) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams are connections to a port of a rank's host."""
+        from taco_launch.core.protocol.calls import exec_command  # noqa: F401, PLC0415 - its replies have Exited
+        from taco_launch.core.protocol.calls.forwarding import Forward  # noqa: PLC0415 - no other call needs it
+
+        return self._head.converse(Forward(name=name, rank=rank, port=port))
+
+    def forward_board(self, name: str) -> "AbstractContextManager[Dialogue]":
+        """Return a call whose streams are connections to a job's TensorBoard."""
+        from taco_launch.core.protocol.calls import exec_command  # noqa: F401, PLC0415 - its replies have Exited
+        from taco_launch.core.protocol.calls.forwarding import ForwardBoard  # noqa: PLC0415 - no other call needs it
+
+        return self._head.converse(ForwardBoard(name=name))
+
+    def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
+        """Return what the line of a job depends on, of the head itself."""
+        from taco_launch.core.protocol.calls.facts import FactsReply, GetFacts  # noqa: PLC0415 - see above
+
+        request = GetFacts(mpirun=mpirun, path=path, count_slots=count_slots, topology=topology)
+        known = self._head.expect(request, FactsReply)
+        with understood(self.name, request.op):
+            return HeadFacts(known.known.job_host(""), known.openmpi, known.problem, known.links())
+
+    def prestart(self, operation: str) -> None:
+        """Start the agent of this machine, which loads what it needs while the call is made up."""
+        self._head.prestart(operation)
+
+    def _request(self, spec: JobSpec, environ: Mapping[str, str]) -> Submit:
+        """Return what is to run, and what the caller brings: all of its environment, or what it names for elsewhere."""
+        self._check_hosts(spec)
+        inherit = self._head.location.inherit
+        if inherit:
+            named = (name for name, value in spec.env if value is None)
+            environ = {name: environ[name] for name in named if name in environ}
+            spec = spec_for_head(spec)
+        environ = without_git_secrets(environ)
+        return Submit(spec=spec, caller=CallerEnvironment(environment=environ, umask=_umask(), inherit=inherit))
+
+    def _check_hosts(self, spec: JobSpec) -> None:
+        if self._head.location.container:
+            return
+        # Without a container there is no SSH between the hosts: the job's host is the one that the agent is on.
+        strange = next((host for host in spec.hosts if not self._is_at(spec, host)), None)
+        if strange is not None:
+            raise UsageError(
+                f"host {strange.name}: cannot be used: without a container jobs run on the head only, which is {self.name}",
+                hint="name the image in an inventory (container: {image: ...}) and prepare its hosts: "
+                "taco-launch -i FILE setup; or look at the command line with --dry-run",
+            )
+
+    def _is_at(self, spec: JobSpec, host: "Host") -> bool:
+        return host.name == spec.head if self._head.location.inherit else host.connection == "local"
+
+    def _job(self, request: Request) -> JobView:
+        return self._head.expect(request, JobReply).job
+
+    def _rows(self, request: Request) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
+        from taco_launch.core.protocol.calls.job_list import Rows  # noqa: PLC0415 - see above
+
+        replies = self._head.call(request)
+        with understood(self.name, request.op):
+            found = [row for reply in replies if isinstance(reply, Rows) for row in reply.jobs()]
+        found.sort(key=lambda row: (-(row.submitted or 0), row.name))
+        return tuple(found), _warnings(replies)
+
+    def _next(self, replies: Iterator[Reply], kind: type[_Kind]) -> _Kind:
+        reply = next(replies, None)
+        if not isinstance(reply, kind):
+            raise HostError(f"{self.name}: submit: not a taco-launch message: {kind.op} is missing")
+        return reply
+
+
+def _warnings(replies: Sequence[Reply]) -> tuple[str, ...]:
+    return tuple(reply.text for reply in replies if isinstance(reply, Notice))
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

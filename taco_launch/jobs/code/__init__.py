@@ -1,0 +1,1 @@
+"""Turn a tree or a git repository on the controller into a snapshot."""

@@ -1,0 +1,69 @@
+"""The hashes of files that were read before, by what tells that a file has not changed since: kept in the user's cache."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from taco_launch.agent.store.folders import make_private, private
+from taco_launch.core.digest import digest
+
+_SCHEMA = 1
+_MOST_BYTES = 1 << 27
+# A file that changed so short before it was read may change again without another time: clocks of file systems tick slowly.
+_FRESH_NS = 2_000_000_000
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Return where this user's cache of code lies, by the XDG rules."""
+    given = Path(environ.get("XDG_CACHE_HOME", ""))
+    return (given if given.is_absolute() else Path(environ.get("HOME", "/"), ".cache")) / "taco-launch" / "code"
+
+
+class HashCache:
+    """The hashes of one tree's files; what cannot be read or written of it is as if it had never been there."""
+
+    def __init__(self, folder: Path, root: str) -> None:
+        """Read what is kept of the tree at `root`."""
+        self._path = folder / "hashes" / f"{digest((os.fsencode(os.path.realpath(root)),))}.json"
+        self._known: dict[str, list[object]] = {}
+        self._found: dict[str, list[object]] = {}
+        self._begun = time.time_ns()
+        with contextlib.suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
+            with open(self._path, "rb") as file:
+                document = json.loads(file.read(_MOST_BYTES))
+            if document["schema"] == _SCHEMA and isinstance(document["files"], dict):
+                self._known = document["files"]
+
+    def chunks(self, path: str, status: os.stat_result) -> tuple[str, ...] | None:
+        """Return the hashes of a file's chunks, None where it may have changed since they were computed."""
+        kept = self._known.get(path)
+        if not isinstance(kept, list) or kept[:-1] != _stamp(status):
+            return None
+        self._found[path] = kept
+        return tuple(kept[-1]) if isinstance(kept[-1], list) else None
+
+    def keep(self, path: str, status: os.stat_result, chunks: tuple[str, ...]) -> None:
+        """Note the hashes of a file that was read."""
+        if max(status.st_mtime_ns, status.st_ctime_ns) < self._begun - _FRESH_NS:
+            self._found[path] = [*_stamp(status), list(chunks)]
+
+    def save(self) -> None:
+        """Write what is known of the files that were asked for, where anything of it is new."""
+        if self._found == self._known:
+            return
+        part = self._path.with_name(f".{self._path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+        try:
+            make_private(self._path.parent)
+            with open(part, "x", encoding="ascii", opener=private) as file:
+                json.dump({"schema": _SCHEMA, "files": self._found}, file, separators=(",", ":"))
+            part.rename(self._path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+
+def _stamp(status: os.stat_result) -> list[object]:
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]

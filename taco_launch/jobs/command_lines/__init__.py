@@ -1,0 +1,1 @@
+"""Read command lines of other launchers and shells into requests."""

@@ -1,0 +1,281 @@
+"""A line of Arena, the command line of Kubernetes' training jobs -> the words of the same command here: pure.
+
+The flags are those of arena_submit_mpijob.md and arena_submit_pytorchjob.md of kubeflow/arena, and the names in camel case
+that its older versions had.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from taco_launch.core.errors import UsageError
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.launch.command_line.nested_launcher import inner
+from taco_launch.hosts.inventory.schema.names import did_you_mean
+from taco_launch.jobs.command_lines import launcher_line, shell_line
+from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+
+MPI, TORCH = ("mpi", "mpijob"), ("pytorch", "pytorchjob")
+OTHER_TYPES = (
+    "tf",
+    "tfjob",
+    "horovod",
+    "horovodjob",
+    "et",
+    "etjob",
+    "deepspeed",
+    "volcano",
+    "standalone",
+    "spark",
+    "ray",
+)
+_VERBS = ("submit", "list", "get", "logs", "top", "data", "delete", "prune")
+_SHORT = {"-a": "annotation", "-d": "data", "-e": "env", "-p": "priority", "-n": "namespace", "-l": "label"}
+_SHORT |= {"-f": "follow", "-i": "instance", "-t": "tail", "-o": "output", "-A": "all-namespaces"}
+_CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
+# Flags without a value, and what they are here.
+_SWITCHES = {
+    "tensorboard": ("--tensorboard",),
+    "gputopology": ("--gputopology",),
+    "rdma": ("--transport", "rdma"),
+    "follow": ("-f",),
+    "timestamps": ("--timestamps",),
+}
+# Flags with a value, which have another name or the same one here.
+_SUBMIT = {
+    **{name: f"--{name}" for name in ("name", "image", "worker-image", "workers", "data", "logdir")},
+    **{name: f"--{name}" for name in ("sync-mode", "sync-source", "config-file", "selector", "priority")},
+    "working-dir": "--workdir",
+    "running-timeout": "--timeout",
+    "starting-timeout": "--queue-timeout",
+    "ttl-after-finished": "--ttl",
+    "retry": "--backoff-limit",
+    "job-backoff-limit": "--backoff-limit",
+    "share-memory": "--shm-size",
+    "shared-memory": "--shm-size",
+    "clean-task-policy": "--clean-up",
+}
+_LOGS = {"instance": "--instance", "tail": "-t", "since": "--since", "since-time": "--since"}
+# What changes nothing here, and why.
+_GROUPED = "a job gets all of its slots at once, or waits"
+_UNLIMITED = "ranks have no limit of CPUs or memory of their own"
+_NOTED = {
+    "gang": _GROUPED,
+    "cpu": _UNLIMITED,
+    "memory": _UNLIMITED,
+    "annotation": "jobs have none",
+    "label": "jobs have none",
+    "sync-image": "the code is copied without a container",
+    "tensorboard-image": "TensorBoard runs in the job's own image",
+    "image-pull-secret": "the registry's login is in the inventory: container.registry",
+    "image-pull-policy": "all hosts have the image with the same digest",
+    "mounts-on-launcher": "all of a job runs with the same mounts",
+    "loglevel": "-v shows each decision",
+    "type": "",
+}
+_GIVES_NO_VALUE = ("gang", "mounts-on-launcher", "trace", "pprof", "all-namespaces")
+# What would have other programs run, or elsewhere: refused, with what is done here.
+_REFUSED = {
+    "toleration": "hosts have no taints; --exclude HOST leaves one out",
+    "device": "a slot is an NVIDIA GPU, or a core on a machine without GPUs",
+    "config": "hosts are in an inventory: taco-launch -i FILE arena ...",
+    "arena-namespace": "there is no Arena service here",
+}
+# All that submit knows.
+FLAGS = frozenset((*_SWITCHES, *_SUBMIT, *_NOTED, *_GIVES_NO_VALUE, *_REFUSED, "env", "gpus", "data-dir", "namespace"))
+_GIT = "GIT_SYNC_"
+_BOARD = "/training_logs"
+# Go's durations: 1h30m.
+_SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+@dataclass(frozen=True)
+class ArenaLine:
+    """The words of a command here, what of the line changes nothing, and variables that git needs on this machine."""
+
+    words: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    git: tuple[tuple[str, str], ...] = ()
+
+
+def read(words: Sequence[str], clusters: Sequence[str]) -> ArenaLine:
+    """Read a line without the word arena; `clusters` are the namespaces that are this cluster.
+
+    Raises:
+        UsageError: it asks for what cannot be had without Kubernetes, or is not known; with what is typed instead.
+    """
+    flags, rest = _split(words)
+    if not rest or rest[0] not in _VERBS:
+        known = f"arena {rest[0]} is not known here" if rest else "a command is missing"
+        raise UsageError(f"{known}: {', '.join(_VERBS)}", hint="taco-launch arena --help")
+    verb, *rest = rest
+    notes = _checked(flags, clusters)
+    if verb == "submit":
+        return _submit(flags, rest, notes)
+    own = [word for name, value in flags for word in _looked_at(verb, name, value)]
+    return ArenaLine((verb, *rest, *own), tuple(notes))
+
+
+def _split(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the flags by their long names in kebab case, each with its value, and the other words."""
+    flags: list[tuple[str, str]] = []
+    rest: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return flags, [*rest, *left]
+        if not word.startswith("-") or word == "-":
+            rest.append(word)
+            continue
+        name, is_set, value = word.partition("=")
+        name = _SHORT.get(name) or _CAPITAL.sub(lambda found: f"-{found[1].lower()}", name.lstrip("-"))
+        if name in _SWITCHES or name in _GIVES_NO_VALUE:
+            value = value or "true"
+        elif not is_set:
+            if not left:
+                raise UsageError(f"{word}: its value is missing")
+            value = left.pop(0)
+        flags.append((name, value))
+    return flags, rest
+
+
+def _checked(flags: Sequence[tuple[str, str]], clusters: Sequence[str]) -> list[str]:
+    """Return what changes nothing here.
+
+    Raises:
+        UsageError: a flag asks for what only Kubernetes has.
+    """
+    notes = []
+    for name, value in flags:
+        if name in _REFUSED:
+            raise UsageError(f"--{name} {value}: {_REFUSED[name]}")
+        if name == "namespace" and value not in clusters:
+            raise UsageError(
+                f"--namespace {value}: a cluster has no namespaces; this cluster is {clusters[-1]}",
+                hint="omit it, or name another inventory: taco-launch -i FILE arena ...",
+            )
+        if _NOTED.get(name):
+            notes.append(f"--{name}: {_NOTED[name]}")
+    return list(dict.fromkeys(notes))
+
+
+def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[str]) -> ArenaLine:
+    kind = rest[0] if rest else ""
+    if kind not in (*MPI, *TORCH):
+        hint = f"arena submit {'|'.join((*MPI, *TORCH))}; other programs: taco-launch submit --help"
+        known = f"arena submit {kind} is not known here" if kind in OTHER_TYPES else "the type of the job is missing"
+        raise UsageError(known, hint=hint)
+    command = list(rest[1:])
+    if not command:
+        raise UsageError("the command is missing", hint='it goes last: "python train.py"')
+    own: list[str] = []
+    git: dict[str, str] = {}
+    given = dict(flags)
+    for name, value in flags:
+        if name == "env":
+            variable, _equals, text = value.partition("=")
+            if variable.startswith(_GIT):
+                git[variable] = text
+            else:
+                own += ["-x", value]
+        elif name not in (*_NOTED, "namespace", *_GIVES_NO_VALUE):
+            own += _asked(name, value)
+    if given.get("tensorboard") == "true" and "logdir" not in given:
+        own += ["--logdir", _BOARD]
+    ref = next((git.pop(name) for name in (f"{_GIT}REV", f"{_GIT}BRANCH") if git.get(name)), "")
+    if ref and "--sync-source" in own:
+        own[own.index("--sync-source") + 1] += f"@{ref}"
+    line = _mpi(own, command, given) if kind in MPI else ("submit", "--launcher", "env", *own, "--", *_words(command))
+    return ArenaLine(line, tuple(notes), tuple(git.items()))
+
+
+def _asked(name: str, value: str) -> list[str]:
+    """Return what a flag of submit is here.
+
+    Raises:
+        UsageError: it is not known, or its value is of no use here.
+    """
+    if name in _SWITCHES:
+        return list(_SWITCHES[name]) if value == "true" else []
+    if name == "gpus":
+        return ["--gpus", value] if value != "0" else []
+    if name == "data-dir":
+        return ["--data", f"{value}:{value}"]
+    if name not in _SUBMIT:
+        hint = did_you_mean(name, FLAGS) or "taco-launch arena --help"
+        raise UsageError(f"--{name}: is not a known flag of arena submit", hint=hint)
+    if name == "priority" and not value.lstrip("-").isdecimal():
+        raise UsageError(f"--priority {value}: must be a number here, not a name of Kubernetes", hint="--priority 10")
+    if name in ("running-timeout", "starting-timeout", "ttl-after-finished"):
+        value = _seconds(name, value)
+    return [_SUBMIT[name], value.lower() if name == "clean-task-policy" else value]
+
+
+def _seconds(name: str, value: str) -> str:
+    found = _SPAN.fullmatch(value)
+    if not value or found is None:
+        raise UsageError(f"--{name} {value}: is not a time such as 90s, 15m or 2h22m")
+    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return f"{hours * 3600 + minutes * 60 + seconds}s"
+
+
+def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a job whose launcher Arena would have started: its line of mpirun, as options here."""
+    words = _words(command)
+    found = inner(words)
+    if found is None or found.kind not in ("mpirun", "horovodrun"):
+        raise UsageError(
+            f"the command of an MPI job must start with mpirun, but this one starts with {words[0]!r:.60}",
+            hint="a program that is started once for each worker: arena submit pytorch ...",
+        )
+    words = words[found.begin :]
+    try:
+        line = launcher_line.read(words, found)
+    except UnclearError as error:
+        raise UsageError(f"{words[error.index]!r} of {found.name}: {error.problem}", error.hint) from None
+    for option, value in line.more:
+        if option not in own or option == "--workdir":  # the folder that mpirun names wins over its own
+            own = [*_without(own, (option,)), option, value]
+    own += [word for text in line.env for word in ("-x", text)]
+    own += [word for name, value in line.mca for word in ("--mca", name, value)]
+    slots = int(given.get("workers", "1")) * max(int(given.get("gpus", "0")), 1)
+    asked = dict(zip(line.size[::2], line.size[1::2], strict=True)).get("--np")
+    if asked is not None and int(asked) > slots:
+        many = "1 slot" if slots == 1 else f"{slots} slots"
+        gpus = " --gpus 1" if "gpus" in given else ""
+        raise UsageError(f"{found.name} -np {asked}: the workers have {many}", hint=f"--workers {asked}{gpus}")
+    if asked is not None and int(asked) < slots:
+        own = [*_without(own, ("--workers", "--gpus")), "--np", asked]
+    return ("submit", *own, "--", *line.program)
+
+
+def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    return [word for at, word in enumerate(words) if word not in options and words[at - 1] not in options]
+
+
+def _words(command: Sequence[str]) -> tuple[str, ...]:
+    """Return a command that is one text as its words; one that a shell does more with is left to a shell, as Arena does."""
+    if len(command) > 1:
+        return tuple(command)
+    try:
+        found = shell_line.read(("sh", "-c", command[0]))
+    except UnclearError:
+        return ("sh", "-c", command[0])
+    assert found is not None
+    program, variables = found
+    return program if not variables else ("env", *(f"{name}={value}" for name, value in variables.items()), *program)
+
+
+def _looked_at(verb: str, name: str, value: str) -> list[str]:
+    """Return what a flag of another command than submit is here."""
+    if name in (*_NOTED, "namespace", *_GIVES_NO_VALUE):
+        return []
+    if verb == "logs" and name in _SWITCHES:
+        return list(_SWITCHES[name]) if value == "true" else []
+    if verb == "logs" and name in _LOGS:
+        return [_LOGS[name], value]
+    if verb == "prune" and name == "since":
+        return ["--older-than", value]
+    if name == "output":
+        return ["-o", value]
+    raise UsageError(f"--{name}: is not a known flag of arena {verb}", hint=f"taco-launch {verb} --help")

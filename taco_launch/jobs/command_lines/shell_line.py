@@ -1,0 +1,93 @@
+"""A shell's line that starts one program, as manifests have it -> that program's words."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from taco_launch.hosts.inventory.schema.faults import Loc
+from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+
+_HINT = "write the line of mpirun alone, or the job as a job file (`taco-launch submit --schema`)"
+_SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
+_FLAGS = re.compile(r"-[ceilux]+|--login|-o|pipefail")
+_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+
+
+def read(words: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, str]] | None:
+    """Return the words of the one plain command in `bash -c 'VAR=value exec COMMAND'`, and those variables.
+
+    None where the words are no such line of a shell.
+
+    Raises:
+        UnclearError: the shell would do more than start one program.
+    """
+    if words[0].rpartition("/")[2] not in _SHELLS:
+        return None
+    script = next((at for at, word in enumerate(words[1:], 1) if not word.startswith("-")), 0)
+    flags = words[1:script]
+    if not script or not flags or not all(_FLAGS.fullmatch(flag) for flag in flags) or "c" not in flags[-1]:
+        return None
+    if len(words) > script + 1:
+        raise UnclearError(script + 1, "is an argument of the shell's script")
+    text = words[script].replace("\\\n", " ").strip()
+    text = _without_comment(text)
+    if special := _special(text):
+        raise UnclearError(script, f"a shell would do more here than start one program: {special!r}", _HINT)
+    found = shlex.split(text)
+    variables: dict[str, str] = {}
+    while found and (assigned := _ASSIGNED.match(found[0])):
+        variables[assigned[1]] = found.pop(0)[assigned.end() :]
+    if found[:1] == ["exec"]:
+        del found[0]
+    if not found:
+        raise UnclearError(script, "starts no program")
+    return tuple(found), variables
+
+
+def _without_comment(text: str) -> str:
+    """Return a line without what stands behind an unquoted # that starts a word; several lines as they are."""
+    if "\n" in text:
+        return text
+    quote = ""
+    for at, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char == "\\":
+            return text
+        elif char == "#" and (at == 0 or text[at - 1] in " \t"):
+            return text[:at].rstrip()
+    return text
+
+
+def _special(text: str) -> str:
+    """Return the first thing in a script that a shell does not take as it stands, "" where there is none."""
+    quote = ""
+    for at, char in enumerate(text):
+        if quote == "'":
+            quote = "" if char == quote else quote
+        elif char in "$`\\" or (
+            not quote and (char in "|&;<>(){}*?[#!\n" or (char == "~" and text[at - 1 : at].isspace()))
+        ):
+            return char
+        elif char == quote:
+            quote = ""
+        elif not quote and char in "'\"":
+            quote = char
+    return quote
+
+
+def without_a_shell(places: list[tuple[Loc, str]]) -> tuple[list[tuple[Loc, str]], Mapping[str, str]]:
+    """Return the words of the program that a shell's line starts, with the line's place, and the variables that it sets.
+
+    Words that are not a line of a shell are given as they are.
+
+    Raises:
+        UnclearError: the shell would do more than that.
+    """
+    found = read([word for _place, word in places])
+    if found is None:
+        return places, {}
+    script = next(place for place, word in places[1:] if not word.startswith("-"))
+    return [(script, word) for word in found[0]], found[1]

@@ -1,0 +1,1 @@
+"""Read job files, MPIJobs and PyTorchJobs into requests."""

@@ -1,0 +1,180 @@
+"""What a manifest says of its pods beside their program: image, folders, where it starts, GPUs -> keys of a job file."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from taco_launch.hosts.inventory.schema.faults import Faults, Loc, path_of
+from taco_launch.hosts.inventory.variable_names import OF_A_RANK
+from taco_launch.jobs.command_lines import shell_line
+from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+
+_QUANTITY = re.compile(r"([0-9]{1,12})([kMGT]i?)?")
+_SHM = "/dev/shm"  # noqa: S108 - where POSIX has it
+_ONE_IMAGE = "taco-launch runs all of a job in one image, and the workers have"
+_GPUS = "nvidia.com/gpu"
+
+
+class Manifest(Protocol):
+    """Values of a manifest, and what becomes of them: see mpi_job.py."""
+
+    faults: Faults
+    notes: list[str]
+    origin: dict[Loc, Loc]
+
+    def take(self, loc: Loc) -> Any:
+        """Return a value, which is used."""
+
+    def at(self, loc: Loc) -> Any:
+        """Return a value."""
+
+    def put(self, loc: Loc, value: Any, at: Loc) -> None:
+        """Put a value into the job file."""
+
+
+def take(manifest: Manifest, launcher: Loc | None, worker: Loc | None, slots: int | None) -> None:
+    """Take the pods' parts; `launcher` and `worker` are the places of their containers, `slots` the ranks of a worker."""
+    _image(manifest, launcher, worker)
+    found: dict[str, Loc] = {}
+    for container in filter(None, (worker, launcher)):
+        for text, at in _mounts(manifest, container):
+            found.setdefault(text, at)
+    if found:
+        manifest.put(("data",), tuple(found), next(iter(found.values())))
+        for number, at in enumerate(found.values()):
+            manifest.origin["data", number] = at
+    for container in filter(None, (launcher,)):
+        folder = manifest.take((*container, "workingDir"))
+        if folder is not None and ("workingDir",) not in manifest.origin:  # that of mpirun wins
+            manifest.put(("workingDir",), folder, (*container, "workingDir"))
+    if worker is not None:
+        _gpus(manifest, worker, slots)
+
+
+def _image(manifest: Manifest, launcher: Loc | None, worker: Loc | None) -> None:
+    places = [(*place, "image") for place in (worker, launcher) if place is not None]
+    found = [(place, value) for place in places if (value := manifest.take(place)) is not None]
+    if not found:
+        return
+    (first, image), *others = found
+    manifest.put(("image",), image, first)
+    for place, other in others:
+        if other != image:
+            manifest.faults.add(
+                place, f"{_ONE_IMAGE} {image}", "use the image of the workers, which has mpirun as well"
+            )
+
+
+def _gpus(manifest: Manifest, worker: Loc, slots: int | None) -> None:
+    counts = [manifest.take((*worker, "resources", kind, _GPUS)) for kind in ("limits", "requests")]
+    told = next((count for count in counts if count is not None), None)
+    count = int(told) if isinstance(told, (int, str)) and str(told).isdigit() else None
+    if count is not None and slots is not None and count != slots:
+        place = path_of((*worker, "resources", "limits", _GPUS))
+        manifest.notes.append(f"{place}: {count} for a worker of {slots} ranks: here each rank has a GPU of its own")
+
+
+def _mounts(manifest: Manifest, container: Loc) -> Iterator[tuple[str, Loc]]:
+    """Yield each folder of the hosts as --data takes it, with its place."""
+    pod = container[:-2]
+    listed = manifest.at((*pod, "volumes"))
+    volumes = {
+        each["name"]: (each, (*pod, "volumes", number))
+        for number, each in enumerate(listed if isinstance(listed, tuple) else ())
+        if isinstance(each, dict) and isinstance(each.get("name"), str)
+    }
+    mounts = manifest.at((*container, "volumeMounts"))
+    if not volumes:
+        manifest.take((*pod, "volumes"))
+    used: set[str] = set()
+    for number, mount in enumerate(mounts if isinstance(mounts, tuple) else ()):
+        at: Loc = (*container, "volumeMounts", number)
+        manifest.take(at)
+        if (
+            not isinstance(mount, dict)
+            or mount.get("name") not in volumes
+            or not isinstance(mount.get("mountPath"), str)
+        ):
+            manifest.faults.add(at, "is not a mount: it needs mountPath, and the name of one of the pod's volumes")
+            continue
+        volume, place = volumes[mount["name"]]
+        manifest.take(place)
+        used.add(mount["name"])
+        text = _mount(manifest, mount, volume, place)
+        if text:
+            yield text, at
+    for name, (_volume, place) in volumes.items():
+        if name not in used and manifest.at(place) is not None:
+            manifest.take(place)  # nobody mounts it, so nothing is left out
+
+
+def _mount(manifest: Manifest, mount: dict[str, Any], volume: dict[str, Any], place: Loc) -> str:
+    inside, sub = mount["mountPath"], mount.get("subPath")
+    mode = ":ro" if mount.get("readOnly") is True else ""
+    path = _of(volume, "hostPath", "path")
+    claim = _of(volume, "persistentVolumeClaim", "claimName")
+    if path is not None:
+        return f"{path.rstrip('/')}{f'/{sub}' if sub else ''}:{inside}{mode}"
+    if claim is not None and not sub:
+        return f"{claim}:{inside}{mode}"
+    empty = volume.get("emptyDir")
+    if empty is not None and inside.rstrip("/") == _SHM:
+        size = _bytes(empty.get("sizeLimit") if isinstance(empty, dict) else None)
+        if size is not None:
+            manifest.put(("shmSize",), f"{size}b", (*place, "emptyDir", "sizeLimit"))
+        return ""
+    kinds = ", ".join(key for key in volume if key != "name") or "nothing"
+    problem = f"{kinds}: only folders of the hosts (hostPath) and data sets of the inventory (persistentVolumeClaim, without subPath) are mounted here"
+    manifest.faults.add(place, problem, f"put it on the hosts, and write hostPath: {{path: ...}} for {inside}")
+    return ""
+
+
+def _of(volume: dict[str, Any], kind: str, key: str) -> str | None:
+    found = volume.get(kind)
+    value = found.get(key) if isinstance(found, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _bytes(quantity: Any) -> int | None:
+    """Read a quantity of Kubernetes in bytes, None where it is none."""
+    found = _QUANTITY.fullmatch(str(quantity)) if quantity is not None else None
+    if found is None:
+        return None
+    unit = found[2] or ""
+    base = 1024 if unit.endswith("i") else 1000
+    return int(found[1]) * base ** (" kMGT".index(unit[0]) if unit else 0) or None
+
+
+# How mpirun reaches the hosts, which are pods there, and set-up's matter here.
+_REACHES = re.compile(
+    r"plm(?:_[rs]sh_(?:agent|args))?|(?:orte|prte)_(?:default_hostfile|launch_agent|keep_fqdn_hostnames)"
+)
+_PLACE = (*OF_A_RANK, "MASTER_ADDR", "MASTER_PORT")
+_SERVICE = re.compile(r"\.svc(?=[.:/]|$)")
+_STATEMENTS = re.compile(r"&&|;|\n")
+
+
+def unused(key: str, name: str, value: str) -> str:
+    """Return why a variable (`key` env) or a parameter (mca) is left out of the job, "" where it is not."""
+    if key == "mca":
+        return "it only sets how mpirun reaches pods" if _REACHES.fullmatch(name) else ""
+    if name in _PLACE:
+        return "taco-launch sets it for each rank"
+    return "names a Service of Kubernetes" if _SERVICE.search(value) else ""
+
+
+def before_sshd(words: Sequence[str]) -> tuple[str, ...] | None:
+    """Return what a worker does for its sshd before it becomes one, None where it does anything else."""
+    try:
+        found = shell_line.read(words)
+    except UnclearError as error:
+        if error.index != len(words) - 1:
+            return None
+        *before, last = [text.strip() for text in _STATEMENTS.split(words[-1]) if text.strip()] or [""]
+        its_own = _is_sshd(last.removeprefix("exec ").split()) and all("ssh" in text for text in before)
+        return tuple(before) if its_own else None
+    return () if _is_sshd(words if found is None else found[0]) else None
+
+
+def _is_sshd(words: Sequence[str]) -> bool:
+    return bool(words) and words[0].rpartition("/")[2] == "sshd"

@@ -1,0 +1,1 @@
+"""Export jobs and slots as Prometheus metrics."""

@@ -1,0 +1,136 @@
+"""What there is to know of a cluster's jobs and slots, as families of metrics in Prometheus' text format."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from taco_launch.core.model.job_counts import BOUNDS, JobCounts
+from taco_launch.core.model.job_rows import JobRow
+from taco_launch.core.model.jobs import JobState
+from taco_launch.core.model.run.verified import Truth
+from taco_launch.core.model.slots import Occupancy
+
+_PREFIX = "taco_launch_"
+# The progress of running jobs, as far as their programs print it.
+_PROGRESS = {
+    "step": "The last step that a running job printed.",
+    "steps": "The total number of steps of a running job, as far as it prints it.",
+    "rate": "The last speed that a running job printed, in its program's own unit, such as images or tokens per second.",
+    "loss": "The last loss that a running job printed.",
+}
+
+
+def text(rows: Sequence[JobRow], removed: JobCounts, hosts: Mapping[str, Occupancy | None], version: str) -> bytes:
+    """Return all families as text: of the jobs that there are, of those that were removed, of hosts (None: no answer).
+
+    Characters that UTF-8 does not have become question marks.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Found(families(rows, removed, hosts, version)))
+    return generate_latest(registry)
+
+
+def families(
+    rows: Sequence[JobRow], removed: JobCounts, hosts: Mapping[str, Occupancy | None], version: str
+) -> tuple[Metric, ...]:
+    """Return all families: see `text`."""
+    tally = removed
+    for row in rows:
+        tally = tally.with_job(row)
+    return (*_counters(tally), *_jobs(rows, tally), *_slots(hosts), _build(version))
+
+
+class _Found(Collector):
+    """Families that have been collected already."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """Return them."""
+        return self._families
+
+
+def _gauge(name: str, words: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
+    family = GaugeMetricFamily(_PREFIX + name, words)
+    for labels, value in samples:
+        family.add_sample(family.name, {key: _valid(each) for key, each in labels.items()}, value)
+    return family
+
+
+def _counters(tally: JobCounts) -> Iterable[Metric]:
+    counts = (
+        ("created", tally.created, "Jobs that were submitted, except those that were refused at once."),
+        ("successful", tally.successful, "Jobs that ended with state SUCCEEDED."),
+        ("failed", tally.failed, "Jobs that ended with state FAILED or LOST."),
+        ("cancelled", tally.cancelled, "Jobs that ended with state CANCELLED."),
+    )
+    for name, count, words in counts:
+        yield CounterMetricFamily(f"{_PREFIX}jobs_{name}", words, count)
+
+
+def _jobs(rows: Sequence[JobRow], tally: JobCounts) -> Iterable[Metric]:
+    words = "1 for every job whose record exists; the labels are its launcher and its cluster."
+    yield _gauge("job_info", words, ((_job(row), 1) for row in rows))
+    by_state = Counter(row.state for row in rows)
+    words = "1 for every running job; status is whether it runs as planned: True, False, or Unknown while that is not known."
+    running = [row for row in rows if row.state is JobState.RUNNING]
+    checked = ({**_job(row), "status": row.verified or Truth.UNKNOWN.value} for row in running)
+    yield _gauge("job_verified", words, ((labels, 1) for labels in checked))
+    for name, words in _PROGRESS.items():
+        values = ((_job(row), getattr(row, name)) for row in running)
+        yield _gauge(f"job_{name}", words, ((labels, value) for labels, value in values if value is not None))
+    words = "Jobs whose records exist, by state."
+    yield _gauge("jobs", words, (({"state": state.value}, by_state[state]) for state in JobState))
+    waiting = Counter(row.queue for row in rows if row.state.waits and row.state is not JobState.SUSPENDED)
+    words = "Jobs that wait for their slots or their next attempt."
+    yield _gauge("queue_length", words, (({"queue": entry.queue}, waiting[entry.queue]) for entry in tally.waits))
+    words = "Seconds from a job's submission to its first start."
+    waits = HistogramMetricFamily(f"{_PREFIX}queue_wait_seconds", words, labels=("queue",))
+    bounds = [*map(str, BOUNDS), "+Inf"]
+    for entry in tally.waits:
+        buckets = list(zip(bounds, accumulate(entry.counts), strict=True))
+        waits.add_metric([_valid(entry.queue)], buckets, entry.seconds)
+    yield waits
+
+
+def _job(row: JobRow) -> Mapping[str, str]:
+    """Return the labels of a job, as the MPI Operator has them."""
+    return {"launcher": f"{row.name}-launcher", "namespace": row.cluster}
+
+
+def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
+    ready = (({"host": name}, float(found is not None)) for name, found in hosts.items())
+    yield _gauge("host_ready", "1 for a host that answers, 0 for one that does not.", ready)
+    samples: list[tuple[Mapping[str, str], float]] = []
+    for name, found in hosts.items():
+        if found is None:
+            continue
+        allocated = sum(slot.holder is not None for slot in found.slots)
+        counts = {
+            "total": len(found.slots),
+            "allocated": allocated,
+            "foreign": len(found.slots) - allocated - found.free,
+        }
+        samples += (({"host": name, "state": state}, count) for state, count in counts.items())
+    words = (
+        "Slots of a host (GPUs, if it has any): total, allocated to jobs, and foreign, which no job gets because "
+        "processes outside taco-launch use them. The total includes the other two."
+    )
+    yield _gauge("slots", words, samples)
+
+
+def _build(version: str) -> Metric:
+    return _gauge(
+        "build_info",
+        "Always 1; the label is the version of taco-launch that reports this.",
+        [({"version": version}, 1)],
+    )
+
+
+def _valid(value: str) -> str:
+    return value.encode("utf-8", "replace").decode("utf-8")

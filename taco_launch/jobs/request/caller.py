@@ -1,0 +1,57 @@
+"""Who asks for a job, and from where, as this machine and its environment tell."""
+
+import os
+from collections.abc import Callable, Mapping
+
+from taco_launch.core.errors import UsageError
+from taco_launch.core.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks for a job."""
+
+    # The folder that the ranks start in.
+    folder: str
+    environ: Mapping[str, str]
+    # The owner of the job.
+    user: str
+    # Returns this machine's names, which may take seconds (DNS).
+    local_names: Callable[[], frozenset[str]]
+    # Returns whether a word is a program here.
+    is_program: Callable[[str], bool]
+
+
+def here(environ: Mapping[str, str]) -> Caller:
+    """Return the user of this process, in its folder.
+
+    Raises:
+        UsageError: the folder is gone.
+    """
+    try:
+        folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
+    except FileNotFoundError:
+        raise UsageError("the current folder is gone", hint="cd to one that exists") from None
+    return Caller(folder, environ, person(), local_names, _is_program)
+
+
+def person() -> str:
+    """Return the user who typed the command; for root by sudo that is who called sudo (sudo(8): SUDO_USER)."""
+    import getpass  # noqa: PLC0415 - not every command needs it
+
+    behind = os.environ.get("SUDO_USER") if os.geteuid() == 0 else None
+    return behind or getpass.getuser()
+
+
+def local_names() -> frozenset[str]:
+    """Return this machine's names; asking for the whole one may take seconds (DNS)."""
+    import socket  # noqa: PLC0415 - only where a hostfile or -H names hosts
+
+    return frozenset((socket.gethostname(), socket.getfqdn()))
+
+
+def _is_program(word: str) -> bool:
+    import shutil  # noqa: PLC0415 - only for a command that may be a line in quotes
+
+    # Path.is_file raises where no file can have such a name: a line in quotes may be longer than any.
+    return shutil.which(word) is not None or os.path.isfile(word)  # noqa: PTH113

@@ -1,0 +1,129 @@
+"""The container of a job: the inventory's, or a variant of it with the job's own image, data or /dev/shm."""
+
+import re
+from collections.abc import Sequence
+
+from taco_launch.core.errors import Fault, SpecError, UsageError
+from taco_launch.core.model.host.hosts import Container, DataSet, Inventory
+from taco_launch.core.model.job_request import OF_CONTAINER, JobRequest
+from taco_launch.hosts.inventory.schema import mounts, names
+
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,254}")
+_FILE = re.compile(r"/[^\x00-\x1f\x7f:]{1,1023}")
+# Where nobody says where an image comes from: setup/job_containers/prepare.py looks.
+_AUTO = "auto"
+
+
+def container_of(request: JobRequest, inventory: Inventory) -> Container | None:
+    """Return the container that a job runs in, None for none.
+
+    Raises:
+        UsageError: the inventory has no container, or the workers are to have another image.
+        SpecError: an image, data or a size is wrong; all faults at once.
+    """
+    base = inventory.container
+    asked = [name for name in OF_CONTAINER if getattr(request, name) not in (None, ())]
+    if not asked:
+        return base
+    image = request.image or request.worker_image or ""
+    if request.image and request.worker_image and request.image != request.worker_image:
+        raise UsageError(
+            f"{request.called('worker_image')}: {request.worker_image}: all ranks of a job run in one image, which is "
+            f"{request.image} ({request.called('image')})",
+            hint="leave one of them out; or start two jobs, with an image each: the launcher here runs in the image of its ranks",
+        )
+    if base is None:
+        called = request.called(asked[0])
+        raise UsageError(
+            f"{called}: without a container jobs run on the host itself, which has no image and mounts nothing",
+            hint="name the image in an inventory (container: {image: ...}), then: taco-launch -i FILE setup",
+        )
+    return _variant(request, base, inventory, image)
+
+
+def _variant(request: JobRequest, base: Container, inventory: Inventory, image: str) -> Container:
+    from taco_launch.core.model.host.job_containers import Variant  # noqa: PLC0415 - see below
+    from taco_launch.setup.model import job_containers  # noqa: PLC0415 - few jobs have one, and set-up's values take long to import
+
+    faults: list[Fault] = []
+    if image and not _IMAGE.fullmatch(image):
+        problem = "is not an image: [REGISTRY/]NAME[:TAG] or NAME@DIGEST"
+        faults.append(Fault(request.called("image"), names.shown(image), problem, ""))
+    if request.image_from is not None and not image:
+        raise UsageError(
+            f"{request.called('image_from')}: it sets where the image comes from, but no image is named",
+            hint=f"add {request.called('image')} NAME, or leave it out",
+        )
+    source = request.image_from or (_AUTO if image else "")
+    if source not in ("", _AUTO, "registry", "controller") and not _FILE.fullmatch(source):
+        problem = "must be registry, controller, or the absolute path of a tar file on this machine"
+        faults.append(Fault(request.called("image_from"), names.shown(source), problem, ""))
+    sets, data = _mounts(request.data, inventory.data, request.called("data"), faults)
+    shm_size = None if request.shm_size is None else _size(request.shm_size, request.called("shm_size"), faults)
+    if faults:
+        raise SpecError(request.source or names.COMMAND_LINE, tuple(faults))
+    if source == _AUTO and job_containers.same_image(image, base.image):
+        source = ""  # the inventory's own, from where that says
+    wanted = Variant(image, source, mounts=sets, data=data, shm_size=shm_size)
+    return job_containers.container_of(base, job_containers.variant_of(wanted, base))
+
+
+def _mounts(
+    texts: Sequence[str], sets: Sequence[DataSet], called: str, faults: list[Fault]
+) -> tuple[tuple[tuple[str, str, str], ...], tuple[tuple[str, str, str], ...]]:
+    """Return the mounts of data sets, and those of paths."""
+    known = {each.name: each for each in sets}
+    of_sets: list[tuple[str, str, str]] = []
+    of_paths: list[tuple[str, str, str]] = []
+    places: dict[str, str] = {}
+    for text in texts:
+        name, _colon, rest = text.partition(":")
+        try:
+            if name.startswith("/"):
+                found = _of_path(text)
+                of_paths.append(found)
+            else:
+                found = _of_set(name, rest, known)
+                of_sets.append(found)
+        except ValueError as error:
+            problem, hint = error.args
+            faults.append(Fault(called, names.shown(text), problem, hint))
+            continue
+        if found[1] in places:
+            faults.append(Fault(called, names.shown(text), f"{found[1]} has {places[found[1]]} already", ""))
+        places[found[1]] = found[0]
+    return tuple(of_sets), tuple(of_paths)
+
+
+def _of_path(text: str) -> tuple[str, str, str]:
+    """Return the mount of a path of the hosts: `HOST_PATH:PATH` or `HOST_PATH:PATH:ro`."""
+    found = mounts.parse_mount(text)
+    if mounts.belongs_to_the_host(found[0]):
+        problem = "belongs to the host: anyone who runs a rank could become root on the host"
+        who = "keep data elsewhere, or let the owner of the inventory mount it: container: {mounts: [...]}"
+        raise ValueError(problem, who)
+    return found
+
+
+def _of_set(name: str, rest: str, known: dict[str, DataSet]) -> tuple[str, str, str]:
+    """Return the mount of a data set: `NAME:PATH` or `NAME:PATH:ro`."""
+    if name not in known:
+        listed = names.did_you_mean(name, known) or (
+            f"data sets of the inventory: {', '.join(known)}" if known else "the inventory names no data sets (data:)"
+        )
+        raise ValueError("is neither an absolute path of the hosts nor a data set of the inventory", listed)
+    inside, _colon, mode = rest.partition(":")
+    if not inside:
+        raise ValueError("must be NAME:PATH, with the path where the ranks see it", f"such as {name}:/data")
+    one = known[name]
+    if one.mode == "ro" and mode == "rw":
+        raise ValueError("in the inventory this data set is read only (mode: ro)", "leave :rw out")
+    return mounts.mount(one.path, inside, mode or one.mode)
+
+
+def _size(text: str, called: str, faults: list[Fault]) -> int | None:
+    try:
+        return mounts.parse_size(text)
+    except ValueError as error:
+        faults.append(Fault(called, names.shown(text), *error.args))
+        return None

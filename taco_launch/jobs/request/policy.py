@@ -1,0 +1,144 @@
+"""When a job may begin, how it is ended and what happens then: the Policy that a request amounts to."""
+
+import re
+from typing import Any
+
+from taco_launch.core.errors import UsageError
+from taco_launch.core.model.job_request import JobRequest
+from taco_launch.core.model.jobs import EarlySignal, Policy, Restart
+from taco_launch.hosts.inventory.durations import parse_duration
+from taco_launch.hosts.inventory.schema import names
+
+# Kubernetes' Job, spec.backoffLimit.
+RETRIES = 6
+# Without a user and a password, which urllib does not send.
+URL = r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?"
+_SAME = (
+    "grace",
+    "timeout",
+    "stall_timeout",
+    "silence_timeout",
+    "host_loss_timeout",
+    "log_max_bytes",
+    "progress",
+    "queue",
+    "priority",
+    "queue_timeout",
+    "backoff",
+    "ttl",
+    "clean_up",
+    "agent_log",
+    "replace",
+    "strict",
+    "notify",
+)
+
+
+def policy(request: JobRequest, host_loss_timeout: float | None) -> Policy:
+    """Return the policy that is requested; `host_loss_timeout` is the inventory's.
+
+    Raises:
+        UsageError: fields contradict each other.
+        SpecError: the queue's name is none.
+    """
+    same: dict[str, Any] = {
+        name: value for name in _SAME if (value := getattr(request, name)) is not None and value is not False
+    }
+    if request.queue is not None:
+        names.word(request.queue, "a queue name", request.called("queue"))
+    if host_loss_timeout is not None:
+        same.setdefault("host_loss_timeout", host_loss_timeout)
+    if request.no_wait:
+        _refuse_waiting(request)
+        same["queue_timeout"] = 0.0
+    if request.notify is not None:
+        _check_url(request, request.notify)
+    if request.progress is not None:
+        _check_pattern(request, request.progress)
+    restart, limit = _restart(request)
+    if request.signal is not None:
+        same["signal"] = _signal(request, request.signal)
+    return Policy(**same, suspend=request.suspend, restart=restart, backoff_limit=limit)
+
+
+def _check_url(request: JobRequest, url: str) -> None:
+    if re.fullmatch(URL, url) is None:
+        called = request.called("notify")
+        raise UsageError(
+            f"{called}: {url!r} is not an http or https URL",
+            hint=f"{called} https://HOST/PATH; to run a command at the job's end: taco-launch wait NAME; COMMAND",
+        )
+
+
+def _check_pattern(request: JobRequest, text: str) -> None:
+    from taco_launch.core.progress import pattern  # noqa: PLC0415 - few jobs have one
+
+    try:
+        pattern.compiled(text)
+    except pattern.PatternError as error:
+        called = request.called("progress")
+        raise UsageError(f"{called}: {error}", hint=rf"{called} 'step (?P<step>\d+)/(?P<total>\d+)'") from None
+
+
+def _signal(request: JobRequest, text: str) -> EarlySignal:
+    """Return the signal before the end, which has to come behind the beginning."""
+    called = request.called("signal")
+    try:
+        found = parse_early_signal(text)
+    except ValueError as error:
+        raise UsageError(f"{called}: {text!r}: {error}", hint=f"write it as {called} USR1@120: 120 s before") from None
+    if request.timeout is not None and found.seconds >= request.timeout:
+        raise UsageError(
+            f"{called}: {found.seconds:g} s before the end of a job that may run for {request.timeout:g} s",
+            hint=f"set a longer {request.called('timeout')}, or send the signal closer to the end",
+        )
+    return found
+
+
+def _refuse_waiting(request: JobRequest) -> None:
+    for name in ("queue_timeout", "suspend"):
+        if getattr(request, name):
+            both = f"{request.called('no_wait')} and {request.called(name)}"
+            raise UsageError(f"{both}: a job either waits or does not", hint="leave one of them out")
+
+
+def _restart(request: JobRequest) -> tuple[Restart, int]:
+    """Return after which failures the job is tried again, and how many times."""
+    limit, restart = request.backoff_limit, request.restart
+    if restart is None:
+        restart = Restart.ON_FAILURE if limit else Restart.NEVER
+    if restart is not Restart.NEVER:
+        return restart, RETRIES if limit is None else limit
+    called = request.called("restart")
+    for name in ("backoff_limit", "backoff"):
+        if getattr(request, name):
+            never = f" and {called} never: " if request.restart is not None else ": "
+            raise UsageError(
+                f"{request.called(name)}{never}the job is never tried again",
+                hint=f"add {called} on-failure, or {called} exit-code",
+            )
+    return restart, 0
+
+
+# Those that a wrapper passes on anyhow (agent/rank/wrapper.py): none of them stops a process or cannot be caught.
+NAMES = ("USR1", "USR2", "HUP", "INT", "TERM")
+# As Slurm's --signal without a time.
+SECONDS = 60.0
+_FORM = re.compile(r"(?:SIG)?([A-Z0-9]+)", re.IGNORECASE)
+
+
+def parse_early_signal(text: str) -> EarlySignal:
+    """Return the signal and the time that a text stands for: USR1, USR1@120, USR1@2m.
+
+    Raises:
+        ValueError: it stands for none; says what is wrong.
+    """
+    signal, at, time = text.partition("@")
+    seconds = parse_duration(time) if at else SECONDS
+    if seconds <= 0:
+        raise ValueError("must be more than 0 s before TERM, for example USR1@120")
+    found = _FORM.fullmatch(signal)
+    name = found[1].upper() if found else ""
+    if name not in NAMES:
+        raise ValueError(f"must be one of {', '.join(NAMES)}")
+    return EarlySignal(name, seconds)

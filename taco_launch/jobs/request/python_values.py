@@ -1,0 +1,165 @@
+"""Check a JobRequest that a Python program made: each value has the type of its field, or becomes one that has."""
+
+import contextlib
+import enum
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.model.job_request import JobRequest
+from taco_launch.core.model.jobs import MOST_PRIORITY, MOST_RETRIES
+from taco_launch.core.model.launchers import LAUNCHERS
+from taco_launch.hosts.inventory.schema import names
+from taco_launch.jobs.request import sizes
+
+_MOST_SHOWN = 60
+# What a number may be, by its field, as on the command line and in a job file; of times, in seconds, see `_SECONDS`.
+_SLOTS, _HOSTS, _SECONDS = (1, names.MAX_SLOTS), (1, sizes.MOST_HOSTS), (0, 1_000_000_000)
+_LIMITS = ("timeout", "stall_timeout", "silence_timeout", "host_loss_timeout")
+_SPANS = ("grace", "queue_timeout", "backoff", "ttl", "tensorboard_grace")
+_RANGES: Mapping[str, tuple[float, int]] = {
+    "np": (1, 1_000_000),
+    "hosts": _HOSTS,
+    "workers": _HOSTS,
+    **dict.fromkeys(("slots_per_host", "gpus", "slots_per_worker", "procs_per_gpu"), _SLOTS),
+    "priority": (-MOST_PRIORITY, MOST_PRIORITY),
+    "backoff_limit": (0, MOST_RETRIES),
+    "log_max_bytes": (4096, 1 << 50),
+    **dict.fromkeys(_LIMITS, (0.001, _SECONDS[1])),
+    **dict.fromkeys(_SPANS, _SECONDS),
+}
+# What to write instead of a text.
+_HINTS: Mapping[str, str] = {
+    "command": "split it into words: shlex.split(...)",
+    **dict.fromkeys((*_LIMITS, *_SPANS), "give a number of seconds, such as 12 * 3600 for 12 hours"),
+}
+_CHOICES: Mapping[str, Collection[str]] = {"launcher": LAUNCHERS, "transport": ("auto", "tcp", "rdma")}
+# Options that are not called as their fields are.
+_FIELDS = {
+    "-H": "host",
+    "-x": "env",
+    "--gpu-model": "gpu_models",
+    "--gputopology": "gpu_topology",
+    **{f"--{name.replace('_', '-')}": f"{name}s" for name in ("knob", "selector", "config_file", "env_file")},
+}
+_OPTION = re.compile(r"(?<![\w-])(?:-[Hx]|--[a-z]+(?:-[a-z]+)*)(?![\w-])")
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
+
+
+def typed(request: JobRequest) -> JobRequest:
+    """Return a request whose fields have their types: a dict becomes pairs, a list a tuple.
+
+    Raises:
+        UsageError: a value cannot have the type of its field, or is out of its range; names the field and what it has to be.
+    """
+    hints = _hints()
+    changes = {}
+    for each in fields(request):
+        value = getattr(request, each.name)
+        try:
+            read = _read(value, hints[each.name])
+        except TypeError:
+            shown = repr(value)
+            shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."
+            hint = _HINTS.get(each.name) if isinstance(value, str) else None
+            raise UsageError(f"JobRequest.{each.name}: {shown}: must be {_described(hints[each.name])}", hint) from None
+        _check(each.name, read)
+        if read is not value:
+            changes[each.name] = read
+    return replace(request, **changes) if changes else request
+
+
+@contextlib.contextmanager
+def fields_in_hints() -> Iterator[None]:
+    """Name in the hint of an error the fields of a request that it calls by their options (`--np 4`).
+
+    Raises:
+        TacoLaunchError: the one that was raised in the block.
+    """
+    try:
+        yield
+    except TacoLaunchError as error:
+        hint = error.hint or ""
+        known = {**{f"--{each.name.replace('_', '-')}": each.name for each in fields(JobRequest)}, **_FIELDS}
+        named = dict.fromkeys(known[word] for word in _OPTION.findall(f"{error.message} {hint}") if word in known)
+        if named:
+            error.hint = f"{hint} (fields of JobRequest: {', '.join(named)})".lstrip()
+        raise
+
+
+def _check(name: str, value: Any) -> None:
+    """Refuse a number out of its range, and a word that is none of those known."""
+    if value is None:
+        return
+    if name in _RANGES:
+        least, most = _RANGES[name]
+        if not all(least <= each <= most for each in (value if isinstance(value, tuple) else (value,))):
+            raise UsageError(f"JobRequest.{name}: {value!r}: must be from {least} to {most}")
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise UsageError(f"JobRequest.{name}: {value!r:.60}: must be one of {', '.join(_CHOICES[name])}")
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(JobRequest)
+
+
+def _read(value: Any, hint: Any) -> Any:
+    """Return a value of a type.
+
+    Raises:
+        TypeError: it is none, and none can be made of it.
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Union:
+        for one in arguments:
+            try:
+                return _read(value, one)
+            except TypeError:
+                continue
+        raise TypeError
+    if origin is tuple:
+        return _tuple(value, arguments)
+    kind = origin or hint  # of a Mapping its own class
+    is_number = kind is float and type(value) is int
+    if not is_number and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+        raise TypeError
+    return value
+
+
+def _tuple(value: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    if isinstance(value, Mapping):
+        value = tuple(value.items())
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise TypeError
+    if arguments[-1] is ...:
+        read = tuple(_read(each, arguments[0]) for each in value)
+    elif len(value) == len(arguments):
+        # Variables and parameters are texts; a number is written as one, as in a job file.
+        texts = (
+            str(each) if type(each) in (int, float) and hint is not int else each
+            for each, hint in zip(value, arguments, strict=True)
+        )
+        read = tuple(map(_read, texts, arguments))
+    else:
+        raise TypeError
+    return value if read == value else read
+
+
+def _described(hint: Any) -> str:
+    """Return a type in words."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Union:
+        return " or ".join(_described(one) for one in arguments if one is not type(None))
+    if origin is not tuple:
+        if isinstance(hint, type) and issubclass(hint, enum.Enum):
+            return f"{hint.__name__}." + f" or {hint.__name__}.".join(one.name for one in hint)
+        return _WORDS.get(hint, "a mapping")
+    if arguments[-1] is not ...:
+        return f"a pair ({', '.join(map(_described, arguments))})"
+    if get_origin(arguments[0]) is tuple:
+        return "a dict of strings or numbers, or a list of pairs"
+    return "a list of strings"

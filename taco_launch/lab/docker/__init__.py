@@ -1,0 +1,1 @@
+"""Drive the Docker Engine that runs the lab's hosts."""

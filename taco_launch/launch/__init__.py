@@ -1,1 +1,0 @@
-"""How a placed job is started: command line and environment, pure."""

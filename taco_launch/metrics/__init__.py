@@ -1,1 +1,0 @@
-"""Metrics of a cluster's jobs and slots, as Prometheus reads them."""

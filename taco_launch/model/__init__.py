@@ -1,1 +1,0 @@
-"""The nouns: frozen values without behaviour that touches the world."""

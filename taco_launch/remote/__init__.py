@@ -1,1 +1,0 @@
-"""Everything that reaches a host: how it is reached, and how its agent is spoken to."""

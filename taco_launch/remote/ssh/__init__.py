@@ -1,1 +1,0 @@
-"""Hosts over SSH: connections, keys, host keys, configuration. The only package that imports fabric and paramiko."""

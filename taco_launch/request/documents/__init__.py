@@ -1,1 +1,0 @@
-"""Job files, MPIJobs and matrices, read into requests."""

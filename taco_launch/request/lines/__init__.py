@@ -1,1 +1,0 @@
-"""Command lines of other launchers and shells, read into requests."""

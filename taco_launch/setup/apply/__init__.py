@@ -1,0 +1,1 @@
+"""Apply plans on hosts, side by side, and take set-up back."""

@@ -1,0 +1,1 @@
+"""Prepare, list and remove the containers that jobs bring; build images."""

@@ -1,0 +1,199 @@
+"""What set-up does to a host: operations of stages, and why a host cannot be set up. An operation is text; nothing is run here."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from typing import Any, Literal, TypeVar
+
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.facts import HostFacts, SetupFile
+from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.setup.model.stages import STAGES, Stage
+
+T = TypeVar("T")
+# Docker unpacks a stream beside it before it takes the layers from there.
+_UNPACKED = 2
+
+
+@dataclass(frozen=True)
+class SourceImage:
+    """What the controller has of an image: `where`, as people name it, and what an engine may call the image (`ids`).
+
+    `size` is what it holds in bytes, unpacked.
+    """
+
+    where: str
+    ids: frozenset[str]
+    size: int
+
+    @property
+    def space(self) -> int:
+        """How many bytes a host takes for it while it comes: the stream, and what docker makes of it."""
+        return self.size * (1 + _UNPACKED)
+
+
+__all__ = [
+    "STAGES",
+    "Disrupts",
+    "FileTarget",
+    "Op",
+    "PlanContext",
+    "Problem",
+    "Removal",
+    "Stage",
+    "StagePlanner",
+    "StageRules",
+]
+
+# What stops while an operation is applied: running containers of ours, every container, or the whole host.
+Disrupts = Literal["nothing", "container", "docker", "host"]
+
+
+@dataclass(frozen=True)
+class FileTarget:
+    """A file to be there: absolute path, content, mode; folders that are missing are made, 0700 in our own, else 0755.
+
+    It appears whole, by rename; `in_place` is for what is mounted into a container, which would keep the old one: the
+    same file gets the new content. A secret one is never shown nor logged. `shown` is the path that `--diff` shows it
+    as, where a script moves it on.
+    """
+
+    path: str
+    data: bytes = field(repr=False)
+    mode: int = 0o644
+    secret: bool = False
+    in_place: bool = False
+    shown: str = ""
+
+
+def _as_it_is(facts: HostFacts) -> HostFacts:
+    return facts
+
+
+@dataclass(frozen=True)
+class Op:
+    """One thing to do on one host.
+
+    `name` is what a person reads (`daemon.json: add registry-mirrors`), `why` the fact that calls for it. `files` are put
+    first, whole and by rename; then `script` runs as root: POSIX sh under `set -eu`, its arguments in `args` ($1...), its input
+    empty. An empty script does nothing. `old` is (path, text as it is now) of files whose change `--diff` shows.
+    `seconds` is the longest that it may take. `expect` gives the facts as they should be afterwards. `reveals` are stages
+    of which nothing is known before it is done. `idle` is where no job may run meanwhile, in the words of
+    scripts/idle.sh, where that is not the training container that it `disrupts`.
+    """
+
+    stage: Stage
+    name: str
+    why: str
+    script: str = ""
+    args: tuple[str, ...] = ()
+    files: tuple[FileTarget, ...] = ()
+    disrupts: Disrupts = "nothing"
+    seconds: float = 120
+    old: tuple[tuple[str, str], ...] = ()
+    expect: Callable[[HostFacts], HostFacts] = field(default=_as_it_is, compare=False)
+    reveals: tuple[Stage, ...] = ()
+    idle: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a host cannot be set up from this stage on: what, where, the evidence, and what to type next.
+
+    `hardware` is before all stages. `stops` is what is not begun because of it: its stage and those after it; with `host`
+    nothing on the host, so that it is reported before a long pull; with `cluster` nothing on any host, because all have one
+    image. `passes` says that it is gone once a job ends.
+    """
+
+    stage: Stage | Literal["hardware"]
+    message: str
+    hint: str = ""
+    stops: Literal["stage", "host", "cluster"] = "stage"
+    passes: bool = False
+
+
+@dataclass(frozen=True)
+class PlanContext:
+    """What a stage's plan for one host depends on beside that host: the inventory, all hosts' facts, what was made so far.
+
+    `facts` holds the hosts that answered. `disrupt` is what the user allows (`--disrupt`). `digest` is the image's, once
+    a host has resolved the tag, and `latest` what the registry has under it now, where that was asked. `cluster_key` is (private, public) of the cluster's SSH key, once the head has made it;
+    `host_keys` the public host keys of the containers' sshd, once they are there: (host, key); `known_hosts` the text of
+    the head's file of them as it is now. `with_head` says whether this call sets the head up as well, and it has not
+    failed: only then a key that does not exist will be. `agent` is (file name, content) of the agent, where every host
+    has a file of that name without the content, and `py_spy` that of the program beside it; `packages` those of the docker packages that are on the controller.
+    `password` is the registry's. `given` is what the controller has of an image that no registry gives, or why it has none.
+    `toolkit_packages` are the packages of the NVIDIA container toolkit that are on the controller. `docker_key` and
+    `toolkit_key` sign the repositories, where the inventory names files; else they are Docker's and NVIDIA's. `peermem_packages` are those that bring nv_peer_mem.
+    """
+
+    inventory: Inventory
+    facts: Mapping[str, HostFacts]
+    disrupt: Literal["nothing", "docker", "host"] = "nothing"
+    digest: str | None = None
+    latest: str | None = None
+    cluster_key: tuple[bytes, str] | None = field(default=None, repr=False)
+    host_keys: tuple[tuple[str, str], ...] = ()
+    known_hosts: str = ""
+    with_head: bool = True
+    agent: tuple[str, bytes] | None = None
+    py_spy: tuple[str, bytes] | None = None
+    packages: tuple[tuple[str, bytes], ...] = ()
+    password: str | None = field(default=None, repr=False)
+    given: SourceImage | str = ""
+    toolkit_packages: tuple[tuple[str, bytes], ...] = ()
+    docker_key: bytes | None = None
+    toolkit_key: bytes | None = None
+    peermem_packages: tuple[tuple[str, bytes], ...] = ()
+
+    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what is the same for all hosts of a plan: made the first time that it is requested."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: T = self._made[name]
+        return made
+
+    def host(self, name: str) -> Host:
+        """Return a host of the inventory by its name."""
+        return next(host for host in self.inventory.hosts if host.name == name)
+
+
+# Plans a stage for one host: it yields nothing where all is right, and never raises.
+StagePlanner = Callable[[Host, HostFacts, PlanContext], Iterator[Op | Problem]]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What a stage's part of a teardown depends on, for one host. What set-up made there is known."""
+
+    facts: HostFacts
+    # What set-up made, by its path.
+    files: Mapping[str, SetupFile]
+    cluster: str
+    # Whether the host has anything of the cluster.
+    has_cluster: bool
+    # Whether no other cluster uses the host: what all share goes too.
+    is_last: bool
+    # The image to be removed, None where it stays.
+    image: str | None
+    # What set-up put into daemon.json (docker_removal.ADDED), "" where it put nothing.
+    added: str
+
+
+def keep_all(_removal: Removal) -> Iterator[Op | Problem]:
+    """Plan nothing: for a stage of which nothing stays but what other stages take back."""
+    return iter(())
+
+
+@dataclass(frozen=True)
+class StageRules:
+    """What set-up needs to know of a stage, which is at the end of its file as STAGE."""
+
+    plan: StagePlanner
+    # Subjects of a host's facts that it may change: they are requested again when it is done.
+    changes: tuple[str, ...]
+    # Whether a container may get its GPUs, or lose them, by it.
+    gives_gpus: bool = False
+    # Plans to take back what it made: it yields nothing where nothing of it is there.
+    take_back: Callable[[Removal], Iterator[Op | Problem]] = keep_all

@@ -1,0 +1,1 @@
+"""Prove that set-up works: GPUs, network between containers, mpirun."""

@@ -1,1 +1,0 @@
-"""The known texts, one file per speaker: mpirun, NCCL, torch, ssh, docker, the kernel."""

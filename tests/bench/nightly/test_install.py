@@ -1,0 +1,135 @@
+"""Who keeps a nightly run, and what its user is told of clocks that change, of mail, and of a cron that does not exist."""
+
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from taco_launch.bench.nightly.install import carried, choose, program, remarks, schedulers
+from taco_launch.bench.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan
+from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun
+from taco_launch.core.errors import UsageError
+from taco_launch.hosts.remote.local import LocalTransport
+
+HERE = ControllerState(1000, "ann", "/home/ann", "/run/user/1000", "", False, True, True, True)
+NO_SYSTEMD = replace(HERE, no_systemd="no systemd runs here")
+NEITHER = replace(NO_SYSTEMD, crontab=False)
+NIGHT = ScheduledRun("n", Schedule(2, 30), "/", ("/t",))
+BEFORE = datetime(2027, 3, 1, tzinfo=ZoneInfo("Europe/Berlin"))
+
+
+def who(machine: ControllerState, word: str | None = None, mail: str | None = None, by: str | None = None) -> str:
+    kept = () if by is None else (InstalledRun("n", by, None, ""),)
+    return choose(schedulers(LocalTransport(), machine), machine, word, mail, kept).word
+
+
+def test_who_keeps_a_night() -> None:
+    assert (who(HERE), who(NO_SYSTEMD), who(HERE, mail="a@b")) == ("systemd", "cron", "cron")
+    assert (who(HERE, by="cron"), who(HERE, "cron", by="cron")) == ("cron", "cron"), "whoever has it keeps it"
+    assert who(replace(HERE, crontab=False)) == "systemd"
+
+
+@pytest.mark.parametrize(
+    ("machine", "word", "mail", "by", "message", "hint"),
+    [
+        (NEITHER, None, None, None, "no systemd runs here; crontab is not installed here", "apt-get install cron"),
+        (NO_SYSTEMD, "systemd", None, None, "no systemd runs here", "--with cron"),
+        (
+            replace(HERE, crontab=False),
+            "cron",
+            None,
+            None,
+            "crontab is not installed here",
+            "dnf install cronie",
+        ),
+        (
+            replace(HERE, cron_runs=False),
+            "cron",
+            None,
+            None,
+            "nightly run: cron is not running here",
+            "start cron: sudo",
+        ),
+        (
+            replace(NO_SYSTEMD, cron_runs=False),
+            None,
+            None,
+            None,
+            "no systemd runs here; cron is not running here",
+            "or install",
+        ),
+        (replace(NO_SYSTEMD, cron_runs=False), "systemd", None, None, "no systemd runs here", "start cron: sudo"),
+        (
+            HERE,
+            "systemd",
+            "a@b",
+            None,
+            "systemd sends no mail",
+            "--with cron",
+        ),
+        (HERE, "systemd", None, "cron", "is installed with cron already, so it would run twice", "nightly uninstall n"),
+        (
+            HERE,
+            None,
+            "a@b",
+            "systemd",
+            "is installed with systemd already, so it would run twice",
+            "nightly uninstall n",
+        ),
+    ],
+)
+def test_who_cannot(
+    machine: ControllerState, word: str | None, mail: str | None, by: str | None, message: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        who(machine, word, mail, by)
+    assert message in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+def told(machine: ControllerState, word: str) -> list[str]:
+    scheduler = choose(schedulers(LocalTransport(), machine), machine, word, None, ())
+    return list(remarks(scheduler, machine, NIGHT, BEFORE, "Europe/Berlin"))
+
+
+def test_what_is_said_of_a_night() -> None:
+    assert told(HERE, "cron") == [
+        "cron starts it at 02:30, by this machine's clock (Europe/Berlin): next Mon 2027-03-01 02:30",
+        "on 2027-03-28 the clock change skips 02:30: cron starts it as soon as the clock has moved forward",
+        "on 2027-10-31 the clock change repeats 02:30: cron starts it once",
+    ]
+    by_systemd = told(HERE, "systemd")
+    assert by_systemd[1] == "on 2027-03-28 the clock change skips 02:30: systemd skips that nightly run"
+    assert "(journalctl --user -u taco-launch-nightly-n)" in by_systemd[3]
+    assert "lingering is switched on" in by_systemd[4]
+    assert (
+        "which is not installed: the output of the nightly run is lost" in told(replace(HERE, mails=False), "cron")[3]
+    )
+
+
+def test_what_a_night_brings_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    environ = {"PATH": "bin:/usr/bin:bin", "SSH_AUTH_SOCK": "/s", "LANG": "", "TACO_LAUNCH_SUDO_PASSWORD": "secret"}
+    environ["TACO_LAUNCH_STATE"] = "/state"
+    assert carried(environ) == (("PATH", f"{tmp_path}/bin:/usr/bin"), ("TACO_LAUNCH_STATE", "/state"))
+    (tmp_path / "taco-launch").touch()
+    assert program("taco-launch") == (str(tmp_path / "taco-launch"),)
+    assert program("/x/taco_launch/__main__.py")[1:] == ("-I", "-m", "taco_launch")
+    with pytest.raises(
+        UsageError,
+        match="must be a file",
+    ):
+        program("taco")
+
+
+def test_a_plan_as_it_is_shown() -> None:
+    plan = InstallPlan(
+        (("loginctl", "enable-linger", "ann"),), (FileChange("/a b", None, "x\n\ny\n"), FileChange("/c", "x", None))
+    )
+    assert plan.text() == (
+        "$ loginctl enable-linger ann\n"
+        "--- /dev/null\n+++ /a b\n@@ -0,0 +1,3 @@\n+x\n+\n+y\n"
+        "--- /c\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+    )

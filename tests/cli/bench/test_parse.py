@@ -1,0 +1,65 @@
+"""bench parse: a log is read as the kind of benchmark, or the workload of a matrix, that was named, else as what it is."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.test_cli import call
+from tests.support.paths import TESTS
+
+LOG = str(TESTS / "bench/logs/nccl_tests/one_host.log")
+MATRIX = {
+    "name": "mine",
+    "workloads": {
+        "time": {"kind": "regex", "command": "x", "pattern": "([0-9.]+) us", "unit": "us", "better": "lower"}
+    },
+    "sizes": [1],
+    "variants": {"v": {}},
+}
+
+
+def test_a_table_of_readings() -> None:
+    lines = call("bench", "parse", LOG, "--workload", "nccl-tests", "--np", "8").stdout.splitlines()
+    assert lines[0].split() == ["METRIC", "VALUE", "UNIT"]
+    assert lines[1].split() == ["busbw", "average", "210.99", "GB/s"]
+    assert lines[-1].split() == ["busbw", "1073741824", "B", "231.72", "GB/s"]
+
+
+def test_a_workload_of_a_matrix(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(MATRIX))
+    done = call("bench", "parse", "-", "--workload", f"{path}:time", "--json", stdin="it took 12.5 us\n")
+    assert json.loads(done.stdout) == {
+        "readings": [{"name": "us", "unit": "us", "higher_is_better": False, "value": 12.5}]
+    }
+
+
+def test_a_log_without_a_result_is_told() -> None:
+    done = call("bench", "parse", LOG, "--workload", "nccl-tests", "--np", "16")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == f"{LOG}: no sample: 16 ranks ran, but the log shows 8\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--workload", "ncl-tests"], "did you mean 'nccl-tests'?"),
+        (["--workload", "lab:gradient"], "did you mean 'gradients'?"),
+        (["--workload", "lba:gradients"], "did you mean 'lab'?"),
+        (["--workload", ""], "the value is empty"),
+    ],
+)
+def test_what_is_no_workload(words: list[str], part: str) -> None:
+    done = call("bench", "parse", LOG, *words)
+    assert done.exit_code == 2
+    assert part in done.stderr
+
+
+def test_a_log_of_a_known_kind_needs_no_workload() -> None:
+    named, alone = (call("bench", "parse", LOG, *words) for words in (("--workload", "nccl-tests"), ()))
+    assert (alone.exit_code, alone.stdout) == (0, named.stdout)
+    assert "16 ranks ran, but the log shows 8" in call("bench", "parse", LOG, "--np", "16").stderr
+    rate = call("bench", "parse", "-", "--np", "2", stdin="Total img/sec on 2 GPU(s): 5.0 +-0.1\n")
+    assert (rate.exit_code, "--np is only for nccl-tests and --workload" in rate.stderr) == (2, True)

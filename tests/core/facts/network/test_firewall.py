@@ -1,0 +1,108 @@
+"""Rules of nft and iptables: which of them stop what comes in, and who made them."""
+
+import pytest
+
+from taco_launch.core.facts.network.firewall import iptables_drops, nft_drops, parse_firewalls
+from taco_launch.core.facts.text.sections import Files, Section
+from taco_launch.core.model.host.fact_value import Unknown
+from taco_launch.core.model.host.facts import Firewall
+from tests.support.host_facts import known
+
+NO_FILES = Files({}, {}, None, None)
+
+
+def nft(*rules: str, policy: str = "accept", family: str = "inet", more: str = "") -> str:
+    lines = "".join(f"\t\t{rule}\n" for rule in rules)
+    hook = f"type filter hook input priority filter; policy {policy};"
+    return f"table {family} filter {{\n\tchain input {{\n\t\t{hook}\n{lines}\t}}\n{more}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("", None),
+        (nft(), None),
+        (nft(policy="drop"), "policy drop"),
+        (nft("ct state invalid drop", "ct state { invalid } drop"), None),
+        (nft("tcp dport 22 accept", "reject with icmpx admin-prohibited"), "reject with icmpx admin-prohibited"),
+        (nft('tcp dport 22 accept comment "never drop this"'), None),
+        (nft('counter packets 0 bytes 0 xt target "REJECT"'), 'counter packets 0 bytes 0 xt target "REJECT"'),
+        (nft("jump other", more="\tchain other {\n\t\ttcp dport 80 drop\n\t}\n"), "tcp dport 80 drop"),
+        (nft('iifname vmap { "eth0" : goto other }', more="\tchain other {\n\t\tdrop\n\t}\n"), "drop"),
+        (nft("jump input"), None),
+        (nft("accept", more="\tchain unused {\n\t\tdrop\n\t}\n"), None),
+        (nft("drop", family="bridge"), None),
+        (nft("drop").replace("hook input", "hook forward"), None),
+        (nft("accept") + nft("drop", family="ip"), "drop"),
+    ],
+)
+def test_nft(text: str, rule: str | None) -> None:
+    found = nft_drops(text)
+    assert (found if found is None else found.partition(" (nft table ")[0]) == rule
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("", None),
+        ("-P INPUT ACCEPT\n-P FORWARD DROP\n", None),
+        ("-P INPUT DROP\n", "-P INPUT DROP"),
+        ("-A INPUT -m state --state INVALID -j DROP\n", None),
+        ("-A INPUT -j ACCEPT\n-A INPUT -p tcp -j REJECT\n", "-A INPUT -p tcp -j REJECT"),
+        ('-A INPUT -m comment --comment "DROP nothing" -j ACCEPT\n', None),
+        ("-A INPUT -g zone\n-A zone -j deeper\n-A deeper -j DROP\n", "-A deeper -j DROP"),
+        ("-A FORWARD -j zone\n-A zone -j DROP\n", None),
+    ],
+)
+def test_iptables(text: str, rule: str | None) -> None:
+    assert iptables_drops(text) == rule
+
+
+def sections(nft_said: Section, iptables_said: str = "", firewalld: str = "inactive\n") -> dict[str, Section]:
+    return {
+        "network.firewalld": Section("network.firewalld", firewalld, "", 0 if firewalld == "active\n" else 3),
+        "network.nft": nft_said,
+        "network.iptables": Section("network.iptables", iptables_said, "", 0),
+    }
+
+
+def ruleset(text: str, stderr: str = "", code: int = 0) -> Section:
+    return Section("network.nft", text, stderr, code)
+
+
+UFW = Files({"/etc/ufw/ufw.conf": "ENABLED=yes\nLOGLEVEL=low"}, {}, None, None)
+DENIED = ruleset("", "Operation not permitted (you must be root)\n", 1)
+
+
+def test_who_made_the_rules() -> None:
+    drops = ruleset(nft("drop"))
+    text = "does not let everything in: drop (nft table inet filter)"
+    assert parse_firewalls(sections(drops), NO_FILES) == (Firewall("nftables", True, f"nftables {text}"),)
+    assert parse_firewalls(sections(drops), UFW) == (Firewall("ufw", True, f"ufw {text}"),)
+    active = sections(drops, firewalld="active\n")
+    assert parse_firewalls(active, NO_FILES) == (Firewall("firewalld", True, f"firewalld {text}"),)
+    old = sections(ruleset("", "nft: not found\n", 127), "-P INPUT DROP\n")
+    assert parse_firewalls(old, NO_FILES) == (
+        Firewall("iptables", True, "iptables does not let everything in: -P INPUT DROP"),
+    )
+
+
+def test_a_firewall_that_lets_everything_in() -> None:
+    assert parse_firewalls(sections(ruleset(nft()), firewalld="active\n"), NO_FILES) == (
+        Firewall("firewalld", False, "firewalld lets everything in"),
+    )
+    assert parse_firewalls(sections(ruleset(nft())), NO_FILES) == ()
+
+
+def test_rules_that_may_not_be_read() -> None:
+    why = "the rules cannot be read: Operation not permitted (you must be root) (exit code 1)"
+    assert parse_firewalls(sections(DENIED), NO_FILES) == Unknown(why)
+    assert parse_firewalls(sections(DENIED, firewalld="active\n"), NO_FILES) == Unknown(f"{why}; firewalld is active")
+    # what iptables shows is known all the same
+    found = known(parse_firewalls(sections(DENIED, "-P INPUT DROP\n"), NO_FILES))
+    assert found[0].active
+
+
+def test_a_kernel_without_nft() -> None:
+    none = ruleset("", "netlink: Error: cache initialization failed: Protocol not supported\n", 1)
+    assert parse_firewalls(sections(none), NO_FILES) == ()

@@ -1,0 +1,170 @@
+"""Equal facts are folded, the odd host out is named, and nothing that differs by nature is called odd."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.core.facts import SUBJECTS
+from taco_launch.core.facts.reports.compare import fold
+from taco_launch.core.facts.reports.compare import outliers as odd_lines
+from taco_launch.core.facts.reports.summary import SummaryRow, duration, rows
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
+from taco_launch.core.model.host.facts import HostFacts
+from tests.support.host_facts import host, known
+
+
+def folded(*hosts: HostFacts) -> dict[tuple[str, str], tuple[tuple[str, tuple[str, ...]], ...]]:
+    return {(row.subject, row.name): row.values for row in fold([(facts.host, rows(facts)) for facts in hosts])}
+
+
+def odd(*hosts: HostFacts) -> list[tuple[str, str]]:
+    return [(row.subject, row.name) for row in fold([(facts.host, rows(facts)) for facts in hosts]) if row.differs]
+
+
+def test_hosts_alike_agree_on_all_that_they_should() -> None:
+    hosts = [host(f"gpu{number}") for number in range(1, 9)]
+    assert odd(*hosts) == []
+    assert folded(*hosts)["gpu", "gpus"] == (("8x NVIDIA A100-SXM4-40GB", tuple(facts.host for facts in hosts)),)
+
+
+def test_the_odd_driver_is_named_whatever_its_place() -> None:
+    for place in range(8):
+        hosts = [host(f"gpu{n}", "535.86.10" if n == place else "535.104.05") for n in range(8)]
+        others = tuple(facts.host for facts in hosts if facts.host != f"gpu{place}")
+        assert folded(*hosts)["gpu", "driver"] == (("535.104.05", others), ("535.86.10", (f"gpu{place}",)))
+        assert odd(*hosts) == [("gpu", "driver")]
+
+
+def test_a_driver_that_was_updated_but_not_loaded_is_told() -> None:
+    facts = host("gpu1")
+    assert not isinstance(facts.gpu, Unknown | Absent)
+    driver = replace(facts.gpu.driver, installed="550.54.15")
+    updated = replace(facts, gpu=replace(facts.gpu, driver=driver))
+    assert folded(updated, host("gpu2"))["gpu", "driver on disk"] == (
+        ("550.54.15", ("gpu1",)),
+        ("as loaded", ("gpu2",)),
+    )
+    assert odd(host("gpu2"), updated) == [("gpu", "driver on disk")]
+    assert [row.wide for row in rows(updated) if row.name == "driver on disk"] == [False]
+
+
+def test_what_differs_by_nature_is_not_odd() -> None:
+    assert ("system", "disk /") in folded(host("gpu1"), host("gpu2"))
+    assert odd(host("gpu1"), host("gpu2")) == []
+
+
+def test_a_subject_that_failed_on_one_host_is_one_difference() -> None:
+    broken = host("gpu3", gpu=Unknown("nvidia-smi: exit 9"))
+    values = folded(host("gpu1"), host("gpu2"), broken)
+    assert values["gpu", "gpu"] == (("present", ("gpu1", "gpu2")), ("unknown: nvidia-smi: exit 9", ("gpu3",)))
+    assert odd(host("gpu1"), host("gpu2"), broken) == [("gpu", "gpu")]
+    assert values["gpu", "driver"] == (("535.104.05", ("gpu1", "gpu2")),)
+
+
+def test_a_subject_that_nobody_asked_for_is_told_of_nobody() -> None:
+    asked = host("gpu1", docker=NOT_ASKED, image=NOT_ASKED)
+    assert {subject for subject, _name in folded(asked)} == set(SUBJECTS) - {"docker", "image"}
+    both = folded(asked, host("gpu2"))
+    assert {hosts for (subject, _name), values in both.items() if subject == "docker" for _, hosts in values} == {
+        ("gpu2",)
+    }
+    lsmod = replace(asked, rdma=replace(known(asked.rdma), hcas=Unknown("not asked: no captured output shows it")))
+    assert folded(lsmod, host("gpu2"))["rdma", "HCAs"] == (("mlx5_bond_0", ("gpu2",)),)
+
+
+def test_clocks_apart_are_told_with_their_offset() -> None:
+    facts = host("gpu1")
+    assert not isinstance(facts.system, Unknown | Absent)
+    skewed = replace(facts, system=replace(facts.system, clock_offset=-93.5))
+    assert folded(skewed)["system", "clock"] == (("93.5 s behind the controller", ("gpu1",)),)
+    assert folded(facts)["system", "clock"] == (("within 1 s of the controller", ("gpu1",)),)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (1.04, "1 s"),
+        (93.5, "93.5 s"),
+        (150, "2.5 min"),
+        (10800.02, "3 h"),
+        (86400 * 3, "3 d"),
+        (86400 * 20000, "20000 d"),
+    ],
+)
+def test_durations_are_readable(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+_ROWS = st.lists(
+    st.builds(SummaryRow, st.sampled_from(SUBJECTS), st.sampled_from("abc"), st.sampled_from("xy"), st.booleans()),
+    unique_by=lambda row: (row.subject, row.name),
+)
+
+
+@given(st.lists(_ROWS, min_size=1, max_size=5))
+def test_every_row_stands_in_the_fold_once(told: list[list[SummaryRow]]) -> None:
+    hosts = [(f"h{number}", found) for number, found in enumerate(told)]
+    values = {(row.subject, row.name): row for row in fold(hosts)}
+    for name, found in hosts:
+        for row in found:
+            assert [text for text, names in values[row.subject, row.name].values if name in names] == [row.text]
+    counts = [[len(names) for _text, names in row.values] for row in values.values()]
+    assert all(count == sorted(count, reverse=True) for count in counts)
+
+
+def test_errors_of_memory_are_shown_unasked_and_not_called_none_where_nobody_knows() -> None:
+    facts = host("gpu1")
+
+    def row(*counts: Found[int]) -> tuple[str, bool]:
+        gpus = tuple(
+            replace(known(known(facts.gpu).gpus)[index], ecc_uncorrected=count) for index, count in enumerate(counts)
+        )
+        told = rows(replace(facts, gpu=replace(known(facts.gpu), gpus=gpus)))
+        return next((one.text, one.wide) for one in told if one.name == "ECC errors")
+
+    assert row(0, 3, 0, 1) == ("uncorrected, on GPU 1, 3", False)
+    assert row(0, Absent("[N/A]")) == ("none", True)
+    assert row(0, Unknown("[Unknown Error]")) == ("unknown: [Unknown Error]", True)
+
+
+def lines(*drivers: str) -> list[str]:
+    hosts = [host(f"gpu{number}", driver) for number, driver in enumerate(drivers, 1)]
+    return list(odd_lines(fold([(facts.host, rows(facts)) for facts in hosts]), "+".join))
+
+
+def test_the_odd_host_is_named_beside_how_many_others() -> None:
+    assert lines("1.0", "1.0", "2.0", "1.0") == ["gpu3: driver 2.0, 3 others 1.0"]
+    assert lines("1.0", "2.0", "1.0", "3.0") == ["gpu2: driver 2.0, 2 others 1.0", "gpu4: driver 3.0, 2 others 1.0"]
+    assert lines("1.0", "2.0") == ["gpu1: driver 1.0, gpu2: 2.0"]
+    assert lines("1.0", "1.0") == []
+
+
+def test_hosts_that_are_all_different_are_not_told_one_by_one() -> None:
+    found = lines("1.0", "1.0", *(f"2.{number}" for number in range(50)))
+    assert len(found) == 4
+    assert found[-1].startswith("gpu6+gpu7+")
+    assert found[-1].endswith(": driver has 47 other values")
+
+
+def test_a_host_whose_gpus_are_not_known_says_so_once() -> None:
+    facts = host("gpu3")
+    dark = replace(facts, gpu=replace(known(facts.gpu), gpus=Unknown("NVIDIA-SMI has failed")))
+    assert odd(host("gpu1"), host("gpu2"), dark) == [("gpu", "gpus")]
+    assert not [row for row in folded(dark) if row in (("gpu", "memory"), ("gpu", "persistence"), ("gpu", "MIG"))]
+
+
+def test_a_long_value_is_cut_where_it_only_names() -> None:
+    facts = host("gpu2")
+    long = replace(facts, gpu=replace(known(facts.gpu), gpus=Unknown("x" * 500)))
+    (line,) = odd_lines(fold([(each.host, rows(each)) for each in (host("gpu1"), long)]), "+".join)
+    assert len(line) < 200
+    assert line.endswith("xxx...")
+
+
+def test_a_name_that_two_subjects_have_is_told_with_its_subject() -> None:
+    facts = host("gpu1")
+    less = replace(facts, host="gpu2", gpu=replace(known(facts.gpu), gpus=known(known(facts.gpu).gpus)[:7]))
+    lines = list(odd_lines(fold([(each.host, rows(each)) for each in (facts, less)]), "+".join))
+    assert "gpu1: gpu memory 8x 40.0 GiB, gpu2: 7x 40.0 GiB" in lines

@@ -1,0 +1,360 @@
+"""The queue's order and who may pass whom, against a simulation of every order in which the jobs that run may end."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.core.errors import CANNOT_PLACE, DEADLINE
+from taco_launch.core.lifecycle import queue, state
+from taco_launch.core.lifecycle.queue import WaitingJob
+from taco_launch.core.model.host.hosts import GpuConstraints
+from taco_launch.core.model.jobs import Event, JobRecord, JobState, Policy, Transition
+from taco_launch.core.model.plans import SlotRequest
+
+
+def job(name: str, np: int | None = 1, hosts: str = "a", *, tried: bool = True, **more: int) -> WaitingJob:
+    """A job that came in the alphabet's order; `hosts` are of one letter each."""
+    wanted = SlotRequest(np, more.get("count"), more.get("each"), least=more.get("least"))
+    most = more.get("most")
+    return WaitingJob(
+        name, more.get("priority", 0), float(ord(name[0])), wanted, tuple((h, most) for h in hosts), tried
+    )
+
+
+def rooms(**held: str) -> Mapping[str, queue.HostCapacity]:
+    """Rooms as words: a letter for the holder of each slot, a dot for a free one. Each slot is a GPU."""
+    return {
+        host: queue.HostCapacity(tuple("" if holder == "." else holder for holder in slots), ("",) * len(slots))
+        for host, slots in held.items()
+    }
+
+
+def begin(jobs: Iterable[WaitingJob], here: Mapping[str, queue.HostCapacity], **more: Iterable[str]) -> list[str]:
+    return list(queue.begin(queue.order(jobs), here, **{name: frozenset(value) for name, value in more.items()}))
+
+
+def test_who_is_resumed_comes_in_behind_who_waits() -> None:
+    events = [Event(1, state.SUBMITTED, data={"id": "x"}), Event(2, state.WAITING, data={"hosts": ()})]
+    assert queue.came(state.reduce(events)) == 1
+    events += [Event(3, state.SUSPENDED), Event(4, state.RESUMED)]
+    assert queue.came(state.reduce(events)) == 4
+    # neither words nor another attempt is a new start
+    events += [Event(5, state.WAITING, data={"hosts": ()}), Event(6, state.RESTARTING, data={"delay": 1})]
+    events += [Event(8, state.WAITING, data={"hosts": ()})]
+    assert queue.came(state.reduce(events)) == 4
+    events += [Event(9, state.SUSPENDED), Event(10, state.RESUMED)]
+    assert queue.came(state.reduce(events)) == 10
+
+
+def test_what_a_job_waits_for() -> None:
+    events = [Event(1, state.SUBMITTED, "", {"id": "x"})]
+    assert queue.pending_reasons(state.reduce(events), "x") == ()
+    events += [Event(2, state.WAITING, state.FOR_SLOTS, {"hosts": [["a", "0 of 2 free"]]})]
+    assert queue.pending_reasons(state.reduce(events), "x") == (("a", "0 of 2 free"),)
+    placed = Event(3, state.PLACED, "", {"np": 1, "hosts": ["a"], "line": "mpirun", "attempt": 1})
+    assert queue.pending_reasons(state.reduce([*events, placed]), "x") == ()
+    failed = Event(4, state.RESTARTING, "rank 0 on a exited with code 3", {"delay": 20.0})
+    assert queue.pending_reasons(state.reduce([*events, placed, failed]), "x") == (
+        ("", "attempt 2 starts 20 s after attempt 1 failed: rank 0 on a exited with code 3"),
+    )
+    events += [Event(5, state.SUSPENDED, "suspended by bob")]
+    assert queue.pending_reasons(state.reduce(events), "x") == (
+        ("", "suspended by bob; taco-launch resume x lets it continue"),
+    )
+
+
+def test_the_order_is_by_priority_then_submission() -> None:
+    jobs = [job("a", priority=-1), job("b"), job("c"), job("d", priority=5)]
+    assert [entry.name for entry in queue.order(reversed(jobs))] == ["d", "b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "here", "begun"),
+    [
+        # whoever comes first starts as soon as it fits
+        ([job("A", 2), job("B", 2)], rooms(a="...."), ["A", "B"]),
+        ([job("A", 2), job("B", 2)], rooms(a="..x"), ["A"]),
+        ([job("A", 2)], rooms(a=".xx"), []),
+        # two jobs hold two slots each: A starts when either ends; whoever takes a slot in between delays it
+        ([job("A", 3), job("B", 1)], rooms(a=".xxyy"), []),
+        # A needs both of x and one more: the free slot besides is nobody's
+        ([job("A", 4), job("B", 1)], rooms(a=".xxxxx"), ["B"]),
+        ([job("A", 4), job("B", 2)], rooms(a="..xxx"), []),
+        ([job("A", 4), job("B", 1), job("C", 1)], rooms(a="..xxx"), ["B"]),
+        # whoever waits elsewhere keeps nobody here
+        ([job("A", 9, "b"), job("B", 1, "a")], rooms(a=".", b="xxxxxxxxx"), ["B"]),
+        ([job("A", 9, "ab"), job("B", 1, "a")], rooms(a=".", b="xxxxxxxx"), []),
+        # A waits for the hosts a and b, of which B would take a slot on c alone
+        ([job("A", 3, "ab"), job("B", 1, "ca")], rooms(a=".x", b="x", c="."), ["B"]),
+        # jobs that count hosts, or want every slot, keep all of theirs
+        ([job("A", None, count=1, each=4), job("B", 1)], rooms(a=".xxxxx"), []),
+        ([job("A", None), job("B", 1)], rooms(a=".x"), []),
+        ([job("A", None, "ab", count=1), job("B", 1, "b")], rooms(a="x", b=".y"), []),
+        # B would delay C, though not A: when x ends, A and C would start together
+        ([job("A", 3), job("B", 2), job("C", 1)], rooms(a=".xxxx"), []),
+    ],
+)
+def test_who_may_begin(jobs: Sequence[WaitingJob], here: Mapping[str, queue.HostCapacity], begun: list[str]) -> None:
+    assert begin(jobs, here) == begun
+
+
+def test_of_a_host_a_job_takes_no_more_than_it_may() -> None:
+    assert begin([job("A", 2, most=1)], rooms(a="..")) == []
+    assert begin([job("A", 2, "ab", most=1)], rooms(a="..", b=".")) == ["A"]
+    assert begin([job("A", 1, most=1), job("B", 1, most=1)], rooms(a="xx..")) == ["A", "B"]
+    # A waits for a slot of b, as it takes one of a at most: whether B is in its way by taking another of a is not worked out
+    assert begin([job("A", 2, "ab", most=1), job("B", 1)], rooms(a="..", b="x")) == []
+    assert begin([job("A", 2, most=2), job("B", 1)], rooms(a=".xy")) == []
+    assert begin([job("A", 3, most=3), job("B", 1)], rooms(a=".xxx")) == ["B"]
+
+
+def test_a_job_that_nobody_is_before_begins_unseen() -> None:
+    fresh = [job("A", 2, tried=False), job("B", 1, tried=False)]
+    assert begin(fresh, {}) == ["A"]  # where its slots will be nobody knows: B waits for that
+    assert begin(fresh, {}, trying=["A"]) == []
+    assert begin(fresh, rooms(a="..."), trying=["A"]) == []
+    assert begin(fresh, rooms(a="...")) == ["A", "B"]
+    assert begin(fresh, rooms(a="x.")) == []  # who knows its slots need not try
+    assert begin([replace(fresh[0], tried=True), fresh[1]], {}) == []
+    assert begin([*fresh, job("C", 1, "b", tried=False)], {}) == ["A", "C"]
+
+
+def test_a_job_that_rests_keeps_its_place() -> None:
+    jobs = [job("A", 1), job("B", 2)]
+    assert begin(jobs, rooms(a=".."), resting=["A"]) == []
+    assert begin([job("A", 1), job("B", 1)], rooms(a=".."), resting=["A"]) == ["B"]
+
+
+def test_what_can_never_fit_is_not_kept_waiting() -> None:
+    jobs = [job("A", 2, tried=False), job("B", 3, most=2, tried=False)]
+    assert begin(jobs, rooms(a="xx")) == ["B"]
+    assert begin([job("A", 2), jobs[1]], rooms(a="xx")) == ["B"]
+    assert begin([job("A", 2), job("B", 3, tried=False)], {}) == []  # how many there are is not known yet
+
+
+def test_who_waits_for_a_host_that_does_not_answer_keeps_nobody() -> None:
+    jobs = [job("A", 3, "ab"), job("B", 1, "a")]
+    assert begin(jobs, rooms(a="..")) == []  # it may answer at any moment
+    assert begin(jobs, rooms(a=".."), down=["b"]) == ["B"]
+    assert begin([job("A", 2, "ab"), job("B", 1, "a")], rooms(a=".x"), down=["b"]) == []  # x's end is enough for A
+    assert begin([job("A", None, "ab"), job("B", 1, "a")], rooms(a="."), down=["b"]) == ["B"]
+
+
+# --- who passes delays nobody
+
+
+def simulate(
+    waiting: Sequence[WaitingJob], holders: Mapping[str, int], free: int, ends: Sequence[str]
+) -> dict[str, int]:
+    """Return after how many ends each job starts; `ends` are the jobs in the order in which they end, if they run then."""
+    slots = [name for name, count in holders.items() for _slot in range(count)] + [""] * free
+    left, begun = list(waiting), {}
+    running, step = set(holders), 0
+    while True:
+        names = begin(left, {"a": queue.HostCapacity(tuple(slots))})
+        for name in names:
+            entry = next(entry for entry in left if entry.name == name)
+            left.remove(entry)
+            assert entry.wanted.np is not None
+            assert slots.count("") >= entry.wanted.np
+            for _rank in range(entry.wanted.np):
+                slots[slots.index("")] = name
+            begun[name] = step
+            running.add(name)
+        if names:
+            continue
+        ended = next((name for name in ends if name in running), None)
+        if ended is None:
+            return begun
+        running.remove(ended)
+        slots = ["" if holder == ended else holder for holder in slots]
+        step += 1
+
+
+counts = st.integers(1, 4)
+
+
+@given(st.lists(counts, max_size=3), st.lists(counts, min_size=1, max_size=2), counts, st.integers(0, 4))
+def test_who_passes_delays_nobody(held: list[int], before: list[int], last: int, free: int) -> None:
+    """A job that never ends, and may pass, leaves all before it as they were without it, whoever ends when."""
+    holders = {chr(ord("x") + index): count for index, count in enumerate(held)}
+    total = free + sum(held)
+    waiting = [job(chr(ord("A") + index), min(np, total)) for index, np in enumerate(before) if total]
+    passer = job("P", last)
+    for ends in itertools.permutations([*holders, *(entry.name for entry in waiting)]):
+        alone = simulate(waiting, holders, free, ends)
+        both = simulate([*waiting, passer], holders, free, ends)
+        both.pop("P", None)
+        assert both == alone
+
+
+@given(st.lists(counts, max_size=4), counts, counts, st.integers(0, 4))
+def test_who_delays_nobody_may_pass(held: list[int], first: int, last: int, free: int) -> None:
+    """The rule refuses nobody without need: there is an order of ends in which the job would have been in the way."""
+    total = free + sum(held)
+    here = rooms(a="".join(chr(ord("k") + index) * count for index, count in enumerate(held)) + "." * free)
+    a, b = job("A", first), job("B", last)
+    if not free < first <= total or last > free:
+        return
+    delayed = False
+    for ends in itertools.permutations(held):
+        freed = [sum(ends[:step]) for step in range(len(ends) + 1)]
+        delayed |= any(free - last + some < first <= free + some for some in freed)
+    assert begin([a, b], here) == ([] if delayed else ["B"])
+
+
+def test_a_thousand_that_wait_are_looked_at_fast() -> None:
+    jobs = [replace(job("A", 8, "ab"), name=f"j{index}", came=float(index)) for index in range(1000)]
+    assert begin(jobs, rooms(a="xxxxxxxx", b="xxxxxxx.")) == []
+    small = replace(job("A", 1, "a"), name="small", came=2000.0)
+    assert begin([*jobs, small], rooms(a=".xxxxxxxx", b="xxxxxxxx")) == []  # too many are before it
+
+
+# --- what is due when
+
+
+def record(state: JobState, *, since: float = 100.0, **more: float) -> JobRecord:
+    return JobRecord("id", state, submitted=1.0, transitions=(Transition(since, state),), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("policy", "found", "end"),
+    [
+        (Policy(), record(JobState.QUEUED), None),
+        (Policy(queue_timeout=5), record(JobState.QUEUED), (105.0, CANNOT_PLACE)),
+        (Policy(queue_timeout=0), record(JobState.QUEUED), (100.0, CANNOT_PLACE)),
+        (Policy(queue_timeout=5), record(JobState.RESTARTING, not_before=130.0), (135.0, CANNOT_PLACE)),
+        (Policy(queue_timeout=5, timeout=9), record(JobState.SUSPENDED), None),
+        (Policy(queue_timeout=5), record(JobState.RUNNING), None),
+        (Policy(timeout=50), record(JobState.RESTARTING, started=70.0, not_before=130.0), (120.0, DEADLINE)),
+        (Policy(timeout=50), record(JobState.QUEUED), None),  # its time starts with its start
+        (Policy(timeout=50, queue_timeout=1), record(JobState.QUEUED, started=70.0), (101.0, CANNOT_PLACE)),
+    ],
+)
+def test_when_the_time_of_a_waiting_job_is_over(
+    policy: Policy, found: JobRecord, end: tuple[float, int] | None
+) -> None:
+    limit = queue.limit(policy, found)
+    assert (limit and (limit.time, limit.exit_code)) == end
+
+
+def test_when_a_record_is_removed() -> None:
+    assert queue.removal(Policy(ttl=30), record(JobState.FAILED, ended=100.0)) == 130.0
+    assert queue.removal(Policy(), record(JobState.FAILED, ended=100.0)) is None
+    assert queue.removal(Policy(ttl=30), record(JobState.RUNNING)) is None
+
+
+def test_what_a_job_may_not_have_is_not_counted() -> None:
+    """By the numbers of slots: GPUs that are left out, and those that are named alone."""
+    here = rooms(a="..x.", b="....")
+    wants_two = job("A", 2, "a")
+    assert begin([wants_two], here) == ["A"]
+    assert begin([replace(wants_two, constraints=(("a", GpuConstraints(without=(0, 2))),))], here) == ["A"]
+    assert begin([replace(wants_two, constraints=(("a", GpuConstraints(without=(0, 1))),))], here) == []
+    assert begin([replace(wants_two, constraints=(("a", GpuConstraints(only=(2, 3))),))], here) == []
+    # one that can never fit starts, to be refused
+    assert begin([replace(wants_two, constraints=(("a", GpuConstraints(only=(2,))),), tried=False)], here) == ["A"]
+    # the next one may have what the first leaves
+    first = replace(job("A", 1, "b"), constraints=(("b", GpuConstraints(only=(3,))),))
+    assert begin([first, replace(job("B", 1, "b"), constraints=(("b", GpuConstraints(only=(3,))),))], here) == ["A"]
+    assert begin([first, job("B", 3, "b")], here) == ["A", "B"]
+    # who waits for certain GPUs is passed by nobody who would take any of that host
+    waits = replace(job("A", 1, "a"), constraints=(("a", GpuConstraints(only=(2,))),))
+    assert begin([waits, job("B", 1, "a")], here) == []
+    assert begin([waits, job("B", 1, "b")], here) == ["B"]
+
+
+def of(here: Mapping[str, queue.HostCapacity], **models: str) -> Mapping[str, queue.HostCapacity]:
+    """Rooms whose GPUs have models: a letter each; those behind the last letter are no GPUs."""
+    return {host: replace(room, models=tuple(models[host])) for host, room in here.items()}
+
+
+def test_gpus_of_a_model_that_a_job_may_not_have_are_not_counted() -> None:
+    here = of(rooms(a="....", b="xx.."), a="VVVV", b="AAAA")
+    wants = replace(job("A", 3, "ab"), constraints=tuple((host, GpuConstraints(models=("A",))) for host in "ab"))
+    assert begin([wants], here) == []
+    assert begin([wants], of(rooms(a="....", b="x..."), a="VVVV", b="AAAA")) == ["A"]
+    # there are four: with five it is refused at once, as one that nobody has to give way to
+    five = replace(wants, wanted=SlotRequest(5), tried=False)
+    assert begin([five], here) == ["A"]
+    assert begin([replace(five, tried=True), job("B", 4, "a")], here) == []
+    # the free ones of the other model are in nobody's way, and are not counted as if they could be had by A
+    assert begin([wants, job("B", 1, "b")], here) == []
+    # slots beyond the GPUs are had where no GPUs are requested
+    assert begin(
+        [replace(job("A", 3, "a"), constraints=(("a", GpuConstraints(without=(0,))),))], of(rooms(a="...."), a="V")
+    ) == ["A"]
+    assert (
+        begin(
+            [replace(job("A", 1, "a"), constraints=(("a", GpuConstraints(models=("V",))),))], of(rooms(a="x."), a="V")
+        )
+        == []
+    )
+
+
+def test_a_job_begins_on_gpus_of_one_model() -> None:
+    both = {"a": "VV", "b": "AA"}
+    assert begin([job("A", 2, "ab")], of(rooms(a="x.", b="x."), **both)) == []
+    assert begin([job("A", 2, "ab")], of(rooms(a="x.", b=".."), **both)) == ["A"]
+    assert begin([job("A", 1, "ab")], of(rooms(a="x.", b="x."), **both)) == ["A"]
+    # who takes the one does not take the other
+    first = job("A", 2, "a")
+    assert begin([first, job("B", 2, "a")], of(rooms(a="...."), a="VAAV")) == ["A", "B"]
+    assert begin([first, job("B", 1, "a")], of(rooms(a="x.."), a="VAV")) == []
+    # those that are divided into instances are had by name
+    assert begin([job("A", 1, "a")], of({"a": queue.HostCapacity(("",))}, a=["A MIG"])) == []  # type: ignore[arg-type]
+    # of several models by name
+    named = replace(job("A", 2, "ab"), constraints=tuple((host, GpuConstraints(models=("V", "A"))) for host in "ab"))
+    assert begin([named], of(rooms(a="x.", b="x."), **both)) == ["A"]
+    # one that fits on several models only never fits
+    wide = job("A", 3, "ab", tried=False)
+    assert begin([wide], of(rooms(a="xx", b="x."), **both)) == ["A"]
+    assert begin([wide], of(rooms(a="xx", b="x."), a="VV", b="VV")) == []
+
+
+def test_an_exclusive_job_begins_on_a_host_without_others() -> None:
+    alone = replace(job("A", 1, "ab"), wanted=SlotRequest(1, exclusive=True))
+    assert begin([alone], rooms(a=".x", b="x.")) == []
+    assert begin([alone, job("B", 1, "b")], rooms(a=".x", b="..")) == ["A"]
+    assert begin([alone, job("B", 1, "a")], rooms(a="..", b="..")) == ["A"]
+    # nobody takes a slot of the host that it waits for
+    assert begin([alone, job("B", 1, "a")], rooms(a=".x", b="x.")) == []
+
+
+def test_a_worker_has_one_host() -> None:
+    workers = replace(job("A", 2, "ab"), wanted=SlotRequest(2, unit=2))
+    assert begin([workers], rooms(a=".x", b=".x")) == []
+    assert begin([workers], rooms(a=".x", b="..")) == ["A"]
+    # nobody takes a slot of hosts on which it may begin
+    wide = replace(job("A", 2, "abd"), wanted=SlotRequest(2, unit=2))
+    assert begin([wide, job("B", 1, "a")], rooms(a=".x", b=".y", d=".z")) == []
+    assert begin([workers, job("B", 1, "c")], rooms(a=".x", b="x.", c=".")) == ["B"]
+
+
+@given(st.lists(st.sampled_from(["..", ".x", "xy"]), min_size=1, max_size=5), counts, counts)
+def test_a_job_begins_with_as_many_hosts_as_are_free(held: list[str], one: int, other: int) -> None:
+    """As soon as the least number is free; who is behind it may have a host then that it does not take, and none before."""
+    least, most = sorted((one, other))
+    names = "abcde"[: len(held)]
+    here = rooms(**dict(zip(names, held, strict=True)))
+    free = [name for name, slots in zip(names, held, strict=True) if slots == ".."]
+    first = job("A", None, names, count=most, each=2, least=least)
+    begun = least <= len(free)
+    assert begin([first], here) == (["A"] if begun else [])
+    for name in free:
+        after = begin([first, job("B", 1, name)], here)
+        assert after == (["A", "B"] if begun and name not in free[:most] else ["A"] if begun else [])
+    # with nobody on any host it never fits, and is refused at once
+    refused = begin([replace(first, tried=False)], rooms(**dict.fromkeys(names, "xx")))
+    assert refused == (["A"] if least > len(names) else [])
+
+
+def test_a_job_takes_the_fewest_leaves() -> None:
+    wide = replace(job("A", 4, "abc"), leaves=(("a", "x"), ("b", "y"), ("c", "y")))
+    here = rooms(a="..", b="..", c="..")
+    assert begin([wide, job("B", 2, "a")], here) == ["A", "B"]
+    assert begin([wide, job("B", 2, "c")], here) == ["A"]

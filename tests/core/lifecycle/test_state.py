@@ -1,0 +1,312 @@
+"""The fold of a job's events is total, its end is final, and the verdict is the table below."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taco_launch.core.errors import FAILED, NO_JOB, OK
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.jobs import Event, JobRecord, JobState, Policy, RankEnd, Restart, Transition
+
+TIMES = st.floats(min_value=0, max_value=4e9)
+TERMINAL = [entry for entry in JobState if entry.is_terminal]
+ROOTS = st.lists(st.lists(st.integers(1, 1 << 22), min_size=2, max_size=2), max_size=3)
+
+
+def events_of(kind: str, **data: st.SearchStrategy[object]) -> st.SearchStrategy[Event]:
+    return st.builds(Event, TIMES, st.just(kind), st.text(max_size=8), st.fixed_dictionaries(dict(data)))
+
+
+KINDS = {value for name, value in vars(state).items() if name.isupper() and isinstance(value, str)}
+PLACING = events_of(state.PLACED, np=st.integers(1, 99), hosts=st.lists(st.text(min_size=1)), line=st.text())
+RUNNING = events_of(state.RUNNING, boot=st.text(), roots=ROOTS)
+EVENTS = st.one_of(
+    events_of(state.SUBMITTED, id=st.text(min_size=1)),
+    PLACING,
+    events_of("launched", boot=st.text(), roots=ROOTS),
+    RUNNING,
+    events_of(state.RANK_FAILED, rank=st.integers(0, 99), host=st.text(), exit_code=st.integers(1, 255)),
+    events_of(state.STOPPING),
+    events_of(state.WAITING, hosts=st.lists(st.tuples(st.text(), st.text()), max_size=2)),
+    events_of(state.SUSPENDED),
+    events_of(state.RESUMED),
+    events_of(state.RESTARTING, delay=st.floats(0, 1e6), exit_code=st.integers(1, 255), left_out=st.lists(st.text())),
+    events_of(state.ENDED, state=st.sampled_from([entry.value for entry in TERMINAL]), exit_code=st.integers(0, 255)),
+    st.builds(Event, TIMES, st.text(), st.text(), st.just({})).filter(lambda event: event.kind not in KINDS),
+)
+
+
+def test_no_events_is_a_queued_job() -> None:
+    assert state.reduce(()) == JobRecord(id="", state=JobState.QUEUED)
+
+
+def test_the_life_of_a_job() -> None:
+    life = [
+        Event(1.0, state.SUBMITTED, "waiting", {"id": "abc"}),
+        Event(2.0, state.PLACED, "fits", {"np": 2, "hosts": ["gpu1", "gpu2"], "line": "mpirun -np 2 true"}),
+        Event(2.5, "launched", "mpirun is process 7", {"boot": "b", "roots": [[7, 1]]}),
+        Event(3.0, state.RUNNING, "all ranks", {"boot": "b", "roots": [[8, 2]]}),
+        Event(4.0, state.RANK_FAILED, "exited with code 3", {"rank": 1, "host": "gpu2", "exit_code": 3}),
+        Event(4.1, state.RANK_FAILED, "was killed", {"rank": 0, "host": "gpu1", "exit_code": 137}),
+        Event(5.0, state.STOPPING, "TERM", {}),
+        Event(6.0, state.ENDED, "rank 1 failed", {"state": "FAILED", "exit_code": 3, "rank": 1, "host": "gpu2"}),
+        Event(7.0, state.RUNNING, "late", {"boot": "b", "roots": []}),
+        Event(8.0, state.ENDED, "twice", {"state": "LOST", "exit_code": 1}),
+    ]
+    states = [state.reduce(life[:count]).state.value for count in range(len(life) + 1)]
+    assert states == ["QUEUED"] * 2 + ["STARTING"] * 2 + ["RUNNING"] * 3 + ["STOPPING"] + ["FAILED"] * 3
+    assert state.reduce(iter(life)) == JobRecord(
+        id="abc",
+        state=JobState.FAILED,
+        reason="rank 1 failed",
+        np=2,
+        hosts=("gpu1", "gpu2"),
+        submitted=1.0,
+        started=2.0,
+        ended=6.0,
+        exit_code=3,
+        line="mpirun -np 2 true",
+        first_failure=RankEnd(1, "gpu2", 3, "rank 1 failed"),
+        mark="abc",
+        attempt=1,
+        transitions=(
+            Transition(1.0, JobState.QUEUED, "waiting"),
+            Transition(2.0, JobState.STARTING, "fits"),
+            Transition(3.0, JobState.RUNNING, "all ranks"),
+            Transition(5.0, JobState.STOPPING, "TERM"),
+            Transition(6.0, JobState.FAILED, "rank 1 failed"),
+        ),
+        admitted=True,
+    )
+
+
+@given(st.lists(EVENTS, max_size=12))
+def test_any_order_of_events_is_a_record_and_the_end_is_final(events: list[Event]) -> None:
+    before = state.reduce(())
+    for count in range(1, len(events) + 1):
+        record = state.reduce(events[:count])
+        assert record.state.is_terminal == (record.exit_code is not None) == (record.ended is not None)
+        if before.state.is_terminal:
+            assert record == before
+        changes = [change.state for change in record.transitions]
+        assert all(one is not other for one, other in itertools.pairwise(changes))
+        assert not changes or changes[-1] is record.state
+        before = record
+
+
+@settings(max_examples=60)
+@given(st.lists(st.one_of(events_of(state.STOPPING), PLACING, RUNNING), max_size=6))
+def test_a_job_that_is_being_stopped_does_not_go_back(events: list[Event]) -> None:
+    # TERM to a supervisor may come before it has a place for the job: `placed` then follows `stopping`.
+    records = [state.reduce(events[:count]) for count in range(len(events) + 1)]
+    stopping = [record.state for record in records if record.state is JobState.STOPPING]
+    assert [record.state for record in records][len(records) - len(stopping) :] == stopping
+
+
+SUBMITTED = Event(1.0, state.SUBMITTED, "", {"id": "abc"})
+PLACED_AGAIN = Event(40.0, state.PLACED, "", {"np": 1, "hosts": ["b"], "line": "", "mark": "abc.2", "attempt": 2})
+FAILED_ONCE = Event(20.0, state.RESTARTING, "rank 0 on a failed", {"delay": 10, "left_out": ["a"], "exit_code": 3})
+
+
+def test_a_job_is_tried_again() -> None:
+    record = state.reduce([SUBMITTED, FAILED_ONCE])
+    assert (record.state, record.not_before, record.left_out) == (JobState.RESTARTING, 30.0, ("a",))
+    record = state.reduce([SUBMITTED, FAILED_ONCE, PLACED_AGAIN])
+    assert (record.state, record.not_before, record.left_out) == (JobState.STARTING, None, ("a",))
+    assert (record.id, record.mark, record.attempt) == ("abc", "abc.2", 2)
+
+
+def test_a_job_that_waits_says_why_until_it_has_a_place_or_is_suspended() -> None:
+    waiting = Event(2.0, state.WAITING, "2 of 4 slots are free", {"hosts": [["gpu3", "2 of 8 free"]]})
+    record = state.reduce([SUBMITTED, waiting])
+    assert (record.state, record.waiting) == (JobState.QUEUED, (("gpu3", "2 of 8 free"),))
+    assert state.reduce([SUBMITTED, waiting, PLACED_AGAIN]).waiting == ()
+    suspended = Event(3.0, state.SUSPENDED, "suspended by root")
+    record = state.reduce([SUBMITTED, waiting, suspended])
+    assert (record.state, record.waiting) == (JobState.SUSPENDED, ())
+    failed = Event(2.0, state.RESTARTING, "", {"delay": 9.0})
+    assert state.reduce([SUBMITTED, failed, suspended]).not_before is None
+    assert state.reduce([SUBMITTED, suspended, Event(4.0, state.RESUMED)]).state is JobState.QUEUED
+    assert state.reduce([Event(1.0, state.SUBMITTED, "", {"id": "a", "suspend": True})]).state is JobState.SUSPENDED
+
+
+@pytest.mark.parametrize(
+    ("restart", "limit", "attempt", "end", "code", "delay"),
+    [
+        ("never", 3, 1, "FAILED", 1, None),
+        ("on-failure", 3, 1, "FAILED", 1, 10.0),
+        ("on-failure", 3, 3, "FAILED", 137, 40.0),
+        ("on-failure", 3, 4, "FAILED", 1, None),  # the limit is used up
+        ("on-failure", 9, 8, "LOST", 1, 360.0),
+        ("on-failure", 3, 1, "SUCCEEDED", 0, None),
+        ("on-failure", 3, 1, "CANCELLED", 143, None),
+        ("on-failure", 3, 1, "FAILED", 124, None),  # its time is over
+        ("on-failure", 3, 1, "FAILED", 125, None),  # no rank could start: nor will the next time
+        ("exit-code", 3, 1, "FAILED", 127, None),
+        ("exit-code", 3, 1, "FAILED", 128, 10.0),
+        ("exit-code", 3, 1, "LOST", 1, 10.0),
+    ],
+)
+def test_when_a_job_is_tried_again(
+    restart: str, limit: int, attempt: int, end: str, code: int, delay: float | None
+) -> None:
+    policy = Policy(restart=Restart(restart), backoff_limit=limit)
+    # It was suspended once besides, which is not a failure.
+    before = (JobState.SUSPENDED, *(JobState.RESTARTING for _failure in range(attempt - 1)))
+    changes = tuple(Transition(float(number), change) for number, change in enumerate(before))
+    record = JobRecord(id="abc", state=JobState.RUNNING, attempt=attempt + 1, left_out=("a",), transitions=changes)
+    found = state.retry(policy, record, JobState(end), code, "b")
+    assert (found and found.delay) == delay
+    by_code = "not tried again: --restart exit-code retries only after a signal or a lost host, not after "
+    why = {("exit-code", 127, 1): f"{by_code}exit code 127", ("on-failure", 1, 4): "its 5 attempts are used up"}
+    assert state.not_retried(policy, record, JobState(end), code) == why.get((restart, code, attempt), "")
+    if code == 128:
+        assert state.retry(policy, record, JobState(end), code, "b", raised=True) is None
+        told = state.not_retried(policy, record, JobState(end), code, raised=True)
+        assert told == f"{by_code}an exception of the program"
+    if found is not None:
+        assert found.left_out == ("a", "b")
+        assert state.retry(policy, record, JobState(end), code, "a") == (delay, ("a",))
+        assert state.retry(policy, record, JobState(end), code, "") == (delay, ("a",))
+
+
+def test_a_host_that_was_lost_may_be_back_for_the_attempt_after_the_next() -> None:
+    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=9)
+    lost = {"delay": 1, "left_out": ["a", "b"], "lost": "b"}
+    record = state.reduce((Event(0.0, state.SUBMITTED, "", {"id": "abc"}), Event(1.0, state.RESTARTING, "", lost)))
+    assert (record.left_out, record.lost) == (("a", "b"), "b")
+    for host, left_out in (("", ("a",)), ("c", ("a", "c")), ("b", ("a", "b"))):
+        found = state.retry(policy, record, JobState.FAILED, 1, host)
+        assert found is not None
+        assert found.left_out == left_out
+
+
+@pytest.mark.parametrize(
+    ("steps", "most"),
+    [
+        ("", 4),
+        ("P", 4),
+        ("PF", 4),
+        ("PFW", 4),
+        ("PFWP", 4),
+        ("PFPFPF", 4),
+        ("PFPFPFPE", 4),
+        ("PFE", 4),  # stopped before the second started
+        ("E", 4),
+        ("PS", 5),  # what was suspended has not failed
+        ("PSRPF", 5),
+    ],
+)
+def test_how_many_attempts_there_may_be(steps: str, most: int) -> None:
+    events = [Event(0, state.SUBMITTED, data={"id": "x"})]
+    for step in steps:
+        number = sum(event.kind == state.PLACED for event in events)
+        events.append(
+            {
+                "P": Event(1, state.PLACED, data={"np": 1, "hosts": ["a"], "line": "l", "attempt": number + 1}),
+                "F": Event(1, state.RESTARTING, data={"delay": 10}),
+                "W": Event(1, state.WAITING, data={"hosts": ()}),
+                "S": Event(1, state.SUSPENDED),
+                "R": Event(1, state.RESUMED),
+                "E": Event(1, state.ENDED, data={"state": "FAILED", "exit_code": 1}),
+            }[step]
+        )
+    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=3)
+    assert state.most_attempts(policy, state.reduce(events)) == most
+
+
+def test_there_is_one_attempt_where_no_other_is_allowed() -> None:
+    record = state.reduce([Event(0, state.SUBMITTED, data={"id": "x"})])
+    assert state.most_attempts(Policy(backoff_limit=3), record) == 1
+
+
+def test_an_attempt_has_a_mark_of_its_own() -> None:
+    marks = [state.mark("abc", attempt) for attempt in (1, 2, 3)]
+    assert marks == ["abc", "abc.2", "abc.3"]
+    assert all(state.marks_same_job(one, other) for one in marks for other in marks)
+    assert not any(state.marks_same_job(one, state.mark("abcd", 2)) for one in marks)
+
+
+def test_terminal_states() -> None:
+    assert {entry.value for entry in TERMINAL} == {"SUCCEEDED", "FAILED", "CANCELLED", "LOST"}
+
+
+def test_verdict_of_a_success() -> None:
+    expected = state.JobOutcome(JobState.SUCCEEDED, OK, "every rank exited with 0")
+    assert state.verdict(2, 2, None, 0, None) == expected
+
+
+@pytest.mark.parametrize(
+    ("started", "first_failure", "launcher_code"), [(2, None, 0), (1, RankEnd(0, "a", 143), 1), (0, None, -15)]
+)
+def test_a_stop_is_the_verdict_whatever_else_happened(
+    started: int, first_failure: RankEnd | None, launcher_code: int
+) -> None:
+    stopped = state.JobOutcome(JobState.CANCELLED, 143, "stopped by somebody")
+    assert state.verdict(2, started, first_failure, launcher_code, stopped) == stopped
+
+
+NOT_RUN = "cannot run 'x': No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("started", "first_failure", "launcher_code", "code", "reason"),
+    [
+        (0, None, 7, NO_JOB, "the launcher exited with code 7 before any rank started"),
+        (0, None, 0, NO_JOB, "the launcher exited with code 0 before any rank started"),
+        (0, None, -11, NO_JOB, "the launcher was ended by signal 11 (SIGSEGV) before any rank started"),
+        (2, RankEnd(1, "gpu2", 3), 3, 3, "rank 1 on gpu2 exited with code 3"),
+        (2, RankEnd(1, "gpu2", 139), 139, 139, "rank 1 on gpu2 was ended by signal 11 (SIGSEGV)"),
+        (1, RankEnd(0, "gpu1", 127, NOT_RUN), 1, 127, f"rank 0 on gpu1 {NOT_RUN}"),
+        (2, RankEnd(0, "gpu1", 9), 0, 9, "rank 0 on gpu1 exited with code 9"),
+        (2, None, 1, 1, "the launcher exited with code 1 while its ranks ran"),
+        (1, None, -9, 137, "the launcher was ended by signal 9 (SIGKILL) while its ranks ran"),
+        (1, None, 0, FAILED, "only 1 of 2 ranks started, though the launcher exited with 0"),
+    ],
+)
+def test_verdict_of_a_failure(
+    started: int, first_failure: RankEnd | None, launcher_code: int, code: int, reason: str
+) -> None:
+    found = state.verdict(2, started, first_failure, launcher_code, None)
+    assert found == state.JobOutcome(JobState.FAILED, code, reason)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "exited with code 0"),
+        (1, "exited with code 1"),
+        (128, "exited with code 128"),
+        (129, "was ended by signal 1 (SIGHUP)"),
+        (137, "was ended by signal 9 (SIGKILL)"),
+        (128 + 35, "was ended by signal 35"),  # a real-time signal without a name of its own
+        (128 + 64, "was ended by signal 64 (SIGRTMAX)"),
+        (193, "exited with code 193"),  # Linux has no signal above 64
+        (255, "exited with code 255"),
+    ],
+)
+def test_ending(code: int, words: str) -> None:
+    assert state.ending(code) == words
+
+
+def end(rank: int, code: int, *, consequence: bool = False) -> RankEnd:
+    return RankEnd(rank, "gpu1", code, "", consequence)
+
+
+@pytest.mark.parametrize(
+    ("failures", "launcher_code", "rank"),
+    [
+        pytest.param([], 0, None, id="none"),
+        pytest.param([end(1, 3), end(0, 1)], 3, 1, id="the-first"),
+        pytest.param([end(0, 1, consequence=True), end(1, 3)], 1, 1, id="not-one-that-blames-another"),
+        pytest.param([end(0, 1, consequence=True)], 1, 0, id="unless-there-is-no-other"),
+        pytest.param([end(0, 143), end(1, 3)], 3, 1, id="not-one-that-mpirun-ended"),
+        pytest.param([end(0, 143)], 1, None, id="mpirun-ended-all"),
+        pytest.param([end(0, 143)], 143, 0, id="a-term-from-elsewhere"),
+    ],
+)
+def test_culprit(failures: list[RankEnd], launcher_code: int, rank: int | None) -> None:
+    found = state.culprit(failures, launcher_code)
+    assert (None if found is None else found.rank) == rank

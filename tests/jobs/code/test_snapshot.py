@@ -1,0 +1,201 @@
+"""Snapshots: what a tree is, it is again where it is written; an unchanged one is not read; what changes is noticed."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.agent.snapshots.checkout import check_out
+from taco_launch.agent.snapshots.store import SnapshotStore
+from taco_launch.core import manifest
+from taco_launch.core.errors import UsageError
+from taco_launch.core.manifest import CHUNK_BYTES
+from taco_launch.jobs.code import config_files, snapshot
+from taco_launch.jobs.code.snapshot import Snapshot
+from taco_launch.jobs.code.tree_walk import walk
+from tests.support import trees
+
+
+def quiet(line: str) -> None:
+    raise AssertionError(line)
+
+
+def taken(root: Path, cache: Path) -> Snapshot:
+    return snapshot.take(walk(str(root), quiet), (), cache)
+
+
+@given(st.dictionaries(trees.PATHS, trees.CONTENT, max_size=8))
+def test_a_tree_comes_out_as_it_went_in(drawn: trees.Drawn) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        trees.make(scratch / "tree", drawn)
+        found = taken(scratch / "tree", scratch / "cache")
+        store = SnapshotStore(scratch / "state")
+        again = store.begin(found.id, found.text)
+        assert again == found.manifest
+        assert set(store.missing(again)) == set(found.places)
+        for chunk in found.places:
+            store.put(chunk, found.read(chunk))
+        assert not store.missing(again)
+        assert list(check_out(store, again, scratch / "written")) == []
+        assert trees.seen(scratch / "written") == trees.seen(scratch / "tree")
+
+
+@given(st.dictionaries(trees.PATHS, trees.CONTENT, max_size=6))
+def test_the_same_tree_elsewhere_has_the_same_id(drawn: trees.Drawn) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        trees.make(scratch / "one", drawn)
+        trees.make(scratch / "deeper" / "two", drawn)
+        one, two = taken(scratch / "one", scratch / "cache"), taken(scratch / "deeper" / "two", scratch / "cache")
+        assert one.id == two.id == hashlib.sha256(one.text).hexdigest()
+
+
+def test_a_large_file_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    data = os.urandom(2 * CHUNK_BYTES + 5)
+    (tmp_path / "tree" / "large").write_bytes(data)
+    found = taken(tmp_path / "tree", tmp_path / "cache")
+    (file,) = found.manifest.files
+    assert [manifest.chunk_size(file, number) for number in range(3)] == [CHUNK_BYTES, CHUNK_BYTES, 5]
+    assert b"".join(found.read(chunk) for chunk in file.chunks) == data
+    with open(tmp_path / "tree" / "large", "r+b") as out:
+        out.seek(CHUNK_BYTES + 1)
+        out.write(b"changed")
+    again = taken(tmp_path / "tree", tmp_path / "cache").manifest.files[0]
+    assert [one == other for one, other in zip(file.chunks, again.chunks, strict=True)] == [True, False, True]
+
+
+def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    old = root / "old"
+    old.write_text("old")
+    monkeypatch.setattr("taco_launch.jobs.code.hash_cache._FRESH_NS", 0)
+    first = taken(root, tmp_path / "cache")
+    monkeypatch.setattr(snapshot, "_read", lambda _root, file: pytest.fail(f"{file.path} is read"))
+    assert taken(root, tmp_path / "cache").id == first.id
+    old.write_text("new")
+    with pytest.raises(pytest.fail.Exception, match="old is read"):
+        taken(root, tmp_path / "cache")
+
+
+def test_a_file_that_was_just_written_is_read_again(tmp_path: Path) -> None:
+    """It may be written again within one tick of the file system's clock."""
+    root = tmp_path / "tree"
+    root.mkdir()
+    path = root / "file"
+    path.write_text("one")
+    first = taken(root, tmp_path / "cache")
+    status = path.stat()
+    path.write_text("two")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert taken(root, tmp_path / "cache").id != first.id
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema":1}', '{"schema":1,"files":{"file":[3]}}', "[" * 100_000])
+def test_a_damaged_cache_is_none(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taco_launch.jobs.code.hash_cache._FRESH_NS", 0)
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "file").write_text("one")
+    first = taken(root, tmp_path / "cache")
+    (kept,) = (tmp_path / "cache" / "hashes").glob("*.json")
+    kept.write_text(text)
+    assert taken(root, tmp_path / "cache").id == first.id
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "file").write_text("one")
+    (tmp_path / "cache").write_text("no folder")
+    assert taken(tmp_path / "tree", tmp_path / "cache").manifest.files
+
+
+def test_a_file_that_changes_after_the_snapshot_is_not_sent(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "file").write_text("one")
+    found = taken(tmp_path / "tree", tmp_path / "cache")
+    (tmp_path / "tree" / "file").write_text("two")
+    with pytest.raises(UsageError, match="tree/file: changed while it was copied"):
+        found.read(next(iter(found.places)))
+    (tmp_path / "tree" / "file").unlink()
+    with pytest.raises(UsageError, match="cannot be read"):
+        found.read(next(iter(found.places)))
+
+
+def test_a_file_that_changes_each_time_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tree").mkdir()
+    path = tmp_path / "tree" / "file"
+    path.write_text("one")
+    pieces = snapshot._pieces
+
+    def written_to(file: object) -> object:
+        with open(path, "a") as out:
+            out.write("more")
+        return pieces(file)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(snapshot, "_pieces", written_to)
+    with pytest.raises(
+        UsageError,
+        match="changed while it was copied",
+    ):
+        taken(tmp_path / "tree", tmp_path / "cache")
+
+
+def test_a_tree_that_is_too_large_names_what_is(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    (root / "data").mkdir(parents=True)
+    (root / "model.bin").write_bytes(bytes(5 << 20))
+    for number in range(40):
+        (root / "data" / str(number)).write_bytes(bytes(100_000))
+    with pytest.raises(UsageError) as error:
+        snapshot.take(walk(str(root), quiet), (), tmp_path / "cache", 1 << 20)
+    lines = error.value.message.splitlines()
+    assert lines[0].endswith("8.81 MiB in 41 files, but --sync-max is 1 MiB; the largest are")
+    assert lines[1] == "  5 MiB  model.bin"
+    assert lines[-1] == "  3.81 MiB  data/"
+    assert error.value.hint is not None
+    assert ".tacoignore" in error.value.hint
+
+
+def test_config_files(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "own.conf").write_text("the tree's")
+    (root / "link").symlink_to("own.conf")
+    (tmp_path / "new.conf").write_text("new")
+    source = str(tmp_path / "new.conf")
+    words = [f"{source}:own.conf", f"{source}:link", f"{source}:/etc/new.conf"]
+    config = config_files.read(words, "--config-file", has_tree=True)
+    found = snapshot.take(walk(str(root), quiet), config, tmp_path / "cache")
+    assert [(file.path, found.read(file.chunks[0])) for file in found.manifest.files] == [
+        ("link", b"new"),
+        ("own.conf", b"new"),
+    ]
+    assert found.manifest.links == ()
+    assert [file.path for file in found.manifest.config] == ["/etc/new.conf"]
+    below = config_files.read([f"{source}:own.conf/inner"], "--config-file", has_tree=True)
+    with pytest.raises(
+        UsageError, match=r"--config-file: an entry lies below a path that is not a folder: b'own\.conf'"
+    ):
+        snapshot.take(walk(str(root), quiet), below, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1 << 20, "1 MiB"),
+        (1010 << 20, "1010 MiB"),
+        (10**6, "977 KiB"),
+        (3 << 29, "1.5 GiB"),
+    ],
+)
+def test_a_size_as_people_write_it(count: int, text: str) -> None:
+    assert manifest.size_text(count) == text

@@ -1,0 +1,112 @@
+"""Lines of Arena's guides and of its documentation, and the command that each is here."""
+
+import shlex
+
+import pytest
+
+from taco_launch.core.errors import UsageError
+from taco_launch.jobs.command_lines.arena_line import ArenaLine, read
+
+# As the guide on ACK's topology scheduling has it.
+ACK = (
+    "submit mpi --name=pytorch-topo-4-vgg16 --gpus=1 --workers=4 --gputopology=true --image=reg.example/benchmark:torch1.6.0 "
+    '\'mpirun --allow-run-as-root -np "4" -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 '
+    "-x LD_LIBRARY_PATH -x PATH --mca pml ob1 --mca btl_tcp_if_include eth0 --mca btl ^openib python /examples/b.py "
+    "--model=vgg16'"
+)
+# As the guide on PyTorch jobs has it.
+TORCH = (
+    "submit pytorch --name=pytorch-dist --gpus=1 --workers=3 --working-dir=/root --image=reg.example/pytorch:1.5.1 "
+    "--sync-mode=git --sync-source=https://example.org/u/mnist-pytorch.git --data=training-data:/mnist_data --tensorboard "
+    "--logdir=/mnist_data/logs 'python /root/code/mnist-pytorch/mnist.py --epochs 10 --backend nccl'"
+)
+READ = {
+    ACK: "submit --name pytorch-topo-4-vgg16 --gpus 1 --workers 4 --gputopology --image reg.example/benchmark:torch1.6.0 "
+    "-x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 --mca pml ob1 --mca btl_tcp_if_include eth0 --mca btl '^openib' "
+    "-- python /examples/b.py --model=vgg16",
+    TORCH: "submit --launcher env --name pytorch-dist --gpus 1 --workers 3 --workdir /root --image reg.example/pytorch:1.5.1 "
+    "--sync-mode git --sync-source https://example.org/u/mnist-pytorch.git --data training-data:/mnist_data --tensorboard "
+    "--logdir /mnist_data/logs -- python /root/code/mnist-pytorch/mnist.py --epochs 10 --backend nccl",
+    "submit pytorchjob --syncMode git --syncSource=git@h:a/b.git --workingDir /w --dataDir /d --gpus 0 'python a.py'": (
+        "submit --launcher env --sync-mode git --sync-source git@h:a/b.git --workdir /w --data /d:/d -- python a.py"
+    ),
+    "submit pytorch --running-timeout 2h22m --ttl-after-finished=5s --retry 3 --clean-task-policy=Running 'x'": (
+        "submit --launcher env --timeout 8520s --ttl 5s --backoff-limit 3 --clean-up running -- x"
+    ),
+    "submit pytorch --rdma --share-memory=8g -d a:/a -d b:/b -e A=1 --selector gpu=a100 x y": (
+        "submit --launcher env --transport rdma --shm-size 8g --data a:/a --data b:/b -x A=1 --selector gpu=a100 -- x y"
+    ),
+    "submit pytorch --tensorboard --gputopology=false x": (
+        "submit --launcher env --tensorboard --logdir /training_logs -- x"
+    ),
+    "submit pytorch 'cd /w && python a.py $RANK'": "submit --launcher env -- sh -c 'cd /w && python a.py $RANK'",
+    "submit pytorch 'A=1 python a.py'": "submit --launcher env -- env A=1 python a.py",
+    # fewer ranks than slots, and the line's number unsaid
+    "submit mpi --workers 4 --gpus 2 'mpirun -np 6 a'": "submit --np 6 -- a",
+    "submit mpi --workers 4 --working-dir /r 'mpirun -wdir /w --timeout 60 a'": "submit --workers 4 --timeout 60s --workdir /w -- a",
+    "submit mpi --workers 4 'mpirun a'": "submit --workers 4 -- a",
+    "list": "list",
+    "list -A": "list",
+    "get a --type pytorchjob -o yaml": "get a -o yaml",
+    "logs -f a -i a-worker-0": "logs a -f --instance a-worker-0",
+    "logs a -t 5 --since 2m --timestamps": "logs a -t 5 --since 2m --timestamps",
+    "logs --tail=7 a --type mpijob": "logs a -t 7",
+    "top node": "top node",
+    "top job -n default": "top job",
+    "data list": "data list",
+    "delete a b --type=mpijob": "delete a b",
+    "prune --since 7d": "prune --older-than 7d",
+    "--loglevel info list --namespace hcc": "list",
+}
+REFUSED = {
+    "": "a command is missing: submit, list,",
+    "serve list": "arena serve is not known here: submit,",
+    "submit": "the type of the job is missing",
+    "submit tf --name a x": "arena submit tf is not known here",
+    "submit pytorch --name a": "the command is missing",
+    "submit pytorch --name": "--name: its value is missing",
+    "submit pytorch --toleration all x": "--toleration all: hosts have no taints",
+    "submit pytorch --device amd.com/gpu=1 x": "--device amd.com/gpu=1: a slot is an NVIDIA GPU",
+    "submit pytorch --priority high x": "--priority high: must be a number here, not a name of Kubernetes",
+    "submit pytorch --frob 1 x": "--frob: is not a known flag of arena submit",
+    "submit pytorch --running-timeout soon x": "--running-timeout soon: is not a time",
+    "submit mpi 'python train.py'": "the command of an MPI job must start with mpirun",
+    "submit mpi --workers 2 'mpirun -np 8 a'": "mpirun -np 8: the workers have 2 slots",
+    "submit mpi 'mpirun --frob a b'": "'--frob' of mpirun",
+    "list -n other": "--namespace other: a cluster has no namespaces; this cluster is hcc",
+    "logs a --frob=1": "--frob: is not a known flag of arena logs",
+}
+
+
+def line(text: str) -> ArenaLine:
+    return read(shlex.split(text), ("default", "hcc"))
+
+
+@pytest.mark.parametrize("text", READ)
+def test_a_line_and_the_command_here(text: str) -> None:
+    assert shlex.join(line(text).words) == READ[text]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_cannot_be_had(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        line(text)
+    assert refused.value.message.startswith(REFUSED[text])
+
+
+def test_what_changes_nothing_is_noted_once() -> None:
+    found = line("submit pytorch --cpu 4 --memory=8Gi --gang -a x=y --annotation z=1 --image-pull-secret s --type t x")
+    assert found.words == ("submit", "--launcher", "env", "--", "x")
+    assert [note.partition(":")[0] for note in found.notes] == [
+        *("--cpu", "--memory", "--gang", "--annotation", "--image-pull-secret")
+    ]
+
+
+def test_gits_variables_are_no_rank_s() -> None:
+    secret = "submit pytorch --sync-mode git --sync-source https://h/r.git --env=GIT_SYNC_USERNAME=u --env=GIT_SYNC_PASSWORD=p x"
+    found = line(secret)
+    assert found.git == (("GIT_SYNC_USERNAME", "u"), ("GIT_SYNC_PASSWORD", "p"))
+    assert "-x" not in found.words
+    branch = line("submit pytorch --sync-mode git --sync-source https://h/r.git -e GIT_SYNC_BRANCH=dev x")
+    assert branch.words[5:7] == ("--sync-source", "https://h/r.git@dev")
+    assert branch.git == ()

@@ -1,0 +1,115 @@
+"""Which container a job gets: its image, its data and /dev/shm over the inventory's; and what is refused, and how."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.core.errors import SpecError, UsageError
+from taco_launch.core.model.host.hosts import Container, DataSet, Host, Inventory
+from taco_launch.core.model.job_request import JobRequest
+from taco_launch.jobs.request.container import container_of
+
+BASE = Container("train:1", mounts=(("/nas", "/nas", "ro"),))
+SETS = (DataSet("imagenet", "/mnt/nas/x", mode="ro"), DataSet("scratch", "/mnt/scratch"))
+HERE = Inventory("c", "h", (Host("h", "h"),), BASE, source="i.yaml", data=SETS)
+WORDS = st.lists(st.sampled_from(["/", "a", "..", ".", ":", "ro", "imagenet", " ", ",", "/data", "\0"]), max_size=7)
+
+
+def of(**fields: object) -> Container:
+    found = container_of(JobRequest(**fields), HERE)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def problem(**fields: object) -> str:
+    with pytest.raises((UsageError, SpecError)) as caught:
+        of(**fields)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"image": "train:1"},
+        {"image": "docker.io/library/train:1"},
+        {"worker_image": "train:1"},
+        {"data": ("/nas:/nas:ro",)},
+        {"shm_size": "32g"},
+    ],
+)
+def test_what_the_inventory_has_is_its_own_container(fields: dict[str, object]) -> None:
+    assert of(**fields) == BASE
+
+
+def test_another_image_is_a_variant_whose_source_is_looked_for() -> None:
+    found = of(image="mine:2", worker_image="mine:2")
+    assert (found.image, found.source, bool(found.variant)) == ("mine:2", "auto", True)
+    assert of(image="mine:2", image_from="controller").source == "controller"
+    assert found.mounts == BASE.mounts
+
+
+def test_data_by_path_and_by_name() -> None:
+    found = of(data=("/srv/x:/x", "imagenet:/data", "scratch:/tmp/s:ro"))
+    assert found.data == (("/srv/x", "/x", "rw"),)
+    assert found.mounts == (*BASE.mounts, ("/mnt/nas/x", "/data", "ro"), ("/mnt/scratch", "/tmp/s", "ro"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"data": ("/a/../etc:/x",)}, "  data: '/a/../etc:/x': a path here must not contain '.' or '..'"),
+        ({"data": ("/:/x",)}, "belongs to the host"),
+        ({"data": ("/etc/ssh:/x:ro",)}, "belongs to the host"),
+        ({"data": ("/var/lib:/x",)}, "belongs to the host"),
+        ({"data": ("/a",)}, "HOST_PATH:PATH"),
+        ({"data": ("/a:/x:rx",)}, "HOST_PATH:PATH"),
+        (
+            {"data": ("/a:/",)},
+            "the container's / comes from the image (mount it on another folder, such as /:/host:ro)",
+        ),
+        (
+            {"data": ("/a:/run/taco-launch/x",)},
+            "  data: '/a:/run/taco-launch/x': this path is reserved for set-up's own mounts (reserved: /var/lib/taco-launch, /run/taco-launch, /etc/hosts, /etc/ssh/ssh_config)",
+        ),
+        ({"data": ("imagnet:/x",)}, "did you mean 'imagenet'"),
+        ({"data": ("imagenet",)}, "NAME:PATH"),
+        ({"data": ("imagenet:/x:rw",)}, "read only"),
+        ({"data": ("/a:/x", "/b:/x")}, "/x has /a already"),
+        ({"shm_size": "32 GB"}, "must be a size"),
+        ({"image": "a b"}, "is not an image"),
+        ({"image": "a:1", "image_from": "x"}, "registry, controller"),
+        ({"image_from": "controller"}, "no image is named"),
+        ({"image": "a:1", "worker_image": "b:1"}, "one image"),
+    ],
+)
+def test_what_is_wrong_is_said(fields: dict[str, object], words: str) -> None:
+    assert words in problem(**fields)
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(SpecError) as caught:
+        of(image="a b", data=("/a",), shm_size="x")
+    assert len(caught.value.faults) == 3
+
+
+def test_without_a_container_there_is_no_image() -> None:
+    nowhere = Inventory("c", "h", (Host("h", "h"),))
+    assert container_of(JobRequest(), nowhere) is None
+    with pytest.raises(UsageError, match="without a container"):
+        container_of(JobRequest(image="a:1"), nowhere)
+
+
+@given(WORDS.map("".join))
+def test_whatever_is_written_is_a_mount_of_plain_paths_or_an_error(text: str) -> None:
+    try:
+        found = of(data=(text,))
+    except SpecError:
+        return
+    for source, inside, mode in (*found.data, *found.mounts):
+        assert re.fullmatch(r"/[^:,\x00]*", source)
+        assert not {"..", "."} & {*source.split("/"), *inside.split("/")}
+        assert inside != "/"
+        assert mode in ("ro", "rw")

@@ -1,0 +1,79 @@
+"""What a Python program may write into a JobRequest, and what it is told where it may not."""
+
+from typing import Any
+
+import pytest
+
+from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.model.job_request import JobRequest
+from taco_launch.core.model.jobs import Restart
+from taco_launch.jobs.request.python_values import fields_in_hints, typed
+
+
+def request(**values: Any) -> JobRequest:
+    return JobRequest(**values)
+
+
+def test_dicts_and_lists_become_what_a_job_file_gives() -> None:
+    found = typed(
+        request(command=["true"], env={"FOO": "bar", "HOME": None}, knobs=[["NCCL_DEBUG", "INFO"]], timeout=5)
+    )
+    assert found == JobRequest(
+        command=("true",), env=(("FOO", "bar"), ("HOME", None)), knobs=(("NCCL_DEBUG", "INFO"),), timeout=5
+    )
+
+
+def test_numbers_become_texts_where_variables_are_meant() -> None:
+    found = typed(
+        request(command=["true"], env={"N": 1}, knobs={"NCCL_MIN_NCHANNELS": 8}, mca={"a": 1.5}, hosts=[1, 2])
+    )
+    assert (found.env, found.knobs, found.mca) == ((("N", "1"),), (("NCCL_MIN_NCHANNELS", "8"),), (("a", "1.5"),))
+    assert found.hosts == (1, 2)
+
+
+def test_a_request_with_the_right_types_is_taken_as_it_is() -> None:
+    whole = JobRequest(command=("true",), hosts=(1, 2), restart=Restart.NEVER, written={"np": "--np"}, gdr=True)
+    assert typed(whole) is whole
+
+
+@pytest.mark.parametrize(
+    ("values", "message", "hint"),
+    [
+        ({"command": "python3 ddp.py"}, "command: 'python3 ddp.py': must be a list of strings", "split it into words: shlex.split(...)"),
+        ({"np": "4"}, "np: '4': must be a whole number", None),
+        ({"np": True}, "np: True: must be a whole number", None),
+        ({"hosts": (1, 2, 3)}, "hosts: (1, 2, 3): must be a whole number or a pair (a whole number, a whole number)", None),
+        ({"env": ["FOO=bar"]}, "env: ['FOO=bar']: must be a dict of strings or numbers, or a list of pairs", None),
+        ({"env": {"FOO": True}}, "env: {'FOO': True}: must be a dict of strings or numbers, or a list of pairs", None),
+        ({"timeout": "5s"}, "timeout: '5s': must be a number", "give a number of seconds, such as 12 * 3600 for 12 hours"),
+        ({"mps": 1}, "mps: 1: must be True or False", None),
+        ({"name": 3}, "name: 3: must be text", None),
+        ({"np": 0}, "np: 0: must be from 1 to 1000000", None),
+        ({"hosts": (0, 2)}, "hosts: (0, 2): must be from 1 to", None),
+        ({"timeout": -3}, "timeout: -3: must be from 0.001 to", None),
+        ({"priority": 10**12}, "priority: 1000000000000: must be from -1000000000 to", None),
+        ({"launcher": "slurm"}, "launcher: 'slurm': must be one of mpirun, ", None),
+        ({"transport": "foo"}, "transport: 'foo': must be one of auto, tcp, rdma", None),
+        ({"restart": "Never"}, "restart: 'Never': must be Restart.", None),
+    ],
+)  # fmt: skip
+def test_a_wrong_type_names_its_field(values: dict[str, Any], message: str, hint: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        typed(request(**values))
+    assert caught.value.message.startswith(f"JobRequest.{message}")
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("message", "hint", "told"),
+    [
+        ("9 ranks do not fit", "request at most --np 2, or -H localhost:9", " (fields of JobRequest: np, host)"),
+        ("--knob: 'X': no such knob", None, "(fields of JobRequest: knobs)"),
+        ("x--np, --nosuch", "see --np-x", ""),
+        ("job a not found", None, ""),
+    ],
+)
+def test_hints_name_the_fields_of_options(message: str, hint: str | None, told: str) -> None:
+    with pytest.raises(TacoLaunchError) as caught, fields_in_hints():
+        raise TacoLaunchError(message, hint)
+    assert caught.value.hint == (f"{hint or ''}{told}" or None)

@@ -1,0 +1,116 @@
+"""What the inventory and the command line add to what set-up knows of its hosts: GPUs that are none, a tag that moved."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from taco_launch.core.errors import HostError
+from taco_launch.core.model.host.fact_value import Absent, Unknown
+from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.hosts.gather_facts import declared
+from taco_launch.setup.apply import setup_run as flow
+from taco_launch.setup.apply import sources
+from taco_launch.setup.files.container_definition import unread
+from taco_launch.setup.model.ops import Op, PlanContext, Problem, StageRules
+from taco_launch.setup.model.stages import STAGES
+from tests.cli.hosts import test_setup as simulated
+from tests.cli.hosts.test_setup import PASSWORD, World, code, setup
+from tests.support.host_facts import host, known
+from tests.support.training import image
+
+world = simulated.world  # a fixture is found by its name here
+
+
+def test_a_host_without_gpus_is_one_whatever_is_left_of_its_driver() -> None:
+    broken = replace(host("gpu1"), gpu=Unknown("NVIDIA-SMI has failed"))
+    assert declared(broken, Host("gpu1", "a")) == broken
+    assert "the GPUs of this host cannot be read" in unread(broken)
+    told = declared(broken, Host("gpu1", "a", gpus="none"))
+    assert isinstance(told.gpu, Absent)
+    assert unread(told) == ""
+    untold = replace(broken, gpu=Unknown("not asked"))
+    assert declared(untold, Host("gpu1", "a", gpus="none")) == untold, "what was not looked at is kept as it was"
+
+
+@dataclass
+class Registry:
+    """What a registry has under the image's tag, None where it does not answer; and how it was asked."""
+
+    digest: str | None
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def latest(self, host: Any, reference: Any, *more: Any) -> str:
+        self.asked.append((host.name, reference.name, *more))
+        if self.digest is None:
+            raise HostError("gpu1: the registry cannot be queried")
+        return self.digest
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    made = Registry("sha256:new")
+    monkeypatch.setattr(sources, "latest", made.latest)
+    return made
+
+
+def test_pull_takes_what_the_registry_has(world: World, registry: Registry) -> None:
+    assert code(setup(world, "--pull", "--yes")) == 0
+    assert registry.asked == [("gpu1", "registry/train:1", "me", PASSWORD, sources.REGISTRY_SECONDS)]
+    assert {each.latest for each in world.clusters[-5:]} == {"sha256:new"}
+    for words in (("--host", "gpu2"), ("--only", "docker")):
+        done = setup(world, "--pull", *words)
+        assert (code(done), len(registry.asked)) == (2, 1)
+        assert str(done.exception).startswith("--pull")
+    registry.digest = None
+    assert code(setup(world, "--pull", "--yes")) == 5
+    text = (world.folder.parent / "cluster.yaml").read_text()
+    (world.folder.parent / "cluster.yaml").write_text(text.replace("train:1", "train@sha256:" + "a" * 64))
+    assert "names a digest, which never changes" in str(setup(world, "--pull").exception)
+
+
+@pytest.mark.parametrize("there", ["sha256:old", "sha256:new", None])
+def test_without_it_hosts_keep_theirs_and_that_is_said(
+    world: World, registry: Registry, monkeypatch: pytest.MonkeyPatch, there: str | None
+) -> None:
+    monkeypatch.setattr(simulated, "facts_of", lambda name, **more: pulled(host(name, **more), there))
+    done = setup(world, "--check")
+    assert (code(done), world.clusters[-1].latest) == (3, None)
+    said = f"the registry now has a different registry/train:1; the hosts keep their current one unless you run: taco-launch -i {world.folder.parent}/cluster.yaml setup --pull\n"
+    assert (said in done.stderr) == (there == "sha256:old")
+    assert [each[-1] for each in registry.asked] == ([1] if there else []), "a loaded image is in no registry"
+    registry.digest = None
+    assert code(setup(world, "--check")) == 3, "a registry that is down is in nobody's way"
+
+
+def pulled(facts: HostFacts, digest: str | None) -> HostFacts:
+    return replace(facts, docker=replace(known(facts.docker), images=(image("registry/train:1", digest=digest),)))
+
+
+def test_what_the_inventory_says_of_gpus_and_disks_is_heeded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Unknown("NVIDIA-SMI has failed")
+    monkeypatch.setattr(simulated, "facts_of", lambda name, **more: replace(host(name, **more), gpu=broken))
+    given: list[Any] = []
+
+    def gather(*args: Any, **more: Any) -> Any:
+        given.append(more["data_root"])
+        return world.gather(*args, **more)
+
+    def plan(_host: Host, facts: HostFacts, _cluster: PlanContext) -> Iterator[Op | Problem]:
+        if unread(facts):
+            yield Problem("container", unread(facts))
+
+    monkeypatch.setattr(flow, "gather", gather)
+    nothing = StageRules(lambda *_: iter(()), ())
+    monkeypatch.setattr(flow, "RULES", {**dict.fromkeys(STAGES, nothing), "container": StageRules(plan, ())})
+    file = world.folder.parent / "cluster.yaml"
+    file.write_text(file.read_text().replace("gpu2: {}", "gpu2: {gpus: none}") + "docker: {data_root: /data}\n")
+    done = setup(world, "--check")
+    assert code(done) == 5
+    assert done.stderr.splitlines() == [
+        "error: gpu[1,3]: container: the GPUs of this host cannot be read: NVIDIA-SMI has failed",
+        f"nothing to do: gpu2 already set up as in {file}",
+    ]
+    assert set(given) == {"/data"}

@@ -1,0 +1,90 @@
+"""A backend for tests, of which each test says what it answers; what nobody expects is a failure."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.core.model.job_rows import JobRow
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.jobs.backend import CopiesRemoved, Counters, FollowListener, HeadFacts, LogQuery, Node, Output
+from taco_launch.jobs.code.snapshot import Snapshot
+
+
+class FakeBackend:
+    """Refuses every call: a test overrides those that it expects."""
+
+    name, typed = "gpu1", "taco-launch"
+
+    def provide_code(self, snapshot: Snapshot, _say: Callable[[str], None]) -> None:
+        raise AssertionError(f"provide_code {snapshot.id}")
+
+    def submit(self, spec: JobSpec, _environ: Mapping[str, str]) -> JobView:
+        raise AssertionError(f"submit {spec.name}")
+
+    def run(self, spec: JobSpec, _environ: Mapping[str, str], _output: Output, _watch: FollowListener) -> JobView:
+        raise AssertionError(f"run {spec.name}")
+
+    def get(self, name: str) -> JobView:
+        raise AssertionError(f"get {name}")
+
+    def list(self) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
+        raise AssertionError("list")
+
+    def follow(self, query: LogQuery, _output: Output, _watch: FollowListener | None = None) -> JobView:
+        raise AssertionError(f"follow {query}")
+
+    def stop(self, name: str, _by: str, _number: int, _grace: float | None = None) -> JobView:
+        raise AssertionError(f"stop {name}")
+
+    def suspend(self, name: str, _by: str) -> JobView:
+        raise AssertionError(f"suspend {name}")
+
+    def resume(self, name: str, _by: str) -> JobView:
+        raise AssertionError(f"resume {name}")
+
+    def delete(self, name: str) -> tuple[str, ...]:
+        raise AssertionError(f"delete {name}")
+
+    def prune(self, since: float, owner: str | None, *, dry_run: bool) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
+        raise AssertionError(f"prune {since} {owner} {dry_run}")
+
+    def prune_code(
+        self, since: float, _inventory: Inventory, *, dry_run: bool
+    ) -> tuple[tuple[CopiesRemoved, ...], tuple[str, ...]]:
+        raise AssertionError(f"prune_code {since} {dry_run}")
+
+    def nodes(self, _inventory: Inventory) -> tuple[Node, ...]:
+        raise AssertionError("nodes")
+
+    def counters(self) -> Counters:
+        raise AssertionError("counters")
+
+    def execute(self, name: str, *_more: Any) -> int:
+        raise AssertionError(f"execute {name}")
+
+    def stacks(self, name: str) -> Any:
+        raise AssertionError(f"stacks {name}")
+
+    def read_files(self, name: str, *_more: Any) -> int:
+        raise AssertionError(f"read_files {name}")
+
+    def write_files(self, name: str, *_more: Any) -> int:
+        raise AssertionError(f"write_files {name}")
+
+    def forward(self, name: str, *_more: Any) -> Any:
+        raise AssertionError(f"forward {name}")
+
+    def forward_board(self, name: str) -> Any:
+        raise AssertionError(f"forward_board {name}")
+
+    def facts(self, **_what: Any) -> HeadFacts:
+        raise AssertionError("facts")
+
+    def prestart(self, _operation: str) -> None:
+        """Do nothing."""
+
+
+def not_asked(missing: tuple[str, ...]) -> HeadFacts:
+    """Stand for a head that no plan of the test has to ask."""
+    raise AssertionError(missing)

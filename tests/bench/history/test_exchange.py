@@ -110,21 +110,6 @@ def test_csv_has_a_row_for_each_reading(tmp_path: Path) -> None:
     ]
 
 
-def test_parquet_has_types() -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    file = io.BytesIO()
-    exchange.write_parquet(TWO, file)
-    table = parquet.read_table(io.BytesIO(file.getvalue()))
-    assert table.column_names == list(exchange.COLUMNS)
-    first, second, third = table.to_pylist()
-    told = [
-        first[name] for name in ("ladder", "ladder_started", "accepted", "position", "value", "hosts", "ladder_ended")
-    ]
-    assert told == ["taco-000001", 1.0, False, 0, 100.5, '["gpu2", "gpu1"]', None]
-    assert (second["value"], second["why"]) == (None, 'exit 1, "x"\r\nor so')
-    assert (third["ladder"], third["position"], third["accepted"]) == ("taco-000002", None, True)
-
-
 def _document(change: Callable[[Any], None]) -> str:
     file = io.StringIO()
     exchange.write_json(TWO, file)

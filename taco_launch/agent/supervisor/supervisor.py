@@ -356,7 +356,11 @@ class _Supervisor:
         )
         left = [self._left_here()]
         told = [(link, link.answers.ended) for link in self._gang.remote]
-        left += [recovery.left(ended.left, ended.unknown, link.name) for link, ended in told if ended is not None]
+        left += [
+            recovery.describe_leftovers(ended.left, ended.unknown, link.name)
+            for link, ended in told
+            if ended is not None
+        ]
         left += self._clear([link for link, ended in told if ended is None])
         left += [f"the logs of {name} did not arrive in full" for name in stuck]
         if self._cut_short is None and not self._ranks.all_well:
@@ -378,7 +382,7 @@ class _Supervisor:
             self._guard_process.kill()
         if told is None or not self._leaves():
             told = teardown.end_here(self._id, told, self._orphans.found, self._ranks.roots)
-        return recovery.left(told.left, told.unknown)
+        return recovery.describe_leftovers(told.left, told.unknown)
 
     def _clear(self, links: Sequence[RemoteGuardConnection]) -> List[str]:
         """End the job on hosts whose guards are gone, as far as they can be reached."""

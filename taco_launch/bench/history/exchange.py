@@ -19,7 +19,7 @@ from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import is_name
 from taco_launch.bench.history.history import Ladder, LadderKind
 from taco_launch.bench.logs import MOST_BYTES
-from taco_launch.bench.model.runs import Cell, Metric, Reading, Run, RunEnvironment, is_reading
+from taco_launch.bench.model.runs import Cell, Measurement, Metric, Run, RunEnvironment, is_reading
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.model.jobs import LATEST
 
@@ -238,7 +238,7 @@ def _run(data: Any, facts: Sequence[RunEnvironment], where: str) -> tuple[int, R
         metric = Metric(
             _of(reading, "name", str, at), _of(reading, "unit", str, at), _of(reading, "higher_is_better", bool, at)
         )
-        readings.append(Reading(metric, value))
+        readings.append(Measurement(metric, value))
     on = data.get("circumstances")
     if isinstance(on, int) and not 0 <= on < len(facts):
         raise ValueError(f"{where}.circumstances: index {on} does not exist")

@@ -4,7 +4,7 @@ import re
 import shlex
 
 from taco_launch.bench.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan, done, said
-from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun, night_of
+from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun, scheduled_run
 from taco_launch.core.command import Command
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.hosts.remote.transport import Transport
@@ -185,7 +185,7 @@ def read(name: str, text: str) -> ScheduledRun | None:
         words = shlex.split(entry[4].replace(r"\%", "%"))
     except ValueError:
         return None
-    return night_of(name, Schedule(int(entry[2]), int(entry[1]), days), words, mail)
+    return scheduled_run(name, Schedule(int(entry[2]), int(entry[1]), days), words, mail)
 
 
 def _mark(name: str, which: str) -> str:

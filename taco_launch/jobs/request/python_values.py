@@ -49,7 +49,7 @@ _OPTION = re.compile(r"(?<![\w-])(?:-[Hx]|--[a-z]+(?:-[a-z]+)*)(?![\w-])")
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
 
 
-def typed(request: JobRequest) -> JobRequest:
+def coerce_fields(request: JobRequest) -> JobRequest:
     """Return a request whose fields have their types: a dict becomes pairs, a list a tuple.
 
     Raises:

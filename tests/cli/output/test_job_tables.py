@@ -12,7 +12,7 @@ from taco_launch.core.model.job_rows import JobRow, row_of
 from taco_launch.core.model.job_view import JobView, LastRun, Progress
 from taco_launch.core.model.jobs import HostRanks, JobRecord, JobSpec, JobState, RankEnd, Transition
 from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
-from taco_launch.jobs.backend import Node
+from taco_launch.jobs.backend import HostOccupancy
 
 NOW = 1_000_000.0
 HOSTS = tuple(Host(f"gpu{number}", f"192.168.0.3{number}", slots=2) for number in (1, 2, 3))
@@ -144,9 +144,9 @@ def gpus(host: str, *slots: SlotState) -> Occupancy:
 
 
 NODES = (
-    Node(HOSTS[0], is_head=True, occupancy=gpus("a", SlotState("GPU-1", HELD), SlotState("GPU-2", HELD))),
-    Node(HOSTS[1], is_head=False, occupancy=gpus("b", SlotState("GPU-3"), SlotState("slot-1", HELD))),
-    Node(
+    HostOccupancy(HOSTS[0], is_head=True, occupancy=gpus("a", SlotState("GPU-1", HELD), SlotState("GPU-2", HELD))),
+    HostOccupancy(HOSTS[1], is_head=False, occupancy=gpus("b", SlotState("GPU-3"), SlotState("slot-1", HELD))),
+    HostOccupancy(
         HOSTS[2],
         is_head=False,
         occupancy=gpus("c", SlotState("GPU-4", foreign="used by process 4711 (python3 of bob)")),
@@ -186,12 +186,12 @@ def test_top_node_says_who_holds_what() -> None:
 
 def test_top_node_without_gpus() -> None:
     nodes = (
-        Node(
+        HostOccupancy(
             HOSTS[0],
             is_head=True,
             occupancy=gpus("a", SlotState("slot-0", HELD), SlotState("slot-1"), SlotState("slot-2")),
         ),
-        Node(HOSTS[1], is_head=False, occupancy=None, problem="no route to host"),
+        HostOccupancy(HOSTS[1], is_head=False, occupancy=None, problem="no route to host"),
     )
     assert (
         text(node_tables.top_nodes(nodes, wide=False))

@@ -26,6 +26,8 @@ from taco_launch.core.stalls import groups
 from taco_launch.core.stalls.dumps import main_stack
 from taco_launch.core.stalls.waits import place
 
+# py-spy lies beside the agent, where the controller or set-up puts it, or is on PATH. It is started from memory, since it may
+# lie on a file system from which nothing can be executed.
 NAME = "py-spy"
 
 

@@ -83,6 +83,8 @@ class Cron:
         )
 
 
+# A crontab's variables hold for every line below them. So a new entry goes above everything that is there, and has its
+# environment in its own line.
 # Vixie's cron, Debian's and cronie's: MAX_COMMAND 1000, with the zero at its end.
 _LONGEST = 998
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")  # what cron takes for lines, whatever else str.splitlines does

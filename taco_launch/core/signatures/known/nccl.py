@@ -1,4 +1,8 @@
-"""What NCCL says, 2.4 to 2.30 (src/misc/ibvwrap.cc, misc/socket.cc, transport/net_ib, bootstrap.cc, init.cc)."""
+"""Recognise what NCCL 2.4 to 2.30 prints: networks, HCAs, GPUs, NVLink, ranks that do not agree.
+
+Sources: src/misc/ibvwrap.cc, misc/socket.cc, misc/ipcsocket.cc, transport/net_ib, transport/net_socket.cc, transport/nvls.cc,
+transport/p2p.cc, bootstrap.cc, graph, init.cc; aws-ofi-nccl: nccl_ofi_ofiutils.cpp.
+"""
 
 from taco_launch.core.signatures.known import FailureText, Signature
 

@@ -1,4 +1,9 @@
-"""What torch says in the ranks, 1.13 to 2.x: torch.distributed (c10d, ProcessGroupNCCL.cpp, DDP), torchrun, the DataLoader."""
+"""Recognise what torch 1.10 to 2.13 prints in the ranks: torch.distributed, torchrun, the DataLoader, ranks that do not meet.
+
+Sources: torch/csrc/distributed/c10d (TCPStore.cpp, ProcessGroupGloo.cpp, ProcessGroupNCCL.cpp, ProcessGroupMPI.cpp, reducer.cpp,
+TraceUtils.h), torch/distributed/distributed_c10d.py, fsdp/_flat_param.py, checkpoint/api.py, torch/nn/parallel/distributed.py,
+and Gloo's transport/tcp.
+"""
 
 from taco_launch.core.signatures.known import FailureText, Signature
 

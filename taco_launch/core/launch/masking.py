@@ -67,7 +67,7 @@ class Masker:
             before = ["", *map(str, value)]
             hide = [is_secret(name) and (pair or name.startswith("-")) for name in before]
             return [
-                self._hidden(each) if secret else self.data(each) for each, secret in zip(value, hide, strict=False)
+                self._hidden(each) if secret else self.data(each) for each, secret in zip(value, hide)
             ]
         return value
 

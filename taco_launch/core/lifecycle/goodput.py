@@ -26,7 +26,7 @@ def time_spent(record: JobRecord, events: Sequence[Event], now: float) -> Dict[s
     hangs = _hangs(events, now)
     changes = record.transitions
     ends = [change.time for change in changes[1:]] + [now if record.ended is None else record.ended]
-    for change, end in zip(changes, ends, strict=False):
+    for change, end in zip(changes, ends):
         word = _WORDS.get(change.state)
         if word is None:
             continue

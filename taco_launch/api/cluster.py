@@ -12,6 +12,7 @@ Every call raises a TacoLaunchError (taco_launch.core.errors) with a message and
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -19,18 +20,19 @@ from typing import TYPE_CHECKING
 from taco_launch.core import trace
 from taco_launch.core.command import BARE
 from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.model.host.hosts import Container, Inventory
 from taco_launch.core.model.job_request import JobRequest
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.hosts.inventory import VARIABLE
+from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import Backend, FollowListener, HeadFacts, Output, connect, require_started
 
 if TYPE_CHECKING:
     from taco_launch.api.job import Job
     from taco_launch.core.model.host.facts import HostFacts
-    from taco_launch.core.model.host.hosts import Container, Inventory
     from taco_launch.core.model.host.job_containers import VariantUse
     from taco_launch.core.model.job_rows import JobRow
     from taco_launch.core.model.job_view import JobView
-    from taco_launch.core.model.jobs import JobSpec
-    from taco_launch.hosts.remote.credentials import Credentials
     from taco_launch.jobs.backend.agent import AgentBackend
     from taco_launch.jobs.code.job_code import JobCode
     from taco_launch.jobs.dry_run import Planned
@@ -114,7 +116,6 @@ class Cluster:
             SpecError: it cannot be read, or something in it is wrong.
             TacoLaunchError: it is a lab's, and taco-launch-lab is not installed.
         """
-        from taco_launch.core.model.host.hosts import Inventory  # noqa: PLC0415
         from taco_launch.hosts.inventory.load import load  # noqa: PLC0415 - lists of this machine's jobs need none
         from taco_launch.jobs.request.caller import local_names  # noqa: PLC0415
 
@@ -168,15 +169,11 @@ class Cluster:
     @property
     def _source(self) -> str | None:
         """Which inventory was named; None for this machine."""
-        from taco_launch.hosts.inventory import VARIABLE  # noqa: PLC0415
-
         if self._given is None:
             return self._environ.get(VARIABLE) or None
         return str(self._given) if isinstance(self._given, (str, os.PathLike)) else self._given.source
 
     def _need_access(self) -> "Credentials":
-        from taco_launch.hosts.remote.credentials import Credentials  # noqa: PLC0415
-
         return Credentials() if self._access is None else self._access
 
     # --- jobs
@@ -379,8 +376,6 @@ def _container_inventory(inventory: "Inventory", container: "Container") -> "Inv
     """Return the inventory as of the cluster whose container a job runs in."""
     if not container.variant:
         return inventory
-    from dataclasses import replace  # noqa: PLC0415 - few jobs have a container of their own
-
     from taco_launch.core.model.host import paths  # noqa: PLC0415 - see above
 
     return replace(inventory, cluster=paths.variant(inventory.cluster, container.variant), container=container)

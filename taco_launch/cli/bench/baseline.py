@@ -4,11 +4,15 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
+from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, agreeing, entries, far_off
+from taco_launch.bench.run.matrix_file import load, shipped
+from taco_launch.bench.run.run_ladder import HEAD_LOST, INTERRUPTED
 from taco_launch.cli.bench import ladder_output
+from taco_launch.cli.bench.history import named_ladder
 from taco_launch.cli.options.common import (
     complete_file,
     inventory_option,
@@ -18,11 +22,10 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
+from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.bench.history.history import History, Ladder
-
+from taco_launch.core.model.codec import to_json
+from taco_launch.hosts.inventory.schema.names import did_you_mean, plain
 
 # So many of the newest runs that count are what a nightly run is held against (JudgeRules.nights).
 _LAST = 20
@@ -30,8 +33,6 @@ _LAST = 20
 
 def unknown_nightly_run(name: str, known: Iterable[str]) -> UsageError:
     """Return the error of a name that no nightly run has; it tells the name that was meant, or those that there are."""
-    from taco_launch.hosts.inventory.schema.names import did_you_mean, plain
-
     there = sorted(set(known))
     hint = did_you_mean(name, there) or (f"known names: {', '.join(there)}" if there else "there is no nightly run yet")
     return UsageError(f"no such nightly run: {plain(name)}", hint)
@@ -64,17 +65,12 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     Example:
       taco-launch nightly baseline show taco
     """
-    from taco_launch.bench.history.history import LadderKind, open_history
-    from taco_launch.bench.nightly import baseline
-    from taco_launch.bench.run.matrix_file import load, shipped
-    from taco_launch.core.model.codec import to_json
-
     settings = settings_of(ctx)
     is_file = Path(matrix).is_file()
     name = load(matrix, os.environ).name if is_file else matrix
     cluster = settings.load().cluster
     with open_history(ladder_output.history_path(db), create=False) as history:
-        found = baseline.entries(history, name, cluster)
+        found = entries(history, name, cluster)
         known = {one.matrix for one in history.ladders(LadderKind.NIGHTLY_RUN)}
     if not (is_file or name in known or name in shipped()):
         raise unknown_nightly_run(name, known)
@@ -116,10 +112,6 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
       taco-launch nightly baseline accept taco-3fa2c1
       taco-launch nightly baseline accept last
     """
-    from taco_launch.bench.history.history import open_history
-    from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, far_off
-    from taco_launch.core.command import shell
-
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
         nightly_runs = {one.id: one for one in (_measured(history, ladder) for ladder in ladders)}
@@ -151,10 +143,6 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
       taco-launch nightly baseline reject taco-3fa2c1
       taco-launch nightly baseline reject last
     """
-    from taco_launch.bench.history.history import open_history
-    from taco_launch.bench.nightly.baseline import REJECTED, agreeing
-    from taco_launch.core.command import shell
-
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
         nightly_runs = {one.id: one for one in (_nightly_run(history, ladder) for ladder in ladders)}
@@ -193,9 +181,6 @@ def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
     Example:
       taco-launch nightly baseline reset taco-3fa2c1
     """
-    from taco_launch.bench.history.history import open_history
-    from taco_launch.core.command import shell
-
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
         one = _measured(history, ladder)
@@ -218,8 +203,6 @@ def _measured(history: "History", ladder: str) -> "Ladder":
     Raises:
         UsageError: it measured nothing, or was interrupted.
     """
-    from taco_launch.bench.run.run_ladder import HEAD_LOST, INTERRUPTED
-
     one = _nightly_run(history, ladder)
     if not any(run.readings and not run.warm_up for _at, run in history.runs(one.id)):
         raise UsageError(f"{one.id} measured nothing that can count in a baseline")
@@ -229,9 +212,6 @@ def _measured(history: "History", ladder: str) -> "Ladder":
 
 
 def _nightly_run(history: "History", ladder: str) -> "Ladder":
-    from taco_launch.bench.history.history import LadderKind
-    from taco_launch.cli.bench.history import named_ladder
-
     newest = history.ladders(LadderKind.NIGHTLY_RUN, limit=1) if ladder == "last" else ()
     one = newest[0] if newest else named_ladder(history, ladder)
     if one.kind is not LadderKind.NIGHTLY_RUN:

@@ -5,22 +5,23 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.bench.compare.compare import Changed, Comparison, compare
+from taco_launch.bench.compare.tables import change, shows
+from taco_launch.bench.history.history import History, Ladder, open_history
+from taco_launch.bench.history.series import Point, SeriesQuery
+from taco_launch.bench.model.runs import Cell, Reading, Run
 from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.options.common import add_option, output_options, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.model.codec import to_json
-
-if TYPE_CHECKING:
-    from taco_launch.bench.compare.compare import Changed, Comparison
-    from taco_launch.bench.history.history import History, Ladder
-    from taco_launch.bench.history.series import Point
-    from taco_launch.bench.model.runs import Cell, Reading, Run
+from taco_launch.hosts.inventory.ranges import fold
 
 # Stands for the newest ladder.
 _NEWEST = "last"
@@ -30,8 +31,6 @@ _OFFERED = 200
 
 def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the ladders of the history, the newest first, with what they are."""
-    from taco_launch.bench.history.history import open_history
-
     try:
         with open_history(ladder_output.history_path(ctx.params.get("db")), create=False, busy=1.0) as history:
             found = history.ladders(limit=_OFFERED)
@@ -77,8 +76,6 @@ def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
       taco-launch bench history --variant rdma --np 16 --last 30
       taco-launch bench history --matrix taco --host gpu3 --json
     """
-    from taco_launch.bench.history.series import SeriesQuery
-
     with opened(db) as found:
         points = found.series(SeriesQuery(**asked))
         any_ladder = points or found.ladders(limit=1)
@@ -193,8 +190,6 @@ def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
       taco-launch bench diff last:horovod/tcp/16 last:horovod/rdma/16
       taco-launch bench diff last:4 last:9
     """
-    from taco_launch.bench.compare.compare import compare
-
     settings = settings_of(ctx)
     with opened(db) as found:
         sides = [_side(found, text) for text in (before, after)]
@@ -241,10 +236,6 @@ def _show_differs(result: "Comparison") -> None:
 
 
 def _changed_row(one: "Changed") -> list[str]:
-    from statistics import fmean
-
-    from taco_launch.bench.compare.tables import change, shows
-
     sides = [
         f"{_number(fmean(values))} ({len(values)})" if values else "no sample" for values in (one.before, one.after)
     ]
@@ -332,8 +323,6 @@ def opened(db: Path | None) -> "Iterator[History]":
     Raises:
         TacoLaunchError: there is none, or it cannot be read.
     """
-    from taco_launch.bench.history.history import open_history
-
     with open_history(ladder_output.history_path(db), create=False) as found:
         yield found
 
@@ -361,8 +350,6 @@ def _reading(reading: "Reading") -> str:
 
 @functools.lru_cache(maxsize=1000)
 def _folded(hosts: tuple[str, ...]) -> str:
-    from taco_launch.hosts.inventory.ranges import fold
-
     return fold(hosts) if hosts else ""
 
 

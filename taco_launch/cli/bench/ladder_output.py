@@ -1,29 +1,30 @@
 """What `bench ladder` and `bench run` have in common: what is shown while they measure, and the tables at the end."""
 
 import os
+import secrets
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from taco_launch.agent.store.folders import state_folder
+from taco_launch.bench.compare import chart, tables
+from taco_launch.bench.compare.tables import Table, number
+from taco_launch.bench.history.history import History, Ladder, LadderKind, default_path
+from taco_launch.bench.model.ladder import LadderStep
+from taco_launch.bench.model.runs import Cell, Run
+from taco_launch.bench.run import run_ladder as flow
+from taco_launch.bench.run.run_environment import EnvironmentProbe
+from taco_launch.bench.run.run_ladder import LadderListener, LadderPlan, LadderProgress, LadderResult, ladder_id
+from taco_launch.bench.stats.estimates import spread
 from taco_launch.cli.options.common import Settings, add_option
 from taco_launch.cli.output import render
 from taco_launch.core.errors import FAILED, HOST_FAILED, INTERRUPTED, HostError, TacoLaunchError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from taco_launch.bench.compare.tables import Table
-    from taco_launch.bench.history.history import History, Ladder, LadderKind
-    from taco_launch.bench.model.ladder import LadderStep
-    from taco_launch.bench.model.runs import Cell, Run
-    from taco_launch.bench.run.run_environment import EnvironmentProbe
-    from taco_launch.bench.run.run_ladder import LadderListener, LadderPlan, LadderProgress, LadderResult
-    from taco_launch.jobs.backend import Backend
+from taco_launch.jobs.backend import Backend
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _SEED_BITS = 31
@@ -43,32 +44,21 @@ def db_option(function: F) -> F:
 
 def history_path(db: Path | None) -> Path:
     """Return where the history lies."""
-    from taco_launch.bench.history.history import default_path
-
     return default_path(os.environ) if db is None else db
 
 
 def ladders_folder() -> Path:
     """Return the folder in which each ladder has one for the logs of its jobs."""
-    from taco_launch.agent.store.folders import state_folder
-
     return state_folder(os.environ, os.geteuid()) / "ladders"
 
 
 def new_seed() -> int:
     """Draw a seed; 0 would leave the order as it is."""
-    import secrets
-
     return 1 + secrets.randbits(_SEED_BITS)
 
 
 def new_ladder(name: str, kind: "LadderKind", digest: str, seed: int, cluster: str) -> "Ladder":
     """Make a ladder that starts now; `name` is the matrix's."""
-    import secrets
-
-    from taco_launch.bench.history.history import Ladder
-    from taco_launch.bench.run.run_ladder import ladder_id
-
     return Ladder(ladder_id(name, secrets.token_hex(3)), name, kind, digest, seed, cluster, time.time())
 
 
@@ -79,15 +69,15 @@ def endings() -> "Iterator[None]":
     def end(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in before.items():
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGHUP)}
+    for signum, handler in before.items():
         if handler is not signal.SIG_IGN:
-            signal.signal(number, end)
+            signal.signal(signum, end)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 class ProgressDisplay:
@@ -106,8 +96,6 @@ class ProgressDisplay:
     @contextmanager
     def teller(self) -> "Iterator[LadderListener]":
         """Return whom the ladder tells how far it is; the line on a terminal is there for as long as the block lasts."""
-        from taco_launch.bench.run.run_ladder import LadderListener
-
         with render.host_lines(self._settings, lambda: [self._line]) as self._live:
             yield LadderListener(self._progress, self._settings.talk)
 
@@ -154,8 +142,6 @@ class ProgressDisplay:
 
 def describe_run(run: "Run") -> str:
     """Return what a run has measured; of several readings the first, which stands for them."""
-    from taco_launch.bench.compare.tables import number
-
     first = run.readings[0]
     name = f"{first.metric.name}: " if len(run.readings) > 1 else ""
     return f"{name}{number(first.value)} {first.metric.unit}"
@@ -163,8 +149,6 @@ def describe_run(run: "Run") -> str:
 
 def warn_of_few_repeats(settings: Settings, repeats: int, *, nightly: bool = False) -> None:
     """Warn before a measurement that will show little: of a nightly run, which is held against others, large changes."""
-    from taco_launch.bench.stats.estimates import spread
-
     if repeats >= _ENOUGH:
         return
     few = f"1 repeat gives no intervals, so {'only large differences' if nightly else 'no difference'} will show"
@@ -193,8 +177,6 @@ def measure(
     Raises:
         TacoLaunchError: the head was lost, or a cell has no sample.
     """
-    from taco_launch.bench.run import run_ladder as flow
-
     with endings(), ProgressDisplay(settings, tuple(plan.specs)).teller() as teller:
         try:
             measured = flow.run(backend, plan, history, around, os.environ, teller)
@@ -212,9 +194,6 @@ def finish(settings: Settings, plan: "LadderPlan", history: "History", measured:
     Raises:
         TacoLaunchError: the head was lost, or a cell has no sample; which ones, and why.
     """
-    from taco_launch.bench.compare import tables
-    from taco_launch.bench.run import run_ladder as flow
-
     cells = tuple(plan.specs)
     shown = ProgressDisplay(settings, cells)
     runs = sum(not run.warm_up for run in measured.runs)
@@ -253,8 +232,6 @@ def _due(steps: "Sequence[LadderStep]") -> int:
 
 def show_tables(settings: Settings, plan: "LadderPlan", measured: "LadderResult") -> None:
     """Print the tables of a ladder and what they say, or all of it as JSON or YAML."""
-    from taco_launch.bench.compare import tables
-
     cells = tuple(plan.specs)
     found = tables.tables(cells, measured.runs)
     if settings.output in ("json", "yaml"):
@@ -274,8 +251,6 @@ def show_tables(settings: Settings, plan: "LadderPlan", measured: "LadderResult"
 
 def _show_bars(found: "Sequence[Table]", noun: str) -> None:
     """Print the first metric of each workload as bars, where there are several cells to compare."""
-    from taco_launch.bench.compare import chart
-
     for workload in dict.fromkeys(table.workload for table in found):
         first = next(table for table in found if table.workload == workload)
         if len(first.entries) > 1:
@@ -286,8 +261,6 @@ def _show_bars(found: "Sequence[Table]", noun: str) -> None:
 
 
 def _data(plan: "LadderPlan", measured: "LadderResult", found: list[dict[str, Any]]) -> Mapping[str, Any]:
-    from taco_launch.bench.compare import tables
-
     gaps = [
         {"workload": gap.cell.workload, "variant": gap.cell.variant, "ranks": gap.cell.ranks}
         | {"failed": gap.failed, "runs": gap.runs, "why": gap.why}

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,13 +12,16 @@ from taco_launch.cli.hosts.examples import complete_example, copy_example
 from taco_launch.cli.hosts.trust import kept, show_keys, show_refused
 from taco_launch.cli.options.common import access_of, access_options, add_option, again, settings_of, talk_options
 from taco_launch.cli.output import host_errors
+from taco_launch.core.command import shell
 from taco_launch.core.errors import FAILED, HostError, TacoLaunchError, UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.host.hosts import Inventory
-    from taco_launch.hosts.fanout import Answer
-    from taco_launch.hosts.inventory.scaffold import HostSketch
-    from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.hosts import trust as flow
+from taco_launch.hosts.fanout import Answer, connect
+from taco_launch.hosts.gather_facts import gather
+from taco_launch.hosts.inventory import load, scaffold
+from taco_launch.hosts.inventory.ranges import expand, fold
+from taco_launch.hosts.inventory.scaffold import HostSketch
+from taco_launch.hosts.remote.credentials import Credentials
 
 _SUBJECTS = ("network", "gpu", "rdma")
 # As hosts/ssh/ssh_socket.py words it.
@@ -86,10 +89,6 @@ def init(
       taco-launch init gpu1 gpu2 --no-facts
       taco-launch init --example 01-hello my-job
     """
-    from taco_launch.core.command import shell
-    from taco_launch.hosts.inventory import load, scaffold
-    from taco_launch.hosts.inventory.ranges import expand
-
     settings = settings_of(ctx)
     if example is not None:
         copy_example(ctx, example, hosts)
@@ -156,8 +155,6 @@ def _trusted(
     Raises:
         UsageError: stdin is not a terminal, so the question cannot be asked.
     """
-    from taco_launch.hosts import trust as flow
-
     found = flow.read_host_keys(flow.prepare(inventory, inventory.hosts, access))
     settings, replaces = settings_of(ctx), ctx.params["replace"]
     keys, refused = found.to_write(replace=replaces), found.refused(replace=replaces)
@@ -178,11 +175,6 @@ def _sketch_hosts(
     Raises:
         HostError: one does not answer.
     """
-    from taco_launch.hosts.fanout import connect
-    from taco_launch.hosts.gather_facts import gather
-    from taco_launch.hosts.inventory.ranges import fold
-    from taco_launch.hosts.inventory.scaffold import HostSketch
-
     names = {answer.host for answer in silent}
     with connect(inventory, tuple(host for host in inventory.hosts if host.name not in names), access) as fanout:
         answers = gather(fanout, _SUBJECTS)

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,10 +16,12 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.options.completion import complete_hosts
 from taco_launch.cli.output import host_errors, render
+from taco_launch.core.command import shell
 from taco_launch.core.errors import FAILED, HOST_FAILED, UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.hosts.trust import ShownKey
+from taco_launch.hosts import trust as flow
+from taco_launch.hosts.inventory.select import named
+from taco_launch.hosts.ssh.host_key_policy import trust_line
+from taco_launch.hosts.trust import ShownKey
 
 
 @click.command()
@@ -43,10 +44,6 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
       taco-launch -i cluster.yaml trust --yes gpu[1-4]
       taco-launch trust -i cluster.yaml --replace gpu3
     """
-    from taco_launch.hosts import trust as flow
-    from taco_launch.hosts.inventory.select import named
-    from taco_launch.hosts.ssh.host_key_policy import trust_line
-
     settings = settings_of(ctx)
     inventory = settings.load()
     chosen = named(inventory, hosts)
@@ -66,8 +63,6 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
 
 def show_refused(keys: "Sequence[ShownKey]", line: Callable[["ShownKey"], str]) -> None:
     """Print why keys are not taken; `line` is what to type for one of a host that was reinstalled."""
-    from taco_launch.hosts import trust as flow
-
     for key in keys:
         render.error(
             "\n".join(
@@ -89,9 +84,6 @@ def kept(settings: Settings, keys: "Sequence[ShownKey]", file: str, *, yes: bool
         UsageError: stdin is not a terminal, so the question cannot be asked.
         HostError: the file cannot be written.
     """
-    from taco_launch.core.command import shell
-    from taco_launch.hosts import trust as flow
-
     if not _agreed(len(keys), yes=yes):
         settings.talk("kept none")
         return False

@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
 from taco_launch.core.errors import CANNOT_PLACE, FAILED, HOST_FAILED, NO_JOB, TacoLaunchError
+from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobState
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.job_view import JobView
 
 # A program may exit with these codes too. Usage (2) stays: nothing was started, and the caller can fix it.
 _OF_HOSTS = (CANNOT_PLACE, HOST_FAILED)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -10,21 +10,20 @@ from click.shell_completion import CompletionItem
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.suggestions import SuggestingGroup
-from taco_launch.cli.output import render
+from taco_launch.cli.output import job_container_tables, job_tables, node_tables, render
 from taco_launch.core.errors import UsageError
+from taco_launch.core.manifest import size_text
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.job_rows import JobRow
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import JobState
+from taco_launch.jobs.backend import Node
 from taco_launch.jobs.request.caller import person
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.job_rows import JobRow
-    from taco_launch.core.model.job_view import JobView
-    from taco_launch.jobs.backend import Node
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _states() -> list[str]:
-    from taco_launch.core.model.jobs import JobState
-
     return [state.value for state in JobState]
 
 
@@ -82,9 +81,6 @@ def list_(
       taco-launch list -n 5
       taco-launch list --mine --state QUEUED --state RUNNING
     """
-    from taco_launch.cli.output import job_tables
-    from taco_launch.core.model.codec import to_json
-
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
     owner = person() if mine else None
@@ -119,8 +115,6 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
       taco-launch get vgg16
       taco-launch get vgg16 -o yaml
     """
-    from taco_launch.cli.output import job_tables
-
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
     wide = settings.output == "wide"
@@ -151,8 +145,6 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     Example:
       taco-launch -i hosts.yaml top node -w
     """
-    from taco_launch.cli.output import job_container_tables, node_tables
-
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
@@ -193,9 +185,6 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     Example:
       taco-launch top job
     """
-    from taco_launch.cli.output import job_tables
-    from taco_launch.core.model.codec import to_json
-
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
@@ -249,9 +238,6 @@ def prune(
       taco-launch prune --older-than 3h --dry-run
       taco-launch prune --older-than 30d
     """
-    from taco_launch.cli.output import job_container_tables, job_tables
-    from taco_launch.core.model.codec import to_json
-
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
     rows, warnings = backend.prune(older_than, None if everybody else person(), dry_run=dry_run)
@@ -269,8 +255,6 @@ def prune(
     gone = "would be removed" if dry_run else "removed"
     settings.talk(f"{count} {gone}")
     if any(each.count or each.bytes for each in copies):
-        from taco_launch.core.manifest import size_text
-
         hosts = "1 host" if len(copies) == 1 else f"{len(copies)} hosts"
         settings.talk(f"{size_text(sum(each.bytes for each in copies))} of copied code on {hosts} {gone}")
 

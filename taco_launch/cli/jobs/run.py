@@ -6,11 +6,13 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from taco_launch.api.cluster import Cluster
 from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.job_options import JobCommand, file_option, job_options, request_of, spec_of
 from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
@@ -18,15 +20,12 @@ from taco_launch.cli.options.policy_options import queue_options
 from taco_launch.cli.options.size_options import size_options
 from taco_launch.cli.output import render
 from taco_launch.core.errors import SIGNAL_BASE, TacoLaunchError, UsageError
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.jobs.backend import Backend, FollowListener, require_started
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from taco_launch.api.cluster import Cluster
     from taco_launch.core.model.job_view import JobView
-    from taco_launch.core.model.jobs import JobSpec
-    from taco_launch.hosts.remote.credentials import Credentials
-    from taco_launch.jobs.backend import Backend
 
 
 _DRY_RUN = (
@@ -145,7 +144,6 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
         render.data(json_schema(), "json")
         return 0
     from taco_launch.core.lifecycle.queue import pending_reasons
-    from taco_launch.jobs.backend import require_started
 
     request = request_of(settings, command, options)
     cluster = settings.cluster(access_of(options))
@@ -222,7 +220,6 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
     The ranks' output goes to stdout, or to stderr where stdout is for data.
     """
     from taco_launch.cli.output.banners import BannerFilter
-    from taco_launch.jobs.backend import FollowListener, require_started
 
     signals = _Signals(backend, spec.name, spec.policy.grace)
 

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -20,11 +20,9 @@ from taco_launch.cli.options.option_groups import (
 )
 from taco_launch.cli.options.policy_options import ending_options
 from taco_launch.core.errors import UsageError
+from taco_launch.core.model.job_request import JobRequest
+from taco_launch.core.model.jobs import CleanUp, JobSpec, Restart
 from taco_launch.core.model.launchers import LAUNCHERS, what_starts_ranks
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.job_request import JobRequest
-    from taco_launch.core.model.jobs import JobSpec
 
 _STDIN = "-"
 # In a context's `meta`: the options of the command line, but for the inventory.
@@ -246,9 +244,6 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
         UsageError: there is no command.
         SpecError: a selector or the file is wrong.
     """
-    from taco_launch.core.model.job_request import JobRequest
-    from taco_launch.core.model.jobs import CleanUp, Restart
-
     same: dict[str, Any] = {name: options.get(option) for name, option in _SAME.items()}
     flags: dict[str, Any] = {name: bool(options.get(name)) for name in _FLAGS}
     clean_up, restart, selectors = (options.get(name) for name in ("clean_up", "restart", "selectors"))

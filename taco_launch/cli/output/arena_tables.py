@@ -1,16 +1,13 @@
 """Jobs in the tables of Arena's `list` and `get`: pure, given the time."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from taco_launch.cli.output import job_tables
 from taco_launch.cli.output.render import age, columns
 from taco_launch.core.model.instances import Instance, instances
 from taco_launch.core.model.job_rows import JobRow, row_of
+from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.launchers import LAUNCHERS, launcher_of
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.job_view import JobView
 
 _NONE = "N/A"
 

@@ -1,17 +1,13 @@
 """Which GPUs of a host were chosen, and which were not, as a table."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
 from taco_launch.cli.output.render import columns
+from taco_launch.core.model.choices import GpuChoice, RejectedSet
 from taco_launch.hosts.inventory.ranges import fold
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from taco_launch.core.model.choices import GpuChoice, RejectedSet
-    from taco_launch.jobs.dry_run import NearHcas
+from taco_launch.jobs.dry_run import NearHcas
 
 
 def show(choice: "GpuChoice") -> None:

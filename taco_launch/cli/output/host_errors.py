@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
 from taco_launch.core.errors import HostError, TacoLaunchError
-
-if TYPE_CHECKING:
-    from taco_launch.hosts.fanout import Answer
+from taco_launch.hosts.fanout import Answer
+from taco_launch.hosts.inventory.ranges import fold
 
 _IPV4 = r"\d{1,3}(?:\.\d{1,3}){3}"
 _IPV6 = r"[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*"
@@ -48,8 +47,6 @@ def _logs(hosts: Sequence[str], hint: str | None) -> str | None:
 
 def _joined(parts: Sequence[str], own: Sequence[Sequence[str]]) -> str:
     """Put parts together with what hosts have between them."""
-    from taco_launch.hosts.inventory.ranges import fold
-
     between = [next(iter(set(values))) if len(set(values)) == 1 else fold(values) for values in zip(*own, strict=True)]
     return "".join(part for pair in zip(parts, [*between, ""], strict=True) for part in pair)
 

@@ -2,22 +2,19 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
-
-if TYPE_CHECKING:
-    from taco_launch.hosts.remote.credentials import Credentials
-    from taco_launch.setup.job_containers.removal import KnownVariant
+from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.setup.job_containers import removal
+from taco_launch.setup.job_containers.removal import KnownVariant, known
 
 
 def rows(settings: Settings, access: "Credentials") -> list[dict[str, Any]]:
     """Return what is known of each container; none without an inventory that has containers."""
     if settings.source is None or settings.load().container is None:
         return []
-    from taco_launch.setup.job_containers.removal import known
-
     return [_row(each) for each in known(settings.cluster(access).variants())]
 
 
@@ -25,8 +22,6 @@ def prune(settings: Settings, access: "Credentials", unused: float, *, dry_run: 
     """Remove the containers that no job has needed for so many seconds; return them, without those that stay."""
     if settings.source is None or settings.load().container is None:
         return []
-    from taco_launch.setup.job_containers import removal
-
     gone = removal.unneeded(settings.cluster(access).variants(), unused)
     if dry_run or not gone:
         return [_row(each) for each in gone]

@@ -2,23 +2,27 @@
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from taco_launch.cli.output import choice_tables
+from taco_launch.cli.output.mpi_job import conditions, moment, mpi_job
 from taco_launch.cli.output.render import age, columns, job_fields, more_hosts, one_line, printable, typed
 from taco_launch.core.command import shell
 from taco_launch.core.errors import CANNOT_PLACE
+from taco_launch.core.lifecycle import goodput
+from taco_launch.core.lifecycle.goodput import time_spent
 from taco_launch.core.lifecycle.queue import pending_reasons
 from taco_launch.core.lifecycle.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_attempts, past
 from taco_launch.core.manifest import size_text
+from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.instances import instances
 from taco_launch.core.model.job_rows import JobRow, row_of
+from taco_launch.core.model.job_view import JobView, LastRun
 from taco_launch.core.model.jobs import JobState, Restart
 from taco_launch.core.model.launchers import LAUNCHERS
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.choices import GpuChoice
-    from taco_launch.core.model.job_view import JobView, LastRun
+from taco_launch.core.model.stalls import HANGS, doing
+from taco_launch.hosts.inventory.ranges import fold
 
 _NONE = "N/A"
 # Of a reason, a cell of a table shows so many letters; `get` has all.
@@ -156,9 +160,6 @@ def _board(job: "JobView") -> str:
 
 def job_data(job: "JobView") -> dict[str, Any]:
     """Return a job as JSON values: the MPI Operator's shape and, beside and within that, all that is known of it here."""
-    from taco_launch.cli.output.mpi_job import mpi_job
-    from taco_launch.core.lifecycle.goodput import time_spent
-
     shape = mpi_job(job.spec, job.record)
     board = None if job.tensorboard is None else to_json(job.tensorboard)
     ours = {
@@ -187,8 +188,6 @@ def _what(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
 
 def _goodput(job: "JobView", now: float, *, wide: bool) -> str:
     """Return how much of its time a job has trained; "" of one that has not started, and unless `wide` where that is most of it."""
-    from taco_launch.core.lifecycle import goodput
-
     spent = goodput.time_spent(job.record, job.events, now)
     total = sum(spent.values())
     trained = spent.pop(goodput.TRAINED)
@@ -258,9 +257,6 @@ def _code(job: "JobView") -> str:
 
 def _choices(job: "JobView") -> str:
     """Return which GPUs of its hosts the job has, how they are linked, and why these; hosts that are alike together."""
-    from taco_launch.cli.output import choice_tables
-    from taco_launch.hosts.inventory.ranges import fold
-
     alike: dict[GpuChoice, list[str]] = {}
     for share in () if job.record.state.waits else job.record.shares:
         if share.choice is not None:
@@ -306,8 +302,6 @@ def _waiting(job: "JobView", now: float) -> str:
 
 def _hang(job: "JobView", now: float) -> str:
     """Return that the job hangs, or hung to its end, and what its ranks' processes were seen doing."""
-    from taco_launch.core.model.stalls import HANGS, doing
-
     record = job.record
     if record.stalled is None:
         return ""
@@ -334,8 +328,6 @@ def _last_lines(job: "JobView") -> str:
 
 
 def _conditions(job: "JobView") -> str:
-    from taco_launch.cli.output.mpi_job import conditions, moment
-
     rows = [
         [c["type"], c["status"], _time(moment(c["lastTransitionTime"])), c["reason"], one_line(c["message"])]
         for c in conditions(job.spec, job.record)
@@ -387,7 +379,5 @@ def age_of(row: JobRow, now: float) -> str:
 def nodes(hosts: Sequence[str]) -> str:
     """Name the hosts of a job, many in short."""
     if len(hosts) > 1:
-        from taco_launch.hosts.inventory.ranges import fold
-
         return fold(hosts)
     return hosts[0] if hosts else _NONE

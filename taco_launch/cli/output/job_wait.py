@@ -2,13 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taco_launch.cli.options.common import Seconds, Settings, add_option
 from taco_launch.cli.output import render
-
-if TYPE_CHECKING:
-    from taco_launch.setup.plan.host_plan import HostPlan
+from taco_launch.setup.plan.host_plan import HostPlan
 
 # How often is looked whether the jobs still run.
 _LOOK_SECONDS = 10

@@ -1,20 +1,17 @@
 """How a launch plan looks: the line as it is typed, or each word of it with where it comes from."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from taco_launch.cli.output import choice_tables, render
 from taco_launch.core.command import shell
 from taco_launch.core.launch.plan import line
+from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.launchers import LAUNCHERS
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.choices import GpuChoice
-    from taco_launch.core.model.plans import LaunchPlan
-    from taco_launch.jobs.dry_run import NearHcas
+from taco_launch.core.model.plans import LaunchPlan
+from taco_launch.jobs.dry_run import NearHcas
 
 
 def lines(found: "LaunchPlan", launcher: str) -> str:

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import os
 import re
 import sys
 import time
@@ -66,8 +67,6 @@ def paged(text: str) -> None:
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return
-    import os
-
     os.environ.setdefault("LESS", "-FRX")  # as git sets it: end if it fits, keep colours, leave the text on the screen
     click.echo_via_pager(text.removesuffix("\n"))  # which adds one
 

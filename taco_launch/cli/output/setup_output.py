@@ -5,26 +5,30 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from taco_launch.cli.options.common import Settings, add_option
 from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.output import host_errors, render
+from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, HOST_FAILED, INTERRUPTED, OK, HostError, TacoLaunchError, UsageError
+from taco_launch.core.facts.reports.compare import FoldedFact
+from taco_launch.core.facts.reports.health import FAULT, REMARK, HealthVerdict, judged
+from taco_launch.core.facts.reports.summary import SummaryRow, rows
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.facts import DockerFacts, HostFacts
+from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.core.model.host.image_reference import parse_reference
+from taco_launch.hosts.fanout import Answer
+from taco_launch.hosts.inventory.ranges import fold
+from taco_launch.setup.apply.host_ops import SetupEvent
+from taco_launch.setup.apply.setup_run import SetupResult
+from taco_launch.setup.model.host_images import image_on_host
 from taco_launch.setup.model.stages import STAGES, Stage
-
-if TYPE_CHECKING:
-    from taco_launch.core.facts.reports.compare import FoldedFact
-    from taco_launch.core.facts.reports.health import HealthVerdict
-    from taco_launch.core.model.host.facts import HostFacts
-    from taco_launch.core.model.host.hosts import Inventory
-    from taco_launch.setup.apply.host_ops import SetupEvent
-    from taco_launch.setup.apply.setup_run import SetupResult
-    from taco_launch.setup.plan.host_plan import HostPlan
-    from taco_launch.setup.proofs.proof import ProofFailure
+from taco_launch.setup.plan.host_plan import HostPlan
+from taco_launch.setup.proofs.proof import ProofFailure
 
 # How a host stands to which all was done, and of which something is broken all the same.
 _FAULT = "fault"
@@ -55,8 +59,6 @@ def hosts_option(function: Any) -> Any:
 
 def names(hosts: Sequence[str]) -> str:
     """Return hosts' names folded."""
-    from taco_launch.hosts.inventory.ranges import fold
-
     return fold(hosts)
 
 
@@ -96,8 +98,6 @@ def show_errors(
     failed: Mapping[str, TacoLaunchError], plans: "Sequence[HostPlan]", inventory: "Inventory", *, problems: bool = True
 ) -> None:
     """Print the errors of hosts; with `problems`, also why hosts cannot be set up."""
-    from taco_launch.hosts.fanout import Answer
-
     answers: list[Answer[None]] = [Answer(host, error=error) for host, error in failed.items()]
     if problems:
         answers += [
@@ -123,8 +123,6 @@ class Findings:
     @property
     def faults(self) -> tuple[str, ...]:
         """The hosts of which something is broken, that set-up cannot fix."""
-        from taco_launch.core.facts.reports.health import FAULT
-
         broken = (host for each, hosts in self.verdicts if each.level == FAULT for host in hosts)
         return tuple(dict.fromkeys(broken))
 
@@ -155,11 +153,6 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapp
     `told_of` is what errors say of hosts already: what stops set-up is not told as a remark besides.
     """
     from taco_launch.core.facts.reports.compare import fold, outliers
-    from taco_launch.core.facts.reports.health import FAULT, REMARK, judged
-    from taco_launch.core.facts.reports.summary import SummaryRow, rows
-    from taco_launch.core.model.host.facts import DockerFacts
-    from taco_launch.core.model.host.image_reference import parse_reference
-    from taco_launch.setup.model.host_images import image_on_host
 
     told: list[tuple[str, Sequence[SummaryRow]]] = []
     for each in facts:
@@ -267,8 +260,6 @@ def show_done(
 
 def interrupted(settings: Settings, inventory: "Inventory") -> int:
     """Return what Ctrl-C has ended, and what to type to continue with what was chosen; give the exit code."""
-    from taco_launch.core.command import shell
-
     context = click.get_current_context()
     chosen = context.params
     words = ["taco-launch", "-i", inventory.source, str(context.info_name)]

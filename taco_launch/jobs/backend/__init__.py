@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Protocol
 
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.hosts.remote.credentials import Credentials
 
 if TYPE_CHECKING:
     from taco_launch.core.model.host.hardware import Topology
-    from taco_launch.core.model.host.hosts import Host, Inventory
     from taco_launch.core.model.job_counts import JobCounts
     from taco_launch.core.model.job_facts import JobHost
     from taco_launch.core.model.job_rows import JobRow
     from taco_launch.core.model.job_view import JobView, WaitReasons
-    from taco_launch.core.model.jobs import JobSpec
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.model.slots import Occupancy
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.exec_command import Terminal
-    from taco_launch.hosts.remote.credentials import Credentials
     from taco_launch.jobs.backend.dialogue import Dialogue
     from taco_launch.jobs.code.snapshot import Snapshot
 

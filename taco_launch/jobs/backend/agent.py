@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from taco_launch.core.command import without_git_secrets
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.core.launch.spec_for_head import spec_for_head
+from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobSpec, JobState
 from taco_launch.core.protocol.calls import Notice, Reply, Request
@@ -25,6 +26,8 @@ from taco_launch.core.protocol.calls.jobs import (
     Submit,
     Suspend,
 )
+from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.hosts.remote.reply_errors import understood
 from taco_launch.jobs.backend import (
     CopiesRemoved,
@@ -36,16 +39,14 @@ from taco_launch.jobs.backend import (
     Output,
     agent_location,
 )
-from taco_launch.jobs.backend.agent_client import Head
+from taco_launch.jobs.backend.agent_client import Head, reach
 
 if TYPE_CHECKING:
-    from taco_launch.core.model.host.hosts import Host, Inventory
     from taco_launch.core.model.host.job_containers import VariantUse
     from taco_launch.core.model.job_rows import JobRow
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.exec_command import Terminal
-    from taco_launch.hosts.remote.credentials import Credentials
     from taco_launch.jobs.backend.dialogue import Dialogue
     from taco_launch.jobs.code.snapshot import Snapshot
 
@@ -65,13 +66,8 @@ def connect(
 ) -> "Iterator[AgentBackend]":
     """Return the agent of an inventory's head, or of this machine. See backend.connect."""
     if inventory is None:
-        from taco_launch.hosts.remote.local import LocalTransport  # noqa: PLC0415 - a head elsewhere needs none
-
         yield AgentBackend(Head(LocalTransport(), agent_location.here(environ, os.geteuid()), typed))
         return
-    from taco_launch.hosts.remote.credentials import Credentials  # noqa: PLC0415 - this machine's agent takes none
-    from taco_launch.jobs.backend.agent_client import reach  # noqa: PLC0415
-
     with reach(inventory, access or Credentials(), environ, typed) as head:
         yield AgentBackend(head)
 

@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.5
 class Job:
     """A job that a cluster keeps, as of the last query."""
 
-    def __init__(self, backend: Backend, found: "JobAnswer") -> None:
+    def __init__(self, backend: Backend, found: JobAnswer) -> None:
         """Keep what the backend answered."""
         self._backend = backend
         self._found = found
@@ -37,17 +37,17 @@ class Job:
         return self._found.spec.name
 
     @property
-    def spec(self) -> "JobSpec":
+    def spec(self) -> JobSpec:
         """What it is."""
         return self._found.spec
 
     @property
-    def record(self) -> "JobRecord":
+    def record(self) -> JobRecord:
         """What has become of it."""
         return self._found.record
 
     @property
-    def state(self) -> "JobState":
+    def state(self) -> JobState:
         """Its state."""
         return self.record.state
 
@@ -103,11 +103,11 @@ class Job:
             raise UsageError(f"command: {command!r}: must be a list of strings", hint="split it: shlex.split(...)")
         return self._backend.execute(self.name, rank, tuple(command), output, errors or output, pieces(given))
 
-    def fetch(self, path: str, local: "str | os.PathLike[str]", *, rank: int = 0) -> Path:
+    def fetch(self, path: str, local: str | os.PathLike[str], *, rank: int = 0) -> Path:
         """Copy a file or folder of a rank's host here, whole or not at all; return where it is. See jobs/copy_files.py."""
         return copy_files.fetch(self._backend, self.name, rank, path, Path(local))[0]
 
-    def send(self, local: "str | os.PathLike[str]", path: str, *, rank: int = 0) -> None:
+    def send(self, local: str | os.PathLike[str], path: str, *, rank: int = 0) -> None:
         """Copy a file or folder of this machine to a path on a rank's host, whole or not at all."""
         copy_files.send(self._backend, self.name, rank, Path(local), path)
 

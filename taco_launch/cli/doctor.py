@@ -61,7 +61,7 @@ def doctor(ctx: click.Context) -> int:
     return FAILED if any(one.state is CheckState.ERROR for one in found) else 0
 
 
-def _configured(settings: Settings) -> "tuple[Check, Settings]":
+def _configured(settings: Settings) -> tuple[Check, Settings]:
     """Return the check of the user's configuration file, and the settings with what it sets."""
     path = config_path(os.environ)
     name = "configuration file"
@@ -81,7 +81,7 @@ def _origin(settings: Settings) -> str:
     return VARIABLE if os.environ.get(VARIABLE) else str(config_path(os.environ))
 
 
-def _variables(ctx: click.Context) -> "Iterator[Check]":
+def _variables(ctx: click.Context) -> Iterator[Check]:
     """Yield the variables that are set, each with the option that it sets."""
     names = sorted(name for name in os.environ if name.startswith("TACO_LAUNCH_") and name != VARIABLE)
     options = dict(_options(ctx.find_root())) if any(name not in OTHERS for name in names) else {}
@@ -95,7 +95,7 @@ def _variables(ctx: click.Context) -> "Iterator[Check]":
             yield Check(name, CheckState.NOTE, f"{value} (no option of this name)", "taco-launch help environment")
 
 
-def _options(ctx: click.Context) -> "Iterator[tuple[str, str]]":
+def _options(ctx: click.Context) -> Iterator[tuple[str, str]]:
     """Yield the variable and the name of each option of a command and of those below it."""
     path = ctx.command_path.partition(" ")[2]
     for param in ctx.command.get_params(ctx):

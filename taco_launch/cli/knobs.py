@@ -58,7 +58,7 @@ def knobs(ctx: click.Context, names: tuple[str, ...]) -> None:
         _print_table(found, wide=output == "wide")
 
 
-def _matching(name: str) -> "tuple[Knob, ...]":
+def _matching(name: str) -> tuple[Knob, ...]:
     found = table.matching(name)
     if not found:
         near = table.closest(name)
@@ -67,14 +67,14 @@ def _matching(name: str) -> "tuple[Knob, ...]":
     return found
 
 
-def _data(knob: "Knob") -> dict[str, Any]:
+def _data(knob: Knob) -> dict[str, Any]:
     """Return a knob as JSON values: its name and library first."""
     values = to_json(knob)
     derived = {"library": knob.library, "reads": knob.reads, "values": knob.allowed}
     return {"name": values.pop("name"), **derived, **{key: values[key] for key in values if key not in derived}}
 
 
-def _print_entry(knob: "Knob") -> None:
+def _print_entry(knob: Knob) -> None:
     lines = (
         ("Name", knob.name),
         ("Aliases", ", ".join(knob.aliases)),
@@ -97,7 +97,7 @@ def _print_entry(knob: "Knob") -> None:
             click.echo(f"{key + ':':<12}{value}")
 
 
-def _given(knob: "Knob") -> str:
+def _given(knob: Knob) -> str:
     """Return how a knob is given, nothing for one that no version reads any more."""
     if knob.instead or knob.given:
         return knob.given
@@ -106,7 +106,7 @@ def _given(knob: "Knob") -> str:
     return f"--knob {knob.name}={value} or {other}"
 
 
-def _print_table(found: "tuple[Knob, ...]", *, wide: bool) -> None:
+def _print_table(found: tuple[Knob, ...], *, wide: bool) -> None:
     if wide:
         header = ["NAME", "LIBRARY", "DEFAULT", "VALUES", "SINCE", "UNTIL", "APPLIES", "ALIASES", "WHY", "SOURCE"]
         render.table(header, [_wide(knob) for knob in found])
@@ -118,7 +118,7 @@ def _print_table(found: "tuple[Knob, ...]", *, wide: bool) -> None:
     render.paged("\n".join((lines[0], *_grouped(found, lines[1:]))) + "\n")
 
 
-def _grouped(found: "Sequence[Knob]", lines: Sequence[str]) -> Iterator[str]:
+def _grouped(found: Sequence[Knob], lines: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a table with a title above those of each library, if there are several."""
     libraries = dict.fromkeys(knob.library for knob in found)
     for library in libraries:
@@ -127,7 +127,7 @@ def _grouped(found: "Sequence[Knob]", lines: Sequence[str]) -> Iterator[str]:
         yield from (line for knob, line in zip(found, lines, strict=True) if knob.library == library)
 
 
-def _wide(knob: "Knob") -> list[str]:
+def _wide(knob: Knob) -> list[str]:
     first = [knob.name, knob.library, knob.default, knob.allowed, knob.since, knob.until, knob.applies]
     return [*first, ",".join(knob.aliases), knob.why, knob.source]
 

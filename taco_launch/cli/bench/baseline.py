@@ -197,7 +197,7 @@ def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
         settings.talk(f"undo it: {typed}")
 
 
-def _measured(history: "History", ladder: str) -> "Ladder":
+def _measured(history: History, ladder: str) -> Ladder:
     """Return a nightly run that can be part of a baseline.
 
     Raises:
@@ -211,7 +211,7 @@ def _measured(history: "History", ladder: str) -> "Ladder":
     return one
 
 
-def _nightly_run(history: "History", ladder: str) -> "Ladder":
+def _nightly_run(history: History, ladder: str) -> Ladder:
     newest = history.ladders(LadderKind.NIGHTLY_RUN, limit=1) if ladder == "last" else ()
     one = newest[0] if newest else named_ladder(history, ladder)
     if one.kind is not LadderKind.NIGHTLY_RUN:

@@ -168,7 +168,7 @@ def run(
         return ladder_output.measure(settings, plan, history, around, cluster.backend, "", partial(_show, chart=chart))
 
 
-def _reader(pattern: str | None, unit: str) -> "Reader":
+def _reader(pattern: str | None, unit: str) -> Reader:
     """Return what reads the logs: any form that `bench parse` knows, or what a pattern finds."""
     if pattern is None:
         return _read_rate
@@ -177,7 +177,7 @@ def _reader(pattern: str | None, unit: str) -> "Reader":
     )
 
 
-def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
+def _read_rate(cell: Cell, text: str) -> tuple[Reading, ...] | NoSample:
     """Read a log of any form that `bench parse` knows."""
     if (known := recognised(text)) is not None:
         return read(known, text, cell.ranks)
@@ -230,7 +230,7 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     return 0
 
 
-def _parse_workload(settings: Settings, log: str, text: str, workload: "Workload", ranks: int | None) -> int:
+def _parse_workload(settings: Settings, log: str, text: str, workload: Workload, ranks: int | None) -> int:
     readings = read(workload, text, ranks)
     if isinstance(readings, NoSample):
         click.echo(render.printable(f"{log}: no sample: {readings.why}"), err=True)
@@ -244,14 +244,14 @@ def _parse_workload(settings: Settings, log: str, text: str, workload: "Workload
     return 0
 
 
-def _show(settings: Settings, plan: "LadderPlan", measured: "LadderResult", *, chart: bool) -> None:
+def _show(settings: Settings, plan: LadderPlan, measured: LadderResult, *, chart: bool) -> None:
     """Print how the rate grows with the number of ranks."""
     chart = chart or sys.stdout.isatty()
     _print(settings.output, tuple(plan.specs), measured.runs, {"ladder": plan.ladder.id}, chart=chart)
 
 
 def _print(
-    output: str, cells: "Sequence[Cell]", runs: "Sequence[Run]", more: dict[str, Any], *, chart: bool = False
+    output: str, cells: Sequence[Cell], runs: Sequence[Run], more: dict[str, Any], *, chart: bool = False
 ) -> None:
     found = tables.tables(cells, runs)
     entries = sorted(found[0].entries, key=lambda entry: entry.cell.ranks) if found else []

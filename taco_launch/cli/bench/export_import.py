@@ -90,7 +90,7 @@ def export(
     return 0
 
 
-def _write(form: str, entries: "Iterable[HistoryEntry]", file: IO[bytes]) -> None:
+def _write(form: str, entries: Iterable[HistoryEntry], file: IO[bytes]) -> None:
     if form == "parquet":
         exchange.write_parquet(entries, file)
         return
@@ -201,7 +201,7 @@ def import_(
 
 def _of_logs(
     logs: Sequence[str], workload: str, name: str | None, variant: str, ranks: int | None, hosts: str | None
-) -> "HistoryEntry":
+) -> HistoryEntry:
     try:
         where = tuple(host for word in _words(hosts or "") for host in expand(word))
     except ValueError as error:

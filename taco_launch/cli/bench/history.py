@@ -91,7 +91,7 @@ def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
     return 0
 
 
-def _history_rows(points: "Sequence[Point]") -> list[list[str]]:
+def _history_rows(points: Sequence[Point]) -> list[list[str]]:
     rows = []
     before = None
     for point in points:
@@ -159,7 +159,7 @@ def _of_key(key: Any) -> list[str]:
     return [key.workload, key.variant, str(key.ranks), key.metric]
 
 
-def _run_rows(position: int, run: "Run", *, wide: bool) -> list[list[str]]:
+def _run_rows(position: int, run: Run, *, wide: bool) -> list[list[str]]:
     repeat = "warm-up" if run.warm_up else str(run.repeat + 1)
     front = [str(position + 1), *_words(run.cell), repeat, f"{run.seconds:.0f}s", _folded(run.hosts)]
     if not run.readings:
@@ -218,7 +218,7 @@ def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
     return 0
 
 
-def _show_differs(result: "Comparison") -> None:
+def _show_differs(result: Comparison) -> None:
     if not result.differs:
         click.echo("no known difference between the environments of A and B")
         return
@@ -235,7 +235,7 @@ def _show_differs(result: "Comparison") -> None:
     render.table(header, rows)
 
 
-def _changed_row(one: "Changed") -> list[str]:
+def _changed_row(one: Changed) -> list[str]:
     sides = [
         f"{_number(fmean(values))} ({len(values)})" if values else "no sample" for values in (one.before, one.after)
     ]
@@ -253,7 +253,7 @@ def _changed_row(one: "Changed") -> list[str]:
     return [*words, _metric(one.metric.name, one.metric.unit), *sides, told]
 
 
-def _no_measure(runs: "Sequence[Run]") -> str:
+def _no_measure(runs: Sequence[Run]) -> str:
     """Return why what runs gave is no measure, "" where it is one."""
     counted = [run for run in runs if not run.warm_up] or runs
     if counted and not any(run.readings for run in counted):
@@ -262,11 +262,11 @@ def _no_measure(runs: "Sequence[Run]") -> str:
 
 
 class _Side(NamedTuple):
-    ladder: "Ladder"
-    runs: "tuple[Run, ...]"
+    ladder: Ladder
+    runs: tuple[Run, ...]
 
 
-def _side(found: "History", text: str) -> _Side:
+def _side(found: History, text: str) -> _Side:
     """Return the runs that A or B names."""
     name, _, part = text.partition(":")
     one = named_ladder(found, name)
@@ -292,7 +292,7 @@ def _cells(sides: "Sequence[_Side]") -> str:
     return "; ".join(dict.fromkeys(told))
 
 
-def named_ladder(found: "History", text: str) -> "Ladder":
+def named_ladder(found: History, text: str) -> Ladder:
     """Return the ladder that a user names: by its id, the start of that, or `last`.
 
     Raises:
@@ -317,7 +317,7 @@ def named_ladder(found: "History", text: str) -> "Ladder":
 
 
 @contextmanager
-def opened(db: Path | None) -> "Iterator[History]":
+def opened(db: Path | None) -> Iterator[History]:
     """Open the history that is there.
 
     Raises:
@@ -331,7 +331,7 @@ def _when(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-def _words(cell: "Cell") -> list[str]:
+def _words(cell: Cell) -> list[str]:
     return [cell.workload, cell.variant, str(cell.ranks)]
 
 
@@ -343,7 +343,7 @@ def _metric(name: str, unit: str) -> str:
     return name if name == unit else f"{name} ({unit})"
 
 
-def _reading(reading: "Reading") -> str:
+def _reading(reading: Reading) -> str:
     metric = reading.metric
     return f"{_number(reading.value)} {metric.unit}" + (f" ({metric.name})" if metric.name != metric.unit else "")
 

@@ -114,7 +114,7 @@ def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str
         )
 
 
-def _with(matrix: "Matrix", options: dict[str, Any]) -> "Matrix":
+def _with(matrix: Matrix, options: dict[str, Any]) -> Matrix:
     """Return a matrix with what the command line says of it."""
     given = {key: options[key] for key in ("repeats", "time_budget", "seed") if options[key] is not None}
     return replace(matrix, **given)
@@ -130,13 +130,11 @@ def _typed(options: dict[str, Any]) -> list[str]:
     return words
 
 
-def _steps(matrix: "Matrix", cells: "tuple[Cell, ...]", seed: int) -> "tuple[LadderStep, ...]":
+def _steps(matrix: Matrix, cells: tuple[Cell, ...], seed: int) -> tuple[LadderStep, ...]:
     return order(cells, matrix.repeats, matrix.warm_ups, seed)
 
 
-def _begun(
-    settings: Settings, history: "History", matrix: "Matrix", digest: str, cells: int, *, fresh: bool
-) -> "Ladder":
+def _begun(settings: Settings, history: History, matrix: Matrix, digest: str, cells: int, *, fresh: bool) -> Ladder:
     """Return the ladder to continue with, or a new one."""
     while earlier := history.resumable(digest):
         if not fresh:
@@ -154,7 +152,7 @@ def _begun(
     return one
 
 
-def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobSpec]", access: "Credentials") -> None:
+def _print_dry_run(settings: Settings, matrix: Matrix, specs: dict[Cell, JobSpec], access: Credentials) -> None:
     """Show the runs in their order, and the line of each workload and variant at its largest size."""
     seed = ladder_output.new_seed() if matrix.seed is None else matrix.seed
     steps = _steps(matrix, tuple(specs), seed)
@@ -183,9 +181,7 @@ def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobS
         click.echo(f"\n{shown.cell(cell)}:\n{line}")
 
 
-def _print_data(
-    settings: Settings, seed: int, steps: "tuple[LadderStep, ...]", lines: "list[tuple[Cell, str]]"
-) -> None:
+def _print_data(settings: Settings, seed: int, steps: tuple[LadderStep, ...], lines: list[tuple[Cell, str]]) -> None:
     runs = [
         {"run": step.position + 1, **asdict(step.cell), "repeat": step.repeat + 1, "warm_up": step.warm_up}
         for step in steps
@@ -195,5 +191,5 @@ def _print_data(
     )
 
 
-def _count(step: "LadderStep") -> str:
+def _count(step: LadderStep) -> str:
     return "warm-up" if step.warm_up else str(step.repeat + 1)

@@ -57,13 +57,13 @@ def new_seed() -> int:
     return 1 + secrets.randbits(_SEED_BITS)
 
 
-def new_ladder(name: str, kind: "LadderKind", digest: str, seed: int, cluster: str) -> "Ladder":
+def new_ladder(name: str, kind: LadderKind, digest: str, seed: int, cluster: str) -> Ladder:
     """Make a ladder that starts now; `name` is the matrix's."""
     return Ladder(ladder_id(name, secrets.token_hex(3)), name, kind, digest, seed, cluster, time.time())
 
 
 @contextmanager
-def endings() -> "Iterator[None]":
+def endings() -> Iterator[None]:
     """Have TERM and a closed terminal end what is measured as Ctrl-C does, unless they are ignored (nohup)."""
 
     def end(_number: int, _frame: object) -> None:
@@ -83,7 +83,7 @@ def endings() -> "Iterator[None]":
 class ProgressDisplay:
     """Shows how far a ladder is: on a terminal one line that changes, elsewhere a line for each run."""
 
-    def __init__(self, settings: Settings, cells: "Sequence[Cell]") -> None:
+    def __init__(self, settings: Settings, cells: Sequence[Cell]) -> None:
         """Show runs of these cells."""
         self._settings = settings
         self._workloads = len({cell.workload for cell in cells}) > 1
@@ -94,22 +94,22 @@ class ProgressDisplay:
         self._failed: set[Cell] = set()
 
     @contextmanager
-    def teller(self) -> "Iterator[LadderListener]":
+    def teller(self) -> Iterator[LadderListener]:
         """Return whom the ladder tells how far it is; the line on a terminal is there for as long as the block lasts."""
         with render.host_lines(self._settings, lambda: [self._line]) as self._live:
             yield LadderListener(self._progress, self._settings.talk)
 
-    def cell(self, cell: "Cell") -> str:
+    def cell(self, cell: Cell) -> str:
         """Name a cell among those that are measured."""
         words = [cell.workload] if self._workloads else []
         words += [cell.variant] if self._variants else []
         return ", ".join((*words, f"{cell.ranks} rank{'' if cell.ranks == 1 else 's'}"))
 
-    def step(self, step: "LadderStep") -> str:
+    def step(self, step: LadderStep) -> str:
         """Name a run."""
         return f"{self.cell(step.cell)}{' (warm-up)' if step.warm_up else ''}"
 
-    def _progress(self, progress: "LadderProgress") -> None:
+    def _progress(self, progress: LadderProgress) -> None:
         for warning in progress.warnings:
             if warning not in self._said:
                 render.warning(self._settings, warning)
@@ -123,7 +123,7 @@ class ProgressDisplay:
         if self._settings.verbose and progress.line:
             self._settings.talk(render.printable(progress.line))
 
-    def _ended(self, progress: "LadderProgress", begin: str, left: str) -> None:
+    def _ended(self, progress: LadderProgress, begin: str, left: str) -> None:
         run = progress.run
         assert run is not None
         took = f" ({render.age(run.seconds)}{left})"
@@ -140,7 +140,7 @@ class ProgressDisplay:
             self._settings.talk(f"its log: {run.log}")
 
 
-def describe_run(run: "Run") -> str:
+def describe_run(run: Run) -> str:
     """Return what a run has measured; of several readings the first, which stands for them."""
     first = run.readings[0]
     name = f"{first.metric.name}: " if len(run.readings) > 1 else ""
@@ -163,12 +163,12 @@ def warn_of_few_repeats(settings: Settings, repeats: int, *, nightly: bool = Fal
 
 def measure(
     settings: Settings,
-    plan: "LadderPlan",
-    history: "History",
-    around: "EnvironmentProbe",
-    backend: "Backend",
+    plan: LadderPlan,
+    history: History,
+    around: EnvironmentProbe,
+    backend: Backend,
     go_on: str,
-    show: "Callable[[Settings, LadderPlan, LadderResult], None] | None" = None,
+    show: Callable[[Settings, LadderPlan, LadderResult], None] | None = None,
 ) -> int:
     """Measure what is left of a ladder, print what it came to (by `show`, or as tables), and give the exit code.
 
@@ -188,7 +188,7 @@ def measure(
     return finish(settings, plan, history, measured, go_on)
 
 
-def finish(settings: Settings, plan: "LadderPlan", history: "History", measured: "LadderResult", go_on: str) -> int:
+def finish(settings: Settings, plan: LadderPlan, history: History, measured: LadderResult, go_on: str) -> int:
     """Return how a ladder ended, keep that, and give the exit code; `go_on` is what is typed to continue, "" for nothing.
 
     Raises:
@@ -226,11 +226,11 @@ def finish(settings: Settings, plan: "LadderPlan", history: "History", measured:
     return 0
 
 
-def _due(steps: "Sequence[LadderStep]") -> int:
+def _due(steps: Sequence[LadderStep]) -> int:
     return sum(not step.warm_up for step in steps)
 
 
-def show_tables(settings: Settings, plan: "LadderPlan", measured: "LadderResult") -> None:
+def show_tables(settings: Settings, plan: LadderPlan, measured: LadderResult) -> None:
     """Print the tables of a ladder and what they say, or all of it as JSON or YAML."""
     cells = tuple(plan.specs)
     found = tables.tables(cells, measured.runs)
@@ -249,7 +249,7 @@ def show_tables(settings: Settings, plan: "LadderPlan", measured: "LadderResult"
         click.echo(tables.legend(found))
 
 
-def _show_bars(found: "Sequence[Table]", noun: str) -> None:
+def _show_bars(found: Sequence[Table], noun: str) -> None:
     """Print the first metric of each workload as bars, where there are several cells to compare."""
     for workload in dict.fromkeys(table.workload for table in found):
         first = next(table for table in found if table.workload == workload)
@@ -260,7 +260,7 @@ def _show_bars(found: "Sequence[Table]", noun: str) -> None:
             click.echo()
 
 
-def _data(plan: "LadderPlan", measured: "LadderResult", found: list[dict[str, Any]]) -> Mapping[str, Any]:
+def _data(plan: LadderPlan, measured: LadderResult, found: list[dict[str, Any]]) -> Mapping[str, Any]:
     gaps = [
         {"workload": gap.cell.workload, "variant": gap.cell.variant, "ranks": gap.cell.ranks}
         | {"failed": gap.failed, "runs": gap.runs, "why": gap.why}

@@ -31,14 +31,14 @@ class Prepared:
     `cluster` has the code of these jobs.
     """
 
-    cluster: "Cluster"
-    specs: "dict[Cell, JobSpec]"
-    around: "EnvironmentProbe"
+    cluster: Cluster
+    specs: dict[Cell, JobSpec]
+    around: EnvironmentProbe
     lacking: str
 
 
 def prepared(
-    settings: Settings, matrix: "Matrix", hosts: tuple[str, ...], access: "Credentials", *, look: bool = True
+    settings: Settings, matrix: Matrix, hosts: tuple[str, ...], access: Credentials, *, look: bool = True
 ) -> Prepared:
     """Make the jobs of a matrix; `hosts` are the words of -H.
 
@@ -66,9 +66,7 @@ def prepared(
     return Prepared(cluster, specs, around, lacking)
 
 
-def _jobs(
-    settings: Settings, matrix: "Matrix", hosts: tuple[str, ...], cluster: "Cluster | None"
-) -> "dict[_Way, JobSpec]":
+def _jobs(settings: Settings, matrix: Matrix, hosts: tuple[str, ...], cluster: Cluster | None) -> "dict[_Way, JobSpec]":
     """Return the job of each workload in each variant, whatever its size; with its code where there is a cluster to have it."""
     line = JobRequest(host=",".join(hosts) or None, written={"host": "-H"})
     found: dict[_Way, JobSpec] = {}
@@ -86,6 +84,6 @@ def _jobs(
     return found
 
 
-def reader(matrix: "Matrix") -> "Reader":
+def reader(matrix: Matrix) -> Reader:
     """Return what reads the logs of a matrix's runs."""
     return lambda cell, text: read(matrix.workload(cell.workload), text, cell.ranks)

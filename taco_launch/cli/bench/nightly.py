@@ -252,7 +252,7 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     return 0
 
 
-def _asked(options: dict[str, Any]) -> "InstallRequest":
+def _asked(options: dict[str, Any]) -> InstallRequest:
     """Return what the options ask for; the matrix is read, so that its errors are reported before anything is shown."""
     try:
         hour, minute = schedule.parse_time(options["at"])
@@ -283,7 +283,7 @@ def _inventory(settings: Settings) -> str | None:
     return str(Path(named).absolute())
 
 
-def _schedulers() -> "tuple[NightlyScheduler, ...]":
+def _schedulers() -> tuple[NightlyScheduler, ...]:
     remote = LocalTransport()
     return schedulers(remote, read_controller(remote))
 
@@ -302,7 +302,7 @@ def _shown(text: str) -> str:
     return "".join(f"{render.file_line(line)}\n" for line in text.split("\n")[:-1])
 
 
-def _row(nightly_run: "NightlyStatus", zone: "tzinfo") -> "Sequence[str]":
+def _row(nightly_run: NightlyStatus, zone: tzinfo) -> Sequence[str]:
     kept, last = nightly_run.kept, nightly_run.last
     took = "-" if last is None or last.seconds is None else render.age(last.seconds)
     if last is not None and nightly_run.is_running:
@@ -319,7 +319,7 @@ def _row(nightly_run: "NightlyStatus", zone: "tzinfo") -> "Sequence[str]":
     )
 
 
-def _document(nightly_run: "NightlyStatus", zone: str) -> dict[str, Any]:
+def _document(nightly_run: NightlyStatus, zone: str) -> dict[str, Any]:
     kept = nightly_run.kept
     return {
         "name": kept.name,

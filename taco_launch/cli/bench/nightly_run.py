@@ -128,7 +128,7 @@ def _check_junit(path: Path) -> None:
         raise UsageError(f"--junit {path}: {path if path.exists() else folder} is not writable")
 
 
-def _measured(settings: "Settings", found: "Matrix", run_name: str, options: dict[str, Any]) -> "Summary":
+def _measured(settings: Settings, found: Matrix, run_name: str, options: dict[str, Any]) -> Summary:
     inventory, access = settings.load(), access_of(options)
     ladder_output.warn_of_few_repeats(settings, found.repeats, nightly=True)
     made = matrix_jobs.prepared(settings, found, (), access)
@@ -159,7 +159,7 @@ def _measured(settings: "Settings", found: "Matrix", run_name: str, options: dic
             return flow.unmeasured(plan, asked, "")
 
 
-def _interrupted(settings: "Settings", summary: "Summary", db: Path | None) -> "Summary":
+def _interrupted(settings: Settings, summary: Summary, db: Path | None) -> Summary:
     """Add to the summary of a nightly run that was interrupted where what is kept is shown, and how to run it again."""
     words = ("bench", "show", summary.ladder, *(() if db is None else ("--db", str(db))))
     kept = f": {settings.typed} {shell(words)}" if summary.judged or summary.failed else ""
@@ -198,7 +198,7 @@ def _who(place: Path) -> str:
 
 
 @contextlib.contextmanager
-def _kept(place: Path, begun: "LastRun", run_name: str, junit: str | None) -> "Iterator[Callable[[LastRun], None]]":
+def _kept(place: Path, begun: LastRun, run_name: str, junit: str | None) -> Iterator[Callable[[LastRun], None]]:
     """Keep that a nightly run runs, and how it ended however that was; what is given takes how it ended well."""
     record.write(place, begun)
     ended = replace(
@@ -208,7 +208,7 @@ def _kept(place: Path, begun: "LastRun", run_name: str, junit: str | None) -> "I
         line=f"nightly {run_name}: FAILED: an error in taco-launch itself",
     )
 
-    def keep(last: "LastRun") -> None:
+    def keep(last: LastRun) -> None:
         nonlocal ended
         ended = last
 
@@ -226,7 +226,7 @@ def _kept(place: Path, begun: "LastRun", run_name: str, junit: str | None) -> "I
         record.write(place, replace(ended, ended=time.time()))
 
 
-def _write(place: Path, summary: "Summary", junit: str | None) -> Path:
+def _write(place: Path, summary: Summary, junit: str | None) -> Path:
     """Write a summary in its three forms, and give the path of the one to read."""
     stem = f"{time.strftime('%Y-%m-%d', time.localtime(summary.started))}-{summary.ladder}"
     texts = {

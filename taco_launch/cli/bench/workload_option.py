@@ -21,7 +21,7 @@ workload_option = add_option(
 )
 
 
-def workload_of(text: str) -> "Workload":
+def workload_of(text: str) -> Workload:
     """Return the workload that `--workload` names.
 
     Raises:

@@ -142,10 +142,10 @@ def _gathered(
     words: Sequence[str],
     subjects: Sequence[str],
     container: str | None,
-    access: "Credentials",
+    access: Credentials,
     *,
     show: bool = True,
-) -> "tuple[list[HostFacts], int]":
+) -> tuple[list[HostFacts], int]:
     """Ask the hosts, and show what they say; give it, and the exit code."""
     inventory = settings.load()
     if container is None and inventory.container is not None:
@@ -156,7 +156,7 @@ def _gathered(
     try:
         with connect(inventory, chosen, access) as fanout, render.progress(settings, "facts", len(chosen)) as progress:
 
-            def note(answer: "Answer[HostFacts]") -> None:
+            def note(answer: Answer[HostFacts]) -> None:
                 came[answer.host] = answer
                 progress()
 
@@ -239,11 +239,11 @@ def _is_whole(where: str) -> bool:
     return "[" not in where and where.partition(".")[0] in (*SUBJECTS, "gid")
 
 
-def _folded(found: "Sequence[HostFacts]") -> "tuple[FoldedFact, ...]":
+def _folded(found: Sequence[HostFacts]) -> tuple[FoldedFact, ...]:
     return fold([(facts.host, rows(facts)) for facts in found])
 
 
-def _show(found: "Sequence[HostFacts]", health: "Judged", *, wide: bool, several: bool) -> None:
+def _show(found: Sequence[HostFacts], health: Judged, *, wide: bool, several: bool) -> None:
     # What may be simulated is not told as real.
     unsure = any(isinstance(facts.simulated, Unknown) for facts in found)
     simulated = {name for facts in found if isinstance(facts.simulated, tuple) for name in facts.simulated}
@@ -271,7 +271,7 @@ def _show(found: "Sequence[HostFacts]", health: "Judged", *, wide: bool, several
         click.echo(render.printable(f"  {line}"))
 
 
-def _show_health(told: "Judged", *, wide: bool) -> None:
+def _show_health(told: Judged, *, wide: bool) -> None:
     """Show what is to be looked at, and in one line what is right; `wide` adds whose rule it is that was judged by.
 
     What is unknown of several things for one reason is one line: a driver that gives no answer tells of none.
@@ -295,7 +295,7 @@ def _show_health(told: "Judged", *, wide: bool) -> None:
         click.echo(f"  ok: {', '.join(right)}")
 
 
-def _show_fabric(found: "Sequence[HostFacts]") -> None:
+def _show_fabric(found: Sequence[HostFacts]) -> None:
     """Print what a job between the hosts would use; nothing where there is no RDMA device."""
     if any(facts.rdma == NOT_ASKED for facts in found):
         return

@@ -109,7 +109,7 @@ def init(
     except ValueError as error:
         raise UsageError(f"HOST: {error}") from None
 
-    def written(found: "Mapping[str, HostSketch]") -> str:
+    def written(found: Mapping[str, HostSketch]) -> str:
         return scaffold.text(found, cluster=cluster, file=str(target), user=user, key=key, image=image)
 
     text = written({name: scaffold.HostSketch() for name in names})
@@ -148,8 +148,8 @@ def _private_key(named: str | None) -> str | None:
 
 
 def _trusted(
-    ctx: click.Context, inventory: "Inventory", access: "Credentials", *, yes: bool
-) -> "tuple[Answer[Any], ...] | None":
+    ctx: click.Context, inventory: Inventory, access: Credentials, *, yes: bool
+) -> tuple[Answer[Any], ...] | None:
     """Show new host keys and keep them; return which hosts cannot be asked, None where a key is refused.
 
     Raises:
@@ -167,9 +167,7 @@ def _trusted(
     return found.failed
 
 
-def _sketch_hosts(
-    inventory: "Inventory", access: "Credentials", silent: "tuple[Answer[Any], ...]"
-) -> "dict[str, HostSketch]":
+def _sketch_hosts(inventory: Inventory, access: Credentials, silent: tuple[Answer[Any], ...]) -> dict[str, HostSketch]:
     """Return what the hosts of an inventory have; all that do not answer, as the `silent` ones before, are shown.
 
     Raises:
@@ -192,7 +190,7 @@ def _sketch_hosts(
     return {answer.host: HostSketch.of(answer.value) for answer in answers if answer.value is not None}
 
 
-def _hinted(answer: "Answer[Any]") -> "Answer[Any]":
+def _hinted(answer: Answer[Any]) -> Answer[Any]:
     """Return what a host answered, with a hint that fits `init`: before there is an inventory."""
     error = answer.error
     if error is None:

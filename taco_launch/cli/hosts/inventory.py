@@ -35,7 +35,7 @@ def inventory(ctx: click.Context, *, schema: bool) -> None:
     _show(settings.load(), settings.output)
 
 
-def _show(found: "Inventory", output: str) -> None:
+def _show(found: Inventory, output: str) -> None:
     """Print an inventory; YAML of it can be used as one."""
     if output == "yaml":
         render.data(document(found), output)
@@ -64,6 +64,6 @@ def _show(found: "Inventory", output: str) -> None:
     )
 
 
-def _image(container: "Container") -> str:
+def _image(container: Container) -> str:
     elsewhere = container.source != "registry"
     return render.printable(f"{container.image} (from {container.source})" if elsewhere else container.image)

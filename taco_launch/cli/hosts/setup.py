@@ -178,8 +178,8 @@ def _show_left(settings: Settings, hosts: Sequence[str]) -> None:
 
 
 def _chosen(
-    inventory: "Inventory", hosts: str | None, exclude: Sequence[str]
-) -> "tuple[tuple[Host, ...], tuple[Host, ...]]":
+    inventory: Inventory, hosts: str | None, exclude: Sequence[str]
+) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
     """Return the hosts that are set up, and those that are asked for their facts: each host has to know of the others.
 
     Raises:
@@ -195,11 +195,11 @@ def _chosen(
 
 def _show(
     settings: Settings,
-    work: "Setup",
-    plans: "Sequence[HostPlan]",
-    inventory: "Inventory",
+    work: Setup,
+    plans: Sequence[HostPlan],
+    inventory: Inventory,
     found: setup_output.Findings,
-    flaws: "Sequence[ProofFailure]",
+    flaws: Sequence[ProofFailure],
     *,
     show_diff: bool,
     looking: bool,
@@ -245,8 +245,8 @@ def _show(
 
 
 def _document(
-    work: "Setup",
-    plans: "Sequence[HostPlan]",
+    work: Setup,
+    plans: Sequence[HostPlan],
     rows: Sequence[dict[str, Any]],
     told: Sequence[tuple[str, tuple[str, ...]]],
 ) -> dict[str, Any]:

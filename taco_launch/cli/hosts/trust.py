@@ -61,7 +61,7 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
     return FAILED if refused else 0
 
 
-def show_refused(keys: "Sequence[ShownKey]", line: Callable[["ShownKey"], str]) -> None:
+def show_refused(keys: Sequence[ShownKey], line: Callable[[ShownKey], str]) -> None:
     """Print why keys are not taken; `line` is what to type for one of a host that was reinstalled."""
     for key in keys:
         render.error(
@@ -77,7 +77,7 @@ def show_refused(keys: "Sequence[ShownKey]", line: Callable[["ShownKey"], str]) 
         )
 
 
-def kept(settings: Settings, keys: "Sequence[ShownKey]", file: str, *, yes: bool) -> bool:
+def kept(settings: Settings, keys: Sequence[ShownKey], file: str, *, yes: bool) -> bool:
     """Ask whether to keep keys in our known_hosts `file`, and keep them; tell whether that was done.
 
     Raises:
@@ -107,7 +107,7 @@ def _agreed(count: int, *, yes: bool) -> bool:
     return click.confirm(f"accept {render.counted(count, 'host key')}?", err=True)
 
 
-def show_keys(settings: Settings, keys: "Sequence[ShownKey]") -> None:
+def show_keys(settings: Settings, keys: Sequence[ShownKey]) -> None:
     """Print keys with their fingerprints."""
     if settings.output in ("json", "yaml"):
         rows = [

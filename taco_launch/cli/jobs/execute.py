@@ -121,7 +121,7 @@ def _run(
     return backend.execute(name, rank, command, _to(sys.stdout.buffer), _to(sys.stderr.buffer), given)
 
 
-def _on_terminal(backend: "Backend", name: str, rank: int, command: tuple[str, ...], *, typed: bool) -> int:
+def _on_terminal(backend: Backend, name: str, rank: int, command: tuple[str, ...], *, typed: bool) -> int:
     out = _write_to(sys.stdout.buffer)
     with own_terminal.OwnTerminal(typed=typed) as mine:
         return backend.execute(name, rank, command, out, _to(sys.stderr.buffer), mine.frames(), own_terminal.terminal())

@@ -29,7 +29,7 @@ def launcher_errors() -> Iterator[None]:
         raise
 
 
-def code_of(job: "JobView") -> int:
+def code_of(job: JobView) -> int:
     """Return the exit code of an ended job; 125 if it ended before a rank ran."""
     record = job.record
     code = record.exit_code or 0
@@ -38,7 +38,7 @@ def code_of(job: "JobView") -> int:
     return NO_JOB if refused else code
 
 
-def print_job_data(settings: Settings, job: "JobView") -> None:
+def print_job_data(settings: Settings, job: JobView) -> None:
     """Print an ended job as `get` does, where JSON or YAML is requested."""
     if settings.output in ("json", "yaml"):
         from taco_launch.cli.output import job_tables

@@ -123,7 +123,7 @@ def _at_most(seconds: float | None, name: str) -> Iterator[None]:
         TacoLaunchError: the job has not ended by then.
     """
 
-    def end(_number: int, _frame: "FrameType | None") -> None:
+    def end(_number: int, _frame: FrameType | None) -> None:
         raise _TimeoutReached
 
     if seconds is None:
@@ -143,7 +143,7 @@ def _at_most(seconds: float | None, name: str) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _stop(backend: "Backend", name: str, grace: float | None) -> str:
+def _stop(backend: Backend, name: str, grace: float | None) -> str:
     """Stop a job, wait for its end, say how it ended."""
     by = f"taco-launch stop of {person()}"
     job = backend.stop(name, by, signal.SIGTERM, grace)

@@ -85,12 +85,12 @@ def list_(
     backend = settings.backend(access_of(access))
     owner = person() if mine else None
 
-    def query() -> "tuple[Sequence[JobRow], Sequence[str]]":
+    def query() -> tuple[Sequence[JobRow], Sequence[str]]:
         rows, warnings = backend.list()
         wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
         return [row for row in wanted if owner in (None, row.owner)][:last], warnings
 
-    def table(rows: "Sequence[JobRow]") -> str:
+    def table(rows: Sequence[JobRow]) -> str:
         return job_tables.job_list(rows, time.time(), wide=settings.output == "wide")
 
     _show(settings, query, table, lambda rows: {"jobs": to_json(rows)}, watch=watch)
@@ -119,7 +119,7 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
     backend = settings.backend(access_of(access))
     wide = settings.output == "wide"
 
-    def table(job: "JobView") -> str:
+    def table(job: JobView) -> str:
         return job_tables.one_job(job, time.time(), wide=wide)
 
     _show(settings, lambda: (backend.get(name), ()), table, job_tables.job_data, watch=watch)
@@ -148,11 +148,11 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def query() -> "tuple[Sequence[Node], Sequence[str]]":
+    def query() -> tuple[Sequence[Node], Sequence[str]]:
         found = backend.nodes(settings.load())
         return found, [f"{node.host.name}: {node.problem}" for node in found if node.problem]
 
-    def data(nodes: "Sequence[Node]") -> Any:
+    def data(nodes: Sequence[Node]) -> Any:
         found = [node_tables.node_data(node) for node in nodes]
         containers = job_container_tables.rows(settings, access_of(access))
         return {
@@ -163,7 +163,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 
     wide = settings.output == "wide"
 
-    def table(nodes: "Sequence[Node]") -> str:
+    def table(nodes: Sequence[Node]) -> str:
         text = node_tables.top_nodes(nodes, wide=wide)
         others = job_container_tables.rows(settings, access_of(access)) if wide else []
         return "\n\n".join((text, job_container_tables.table(others))) if others else text
@@ -188,7 +188,7 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def data(rows: "Sequence[JobRow]") -> Any:
+    def data(rows: Sequence[JobRow]) -> Any:
         held = sum(row.allocated for row in rows)
         return {"jobs": to_json(rows), "allocated": held, "requested": job_tables.total_requested(rows)}
 

@@ -135,7 +135,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps", "grep")}
     query = LogQuery(name, follow=follow, **asked, **when)
 
-    def waits(words: "WaitReasons") -> None:
+    def waits(words: WaitReasons) -> None:
         render.waits(settings, name, words)
 
     banners = None if settings.verbose or options["grep"] is not None else BannerFilter()

@@ -28,7 +28,7 @@ def rank_options(function: F) -> F:
     return add_option("--rank", type=click.IntRange(min=0), metavar="N", help="Rank to use. Default: 0.")(function)
 
 
-def rank_of(backend: "Backend", name: str, options: Mapping[str, Any]) -> int:
+def rank_of(backend: Backend, name: str, options: Mapping[str, Any]) -> int:
     """Return the rank that `rank_options` name.
 
     Raises:
@@ -67,11 +67,11 @@ def each(names: tuple[str, ...], act: Callable[[str], None]) -> int:
 
 
 def agree(
-    backend: "Backend",
+    backend: Backend,
     name: str,
     verb: str,
     done: str,
-    can: "Callable[[JobState], bool]" = lambda _state: True,
+    can: Callable[[JobState], bool] = lambda _state: True,
     *,
     yes: bool,
 ) -> None:

@@ -59,7 +59,7 @@ def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any)
     return HOST_FAILED if problems else 0
 
 
-def _text(found: "Sequence[RankStack]", *, most: int | None) -> Iterator[str]:
+def _text(found: Sequence[RankStack], *, most: int | None) -> Iterator[str]:
     """Yield a paragraph for each group of ranks whose stacks are known, then one for the others."""
     known = {told.look.rank: told for told in found if told.stack is not None}
     for group in groups.groups([told.look for told in known.values()]):
@@ -84,7 +84,7 @@ def _text(found: "Sequence[RankStack]", *, most: int | None) -> Iterator[str]:
         yield render.columns(["RANK", "NODE", "PID", "PROGRAM", "DOES", "WHY NO STACK"], rows, numbers=("RANK", "PID"))
 
 
-def _frames(told: "RankStack", most: int | None) -> Iterator[str]:
+def _frames(told: RankStack, most: int | None) -> Iterator[str]:
     """Yield the frames of a stack, the innermost first; of native code only that one, unless all are asked for."""
     assert told.stack is not None
     frames = told.stack.frames

@@ -88,7 +88,7 @@ def arena_hint(
     return None
 
 
-def with_arena_source(request: "JobRequest", options: Mapping[str, Any]) -> "JobRequest":
+def with_arena_source(request: JobRequest, options: Mapping[str, Any]) -> JobRequest:
     """Return a request with the code that Arena's options name, if they do.
 
     Raises:

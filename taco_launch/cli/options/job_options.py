@@ -237,7 +237,7 @@ def job_options(function: F) -> F:
     return function
 
 
-def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[str, Any]) -> "JobRequest":
+def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[str, Any]) -> JobRequest:
     """Return what the command line asks for, over what the job file of -f does.
 
     Raises:
@@ -276,7 +276,7 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
     return request
 
 
-def _pairs(texts: "Sequence[str]") -> "tuple[tuple[str, str | None], ...]":
+def _pairs(texts: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
     if not texts:
         return ()
     from taco_launch.jobs.request.variables import pairs
@@ -284,7 +284,7 @@ def _pairs(texts: "Sequence[str]") -> "tuple[tuple[str, str | None], ...]":
     return pairs(texts)
 
 
-def _selectors(texts: "Sequence[str]") -> "tuple[tuple[str, str], ...]":
+def _selectors(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     if not texts:
         return ()
     from taco_launch.jobs.request.selection import selector
@@ -292,7 +292,7 @@ def _selectors(texts: "Sequence[str]") -> "tuple[tuple[str, str], ...]":
     return tuple(map(selector, texts))
 
 
-def _over_file(settings: Settings, path: str, request: "JobRequest") -> "JobRequest":
+def _over_file(settings: Settings, path: str, request: JobRequest) -> JobRequest:
     from taco_launch.hosts.inventory import load
     from taco_launch.jobs.documents import job_file
     from taco_launch.jobs.request.overlay import over
@@ -310,7 +310,7 @@ def _over_file(settings: Settings, path: str, request: "JobRequest") -> "JobRequ
     return over(file.request, request)
 
 
-def spec_of(settings: Settings, request: "JobRequest", *, sized: bool = True) -> "JobSpec":
+def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> JobSpec:
     """Return the job of a request; `sized` says that the command line may say how many ranks it has.
 
     Raises:

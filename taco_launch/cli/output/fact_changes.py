@@ -27,7 +27,7 @@ def show(
     settings: Settings,
     before: Mapping[str, Mapping[str, Any]],
     earlier: Path,
-    found: "Sequence[HostFacts]",
+    found: Sequence[HostFacts],
     code: int,
 ) -> int:
     """Show the changes of the hosts that answered; give `code` where that is none of success, 3 where there are any.

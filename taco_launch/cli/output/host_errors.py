@@ -15,7 +15,7 @@ _IPV6 = r"[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*"
 _PORT = r"(?<=-p )\d+"
 
 
-def show(answers: "Sequence[Answer[Any]]", addresses: Mapping[str, str]) -> None:
+def show(answers: Sequence[Answer[Any]], addresses: Mapping[str, str]) -> None:
     """Print on stderr which hosts failed: equal errors once, with all hosts they befell.
 
     `addresses` are the hosts' addresses by their names. Of what differs only in names, addresses and ports all are

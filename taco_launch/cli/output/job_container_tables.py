@@ -11,14 +11,14 @@ from taco_launch.setup.job_containers import removal
 from taco_launch.setup.job_containers.removal import KnownVariant, known
 
 
-def rows(settings: Settings, access: "Credentials") -> list[dict[str, Any]]:
+def rows(settings: Settings, access: Credentials) -> list[dict[str, Any]]:
     """Return what is known of each container; none without an inventory that has containers."""
     if settings.source is None or settings.load().container is None:
         return []
     return [_row(each) for each in known(settings.cluster(access).variants())]
 
 
-def prune(settings: Settings, access: "Credentials", unused: float, *, dry_run: bool) -> list[dict[str, Any]]:
+def prune(settings: Settings, access: Credentials, unused: float, *, dry_run: bool) -> list[dict[str, Any]]:
     """Remove the containers that no job has needed for so many seconds; return them, without those that stay."""
     if settings.source is None or settings.load().container is None:
         return []
@@ -48,7 +48,7 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
     return render.columns(("CONTAINER", "IMAGE", "HOSTS", "UNUSED", "JOBS", "DATA"), lines)
 
 
-def _row(each: "KnownVariant") -> dict[str, Any]:
+def _row(each: KnownVariant) -> dict[str, Any]:
     record = each.record
     variant = None if record is None else record.variant
     mounts = () if variant is None else (*variant.mounts, *variant.data)

@@ -12,7 +12,7 @@ from taco_launch.jobs.backend import Node
 _RULE = "-" * 89
 
 
-def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
+def top_nodes(nodes: Sequence[Node], *, wide: bool) -> str:
     """Return the table of `top node`. Where no host has a GPU it counts slots."""
     gpus = any(node.occupancy is not None and node.occupancy.gpus for node in nodes)
     unit, words = ("GPU", "GPUs") if gpus else ("SLOT", "Slots")
@@ -46,7 +46,7 @@ def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
     return "\n".join((columns(header + more, cells), *footer, *block))
 
 
-def node_data(node: "Node") -> dict[str, Any]:
+def node_data(node: Node) -> dict[str, Any]:
     """Return a host and its slots as JSON values."""
     slots = () if node.occupancy is None else node.occupancy.slots
     return {

@@ -14,7 +14,7 @@ from taco_launch.core.model.plans import LaunchPlan
 from taco_launch.jobs.dry_run import NearHcas
 
 
-def lines(found: "LaunchPlan", launcher: str) -> str:
+def lines(found: LaunchPlan, launcher: str) -> str:
     """Return what starts a job as it is typed: mpirun's line, or that of each host behind its name."""
     return (
         shell(found.argv)
@@ -24,13 +24,13 @@ def lines(found: "LaunchPlan", launcher: str) -> str:
 
 
 def show(
-    found: "LaunchPlan",
+    found: LaunchPlan,
     launcher: str,
     output: str,
     *,
     explain: bool,
-    choices: "Sequence[tuple[str, GpuChoice]]" = (),
-    nearest: "Sequence[tuple[str, tuple[NearHcas, ...]]]" = (),
+    choices: Sequence[tuple[str, GpuChoice]] = (),
+    nearest: Sequence[tuple[str, tuple[NearHcas, ...]]] = (),
 ) -> None:
     """Print the line of a plan, or with `explain` where each word comes from; JSON has all of it.
 

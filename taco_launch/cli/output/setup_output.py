@@ -62,7 +62,7 @@ def names(hosts: Sequence[str]) -> str:
     return fold(hosts)
 
 
-def folded(plans: "Sequence[HostPlan]", stages: Sequence[Stage] = STAGES, sign: str = "") -> list[dict[str, Any]]:
+def folded(plans: Sequence[HostPlan], stages: Sequence[Stage] = STAGES, sign: str = "") -> list[dict[str, Any]]:
     """Return each different operation once, in the order of `stages`, with all hosts that it is for.
 
     `sign` is `+` for what is new, `~` for what changes something, else the one that is given.
@@ -95,7 +95,7 @@ def plan_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def show_errors(
-    failed: Mapping[str, TacoLaunchError], plans: "Sequence[HostPlan]", inventory: "Inventory", *, problems: bool = True
+    failed: Mapping[str, TacoLaunchError], plans: Sequence[HostPlan], inventory: Inventory, *, problems: bool = True
 ) -> None:
     """Print the errors of hosts; with `problems`, also why hosts cannot be set up."""
     answers: list[Answer[None]] = [Answer(host, error=error) for host, error in failed.items()]
@@ -116,7 +116,7 @@ class Findings:
     `unlike` names the software and the MTUs that hosts differ in, and should not.
     """
 
-    verdicts: "tuple[tuple[HealthVerdict, tuple[str, ...]], ...]"
+    verdicts: tuple[tuple[HealthVerdict, tuple[str, ...]], ...]
     odd: tuple[str, ...]
     unlike: tuple[str, ...] = ()
 
@@ -147,7 +147,7 @@ class Findings:
             click.echo(render.printable(f"  {line}"))
 
 
-def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapping[str, str]) -> Findings:
+def findings(facts: Sequence[HostFacts], inventory: Inventory, told_of: Mapping[str, str]) -> Findings:
     """Judge hosts' hardware, and name the odd host out over all that hosts of one cluster should agree on.
 
     `told_of` is what errors say of hosts already: what stops set-up is not told as a remark besides.
@@ -171,7 +171,7 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapp
     return Findings(tuple(verdicts), tuple(outliers(folded, names)), tuple(_unlike(folded)))
 
 
-def _unlike(folded: "Sequence[FoldedFact]") -> Iterator[str]:
+def _unlike(folded: Sequence[FoldedFact]) -> Iterator[str]:
     """Name the software that hosts have, and not the same of; a host without GPUs has none of some. And interfaces' MTUs."""
     for row in folded:
         mtus = {found[1] for text, _ in row.values if row.subject == "network" and (found := _MTU.search(text))}
@@ -182,7 +182,7 @@ def _unlike(folded: "Sequence[FoldedFact]") -> Iterator[str]:
             yield row.name
 
 
-def agreed(plans: "Sequence[HostPlan]", *, yes: bool) -> bool:
+def agreed(plans: Sequence[HostPlan], *, yes: bool) -> bool:
     """Ask whether to continue.
 
     Raises:
@@ -205,7 +205,7 @@ def error_document(error: TacoLaunchError) -> dict[str, Any]:
     return {"error": error.message, "hint": error.hint and render.typed(error.hint)}
 
 
-def flaws_document(flaws: "Sequence[ProofFailure]") -> list[dict[str, Any]]:
+def flaws_document(flaws: Sequence[ProofFailure]) -> list[dict[str, Any]]:
     """Return what a proof found as JSON shows it."""
     return [
         {"hosts": list(flaw.hosts), "what": flaw.what, "evidence": flaw.evidence, "hint": render.typed(flaw.hint)}
@@ -215,8 +215,8 @@ def flaws_document(flaws: "Sequence[ProofFailure]") -> list[dict[str, Any]]:
 
 def show_done(
     settings: Settings,
-    done: "SetupResult",
-    inventory: "Inventory",
+    done: SetupResult,
+    inventory: Inventory,
     seconds: float,
     states: tuple[str, str],
     found: Findings | None = None,
@@ -258,7 +258,7 @@ def show_done(
     return HOST_FAILED if failed or done.found else DRIFT if broken else OK
 
 
-def interrupted(settings: Settings, inventory: "Inventory") -> int:
+def interrupted(settings: Settings, inventory: Inventory) -> int:
     """Return what Ctrl-C has ended, and what to type to continue with what was chosen; give the exit code."""
     context = click.get_current_context()
     chosen = context.params
@@ -288,7 +288,7 @@ class SetupProgress:
         self._shown = False
 
     @contextmanager
-    def live(self, hosts: Sequence[str], plans: "Sequence[HostPlan]" = ()) -> Iterator[None]:
+    def live(self, hosts: Sequence[str], plans: Sequence[HostPlan] = ()) -> Iterator[None]:
         """Show the hosts' lines for as long as the block lasts; of `plans`, on how many hosts a stage is done."""
         self._now = dict.fromkeys(hosts, "waits")
         for plan in plans:
@@ -325,7 +325,7 @@ class SetupProgress:
         if not self._shown:
             self._settings.talk(what)
 
-    def step(self, step: "SetupEvent") -> None:
+    def step(self, step: SetupEvent) -> None:
         """Show a step."""
         now = time.monotonic()
         what = step.what.removeprefix(f"{step.stage}: ")

@@ -62,7 +62,7 @@ _UNUSED = "without a container jobs run on the head alone: no other host is cont
 
 @contextlib.contextmanager
 def connect(
-    inventory: "Inventory | None", access: "Credentials | None", environ: Mapping[str, str], typed: str
+    inventory: Inventory | None, access: Credentials | None, environ: Mapping[str, str], typed: str
 ) -> "Iterator[AgentBackend]":
     """Return the agent of an inventory's head, or of this machine. See backend.connect."""
     if inventory is None:
@@ -92,7 +92,7 @@ class AgentBackend:
         """How taco-launch is called for it."""
         return self._head.typed
 
-    def provide_code(self, snapshot: "Snapshot", say: "Callable[[str], None]") -> None:
+    def provide_code(self, snapshot: "Snapshot", say: Callable[[str], None]) -> None:
         """Keep a snapshot for the jobs that name it."""
         self._code[snapshot.id] = snapshot, say
 
@@ -207,7 +207,7 @@ class AgentBackend:
         return self._rows(Prune(since=since, owner=owner, dry_run=dry_run))
 
     def prune_code(
-        self, since: float, inventory: "Inventory", *, dry_run: bool
+        self, since: float, inventory: Inventory, *, dry_run: bool
     ) -> tuple[tuple[CopiesRemoved, ...], tuple[str, ...]]:
         """Remove the copies of code that no job needs, from the head and from the hosts that jobs run on."""
         from taco_launch.core.protocol.calls.snapshots import SnapshotPrune, SnapshotsRemoved  # noqa: PLC0415 - see above
@@ -220,7 +220,7 @@ class AgentBackend:
         found = (reply for reply in replies if isinstance(reply, SnapshotsRemoved))
         return tuple(CopiesRemoved(reply.host, reply.snapshots, reply.freed) for reply in found), _warnings(replies)
 
-    def nodes(self, inventory: "Inventory") -> tuple[Node, ...]:
+    def nodes(self, inventory: Inventory) -> tuple[Node, ...]:
         """Return who has which slots of each host."""
         from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top  # noqa: PLC0415 - see above
 
@@ -342,7 +342,7 @@ class AgentBackend:
                 "taco-launch -i FILE setup; or look at the command line with --dry-run",
             )
 
-    def _is_at(self, spec: JobSpec, host: "Host") -> bool:
+    def _is_at(self, spec: JobSpec, host: Host) -> bool:
         return host.name == spec.head if self._head.location.inherit else host.connection == "local"
 
     def _job(self, request: Request) -> JobView:

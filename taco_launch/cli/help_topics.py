@@ -9,14 +9,11 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.bench.run.matrix_schema import json_schema as of_matrix
 from taco_launch.cli import verbs
 from taco_launch.cli.options.common import output_options, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
 from taco_launch.hosts.inventory.schema.names import did_you_mean
-from taco_launch.hosts.inventory.schema.schema import json_schema as of_inventory
-from taco_launch.jobs.documents.job_schema import json_schema as of_job
 
 TOPICS = {
     "environment": "Environment variables and the configuration file.",
@@ -82,10 +79,16 @@ def text_of(topic: str) -> str:
 def _schema(topic: str) -> Mapping[str, Any] | None:
     """Return the JSON Schema of the documents that a topic is about."""
     if topic == "inventory":
+        from taco_launch.hosts.inventory.schema.schema import json_schema as of_inventory
+
         return of_inventory()
     if topic == "job-file":
+        from taco_launch.jobs.documents.job_schema import json_schema as of_job
+
         return of_job()
     if topic == "matrix":
+        from taco_launch.bench.run.matrix_schema import json_schema as of_matrix
+
         return of_matrix()
     return None
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
-from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, agreeing, entries, far_off
 from taco_launch.bench.run.matrix_file import load, shipped
 from taco_launch.bench.run.run_ladder import HEAD_LOST, INTERRUPTED
 from taco_launch.cli.bench import ladder_output
@@ -65,6 +64,8 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     Example:
       taco-launch nightly baseline show taco
     """
+    from taco_launch.bench.nightly.baseline import entries
+
     settings = settings_of(ctx)
     is_file = Path(matrix).is_file()
     name = load(matrix, os.environ).name if is_file else matrix
@@ -112,6 +113,8 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
       taco-launch nightly baseline accept taco-3fa2c1
       taco-launch nightly baseline accept last
     """
+    from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, far_off
+
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
         nightly_runs = {one.id: one for one in (_measured(history, ladder) for ladder in ladders)}
@@ -143,6 +146,8 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
       taco-launch nightly baseline reject taco-3fa2c1
       taco-launch nightly baseline reject last
     """
+    from taco_launch.bench.nightly.baseline import REJECTED, agreeing
+
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
         nightly_runs = {one.id: one for one in (_nightly_run(history, ladder) for ladder in ladders)}

@@ -18,7 +18,6 @@ from taco_launch.bench.history.history import LadderKind, open_history
 from taco_launch.bench.model.ladder import order
 from taco_launch.bench.model.matrix import Matrix
 from taco_launch.bench.nightly import record
-from taco_launch.bench.nightly import run as flow
 from taco_launch.bench.nightly.install import check_name
 from taco_launch.bench.nightly.junit import junit as junit_xml
 from taco_launch.bench.nightly.record import LOCK, LastRun, folder, usual_seconds
@@ -129,6 +128,8 @@ def _check_junit(path: Path) -> None:
 
 
 def _measured(settings: Settings, found: Matrix, run_name: str, options: dict[str, Any]) -> Summary:
+    from taco_launch.bench.nightly import run as flow
+
     inventory, access = settings.load(), access_of(options)
     ladder_output.warn_of_few_repeats(settings, found.repeats, nightly=True)
     made = matrix_jobs.prepared(settings, found, (), access)

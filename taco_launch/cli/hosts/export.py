@@ -8,7 +8,6 @@ import click
 
 from taco_launch.cli.options.common import access_of, add_option, backend_options, complete_file, settings_of
 from taco_launch.cli.options.completion import complete_job
-from taco_launch.setup import export_ssh
 
 
 @click.group()
@@ -52,6 +51,8 @@ def ssh_config(ctx: click.Context, /, *, to: str | None, job: str | None, **more
       scp -F hcc.ssh hcc-gpu1:/root/run.log .
       rsync -e 'ssh -F hcc.ssh' -a src/ hcc-gpu1:/root/src/
     """
+    from taco_launch.setup import export_ssh
+
     settings = settings_of(ctx)
     inventory, access = settings.load(), access_of(more)
     called = job or inventory.cluster

@@ -6,7 +6,6 @@ from taco_launch.cli.options.common import add_option, inventory_option, output_
 from taco_launch.cli.output import render
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.hosts import Container, Inventory
-from taco_launch.hosts.inventory.schema.schema import json_schema
 from taco_launch.hosts.inventory.to_document import document
 
 
@@ -29,6 +28,8 @@ def inventory(ctx: click.Context, *, schema: bool) -> None:
       taco-launch inventory --schema > inventory.schema.json
     """
     if schema:
+        from taco_launch.hosts.inventory.schema.schema import json_schema
+
         render.data(json_schema(), "json")
         return
     settings = settings_of(ctx)

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
-from taco_launch.bench.run.matrix_file import load, shipped
 from taco_launch.bench.run.run_ladder import HEAD_LOST, INTERRUPTED
 from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.bench.history import named_ladder
@@ -65,6 +64,7 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
       taco-launch nightly baseline show taco
     """
     from taco_launch.bench.nightly.baseline import entries
+    from taco_launch.bench.run.matrix_file import load, shipped
 
     settings = settings_of(ctx)
     is_file = Path(matrix).is_file()

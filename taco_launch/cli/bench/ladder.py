@@ -12,8 +12,6 @@ from taco_launch.bench.model.ladder import LadderStep, order
 from taco_launch.bench.model.matrix import Matrix
 from taco_launch.bench.model.runs import Cell
 from taco_launch.bench.run import run_ladder as flow
-from taco_launch.bench.run.matrix_file import load, shipped
-from taco_launch.bench.run.matrix_schema import json_schema
 from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import ladder_output, matrix_jobs
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, backend_output_options, settings_of
@@ -79,8 +77,12 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
     Exit codes: 0 each cell has a sample, 1 some have none, 5 the head was lost, or no host could be used, before anything
     was measured, 130 Ctrl-C.
     """
+    from taco_launch.bench.run.matrix_file import shipped
+
     settings = settings_of(ctx)
     if schema:
+        from taco_launch.bench.run.matrix_schema import json_schema
+
         render.data(json_schema(), "json")
         return 0
     if name is None:
@@ -89,6 +91,8 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
 
 
 def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str, Any]) -> int:
+    from taco_launch.bench.run.matrix_file import load
+
     matrix = _with(load(name, os.environ), options)
     if matrix.repeats > 1:
         require()

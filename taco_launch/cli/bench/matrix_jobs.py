@@ -7,7 +7,6 @@ from taco_launch.api.cluster import Cluster
 from taco_launch.bench.logs.workloads import read
 from taco_launch.bench.model.matrix import Matrix, cells
 from taco_launch.bench.model.runs import Cell
-from taco_launch.bench.run.matrix_file import request_of
 from taco_launch.bench.run.run_environment import EnvironmentProbe
 from taco_launch.bench.run.run_ladder import Reader, slots
 from taco_launch.cli.options.common import Settings
@@ -68,6 +67,8 @@ def prepared(
 
 def _jobs(settings: Settings, matrix: Matrix, hosts: tuple[str, ...], cluster: Cluster | None) -> "dict[_Way, JobSpec]":
     """Return the job of each workload in each variant, whatever its size; with its code where there is a cluster to have it."""
+    from taco_launch.bench.run.matrix_file import request_of
+
     line = JobRequest(host=",".join(hosts) or None, written={"host": "-H"})
     found: dict[_Way, JobSpec] = {}
     for workload in matrix.workloads:

@@ -23,7 +23,6 @@ from taco_launch.bench.nightly.junit import junit as junit_xml
 from taco_launch.bench.nightly.record import LOCK, LastRun, folder, usual_seconds
 from taco_launch.bench.nightly.summary import NightlyOutcome, Summary, line, markdown, to_json
 from taco_launch.bench.run import run_ladder as ladders
-from taco_launch.bench.run.matrix_file import load
 from taco_launch.bench.stats.estimates import require
 from taco_launch.bench.stats.verdicts import JudgeRules
 from taco_launch.cli.bench import ladder_output, matrix_jobs
@@ -82,6 +81,8 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     (broken, busy or unreachable), 1 it failed: a cell has no sample, or it runs already, 2 the matrix or the inventory is
     wrong, 130 it was interrupted.
     """
+    from taco_launch.bench.run.matrix_file import load
+
     settings = settings_of(ctx)
     require()
     if junit is not None:

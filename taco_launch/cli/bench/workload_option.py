@@ -3,7 +3,6 @@
 import os
 
 from taco_launch.bench.model.matrix import LogFormat, Workload
-from taco_launch.bench.run import matrix_file
 from taco_launch.cli.options.common import add_option
 from taco_launch.core.errors import UsageError
 from taco_launch.hosts.inventory.schema import names
@@ -28,6 +27,8 @@ def workload_of(text: str) -> Workload:
         UsageError: it names none.
         SpecError: the matrix is wrong.
     """
+    from taco_launch.bench.run import matrix_file
+
     if text in KINDS:
         return Workload(text, LogFormat(text), ())
     source, colon, name = text.rpartition(":")

@@ -79,15 +79,15 @@ def text_of(topic: str) -> str:
 def _schema(topic: str) -> Mapping[str, Any] | None:
     """Return the JSON Schema of the documents that a topic is about."""
     if topic == "inventory":
-        from taco_launch.hosts.inventory.schema.schema import json_schema as of_inventory
+        from taco_launch.hosts.inventory.schema.schema import json_schema as of_inventory  # noqa: PLC0415 - pydantic takes long to import
 
         return of_inventory()
     if topic == "job-file":
-        from taco_launch.jobs.documents.job_schema import json_schema as of_job
+        from taco_launch.jobs.documents.job_schema import json_schema as of_job  # noqa: PLC0415 - pydantic takes long to import
 
         return of_job()
     if topic == "matrix":
-        from taco_launch.bench.run.matrix_schema import json_schema as of_matrix
+        from taco_launch.bench.run.matrix_schema import json_schema as of_matrix  # noqa: PLC0415 - pydantic takes long to import
 
         return of_matrix()
     return None

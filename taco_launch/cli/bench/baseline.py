@@ -63,8 +63,8 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     Example:
       taco-launch nightly baseline show taco
     """
-    from taco_launch.bench.nightly.baseline import entries
-    from taco_launch.bench.run.matrix_file import load, shipped
+    from taco_launch.bench.nightly.baseline import entries  # noqa: PLC0415 - scipy is an extra
+    from taco_launch.bench.run.matrix_file import load, shipped  # noqa: PLC0415 - pydantic takes long to import
 
     settings = settings_of(ctx)
     is_file = Path(matrix).is_file()
@@ -113,7 +113,7 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
       taco-launch nightly baseline accept taco-3fa2c1
       taco-launch nightly baseline accept last
     """
-    from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, far_off
+    from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, far_off  # noqa: PLC0415 - scipy is an extra
 
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
@@ -146,7 +146,7 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
       taco-launch nightly baseline reject taco-3fa2c1
       taco-launch nightly baseline reject last
     """
-    from taco_launch.bench.nightly.baseline import REJECTED, agreeing
+    from taco_launch.bench.nightly.baseline import REJECTED, agreeing  # noqa: PLC0415 - scipy is an extra
 
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:

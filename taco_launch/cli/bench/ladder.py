@@ -77,11 +77,11 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
     Exit codes: 0 each cell has a sample, 1 some have none, 5 the head was lost, or no host could be used, before anything
     was measured, 130 Ctrl-C.
     """
-    from taco_launch.bench.run.matrix_file import shipped
+    from taco_launch.bench.run.matrix_file import shipped  # noqa: PLC0415 - pydantic takes long to import
 
     settings = settings_of(ctx)
     if schema:
-        from taco_launch.bench.run.matrix_schema import json_schema
+        from taco_launch.bench.run.matrix_schema import json_schema  # noqa: PLC0415 - pydantic takes long to import
 
         render.data(json_schema(), "json")
         return 0
@@ -91,7 +91,7 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
 
 
 def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str, Any]) -> int:
-    from taco_launch.bench.run.matrix_file import load
+    from taco_launch.bench.run.matrix_file import load  # noqa: PLC0415 - pydantic takes long to import
 
     matrix = _with(load(name, os.environ), options)
     if matrix.repeats > 1:

@@ -67,7 +67,7 @@ def prepared(
 
 def _jobs(settings: Settings, matrix: Matrix, hosts: tuple[str, ...], cluster: Cluster | None) -> "dict[_Way, JobSpec]":
     """Return the job of each workload in each variant, whatever its size; with its code where there is a cluster to have it."""
-    from taco_launch.bench.run.matrix_file import request_of
+    from taco_launch.bench.run.matrix_file import request_of  # noqa: PLC0415 - pydantic takes long to import
 
     line = JobRequest(host=",".join(hosts) or None, written={"host": "-H"})
     found: dict[_Way, JobSpec] = {}

@@ -237,7 +237,7 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     Example:
       taco-launch -i cluster.yaml nightly check taco
     """
-    from taco_launch.bench.run.matrix_file import load
+    from taco_launch.bench.run.matrix_file import load  # noqa: PLC0415 - pydantic takes long to import
 
     settings = settings_of(ctx)
     require()
@@ -254,7 +254,7 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
 
 def _asked(options: dict[str, Any]) -> InstallRequest:
     """Return what the options ask for; the matrix is read, so that its errors are reported before anything is shown."""
-    from taco_launch.bench.run import matrix_file
+    from taco_launch.bench.run import matrix_file  # noqa: PLC0415 - pydantic takes long to import
 
     try:
         hour, minute = schedule.parse_time(options["at"])

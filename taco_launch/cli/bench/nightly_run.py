@@ -81,7 +81,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     (broken, busy or unreachable), 1 it failed: a cell has no sample, or it runs already, 2 the matrix or the inventory is
     wrong, 130 it was interrupted.
     """
-    from taco_launch.bench.run.matrix_file import load
+    from taco_launch.bench.run.matrix_file import load  # noqa: PLC0415 - pydantic takes long to import
 
     settings = settings_of(ctx)
     require()
@@ -129,7 +129,7 @@ def _check_junit(path: Path) -> None:
 
 
 def _measured(settings: Settings, found: Matrix, run_name: str, options: dict[str, Any]) -> Summary:
-    from taco_launch.bench.nightly import run as flow
+    from taco_launch.bench.nightly import run as flow  # noqa: PLC0415 - scipy is an extra
 
     inventory, access = settings.load(), access_of(options)
     ladder_output.warn_of_few_repeats(settings, found.repeats, nightly=True)

@@ -27,7 +27,7 @@ def workload_of(text: str) -> Workload:
         UsageError: it names none.
         SpecError: the matrix is wrong.
     """
-    from taco_launch.bench.run import matrix_file
+    from taco_launch.bench.run import matrix_file  # noqa: PLC0415 - pydantic takes long to import
 
     if text in KINDS:
         return Workload(text, LogFormat(text), ())

@@ -28,7 +28,7 @@ def inventory(ctx: click.Context, *, schema: bool) -> None:
       taco-launch inventory --schema > inventory.schema.json
     """
     if schema:
-        from taco_launch.hosts.inventory.schema.schema import json_schema
+        from taco_launch.hosts.inventory.schema.schema import json_schema  # noqa: PLC0415 - pydantic takes long to import
 
         render.data(json_schema(), "json")
         return

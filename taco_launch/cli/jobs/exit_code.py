@@ -41,6 +41,6 @@ def code_of(job: JobView) -> int:
 def print_job_data(settings: Settings, job: JobView) -> None:
     """Print an ended job as `get` does, where JSON or YAML is requested."""
     if settings.output in ("json", "yaml"):
-        from taco_launch.cli.output import job_tables
+        from taco_launch.cli.output import job_tables  # noqa: PLC0415 - only where data is requested
 
         render.data(job_tables.job_data(job), settings.output)

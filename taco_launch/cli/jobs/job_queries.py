@@ -145,7 +145,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     Example:
       taco-launch -i hosts.yaml top node -w
     """
-    from taco_launch.cli.output import job_container_tables
+    from taco_launch.cli.output import job_container_tables  # noqa: PLC0415 - `list` and `get` need nothing of set-up
 
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
@@ -240,7 +240,7 @@ def prune(
       taco-launch prune --older-than 3h --dry-run
       taco-launch prune --older-than 30d
     """
-    from taco_launch.cli.output import job_container_tables
+    from taco_launch.cli.output import job_container_tables  # noqa: PLC0415 - `list` and `get` need nothing of set-up
 
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))

@@ -256,7 +256,7 @@ def _code(job: JobView) -> str:
 
 def _choices(job: JobView) -> str:
     """Return which GPUs of its hosts the job has, how they are linked, and why these; hosts that are alike together."""
-    from taco_launch.cli.output import choice_tables
+    from taco_launch.cli.output import choice_tables  # noqa: PLC0415 - few jobs show it
 
     alike: dict[GpuChoice, list[str]] = {}
     for share in () if job.record.state.waits else job.record.shares:

@@ -14,7 +14,8 @@ from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.output import host_errors, render
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, HOST_FAILED, INTERRUPTED, OK, HostError, TacoLaunchError, UsageError
-from taco_launch.core.facts.reports.compare import FoldedFact
+from taco_launch.core.facts.reports.compare import FoldedFact, outliers
+from taco_launch.core.facts.reports.compare import fold as fold_facts
 from taco_launch.core.facts.reports.health import FAULT, REMARK, HealthVerdict, judged
 from taco_launch.core.facts.reports.summary import SummaryRow, rows
 from taco_launch.core.frozen import dataclass
@@ -152,8 +153,6 @@ def findings(facts: Sequence[HostFacts], inventory: Inventory, told_of: Mapping[
 
     `told_of` is what errors say of hosts already: what stops set-up is not told as a remark besides.
     """
-    from taco_launch.core.facts.reports.compare import fold, outliers
-
     told: list[tuple[str, Sequence[SummaryRow]]] = []
     for each in facts:
         own = list(rows(each))
@@ -167,7 +166,7 @@ def findings(facts: Sequence[HostFacts], inventory: Inventory, told_of: Mapping[
         left = tuple(host for host in hosts if verdict.text not in told_of.get(host, ""))
         if left and verdict.level in (FAULT, REMARK):
             verdicts.append((verdict, left))
-    folded = fold(told)
+    folded = fold_facts(told)
     return Findings(tuple(verdicts), tuple(outliers(folded, names)), tuple(_unlike(folded)))
 
 

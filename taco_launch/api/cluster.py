@@ -12,6 +12,7 @@ Every call raises a TacoLaunchError (taco_launch.core.errors) with a message and
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -19,18 +20,19 @@ from typing import TYPE_CHECKING
 from taco_launch.core import trace
 from taco_launch.core.command import BARE
 from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.model.host.hosts import Container, Inventory
 from taco_launch.core.model.job_request import JobRequest
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.hosts.inventory import VARIABLE
+from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import Backend, FollowListener, HeadFacts, Output, connect, require_started
 
 if TYPE_CHECKING:
     from taco_launch.api.job import Job
     from taco_launch.core.model.host.facts import HostFacts
-    from taco_launch.core.model.host.hosts import Container, Inventory
     from taco_launch.core.model.host.job_containers import VariantUse
     from taco_launch.core.model.job_rows import JobRow
     from taco_launch.core.model.job_view import JobView
-    from taco_launch.core.model.jobs import JobSpec
-    from taco_launch.hosts.remote.credentials import Credentials
     from taco_launch.jobs.backend.agent import AgentBackend
     from taco_launch.jobs.code.job_code import JobCode
     from taco_launch.jobs.dry_run import Planned
@@ -64,9 +66,9 @@ class Cluster:
 
     def __init__(
         self,
-        inventory: "str | os.PathLike[str] | Inventory | None" = None,
+        inventory: str | os.PathLike[str] | Inventory | None = None,
         *,
-        access: "Credentials | None" = None,
+        access: Credentials | None = None,
         environ: Mapping[str, str] | None = None,
         typed: str = BARE,
         say: Callable[[str], None] = _say_nothing,
@@ -107,14 +109,13 @@ class Cluster:
         self.__dict__.pop("backend", None)
 
     @cached_property
-    def inventory(self) -> "Inventory":
+    def inventory(self) -> Inventory:
         """The inventory.
 
         Raises:
             SpecError: it cannot be read, or something in it is wrong.
             TacoLaunchError: it is a lab's, and taco-launch-lab is not installed.
         """
-        from taco_launch.core.model.host.hosts import Inventory  # noqa: PLC0415
         from taco_launch.hosts.inventory.load import load  # noqa: PLC0415 - lists of this machine's jobs need none
         from taco_launch.jobs.request.caller import local_names  # noqa: PLC0415
 
@@ -144,7 +145,7 @@ class Cluster:
             agent.prepare = self._prepared
         return found
 
-    def _prepared(self, spec: "JobSpec") -> "JobSpec":
+    def _prepared(self, spec: JobSpec) -> JobSpec:
         """Return a job whose container is there on its hosts."""
         if spec.container is None or not spec.container.variant:
             return spec
@@ -168,20 +169,16 @@ class Cluster:
     @property
     def _source(self) -> str | None:
         """Which inventory was named; None for this machine."""
-        from taco_launch.hosts.inventory import VARIABLE  # noqa: PLC0415
-
         if self._given is None:
             return self._environ.get(VARIABLE) or None
         return str(self._given) if isinstance(self._given, (str, os.PathLike)) else self._given.source
 
-    def _need_access(self) -> "Credentials":
-        from taco_launch.hosts.remote.credentials import Credentials  # noqa: PLC0415
-
+    def _need_access(self) -> Credentials:
         return Credentials() if self._access is None else self._access
 
     # --- jobs
 
-    def resolve(self, request: JobRequest) -> "JobSpec":
+    def resolve(self, request: JobRequest) -> JobSpec:
         """Return the job of a request, with all that the inventory says of it.
 
         Raises:
@@ -191,13 +188,13 @@ class Cluster:
         with _fields_in_hints():
             return self._resolved(_typed(request))
 
-    def _resolved(self, request: JobRequest) -> "JobSpec":
+    def _resolved(self, request: JobRequest) -> JobSpec:
         from taco_launch.jobs.request.caller import here  # noqa: PLC0415 - lists of jobs need none of it
         from taco_launch.jobs.request.resolve import resolve  # noqa: PLC0415
 
         return resolve(request, self.inventory, here(self._environ))
 
-    def with_code(self, spec: "JobSpec", request: JobRequest, *, same: bool = False) -> "JobSpec":
+    def with_code(self, spec: JobSpec, request: JobRequest, *, same: bool = False) -> JobSpec:
         """Return a job with the code of its request: as its files are now, or the `same` as an earlier job's."""
         if request.sync is None and not request.config_files:
             if spec.container is not None:
@@ -209,7 +206,7 @@ class Cluster:
             self._code = JobCode({**self._environ, **self.git_secrets}, self.say, self.backend.provide_code)
         return self._code.attach(spec, request)
 
-    def _warn_of_files_left_here(self, spec: "JobSpec", option: str) -> None:
+    def _warn_of_files_left_here(self, spec: JobSpec, option: str) -> None:
         from taco_launch.jobs.request.code_options import left_here  # noqa: PLC0415 - jobs without a container need none
 
         for word in left_here(spec, os.getcwd()):  # noqa: PTH109 - see jobs/request/caller.py
@@ -289,7 +286,7 @@ class Cluster:
         with _fields_in_hints():
             return self.plan_of(self._resolved(_typed(request)), folder=folder, explain=explain)
 
-    def plan_of(self, spec: "JobSpec", *, folder: str = "", explain: bool = False) -> "Planned":
+    def plan_of(self, spec: JobSpec, *, folder: str = "", explain: bool = False) -> "Planned":
         """Plan a job that was resolved. See `plan`."""
         from taco_launch.core.launch.missing_facts import missing_facts  # noqa: PLC0415
 
@@ -315,7 +312,7 @@ class Cluster:
 
         return plan.dry_run(spec, self._environ, ask, ask_hosts, root=os.geteuid() == 0, folder=folder, explain=explain)
 
-    def planned_container(self, spec: "JobSpec") -> "tuple[JobSpec, tuple[HostPlan, ...]]":
+    def planned_container(self, spec: JobSpec) -> "tuple[JobSpec, tuple[HostPlan, ...]]":
         """Return a job as it would run, and what would be prepared for its container; nothing is changed.
 
         Raises:
@@ -375,12 +372,10 @@ def _agent(backend: Backend) -> "AgentBackend | None":
     return backend if isinstance(backend, AgentBackend) else None
 
 
-def _container_inventory(inventory: "Inventory", container: "Container") -> "Inventory":
+def _container_inventory(inventory: Inventory, container: Container) -> Inventory:
     """Return the inventory as of the cluster whose container a job runs in."""
     if not container.variant:
         return inventory
-    from dataclasses import replace  # noqa: PLC0415 - few jobs have a container of their own
-
     from taco_launch.core.model.host import paths  # noqa: PLC0415 - see above
 
     return replace(inventory, cluster=paths.variant(inventory.cluster, container.variant), container=container)

@@ -5,14 +5,15 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taco_launch.core.errors import UsageError
+from taco_launch.core.model.job_view import JobView as JobAnswer
+from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.core.protocol.calls.caller_input import pieces
+from taco_launch.jobs import copy_files
 from taco_launch.jobs.backend import Backend, FollowListener, LogQuery, Output
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.job_view import JobView as JobAnswer
-    from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.jobs.request.caller import person
 
 # How often a wait with a timeout asks for the job.
 _POLL_SECONDS = 0.5
@@ -21,7 +22,7 @@ _POLL_SECONDS = 0.5
 class Job:
     """A job that a cluster keeps, as of the last query."""
 
-    def __init__(self, backend: Backend, found: "JobAnswer") -> None:
+    def __init__(self, backend: Backend, found: JobAnswer) -> None:
         """Keep what the backend answered."""
         self._backend = backend
         self._found = found
@@ -36,17 +37,17 @@ class Job:
         return self._found.spec.name
 
     @property
-    def spec(self) -> "JobSpec":
+    def spec(self) -> JobSpec:
         """What it is."""
         return self._found.spec
 
     @property
-    def record(self) -> "JobRecord":
+    def record(self) -> JobRecord:
         """What has become of it."""
         return self._found.record
 
     @property
-    def state(self) -> "JobState":
+    def state(self) -> JobState:
         """Its state."""
         return self.record.state
 
@@ -98,41 +99,29 @@ class Job:
 
         `output` is given what it writes, and `errors` what it writes on stderr; without `errors`, `output` is given both.
         """
-        from taco_launch.core.protocol.calls.caller_input import pieces  # noqa: PLC0415 - no other call needs it
-
         if isinstance(command, str):
             raise UsageError(f"command: {command!r}: must be a list of strings", hint="split it: shlex.split(...)")
         return self._backend.execute(self.name, rank, tuple(command), output, errors or output, pieces(given))
 
-    def fetch(self, path: str, local: "str | os.PathLike[str]", *, rank: int = 0) -> Path:
+    def fetch(self, path: str, local: str | os.PathLike[str], *, rank: int = 0) -> Path:
         """Copy a file or folder of a rank's host here, whole or not at all; return where it is. See jobs/copy_files.py."""
-        from taco_launch.jobs import copy_files  # noqa: PLC0415 - no other call needs it
-
         return copy_files.fetch(self._backend, self.name, rank, path, Path(local))[0]
 
-    def send(self, local: "str | os.PathLike[str]", path: str, *, rank: int = 0) -> None:
+    def send(self, local: str | os.PathLike[str], path: str, *, rank: int = 0) -> None:
         """Copy a file or folder of this machine to a path on a rank's host, whole or not at all."""
-        from taco_launch.jobs import copy_files  # noqa: PLC0415 - no other call needs it
-
         copy_files.send(self._backend, self.name, rank, Path(local), path)
 
     def stop(self, grace: float | None = None) -> int:
         """Stop it: TERM, then KILL after its grace time or `grace` seconds if that is less. Return its exit code."""
-        from taco_launch.jobs.request.caller import person  # noqa: PLC0415
-
         self._found = self._backend.stop(self.name, f"taco-launch stop of {person()}", signal.SIGTERM, grace)
         return self.exit_code or 0 if self.state.is_terminal else self.wait()
 
     def suspend(self) -> None:
         """Have its ranks ended, and the job wait for `resume`."""
-        from taco_launch.jobs.request.caller import person  # noqa: PLC0415
-
         self._found = self._backend.suspend(self.name, person())
 
     def resume(self) -> None:
         """Have it wait for its slots again."""
-        from taco_launch.jobs.request.caller import person  # noqa: PLC0415
-
         self._found = self._backend.resume(self.name, person())
 
     def delete(self) -> tuple[str, ...]:

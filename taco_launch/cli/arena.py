@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 from taco_launch.cli.options.common import Settings, access_of, settings_of, talk_options
-from taco_launch.cli.output import render
+from taco_launch.cli.output import arena_tables, render
 from taco_launch.core.command import shell
+from taco_launch.core.model.launchers import launcher_of
+from taco_launch.jobs.command_lines import arena_line
 
 # The namespace's name where none was created.
 _DEFAULT = "default"
@@ -42,8 +44,6 @@ def arena(ctx: click.Context, words: tuple[str, ...]) -> Any:
       arena get mnist
       arena logs mnist -i mnist-worker-0 -t 5
     """
-    from taco_launch.jobs.command_lines import arena_line
-
     settings = settings_of(ctx)
     inventory = settings.load()
     line = arena_line.read(words, (_DEFAULT, inventory.cluster))
@@ -90,8 +90,6 @@ def _without_container(words: Sequence[str], notes: list[str]) -> tuple[str, ...
 
 
 def _listed(settings: Settings) -> str:
-    from taco_launch.cli.output import arena_tables
-
     rows, warnings = settings.backend(access_of({})).list()
     for warning in warnings:
         render.warning(settings, warning)
@@ -99,12 +97,8 @@ def _listed(settings: Settings) -> str:
 
 
 def _shown(settings: Settings, name: str) -> str:
-    from taco_launch.cli.output import arena_tables
-
     return arena_tables.one_job(settings.backend(access_of({})).get(name), time.time())
 
 
 def _has_launcher(settings: Settings, name: str) -> bool:
-    from taco_launch.core.model.launchers import launcher_of
-
     return launcher_of(settings.backend(access_of({})).get(name).spec).is_mpi

@@ -1,12 +1,13 @@
 """doctor and version: what this machine has, for a first look and for bug reports."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
 from taco_launch.cli import verbs
+from taco_launch.cli.options import user_config
 from taco_launch.cli.options.common import (
     Settings,
     TacoOption,
@@ -18,13 +19,8 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.output import render
 from taco_launch.core.errors import FAILED, TacoLaunchError
-from taco_launch.hosts.doctor import Named
+from taco_launch.hosts.doctor import Check, CheckState, Named, checks, shown_value, versions
 from taco_launch.hosts.inventory import VARIABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from taco_launch.hosts.doctor import Check
 
 # Variables that are not options: docs/reference/environment.md.
 OTHERS = frozenset(
@@ -50,8 +46,6 @@ def doctor(ctx: click.Context) -> int:
       taco-launch doctor
       taco-launch -i hosts.yaml doctor --json
     """
-    from taco_launch.hosts.doctor import CheckState, checks
-
     config, settings = _configured(settings_of(ctx))
     named = Named(settings.source, _origin(settings)) if settings.source else None
     found = (*checks(os.environ, settings.load, named), config, *_variables(ctx))
@@ -67,11 +61,8 @@ def doctor(ctx: click.Context) -> int:
     return FAILED if any(one.state is CheckState.ERROR for one in found) else 0
 
 
-def _configured(settings: Settings) -> "tuple[Check, Settings]":
+def _configured(settings: Settings) -> tuple[Check, Settings]:
     """Return the check of the user's configuration file, and the settings with what it sets."""
-    from taco_launch.cli.options import user_config
-    from taco_launch.hosts.doctor import Check, CheckState
-
     path = config_path(os.environ)
     name = "configuration file"
     try:
@@ -90,10 +81,8 @@ def _origin(settings: Settings) -> str:
     return VARIABLE if os.environ.get(VARIABLE) else str(config_path(os.environ))
 
 
-def _variables(ctx: click.Context) -> "Iterator[Check]":
+def _variables(ctx: click.Context) -> Iterator[Check]:
     """Yield the variables that are set, each with the option that it sets."""
-    from taco_launch.hosts.doctor import Check, CheckState, shown_value
-
     names = sorted(name for name in os.environ if name.startswith("TACO_LAUNCH_") and name != VARIABLE)
     options = dict(_options(ctx.find_root())) if any(name not in OTHERS for name in names) else {}
     for name in names:
@@ -106,7 +95,7 @@ def _variables(ctx: click.Context) -> "Iterator[Check]":
             yield Check(name, CheckState.NOTE, f"{value} (no option of this name)", "taco-launch help environment")
 
 
-def _options(ctx: click.Context) -> "Iterator[tuple[str, str]]":
+def _options(ctx: click.Context) -> Iterator[tuple[str, str]]:
     """Yield the variable and the name of each option of a command and of those below it."""
     path = ctx.command_path.partition(" ")[2]
     for param in ctx.command.get_params(ctx):
@@ -133,8 +122,6 @@ def version(ctx: click.Context) -> int:
     Example:
       taco-launch version
     """
-    from taco_launch.hosts.doctor import versions
-
     found = versions()
     settings = settings_of(ctx)
     if settings.output in ("json", "yaml"):

@@ -1,6 +1,7 @@
 """help: a topic, such as exit codes or the keys of a job file, or the help of a command."""
 
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -12,6 +13,7 @@ from taco_launch.cli import verbs
 from taco_launch.cli.options.common import output_options, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
+from taco_launch.hosts.inventory.schema.names import did_you_mean
 
 TOPICS = {
     "environment": "Environment variables and the configuration file.",
@@ -77,15 +79,15 @@ def text_of(topic: str) -> str:
 def _schema(topic: str) -> Mapping[str, Any] | None:
     """Return the JSON Schema of the documents that a topic is about."""
     if topic == "inventory":
-        from taco_launch.hosts.inventory.schema.schema import json_schema as of_inventory
+        from taco_launch.hosts.inventory.schema.schema import json_schema as of_inventory  # noqa: PLC0415 - pydantic takes long to import
 
         return of_inventory()
     if topic == "job-file":
-        from taco_launch.jobs.documents.job_schema import json_schema as of_job
+        from taco_launch.jobs.documents.job_schema import json_schema as of_job  # noqa: PLC0415 - pydantic takes long to import
 
         return of_job()
     if topic == "matrix":
-        from taco_launch.bench.run.matrix_schema import json_schema as of_matrix
+        from taco_launch.bench.run.matrix_schema import json_schema as of_matrix  # noqa: PLC0415 - pydantic takes long to import
 
         return of_matrix()
     return None
@@ -149,8 +151,6 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    import textwrap
-
     return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False) or [""]
 
 
@@ -165,8 +165,6 @@ def _command(root: click.Context, words: Sequence[str]) -> str:
         group = context.command
         found = group.get_command(context, word) if isinstance(group, click.Group) else None
         if found is None:
-            from taco_launch.hosts.inventory.schema.names import did_you_mean
-
             known = (*TOPICS, *(group.list_commands(context) if isinstance(group, click.Group) else ()))
             hint = did_you_mean(word, known) or "all topics: taco-launch help"
             raise UsageError(f"no topic or command {' '.join(words)!r}", hint=hint)

@@ -4,7 +4,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,9 +12,10 @@ from click.shell_completion import CompletionItem
 from taco_launch.cli.options.common import output_options, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.core.launch.knobs import Knob
+from taco_launch.core.launch import knobs as table
+from taco_launch.core.launch.knobs import Knob
+from taco_launch.core.launch.knobs.knob import LIBRARIES
+from taco_launch.core.model.codec import to_json
 
 # What is wider in the table of a terminal is cut; a reason is left this much at least.
 _WIDEST_DEFAULT = 14
@@ -25,8 +26,6 @@ _CLAUSE_END = re.compile(r"[.:;](?: |$)|, (?:and|which|so|also) ")
 
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.core.launch import knobs as table
-
     start = incomplete.lower()
     return [CompletionItem(knob.name) for knob in table.matching(incomplete) if knob.name.lower().startswith(start)]
 
@@ -49,8 +48,6 @@ def knobs(ctx: click.Context, names: tuple[str, ...]) -> None:
       taco-launch knobs gdr
       taco-launch knobs btl_tcp -o wide
     """
-    from taco_launch.core.launch import knobs as table
-
     found = tuple(dict.fromkeys(knob for name in names for knob in _matching(name))) if names else table.TABLE
     output = settings_of(ctx).output
     if output in ("json", "yaml"):
@@ -61,9 +58,7 @@ def knobs(ctx: click.Context, names: tuple[str, ...]) -> None:
         _print_table(found, wide=output == "wide")
 
 
-def _matching(name: str) -> "tuple[Knob, ...]":
-    from taco_launch.core.launch import knobs as table
-
+def _matching(name: str) -> tuple[Knob, ...]:
     found = table.matching(name)
     if not found:
         near = table.closest(name)
@@ -72,16 +67,14 @@ def _matching(name: str) -> "tuple[Knob, ...]":
     return found
 
 
-def _data(knob: "Knob") -> dict[str, Any]:
+def _data(knob: Knob) -> dict[str, Any]:
     """Return a knob as JSON values: its name and library first."""
-    from taco_launch.core.model.codec import to_json
-
     values = to_json(knob)
     derived = {"library": knob.library, "reads": knob.reads, "values": knob.allowed}
     return {"name": values.pop("name"), **derived, **{key: values[key] for key in values if key not in derived}}
 
 
-def _print_entry(knob: "Knob") -> None:
+def _print_entry(knob: Knob) -> None:
     lines = (
         ("Name", knob.name),
         ("Aliases", ", ".join(knob.aliases)),
@@ -104,7 +97,7 @@ def _print_entry(knob: "Knob") -> None:
             click.echo(f"{key + ':':<12}{value}")
 
 
-def _given(knob: "Knob") -> str:
+def _given(knob: Knob) -> str:
     """Return how a knob is given, nothing for one that no version reads any more."""
     if knob.instead or knob.given:
         return knob.given
@@ -113,7 +106,7 @@ def _given(knob: "Knob") -> str:
     return f"--knob {knob.name}={value} or {other}"
 
 
-def _print_table(found: "tuple[Knob, ...]", *, wide: bool) -> None:
+def _print_table(found: tuple[Knob, ...], *, wide: bool) -> None:
     if wide:
         header = ["NAME", "LIBRARY", "DEFAULT", "VALUES", "SINCE", "UNTIL", "APPLIES", "ALIASES", "WHY", "SOURCE"]
         render.table(header, [_wide(knob) for knob in found])
@@ -125,10 +118,8 @@ def _print_table(found: "tuple[Knob, ...]", *, wide: bool) -> None:
     render.paged("\n".join((lines[0], *_grouped(found, lines[1:]))) + "\n")
 
 
-def _grouped(found: "Sequence[Knob]", lines: Sequence[str]) -> Iterator[str]:
+def _grouped(found: Sequence[Knob], lines: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a table with a title above those of each library, if there are several."""
-    from taco_launch.core.launch.knobs.knob import LIBRARIES
-
     libraries = dict.fromkeys(knob.library for knob in found)
     for library in libraries:
         if len(libraries) > 1:
@@ -136,7 +127,7 @@ def _grouped(found: "Sequence[Knob]", lines: Sequence[str]) -> Iterator[str]:
         yield from (line for knob, line in zip(found, lines, strict=True) if knob.library == library)
 
 
-def _wide(knob: "Knob") -> list[str]:
+def _wide(knob: Knob) -> list[str]:
     first = [knob.name, knob.library, knob.default, knob.allowed, knob.since, knob.until, knob.applies]
     return [*first, ",".join(knob.aliases), knob.why, knob.source]
 

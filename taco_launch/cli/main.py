@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
 import taco_launch
 from taco_launch.cli import verbs
@@ -158,8 +159,6 @@ def completion(shell: str) -> None:
 
     For zsh, ~/.zshrc needs these lines: fpath+=~/.zfunc; autoload -Uz compinit; compinit.
     """
-    from click.shell_completion import get_completion_class
-
     from taco_launch.cli.options import shell_scripts
 
     shell_scripts.register()

@@ -9,7 +9,9 @@ import click
 
 from taco_launch.cli.options.common import access_of, add_option, backend_output_options, complete_file, settings_of
 from taco_launch.cli.options.completion import complete_job
-from taco_launch.cli.output import render
+from taco_launch.cli.output import job_tables, render
+from taco_launch.core.manifest import size_text
+from taco_launch.jobs import support_archive
 
 
 @click.command()
@@ -37,10 +39,6 @@ def support(ctx: click.Context, /, name: str, *, to: Path | None, **access: Any)
       taco-launch support vgg16
       taco-launch -i hosts.yaml support vgg16 --to /tmp/vgg16.tar.gz
     """
-    from taco_launch.cli.output import job_tables
-    from taco_launch.core.manifest import size_text
-    from taco_launch.jobs import support_archive
-
     settings = settings_of(ctx)
     path = to or Path(f"{name}-support.tar.gz")
     support_archive.require_free(path)

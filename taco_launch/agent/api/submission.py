@@ -13,7 +13,7 @@ from taco_launch.agent.host.launcher_process import wake_on_child
 from taco_launch.agent.scheduler import scheduler
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
-from taco_launch.agent.upkeep import job_counters, recovery, scheduler_wakeup
+from taco_launch.agent.upkeep import job_counters, recovery, removal, scheduler_wakeup
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.job_rows import row_of
@@ -86,8 +86,6 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
             old = jobs.folder(spec.name)
             if not (spec.policy.replace and _is_ended_own(old, spec.owner)):
                 raise _with_whose(error, old, spec.owner) from None
-        from taco_launch.agent.upkeep import removal  # noqa: PLC0415 - few jobs take another's place
-
         list(removal.remove(jobs, agent, old))  # a host that keeps the old one refuses the new one, and names it
         jobs.mark(spec.name)
         return jobs.publish(draft, spec.name)

@@ -12,6 +12,7 @@ from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.host.hosts import GpuConstraints
 from taco_launch.core.model.job_facts import LocalHcas
 from taco_launch.core.model.slots import Occupancy, port_name
+from taco_launch.core.placement.gpu_constraints import allowed
 from taco_launch.core.protocol.guard_messages import HostReport, Lease, Leased, Supervise
 
 if TYPE_CHECKING:  # it is needed where a job takes some of the GPUs alone
@@ -120,8 +121,6 @@ class _Order:
         self._constraints = message.constraints
         self._numbers = range(len(slots.names))
         if slots.gpus or self._constraints != GpuConstraints():
-            from taco_launch.core.placement.gpu_constraints import allowed  # noqa: PLC0415 - not where there are no GPUs
-
             self._numbers = allowed(self._constraints, slots.read())  # type: ignore[assignment]
         self._gpus = [number for number in self._numbers if number < slots.gpus]
         self.matters = False

@@ -7,15 +7,18 @@ first byte: a reader finds its place again after any number of rotations.
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, List, Optional, Tuple
+from typing import List, Optional, Pattern, Tuple
 
-from taco_launch.agent.logs.timestamps import APPEND_FLAGS, TimestampReader, TimestampWriter, beside, first_since, now
+from taco_launch.agent.logs.timestamps import (
+    APPEND_FLAGS,
+    Stamp,
+    TimestampReader,
+    TimestampWriter,
+    beside,
+    first_since,
+    now,
+)
 from taco_launch.core.errors import HostError
-
-if TYPE_CHECKING:
-    from typing import Pattern
-
-    from taco_launch.agent.logs.timestamps import Stamp
 
 CHUNK = 1 << 20
 _RETRY_SECONDS = 1.0

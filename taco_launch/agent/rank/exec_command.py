@@ -1,8 +1,11 @@
 """A command that a visitor runs: its input, and the terminal of its own that it may have; nothing here waits."""
 
+import fcntl
 import os
 import select
+import struct
 import subprocess
+import termios
 from typing import Dict, Mapping, Optional, Sequence
 
 from taco_launch.core.errors import SIGNAL_BASE
@@ -45,9 +48,6 @@ class VisitorCommand:
     def _on_terminal(
         self, command: Sequence[str], environment: Mapping[str, str], folder: str, terminal: Sequence[str]
     ) -> "subprocess.Popen[bytes]":
-        import fcntl  # noqa: PLC0415 - a command on pipes needs neither
-        import termios  # noqa: PLC0415
-
         kind, rows, columns = terminal
         self._terminal, theirs = os.openpty()
         os.set_blocking(self._terminal, False)
@@ -80,10 +80,6 @@ class VisitorCommand:
     def resize(self, rows: int, columns: int) -> None:
         """Set the size of the terminal; what runs there in front gets SIGWINCH."""
         if self._terminal is not None and rows and columns:
-            import fcntl  # noqa: PLC0415 - see above
-            import struct  # noqa: PLC0415
-            import termios  # noqa: PLC0415
-
             fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def give(self, data: bytes) -> None:

@@ -14,6 +14,7 @@ from typing import Dict, NamedTuple, Optional, Sequence
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.processes import agent_program
+from taco_launch.agent.rank import tunnel
 from taco_launch.agent.rank.caller_stream import CallerStream, told_to_end
 from taco_launch.agent.rank.exec_command import VisitorCommand
 from taco_launch.agent.store.folders import JobFolder
@@ -61,8 +62,6 @@ def main(folder: JobFolder, rank: int, how: str, agent: str, words: Sequence[str
     if answer is None or not answer.roots:
         return _refuse(NO_JOB, f"rank {rank} is no longer running")
     if kind == TUNNEL:
-        from taco_launch.agent.rank import tunnel  # noqa: PLC0415 - few visitors are one
-
         return tunnel.serve(CallerStream(sys.stdin.buffer), guard, int(settings[0]))
     processes.become_subreaper()
     try:

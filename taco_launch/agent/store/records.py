@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
+from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core import trace
@@ -143,8 +144,6 @@ class Events:
         """Have an event of a job posted that has a URL for that; where it cannot, the job goes on."""
         with contextlib.suppress(TacoLaunchError, OSError):
             if read_spec(self._folder).policy.notify is not None:
-                from taco_launch.agent.processes import agent_program  # noqa: PLC0415 - few jobs have a URL
-
                 agent = os.path.realpath(self._folder.agent)
                 agent_program.start(agent, "notify", str(self._folder.path), repr(event.time))
 

@@ -2,6 +2,7 @@
 
 import json
 from typing import List
+from urllib import request
 
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
@@ -38,8 +39,6 @@ def main(folder: JobFolder, arguments: List[str]) -> int:
 
 def _post(url: str, body: bytes) -> str:
     """Return why a delivery failed, "" where it did not."""
-    from urllib import request  # noqa: PLC0415 - few agents post
-
     # Its scheme was checked at the submission.
     asked = request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
     try:

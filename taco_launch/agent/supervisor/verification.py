@@ -4,6 +4,7 @@ Nothing of this is loaded, and no guard is asked, before the ranks have run for 
 """
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Tuple, Type
 
 from taco_launch.agent.logs import segments
@@ -11,6 +12,7 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.core.errors import NO_JOB
+from taco_launch.core.launch.command_line.env import VISIBLE_GPUS, has_nccl_file
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_facts import JobFacts
@@ -79,7 +81,6 @@ class Verification:
         return None
 
     def _ask(self, now: float) -> None:
-        from taco_launch.core.launch.command_line.env import VISIBLE_GPUS  # noqa: PLC0415 - see above
         from taco_launch.core.protocol.verify_messages import RanksSeen  # noqa: PLC0415
 
         self._answer = RanksSeen  # a message of a kind whose module is not loaded is not understood
@@ -89,9 +90,6 @@ class Verification:
 
     def _planned(self, *, nccl: bool = False) -> "RunPlan":
         """Return what was planned, and what NCCL is to do only with `nccl`."""
-        from dataclasses import replace  # noqa: PLC0415 - see above
-
-        from taco_launch.core.launch.command_line.env import has_nccl_file  # noqa: PLC0415
         from taco_launch.core.launch.run_plan import run_plan  # noqa: PLC0415
 
         assert self._plan is not None
@@ -102,8 +100,6 @@ class Verification:
 
     def _nccl(self) -> "NcclLog":
         """Return what NCCL wrote into files of its own, or into the ranks' logs where the user set NCCL_DEBUG=INFO."""
-        from dataclasses import replace  # noqa: PLC0415 - see above
-
         from taco_launch.core.verify.nccl_log import NcclReader, together  # noqa: PLC0415 - see above
 
         logs = []
@@ -121,8 +117,6 @@ class Verification:
 
     def _judge(self) -> Optional[state.JobOutcome]:
         """Tell what was found where that is news; what is known to be right or wrong is looked at no more."""
-        from dataclasses import replace  # noqa: PLC0415 - see above
-
         from taco_launch.core.model.run.observed import SeenRun  # noqa: PLC0415
         from taco_launch.core.verify.compare import verify  # noqa: PLC0415
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Callable, Dict, Optional
 
+from taco_launch.agent.host import containers
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import VARIANT_VARIABLE, JobFolder, Jobs, make_private, state_folder
@@ -86,8 +87,6 @@ def start(jobs: Jobs, agent: str, lock: int) -> None:
 
 
 def _start_in_own_container(agent: str) -> None:
-    from taco_launch.agent.host import containers  # noqa: PLC0415 - most agents are not in a variant
-
     with contextlib.suppress(OSError, TacoLaunchError):  # main.sh looks once a minute
         subprocess.Popen(
             containers.argv("", agent, "wake"),

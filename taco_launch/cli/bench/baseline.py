@@ -4,11 +4,13 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
+from taco_launch.bench.run.run_ladder import HEAD_LOST, INTERRUPTED
 from taco_launch.cli.bench import ladder_output
+from taco_launch.cli.bench.history import named_ladder
 from taco_launch.cli.options.common import (
     complete_file,
     inventory_option,
@@ -18,11 +20,10 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
+from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.bench.history.history import History, Ladder
-
+from taco_launch.core.model.codec import to_json
+from taco_launch.hosts.inventory.schema.names import did_you_mean, plain
 
 # So many of the newest runs that count are what a nightly run is held against (JudgeRules.nights).
 _LAST = 20
@@ -30,8 +31,6 @@ _LAST = 20
 
 def unknown_nightly_run(name: str, known: Iterable[str]) -> UsageError:
     """Return the error of a name that no nightly run has; it tells the name that was meant, or those that there are."""
-    from taco_launch.hosts.inventory.schema.names import did_you_mean, plain
-
     there = sorted(set(known))
     hint = did_you_mean(name, there) or (f"known names: {', '.join(there)}" if there else "there is no nightly run yet")
     return UsageError(f"no such nightly run: {plain(name)}", hint)
@@ -64,17 +63,15 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     Example:
       taco-launch nightly baseline show taco
     """
-    from taco_launch.bench.history.history import LadderKind, open_history
-    from taco_launch.bench.nightly import baseline
-    from taco_launch.bench.run.matrix_file import load, shipped
-    from taco_launch.core.model.codec import to_json
+    from taco_launch.bench.nightly.baseline import entries  # noqa: PLC0415 - scipy is an extra
+    from taco_launch.bench.run.matrix_file import load, shipped  # noqa: PLC0415 - pydantic takes long to import
 
     settings = settings_of(ctx)
     is_file = Path(matrix).is_file()
     name = load(matrix, os.environ).name if is_file else matrix
     cluster = settings.load().cluster
     with open_history(ladder_output.history_path(db), create=False) as history:
-        found = baseline.entries(history, name, cluster)
+        found = entries(history, name, cluster)
         known = {one.matrix for one in history.ladders(LadderKind.NIGHTLY_RUN)}
     if not (is_file or name in known or name in shipped()):
         raise unknown_nightly_run(name, known)
@@ -116,9 +113,7 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
       taco-launch nightly baseline accept taco-3fa2c1
       taco-launch nightly baseline accept last
     """
-    from taco_launch.bench.history.history import open_history
-    from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, far_off
-    from taco_launch.core.command import shell
+    from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, far_off  # noqa: PLC0415 - scipy is an extra
 
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
@@ -151,9 +146,7 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
       taco-launch nightly baseline reject taco-3fa2c1
       taco-launch nightly baseline reject last
     """
-    from taco_launch.bench.history.history import open_history
-    from taco_launch.bench.nightly.baseline import REJECTED, agreeing
-    from taco_launch.core.command import shell
+    from taco_launch.bench.nightly.baseline import REJECTED, agreeing  # noqa: PLC0415 - scipy is an extra
 
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
@@ -193,9 +186,6 @@ def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
     Example:
       taco-launch nightly baseline reset taco-3fa2c1
     """
-    from taco_launch.bench.history.history import open_history
-    from taco_launch.core.command import shell
-
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
         one = _measured(history, ladder)
@@ -212,14 +202,12 @@ def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
         settings.talk(f"undo it: {typed}")
 
 
-def _measured(history: "History", ladder: str) -> "Ladder":
+def _measured(history: History, ladder: str) -> Ladder:
     """Return a nightly run that can be part of a baseline.
 
     Raises:
         UsageError: it measured nothing, or was interrupted.
     """
-    from taco_launch.bench.run.run_ladder import HEAD_LOST, INTERRUPTED
-
     one = _nightly_run(history, ladder)
     if not any(run.readings and not run.warm_up for _at, run in history.runs(one.id)):
         raise UsageError(f"{one.id} measured nothing that can count in a baseline")
@@ -228,10 +216,7 @@ def _measured(history: "History", ladder: str) -> "Ladder":
     return one
 
 
-def _nightly_run(history: "History", ladder: str) -> "Ladder":
-    from taco_launch.bench.history.history import LadderKind
-    from taco_launch.cli.bench.history import named_ladder
-
+def _nightly_run(history: History, ladder: str) -> Ladder:
     newest = history.ladders(LadderKind.NIGHTLY_RUN, limit=1) if ladder == "last" else ()
     one = newest[0] if newest else named_ladder(history, ladder)
     if one.kind is not LadderKind.NIGHTLY_RUN:

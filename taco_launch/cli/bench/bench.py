@@ -1,13 +1,29 @@
 """bench: measure a workload at several sizes, or read what somebody else measured."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from taco_launch.bench.compare import tables
+from taco_launch.bench.compare.chart import bars
+from taco_launch.bench.compare.tables import UNNAMED
+from taco_launch.bench.history.history import LadderKind, open_history
+from taco_launch.bench.logs import patterns
+from taco_launch.bench.logs.parse import NoSample, Sample
+from taco_launch.bench.logs.parse import parse as parse_log
+from taco_launch.bench.logs.workloads import RATE, read, recognised
+from taco_launch.bench.model.ladder import order
+from taco_launch.bench.model.matrix import LogFormat, Workload
+from taco_launch.bench.model.runs import Cell, Measurement, Run
+from taco_launch.bench.run import run_ladder as flow
+from taco_launch.bench.run.run_environment import EnvironmentProbe
+from taco_launch.bench.run.run_ladder import LadderPlan, LadderResult, Reader
+from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import export_import, history, ladder_output
 from taco_launch.cli.bench.ladder import ladder
 from taco_launch.cli.bench.log_files import read_log
@@ -25,14 +41,7 @@ from taco_launch.cli.options.job_options import JobCommand, job_options, request
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.core.errors import FAILED, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from taco_launch.bench.logs.parse import NoSample
-    from taco_launch.bench.model.matrix import Workload
-    from taco_launch.bench.model.runs import Cell, Measurement, Run
-    from taco_launch.bench.run.run_ladder import LadderPlan, LadderResult, Reader
+from taco_launch.jobs.request import job_names
 
 # What a command line alone says has no name in a matrix.
 _VARIANT = "as typed"
@@ -49,8 +58,6 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int,
 def _pattern(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Check a regular expression with one group."""
     if value is not None:
-        from taco_launch.bench.logs import patterns
-
         try:
             patterns.compiled(value)
         except ValueError as error:
@@ -123,15 +130,6 @@ def run(
     Exit codes: 0 each number of ranks has a sample, 1 some have none, 5 the head was lost, or no host could be used, before
     anything was measured, 130 Ctrl-C.
     """
-    from taco_launch.bench.compare.tables import UNNAMED
-    from taco_launch.bench.history.history import LadderKind, open_history
-    from taco_launch.bench.model.ladder import order
-    from taco_launch.bench.model.runs import Cell
-    from taco_launch.bench.run import run_ladder as flow
-    from taco_launch.bench.run.run_environment import EnvironmentProbe
-    from taco_launch.bench.stats.estimates import require
-    from taco_launch.jobs.request import job_names
-
     settings = settings_of(ctx)
     if unit is not None and pattern is None:
         raise click.UsageError("--unit requires --pattern", ctx)
@@ -170,25 +168,17 @@ def run(
         return ladder_output.measure(settings, plan, history, around, cluster.backend, "", partial(_show, chart=chart))
 
 
-def _reader(pattern: str | None, unit: str) -> "Reader":
+def _reader(pattern: str | None, unit: str) -> Reader:
     """Return what reads the logs: any form that `bench parse` knows, or what a pattern finds."""
     if pattern is None:
         return _read_rate
-    from taco_launch.bench.logs.workloads import read
-    from taco_launch.bench.model.matrix import LogFormat, Workload
-
     return lambda cell, text: read(
         Workload(cell.workload, LogFormat.REGEX, (), pattern, unit, last=True), text, cell.ranks
     )
 
 
-def _read_rate(cell: "Cell", text: str) -> "tuple[Measurement, ...] | NoSample":
+def _read_rate(cell: Cell, text: str) -> tuple[Measurement, ...] | NoSample:
     """Read a log of any form that `bench parse` knows."""
-    from taco_launch.bench.logs.parse import NoSample, Sample
-    from taco_launch.bench.logs.parse import parse as parse_log
-    from taco_launch.bench.logs.workloads import read, recognised
-    from taco_launch.bench.model.matrix import LogFormat, Workload
-
     if (known := recognised(text)) is not None:
         return read(known, text, cell.ranks)
     sample = parse_log(text)
@@ -222,11 +212,6 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
       taco-launch logs busbw | taco-launch bench parse - --np 16
       taco-launch bench parse night.log --workload ./mine.yaml:latency
     """
-    from taco_launch.bench.logs.parse import NoSample
-    from taco_launch.bench.logs.parse import parse as parse_log
-    from taco_launch.bench.logs.workloads import RATE, recognised
-    from taco_launch.bench.model.runs import Cell, Measurement, Run
-
     text = read_log(log)
     known = recognised(text) if workload is None else workload_of(workload)
     if known is not None:
@@ -245,10 +230,7 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     return 0
 
 
-def _parse_workload(settings: Settings, log: str, text: str, workload: "Workload", ranks: int | None) -> int:
-    from taco_launch.bench.logs.parse import NoSample
-    from taco_launch.bench.logs.workloads import read
-
+def _parse_workload(settings: Settings, log: str, text: str, workload: Workload, ranks: int | None) -> int:
     readings = read(workload, text, ranks)
     if isinstance(readings, NoSample):
         click.echo(render.printable(f"{log}: no sample: {readings.why}"), err=True)
@@ -262,18 +244,15 @@ def _parse_workload(settings: Settings, log: str, text: str, workload: "Workload
     return 0
 
 
-def _show(settings: Settings, plan: "LadderPlan", measured: "LadderResult", *, chart: bool) -> None:
+def _show(settings: Settings, plan: LadderPlan, measured: LadderResult, *, chart: bool) -> None:
     """Print how the rate grows with the number of ranks."""
     chart = chart or sys.stdout.isatty()
     _print(settings.output, tuple(plan.specs), measured.runs, {"ladder": plan.ladder.id}, chart=chart)
 
 
 def _print(
-    output: str, cells: "Sequence[Cell]", runs: "Sequence[Run]", more: dict[str, Any], *, chart: bool = False
+    output: str, cells: Sequence[Cell], runs: Sequence[Run], more: dict[str, Any], *, chart: bool = False
 ) -> None:
-    from taco_launch.bench.compare import tables
-    from taco_launch.bench.compare.chart import bars
-
     found = tables.tables(cells, runs)
     entries = sorted(found[0].entries, key=lambda entry: entry.cell.ranks) if found else []
     if output in ("json", "yaml"):

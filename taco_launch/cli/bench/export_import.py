@@ -5,14 +5,19 @@ import contextlib
 import os
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
+from taco_launch.bench.history import exchange
+from taco_launch.bench.history.exchange import HistoryEntry, read
+from taco_launch.bench.history.external_logs import ExternalLog, of_logs
+from taco_launch.bench.history.history import open_history
 from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.bench.history import complete_ladder, named_ladder, opened
 from taco_launch.cli.bench.log_files import read_log
@@ -21,9 +26,7 @@ from taco_launch.cli.options.common import add_option, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError, UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.bench.history.exchange import HistoryEntry
+from taco_launch.hosts.inventory.ranges import expand
 
 _FORMATS = ("json", "csv")
 
@@ -73,8 +76,6 @@ def export(
     form = form or (ending if ending in _FORMATS else "json")
     if target is not None and target.exists() and not force:
         raise UsageError(f"{target} exists", hint="choose another name, or replace it: --force")
-    from taco_launch.bench.history.exchange import HistoryEntry
-
     with opened(db) as history:
         chosen = [named_ladder(history, name) for name in ladders] or [*reversed(history.ladders(None, matrix, last))]
         if not chosen:
@@ -87,9 +88,7 @@ def export(
     return 0
 
 
-def _write(form: str, entries: "Iterable[HistoryEntry]", file: IO[bytes]) -> None:
-    from taco_launch.bench.history import exchange
-
+def _write(form: str, entries: Iterable[HistoryEntry], file: IO[bytes]) -> None:
     # A TextIOWrapper would close standard output when its reader is gone.
     text = codecs.getwriter("utf-8")(file)
     (exchange.write_csv if form == "csv" else exchange.write_json)(entries, text)
@@ -106,8 +105,6 @@ def _written(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    import tempfile
-
     part = ""
     try:
         descriptor, part = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
@@ -164,9 +161,6 @@ def import_(
       taco-launch bench import night1.log night2.log --workload horovod --variant rdma -H 'gpu[1-2]'
       taco-launch bench import all_reduce.log --workload nccl-tests --variant tcp --np 16
     """
-    from taco_launch.bench.history.exchange import read
-    from taco_launch.bench.history.history import open_history
-
     of_logs = {"--name": of["name"], "--variant": of["variant"], "--np": of["ranks"], "--host": of["hosts"]}
     if workload is None:
         given = [option for option, value in of_logs.items() if value is not None]
@@ -202,10 +196,7 @@ def import_(
 
 def _of_logs(
     logs: Sequence[str], workload: str, name: str | None, variant: str, ranks: int | None, hosts: str | None
-) -> "HistoryEntry":
-    from taco_launch.bench.history.external_logs import ExternalLog, of_logs
-    from taco_launch.hosts.inventory.ranges import expand
-
+) -> HistoryEntry:
     try:
         where = tuple(host for word in _words(hosts or "") for host in expand(word))
     except ValueError as error:

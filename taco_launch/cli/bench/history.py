@@ -5,22 +5,23 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.bench.compare.compare import Comparison, MetricChange, compare
+from taco_launch.bench.compare.tables import change, shows
+from taco_launch.bench.history.history import History, Ladder, open_history
+from taco_launch.bench.history.series import Point, SeriesQuery
+from taco_launch.bench.model.runs import Cell, Measurement, Run
 from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.options.common import add_option, output_options, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.model.codec import to_json
-
-if TYPE_CHECKING:
-    from taco_launch.bench.compare.compare import Comparison, MetricChange
-    from taco_launch.bench.history.history import History, Ladder
-    from taco_launch.bench.history.series import Point
-    from taco_launch.bench.model.runs import Cell, Measurement, Run
+from taco_launch.hosts.inventory.ranges import fold
 
 # Stands for the newest ladder.
 _NEWEST = "last"
@@ -30,8 +31,6 @@ _OFFERED = 200
 
 def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the ladders of the history, the newest first, with what they are."""
-    from taco_launch.bench.history.history import open_history
-
     try:
         with open_history(ladder_output.history_path(ctx.params.get("db")), create=False, busy=1.0) as history:
             found = history.ladders(limit=_OFFERED)
@@ -77,8 +76,6 @@ def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
       taco-launch bench history --variant rdma --np 16 --last 30
       taco-launch bench history --matrix taco --host gpu3 --json
     """
-    from taco_launch.bench.history.series import SeriesQuery
-
     with opened(db) as found:
         points = found.series(SeriesQuery(**asked))
         any_ladder = points or found.ladders(limit=1)
@@ -94,7 +91,7 @@ def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
     return 0
 
 
-def _history_rows(points: "Sequence[Point]") -> list[list[str]]:
+def _history_rows(points: Sequence[Point]) -> list[list[str]]:
     rows = []
     before = None
     for point in points:
@@ -162,7 +159,7 @@ def _of_key(key: Any) -> list[str]:
     return [key.workload, key.variant, str(key.ranks), key.metric]
 
 
-def _run_rows(position: int, run: "Run", *, wide: bool) -> list[list[str]]:
+def _run_rows(position: int, run: Run, *, wide: bool) -> list[list[str]]:
     repeat = "warm-up" if run.warm_up else str(run.repeat + 1)
     front = [str(position + 1), *_words(run.cell), repeat, f"{run.seconds:.0f}s", _folded(run.hosts)]
     if not run.readings:
@@ -193,8 +190,6 @@ def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
       taco-launch bench diff last:horovod/tcp/16 last:horovod/rdma/16
       taco-launch bench diff last:4 last:9
     """
-    from taco_launch.bench.compare.compare import compare
-
     settings = settings_of(ctx)
     with opened(db) as found:
         sides = [_side(found, text) for text in (before, after)]
@@ -223,7 +218,7 @@ def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
     return 0
 
 
-def _show_differs(result: "Comparison") -> None:
+def _show_differs(result: Comparison) -> None:
     if not result.differs:
         click.echo("no known difference between the environments of A and B")
         return
@@ -240,11 +235,7 @@ def _show_differs(result: "Comparison") -> None:
     render.table(header, rows)
 
 
-def _changed_row(one: "MetricChange") -> list[str]:
-    from statistics import fmean
-
-    from taco_launch.bench.compare.tables import change, shows
-
+def _changed_row(one: MetricChange) -> list[str]:
     sides = [
         f"{_number(fmean(values))} ({len(values)})" if values else "no sample" for values in (one.before, one.after)
     ]
@@ -262,7 +253,7 @@ def _changed_row(one: "MetricChange") -> list[str]:
     return [*words, _metric(one.metric.name, one.metric.unit), *sides, told]
 
 
-def _no_measure(runs: "Sequence[Run]") -> str:
+def _no_measure(runs: Sequence[Run]) -> str:
     """Return why what runs gave is no measure, "" where it is one."""
     counted = [run for run in runs if not run.warm_up] or runs
     if counted and not any(run.readings for run in counted):
@@ -271,11 +262,11 @@ def _no_measure(runs: "Sequence[Run]") -> str:
 
 
 class _Side(NamedTuple):
-    ladder: "Ladder"
-    runs: "tuple[Run, ...]"
+    ladder: Ladder
+    runs: tuple[Run, ...]
 
 
-def _side(found: "History", text: str) -> _Side:
+def _side(found: History, text: str) -> _Side:
     """Return the runs that A or B names."""
     name, _, part = text.partition(":")
     one = named_ladder(found, name)
@@ -301,7 +292,7 @@ def _cells(sides: "Sequence[_Side]") -> str:
     return "; ".join(dict.fromkeys(told))
 
 
-def named_ladder(found: "History", text: str) -> "Ladder":
+def named_ladder(found: History, text: str) -> Ladder:
     """Return the ladder that a user names: by its id, the start of that, or `last`.
 
     Raises:
@@ -326,14 +317,12 @@ def named_ladder(found: "History", text: str) -> "Ladder":
 
 
 @contextmanager
-def opened(db: Path | None) -> "Iterator[History]":
+def opened(db: Path | None) -> Iterator[History]:
     """Open the history that is there.
 
     Raises:
         TacoLaunchError: there is none, or it cannot be read.
     """
-    from taco_launch.bench.history.history import open_history
-
     with open_history(ladder_output.history_path(db), create=False) as found:
         yield found
 
@@ -342,7 +331,7 @@ def _when(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-def _words(cell: "Cell") -> list[str]:
+def _words(cell: Cell) -> list[str]:
     return [cell.workload, cell.variant, str(cell.ranks)]
 
 
@@ -354,15 +343,13 @@ def _metric(name: str, unit: str) -> str:
     return name if name == unit else f"{name} ({unit})"
 
 
-def _reading(reading: "Measurement") -> str:
+def _reading(reading: Measurement) -> str:
     metric = reading.metric
     return f"{_number(reading.value)} {metric.unit}" + (f" ({metric.name})" if metric.name != metric.unit else "")
 
 
 @functools.lru_cache(maxsize=1000)
 def _folded(hosts: tuple[str, ...]) -> str:
-    from taco_launch.hosts.inventory.ranges import fold
-
     return fold(hosts) if hosts else ""
 
 

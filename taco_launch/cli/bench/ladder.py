@@ -2,24 +2,24 @@
 
 import os
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import Any
 
 import click
 
+from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
+from taco_launch.bench.model.ladder import LadderStep, order
+from taco_launch.bench.model.matrix import Matrix
+from taco_launch.bench.model.runs import Cell
+from taco_launch.bench.run import run_ladder as flow
+from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import ladder_output, matrix_jobs
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_host_list
-from taco_launch.cli.output import render
+from taco_launch.cli.output import plan_tables, render
 from taco_launch.core.command import shell
-
-if TYPE_CHECKING:
-    from taco_launch.bench.history.history import History, Ladder
-    from taco_launch.bench.model.ladder import LadderStep
-    from taco_launch.bench.model.matrix import Matrix
-    from taco_launch.bench.model.runs import Cell
-    from taco_launch.core.model.jobs import JobSpec
-    from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.hosts.remote.credentials import Credentials
 
 
 @click.command()
@@ -77,24 +77,21 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
     Exit codes: 0 each cell has a sample, 1 some have none, 5 the head was lost, or no host could be used, before anything
     was measured, 130 Ctrl-C.
     """
+    from taco_launch.bench.run.matrix_file import shipped  # noqa: PLC0415 - pydantic takes long to import
+
     settings = settings_of(ctx)
     if schema:
-        from taco_launch.bench.run.matrix_schema import json_schema
+        from taco_launch.bench.run.matrix_schema import json_schema  # noqa: PLC0415 - pydantic takes long to import
 
         render.data(json_schema(), "json")
         return 0
     if name is None:
-        from taco_launch.bench.run.matrix_file import shipped
-
         raise click.UsageError(f"MATRIX is missing: name a file, or one of {', '.join(shipped())}", ctx)
     return _measured(settings, name, dry_run=dry_run, options=options)
 
 
 def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str, Any]) -> int:
-    from taco_launch.bench.history.history import LadderKind, open_history
-    from taco_launch.bench.run import run_ladder as flow
-    from taco_launch.bench.run.matrix_file import load
-    from taco_launch.bench.stats.estimates import require
+    from taco_launch.bench.run.matrix_file import load  # noqa: PLC0415 - pydantic takes long to import
 
     matrix = _with(load(name, os.environ), options)
     if matrix.repeats > 1:
@@ -121,7 +118,7 @@ def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str
         )
 
 
-def _with(matrix: "Matrix", options: dict[str, Any]) -> "Matrix":
+def _with(matrix: Matrix, options: dict[str, Any]) -> Matrix:
     """Return a matrix with what the command line says of it."""
     given = {key: options[key] for key in ("repeats", "time_budget", "seed") if options[key] is not None}
     return replace(matrix, **given)
@@ -137,19 +134,12 @@ def _typed(options: dict[str, Any]) -> list[str]:
     return words
 
 
-def _steps(matrix: "Matrix", cells: "tuple[Cell, ...]", seed: int) -> "tuple[LadderStep, ...]":
-    from taco_launch.bench.model.ladder import order
-
+def _steps(matrix: Matrix, cells: tuple[Cell, ...], seed: int) -> tuple[LadderStep, ...]:
     return order(cells, matrix.repeats, matrix.warm_ups, seed)
 
 
-def _begun(
-    settings: Settings, history: "History", matrix: "Matrix", digest: str, cells: int, *, fresh: bool
-) -> "Ladder":
+def _begun(settings: Settings, history: History, matrix: Matrix, digest: str, cells: int, *, fresh: bool) -> Ladder:
     """Return the ladder to continue with, or a new one."""
-    from taco_launch.bench.history.history import LadderKind
-    from taco_launch.bench.run import run_ladder as flow
-
     while earlier := history.resumable(digest):
         if not fresh:
             of = cells * (matrix.repeats + matrix.warm_ups)
@@ -166,10 +156,8 @@ def _begun(
     return one
 
 
-def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobSpec]", access: "Credentials") -> None:
+def _print_dry_run(settings: Settings, matrix: Matrix, specs: dict[Cell, JobSpec], access: Credentials) -> None:
     """Show the runs in their order, and the line of each workload and variant at its largest size."""
-    from taco_launch.cli.output import plan_tables
-
     seed = ladder_output.new_seed() if matrix.seed is None else matrix.seed
     steps = _steps(matrix, tuple(specs), seed)
     largest = {(cell.workload, cell.variant): cell for cell in sorted(specs, key=lambda cell: cell.ranks)}
@@ -197,11 +185,7 @@ def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobS
         click.echo(f"\n{shown.cell(cell)}:\n{line}")
 
 
-def _print_data(
-    settings: Settings, seed: int, steps: "tuple[LadderStep, ...]", lines: "list[tuple[Cell, str]]"
-) -> None:
-    from dataclasses import asdict
-
+def _print_data(settings: Settings, seed: int, steps: tuple[LadderStep, ...], lines: list[tuple[Cell, str]]) -> None:
     runs = [
         {"run": step.position + 1, **asdict(step.cell), "repeat": step.repeat + 1, "warm_up": step.warm_up}
         for step in steps
@@ -211,5 +195,5 @@ def _print_data(
     )
 
 
-def _count(step: "LadderStep") -> str:
+def _count(step: LadderStep) -> str:
     return "warm-up" if step.warm_up else str(step.repeat + 1)

@@ -1,29 +1,30 @@
 """What `bench ladder` and `bench run` have in common: what is shown while they measure, and the tables at the end."""
 
 import os
+import secrets
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from taco_launch.agent.store.folders import state_folder
+from taco_launch.bench.compare import chart, tables
+from taco_launch.bench.compare.tables import Table, number
+from taco_launch.bench.history.history import History, Ladder, LadderKind, default_path
+from taco_launch.bench.model.ladder import LadderStep
+from taco_launch.bench.model.runs import Cell, Run
+from taco_launch.bench.run import run_ladder as flow
+from taco_launch.bench.run.run_environment import EnvironmentProbe
+from taco_launch.bench.run.run_ladder import LadderListener, LadderPlan, LadderProgress, LadderResult, ladder_id
+from taco_launch.bench.stats.estimates import spread
 from taco_launch.cli.options.common import Settings, add_option
 from taco_launch.cli.output import render
 from taco_launch.core.errors import FAILED, HOST_FAILED, INTERRUPTED, HostError, TacoLaunchError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from taco_launch.bench.compare.tables import Table
-    from taco_launch.bench.history.history import History, Ladder, LadderKind
-    from taco_launch.bench.model.ladder import LadderStep
-    from taco_launch.bench.model.runs import Cell, Run
-    from taco_launch.bench.run.run_environment import EnvironmentProbe
-    from taco_launch.bench.run.run_ladder import LadderListener, LadderPlan, LadderProgress, LadderResult
-    from taco_launch.jobs.backend import Backend
+from taco_launch.jobs.backend import Backend
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _SEED_BITS = 31
@@ -43,57 +44,46 @@ def db_option(function: F) -> F:
 
 def history_path(db: Path | None) -> Path:
     """Return where the history lies."""
-    from taco_launch.bench.history.history import default_path
-
     return default_path(os.environ) if db is None else db
 
 
 def ladders_folder() -> Path:
     """Return the folder in which each ladder has one for the logs of its jobs."""
-    from taco_launch.agent.store.folders import state_folder
-
     return state_folder(os.environ, os.geteuid()) / "ladders"
 
 
 def new_seed() -> int:
     """Draw a seed; 0 would leave the order as it is."""
-    import secrets
-
     return 1 + secrets.randbits(_SEED_BITS)
 
 
-def new_ladder(name: str, kind: "LadderKind", digest: str, seed: int, cluster: str) -> "Ladder":
+def new_ladder(name: str, kind: LadderKind, digest: str, seed: int, cluster: str) -> Ladder:
     """Make a ladder that starts now; `name` is the matrix's."""
-    import secrets
-
-    from taco_launch.bench.history.history import Ladder
-    from taco_launch.bench.run.run_ladder import ladder_id
-
     return Ladder(ladder_id(name, secrets.token_hex(3)), name, kind, digest, seed, cluster, time.time())
 
 
 @contextmanager
-def endings() -> "Iterator[None]":
+def endings() -> Iterator[None]:
     """Have TERM and a closed terminal end what is measured as Ctrl-C does, unless they are ignored (nohup)."""
 
     def end(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in before.items():
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGHUP)}
+    for signum, handler in before.items():
         if handler is not signal.SIG_IGN:
-            signal.signal(number, end)
+            signal.signal(signum, end)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 class ProgressDisplay:
     """Shows how far a ladder is: on a terminal one line that changes, elsewhere a line for each run."""
 
-    def __init__(self, settings: Settings, cells: "Sequence[Cell]") -> None:
+    def __init__(self, settings: Settings, cells: Sequence[Cell]) -> None:
         """Show runs of these cells."""
         self._settings = settings
         self._workloads = len({cell.workload for cell in cells}) > 1
@@ -104,24 +94,22 @@ class ProgressDisplay:
         self._failed: set[Cell] = set()
 
     @contextmanager
-    def teller(self) -> "Iterator[LadderListener]":
+    def teller(self) -> Iterator[LadderListener]:
         """Return whom the ladder tells how far it is; the line on a terminal is there for as long as the block lasts."""
-        from taco_launch.bench.run.run_ladder import LadderListener
-
         with render.host_lines(self._settings, lambda: [self._line]) as self._live:
             yield LadderListener(self._progress, self._settings.talk)
 
-    def cell(self, cell: "Cell") -> str:
+    def cell(self, cell: Cell) -> str:
         """Name a cell among those that are measured."""
         words = [cell.workload] if self._workloads else []
         words += [cell.variant] if self._variants else []
         return ", ".join((*words, f"{cell.ranks} rank{'' if cell.ranks == 1 else 's'}"))
 
-    def step(self, step: "LadderStep") -> str:
+    def step(self, step: LadderStep) -> str:
         """Name a run."""
         return f"{self.cell(step.cell)}{' (warm-up)' if step.warm_up else ''}"
 
-    def _progress(self, progress: "LadderProgress") -> None:
+    def _progress(self, progress: LadderProgress) -> None:
         for warning in progress.warnings:
             if warning not in self._said:
                 render.warning(self._settings, warning)
@@ -135,7 +123,7 @@ class ProgressDisplay:
         if self._settings.verbose and progress.line:
             self._settings.talk(render.printable(progress.line))
 
-    def _ended(self, progress: "LadderProgress", begin: str, left: str) -> None:
+    def _ended(self, progress: LadderProgress, begin: str, left: str) -> None:
         run = progress.run
         assert run is not None
         took = f" ({render.age(run.seconds)}{left})"
@@ -152,10 +140,8 @@ class ProgressDisplay:
             self._settings.talk(f"its log: {run.log}")
 
 
-def describe_run(run: "Run") -> str:
+def describe_run(run: Run) -> str:
     """Return what a run has measured; of several readings the first, which stands for them."""
-    from taco_launch.bench.compare.tables import number
-
     first = run.readings[0]
     name = f"{first.metric.name}: " if len(run.readings) > 1 else ""
     return f"{name}{number(first.value)} {first.metric.unit}"
@@ -163,8 +149,6 @@ def describe_run(run: "Run") -> str:
 
 def warn_of_few_repeats(settings: Settings, repeats: int, *, nightly: bool = False) -> None:
     """Warn before a measurement that will show little: of a nightly run, which is held against others, large changes."""
-    from taco_launch.bench.stats.estimates import spread
-
     if repeats >= _ENOUGH:
         return
     few = f"1 repeat gives no intervals, so {'only large differences' if nightly else 'no difference'} will show"
@@ -179,12 +163,12 @@ def warn_of_few_repeats(settings: Settings, repeats: int, *, nightly: bool = Fal
 
 def measure(
     settings: Settings,
-    plan: "LadderPlan",
-    history: "History",
-    around: "EnvironmentProbe",
-    backend: "Backend",
+    plan: LadderPlan,
+    history: History,
+    around: EnvironmentProbe,
+    backend: Backend,
     go_on: str,
-    show: "Callable[[Settings, LadderPlan, LadderResult], None] | None" = None,
+    show: Callable[[Settings, LadderPlan, LadderResult], None] | None = None,
 ) -> int:
     """Measure what is left of a ladder, print what it came to (by `show`, or as tables), and give the exit code.
 
@@ -193,8 +177,6 @@ def measure(
     Raises:
         TacoLaunchError: the head was lost, or a cell has no sample.
     """
-    from taco_launch.bench.run import run_ladder as flow
-
     with endings(), ProgressDisplay(settings, tuple(plan.specs)).teller() as teller:
         try:
             measured = flow.run(backend, plan, history, around, os.environ, teller)
@@ -206,15 +188,12 @@ def measure(
     return finish(settings, plan, history, measured, go_on)
 
 
-def finish(settings: Settings, plan: "LadderPlan", history: "History", measured: "LadderResult", go_on: str) -> int:
+def finish(settings: Settings, plan: LadderPlan, history: History, measured: LadderResult, go_on: str) -> int:
     """Return how a ladder ended, keep that, and give the exit code; `go_on` is what is typed to continue, "" for nothing.
 
     Raises:
         TacoLaunchError: the head was lost, or a cell has no sample; which ones, and why.
     """
-    from taco_launch.bench.compare import tables
-    from taco_launch.bench.run import run_ladder as flow
-
     cells = tuple(plan.specs)
     shown = ProgressDisplay(settings, cells)
     runs = sum(not run.warm_up for run in measured.runs)
@@ -247,14 +226,12 @@ def finish(settings: Settings, plan: "LadderPlan", history: "History", measured:
     return 0
 
 
-def _due(steps: "Sequence[LadderStep]") -> int:
+def _due(steps: Sequence[LadderStep]) -> int:
     return sum(not step.warm_up for step in steps)
 
 
-def show_tables(settings: Settings, plan: "LadderPlan", measured: "LadderResult") -> None:
+def show_tables(settings: Settings, plan: LadderPlan, measured: LadderResult) -> None:
     """Print the tables of a ladder and what they say, or all of it as JSON or YAML."""
-    from taco_launch.bench.compare import tables
-
     cells = tuple(plan.specs)
     found = tables.tables(cells, measured.runs)
     if settings.output in ("json", "yaml"):
@@ -272,10 +249,8 @@ def show_tables(settings: Settings, plan: "LadderPlan", measured: "LadderResult"
         click.echo(tables.legend(found))
 
 
-def _show_bars(found: "Sequence[Table]", noun: str) -> None:
+def _show_bars(found: Sequence[Table], noun: str) -> None:
     """Print the first metric of each workload as bars, where there are several cells to compare."""
-    from taco_launch.bench.compare import chart
-
     for workload in dict.fromkeys(table.workload for table in found):
         first = next(table for table in found if table.workload == workload)
         if len(first.entries) > 1:
@@ -285,9 +260,7 @@ def _show_bars(found: "Sequence[Table]", noun: str) -> None:
             click.echo()
 
 
-def _data(plan: "LadderPlan", measured: "LadderResult", found: list[dict[str, Any]]) -> Mapping[str, Any]:
-    from taco_launch.bench.compare import tables
-
+def _data(plan: LadderPlan, measured: LadderResult, found: list[dict[str, Any]]) -> Mapping[str, Any]:
     gaps = [
         {"workload": gap.cell.workload, "variant": gap.cell.variant, "ranks": gap.cell.ranks}
         | {"failed": gap.failed, "runs": gap.runs, "why": gap.why}

@@ -2,22 +2,22 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from taco_launch.api.cluster import Cluster
+from taco_launch.bench.logs.workloads import read
+from taco_launch.bench.model.matrix import Matrix, cells
+from taco_launch.bench.model.runs import Cell
+from taco_launch.bench.run.run_environment import EnvironmentProbe
+from taco_launch.bench.run.run_ladder import Reader, slots
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.options.job_options import spec_of
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
 from taco_launch.core.frozen import dataclass
-
-if TYPE_CHECKING:
-    from taco_launch.api.cluster import Cluster
-    from taco_launch.bench.model.matrix import Matrix
-    from taco_launch.bench.model.runs import Cell
-    from taco_launch.bench.run.run_environment import EnvironmentProbe
-    from taco_launch.bench.run.run_ladder import Reader
-    from taco_launch.core.model.jobs import JobSpec
-    from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.core.model.job_request import JobRequest
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.jobs.request.overlay import over
 
 # (workload, variant), by their names.
 _Way = tuple[str, str]
@@ -30,14 +30,14 @@ class Prepared:
     `cluster` has the code of these jobs.
     """
 
-    cluster: "Cluster"
-    specs: "dict[Cell, JobSpec]"
-    around: "EnvironmentProbe"
+    cluster: Cluster
+    specs: dict[Cell, JobSpec]
+    around: EnvironmentProbe
     lacking: str
 
 
 def prepared(
-    settings: Settings, matrix: "Matrix", hosts: tuple[str, ...], access: "Credentials", *, look: bool = True
+    settings: Settings, matrix: Matrix, hosts: tuple[str, ...], access: Credentials, *, look: bool = True
 ) -> Prepared:
     """Make the jobs of a matrix; `hosts` are the words of -H.
 
@@ -48,10 +48,6 @@ def prepared(
         UsageError: a job cannot be as it is requested, or nothing tells a host's slots.
         SpecError: a variant, the inventory or a profile is wrong, or all sizes are larger than the hosts.
     """
-    from taco_launch.bench.model.matrix import cells
-    from taco_launch.bench.run.run_environment import EnvironmentProbe
-    from taco_launch.bench.run.run_ladder import slots
-
     cluster = settings.cluster(access)
     jobs = _jobs(settings, matrix, hosts, cluster if look else None)
     every = tuple({host.name: host for spec in jobs.values() for host in spec.hosts}.values())
@@ -69,13 +65,9 @@ def prepared(
     return Prepared(cluster, specs, around, lacking)
 
 
-def _jobs(
-    settings: Settings, matrix: "Matrix", hosts: tuple[str, ...], cluster: "Cluster | None"
-) -> "dict[_Way, JobSpec]":
+def _jobs(settings: Settings, matrix: Matrix, hosts: tuple[str, ...], cluster: Cluster | None) -> "dict[_Way, JobSpec]":
     """Return the job of each workload in each variant, whatever its size; with its code where there is a cluster to have it."""
-    from taco_launch.bench.run.matrix_file import request_of
-    from taco_launch.core.model.job_request import JobRequest
-    from taco_launch.jobs.request.overlay import over
+    from taco_launch.bench.run.matrix_file import request_of  # noqa: PLC0415 - pydantic takes long to import
 
     line = JobRequest(host=",".join(hosts) or None, written={"host": "-H"})
     found: dict[_Way, JobSpec] = {}
@@ -93,8 +85,6 @@ def _jobs(
     return found
 
 
-def reader(matrix: "Matrix") -> "Reader":
+def reader(matrix: Matrix) -> Reader:
     """Return what reads the logs of a matrix's runs."""
-    from taco_launch.bench.logs.workloads import read
-
     return lambda cell, text: read(matrix.workload(cell.workload), text, cell.ranks)

@@ -3,12 +3,22 @@
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from taco_launch.bench.nightly import install as flow
+from taco_launch.bench.nightly import record, schedule
+from taco_launch.bench.nightly import status as nightly_status
+from taco_launch.bench.nightly.install import InstallRequest, check_name, local_zone, schedulers
+from taco_launch.bench.nightly.install_plan import NightlyScheduler, read_controller
+from taco_launch.bench.nightly.status import NightlyStatus
+from taco_launch.bench.nightly.writable_by_others import writable_by_others
+from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import baseline, ladder_output
 from taco_launch.cli.bench import nightly_run as run
 from taco_launch.cli.options.common import (
@@ -25,14 +35,7 @@ from taco_launch.cli.options.common import (
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.core.errors import FAILED, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import tzinfo
-
-    from taco_launch.bench.nightly.install import InstallRequest
-    from taco_launch.bench.nightly.install_plan import NightlyScheduler
-    from taco_launch.bench.nightly.status import NightlyStatus
+from taco_launch.hosts.remote.local import LocalTransport
 
 _DAILY = "mon-sun"
 
@@ -94,14 +97,6 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
       taco-launch -i cluster.yaml nightly install matrix.yaml --at 02:30 --days mon-fri --mail team@example.com
       taco-launch -i cluster.yaml nightly install taco --at 02:30 --with cron --dry-run
     """
-    from datetime import datetime
-
-    from taco_launch.bench.nightly import install as flow
-    from taco_launch.bench.nightly import record
-    from taco_launch.bench.nightly.install_plan import read_controller
-    from taco_launch.bench.nightly.writable_by_others import writable_by_others
-    from taco_launch.hosts.remote.local import LocalTransport
-
     settings = settings_of(ctx)
     mail, word = options["mail"], options["scheduler"]
     if mail is not None:
@@ -152,8 +147,6 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
       taco-launch nightly uninstall taco --dry-run
       taco-launch nightly uninstall taco --yes
     """
-    from taco_launch.bench.nightly import record
-
     settings = settings_of(ctx)
     there = _schedulers()
     kept = [(scheduler, nightly_run) for scheduler in there for nightly_run in scheduler.kept()]
@@ -200,14 +193,9 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
       taco-launch nightly status
       taco-launch nightly status taco --json
     """
-    from datetime import datetime
-
-    from taco_launch.bench.nightly import status as flow
-    from taco_launch.bench.nightly.install import local_zone
-
     settings = settings_of(ctx)
     zone, zone_name = local_zone()
-    found = flow.status(_schedulers(), os.geteuid(), dict(os.environ), datetime.now(zone))
+    found = nightly_status.status(_schedulers(), os.geteuid(), dict(os.environ), datetime.now(zone))
     known = [nightly_run.kept.name for nightly_run in found]
     if unknown := [name for name in names if name not in known]:
         error = baseline.unknown_nightly_run(unknown[0], known)
@@ -249,9 +237,7 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     Example:
       taco-launch -i cluster.yaml nightly check taco
     """
-    from taco_launch.bench.nightly import install as flow
-    from taco_launch.bench.run.matrix_file import load
-    from taco_launch.bench.stats.estimates import require
+    from taco_launch.bench.run.matrix_file import load  # noqa: PLC0415 - pydantic takes long to import
 
     settings = settings_of(ctx)
     require()
@@ -266,11 +252,9 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     return 0
 
 
-def _asked(options: dict[str, Any]) -> "InstallRequest":
+def _asked(options: dict[str, Any]) -> InstallRequest:
     """Return what the options ask for; the matrix is read, so that its errors are reported before anything is shown."""
-    from taco_launch.bench.nightly import schedule
-    from taco_launch.bench.nightly.install import InstallRequest, check_name
-    from taco_launch.bench.run import matrix_file
+    from taco_launch.bench.run import matrix_file  # noqa: PLC0415 - pydantic takes long to import
 
     try:
         hour, minute = schedule.parse_time(options["at"])
@@ -301,11 +285,7 @@ def _inventory(settings: Settings) -> str | None:
     return str(Path(named).absolute())
 
 
-def _schedulers() -> "tuple[NightlyScheduler, ...]":
-    from taco_launch.bench.nightly.install import schedulers
-    from taco_launch.bench.nightly.install_plan import read_controller
-    from taco_launch.hosts.remote.local import LocalTransport
-
+def _schedulers() -> tuple[NightlyScheduler, ...]:
     remote = LocalTransport()
     return schedulers(remote, read_controller(remote))
 
@@ -324,9 +304,7 @@ def _shown(text: str) -> str:
     return "".join(f"{render.file_line(line)}\n" for line in text.split("\n")[:-1])
 
 
-def _row(nightly_run: "NightlyStatus", zone: "tzinfo") -> "Sequence[str]":
-    from datetime import datetime
-
+def _row(nightly_run: NightlyStatus, zone: tzinfo) -> Sequence[str]:
     kept, last = nightly_run.kept, nightly_run.last
     took = "-" if last is None or last.seconds is None else render.age(last.seconds)
     if last is not None and nightly_run.is_running:
@@ -343,7 +321,7 @@ def _row(nightly_run: "NightlyStatus", zone: "tzinfo") -> "Sequence[str]":
     )
 
 
-def _document(nightly_run: "NightlyStatus", zone: str) -> dict[str, Any]:
+def _document(nightly_run: NightlyStatus, zone: str) -> dict[str, Any]:
     kept = nightly_run.kept
     return {
         "name": kept.name,

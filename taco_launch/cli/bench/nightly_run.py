@@ -6,16 +6,29 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from taco_launch.agent.store.folders import make_private, private, write_private
+from taco_launch.bench.history.history import LadderKind, open_history
+from taco_launch.bench.model.ladder import order
+from taco_launch.bench.model.matrix import Matrix
+from taco_launch.bench.nightly import record
+from taco_launch.bench.nightly.install import check_name
+from taco_launch.bench.nightly.junit import junit as junit_xml
+from taco_launch.bench.nightly.record import LOCK, LastRun, folder, usual_seconds
+from taco_launch.bench.nightly.summary import NightlyOutcome, Summary, line, markdown, to_json
+from taco_launch.bench.run import run_ladder as ladders
+from taco_launch.bench.stats.estimates import require
+from taco_launch.bench.stats.verdicts import JudgeRules
 from taco_launch.cli.bench import ladder_output, matrix_jobs
 from taco_launch.cli.options.common import (
     Seconds,
+    Settings,
     access_of,
     add_option,
     backend_output_options,
@@ -25,14 +38,6 @@ from taco_launch.cli.options.common import (
 from taco_launch.cli.output import render
 from taco_launch.core.command import shell
 from taco_launch.core.errors import FAILED, HostError, TacoLaunchError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from taco_launch.bench.model.matrix import Matrix
-    from taco_launch.bench.nightly.record import LastRun
-    from taco_launch.bench.nightly.summary import Summary
-    from taco_launch.cli.options.common import Settings
 
 
 @click.command("run")
@@ -76,11 +81,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     (broken, busy or unreachable), 1 it failed: a cell has no sample, or it runs already, 2 the matrix or the inventory is
     wrong, 130 it was interrupted.
     """
-    from taco_launch.bench.nightly.install import check_name
-    from taco_launch.bench.nightly.record import LastRun, folder, usual_seconds
-    from taco_launch.bench.nightly.summary import Summary, line, to_json
-    from taco_launch.bench.run.matrix_file import load
-    from taco_launch.bench.stats.estimates import require
+    from taco_launch.bench.run.matrix_file import load  # noqa: PLC0415 - pydantic takes long to import
 
     settings = settings_of(ctx)
     require()
@@ -127,12 +128,8 @@ def _check_junit(path: Path) -> None:
         raise UsageError(f"--junit {path}: {path if path.exists() else folder} is not writable")
 
 
-def _measured(settings: "Settings", found: "Matrix", run_name: str, options: dict[str, Any]) -> "Summary":
-    from taco_launch.bench.history.history import LadderKind, open_history
-    from taco_launch.bench.model.ladder import order
-    from taco_launch.bench.nightly import run
-    from taco_launch.bench.run import run_ladder as ladders
-    from taco_launch.bench.stats.verdicts import JudgeRules
+def _measured(settings: Settings, found: Matrix, run_name: str, options: dict[str, Any]) -> Summary:
+    from taco_launch.bench.nightly import run as flow  # noqa: PLC0415 - scipy is an extra
 
     inventory, access = settings.load(), access_of(options)
     ladder_output.warn_of_few_repeats(settings, found.repeats, nightly=True)
@@ -144,7 +141,7 @@ def _measured(settings: "Settings", found: "Matrix", run_name: str, options: dic
     steps = order(tuple(specs), found.repeats, found.warm_ups, seed)
     logs = ladder_output.ladders_folder()
     plan = ladders.LadderPlan(one, steps, specs, matrix_jobs.reader(found), logs / one.id, found.time_budget)
-    asked = run.RunRequest(
+    asked = flow.RunRequest(
         run_name, found, options["deadline"], JudgeRules(min_effect=found.min_effect), made.lacking, options["strict"]
     )
     with (
@@ -153,18 +150,18 @@ def _measured(settings: "Settings", found: "Matrix", run_name: str, options: dic
         ladder_output.ProgressDisplay(settings, tuple(specs)).teller() as teller,
     ):
         before = time.time() - options["keep_logs"]
-        cleared = run.clear_logs(history, found.name, inventory.cluster, logs, before)
+        cleared = flow.clear_logs(history, found.name, inventory.cluster, logs, before)
         if cleared:
             settings.talk(f"logs of {cleared} nightly runs were removed")
         try:
-            return run.run(made.cluster.backend, inventory, plan, asked, history, around, os.environ, teller)
+            return flow.run(made.cluster.backend, inventory, plan, asked, history, around, os.environ, teller)
         except HostError as error:
-            return run.failure_summary(plan, asked, error.message)
+            return flow.failure_summary(plan, asked, error.message)
         except KeyboardInterrupt:
-            return run.failure_summary(plan, asked, "")
+            return flow.failure_summary(plan, asked, "")
 
 
-def _interrupted(settings: "Settings", summary: "Summary", db: Path | None) -> "Summary":
+def _interrupted(settings: Settings, summary: Summary, db: Path | None) -> Summary:
     """Add to the summary of a nightly run that was interrupted where what is kept is shown, and how to run it again."""
     words = ("bench", "show", summary.ladder, *(() if db is None else ("--db", str(db))))
     kept = f": {settings.typed} {shell(words)}" if summary.judged or summary.failed else ""
@@ -180,9 +177,6 @@ def _exclusive_lock(place: Path, run_name: str) -> Iterator[None]:
     Raises:
         TacoLaunchError: it runs already.
     """
-    from taco_launch.agent.store.folders import make_private, private
-    from taco_launch.bench.nightly.record import LOCK
-
     make_private(place)
     with open(place / LOCK, "a", encoding="ascii", opener=private) as file:
         try:
@@ -197,8 +191,6 @@ def _exclusive_lock(place: Path, run_name: str) -> Iterator[None]:
 
 def _who(place: Path) -> str:
     """Name the process that runs a nightly run and its start, "" where it has not written them yet."""
-    from taco_launch.bench.nightly import record
-
     with contextlib.suppress(TacoLaunchError):
         last = record.read(place)
         if last is not None and last.ended is None:
@@ -208,11 +200,8 @@ def _who(place: Path) -> str:
 
 
 @contextlib.contextmanager
-def _kept(place: Path, begun: "LastRun", run_name: str, junit: str | None) -> "Iterator[Callable[[LastRun], None]]":
+def _kept(place: Path, begun: LastRun, run_name: str, junit: str | None) -> Iterator[Callable[[LastRun], None]]:
     """Keep that a nightly run runs, and how it ended however that was; what is given takes how it ended well."""
-    from taco_launch.bench.nightly import record
-    from taco_launch.bench.nightly.summary import NightlyOutcome, Summary
-
     record.write(place, begun)
     ended = replace(
         begun,
@@ -221,7 +210,7 @@ def _kept(place: Path, begun: "LastRun", run_name: str, junit: str | None) -> "I
         line=f"nightly {run_name}: FAILED: an error in taco-launch itself",
     )
 
-    def keep(last: "LastRun") -> None:
+    def keep(last: LastRun) -> None:
         nonlocal ended
         ended = last
 
@@ -239,12 +228,8 @@ def _kept(place: Path, begun: "LastRun", run_name: str, junit: str | None) -> "I
         record.write(place, replace(ended, ended=time.time()))
 
 
-def _write(place: Path, summary: "Summary", junit: str | None) -> Path:
+def _write(place: Path, summary: Summary, junit: str | None) -> Path:
     """Write a summary in its three forms, and give the path of the one to read."""
-    from taco_launch.agent.store.folders import write_private
-    from taco_launch.bench.nightly.junit import junit as junit_xml
-    from taco_launch.bench.nightly.summary import markdown, to_json
-
     stem = f"{time.strftime('%Y-%m-%d', time.localtime(summary.started))}-{summary.ladder}"
     texts = {
         ".md": markdown(summary),

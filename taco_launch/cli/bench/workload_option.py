@@ -1,13 +1,11 @@
 """--workload: which program's output a log is, a kind of benchmark or a workload of a matrix."""
 
 import os
-from typing import TYPE_CHECKING
 
+from taco_launch.bench.model.matrix import LogFormat, Workload
 from taco_launch.cli.options.common import add_option
 from taco_launch.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.bench.model.matrix import Workload
+from taco_launch.hosts.inventory.schema import names
 
 # The kinds that need nothing but their name; bench.matrix.Kind has one more.
 KINDS = ("horovod", "tf_cnn", "nccl-tests")
@@ -22,16 +20,14 @@ workload_option = add_option(
 )
 
 
-def workload_of(text: str) -> "Workload":
+def workload_of(text: str) -> Workload:
     """Return the workload that `--workload` names.
 
     Raises:
         UsageError: it names none.
         SpecError: the matrix is wrong.
     """
-    from taco_launch.bench.model.matrix import LogFormat, Workload
-    from taco_launch.bench.run import matrix_file
-    from taco_launch.hosts.inventory.schema import names
+    from taco_launch.bench.run import matrix_file  # noqa: PLC0415 - pydantic takes long to import
 
     if text in KINDS:
         return Workload(text, LogFormat(text), ())

@@ -51,7 +51,7 @@ def ssh_config(ctx: click.Context, /, *, to: str | None, job: str | None, **more
       scp -F hcc.ssh hcc-gpu1:/root/run.log .
       rsync -e 'ssh -F hcc.ssh' -a src/ hcc-gpu1:/root/src/
     """
-    from taco_launch.setup import export_ssh
+    from taco_launch.setup import export_ssh  # noqa: PLC0415 - paramiko takes long to import
 
     settings = settings_of(ctx)
     inventory, access = settings.load(), access_of(more)

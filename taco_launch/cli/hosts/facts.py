@@ -5,23 +5,34 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_hosts, complete_list
-from taco_launch.cli.output import host_errors, render
+from taco_launch.cli.output import fact_changes, host_errors, render
 from taco_launch.core.errors import FAILED, HOST_FAILED, INTERRUPTED, OK, HostError, UsageError
 from taco_launch.core.facts import SUBJECTS
-
-if TYPE_CHECKING:
-    from taco_launch.core.facts.reports.compare import FoldedFact
-    from taco_launch.core.facts.reports.health import Judged
-    from taco_launch.core.model.host.facts import HostFacts
-    from taco_launch.hosts.fanout import Answer
-    from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.core.facts.captures import captured
+from taco_launch.core.facts.fabric import fabric
+from taco_launch.core.facts.parse import only
+from taco_launch.core.facts.reports.compare import FoldedFact, fold, outliers
+from taco_launch.core.facts.reports.document import cluster, document
+from taco_launch.core.facts.reports.health import OK as RIGHT
+from taco_launch.core.facts.reports.health import UNKNOWN, Judged, judged
+from taco_launch.core.facts.reports.summary import rows
+from taco_launch.core.launch.fabric_facts import between
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown
+from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.hosts import read_captures
+from taco_launch.hosts.fanout import Answer, connect
+from taco_launch.hosts.gather_facts import gather, with_declared_values
+from taco_launch.hosts.inventory.ranges import fold as short
+from taco_launch.hosts.inventory.select import named
+from taco_launch.hosts.remote.credentials import Credentials
 
 # How many captures that are not understood are told of one by one.
 _MOST_SAID = 10
@@ -112,8 +123,6 @@ def facts(
         ctx.exit(_captured(settings, sources, subjects))
     if earlier is None:
         ctx.exit(_gathered(settings, hosts, subjects, container, access_of(access))[1])
-    from taco_launch.cli.output import fact_changes
-
     before = fact_changes.read(earlier)
     found, code = _gathered(settings, hosts, subjects, container, access_of(access), show=False)
     ctx.exit(fact_changes.show(settings, before, earlier, found, code))
@@ -133,19 +142,11 @@ def _gathered(
     words: Sequence[str],
     subjects: Sequence[str],
     container: str | None,
-    access: "Credentials",
+    access: Credentials,
     *,
     show: bool = True,
-) -> "tuple[list[HostFacts], int]":
+) -> tuple[list[HostFacts], int]:
     """Ask the hosts, and show what they say; give it, and the exit code."""
-    from taco_launch.core.facts.reports.document import cluster
-    from taco_launch.core.facts.reports.health import judged
-    from taco_launch.core.model.host import paths
-    from taco_launch.hosts.fanout import Answer, connect
-    from taco_launch.hosts.gather_facts import gather, with_declared_values
-    from taco_launch.hosts.inventory.ranges import fold as short
-    from taco_launch.hosts.inventory.select import named
-
     inventory = settings.load()
     if container is None and inventory.container is not None:
         container = paths.container(inventory.cluster)
@@ -155,7 +156,7 @@ def _gathered(
     try:
         with connect(inventory, chosen, access) as fanout, render.progress(settings, "facts", len(chosen)) as progress:
 
-            def note(answer: "Answer[HostFacts]") -> None:
+            def note(answer: Answer[HostFacts]) -> None:
                 came[answer.host] = answer
                 progress()
 
@@ -195,12 +196,6 @@ def _gathered(
 
 
 def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[str]) -> int:
-    from taco_launch.core.facts.captures import captured
-    from taco_launch.core.facts.parse import only
-    from taco_launch.core.facts.reports.document import cluster, document
-    from taco_launch.core.facts.reports.health import judged
-    from taco_launch.hosts import read_captures
-
     files, left_out = read_captures.read(sources, sys.stdin.buffer if sys.stdin else io.BytesIO())
     read = tuple(only(host, subjects) for host in captured.read(files))
     unread = [*left_out, *(entry for host in read for entry in host.unread)]
@@ -241,23 +236,14 @@ def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[st
 
 def _is_whole(where: str) -> bool:
     """Return whether a fact is of a host, and not of one of its devices or of a file."""
-    from taco_launch.core.facts import SUBJECTS
-
     return "[" not in where and where.partition(".")[0] in (*SUBJECTS, "gid")
 
 
-def _folded(found: "Sequence[HostFacts]") -> "tuple[FoldedFact, ...]":
-    from taco_launch.core.facts.reports.compare import fold
-    from taco_launch.core.facts.reports.summary import rows
-
+def _folded(found: Sequence[HostFacts]) -> tuple[FoldedFact, ...]:
     return fold([(facts.host, rows(facts)) for facts in found])
 
 
-def _show(found: "Sequence[HostFacts]", health: "Judged", *, wide: bool, several: bool) -> None:
-    from taco_launch.core.facts.reports.compare import outliers
-    from taco_launch.core.model.host.fact_value import Unknown
-    from taco_launch.hosts.inventory.ranges import fold as short
-
+def _show(found: Sequence[HostFacts], health: Judged, *, wide: bool, several: bool) -> None:
     # What may be simulated is not told as real.
     unsure = any(isinstance(facts.simulated, Unknown) for facts in found)
     simulated = {name for facts in found if isinstance(facts.simulated, tuple) for name in facts.simulated}
@@ -285,15 +271,11 @@ def _show(found: "Sequence[HostFacts]", health: "Judged", *, wide: bool, several
         click.echo(render.printable(f"  {line}"))
 
 
-def _show_health(told: "Judged", *, wide: bool) -> None:
+def _show_health(told: Judged, *, wide: bool) -> None:
     """Show what is to be looked at, and in one line what is right; `wide` adds whose rule it is that was judged by.
 
     What is unknown of several things for one reason is one line: a driver that gives no answer tells of none.
     """
-    from taco_launch.core.facts.reports.health import OK as RIGHT
-    from taco_launch.core.facts.reports.health import UNKNOWN
-    from taco_launch.hosts.inventory.ranges import fold as short
-
     if not told:
         return
     click.echo("\nHealth:")
@@ -313,12 +295,8 @@ def _show_health(told: "Judged", *, wide: bool) -> None:
         click.echo(f"  ok: {', '.join(right)}")
 
 
-def _show_fabric(found: "Sequence[HostFacts]") -> None:
+def _show_fabric(found: Sequence[HostFacts]) -> None:
     """Print what a job between the hosts would use; nothing where there is no RDMA device."""
-    from taco_launch.core.facts.fabric import fabric
-    from taco_launch.core.launch.fabric_facts import between
-    from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown
-
     if any(facts.rdma == NOT_ASKED for facts in found):
         return
     made = fabric(tuple(found))

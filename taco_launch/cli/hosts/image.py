@@ -10,7 +10,8 @@ from taco_launch.cli.options.common import (
     settings_of,
     talk_options,
 )
-from taco_launch.cli.output import render
+from taco_launch.cli.output import job_container_tables, render
+from taco_launch.setup.job_containers import build as flow
 
 
 @click.group()
@@ -57,8 +58,6 @@ def build(
       taco-launch image build --from train:1 --apt libsndfile1 --requirements requirements.txt -t mine:2
       taco-launch image build -f Dockerfile -t mine:3 .
     """
-    from taco_launch.setup.job_containers import build as flow
-
     settings = settings_of(ctx)
     mpirun = settings.load().mpirun if settings.source is not None else "mpirun"
     given = (base or "", requirements or "", apt, wheels or "", dockerfile or "", folder or "")
@@ -79,8 +78,6 @@ def list_(ctx: click.Context, /, **access: object) -> None:
     Example:
       taco-launch -i hosts.yaml image list
     """
-    from taco_launch.cli.output import job_container_tables
-
     settings = settings_of(ctx)
     found = job_container_tables.rows(settings, access_of(access))
     if settings.output in ("json", "yaml"):

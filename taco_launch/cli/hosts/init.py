@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,13 +12,16 @@ from taco_launch.cli.hosts.examples import complete_example, copy_example
 from taco_launch.cli.hosts.trust import kept, show_keys, show_refused
 from taco_launch.cli.options.common import access_of, access_options, add_option, again, settings_of, talk_options
 from taco_launch.cli.output import host_errors
+from taco_launch.core.command import shell
 from taco_launch.core.errors import FAILED, HostError, TacoLaunchError, UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.host.hosts import Inventory
-    from taco_launch.hosts.fanout import Answer
-    from taco_launch.hosts.inventory.scaffold import HostSketch
-    from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.hosts import trust as flow
+from taco_launch.hosts.fanout import Answer, connect
+from taco_launch.hosts.gather_facts import gather
+from taco_launch.hosts.inventory import load, scaffold
+from taco_launch.hosts.inventory.ranges import expand, fold
+from taco_launch.hosts.inventory.scaffold import HostSketch
+from taco_launch.hosts.remote.credentials import Credentials
 
 _SUBJECTS = ("network", "gpu", "rdma")
 # As hosts/ssh/ssh_socket.py words it.
@@ -86,10 +89,6 @@ def init(
       taco-launch init gpu1 gpu2 --no-facts
       taco-launch init --example 01-hello my-job
     """
-    from taco_launch.core.command import shell
-    from taco_launch.hosts.inventory import load, scaffold
-    from taco_launch.hosts.inventory.ranges import expand
-
     settings = settings_of(ctx)
     if example is not None:
         copy_example(ctx, example, hosts)
@@ -110,7 +109,7 @@ def init(
     except ValueError as error:
         raise UsageError(f"HOST: {error}") from None
 
-    def written(found: "Mapping[str, HostSketch]") -> str:
+    def written(found: Mapping[str, HostSketch]) -> str:
         return scaffold.text(found, cluster=cluster, file=str(target), user=user, key=key, image=image)
 
     text = written({name: scaffold.HostSketch() for name in names})
@@ -149,15 +148,13 @@ def _private_key(named: str | None) -> str | None:
 
 
 def _trusted(
-    ctx: click.Context, inventory: "Inventory", access: "Credentials", *, yes: bool
-) -> "tuple[Answer[Any], ...] | None":
+    ctx: click.Context, inventory: Inventory, access: Credentials, *, yes: bool
+) -> tuple[Answer[Any], ...] | None:
     """Show new host keys and keep them; return which hosts cannot be asked, None where a key is refused.
 
     Raises:
         UsageError: stdin is not a terminal, so the question cannot be asked.
     """
-    from taco_launch.hosts import trust as flow
-
     found = flow.read_host_keys(flow.prepare(inventory, inventory.hosts, access))
     settings, replaces = settings_of(ctx), ctx.params["replace"]
     keys, refused = found.to_write(replace=replaces), found.refused(replace=replaces)
@@ -170,19 +167,12 @@ def _trusted(
     return found.failed
 
 
-def _sketch_hosts(
-    inventory: "Inventory", access: "Credentials", silent: "tuple[Answer[Any], ...]"
-) -> "dict[str, HostSketch]":
+def _sketch_hosts(inventory: Inventory, access: Credentials, silent: tuple[Answer[Any], ...]) -> dict[str, HostSketch]:
     """Return what the hosts of an inventory have; all that do not answer, as the `silent` ones before, are shown.
 
     Raises:
         HostError: one does not answer.
     """
-    from taco_launch.hosts.fanout import connect
-    from taco_launch.hosts.gather_facts import gather
-    from taco_launch.hosts.inventory.ranges import fold
-    from taco_launch.hosts.inventory.scaffold import HostSketch
-
     names = {answer.host for answer in silent}
     with connect(inventory, tuple(host for host in inventory.hosts if host.name not in names), access) as fanout:
         answers = gather(fanout, _SUBJECTS)
@@ -200,7 +190,7 @@ def _sketch_hosts(
     return {answer.host: HostSketch.of(answer.value) for answer in answers if answer.value is not None}
 
 
-def _hinted(answer: "Answer[Any]") -> "Answer[Any]":
+def _hinted(answer: Answer[Any]) -> Answer[Any]:
     """Return what a host answered, with a hint that fits `init`: before there is an inventory."""
     error = answer.error
     if error is None:

@@ -1,15 +1,12 @@
 """inventory: what an inventory amounts to, and the schema for editors."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from taco_launch.cli.options.common import add_option, inventory_option, output_options, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.core.model.codec import to_json
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.host.hosts import Container, Inventory
+from taco_launch.core.model.host.hosts import Container, Inventory
+from taco_launch.hosts.inventory.to_document import document
 
 
 @click.command()
@@ -31,7 +28,7 @@ def inventory(ctx: click.Context, *, schema: bool) -> None:
       taco-launch inventory --schema > inventory.schema.json
     """
     if schema:
-        from taco_launch.hosts.inventory.schema.schema import json_schema
+        from taco_launch.hosts.inventory.schema.schema import json_schema  # noqa: PLC0415 - pydantic takes long to import
 
         render.data(json_schema(), "json")
         return
@@ -39,11 +36,9 @@ def inventory(ctx: click.Context, *, schema: bool) -> None:
     _show(settings.load(), settings.output)
 
 
-def _show(found: "Inventory", output: str) -> None:
+def _show(found: Inventory, output: str) -> None:
     """Print an inventory; YAML of it can be used as one."""
     if output == "yaml":
-        from taco_launch.hosts.inventory.to_document import document
-
         render.data(document(found), output)
         return
     if output == "json":
@@ -70,6 +65,6 @@ def _show(found: "Inventory", output: str) -> None:
     )
 
 
-def _image(container: "Container") -> str:
+def _image(container: Container) -> str:
     elsewhere = container.source != "registry"
     return render.printable(f"{container.image} (from {container.source})" if elsewhere else container.image)

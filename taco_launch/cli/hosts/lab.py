@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.api.cluster import require_lab
 from taco_launch.cli.options.common import Settings, add_option, output_options, settings_of, talk_options
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import lab_tables, render
 from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.hosts.inventory.schema.names import did_you_mean
 
 if TYPE_CHECKING:
     from taco_launch.lab.docker.reporter import Reporter
@@ -68,8 +70,6 @@ class _LabCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it where the lab is installed."""
-        from taco_launch.api.cluster import require_lab
-
         require_lab()
         return super().invoke(ctx)
 
@@ -360,7 +360,6 @@ def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str 
       taco-launch lab fault gpu1 slow-link 100mbit
       taco-launch lab fault registry stop-sshd
     """
-    from taco_launch.hosts.inventory.schema.names import did_you_mean
     from taco_launch.lab import faults
     from taco_launch.lab import status as flow
 

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,13 +12,16 @@ from taco_launch.cli.options.completion import complete_host_list, complete_list
 from taco_launch.cli.output import job_wait, render, setup_output
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
+from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.hosts.fanout import connect
+from taco_launch.hosts.inventory.select import named
+from taco_launch.jobs.request.resolve import profile_of
+from taco_launch.setup.apply.setup_run import Setup, SetupRequest
+from taco_launch.setup.job_containers import upkeep
+from taco_launch.setup.job_containers.prepare import Listener
 from taco_launch.setup.model.stages import STAGES, Stage
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.host.hosts import Host, Inventory
-    from taco_launch.setup.apply.setup_run import Setup
-    from taco_launch.setup.plan.host_plan import HostPlan
-    from taco_launch.setup.proofs.proof import ProofFailure
+from taco_launch.setup.plan.host_plan import HostPlan
+from taco_launch.setup.proofs.proof import ProofFailure
 
 
 def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:
@@ -107,12 +110,6 @@ def setup(
     (its driver, OFED, a lost GPU), verification failed (with --check: the GPUs of the containers), or other hosts do not
     know a new host yet, 130 after Ctrl-C.
     """
-    from taco_launch.hosts.fanout import connect
-    from taco_launch.jobs.request.resolve import profile_of
-    from taco_launch.setup.apply.setup_run import Setup, SetupRequest
-    from taco_launch.setup.job_containers import upkeep
-    from taco_launch.setup.job_containers.prepare import Listener
-
     settings = settings_of(ctx)
     if check and dry_run:
         raise UsageError(
@@ -181,15 +178,13 @@ def _show_left(settings: Settings, hosts: Sequence[str]) -> None:
 
 
 def _chosen(
-    inventory: "Inventory", hosts: str | None, exclude: Sequence[str]
-) -> "tuple[tuple[Host, ...], tuple[Host, ...]]":
+    inventory: Inventory, hosts: str | None, exclude: Sequence[str]
+) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
     """Return the hosts that are set up, and those that are asked for their facts: each host has to know of the others.
 
     Raises:
         UsageError: none is left.
     """
-    from taco_launch.hosts.inventory.select import named
-
     without = named(inventory, exclude) if exclude else ()
     asked = tuple(host for host in inventory.hosts if host not in without)
     chosen = tuple(host for host in named(inventory, () if hosts is None else (hosts,)) if host in asked)
@@ -200,11 +195,11 @@ def _chosen(
 
 def _show(
     settings: Settings,
-    work: "Setup",
-    plans: "Sequence[HostPlan]",
-    inventory: "Inventory",
+    work: Setup,
+    plans: Sequence[HostPlan],
+    inventory: Inventory,
     found: setup_output.Findings,
-    flaws: "Sequence[ProofFailure]",
+    flaws: Sequence[ProofFailure],
     *,
     show_diff: bool,
     looking: bool,
@@ -250,8 +245,8 @@ def _show(
 
 
 def _document(
-    work: "Setup",
-    plans: "Sequence[HostPlan]",
+    work: Setup,
+    plans: Sequence[HostPlan],
     rows: Sequence[dict[str, Any]],
     told: Sequence[tuple[str, tuple[str, ...]]],
 ) -> dict[str, Any]:

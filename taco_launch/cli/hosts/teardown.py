@@ -8,6 +8,9 @@ import click
 from taco_launch.cli.options.common import access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.output import job_wait, render, setup_output
 from taco_launch.core.errors import FAILED, HOST_FAILED, OK
+from taco_launch.hosts.fanout import connect
+from taco_launch.hosts.inventory.select import named
+from taco_launch.setup.apply.teardown_run import Teardown
 from taco_launch.setup.model.stages import Stage
 
 _ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
@@ -38,10 +41,6 @@ def teardown(
     Exit codes: 0 ok, 2 wrong usage or inventory, or --yes is needed (stdin is not a terminal),
     5 a host failed, 130 after Ctrl-C.
     """
-    from taco_launch.hosts.fanout import connect
-    from taco_launch.hosts.inventory.select import named
-    from taco_launch.setup.apply.teardown_run import Teardown
-
     settings = settings_of(ctx)
     inventory = settings.load()
     chosen = named(inventory, () if hosts is None else (hosts,))

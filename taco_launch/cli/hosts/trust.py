@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,10 +16,12 @@ from taco_launch.cli.options.common import (
 )
 from taco_launch.cli.options.completion import complete_hosts
 from taco_launch.cli.output import host_errors, render
+from taco_launch.core.command import shell
 from taco_launch.core.errors import FAILED, HOST_FAILED, UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.hosts.trust import ShownKey
+from taco_launch.hosts import trust as flow
+from taco_launch.hosts.inventory.select import named
+from taco_launch.hosts.ssh.host_key_policy import trust_line
+from taco_launch.hosts.trust import ShownKey
 
 
 @click.command()
@@ -43,10 +44,6 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
       taco-launch -i cluster.yaml trust --yes gpu[1-4]
       taco-launch trust -i cluster.yaml --replace gpu3
     """
-    from taco_launch.hosts import trust as flow
-    from taco_launch.hosts.inventory.select import named
-    from taco_launch.hosts.ssh.host_key_policy import trust_line
-
     settings = settings_of(ctx)
     inventory = settings.load()
     chosen = named(inventory, hosts)
@@ -64,10 +61,8 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
     return FAILED if refused else 0
 
 
-def show_refused(keys: "Sequence[ShownKey]", line: Callable[["ShownKey"], str]) -> None:
+def show_refused(keys: Sequence[ShownKey], line: Callable[[ShownKey], str]) -> None:
     """Print why keys are not taken; `line` is what to type for one of a host that was reinstalled."""
-    from taco_launch.hosts import trust as flow
-
     for key in keys:
         render.error(
             "\n".join(
@@ -82,16 +77,13 @@ def show_refused(keys: "Sequence[ShownKey]", line: Callable[["ShownKey"], str]) 
         )
 
 
-def kept(settings: Settings, keys: "Sequence[ShownKey]", file: str, *, yes: bool) -> bool:
+def kept(settings: Settings, keys: Sequence[ShownKey], file: str, *, yes: bool) -> bool:
     """Ask whether to keep keys in our known_hosts `file`, and keep them; tell whether that was done.
 
     Raises:
         UsageError: stdin is not a terminal, so the question cannot be asked.
         HostError: the file cannot be written.
     """
-    from taco_launch.core.command import shell
-    from taco_launch.hosts import trust as flow
-
     if not _agreed(len(keys), yes=yes):
         settings.talk("kept none")
         return False
@@ -115,7 +107,7 @@ def _agreed(count: int, *, yes: bool) -> bool:
     return click.confirm(f"accept {render.counted(count, 'host key')}?", err=True)
 
 
-def show_keys(settings: Settings, keys: "Sequence[ShownKey]") -> None:
+def show_keys(settings: Settings, keys: Sequence[ShownKey]) -> None:
     """Print keys with their fingerprints."""
     if settings.output in ("json", "yaml"):
         rows = [

@@ -10,6 +10,8 @@ from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.options.common import access_of, add_option, backend_options, complete_file, settings_of
 from taco_launch.core.errors import UsageError
 from taco_launch.core.manifest import size_text
+from taco_launch.core.model.jobs import JobState
+from taco_launch.jobs import copy_files
 
 _REMOTE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62}):(.*)", re.DOTALL)
 _SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?", re.IGNORECASE)
@@ -56,9 +58,6 @@ def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool,
       taco-launch cp --rank 8 vgg16:/tmp/core.1234 /tmp
       taco-launch cp weights.pt vgg16:weights.pt
     """
-    from taco_launch.core.model.jobs import JobState
-    from taco_launch.jobs import copy_files
-
     there, here = _REMOTE.fullmatch(source), _REMOTE.fullmatch(target)
     if (there is None) == (here is None):
         raise UsageError(

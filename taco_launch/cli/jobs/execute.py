@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
-from taco_launch.cli.jobs import named_jobs
+from taco_launch.cli.jobs import named_jobs, own_terminal
+from taco_launch.cli.jobs.own_terminal import piped
 from taco_launch.cli.options.common import (
     Settings,
     access_of,
@@ -24,10 +25,9 @@ from taco_launch.cli.options.common import (
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.option_groups import SeparatedCommand
 from taco_launch.core.errors import SIGNAL_BASE, NoJobError, TacoLaunchError, UsageError
+from taco_launch.core.model.jobs import JobState
 from taco_launch.hosts.remote.terminal import SafeStream
-
-if TYPE_CHECKING:
-    from taco_launch.jobs.backend import Backend
+from taco_launch.jobs.backend import Backend
 
 # What the image has; a login shell would set the rank's environment anew.
 _SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec /bin/sh")
@@ -108,8 +108,6 @@ def shell(ctx: click.Context, /, name: str, **options: Any) -> int:
 def _run(
     settings: Settings, name: str, command: tuple[str, ...], options: dict[str, Any], *, stdin: bool, tty: bool
 ) -> int:
-    from taco_launch.core.model.jobs import JobState
-
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     backend = settings.backend(access_of(options))
@@ -119,15 +117,11 @@ def _run(
     rank = named_jobs.rank_of(backend, name, options)
     if tty:
         return _on_terminal(backend, name, rank, command, typed=stdin)
-    from taco_launch.cli.jobs.own_terminal import piped
-
     given = piped(0) if stdin else ()
     return backend.execute(name, rank, command, _to(sys.stdout.buffer), _to(sys.stderr.buffer), given)
 
 
-def _on_terminal(backend: "Backend", name: str, rank: int, command: tuple[str, ...], *, typed: bool) -> int:
-    from taco_launch.cli.jobs import own_terminal
-
+def _on_terminal(backend: Backend, name: str, rank: int, command: tuple[str, ...], *, typed: bool) -> int:
     out = _write_to(sys.stdout.buffer)
     with own_terminal.OwnTerminal(typed=typed) as mine:
         return backend.execute(name, rank, command, out, _to(sys.stderr.buffer), mine.frames(), own_terminal.terminal())

@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
 from taco_launch.core.errors import CANNOT_PLACE, FAILED, HOST_FAILED, NO_JOB, TacoLaunchError
+from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobState
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.job_view import JobView
 
 # A program may exit with these codes too. Usage (2) stays: nothing was started, and the caller can fix it.
 _OF_HOSTS = (CANNOT_PLACE, HOST_FAILED)
@@ -32,7 +29,7 @@ def launcher_errors() -> Iterator[None]:
         raise
 
 
-def code_of(job: "JobView") -> int:
+def code_of(job: JobView) -> int:
     """Return the exit code of an ended job; 125 if it ended before a rank ran."""
     record = job.record
     code = record.exit_code or 0
@@ -41,9 +38,9 @@ def code_of(job: "JobView") -> int:
     return NO_JOB if refused else code
 
 
-def print_job_data(settings: Settings, job: "JobView") -> None:
+def print_job_data(settings: Settings, job: JobView) -> None:
     """Print an ended job as `get` does, where JSON or YAML is requested."""
     if settings.output in ("json", "yaml"):
-        from taco_launch.cli.output import job_tables
+        from taco_launch.cli.output import job_tables  # noqa: PLC0415 - only where data is requested
 
         render.data(job_tables.job_data(job), settings.output)

@@ -11,6 +11,8 @@ import click
 from taco_launch.cli.options.common import complete_file, output_options, settings_of, talk_options
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
+from taco_launch.core.signatures.known import FailureText
+from taco_launch.core.signatures.log_scan import LogScan
 
 _CHUNK = 1 << 18
 _END = 1 << 12
@@ -37,9 +39,6 @@ def explain(ctx: click.Context, log: str) -> None:
       taco-launch logs -v vgg16 | taco-launch explain -
       dmesg -T | taco-launch explain - --json
     """
-    from taco_launch.core.signatures.known import FailureText
-    from taco_launch.core.signatures.log_scan import LogScan
-
     settings = settings_of(ctx)
     scan = LogScan()
     end = ""

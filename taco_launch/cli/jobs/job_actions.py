@@ -3,7 +3,8 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 import click
 
@@ -20,12 +21,8 @@ from taco_launch.cli.options.common import (
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.core.errors import DEADLINE, TacoLaunchError
+from taco_launch.jobs.backend import Backend, FollowListener, LogQuery
 from taco_launch.jobs.request.caller import person
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from taco_launch.jobs.backend import Backend
 
 
 class _TimeoutReached(KeyboardInterrupt):
@@ -52,8 +49,6 @@ def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: A
       taco-launch wait vgg16 --timeout 30m
       taco-launch wait vgg16 --json
     """
-    from taco_launch.jobs.backend import FollowListener, LogQuery
-
     settings = settings_of(ctx)
     with launcher_errors(), _at_most(timeout, name), render.waiting(settings.quiet, name) as status:
         watch = FollowListener(
@@ -128,7 +123,7 @@ def _at_most(seconds: float | None, name: str) -> Iterator[None]:
         TacoLaunchError: the job has not ended by then.
     """
 
-    def end(_number: int, _frame: "FrameType | None") -> None:
+    def end(_number: int, _frame: FrameType | None) -> None:
         raise _TimeoutReached
 
     if seconds is None:
@@ -148,10 +143,8 @@ def _at_most(seconds: float | None, name: str) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _stop(backend: "Backend", name: str, grace: float | None) -> str:
+def _stop(backend: Backend, name: str, grace: float | None) -> str:
     """Stop a job, wait for its end, say how it ended."""
-    from taco_launch.jobs.backend import LogQuery
-
     by = f"taco-launch stop of {person()}"
     job = backend.stop(name, by, signal.SIGTERM, grace)
     if not job.record.state.is_terminal:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -10,21 +10,20 @@ from click.shell_completion import CompletionItem
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.suggestions import SuggestingGroup
-from taco_launch.cli.output import render
+from taco_launch.cli.output import job_tables, node_tables, render
 from taco_launch.core.errors import UsageError
+from taco_launch.core.manifest import size_text
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.job_rows import JobRow
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import JobState
+from taco_launch.jobs.backend import HostOccupancy
 from taco_launch.jobs.request.caller import person
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.job_rows import JobRow
-    from taco_launch.core.model.job_view import JobView
-    from taco_launch.jobs.backend import HostOccupancy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _states() -> list[str]:
-    from taco_launch.core.model.jobs import JobState
-
     return [state.value for state in JobState]
 
 
@@ -82,19 +81,16 @@ def list_(
       taco-launch list -n 5
       taco-launch list --mine --state QUEUED --state RUNNING
     """
-    from taco_launch.cli.output import job_tables
-    from taco_launch.core.model.codec import to_json
-
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
     owner = person() if mine else None
 
-    def query() -> "tuple[Sequence[JobRow], Sequence[str]]":
+    def query() -> tuple[Sequence[JobRow], Sequence[str]]:
         rows, warnings = backend.list()
         wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
         return [row for row in wanted if owner in (None, row.owner)][:last], warnings
 
-    def table(rows: "Sequence[JobRow]") -> str:
+    def table(rows: Sequence[JobRow]) -> str:
         return job_tables.job_list(rows, time.time(), wide=settings.output == "wide")
 
     _show(settings, query, table, lambda rows: {"jobs": to_json(rows)}, watch=watch)
@@ -119,13 +115,11 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
       taco-launch get vgg16
       taco-launch get vgg16 -o yaml
     """
-    from taco_launch.cli.output import job_tables
-
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
     wide = settings.output == "wide"
 
-    def table(job: "JobView") -> str:
+    def table(job: JobView) -> str:
         return job_tables.one_job(job, time.time(), wide=wide)
 
     _show(settings, lambda: (backend.get(name), ()), table, job_tables.job_data, watch=watch)
@@ -151,16 +145,16 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     Example:
       taco-launch -i hosts.yaml top node -w
     """
-    from taco_launch.cli.output import job_container_tables, node_tables
+    from taco_launch.cli.output import job_container_tables  # noqa: PLC0415 - `list` and `get` need nothing of set-up
 
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def query() -> "tuple[Sequence[HostOccupancy], Sequence[str]]":
+    def query() -> tuple[Sequence[HostOccupancy], Sequence[str]]:
         found = backend.nodes(settings.load())
         return found, [f"{node.host.name}: {node.problem}" for node in found if node.problem]
 
-    def data(nodes: "Sequence[HostOccupancy]") -> Any:
+    def data(nodes: Sequence[HostOccupancy]) -> Any:
         found = [node_tables.node_data(node) for node in nodes]
         containers = job_container_tables.rows(settings, access_of(access))
         return {
@@ -171,7 +165,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 
     wide = settings.output == "wide"
 
-    def table(nodes: "Sequence[HostOccupancy]") -> str:
+    def table(nodes: Sequence[HostOccupancy]) -> str:
         text = node_tables.top_nodes(nodes, wide=wide)
         others = job_container_tables.rows(settings, access_of(access)) if wide else []
         return "\n\n".join((text, job_container_tables.table(others))) if others else text
@@ -193,13 +187,10 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     Example:
       taco-launch top job
     """
-    from taco_launch.cli.output import job_tables
-    from taco_launch.core.model.codec import to_json
-
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def data(rows: "Sequence[JobRow]") -> Any:
+    def data(rows: Sequence[JobRow]) -> Any:
         held = sum(row.allocated for row in rows)
         return {"jobs": to_json(rows), "allocated": held, "requested": job_tables.total_requested(rows)}
 
@@ -249,8 +240,7 @@ def prune(
       taco-launch prune --older-than 3h --dry-run
       taco-launch prune --older-than 30d
     """
-    from taco_launch.cli.output import job_container_tables, job_tables
-    from taco_launch.core.model.codec import to_json
+    from taco_launch.cli.output import job_container_tables  # noqa: PLC0415 - `list` and `get` need nothing of set-up
 
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
@@ -269,8 +259,6 @@ def prune(
     gone = "would be removed" if dry_run else "removed"
     settings.talk(f"{count} {gone}")
     if any(each.count or each.bytes for each in copies):
-        from taco_launch.core.manifest import size_text
-
         hosts = "1 host" if len(copies) == 1 else f"{len(copies)} hosts"
         settings.talk(f"{size_text(sum(each.bytes for each in copies))} of copied code on {hosts} {gone}")
 

@@ -3,18 +3,20 @@
 import sys
 import time
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from taco_launch.agent.logs.grep import compiled
 from taco_launch.cli.options.common import access_of, add_option, backend_options, settings_of
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
+from taco_launch.cli.output.banners import BannerFilter
 from taco_launch.core.errors import FAILED, OK, UsageError
+from taco_launch.core.lifecycle.queue import pending_reasons
+from taco_launch.core.model.job_view import WaitReasons
 from taco_launch.hosts.inventory.durations import parse_duration
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.job_view import WaitReasons
+from taco_launch.jobs.backend import FollowListener, LogQuery
 
 _NOW = "%H:%M", "%H:%M:%S"
 _WHOSE = "rank", "instance", "host", "agent"
@@ -51,8 +53,6 @@ def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> di
 
 def _pattern(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
     if text is not None:
-        from taco_launch.agent.logs.grep import compiled
-
         compiled(text)
     return text
 
@@ -116,9 +116,6 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
       taco-launch logs -f --rank 0 --grep '^Epoch' -t 3 vgg16
       taco-launch logs --agent -t 50 vgg16
     """
-    from taco_launch.cli.output.banners import BannerFilter
-    from taco_launch.jobs.backend import FollowListener, LogQuery
-
     given = [f"--{option}" for option in _WHOSE if options[option] is not None and options[option] is not False]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} cannot be combined", hint="use only one of them")
@@ -138,7 +135,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps", "grep")}
     query = LogQuery(name, follow=follow, **asked, **when)
 
-    def waits(words: "WaitReasons") -> None:
+    def waits(words: WaitReasons) -> None:
         render.waits(settings, name, words)
 
     banners = None if settings.verbose or options["grep"] is not None else BannerFilter()
@@ -149,8 +146,6 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     if follow:
         render.ending(settings, job)
     elif job.record.state.waits:
-        from taco_launch.core.lifecycle.queue import pending_reasons
-
         waits(pending_reasons(job.record, name) or _UNTOLD)
     if options["grep"] is None or found:
         return OK

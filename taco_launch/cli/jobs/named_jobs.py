@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -10,11 +10,10 @@ from taco_launch.cli.options.common import add_option
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.model.instances import instances
+from taco_launch.core.model.jobs import JobState
+from taco_launch.jobs.backend import Backend
 from taco_launch.jobs.request.caller import person
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.jobs import JobState
-    from taco_launch.jobs.backend import Backend
 
 F = TypeVar("F", bound=Callable[..., Any])
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_job)
@@ -29,7 +28,7 @@ def rank_options(function: F) -> F:
     return add_option("--rank", type=click.IntRange(min=0), metavar="N", help="Rank to use. Default: 0.")(function)
 
 
-def rank_of(backend: "Backend", name: str, options: Mapping[str, Any]) -> int:
+def rank_of(backend: Backend, name: str, options: Mapping[str, Any]) -> int:
     """Return the rank that `rank_options` name.
 
     Raises:
@@ -41,8 +40,6 @@ def rank_of(backend: "Backend", name: str, options: Mapping[str, Any]) -> int:
         return rank or 0
     if rank is not None:
         raise UsageError("--rank and --instance cannot be combined: each names a rank", hint="use only one of them")
-    from taco_launch.core.model.instances import instances
-
     job = backend.get(name)
     parts = instances(job.spec, job.record)
     found = next((part for part in parts if part.name == instance), None)
@@ -70,11 +67,11 @@ def each(names: tuple[str, ...], act: Callable[[str], None]) -> int:
 
 
 def agree(
-    backend: "Backend",
+    backend: Backend,
     name: str,
     verb: str,
     done: str,
-    can: "Callable[[JobState], bool]" = lambda _state: True,
+    can: Callable[[JobState], bool] = lambda _state: True,
     *,
     yes: bool,
 ) -> None:

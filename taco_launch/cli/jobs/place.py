@@ -9,19 +9,19 @@ from click.shell_completion import CompletionItem
 
 from taco_launch.cli.options.common import add_option, output_options, settings_of, talk_options
 from taco_launch.cli.output import choice_tables, render
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.placement.bandwidth import KNOWN
+from taco_launch.jobs import place as flow
+from taco_launch.jobs.request.selection import indices
 
 
 def _indices(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
     if value is None:
         return None
-    from taco_launch.jobs.request.selection import indices
-
     return indices(value, "--free")
 
 
 def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.core.placement.bandwidth import KNOWN
-
     return [CompletionItem(name) for name in KNOWN if incomplete.lower() in name.lower()]
 
 
@@ -70,9 +70,6 @@ def place(ctx: click.Context, /, *, source: Path, count: int, free: tuple[int, .
     \b
     Exit codes: 2 where FILE holds no matrix of one host, 4 where fewer GPUs are free.
     """
-    from taco_launch.core.model.codec import to_json
-    from taco_launch.jobs import place as flow
-
     settings = settings_of(ctx)
     placed = flow.place(source, sys.stdin.buffer if sys.stdin else io.BytesIO(), count, free, model)
     if placed.warning:

@@ -6,11 +6,13 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from taco_launch.api.cluster import Cluster
 from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.job_options import JobCommand, file_option, job_options, request_of, spec_of
 from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
@@ -18,15 +20,12 @@ from taco_launch.cli.options.policy_options import queue_options
 from taco_launch.cli.options.size_options import size_options
 from taco_launch.cli.output import render
 from taco_launch.core.errors import SIGNAL_BASE, TacoLaunchError, UsageError
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.jobs.backend import Backend, FollowListener, require_started
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from taco_launch.api.cluster import Cluster
     from taco_launch.core.model.job_view import JobView
-    from taco_launch.core.model.jobs import JobSpec
-    from taco_launch.hosts.remote.credentials import Credentials
-    from taco_launch.jobs.backend import Backend
 
 
 _DRY_RUN = (
@@ -53,7 +52,7 @@ _MOST_HOSTS = 4
 _TAIL_LINES = 40
 
 
-def _dry_run_options(function: "Callable[..., int]") -> "Callable[..., int]":
+def _dry_run_options(function: Callable[..., int]) -> Callable[..., int]:
     return options_of_group(OptionGroup.DRY_RUN, _DRY_RUN, function)
 
 
@@ -145,7 +144,6 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
         render.data(json_schema(), "json")
         return 0
     from taco_launch.core.lifecycle.queue import pending_reasons
-    from taco_launch.jobs.backend import require_started
 
     request = request_of(settings, command, options)
     cluster = settings.cluster(access_of(options))
@@ -164,7 +162,7 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
     return 0
 
 
-def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out: str, *, explain: bool) -> None:
+def _print_plan(settings: Settings, spec: JobSpec, access: Credentials, out: str, *, explain: bool) -> None:
     from taco_launch.cli.output import plan_tables
     from taco_launch.jobs import dry_run as plan
 
@@ -187,7 +185,7 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Credentials", out:
     )
 
 
-def _own_container(settings: Settings, spec: "JobSpec") -> "JobSpec":
+def _own_container(settings: Settings, spec: JobSpec) -> JobSpec:
     """Return a job as if the cluster's own container had its image; no host is asked."""
     assert spec.container is not None
     settings.talk(
@@ -196,7 +194,7 @@ def _own_container(settings: Settings, spec: "JobSpec") -> "JobSpec":
     return replace(spec, container=replace(spec.container, variant=""))
 
 
-def _planned_container(settings: Settings, cluster: "Cluster", spec: "JobSpec") -> "JobSpec":
+def _planned_container(settings: Settings, cluster: Cluster, spec: JobSpec) -> JobSpec:
     """Tell which container a job would get, and what would be prepared for it; return the job with that container."""
     from taco_launch.cli.output import setup_output
 
@@ -216,13 +214,12 @@ def _planned_container(settings: Settings, cluster: "Cluster", spec: "JobSpec") 
     return spec
 
 
-def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
+def _run(settings: Settings, backend: Backend, spec: JobSpec) -> "JobView":
     """Start a job, follow it to its end, and report how it ended.
 
     The ranks' output goes to stdout, or to stderr where stdout is for data.
     """
     from taco_launch.cli.output.banners import BannerFilter
-    from taco_launch.jobs.backend import FollowListener, require_started
 
     signals = _Signals(backend, spec.name, spec.policy.grace)
 
@@ -272,7 +269,7 @@ def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
     return job
 
 
-def _without_repetition(job: "JobView", tail: "Collection[str]") -> "JobView":
+def _without_repetition(job: "JobView", tail: Collection[str]) -> "JobView":
     """Return a job without the last lines of its failed rank if they are among the last lines that are shown right above."""
     end = job.record.first_failure
     together = os.path.sameopenfile(1, 2)
@@ -281,7 +278,7 @@ def _without_repetition(job: "JobView", tail: "Collection[str]") -> "JobView":
     return replace(job, record=replace(job.record, first_failure=replace(end, lines=())))
 
 
-def _until_closed(write: "Callable[[bytes], None]") -> "Callable[[bytes], None]":
+def _until_closed(write: Callable[[bytes], None]) -> Callable[[bytes], None]:
     """Write as long as somebody reads; the job keeps running when `| head` has seen enough."""
     closed = False
 
@@ -304,7 +301,7 @@ class _Signals:
     the signal arrives just before that. Messages go by os.write: the main thread may be in the middle of a buffered write.
     """
 
-    def __init__(self, backend: "Backend", name: str, grace: float) -> None:
+    def __init__(self, backend: Backend, name: str, grace: float) -> None:
         self._backend = backend
         self._name = name
         self._grace = grace

@@ -1,7 +1,7 @@
 """stacks: what the ranks of a running job do, grouped, with the frames of one rank of each group."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -9,9 +9,10 @@ from taco_launch.cli.options.common import access_of, add_option, backend_output
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.core.errors import HOST_FAILED, UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.run.rank_samples import RankStack
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.run.rank_samples import RankStack
+from taco_launch.core.model.stalls import doing
+from taco_launch.core.stalls import groups
 
 # Of a stack that is shown for its group; --rank shows all frames.
 _MOST_FRAMES = 12
@@ -50,8 +51,6 @@ def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any)
                 f"job {name}: rank {rank} is not running", hint=f"{settings.typed} get {name} shows its ranks"
             )
     if settings.output in ("json", "yaml"):
-        from taco_launch.core.model.codec import to_json
-
         render.data({"ranks": to_json(found), "problems": dict(problems)}, settings.output)
     else:
         click.echo("\n\n".join(_text(found, most=_MOST_FRAMES if rank is None else None)))
@@ -60,10 +59,8 @@ def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any)
     return HOST_FAILED if problems else 0
 
 
-def _text(found: "Sequence[RankStack]", *, most: int | None) -> Iterator[str]:
+def _text(found: Sequence[RankStack], *, most: int | None) -> Iterator[str]:
     """Yield a paragraph for each group of ranks whose stacks are known, then one for the others."""
-    from taco_launch.core.stalls import groups
-
     known = {told.look.rank: told for told in found if told.stack is not None}
     for group in groups.groups([told.look for told in known.values()]):
         shown = known[group.ranks[0][0]]
@@ -73,8 +70,6 @@ def _text(found: "Sequence[RankStack]", *, most: int | None) -> Iterator[str]:
         yield "\n".join((title, f"  {of}", *_frames(shown, most)))
     rest = [told for told in found if told.stack is None]
     if rest:
-        from taco_launch.core.model.stalls import doing
-
         rows = [
             [
                 str(told.look.rank),
@@ -89,7 +84,7 @@ def _text(found: "Sequence[RankStack]", *, most: int | None) -> Iterator[str]:
         yield render.columns(["RANK", "NODE", "PID", "PROGRAM", "DOES", "WHY NO STACK"], rows, numbers=("RANK", "PID"))
 
 
-def _frames(told: "RankStack", most: int | None) -> Iterator[str]:
+def _frames(told: RankStack, most: int | None) -> Iterator[str]:
     """Yield the frames of a stack, the innermost first; of native code only that one, unless all are asked for."""
     assert told.stack is not None
     frames = told.stack.frames

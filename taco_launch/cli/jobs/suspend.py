@@ -7,6 +7,7 @@ import click
 from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.options.common import access_of, backend_options, settings_of
 from taco_launch.cli.output.render import one_line, printable
+from taco_launch.core.model.jobs import JobState
 from taco_launch.jobs.request.caller import person
 
 
@@ -51,8 +52,6 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     Example:
       taco-launch resume vgg16 resnet50
     """
-    from taco_launch.core.model.jobs import JobState
-
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 

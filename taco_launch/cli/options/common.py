@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.frozen import dataclass
 from taco_launch.hosts.inventory import VARIABLE
@@ -54,7 +55,7 @@ class Seconds(click.types.FloatParamType):
 F = TypeVar("F", bound=Callable[..., Any])
 _THIS_MACHINE = "taco_launch.this_machine"
 # Takes a status line away while a message is written to the terminal; render.waiting sets it.
-aside: "Callable[[], AbstractContextManager[None]]" = nullcontext
+aside: Callable[[], AbstractContextManager[None]] = nullcontext
 FORMATS = ("table", "wide", "json", "yaml")
 # Line ends, and the styles of our own messages: bold, colours, the end of both.
 _OURS = re.compile(r"\n|\x1b\[(?:0|1|3[0-7])m")
@@ -109,8 +110,6 @@ def add_option(*names: str, **settings: Any) -> Callable[[F], F]:
 
 def again(ctx: click.Context, flag: str) -> str:
     """Return the present command as it was typed, with a flag more."""
-    from taco_launch.core.command import shell
-
     words = ctx.command_path.split()
     for param in ctx.command.params:
         value = ctx.params.get(param.name or "")
@@ -178,8 +177,6 @@ class Settings:
     @property
     def typed(self) -> str:
         """How the next call is typed so that it has the same inventory."""
-        from taco_launch.core.command import shell
-
         return "taco-launch" if self.inventory is None else shell(("taco-launch", "-i", self.inventory))
 
     @property

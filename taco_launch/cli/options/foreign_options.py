@@ -1,15 +1,15 @@
 """Options that other tools have and this one has not, and how the same is said here."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from taco_launch.core.command import shell
+from taco_launch.core.errors import UsageError
+from taco_launch.core.model.job_request import JobRequest
 from taco_launch.jobs.command_lines.arena_line import MPI, OTHER_TYPES, TORCH
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.job_request import JobRequest
+from taco_launch.jobs.request import code_options as asked
 
 _SET = "taco-launch sets it for every rank: omit it"
 _PROFILE = "set it in a profile (--profile); the shipped profiles bind to none and map by slot"
@@ -88,7 +88,7 @@ def arena_hint(
     return None
 
 
-def with_arena_source(request: "JobRequest", options: Mapping[str, Any]) -> "JobRequest":
+def with_arena_source(request: JobRequest, options: Mapping[str, Any]) -> JobRequest:
     """Return a request with the code that Arena's options name, if they do.
 
     Raises:
@@ -97,9 +97,6 @@ def with_arena_source(request: "JobRequest", options: Mapping[str, Any]) -> "Job
     mode, source = options.get("sync_mode"), options.get("sync_source")
     if mode is None and source is None:
         return request
-    from taco_launch.core.errors import UsageError
-    from taco_launch.jobs.request import code_options as asked
-
     if mode is None:
         raise UsageError("--sync-source requires --sync-mode", hint="add --sync-mode git or --sync-mode rsync")
     if request.sync is not None:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -20,12 +20,10 @@ from taco_launch.cli.options.option_groups import (
 )
 from taco_launch.cli.options.policy_options import ending_options
 from taco_launch.core.errors import UsageError
+from taco_launch.core.model.job_request import JobRequest
+from taco_launch.core.model.jobs import CleanUp, JobSpec, Restart
 from taco_launch.core.model.launchers import LAUNCHERS, what_starts_ranks
 from taco_launch.jobs.request import job_fields
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.job_request import JobRequest
-    from taco_launch.core.model.jobs import JobSpec
 
 _STDIN = "-"
 # In a context's `meta`: the options of the command line, but for the inventory.
@@ -183,16 +181,13 @@ def job_options(function: F) -> F:
     return function
 
 
-def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[str, Any]) -> "JobRequest":
+def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[str, Any]) -> JobRequest:
     """Return what the command line asks for, over what the job file of -f does.
 
     Raises:
         UsageError: there is no command.
         SpecError: a selector or the file is wrong.
     """
-    from taco_launch.core.model.job_request import JobRequest
-    from taco_launch.core.model.jobs import CleanUp, Restart
-
     same: dict[str, Any] = {name: options.get(option) for name, option in job_fields.parameters("value").items()}
     flags: dict[str, Any] = {name: bool(options.get(name)) for name in job_fields.parameters("flag")}
     clean_up, restart, selectors = (options.get(name) for name in ("clean_up", "restart", "selectors"))
@@ -225,7 +220,7 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
     return request
 
 
-def _pairs(texts: "Sequence[str]") -> "tuple[tuple[str, str | None], ...]":
+def _pairs(texts: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
     if not texts:
         return ()
     from taco_launch.jobs.request.variables import pairs
@@ -233,7 +228,7 @@ def _pairs(texts: "Sequence[str]") -> "tuple[tuple[str, str | None], ...]":
     return pairs(texts)
 
 
-def _selectors(texts: "Sequence[str]") -> "tuple[tuple[str, str], ...]":
+def _selectors(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     if not texts:
         return ()
     from taco_launch.jobs.request.selection import selector
@@ -241,7 +236,7 @@ def _selectors(texts: "Sequence[str]") -> "tuple[tuple[str, str], ...]":
     return tuple(map(selector, texts))
 
 
-def _over_file(settings: Settings, path: str, request: "JobRequest") -> "JobRequest":
+def _over_file(settings: Settings, path: str, request: JobRequest) -> JobRequest:
     from taco_launch.hosts.inventory import load
     from taco_launch.jobs.documents import job_file
     from taco_launch.jobs.request.overlay import over
@@ -259,7 +254,7 @@ def _over_file(settings: Settings, path: str, request: "JobRequest") -> "JobRequ
     return over(file.request, request)
 
 
-def spec_of(settings: Settings, request: "JobRequest", *, sized: bool = True) -> "JobSpec":
+def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> JobSpec:
     """Return the job of a request; `sized` says that the command line may say how many ranks it has.
 
     Raises:

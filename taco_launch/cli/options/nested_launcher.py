@@ -4,6 +4,9 @@ import itertools
 from collections.abc import Sequence
 
 from taco_launch.core.command import BARE, shell
+from taco_launch.core.launch.command_line.nested_launcher import inner
+from taco_launch.jobs.command_lines.launcher_line import read
+from taco_launch.jobs.command_lines.mpirun_line import UnclearError
 
 _LAUNCHER = "--launcher"
 _PER_HOST = "--per-host"
@@ -22,10 +25,6 @@ def line(
 
     `sized`: how many ranks there are is said elsewhere; `launcher` is ours.
     """
-    from taco_launch.core.launch.command_line.nested_launcher import inner
-    from taco_launch.jobs.command_lines.launcher_line import read
-    from taco_launch.jobs.command_lines.mpirun_line import UnclearError
-
     found = inner(command)
     if found is None:
         return f"{verb} {shell((*own, '--', *command))}"

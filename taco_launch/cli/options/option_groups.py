@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from taco_launch.cli.options.common import TacoOption, add_option, settings_of
+from taco_launch.core.command import BARE, shell
 
 F = TypeVar("F", bound=Callable[..., Any])
 # In a context's `meta`: --help-all was given.
@@ -187,8 +188,6 @@ class SeparatedCommand(click.Command):
 
     def refuse_options_behind(self, ctx: click.Context, args: list[str]) -> None:
         """Refuse an option after a command without `--`: whose it is, ours or the program's, nobody can tell."""
-        from taco_launch.core.command import BARE, shell
-
         if not self.words(ctx, args, lax=True)[1]:
             return
         at = self._command_at(ctx, args)

@@ -7,6 +7,10 @@ from taco_launch.agent.store.folders import why_not_own
 from taco_launch.cli.options.common import FORMATS
 from taco_launch.core.errors import Fault, SpecError
 from taco_launch.core.frozen import dataclass
+from taco_launch.hosts.inventory.load import read_file
+from taco_launch.hosts.inventory.schema import document
+from taco_launch.hosts.inventory.schema.faults import Faults
+from taco_launch.hosts.inventory.schema.text import decode
 
 _KEYS = ("inventory", "output")
 
@@ -33,9 +37,6 @@ def read(path: Path, uid: int) -> UserConfig:
     why = why_not_own(status, uid)
     if why:  # an inventory names programs that ssh starts (ProxyCommand)
         raise SpecError(str(path), (Fault("", "", f"it {why}"),), hint=f"chmod go-w {path}, or chown it to yourself")
-    # Needed only where there is a file.
-    from taco_launch.hosts.inventory.load import read_file
-
     return _parsed(read_file(str(path), "the configuration file"), path)
 
 
@@ -45,10 +46,6 @@ def _parsed(data: bytes, path: Path) -> UserConfig:
     Raises:
         SpecError: something in it is wrong: all faults.
     """
-    from taco_launch.hosts.inventory.schema import document
-    from taco_launch.hosts.inventory.schema.faults import Faults
-    from taco_launch.hosts.inventory.schema.text import decode
-
     faults = Faults(str(path), hint="taco-launch help environment", whole="configuration file")
     values = document.read(decode(data, faults), faults)
     if values is None:  # comments only

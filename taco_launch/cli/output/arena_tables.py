@@ -1,16 +1,13 @@
 """Jobs in the tables of Arena's `list` and `get`: pure, given the time."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from taco_launch.cli.output import job_tables
 from taco_launch.cli.output.render import age, columns
 from taco_launch.core.model.instances import Instance, instances
 from taco_launch.core.model.job_rows import JobRow, row_of
+from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.launchers import LAUNCHERS, launcher_of
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.job_view import JobView
 
 _NONE = "N/A"
 
@@ -30,7 +27,7 @@ def job_list(rows: Sequence[JobRow], now: float) -> str:
     return columns(["NAME", "STATUS", "TRAINER", "AGE", "NODE"], cells)
 
 
-def one_job(job: "JobView", now: float) -> str:
+def one_job(job: JobView, now: float) -> str:
     """Return what `arena get` shows: the job, its instances with their GPUs, and why it waits or how it ended."""
     spec, record = job.spec, job.record
     row, training = row_of(spec, record), record.training(now)
@@ -62,7 +59,7 @@ def one_job(job: "JobView", now: float) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _of_gpus(number: int, part: Instance, job: "JobView") -> tuple[str, str]:
+def _of_gpus(number: int, part: Instance, job: JobView) -> tuple[str, str]:
     """Return whether an instance is the chief, the first one, and how many slots it asks for."""
     slots = 0 if launcher_of(job.spec).is_mpi and number == 0 else len(part.ranks) // job.spec.procs_per_gpu
     return str(number == 0).lower(), str(slots)

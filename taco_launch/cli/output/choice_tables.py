@@ -1,31 +1,27 @@
 """Which GPUs of a host were chosen, and which were not, as a table."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
 from taco_launch.cli.output.render import columns
+from taco_launch.core.model.choices import GpuChoice, RejectedSet
 from taco_launch.hosts.inventory.ranges import fold
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from taco_launch.core.model.choices import GpuChoice, RejectedSet
-    from taco_launch.jobs.dry_run import NearHcas
+from taco_launch.jobs.dry_run import NearHcas
 
 
-def show(choice: "GpuChoice") -> None:
+def show(choice: GpuChoice) -> None:
     """Print the set that was chosen, and those that came next."""
     click.echo(text(choice))
 
 
-def text(choice: "GpuChoice") -> str:
+def text(choice: GpuChoice) -> str:
     """Return the same as text."""
     rows = [_row("chosen", choice), *(_row("lost", each) for each in choice.alternatives)]
     return columns(["", "GPUS", "RING", "GB/S", "SUM", "WHY"], rows, numbers=("GB/S", "SUM"))
 
 
-def nearest(hosts: "Sequence[tuple[str, tuple[NearHcas, ...]]]") -> str:
+def nearest(hosts: Sequence[tuple[str, tuple[NearHcas, ...]]]) -> str:
     """Return as text which HCAs are the nearest to the GPU of each local rank; hosts that are alike are told together."""
     alike: dict[tuple[NearHcas, ...], list[str]] = {}
     for host, ranks in hosts:
@@ -38,7 +34,7 @@ def nearest(hosts: "Sequence[tuple[str, tuple[NearHcas, ...]]]") -> str:
     return "".join(told)
 
 
-def _row(what: str, each: "GpuChoice | RejectedSet") -> list[str]:
+def _row(what: str, each: GpuChoice | RejectedSet) -> list[str]:
     ring = "-".join(map(str, each.ring)) or "-"
     numbers = ["-" if number is None else f"{number:g}" for number in (each.bottleneck_gbps, each.sum_gbps)]
     return [what, ",".join(map(str, each.gpus)), ring, *numbers, each.why]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,10 +11,11 @@ from taco_launch.agent.store import untrusted
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
 from taco_launch.core.errors import DRIFT, OK, UsageError
+from taco_launch.core.facts.reports.changes import changes, hosts_of
+from taco_launch.core.facts.reports.document import document
 from taco_launch.core.model import codec
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.hosts.inventory.ranges import fold
 
 # How much of a value a line shows, and of how many items of a list; JSON has all of it.
 _WIDTH, _MOST = 80, 8
@@ -26,7 +27,7 @@ def show(
     settings: Settings,
     before: Mapping[str, Mapping[str, Any]],
     earlier: Path,
-    found: "Sequence[HostFacts]",
+    found: Sequence[HostFacts],
     code: int,
 ) -> int:
     """Show the changes of the hosts that answered; give `code` where that is none of success, 3 where there are any.
@@ -34,10 +35,6 @@ def show(
     Raises:
         UsageError: nothing is known of any of the hosts from before.
     """
-    from taco_launch.core.facts.reports.changes import changes
-    from taco_launch.core.facts.reports.document import document
-    from taco_launch.hosts.inventory.ranges import fold
-
     if found and not set(before) & {facts.host for facts in found}:
         raise UsageError(f"{earlier} has no facts of these hosts, only of {fold(tuple(before))}")
     same: dict[tuple[str, str], list[str]] = {}
@@ -67,8 +64,6 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
     Raises:
         UsageError: a file cannot be read, or is none.
     """
-    from taco_launch.core.facts.reports.changes import hosts_of
-
     files = sorted(earlier.glob("*.json")) if earlier.is_dir() else [earlier]
     if not files:
         raise UsageError(f"{earlier} holds no .json file")

@@ -2,21 +2,20 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
 from taco_launch.core.errors import HostError, TacoLaunchError
-
-if TYPE_CHECKING:
-    from taco_launch.hosts.fanout import Answer
+from taco_launch.hosts.fanout import Answer
+from taco_launch.hosts.inventory.ranges import fold
 
 _IPV4 = r"\d{1,3}(?:\.\d{1,3}){3}"
 _IPV6 = r"[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*"
 _PORT = r"(?<=-p )\d+"
 
 
-def show(answers: "Sequence[Answer[Any]]", addresses: Mapping[str, str]) -> None:
+def show(answers: Sequence[Answer[Any]], addresses: Mapping[str, str]) -> None:
     """Print on stderr which hosts failed: equal errors once, with all hosts they befell.
 
     `addresses` are the hosts' addresses by their names. Of what differs only in names, addresses and ports all are
@@ -48,8 +47,6 @@ def _logs(hosts: Sequence[str], hint: str | None) -> str | None:
 
 def _joined(parts: Sequence[str], own: Sequence[Sequence[str]]) -> str:
     """Put parts together with what hosts have between them."""
-    from taco_launch.hosts.inventory.ranges import fold
-
     between = [next(iter(set(values))) if len(set(values)) == 1 else fold(values) for values in zip(*own, strict=True)]
     return "".join(part for pair in zip(parts, [*between, ""], strict=True) for part in pair)
 

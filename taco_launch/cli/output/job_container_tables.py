@@ -2,31 +2,26 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
+from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.setup.job_containers import removal
+from taco_launch.setup.job_containers.removal import KnownVariant, parse_job_containers
 
-if TYPE_CHECKING:
-    from taco_launch.hosts.remote.credentials import Credentials
-    from taco_launch.setup.job_containers.removal import KnownVariant
 
-
-def rows(settings: Settings, access: "Credentials") -> list[dict[str, Any]]:
+def rows(settings: Settings, access: Credentials) -> list[dict[str, Any]]:
     """Return what is known of each container; none without an inventory that has containers."""
     if settings.source is None or settings.load().container is None:
         return []
-    from taco_launch.setup.job_containers.removal import parse_job_containers
-
     return [_row(each) for each in parse_job_containers(settings.cluster(access).variants())]
 
 
-def prune(settings: Settings, access: "Credentials", unused: float, *, dry_run: bool) -> list[dict[str, Any]]:
+def prune(settings: Settings, access: Credentials, unused: float, *, dry_run: bool) -> list[dict[str, Any]]:
     """Remove the containers that no job has needed for so many seconds; return them, without those that stay."""
     if settings.source is None or settings.load().container is None:
         return []
-    from taco_launch.setup.job_containers import removal
-
     gone = removal.unneeded(settings.cluster(access).variants(), unused)
     if dry_run or not gone:
         return [_row(each) for each in gone]
@@ -53,7 +48,7 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
     return render.columns(("CONTAINER", "IMAGE", "HOSTS", "UNUSED", "JOBS", "DATA"), lines)
 
 
-def _row(each: "KnownVariant") -> dict[str, Any]:
+def _row(each: KnownVariant) -> dict[str, Any]:
     record = each.record
     variant = None if record is None else record.variant
     mounts = () if variant is None else (*variant.mounts, *variant.data)

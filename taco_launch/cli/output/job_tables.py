@@ -2,23 +2,26 @@
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from taco_launch.cli.output.mpi_job import conditions, moment, mpi_job
 from taco_launch.cli.output.render import age, columns, job_fields, more_hosts, one_line, printable, typed
 from taco_launch.core.command import shell
 from taco_launch.core.errors import CANNOT_PLACE
+from taco_launch.core.lifecycle import goodput
+from taco_launch.core.lifecycle.goodput import time_spent
 from taco_launch.core.lifecycle.queue import pending_reasons
 from taco_launch.core.lifecycle.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_attempts, past
 from taco_launch.core.manifest import size_text
+from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.instances import instances
 from taco_launch.core.model.job_rows import JobRow, row_of
+from taco_launch.core.model.job_view import JobView, LastRun
 from taco_launch.core.model.jobs import JobState, Restart
 from taco_launch.core.model.launchers import LAUNCHERS
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.choices import GpuChoice
-    from taco_launch.core.model.job_view import JobView, LastRun
+from taco_launch.core.model.stalls import HANGS, doing
+from taco_launch.hosts.inventory.ranges import fold
 
 _NONE = "N/A"
 # Of a reason, a cell of a table shows so many letters; `get` has all.
@@ -86,7 +89,7 @@ def total_requested(rows: Sequence[JobRow]) -> int:
     return sum(row.requested or 0 for row in rows if not row.state.is_terminal)
 
 
-def one_job(job: "JobView", now: float, *, wide: bool) -> str:
+def one_job(job: JobView, now: float, *, wide: bool) -> str:
     """Return what `get` shows: Arena's header and table, then why the job is where it is, and the last line of its ranks."""
     spec, record = job.spec, job.record
     row = row_of(spec, record)
@@ -125,7 +128,7 @@ def one_job(job: "JobView", now: float, *, wide: bool) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _verified(job: "JobView") -> list[tuple[str, str]]:
+def _verified(job: JobView) -> list[tuple[str, str]]:
     """Return whether the job runs as planned, where that was looked at."""
     found = job.record.verified
     if found is None:
@@ -133,12 +136,12 @@ def _verified(job: "JobView") -> list[tuple[str, str]]:
     return [("VERIFIED", f"{found.status}: {found.why}"), *([("TO DO", found.next)] if found.next else [])]
 
 
-def below(job: "JobView", now: float) -> tuple[str, ...]:
+def below(job: JobView, now: float) -> tuple[str, ...]:
     """Return what stands below a job's table: what it waits for, what its ranks did, its TensorBoard."""
     return _waiting(job, now), _hang(job, now), _last_lines(job), _board(job)
 
 
-def _board(job: "JobView") -> str:
+def _board(job: JobView) -> str:
     """Return where the job's TensorBoard answers, in Arena's words, and how it is opened here."""
     board = job.tensorboard
     if board is None:
@@ -154,11 +157,8 @@ def _board(job: "JobView") -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def job_data(job: "JobView") -> dict[str, Any]:
+def job_data(job: JobView) -> dict[str, Any]:
     """Return a job as JSON values: the MPI Operator's shape and, beside and within that, all that is known of it here."""
-    from taco_launch.cli.output.mpi_job import mpi_job
-    from taco_launch.core.lifecycle.goodput import time_spent
-
     shape = mpi_job(job.spec, job.record)
     board = None if job.tensorboard is None else to_json(job.tensorboard)
     ours = {
@@ -175,7 +175,7 @@ def job_data(job: "JobView") -> dict[str, Any]:
     return {**values, "events": to_json(job.events)} if job.events else values
 
 
-def _what(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
+def _what(job: JobView, row: JobRow) -> list[tuple[str, str]]:
     begun, ended = job.record.first_start, job.record.ended
     return [
         ("COMMAND", shell(job.spec.command)),
@@ -185,10 +185,8 @@ def _what(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
     ]
 
 
-def _goodput(job: "JobView", now: float, *, wide: bool) -> str:
+def _goodput(job: JobView, now: float, *, wide: bool) -> str:
     """Return how much of its time a job has trained; "" of one that has not started, and unless `wide` where that is most of it."""
-    from taco_launch.core.lifecycle import goodput
-
     spent = goodput.time_spent(job.record, job.events, now)
     total = sum(spent.values())
     trained = spent.pop(goodput.TRAINED)
@@ -200,7 +198,7 @@ def _goodput(job: "JobView", now: float, *, wide: bool) -> str:
     return f"{told}; {rest}" if rest else told
 
 
-def _said(job: "JobView") -> list[tuple[str, str]]:
+def _said(job: JobView) -> list[tuple[str, str]]:
     """Return what a job's output tells; of one whose first failing rank has lines of its own, these tell more."""
     progress, record = job.progress, job.record
     told = "" if progress is None else progress.text(left=record.state is JobState.RUNNING)
@@ -209,14 +207,14 @@ def _said(job: "JobView") -> list[tuple[str, str]]:
     return [("PROGRESS", told), ("LAST LINE", "" if record.first_failure else job.last_line)]
 
 
-def _compared(rate: float, last: "LastRun") -> str:
+def _compared(rate: float, last: LastRun) -> str:
     """Return how much faster or slower a job is than the one before it."""
     percent = round(100 * (rate / last.rate - 1))
     change = f"{abs(percent)} % {'slower than' if percent < 0 else 'faster than'}" if percent else "as fast as"
     return f"{change} its last run on the same hosts ({last.name})"
 
 
-def why(job: "JobView") -> list[tuple[str, str]]:
+def why(job: JobView) -> list[tuple[str, str]]:
     """Return how a job ended, or why it waits, as rows of (label, value)."""
     record = job.record
     code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
@@ -231,7 +229,7 @@ def why(job: "JobView") -> list[tuple[str, str]]:
     ]
 
 
-def _more(job: "JobView") -> list[tuple[str, str]]:
+def _more(job: JobView) -> list[tuple[str, str]]:
     spec, record = job.spec, job.record
     shares = () if record.state.waits else record.shares
     slots = [f"{share.host}: {', '.join(share.slots)}" for share in shares if share.slots]
@@ -245,7 +243,7 @@ def _more(job: "JobView") -> list[tuple[str, str]]:
     ]
 
 
-def _code(job: "JobView") -> str:
+def _code(job: JobView) -> str:
     """Return what code a job has: where it is from, its commit, how much it is, and the id of the copy."""
     found = job.spec.code
     if found is None:
@@ -256,10 +254,9 @@ def _code(job: "JobView") -> str:
     return ", ".join(filter(None, (found.source or "config files", commit, dirty, size, f"snapshot {found.id[:12]}")))
 
 
-def _choices(job: "JobView") -> str:
+def _choices(job: JobView) -> str:
     """Return which GPUs of its hosts the job has, how they are linked, and why these; hosts that are alike together."""
-    from taco_launch.cli.output import choice_tables
-    from taco_launch.hosts.inventory.ranges import fold
+    from taco_launch.cli.output import choice_tables  # noqa: PLC0415 - few jobs show it
 
     alike: dict[GpuChoice, list[str]] = {}
     for share in () if job.record.state.waits else job.record.shares:
@@ -268,7 +265,7 @@ def _choices(job: "JobView") -> str:
     return "\n\n".join(f"GPUS of {fold(hosts)}:\n{choice_tables.text(choice)}" for choice, hosts in alike.items())
 
 
-def _attempt(job: "JobView") -> str:
+def _attempt(job: JobView) -> str:
     """Return which attempt it is and of how many, or how that ended after which it waits; nothing of one never tried again."""
     policy, record = job.spec.policy, job.record
     if policy.restart is Restart.NEVER or not policy.backoff_limit or not record.attempt:
@@ -280,7 +277,7 @@ def _attempt(job: "JobView") -> str:
     return f"{found} {'failed' if failed else 'suspended'}"
 
 
-def _earlier_failure(job: "JobView") -> str:
+def _earlier_failure(job: JobView) -> str:
     """Return of which failure it is tried again, where that is not the reason of its state."""
     failed = [entry for entry in past(job.record) if entry.state is JobState.RESTARTING]
     if not failed or job.record.state is JobState.RESTARTING:
@@ -288,7 +285,7 @@ def _earlier_failure(job: "JobView") -> str:
     return f"attempt {failed[-1].attempt}: {failed[-1].reason}"
 
 
-def _waiting(job: "JobView", now: float) -> str:
+def _waiting(job: JobView, now: float) -> str:
     """Return of a job that waits per host why it has no place yet, and when it is tried again."""
     record = job.record
     if not record.state.waits:
@@ -304,10 +301,8 @@ def _waiting(job: "JobView", now: float) -> str:
     return "\n".join(("WAITING:", *lines))
 
 
-def _hang(job: "JobView", now: float) -> str:
+def _hang(job: JobView, now: float) -> str:
     """Return that the job hangs, or hung to its end, and what its ranks' processes were seen doing."""
-    from taco_launch.core.model.stalls import HANGS, doing
-
     record = job.record
     if record.stalled is None:
         return ""
@@ -324,7 +319,7 @@ def _hang(job: "JobView", now: float) -> str:
     return f"{title}\n{columns(header, rows, numbers=('RANK', 'PID', 'SILENT'))}"
 
 
-def _last_lines(job: "JobView") -> str:
+def _last_lines(job: JobView) -> str:
     """Return what the rank that failed first wrote last, and where its log lies."""
     end = job.record.first_failure
     if end is None or not end.lines:
@@ -333,9 +328,7 @@ def _last_lines(job: "JobView") -> str:
     return "\n".join((title, *(f"  {printable(line)}" for line in end.lines)))
 
 
-def _conditions(job: "JobView") -> str:
-    from taco_launch.cli.output.mpi_job import conditions, moment
-
+def _conditions(job: JobView) -> str:
     rows = [
         [c["type"], c["status"], _time(moment(c["lastTransitionTime"])), c["reason"], one_line(c["message"])]
         for c in conditions(job.spec, job.record)
@@ -343,7 +336,7 @@ def _conditions(job: "JobView") -> str:
     return columns(["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], rows) if rows else ""
 
 
-def _events(job: "JobView") -> str:
+def _events(job: JobView) -> str:
     rows, attempt = [], ""
     for event in job.events:
         if event.kind == PLACED:
@@ -387,7 +380,5 @@ def age_of(row: JobRow, now: float) -> str:
 def nodes(hosts: Sequence[str]) -> str:
     """Name the hosts of a job, many in short."""
     if len(hosts) > 1:
-        from taco_launch.hosts.inventory.ranges import fold
-
         return fold(hosts)
     return hosts[0] if hosts else _NONE

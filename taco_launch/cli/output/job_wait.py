@@ -2,13 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taco_launch.cli.options.common import Seconds, Settings, add_option
 from taco_launch.cli.output import render
-
-if TYPE_CHECKING:
-    from taco_launch.setup.plan.host_plan import HostPlan
+from taco_launch.setup.plan.host_plan import HostPlan
 
 # How often is looked whether the jobs still run.
 _LOOK_SECONDS = 10
@@ -30,11 +28,11 @@ def wait_option(function: Any) -> Any:
 
 def without_jobs(
     settings: Settings,
-    plans: "tuple[HostPlan, ...]",
-    look: Callable[[], "tuple[HostPlan, ...]"],
-    plan: Callable[[], "tuple[HostPlan, ...]"],
+    plans: tuple[HostPlan, ...],
+    look: Callable[[], tuple[HostPlan, ...]],
+    plan: Callable[[], tuple[HostPlan, ...]],
     patience: float,
-) -> "tuple[HostPlan, ...]":
+) -> tuple[HostPlan, ...]:
     """Wait until no job is in the way of plans, for `patience` seconds at most; return what is then to be done.
 
     `look` says what is in the way now, `plan` looks at the hosts, too, which have changed meanwhile. Which jobs are
@@ -57,7 +55,7 @@ def without_jobs(
     return plans
 
 
-def _jobs(plans: "Sequence[HostPlan]") -> str:
+def _jobs(plans: Sequence[HostPlan]) -> str:
     """Return which jobs are in the way, empty where something else is that does not pass by itself."""
     found = [(plan.host, problem) for plan in plans for problem in plan.problems if problem.stops == "cluster"]
     if not all(problem.passes for _, problem in found):

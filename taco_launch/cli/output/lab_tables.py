@@ -41,7 +41,7 @@ def document(found: "Status") -> dict[str, Any]:
 
 def show(found: "Status", *, first: bool) -> None:
     """Print a lab; what is not this user's to have, as another made the lab, is not named."""
-    from taco_launch.lab.docker.labels import option_of
+    from taco_launch.lab.docker.labels import option_of  # noqa: PLC0415 - the lab may be missing
 
     if not first:
         click.echo()

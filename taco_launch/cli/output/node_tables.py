@@ -1,23 +1,19 @@
 """Tables of hosts and their slots, with the column names of Arena. Pure."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taco_launch.cli.output.render import columns, printable
 from taco_launch.core.model.codec import to_json
-from taco_launch.core.model.slots import is_gpu
-
-if TYPE_CHECKING:
-    from taco_launch.jobs.backend import HostOccupancy
+from taco_launch.core.model.slots import describe_holders, is_gpu
+from taco_launch.jobs.backend import HostOccupancy
 
 # As long as the line of Arena's `top node`.
 _RULE = "-" * 89
 
 
-def top_nodes(nodes: "Sequence[HostOccupancy]", *, wide: bool) -> str:
+def top_nodes(nodes: Sequence[HostOccupancy], *, wide: bool) -> str:
     """Return the table of `top node`. Where no host has a GPU it counts slots."""
-    from taco_launch.core.model.slots import describe_holders
-
     gpus = any(node.occupancy is not None and node.occupancy.gpus for node in nodes)
     unit, words = ("GPU", "GPUs") if gpus else ("SLOT", "Slots")
     header = ["NAME", "IPADDRESS", "ROLE", "STATUS", f"{unit}(Total)", f"{unit}(Allocated)"]
@@ -50,7 +46,7 @@ def top_nodes(nodes: "Sequence[HostOccupancy]", *, wide: bool) -> str:
     return "\n".join((columns(header + more, cells), *footer, *block))
 
 
-def node_data(node: "HostOccupancy") -> dict[str, Any]:
+def node_data(node: HostOccupancy) -> dict[str, Any]:
     """Return a host and its slots as JSON values."""
     slots = () if node.occupancy is None else node.occupancy.slots
     return {

@@ -1,23 +1,20 @@
 """How a launch plan looks: the line as it is typed, or each word of it with where it comes from."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from taco_launch.cli.output import choice_tables, render
 from taco_launch.core.command import shell
 from taco_launch.core.launch.plan import line
+from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.launchers import LAUNCHERS
-
-if TYPE_CHECKING:
-    from taco_launch.core.model.choices import GpuChoice
-    from taco_launch.core.model.plans import LaunchPlan
-    from taco_launch.jobs.dry_run import NearHcas
+from taco_launch.core.model.plans import LaunchPlan
+from taco_launch.jobs.dry_run import NearHcas
 
 
-def lines(found: "LaunchPlan", launcher: str) -> str:
+def lines(found: LaunchPlan, launcher: str) -> str:
     """Return what starts a job as it is typed: mpirun's line, or that of each host behind its name."""
     return (
         shell(found.argv)
@@ -27,13 +24,13 @@ def lines(found: "LaunchPlan", launcher: str) -> str:
 
 
 def show(
-    found: "LaunchPlan",
+    found: LaunchPlan,
     launcher: str,
     output: str,
     *,
     explain: bool,
-    choices: "Sequence[tuple[str, GpuChoice]]" = (),
-    nearest: "Sequence[tuple[str, tuple[NearHcas, ...]]]" = (),
+    choices: Sequence[tuple[str, GpuChoice]] = (),
+    nearest: Sequence[tuple[str, tuple[NearHcas, ...]]] = (),
 ) -> None:
     """Print the line of a plan, or with `explain` where each word comes from; JSON has all of it.
 

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import os
 import re
 import sys
 import time
@@ -66,8 +67,6 @@ def paged(text: str) -> None:
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return
-    import os
-
     os.environ.setdefault("LESS", "-FRX")  # as git sets it: end if it fits, keep colours, leave the text on the screen
     click.echo_via_pager(text.removesuffix("\n"))  # which adds one
 
@@ -184,7 +183,7 @@ def more_hosts(count: int) -> str:
     return f"and {counted(count, 'more host')}"
 
 
-def shortened(words: "Sequence[str]", most: int = 5) -> str:
+def shortened(words: Sequence[str], most: int = 5) -> str:
     """Return a list for a message, cut short: `a, b and 2 more`."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return f"{', '.join(words[:most])}{more}"
@@ -326,7 +325,7 @@ def _safe() -> "SafeStream":
 
 
 @functools.cache
-def _label() -> "re.Pattern[bytes]":
+def _label() -> re.Pattern[bytes]:
     """Match the label of a line in a merged log, with its time where that was asked for: a rank's, or a launcher's."""
     from taco_launch.core.model.launchers import LAUNCHERS
 
@@ -334,7 +333,7 @@ def _label() -> "re.Pattern[bytes]":
     return re.compile(rf"^((?:\d[0-9T:.-]+Z |- +)?\S+/(\d+|{names}) *) \| ".encode(), re.MULTILINE)
 
 
-def _coloured(match: "re.Match[bytes]") -> bytes:
+def _coloured(match: re.Match[bytes]) -> bytes:
     rank = match.group(2)
     colour = _RANK_COLOURS[int(rank) % len(_RANK_COLOURS)] if rank.isdigit() else 2
     return b"\x1b[%dm%s |\x1b[0m " % (colour, match.group(1))

@@ -5,26 +5,31 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from taco_launch.cli.options.common import Settings, add_option
 from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.output import host_errors, render
+from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, HOST_FAILED, INTERRUPTED, OK, HostError, TacoLaunchError, UsageError
+from taco_launch.core.facts.reports.compare import FoldedFact, outliers
+from taco_launch.core.facts.reports.compare import fold as fold_facts
+from taco_launch.core.facts.reports.health import FAULT, REMARK, HealthVerdict, judged
+from taco_launch.core.facts.reports.summary import SummaryRow, rows
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.facts import DockerFacts, HostFacts
+from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.core.model.host.image_reference import parse_reference
+from taco_launch.hosts.fanout import Answer
+from taco_launch.hosts.inventory.ranges import fold
+from taco_launch.setup.apply.host_ops import SetupEvent
+from taco_launch.setup.apply.setup_run import SetupResult
+from taco_launch.setup.model.host_images import image_on_host
 from taco_launch.setup.model.stages import STAGES, Stage
-
-if TYPE_CHECKING:
-    from taco_launch.core.facts.reports.compare import FoldedFact
-    from taco_launch.core.facts.reports.health import HealthVerdict
-    from taco_launch.core.model.host.facts import HostFacts
-    from taco_launch.core.model.host.hosts import Inventory
-    from taco_launch.setup.apply.host_ops import SetupEvent
-    from taco_launch.setup.apply.setup_run import SetupResult
-    from taco_launch.setup.plan.host_plan import HostPlan
-    from taco_launch.setup.proofs.proof import ProofFailure
+from taco_launch.setup.plan.host_plan import HostPlan
+from taco_launch.setup.proofs.proof import ProofFailure
 
 # How a host stands to which all was done, and of which something is broken all the same.
 _FAULT = "fault"
@@ -55,12 +60,10 @@ def hosts_option(function: Any) -> Any:
 
 def names(hosts: Sequence[str]) -> str:
     """Return hosts' names folded."""
-    from taco_launch.hosts.inventory.ranges import fold
-
     return fold(hosts)
 
 
-def folded(plans: "Sequence[HostPlan]", stages: Sequence[Stage] = STAGES, sign: str = "") -> list[dict[str, Any]]:
+def folded(plans: Sequence[HostPlan], stages: Sequence[Stage] = STAGES, sign: str = "") -> list[dict[str, Any]]:
     """Return each different operation once, in the order of `stages`, with all hosts that it is for.
 
     `sign` is `+` for what is new, `~` for what changes something, else the one that is given.
@@ -93,11 +96,9 @@ def plan_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def show_errors(
-    failed: Mapping[str, TacoLaunchError], plans: "Sequence[HostPlan]", inventory: "Inventory", *, problems: bool = True
+    failed: Mapping[str, TacoLaunchError], plans: Sequence[HostPlan], inventory: Inventory, *, problems: bool = True
 ) -> None:
     """Print the errors of hosts; with `problems`, also why hosts cannot be set up."""
-    from taco_launch.hosts.fanout import Answer
-
     answers: list[Answer[None]] = [Answer(host, error=error) for host, error in failed.items()]
     if problems:
         answers += [
@@ -116,15 +117,13 @@ class Findings:
     `unlike` names the software and the MTUs that hosts differ in, and should not.
     """
 
-    verdicts: "tuple[tuple[HealthVerdict, tuple[str, ...]], ...]"
+    verdicts: tuple[tuple[HealthVerdict, tuple[str, ...]], ...]
     odd: tuple[str, ...]
     unlike: tuple[str, ...] = ()
 
     @property
     def faults(self) -> tuple[str, ...]:
         """The hosts of which something is broken, that set-up cannot fix."""
-        from taco_launch.core.facts.reports.health import FAULT
-
         broken = (host for each, hosts in self.verdicts if each.level == FAULT for host in hosts)
         return tuple(dict.fromkeys(broken))
 
@@ -149,18 +148,11 @@ class Findings:
             click.echo(render.printable(f"  {line}"))
 
 
-def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapping[str, str]) -> Findings:
+def findings(facts: Sequence[HostFacts], inventory: Inventory, told_of: Mapping[str, str]) -> Findings:
     """Judge hosts' hardware, and name the odd host out over all that hosts of one cluster should agree on.
 
     `told_of` is what errors say of hosts already: what stops set-up is not told as a remark besides.
     """
-    from taco_launch.core.facts.reports.compare import fold, outliers
-    from taco_launch.core.facts.reports.health import FAULT, REMARK, judged
-    from taco_launch.core.facts.reports.summary import SummaryRow, rows
-    from taco_launch.core.model.host.facts import DockerFacts
-    from taco_launch.core.model.host.image_reference import parse_reference
-    from taco_launch.setup.model.host_images import image_on_host
-
     told: list[tuple[str, Sequence[SummaryRow]]] = []
     for each in facts:
         own = list(rows(each))
@@ -174,11 +166,11 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapp
         left = tuple(host for host in hosts if verdict.text not in told_of.get(host, ""))
         if left and verdict.level in (FAULT, REMARK):
             verdicts.append((verdict, left))
-    folded = fold(told)
+    folded = fold_facts(told)
     return Findings(tuple(verdicts), tuple(outliers(folded, names)), tuple(_unlike(folded)))
 
 
-def _unlike(folded: "Sequence[FoldedFact]") -> Iterator[str]:
+def _unlike(folded: Sequence[FoldedFact]) -> Iterator[str]:
     """Name the software that hosts have, and not the same of; a host without GPUs has none of some. And interfaces' MTUs."""
     for row in folded:
         mtus = {found[1] for text, _ in row.values if row.subject == "network" and (found := _MTU.search(text))}
@@ -189,7 +181,7 @@ def _unlike(folded: "Sequence[FoldedFact]") -> Iterator[str]:
             yield row.name
 
 
-def agreed(plans: "Sequence[HostPlan]", *, yes: bool) -> bool:
+def agreed(plans: Sequence[HostPlan], *, yes: bool) -> bool:
     """Ask whether to continue.
 
     Raises:
@@ -212,7 +204,7 @@ def error_document(error: TacoLaunchError) -> dict[str, Any]:
     return {"error": error.message, "hint": error.hint and render.typed(error.hint)}
 
 
-def flaws_document(flaws: "Sequence[ProofFailure]") -> list[dict[str, Any]]:
+def flaws_document(flaws: Sequence[ProofFailure]) -> list[dict[str, Any]]:
     """Return what a proof found as JSON shows it."""
     return [
         {"hosts": list(flaw.hosts), "what": flaw.what, "evidence": flaw.evidence, "hint": render.typed(flaw.hint)}
@@ -222,8 +214,8 @@ def flaws_document(flaws: "Sequence[ProofFailure]") -> list[dict[str, Any]]:
 
 def show_done(
     settings: Settings,
-    done: "SetupResult",
-    inventory: "Inventory",
+    done: SetupResult,
+    inventory: Inventory,
     seconds: float,
     states: tuple[str, str],
     found: Findings | None = None,
@@ -265,10 +257,8 @@ def show_done(
     return HOST_FAILED if failed or done.found else DRIFT if broken else OK
 
 
-def interrupted(settings: Settings, inventory: "Inventory") -> int:
+def interrupted(settings: Settings, inventory: Inventory) -> int:
     """Return what Ctrl-C has ended, and what to type to continue with what was chosen; give the exit code."""
-    from taco_launch.core.command import shell
-
     context = click.get_current_context()
     chosen = context.params
     words = ["taco-launch", "-i", inventory.source, str(context.info_name)]
@@ -297,7 +287,7 @@ class SetupProgress:
         self._shown = False
 
     @contextmanager
-    def live(self, hosts: Sequence[str], plans: "Sequence[HostPlan]" = ()) -> Iterator[None]:
+    def live(self, hosts: Sequence[str], plans: Sequence[HostPlan] = ()) -> Iterator[None]:
         """Show the hosts' lines for as long as the block lasts; of `plans`, on how many hosts a stage is done."""
         self._now = dict.fromkeys(hosts, "waits")
         for plan in plans:
@@ -334,7 +324,7 @@ class SetupProgress:
         if not self._shown:
             self._settings.talk(what)
 
-    def step(self, step: "SetupEvent") -> None:
+    def step(self, step: SetupEvent) -> None:
         """Show a step."""
         now = time.monotonic()
         what = step.what.removeprefix(f"{step.stage}: ")

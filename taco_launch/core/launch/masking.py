@@ -66,9 +66,7 @@ class Masker:
             pair = len(value) == 2  # a name and its value
             before = ["", *map(str, value)]
             hide = [is_secret(name) and (pair or name.startswith("-")) for name in before]
-            return [
-                self._hidden(each) if secret else self.data(each) for each, secret in zip(value, hide)
-            ]
+            return [self._hidden(each) if secret else self.data(each) for each, secret in zip(value, hide)]
         return value
 
     def _hidden(self, value: Any) -> Any:

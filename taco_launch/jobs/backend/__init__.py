@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Protocol
 
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.hosts.remote.credentials import Credentials
 
 if TYPE_CHECKING:
     from taco_launch.core.model.host.hardware import Topology
-    from taco_launch.core.model.host.hosts import Host, Inventory
     from taco_launch.core.model.job_counts import JobCounts
     from taco_launch.core.model.job_facts import JobHost
     from taco_launch.core.model.job_rows import JobRow
     from taco_launch.core.model.job_view import JobView, WaitReasons
-    from taco_launch.core.model.jobs import JobSpec
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.model.slots import Occupancy
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.exec_command import Terminal
-    from taco_launch.hosts.remote.credentials import Credentials
     from taco_launch.jobs.backend.dialogue import Dialogue
     from taco_launch.jobs.code.snapshot import Snapshot
 
@@ -82,7 +82,7 @@ class FollowListener:
 class HostOccupancy:
     """A host and who has which of its slots; `problem` says why nobody knows that, `occupancy` is None then."""
 
-    host: "Host"
+    host: Host
     is_head: bool
     occupancy: "Occupancy | None"
     problem: str = ""
@@ -140,7 +140,7 @@ class Backend(Protocol):
         `say` is told how far that is.
         """
 
-    def submit(self, spec: "JobSpec", environ: Mapping[str, str]) -> "JobView":
+    def submit(self, spec: JobSpec, environ: Mapping[str, str]) -> "JobView":
         """Start a job, which continues whatever happens to the caller.
 
         The job that is returned has a place, is known to wait for one, or has ended already.
@@ -149,7 +149,7 @@ class Backend(Protocol):
             UsageError: its name is taken, or it asks for hosts that no job can have.
         """
 
-    def run(self, spec: "JobSpec", environ: Mapping[str, str], output: Output, watch: FollowListener) -> "JobView":
+    def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: FollowListener) -> "JobView":
         """Start a job and follow it to its end; a connection that is lost is made again. Raises as `submit` does."""
 
     def get(self, name: str) -> "JobView":
@@ -180,11 +180,11 @@ class Backend(Protocol):
         """
 
     def prune_code(
-        self, since: float, inventory: "Inventory", *, dry_run: bool
+        self, since: float, inventory: Inventory, *, dry_run: bool
     ) -> "tuple[tuple[CopiesRemoved, ...], tuple[str, ...]]":
         """Remove the copies of code that no job needs and that were last used so many seconds ago; return warnings besides."""
 
-    def nodes(self, inventory: "Inventory") -> tuple[HostOccupancy, ...]:
+    def nodes(self, inventory: Inventory) -> tuple[HostOccupancy, ...]:
         """Return who has which slots of each host; one that does not answer says why."""
 
     def counters(self) -> Counters:
@@ -258,7 +258,7 @@ def require_started(job: "JobView") -> None:
 
 
 def connect(
-    inventory: "Inventory | None", access: "Credentials | None", environ: Mapping[str, str], typed: str
+    inventory: Inventory | None, access: Credentials | None, environ: Mapping[str, str], typed: str
 ) -> AbstractContextManager[Backend]:
     """Return what keeps an inventory's jobs, until the block ends: the engine that it names; None for this machine's agent.
 

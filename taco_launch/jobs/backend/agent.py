@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from taco_launch.core.command import without_git_secrets
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.core.launch.spec_for_head import spec_for_head
+from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobSpec, JobState
 from taco_launch.core.protocol.calls import Notice, Reply, Request
@@ -25,6 +26,8 @@ from taco_launch.core.protocol.calls.jobs import (
     Submit,
     Suspend,
 )
+from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.hosts.remote.reply_errors import understood
 from taco_launch.jobs.backend import (
     CopiesRemoved,
@@ -36,16 +39,14 @@ from taco_launch.jobs.backend import (
     Output,
     agent_location,
 )
-from taco_launch.jobs.backend.agent_client import Head
+from taco_launch.jobs.backend.agent_client import Head, reach
 
 if TYPE_CHECKING:
-    from taco_launch.core.model.host.hosts import Host, Inventory
     from taco_launch.core.model.host.job_containers import VariantUse
     from taco_launch.core.model.job_rows import JobRow
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.exec_command import Terminal
-    from taco_launch.hosts.remote.credentials import Credentials
     from taco_launch.jobs.backend.dialogue import Dialogue
     from taco_launch.jobs.code.snapshot import Snapshot
 
@@ -61,17 +62,12 @@ _UNUSED = "without a container jobs run on the head alone: no other host is cont
 
 @contextlib.contextmanager
 def connect(
-    inventory: "Inventory | None", access: "Credentials | None", environ: Mapping[str, str], typed: str
+    inventory: Inventory | None, access: Credentials | None, environ: Mapping[str, str], typed: str
 ) -> "Iterator[AgentBackend]":
     """Return the agent of an inventory's head, or of this machine. See backend.connect."""
     if inventory is None:
-        from taco_launch.hosts.remote.local import LocalTransport  # noqa: PLC0415 - a head elsewhere needs none
-
         yield AgentBackend(Head(LocalTransport(), agent_location.here(environ, os.geteuid()), typed))
         return
-    from taco_launch.hosts.remote.credentials import Credentials  # noqa: PLC0415 - this machine's agent takes none
-    from taco_launch.jobs.backend.agent_client import reach  # noqa: PLC0415
-
     with reach(inventory, access or Credentials(), environ, typed) as head:
         yield AgentBackend(head)
 
@@ -96,7 +92,7 @@ class AgentBackend:
         """How taco-launch is called for it."""
         return self._head.typed
 
-    def provide_code(self, snapshot: "Snapshot", say: "Callable[[str], None]") -> None:
+    def provide_code(self, snapshot: "Snapshot", say: Callable[[str], None]) -> None:
         """Keep a snapshot for the jobs that name it."""
         self._code[snapshot.id] = snapshot, say
 
@@ -211,7 +207,7 @@ class AgentBackend:
         return self._rows(Prune(since=since, owner=owner, dry_run=dry_run))
 
     def prune_code(
-        self, since: float, inventory: "Inventory", *, dry_run: bool
+        self, since: float, inventory: Inventory, *, dry_run: bool
     ) -> tuple[tuple[CopiesRemoved, ...], tuple[str, ...]]:
         """Remove the copies of code that no job needs, from the head and from the hosts that jobs run on."""
         from taco_launch.core.protocol.calls.snapshots import SnapshotPrune, SnapshotsRemoved  # noqa: PLC0415 - see above
@@ -224,7 +220,7 @@ class AgentBackend:
         found = (reply for reply in replies if isinstance(reply, SnapshotsRemoved))
         return tuple(CopiesRemoved(reply.host, reply.snapshots, reply.freed) for reply in found), _warnings(replies)
 
-    def nodes(self, inventory: "Inventory") -> tuple[HostOccupancy, ...]:
+    def nodes(self, inventory: Inventory) -> tuple[HostOccupancy, ...]:
         """Return who has which slots of each host."""
         from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top  # noqa: PLC0415 - see above
 
@@ -348,7 +344,7 @@ class AgentBackend:
                 "taco-launch -i FILE setup; or look at the command line with --dry-run",
             )
 
-    def _is_at(self, spec: JobSpec, host: "Host") -> bool:
+    def _is_at(self, spec: JobSpec, host: Host) -> bool:
         return host.name == spec.head if self._head.location.inherit else host.connection == "local"
 
     def _job(self, request: Request) -> JobView:

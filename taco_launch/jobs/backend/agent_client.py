@@ -11,6 +11,7 @@ from taco_launch.core import trace
 from taco_launch.core.command import BARE, Command, as_typed
 from taco_launch.core.errors import HOST_FAILED, KINDS, HostError, NoJobError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.core.model.job_view import JobView
 from taco_launch.core.protocol import framing as protocol
 from taco_launch.core.protocol.calls import EndOfReplies, Failure, Reply, Request, reply_of
 from taco_launch.hosts.remote import agent_bundle
@@ -21,7 +22,6 @@ from taco_launch.jobs.backend import agent_location
 from taco_launch.jobs.backend.agent_location import AgentLocation
 
 if TYPE_CHECKING:
-    from taco_launch.core.model.job_view import JobView
     from taco_launch.jobs.backend.dialogue import Dialogue
 
 # What a host may answer, since it may be anybody's by now. Logs are followed in frames, and only one is kept at a time.

@@ -19,7 +19,7 @@ def converse(head: Head, request: Request, given: Iterable[CallerInput], out: Ou
     """
     code = None
 
-    def frames() -> "Iterable[CallerInput]":
+    def frames() -> Iterable[CallerInput]:
         yield from given
         yield EndOfInput()
 

@@ -149,7 +149,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Res
         ) -> None:
             play(report)
 
-        monkeypatch.setattr("taco_launch.hosts.gather_facts.gather", gather)
+        monkeypatch.setattr("taco_launch.cli.hosts.facts.gather", gather)
         return CliRunner().invoke(cli, ["-i", str(tmp_path / "cluster.yaml"), "facts", *args])
 
     return call

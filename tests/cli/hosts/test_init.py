@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from taco_launch.cli.hosts import init as cli_init
 from taco_launch.cli.hosts import trust as cli_trust
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host
-from taco_launch.hosts import fanout, gather_facts, trust
+from taco_launch.hosts import trust
 from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.inventory.load import parse
 from taco_launch.hosts.remote.local import LocalTransport
@@ -108,8 +109,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Hosts:
     monkeypatch.setattr(trust, "prepare", lambda _inventory, hosts, _access: hosts)
     monkeypatch.setattr(trust, "read_host_keys", made.show)
     monkeypatch.setattr(trust, "write", lambda keys: made.kept.extend(key.host for key in keys))
-    monkeypatch.setattr(fanout, "connect", made.connect)
-    monkeypatch.setattr(gather_facts, "gather", made.gather)
+    monkeypatch.setattr(cli_init, "connect", made.connect)
+    monkeypatch.setattr(cli_init, "gather", made.gather)
     return made
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from taco_launch.cli.hosts import setup as cli_setup
+from taco_launch.cli.hosts import teardown as cli_teardown
 from taco_launch.cli.main import cli
 from taco_launch.cli.options.common import Settings
 from taco_launch.core.command import Command
@@ -19,7 +21,6 @@ from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.fact_value import Absent
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts, SetupFile, SetupState
 from taco_launch.core.model.host.hosts import Host
-from taco_launch.hosts import fanout
 from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.remote import agent_bundle
 from taco_launch.hosts.remote.local import LocalTransport
@@ -124,9 +125,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(flow, "same_gpus", lambda *_args: ())
     monkeypatch.setattr(agent_bundle, "build", lambda _sources: b"packed")  # for real it takes 0.2 s
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(
-        fanout, "connect", lambda _inventory, hosts, _access: Fanout(tuple(Simulated(host.name) for host in hosts))
-    )
+    for verb in (cli_setup, cli_teardown):
+        monkeypatch.setattr(
+            verb, "connect", lambda _inventory, hosts, _access: Fanout(tuple(Simulated(host.name) for host in hosts))
+        )
     head = batch._HEAD.replace("exec 9>/run/taco-launch/", f'exec 9>{tmp_path}/"$1"')
     monkeypatch.setattr(batch, "_HEAD", head.replace(paths.RUN, f"{tmp_path}/run").replace("setup.out", "$1.out"))
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))

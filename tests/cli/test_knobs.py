@@ -18,7 +18,7 @@ from taco_launch.cli.knobs import _clause, knobs
 from taco_launch.cli.main import cli
 from taco_launch.core.launch.knobs import TABLE
 from taco_launch.core.launch.knobs import knob as knob_rows
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 LIBRARIES = tuple(dict.fromkeys(knob.library for knob in TABLE))
 

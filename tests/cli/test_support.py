@@ -17,7 +17,7 @@ from taco_launch.core.model.stalls import RankLook
 from taco_launch.jobs import support_archive
 from taco_launch.jobs.backend import HeadFacts, LogQuery, Output
 from taco_launch.jobs.backend.agent import AgentBackend
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 HOSTS = (Host("gpu1", "10.0.0.1"),)
 ENDED = JobRecord(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 pytest.importorskip("scipy")
 

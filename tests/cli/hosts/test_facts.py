@@ -17,8 +17,8 @@ from taco_launch.core.model.host.fact_value import Unknown
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hardware import Rdma
 from taco_launch.hosts.fanout import Answer, Fanout
-from tests.cli.test_cli import call
 from tests.conftest import Taco
+from tests.support.command_line import call
 from tests.support.host_facts import host
 from tests.support.machines import bond
 from tests.support.paths import TESTS

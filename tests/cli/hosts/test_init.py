@@ -17,7 +17,7 @@ from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.inventory.load import parse
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.hosts.trust import CHANGED, KNOWN, NEW, REVOKED, ShownKey, TrustReport
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 from tests.support.host_facts import host as facts_of
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.test_cli import call
 from tests.conftest import Taco
+from tests.support.command_line import call
 from tests.support.paths import TESTS
 
 CASES = TESTS / "core/signatures/cases"

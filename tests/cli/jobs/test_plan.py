@@ -14,7 +14,7 @@ import yaml
 from taco_launch.core.model.host.fact_value import Unknown
 from taco_launch.core.model.host.facts import HostFacts, Software
 from taco_launch.hosts.fanout import Answer, Fanout
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 from tests.support.host_facts import host
 from tests.support.paths import ROOT, TESTS
 

@@ -3,7 +3,7 @@
 import pytest
 
 from taco_launch.cli.options.foreign_options import arena_hint
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 TYPED = (
     (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 from tests.support.paths import TESTS
 
 JOBS = TESTS / "jobs/documents/cases"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 CASES = yaml.safe_load((Path(__file__).parents[1] / "cases" / "launchers_inside.yaml").read_text(encoding="utf-8"))
 

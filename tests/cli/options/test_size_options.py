@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 INVENTORY = "cluster: two\nnetwork: {interface: eth0}\nversions: {openmpi: 4.1.4}\nhosts:\n  n[1-2]: {slots: 3}\n"
 

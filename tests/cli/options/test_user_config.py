@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 HOSTS = "cluster: {}\nhosts: {{localhost: {{connection: local, slots: 2}}}}\n"
 

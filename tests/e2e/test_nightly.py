@@ -16,10 +16,10 @@ import pytest
 
 from taco_launch.bench.nightly.install import local_zone
 from tests.conftest import Taco, eventually
-from tests.hosts.remote.test_ssh_logins import agent
 from tests.support import sshd as server
 from tests.support.crontabs import crontab
 from tests.support.patience import patience
+from tests.support.sshd import agent
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

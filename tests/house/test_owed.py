@@ -3,7 +3,7 @@
 import datetime as dt
 
 from tests import budget, flaky, owed
-from tests.house.test_tests_budget import TEXT
+from tests.support.budgets import TEXT
 
 OWN = budget.read(TEXT)
 PATHS = (

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import click
 import pytest
@@ -29,3 +30,10 @@ def call(*args: str, env: dict[str, str] | None = None, stdin: str | None = None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["taco-launch", *args])
         return runner.invoke(click.Command("main", callback=main), [], input=stdin)
+
+
+def succeeding(*args: str, **more: Any) -> Result:
+    """Run a command line that has to succeed."""
+    result = call(*args, **more)
+    assert result.exit_code == 0, result.output
+    return result

@@ -21,6 +21,7 @@ from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.plans import Placement
 from taco_launch.core.protocol.guard_messages import Close, EndJob
 from tests.agent.conftest import PYTHON, Family
+from tests.support.agent_calls import locked
 from tests.support.patience import HANG
 
 ANY_NETWORK = Network()
@@ -66,8 +67,7 @@ class Cluster:
         folder.logs.mkdir(parents=True)
         spec = JobSpec(name, ("true",), hosts, np=np, head="n1", cluster="hcc", owner="ann", network=network, **more)
         records.write_spec(folder, spec)
-        lock = records.try_lock(folder)
-        assert lock is not None
+        lock = locked(folder)
         self.locks.append(lock)
         env = {"TACO_LAUNCH_LEASES": str(self.root / "leases-n1"), "PATH": os.environ["PATH"]}
         with open(folder.debug, "wb") as debug:

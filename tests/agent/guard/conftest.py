@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
 from taco_launch.core.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail
 from tests.conftest import eventually
+from tests.support.agent_calls import locked
 from tests.support.gangs import cluster
 from tests.support.guards import Connect, supervise
 
@@ -21,8 +21,7 @@ __all__ = ["cluster"]
 @pytest.fixture
 def lock(folder: JobFolder) -> Iterator[list[int]]:
     """The lock that tells the guard that a supervisor is alive; a test takes it out of the list to let it go."""
-    held = records.try_lock(folder)
-    assert held is not None
+    held = locked(folder)
     locks = [held]
     yield locks
     for descriptor in locks:

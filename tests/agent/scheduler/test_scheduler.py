@@ -14,6 +14,7 @@ from taco_launch.agent.store.folders import Jobs
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import JobState
 from tests.conftest import eventually
+from tests.support.agent_calls import locked
 from tests.support.queues import Queue
 
 PLACED = {"kind": "placed", "data": {"np": 1, "hosts": ["me"], "line": "mpirun"}}
@@ -91,8 +92,7 @@ def test_a_job_that_found_no_place_where_there_seemed_to_be_one_rests(queue: Que
     assert queue.now - begin > 3  # longer each time
     queue.until(lambda: queue.runs("a") >= runs + 4, 0.5)  # and rests for 16 s now
     holder = queue.job("b", ttl=86400)
-    lock = records.try_lock(holder)
-    assert lock is not None
+    lock = locked(holder)
     records.Events(holder).add(state.PLACED, "why", np=1, hosts=["me"], line="mpirun")
     queue.step(1)
     runs = queue.runs("a")
@@ -149,8 +149,7 @@ def test_the_next_attempt_comes_after_its_delay(queue: Queue) -> None:
     records.Events(queue.jobs.get("a")).add(state.RESTARTING, "it failed", delay=40)
     queue.step()
     queue.step(35)
-    lock = records.try_lock(queue.jobs.get("a"))
-    assert lock is not None  # nobody was started, who would have it
+    lock = locked(queue.jobs.get("a"))  # nobody was started, who would have it
     os.close(lock)
     queue.until(lambda: queue.runs("a") == 1, 1)
 
@@ -177,8 +176,7 @@ def test_what_has_ended_is_no_longer_looked_at_and_others_slots_are(queue: Queue
 def test_slots_that_are_let_go_are_looked_for_at_once(queue: Queue, says: dict[str, Any]) -> None:
     folder = queue.job("a", ttl=86400)
     records.Events(folder).add(state.PLACED, "why", np=1, hosts=["me"], line="mpirun")
-    lock = records.try_lock(folder)
-    assert lock is not None
+    lock = locked(folder)
     queue.step()
     nudged = queue.hosts.nudged
     queue.step()

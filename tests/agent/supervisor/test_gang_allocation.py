@@ -1,7 +1,6 @@
 """Gangs on two hosts that are folders of this machine, with real guards: slots are taken all or none, and shared."""
 
 import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +19,7 @@ from taco_launch.core.model.plans import Placement, Share
 from tests.conftest import eventually
 from tests.support.gangs import HOSTS, Cluster, assembled, ignore, refused
 from tests.support.patience import HANG
+from tests.support.threads import side_by_side
 
 
 def now_or(check: Callable[[str], bool]) -> bool:
@@ -224,11 +224,7 @@ def test_of_two_that_want_all_one_gets_it(cluster: Cluster) -> None:
         except PlacementError as error:
             found.append(error)
 
-    threads = [threading.Thread(target=run, args=(gang,)) for gang in gangs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(HANG)
+    side_by_side(run, ((gang,) for gang in gangs))
     assert len([each for each in found if each == 4]) == 1
     (error,) = [each for each in found if isinstance(each, PlacementError)]
     assert "2 held by job " in error.message

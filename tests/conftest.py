@@ -55,13 +55,17 @@ class Taco:
             **more,
         )
 
+    def ok(self, *args: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+        """Run what has to succeed."""
+        done = self(*args, **more)
+        assert done.returncode == 0, done.stderr
+        return done
+
     def start(self, *args: str, **more: Any) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(self.argv(*args), env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
 
     def job(self, name: str) -> dict[str, Any]:
-        answer = self("get", name, "--json")
-        assert answer.returncode == 0, answer.stderr
-        found: dict[str, Any] = json.loads(answer.stdout)
+        found: dict[str, Any] = json.loads(self.ok("get", name, "--json").stdout)
         return found
 
     def ended(self, name: str, seconds: float = 30) -> dict[str, Any]:

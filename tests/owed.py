@@ -5,6 +5,7 @@ python -m tests.owed summary
 """
 
 import argparse
+import ast
 import datetime as dt
 import hashlib
 import subprocess
@@ -25,19 +26,37 @@ _KEY_LENGTH = 16
 
 
 def covered(module: Module, paths: Iterable[str]) -> list[str]:
-    """Return which of the repository's paths a module covers: what it tests, itself, and helpers in its folder."""
+    """Return which of the repository's paths a module covers: what it tests, itself, and what helps it.
+
+    Helpers are the other files of its folder, and those of tests/support/ that it imports itself.
+    """
     prefixes = tuple(each if each.startswith(_FROM_ROOT) else f"taco_launch/{each}" for each in module.covers)
     own = f"tests/{module.path}"
     folder = own.rpartition("/")[0] + "/"
     helpers = (folder, "tests/lab/") if folder == "tests/faults/" else (folder,)
+    imported = _imported(own)
 
     def is_covered(path: str) -> bool:
-        if path.startswith(prefixes) or path.startswith(own):
+        if path.startswith((*prefixes, own)) or path in imported:
             return True
         below, _, name = path.rpartition("/")
         return f"{below}/" in helpers and not name.startswith("test_")
 
     return [path for path in paths if is_covered(path)]
+
+
+def _imported(own: str) -> set[str]:
+    """Return the files of tests/support/ that a module imports, or any module of a room."""
+    path = _ROOT / own
+    files = path.rglob("*.py") if path.is_dir() else filter(Path.is_file, (path,))
+    return {
+        f"tests/support/{name.split('.')[2]}.py"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.ImportFrom)
+        for name in (f"{node.module}.{each.name}" for each in node.names)
+        if name.startswith("tests.support.")
+    }
 
 
 def keys(own: Budget, contents: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -17,13 +17,12 @@ from typing import Any
 import pytest
 
 from taco_launch.agent.host import processes
-from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.core.launch.command_line.env import JOB_ID
 from taco_launch.core.lifecycle import state
 from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.framing import dump
-from tests.support.agent_calls import PLACED, submitted
+from tests.support.agent_calls import PLACED, locked, submitted
 from tests.support.patience import HANG
 from tests.support.smi import GPUS, Smi, install
 
@@ -71,8 +70,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
 def running(jobs: Jobs) -> Iterator[JobFolder]:
     """A job with a supervisor, as far as its lock tells."""
     folder = submitted(jobs, "running", (state.PLACED, PLACED), (state.RUNNING, {"boot": "b", "roots": []}))
-    lock = records.try_lock(folder)
-    assert lock is not None
+    lock = locked(folder)
     yield folder
     os.close(lock)
 

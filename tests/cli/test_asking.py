@@ -19,7 +19,7 @@ from taco_launch.core.protocol.calls.jobs import Accepted, JobReply
 from taco_launch.core.protocol.calls.jobs import Submit as Submit_
 from taco_launch.hosts.inventory.durations import MOST_SECONDS, parse_duration
 from taco_launch.jobs.backend.agent_client import Head
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 from tests.support.paths import TESTS
 
 Submit = Callable[..., tuple[JobSpec, Result]]

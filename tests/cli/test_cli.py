@@ -4,46 +4,25 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taco_launch
 from taco_launch.cli import verbs
-from taco_launch.cli.main import cli, main
+from taco_launch.cli.main import cli
 from taco_launch.core.facts import SUBJECTS
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.hosts.inventory.schema.names import job_name
 from taco_launch.jobs.backend.agent import AgentBackend
 from taco_launch.jobs.request.job_names import default_name
 from tests.conftest import Taco
-
-
-def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name in group.list_commands(click.Context(group)):
-        _name, command, _rest = group.resolve_command(click.Context(group), [name])
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from commands(command, (*path, name))
-        else:
-            yield (*path, name), command
-
-
-VERBS = dict(commands())
-
-
-def call(*args: str, env: dict[str, str] | None = None, stdin: str | None = None) -> Result:
-    """Run the command line in this process as `main` does."""
-    runner = CliRunner(env={"TACO_LAUNCH_INVENTORY": None, **(env or {})})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["taco-launch", *args])
-        return runner.invoke(click.Command("main", callback=main), [], input=stdin)
+from tests.support.command_line import VERBS, call
 
 
 @pytest.mark.parametrize("path", VERBS, ids=" ".join)

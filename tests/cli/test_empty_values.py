@@ -5,7 +5,7 @@ import pytest
 
 from taco_launch.cli.main import cli
 from taco_launch.cli.options.common import add_option
-from tests.cli.test_cli import VERBS, call
+from tests.support.command_line import VERBS, call
 
 
 @click.command()

@@ -13,7 +13,7 @@ from taco_launch.cli.main import cli
 from taco_launch.cli.options.common import TacoOption
 from taco_launch.cli.options.option_groups import USUAL, OptionGroup
 from taco_launch.cli.verbs import Verb, all_verbs
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 JOB_VERBS = ("run", "submit")
 LONG_VERBS = (*JOB_VERBS, "bench run")

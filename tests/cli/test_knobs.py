@@ -18,14 +18,13 @@ from taco_launch.cli.knobs import _clause, knobs
 from taco_launch.cli.main import cli
 from taco_launch.core.launch.knobs import TABLE
 from taco_launch.core.launch.knobs import knob as knob_rows
-from tests.cli.test_cli import call
+from tests.support.command_line import call, succeeding
 
 LIBRARIES = tuple(dict.fromkeys(knob.library for knob in TABLE))
 
 
 def test_the_table_has_them_all() -> None:
-    result = call("knobs")
-    assert result.exit_code == 0
+    result = succeeding("knobs")
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["NAME", "DEFAULT", "WHY"]
     titles = [line for line in lines if line.endswith(":") and " " not in line.replace("Open MPI", "")]

@@ -17,7 +17,7 @@ from taco_launch.core.model.stalls import RankLook
 from taco_launch.jobs import support_archive
 from taco_launch.jobs.backend import HeadFacts, LogQuery, Output
 from taco_launch.jobs.backend.agent import AgentBackend
-from tests.cli.test_cli import call
+from tests.support.command_line import call, succeeding
 
 HOSTS = (Host("gpu1", "10.0.0.1"),)
 ENDED = JobRecord(
@@ -93,8 +93,7 @@ def files(path: Path) -> dict[str, str]:
 
 
 def test_a_job_that_has_ended(head: HeadOfOneJob, tmp_path: Path) -> None:
-    result = call("support", "vgg16")
-    assert result.exit_code == 0, result.output
+    result = succeeding("support", "vgg16")
     path = tmp_path / "vgg16-support.tar.gz"
     found = files(path)
     assert list(found) == ALL
@@ -116,8 +115,7 @@ def test_a_job_that_has_ended(head: HeadOfOneJob, tmp_path: Path) -> None:
 
 def test_a_job_that_runs_has_stacks(head: HeadOfOneJob) -> None:
     head.record = JobRecord("id", JobState.RUNNING, np=1, hosts=("gpu1",), started=1.0, attempt=1)
-    result = call("support", "vgg16", "--to", "x.tgz", "--json")
-    assert result.exit_code == 0, result.output
+    result = succeeding("support", "vgg16", "--to", "x.tgz", "--json")
     told = json.loads(result.stdout)
     assert (told["file"], told["bytes"], told["missing"]) == ("x.tgz", Path("x.tgz").stat().st_size, [])
     assert "stacks.json" in [file["name"] for file in told["files"]]
@@ -145,8 +143,7 @@ def test_what_the_head_cannot_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) 
         raise HostError("gpu1: it does not answer")
 
     monkeypatch.setattr(AgentBackend, "facts", fail)
-    result = call("support", "vgg16")
-    assert result.exit_code == 0, result.output
+    result = succeeding("support", "vgg16")
     assert "left out: facts.json: gpu1: it does not answer" in result.stderr
 
 

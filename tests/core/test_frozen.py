@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from taco_launch.core.frozen import dataclass
+from tests.support.threads import side_by_side
 
 
 def made() -> Any:
@@ -59,9 +60,5 @@ def test_threads_that_come_at_once() -> None:
             begin.wait()
             found.append(kind("a"))
 
-        threads = [threading.Thread(target=make) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        side_by_side(make, [()] * 4)
         assert found == [kind("a")] * 4

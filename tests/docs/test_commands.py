@@ -5,50 +5,22 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import click
 import pytest
 
-from taco_launch.cli.main import cli
-from taco_launch.cli.verbs import Verb
 from taco_launch.jobs.command_lines import arena_line
 from tests.docs.pages import ROOT, Shown, commands, consoles, offline, prose, spans, text_of, working_folder, written
+from tests.support.shown_commands import fault, options_of, simple_commands, top
 
 pytestmark = pytest.mark.docs
 
 _LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 _SCRIPT_CALL = re.compile(r"(?<!\S)(scripts/[\w./-]+)(.*)")
 _SCRIPTS = ("scripts/quickstart", "scripts/test", "scripts/docs", "scripts/pytorch_synthetic_benchmark.py")
-_OPERATORS = frozenset("|&;<>()")
 each_page = pytest.mark.parametrize("page", written())
-
-
-def simple_commands(line: str) -> Iterator[list[str]]:
-    """Yield the words of each command of a shell line, without what sets variables before it."""
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    words: list[str] = []
-    for word in (*lexer, ";"):
-        if set(word) <= _OPERATORS:
-            if words:
-                yield words
-            words = []
-        elif words or not re.match(r"\w+=", word):
-            words.append(word)
-
-
-def options_of(context: click.Context) -> dict[str, click.Option]:
-    """Return the options of a command by each of their names."""
-    found = [param for param in context.command.get_params(context) if isinstance(param, click.Option)]
-    return {name: option for option in found for name in (*option.opts, *option.secondary_opts)}
-
-
-def loaded(command: click.Command) -> click.Command:
-    """Return a verb with its options; the list of all verbs has them by name and help alone."""
-    return command.load() if isinstance(command, Verb) else command
 
 
 def every_option(context: click.Context) -> set[str]:
@@ -60,39 +32,6 @@ def every_option(context: click.Context) -> set[str]:
             assert command is not None
             names |= every_option(click.Context(command, info_name=name, parent=context))
     return names
-
-
-def fault(words: list[str]) -> str:
-    """Return what is wrong with the words of a `taco-launch` call up to `--`; "" when nothing is.
-
-    A word in capitals, or in brackets, stands for any.
-    """
-    context = top()
-    rest = [word.strip("[]") for word in words[1:]]
-    while rest and rest[0] != "--":
-        word = rest.pop(0)
-        options = options_of(context)
-        name, has_value, _ = word.partition("=")
-        if name.startswith("-") and name != "-":
-            together = [name] if name.startswith("--") else [f"-{letter}" for letter in name[1:]]
-            unknown = [one for one in together if one not in options]
-            if unknown:
-                return f"{context.command_path}: no option {unknown[0]}"
-            last = options[together[-1]]
-            if not (last.is_flag or last.count or has_value):
-                del rest[: last.nargs]
-        elif isinstance(context.command, click.Group):
-            if word.isupper() or word == "...":
-                return ""
-            command = context.command.get_command(context, word)
-            if command is None:
-                return f"{context.command_path}: no command {word}"
-            context = click.Context(loaded(command), info_name=word, parent=context)
-    return ""
-
-
-def top() -> click.Context:
-    return click.Context(cli, info_name="taco-launch", **cli.context_settings)
 
 
 @each_page

@@ -17,8 +17,7 @@ print(open("data.txt").read(), [name for name in os.environ if name.startswith("
 
 
 def ok(taco: Taco, *words: str) -> str:
-    done = taco("arena", *words)
-    assert done.returncode == 0, done.stderr
+    done = taco.ok("arena", *words)
     return done.stdout
 
 

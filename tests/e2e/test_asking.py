@@ -27,8 +27,7 @@ def job(tmp_path: Path) -> str:
 
 
 def test_a_job_out_of_a_file(taco: Taco, job: str) -> None:
-    run = taco("run", "-f", job, "-x", "GREETING=hi")
-    assert run.returncode == 0, run.stderr
+    run = taco.ok("run", "-f", job, "-x", "GREETING=hi")
     assert sorted(run.stdout.splitlines()) == ["localhost/0 | hi 0 of 2", "localhost/1 | hi 1 of 2"]
     policy = taco.job("greet")["spec"]["policy"]
     assert (policy["queue"], policy["priority"], policy["queue_timeout"]) == ("night", 7, 60)
@@ -38,8 +37,7 @@ def test_a_job_out_of_a_file(taco: Taco, job: str) -> None:
 
 
 def test_a_file_on_standard_input(taco: Taco) -> None:
-    run = taco("run", "-f", "-", "--np", "1", input=JOB.replace("greet", "other"))
-    assert run.returncode == 0, run.stderr
+    run = taco.ok("run", "-f", "-", "--np", "1", input=JOB.replace("greet", "other"))
     assert run.stdout == "localhost/0 | hello 0 of 1\n"
 
 

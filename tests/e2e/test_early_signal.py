@@ -21,8 +21,7 @@ MPICH = "TACO_LAUNCH_MPICH"
 def start(taco: Taco, folder: Path, *options: str, seconds: str = "0.3", code: str = "0", signal: str = WHAT) -> None:
     """Start a job of two ranks, each behind a shell that has no handler."""
     line = f'{sys.executable} {SAVER} {folder} {seconds} {code}; exit "$?"'
-    done = taco("submit", "--name", "j", "--np", "2", "--signal", signal, *options, "--", "sh", "-c", line)
-    assert done.returncode == 0, done.stderr
+    taco.ok("submit", "--name", "j", "--np", "2", "--signal", signal, *options, "--", "sh", "-c", line)
     eventually(lambda: (folder / "ready-0").exists() and (folder / "ready-1").exists(), 40)
 
 
@@ -61,8 +60,7 @@ def test_a_stop_waits_for_all_ranks(taco: Taco, tmp_path: Path, launcher: str, c
     """Also where the first one ends with an error, after which mpirun or torchrun would end the others at once."""
     prepared(taco, tmp_path, launcher)
     start(taco, tmp_path, "--launcher", launcher, seconds="1.5", code=code)
-    done = taco("stop", "j")
-    assert done.returncode == 0, done.stderr
+    taco.ok("stop", "j")
     job = taco.ended("j")
     assert (job["state"], job["exit_code"]) == ("CANCELLED", 143)
     assert [(tmp_path / f"saved-{rank}").read_text() for rank in (0, 1)] == ["saved", "saved"]

@@ -33,8 +33,7 @@ class Victims:
         folder.mkdir(exist_ok=True)
         self.taco, self.folder = taco, folder
         argv = (sys.executable, str(VICTIM), str(folder), *shape)
-        answer = taco("submit", "--name", "victims", "--np", "2", *options, "--", *argv)
-        assert answer.returncode == 0, answer.stderr
+        taco.ok("submit", "--name", "victims", "--np", "2", *options, "--", *argv)
         ready = folder.with_suffix(".ready")
         eventually(
             lambda: ready.exists() and len(list(ready.iterdir())) == 2 * processes(shape), what=f"shapes {shape}"
@@ -217,8 +216,7 @@ def test_the_second_ctrl_c_does_not_wait(taco: Taco) -> None:
 def test_every_rank_has_the_whole_grace_time(taco: Taco) -> None:
     # mpirun alone would kill rank 1 one second after rank 0 has ended.
     script = "trap 'sleep $((RANK * 3)); echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
-    answer = taco("submit", "--name", "slow", "--np", "2", "--", "sh", "-c", script)
-    assert answer.returncode == 0, answer.stderr
+    taco.ok("submit", "--name", "slow", "--np", "2", "--", "sh", "-c", script)
     eventually(lambda: taco("logs", "slow").stdout.count("ready") == 2)
     assert taco("stop", "slow").returncode == 0
     assert taco("logs", "slow").stdout.count("saved") == 2
@@ -260,8 +258,7 @@ def test_a_job_that_a_rank_submits_goes_on_and_nothing_that_only_calls_itself_a_
 ) -> None:
     claims = f"{SERVICE}=1 setsid sh -c 'echo $$ >{tmp_path}/pid; sleep 60' &"
     submits = f"{sys.executable} -m taco_launch submit --launcher env --np 1 --name inner -- sh -c 'until [ -e {tmp_path}/go ]; do sleep 0.1; done'"
-    outer = taco("run", "--np", "1", "--name", "outer", "--", "sh", "-ec", f"{claims} {submits}; cat {tmp_path}/pid")
-    assert outer.returncode == 0, outer.stderr
+    outer = taco.ok("run", "--np", "1", "--name", "outer", "--", "sh", "-ec", f"{claims} {submits}; cat {tmp_path}/pid")
     assert not Path(f"/proc/{int(outer.stdout.split()[-1])}").exists()
     assert taco.job("inner")["state"] == "RUNNING"
     (tmp_path / "go").touch()

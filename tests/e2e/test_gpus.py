@@ -28,14 +28,12 @@ def smi(taco: Taco, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smi:
 
 def run(taco: Taco, name: str, *options: str) -> list[str]:
     """Return what the ranks of a job see, each value once."""
-    done = taco("run", "--name", name, *options, "--", *SHOW)
-    assert done.returncode == 0, done.stderr
+    done = taco.ok("run", "--name", name, *options, "--", *SHOW)
     return sorted({line.partition("| ")[2] for line in done.stdout.splitlines()})
 
 
 def test_two_jobs_share_the_gpus_of_a_host(taco: Taco, smi: Smi) -> None:
-    first = taco("submit", "--name", "vgg16", "--np", "3", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; sleep 600")
-    assert first.returncode == 0, first.stderr
+    taco.ok("submit", "--name", "vgg16", "--np", "3", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; sleep 600")
     eventually(lambda: taco("logs", "vgg16").stdout.count("GPU") >= 3)
     assert f"| {','.join(GPUS[:3])}\n" in taco("logs", "vgg16").stdout
     assert run(taco, "b", "--np", "1") == [GPUS[3]]
@@ -79,8 +77,7 @@ def v100(smi: Smi) -> Smi:
 @pytest.mark.usefixtures("v100")
 def test_the_guides_jobs_get_the_best_ring_of_what_is_free(taco: Taco) -> None:
     assert run(taco, "resnet50", *JOB) == [",".join(EIGHT[:4])]
-    held = taco("submit", "--name", "other", "--np", "1", "--gpu-ids", "2", "--", "sleep", "600")
-    assert held.returncode == 0, held.stderr
+    taco.ok("submit", "--name", "other", "--np", "1", "--gpu-ids", "2", "--", "sleep", "600")
     assert run(taco, "vgg16", *JOB) == [",".join(EIGHT[4:])]
     assert run(taco, "off", *JOB, "--no-gputopology") == [",".join((*EIGHT[:2], *EIGHT[3:5]))]
     (share,) = json.loads(taco("get", "vgg16", "--json").stdout)["shares"]

@@ -48,8 +48,7 @@ def started(taco: Taco, tmp_path: Path, row: Row, *options: str) -> None:
     program = (sys.executable, str(PROGRAM), row.name, str(tmp_path), str(WORKS))
     path = f"PATH={Path(sys.executable).parent}:{os.environ['PATH']}"
     limits = ("--np", np, "--launcher", row.launcher, "--grace", "1", "-x", "OMP_NUM_THREADS=1", "-x", path)
-    done = taco("submit", "--name", "job", *limits, *options, "--", *program)
-    assert done.returncode == 0, done.stderr
+    taco.ok("submit", "--name", "job", *limits, *options, "--", *program)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ pytestmark = pytest.mark.e2e
 def job(taco: Taco, tmp_path: Path) -> str:
     """A job of two ranks that run."""
     words = ("--launcher", "env", "--np", "2", "--name", "j", "--grace", "1", "--", "sleep", "600")
-    done = taco("submit", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    taco.ok("submit", *words, cwd=tmp_path)
     eventually(lambda: taco.job("j")["state"] == "RUNNING")
     return "j"
 
@@ -140,8 +139,7 @@ def test_files_there_and_back(taco: Taco, job: str, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     done = taco("cp", f"{job}:out", str(tmp_path / "mine"))
     assert (done.returncode, done.stderr) == (0, f"{tmp_path}/mine/out: 1 file, 977 KiB\n")
-    done = taco("cp", "--rank", "1", str(tmp_path / "mine/out/run"), f"{job}:again")
-    assert done.returncode == 0, done.stderr
+    taco.ok("cp", "--rank", "1", str(tmp_path / "mine/out/run"), f"{job}:again")
     assert (tmp_path / "again/data").read_bytes() == (tmp_path / "out/run/data").read_bytes()
     done = taco("cp", f"{job}:nosuch", ".")
     assert (done.returncode, done.stderr) == (2, f"error: {job}: rank 0: nosuch: No such file or directory\n")

@@ -188,8 +188,7 @@ def test_bench_run_prints_how_it_scales(taco: Taco, tmp_path: Path) -> None:
     (tmp_path / "scipy.py").write_text("raise ImportError('No module named scipy')")
     paths = taco.env.get("PYTHONPATH", "")
     taco.env["PYTHONPATH"] = f"{tmp_path}:{paths}"
-    done = taco("bench", "run", "--np", "2,1", "--chart", "--", "python3", str(tmp_path / "rates.py"))
-    assert done.returncode == 0, done.stderr
+    done = taco.ok("bench", "run", "--np", "2,1", "--chart", "--", "python3", str(tmp_path / "rates.py"))
     assert [line.split() for line in done.stdout.splitlines()] == [
         ["RANKS", "IMG/SEC", "IMG/SEC", "PER", "RANK", "LINEAR", "SPEEDUP"],
         ["1", "100.0", "100.0", "-"],
@@ -222,8 +221,7 @@ def test_bench_run_prints_how_it_scales(taco: Taco, tmp_path: Path) -> None:
 def test_bench_run_reads_a_program_of_ones_own(taco: Taco) -> None:
     line = "import os; os.environ['RANK'] == '0' and print('warm up: 1.0 it/s\\nthroughput:', 800 * int(os.environ['WORLD_SIZE']), 'it/s')"
     words = ("bench", "run", "--np", "1,2", "-H", "localhost:2", "--json", "--pattern", "throughput: ([0-9.]+)")
-    done = taco(*words, "--", "python3", "-c", line)
-    assert done.returncode == 0, done.stderr
+    done = taco.ok(*words, "--", "python3", "-c", line)
     rows = json.loads(done.stdout)["rows"]
     assert [(row["rate"], row["unit"], row["linear_speedup"]) for row in rows] == [
         (800, "value", 1),

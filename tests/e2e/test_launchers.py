@@ -1,6 +1,5 @@
 """Jobs over several hosts under each launcher: the same script, logs, ends, and nothing left behind."""
 
-import importlib.util
 import re
 import signal
 import sys
@@ -12,7 +11,9 @@ import pytest
 from taco_launch.core.model.jobs import Policy, Restart
 from tests.e2e.cluster import STATE, Cluster
 from tests.e2e.ends import nothing_left
+from tests.support.torch_hosts import kept, path
 
+__all__ = ["kept", "path"]  # fixtures
 pytestmark = pytest.mark.e2e
 
 DDP = Path(__file__).parent / "ddp.py"
@@ -21,25 +22,6 @@ CUBE_STUDIO = (
     "exec {python} -m torch.distributed.launch --nproc_per_node=2 --nnodes=$WORLD_SIZE --node_rank=$RANK "
     "--master_addr=$MASTER_ADDR --master_port=$MASTER_PORT {script}"
 )
-
-
-@pytest.fixture(scope="module")
-def kept() -> tuple[Path, ...]:
-    """torch and the Python that has it."""
-    found = importlib.util.find_spec("torch")
-    if found is None or not found.origin:
-        pytest.skip("cannot: there is no torch")
-    folders = {Path(sys.prefix), Path(sys.base_prefix), Path(found.origin).parents[1], Path(__file__).parent}
-    return tuple(one for one in folders if not any(one.is_relative_to(other) for other in folders - {one}))
-
-
-@pytest.fixture
-def path(cluster: Cluster) -> dict[str, str]:
-    """An environment that has torchrun."""
-    programs = cluster.made.folder / "bin"
-    (programs / "torchrun").write_text(f'#!/bin/sh\nexec {sys.executable} -m torch.distributed.run "$@"\n')
-    (programs / "torchrun").chmod(0o755)
-    return {"PATH": cluster.env["PATH"]}
 
 
 def log(cluster: Cluster, name: str) -> list[str]:

@@ -9,7 +9,7 @@ from taco_launch.core.model.jobs import Policy, Restart
 from tests.conftest import eventually
 from tests.e2e.cluster import Cluster
 from tests.e2e.ends import nothing_left
-from tests.e2e.test_launchers import kept, path
+from tests.support.torch_hosts import kept, path
 
 __all__ = ["kept", "path"]  # fixtures
 

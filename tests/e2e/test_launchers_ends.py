@@ -22,7 +22,7 @@ from tests.e2e.ends import (
     stop_leaves_nothing,
 )
 from tests.e2e.shapes import WORST, shapes
-from tests.e2e.test_launchers import kept, path
+from tests.support.torch_hosts import kept, path
 
 __all__ = ["kept", "path"]  # fixtures
 

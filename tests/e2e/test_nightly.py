@@ -10,16 +10,15 @@ import tempfile
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from taco_launch.bench.nightly.install import local_zone
 from tests.conftest import Taco, eventually
-from tests.hosts.remote.test_ssh_logins import agent
 from tests.support import sshd as server
-from tests.support.crontabs import crontab
+from tests.support.crontabs import crontab, status
 from tests.support.patience import patience
+from tests.support.sshd import agent
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -102,16 +101,8 @@ def test_cron_runs_an_installed_night_once(taco: Taco, cron: None, tmp_path: Pat
     given = dict(line.split("=", 1) for line in told if "=" in line)
     assert given["TACO_LAUNCH_STATE"] == str(taco.state)
     assert not {"SSH_AUTH_SOCK", "OTHERS"} & set(given), "nothing of the caller's agent, nor of other entries"
-    gone = taco("nightly", "uninstall", "mine", "--yes")
-    assert gone.returncode == 0, gone.stderr
+    taco.ok("nightly", "uninstall", "mine", "--yes")
     assert _crontab() == OTHERS + b"\n"
-
-
-def status(taco: Taco) -> list[dict[str, Any]]:
-    done = taco("nightly", "status", "--json")
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
 
 
 # --- a head over SSH
@@ -159,8 +150,7 @@ def test_a_key_with_a_passphrase_is_refused_though_the_agent_has_it(
     install = ("-i", file, "nightly", "install", "lab", "--at", "2:30", "--with", "cron", "--yes")
     with agent(sshd.folder / "locked") as socket:
         taco.env["SSH_AUTH_SOCK"] = socket
-        listed = taco("-i", file, "list")
-        assert listed.returncode == 0, listed.stderr
+        taco.ok("-i", file, "list")
         done = taco(*install)
     assert (done.returncode, kept.exists()) == (5, False), done.stderr
     assert f"the key {sshd.folder / 'locked'} has a passphrase, and a nightly run has no one to type it" in done.stderr

@@ -155,8 +155,7 @@ def test_a_cell_without_a_sample_fails_the_night(taco: Taco, matrix: Path) -> No
 
 
 def test_a_busy_cluster_is_not_measured(taco: Taco, matrix: Path) -> None:
-    holds = taco("submit", "--name", "holds", "--np", "1", "--", "sleep", "100")
-    assert holds.returncode == 0, holds.stderr
+    taco.ok("submit", "--name", "holds", "--np", "1", "--", "sleep", "100")
     busy = night(taco, matrix, "--deadline", "0")
     assert busy.returncode == 5, busy.stderr
     assert "1 job holds" in busy.stdout

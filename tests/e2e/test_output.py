@@ -147,8 +147,7 @@ def test_a_full_disk_stops_the_log_not_the_job(taco: Taco, tmp_path: Path) -> No
             f"import os,time\nfor i in range(8): os.write(1, b'x' * 999999 + b'\\n')\nopen({str(hold)!r}, 'w')\n"
             f"while not os.path.exists({str(go)!r}): time.sleep(0.05)\ntime.sleep(1.2)\nprint('still here', flush=True)"
         )
-        answer = taco("submit", "--name", "full", "--np", "1", "--", sys.executable, "-c", script)
-        assert answer.returncode == 0, answer.stderr
+        taco.ok("submit", "--name", "full", "--np", "1", "--", sys.executable, "-c", script)
         eventually(hold.exists, what="the job to continue though the disk is full")
         filler.unlink()
         go.touch()

@@ -39,9 +39,7 @@ open(f"{slots}/done-{os.environ['TACO_LAUNCH_JOB']}-{os.environ['RANK']}", "w").
 
 
 def submit(taco: Taco, name: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    done = taco("submit", "--name", name, *words)
-    assert done.returncode == 0, done.stderr
-    return done
+    return taco.ok("submit", "--name", name, *words)
 
 
 def hold(taco: Taco, name: str = "holder", np: int = 2, *options: str) -> None:
@@ -236,8 +234,7 @@ AGAIN = 'echo attempt; [ -e "$WITNESS" ] && exit 0; touch "$WITNESS"; exit 7'
 
 def test_a_job_that_fails_is_tried_again(taco: Taco, tmp_path: Path) -> None:
     words = ("--restart", "on-failure", "--backoff-limit", "2", "--backoff", "0.5", "-x", f"WITNESS={tmp_path}/seen")
-    run = taco("run", "--name", "again", "--np", "1", *words, "--", "sh", "-c", AGAIN)
-    assert run.returncode == 0, run.stderr
+    run = taco.ok("run", "--name", "again", "--np", "1", *words, "--", "sh", "-c", AGAIN)
     lines = [line for line in run.stdout.splitlines() if "/mpirun" not in line]
     assert lines == ["localhost/0 | attempt", "[taco-launch: attempt 2]", "localhost/0 | attempt"]
     job = taco.job("again")

@@ -32,8 +32,7 @@ AWKWARD = [
 
 
 def test_arguments_reach_the_rank_byte_for_byte(taco: Taco) -> None:
-    run = taco("run", "--np", "1", "--", sys.executable, "-c", SHOW, *AWKWARD)
-    assert run.returncode == 0, run.stderr
+    run = taco.ok("run", "--np", "1", "--", sys.executable, "-c", SHOW, *AWKWARD)
     arguments, _environment = json.loads(run.stdout.partition(" | ")[2])
     assert [bytes.fromhex(word) for word in arguments] == [os.fsencode(word) for word in AWKWARD]
 
@@ -44,8 +43,7 @@ def test_environment_values_reach_the_rank_byte_for_byte(taco: Taco) -> None:
     taken = {f"CALLER_{index}": value for index, value in enumerate(AWKWARD)}
     taco.env.update(taken)
     options += [word for name in taken for word in ("-x", name)]
-    run = taco("run", "--np", "2", *options, "--", sys.executable, "-c", SHOW)
-    assert run.returncode == 0, run.stderr
+    run = taco.ok("run", "--np", "2", *options, "--", sys.executable, "-c", SHOW)
     for line in run.stdout.splitlines():
         _arguments, environment = json.loads(line.partition(" | ")[2])
         for name, value in {**given, **taken}.items():
@@ -304,10 +302,9 @@ def test_no_rank_inherits_a_password_of_taco_launch(taco: Taco, name: str) -> No
     env = {**taco.env, name: secret}
     taco = Taco(taco.state, env)
     # a rank can read what any process of its user was started with, taco-launch among them
-    done = taco(
+    done = taco.ok(
         "run", "--np", "1", "--", "sh", "-c", "env | sort; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'"
     )
-    assert done.returncode == 0, done.stderr
     assert "TACO_LAUNCH" in done.stdout
     assert secret not in done.stdout
     assert [file for file in taco.state.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()] == []
@@ -322,8 +319,7 @@ def test_where_no_rank_began_the_code_is_the_launchers(taco: Taco) -> None:
 def test_a_value_given_to_the_ranks_stands_in_nobodys_argv(taco: Taco, tmp_path: Path) -> None:
     go = tmp_path / "go"
     script = f"until [ -e {go} ]; do sleep 0.1; done; echo \"has $TOKEN\"; cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"
-    done = taco("submit", "--name", "token", "--np", "2", "-x", "TOKEN=hunter2", "--", "sh", "-c", script)
-    assert done.returncode == 0, done.stderr
+    taco.ok("submit", "--name", "token", "--np", "2", "-x", "TOKEN=hunter2", "--", "sh", "-c", script)
     eventually(lambda: taco.job("token")["state"] == "RUNNING")
     go.touch()
     assert taco.ended("token")["state"] == "SUCCEEDED"

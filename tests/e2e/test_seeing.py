@@ -18,14 +18,12 @@ pytestmark = pytest.mark.e2e
 
 
 def start(taco: Taco, name: str, *command: str) -> None:
-    done = taco("submit", "--name", name, "--np", "2", "--", *command)
-    assert done.returncode == 0, done.stderr
+    taco.ok("submit", "--name", name, "--np", "2", "--", *command)
     eventually(lambda: taco.job(name)["state"] != "STARTING", 20, f"{name} to run")
 
 
 def lines(taco: Taco, *args: str) -> list[list[str]]:
-    done = taco(*args)
-    assert done.returncode == 0, done.stderr
+    done = taco.ok(*args)
     return [line.split() for line in done.stdout.splitlines()]
 
 
@@ -80,8 +78,7 @@ def test_only_some_are_listed(taco: Taco) -> None:
 
 def test_exec(taco: Taco, tmp_path: Path) -> None:
     taco.env["GREETING"] = "it's $HOME"
-    done = taco("submit", "--name", "e", "--np", "2", "-x", "GREETING", "--", "sleep", "600", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    taco.ok("submit", "--name", "e", "--np", "2", "-x", "GREETING", "--", "sleep", "600", cwd=tmp_path)
     eventually(lambda: taco.job("e")["state"] == "RUNNING")
     script = 'echo "$RANK $WORLD_SIZE $TACO_LAUNCH_JOB $GREETING"; pwd; echo no >&2; exit 7'
     told = taco("exec", "e", "--rank", "1", "--", "sh", "-c", script)

@@ -47,8 +47,7 @@ def lives(folder: Path) -> bool:
 @pytest.mark.parametrize("mps", [False, True])
 def test_each_process_sees_the_gpu_of_its_slot(taco: Taco, gpus: Path, mps: bool) -> None:
     asked = ("--launcher", "env", "--np", "2", "--procs-per-gpu", "2", *(["--mps"] if mps else []))
-    done = taco("run", "--name", "a", *asked, "--", *SHOW)
-    assert done.returncode == 0, done.stderr
+    done = taco.ok("run", "--name", "a", *asked, "--", *SHOW)
     seen = sorted(line.partition("| ")[2].split() for line in done.stdout.splitlines())
     folder = [words.pop(3) for words in seen if mps]
     assert seen == [

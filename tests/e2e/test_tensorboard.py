@@ -37,8 +37,7 @@ def board(taco: Taco) -> Iterator[Taco]:
 
 def start(taco: Taco, folder: Path, *options: str, seconds: str = "600") -> None:
     words = ("submit", "--name", "j", "--launcher", "env", "--np", "2", "--tensorboard", *options)
-    done = taco(*words, "--", sys.executable, str(SCALARS), "runs/one", seconds, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    taco.ok(*words, "--", sys.executable, str(SCALARS), "runs/one", seconds, cwd=folder)
     eventually(lambda: view(taco), 60)
 
 

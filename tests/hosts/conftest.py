@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from taco_launch.core.command import Command
 from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.remote.credentials import Credentials
 from tests.support import sshd as server
 
@@ -64,3 +66,15 @@ def many(sshd: server.Sshd, count: int, identity_file: str | None) -> tuple[Host
     """Make so many hosts of one sshd, each under an address of its own."""
     hosts = ((f"h{number}", host(sshd, "plain", address=f"127.0.0.{number}")) for number in range(1, count + 1))
     return tuple(replace(each, name=name, identity_file=identity_file) for name, each in hosts)
+
+
+WHOAMI = Command(("id", "-un"))
+
+
+def login(*hosts: Host, access: Credentials = NOBODY, host_keys: str = "accept-new") -> list[str]:
+    with connect(inventory(*hosts, host_keys=host_keys), hosts, access) as fanout:
+        answers = fanout.each(lambda transport: transport.run(WHOAMI).stdout.decode().strip())
+    for answer in answers:
+        if answer.error:
+            raise answer.error
+    return [answer.value or "" for answer in answers]

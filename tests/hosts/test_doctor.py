@@ -8,7 +8,7 @@ import pytest
 from taco_launch.hosts import doctor
 from taco_launch.hosts.doctor import Check, CheckState
 from taco_launch.hosts.inventory import load
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 
 def checked(environ: dict[str, str], path: Path | None = None) -> dict[str, Check]:

@@ -1,6 +1,5 @@
 """Many hosts at once: order, faults of one host, bugs, Ctrl-C, and the limit on open files. No network."""
 
-import contextlib
 import os
 import resource
 import signal
@@ -8,49 +7,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
 
-from taco_launch.core.command import Command, Result
+from taco_launch.core.command import Command
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.hosts import fanout as module
 from taco_launch.hosts.fanout import POOL, Answer, Fanout, connect
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.hosts.remote.local import LocalTransport
-from taco_launch.hosts.remote.transport import Conversation, Transport
+from taco_launch.hosts.remote.transport import Transport
 from taco_launch.hosts.ssh.connection import SshTransport
 from taco_launch.hosts.ssh.connection_factory import ConnectionFactory
+from tests.support.fake_hosts import Fake
 from tests.support.patience import HANG
-
-
-class Fake:
-    """A host that does nothing, and notes that it was closed."""
-
-    def __init__(self, number: int) -> None:
-        self.name = f"gpu{number}"
-        self.number = number
-        self.closed = threading.Event()
-
-    def run(self, command: Command) -> Result:
-        return Result(self.name, command, 0, str(self.number).encode(), b"", 0.0)
-
-    def put(self, data: bytes, path: str, mode: int = 0o600, *, sudo: bool = False) -> None:
-        raise NotImplementedError
-
-    @contextlib.contextmanager
-    def tail(self, command: Command) -> Iterator[IO[bytes]]:
-        raise NotImplementedError
-
-    @contextlib.contextmanager
-    def converse(self, command: Command) -> Iterator[Conversation]:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        self.closed.set()
 
 
 def hosts(count: int) -> tuple[Fake, ...]:
@@ -111,7 +83,7 @@ def test_a_bug_is_raised(bug: Exception) -> None:
 CTRL_C = """
 import threading, time, sys
 sys.path.insert(0, ".")
-from tests.hosts.test_fanout import Fake
+from tests.support.fake_hosts import Fake
 from taco_launch.hosts.fanout import Fanout
 fakes = tuple(Fake(n) for n in range(100))
 with Fanout(fakes) as fanout:

@@ -12,7 +12,7 @@ import taco_launch
 from taco_launch.api.cluster import Cluster
 from taco_launch.cli.main import cli
 from taco_launch.core.errors import TacoLaunchError
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 ROOT = Path(__file__).parents[2]
 HINT = "pip install 'taco-launch[lab]'"

@@ -1,9 +1,12 @@
 """Which extended tests are owed, and which flaky tests the gate leaves out."""
 
 import datetime as dt
+from pathlib import Path
+
+import pytest
 
 from tests import budget, flaky, owed
-from tests.house.test_tests_budget import TEXT
+from tests.support.budgets import TEXT
 
 OWN = budget.read(TEXT)
 PATHS = (
@@ -19,6 +22,22 @@ def keys(**changed: str) -> dict[str, str]:
 def test_a_unit_covers_its_prefixes_itself_and_helpers_of_its_folder() -> None:
     assert owed.covered(OWN.units["e2e/test_a.py"], PATHS) == [PATHS[0], PATHS[1], PATHS[5], PATHS[6]]
     assert owed.covered(OWN.units["core/"], PATHS) == [PATHS[3], PATHS[8]]
+
+
+def test_a_unit_covers_what_it_imports_of_the_support(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "e2e/test_a.py": "from tests.support import slots\nfrom tests.support.sshd import Sshd, keygen\n",
+        "e2e/cluster.py": "from tests.support.mesh import mesh\n",
+        "core/facts/test_x.py": "from tests.support.fleet import roce\n",
+    }
+    for path, text in files.items():
+        (tmp_path / "tests" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / path).write_text(text)
+    monkeypatch.setattr(owed, "_ROOT", tmp_path)
+    support = [f"tests/support/{name}.py" for name in ("fleet", "mesh", "slots", "sshd", "told")]
+    assert owed.covered(OWN.units["e2e/test_a.py"], support) == ["tests/support/slots.py", "tests/support/sshd.py"]
+    assert owed.covered(OWN.units["core/"], support) == ["tests/support/fleet.py"]
+    assert owed.covered(OWN.units["e2e/test_c.py"], support) == []
 
 
 def test_a_unit_is_owed_until_it_passes_with_the_files_as_they_are() -> None:

@@ -9,31 +9,10 @@ from hypothesis import strategies as st
 
 from tests import budget
 from tests.budget_plugin import COLLECTED
+from tests.support.budgets import TEXT
 
 TESTS = Path(budget.__file__).parent
 GROUPS = st.dictionaries(st.sampled_from(["", "a", "b", "c", "d", "e"]), st.floats(0, 1000), max_size=6)
-TEXT = """
-[steps]
-fast = 100
-[fast]
-workers = 2
-slow = ["core/test_x.py::test_slow"]
-[fast.modules]
-"core/" = {seconds = 0, extended = 9, covers = ["core/lifecycle/state.py"]}
-[docs]
-workers = 1
-[docs.modules]
-[e2e]
-workers = 2
-[e2e.modules]
-"e2e/test_a.py" = {seconds = 20, extended = 5, group = "one", covers = ["agent"], gate = ["test_one", "test_two[a"]}
-"e2e/test_b.py" = {seconds = 400, extended = 0, group = "one", covers = []}
-"e2e/test_c.py" = {seconds = 0, extended = 100, covers = ["cli"]}
-[lab]
-workers = 2
-[lab.modules]
-"lab/test_d.py" = {seconds = 180, extended = 0, covers = ["setup"], gate = ["test_"]}
-"""
 
 
 def test_every_module_and_room_has_its_line_and_the_gate_its_time(pytestconfig: pytest.Config) -> None:

@@ -3,39 +3,21 @@
 The frames are those of an honest agent, changed in one place to something else that JSON can hold.
 """
 
-import io
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.api.cluster import Cluster
-from taco_launch.cli.main import cli
-from taco_launch.cli.options.common import Settings
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.model.codec import to_json
-from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_rows import encoded, row_of
-from taco_launch.core.model.jobs import Event, HostRanks, JobRecord, JobSpec, JobState
+from taco_launch.core.model.jobs import Event
 from taco_launch.core.model.slots import Occupancy, SlotState
-from taco_launch.core.protocol import framing as protocol
-from taco_launch.hosts.remote.transport import Conversation, NoInput
-from taco_launch.jobs.backend.agent import AgentBackend
-from taco_launch.jobs.backend.agent_client import Head
-from taco_launch.jobs.backend.agent_location import on_host
+from tests.support.evil_head import JOB, RECORD, SPEC, answered, changed
+from tests.support.spoilt import places
 
-SPEC = JobSpec("vgg16", ("python3", "train.py"), (Host("n1", "10.0.0.1", slots=2),), np=2)
-RECORD = JobRecord(
-    "id", JobState.SUCCEEDED, submitted=1.0, started=2.0, ended=3.0, exit_code=0, np=2,
-    hosts=("n1",), shares=(HostRanks("n1", 2),), warnings=("no RDMA",), reason="every rank exited with 0",
-)  # fmt: skip
-JOB = {"spec": to_json(SPEC), "record": to_json(RECORD), "folder": "/x/jobs/vgg16"}
 EVENTS = [to_json(Event(1.0, "submitted", "by root", {}))]
 ROW = encoded(row_of(SPEC, RECORD))
 OCCUPANCY = to_json(Occupancy("n1", (SlotState("slot-0"), SlotState("slot-1"))))
@@ -69,59 +51,6 @@ VERBS: dict[str, tuple[tuple[str, ...], list[Any]]] = {
     ),
     "exec": (("exec", "vgg16", "--yes", "--", "true"), [{"op": "job", "job": JOB}, {"op": "output", "stream": "out"}, {"op": "exited", "code": 0}]),
 }  # fmt: skip
-
-
-class Spoken:
-    """A host that answers every call with the same bytes."""
-
-    name = "n1"
-
-    def __init__(self, frames: list[Any]) -> None:
-        lines = (
-            json.dumps(frame).encode() + b"\n" for frame in [{"protocol": protocol.VERSION}, *frames, {"op": "end"}]
-        )
-        self.said = b"".join(lines)
-
-    @contextmanager
-    def tail(self, _command: object) -> Iterator[io.BytesIO]:
-        yield io.BytesIO(self.said)
-
-    @contextmanager
-    def converse(self, _command: object) -> Iterator[Conversation]:
-        yield Conversation(io.BytesIO(self.said), NoInput())
-
-
-def answered(words: tuple[str, ...], frames: list[Any]) -> Result:
-    # as on this machine: a head elsewhere that breaks off while a job is followed is asked again, for ever
-    seat = replace(on_host(), inherit=False, turn=None)
-    head = Head(Spoken(frames), seat)  # type: ignore[arg-type]
-
-    class Evil(Settings):
-        def cluster(self, _access: object = None) -> Cluster:
-            return Cluster(backend=AgentBackend(head))
-
-    return CliRunner().invoke(cli, words, standalone_mode=False, obj=Evil())
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the way to every value in a JSON value."""
-    yield path
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in pairs:
-        yield from places(inner, (*path, key))
-
-
-def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
-    """Return a JSON value with another value in one place; `...` takes it out."""
-    if not path:
-        return to
-    copy = dict(value) if isinstance(value, dict) else list(value)
-    inner = changed(value[path[0]], path[1:], to)
-    if inner is ...:
-        del copy[path[0]]
-    else:
-        copy[path[0]] = inner
-    return copy
 
 
 STRANGE = st.one_of(
@@ -158,7 +87,7 @@ def test_an_honest_answer_is_taken(verb: str, monkeypatch: pytest.MonkeyPatch) -
 @given(data=st.data())
 def test_no_answer_is_a_bug_of_ours(verb: str, data: st.DataObject) -> None:
     words, frames = VERBS[verb]
-    where = data.draw(st.sampled_from([path for path in places(frames) if path]))
+    where = data.draw(st.sampled_from(list(places(frames))))
     refused(answered(words, changed(frames, where, data.draw(STRANGE))))
 
 

@@ -205,18 +205,23 @@ def test_who_removes_a_lease_has_no_running_job_ended(shared: Path, family: Fami
     assert take(shared)[1] == ("slot-0",)
 
 
-def test_a_folder_without_room_refuses_no_port(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third attack: every job leases a new port, whose file does not exist before."""
-    take(shared, 2)[0].release(gone=True)
+def fill(shared: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Have no file made in the folder any more."""
     make = os.open
 
     def full(path: object, flags: int, mode: int = 0o777) -> int:
         makes = flags & os.O_CREAT or flags & os.O_TMPFILE == os.O_TMPFILE
         if makes and shared in (Path(str(path)), Path(str(path)).parent):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            raise OSError(code, os.strerror(code), str(path))
         return make(str(path), flags, mode)
 
     monkeypatch.setattr(os, "open", full)
+
+
+def test_a_folder_without_room_refuses_no_port(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third attack: every job leases a new port, whose file does not exist before."""
+    take(shared, 2)[0].release(gone=True)
+    fill(shared, monkeypatch, errno.ENOSPC)
     one, other = Leases(shared, jobs(shared)), Leases(shared, jobs(shared))
     holder = Holder("mine", "mine", time.time())
     assert one.take(SLOTS, 1, holder, None, (41000,)) == ("port-41000", "slot-0")
@@ -256,15 +261,7 @@ def test_a_full_disk_keeps_nobody_from_slots_that_were_had_before(
     """M3 of the second attack: a user has filled the folder's file system. Who fills it is named where a slot is new."""
     take(shared, 2)[0].release(gone=True)
     attack(shared, "for number in range(300): open(f'x{number}', 'w')")
-    make = os.open
-
-    def full(path: object, flags: int, mode: int = 0o777) -> int:
-        makes = flags & os.O_CREAT or flags & os.O_TMPFILE == os.O_TMPFILE
-        if makes and shared in (Path(str(path)), Path(str(path)).parent):
-            raise OSError(code, os.strerror(code), str(path))
-        return make(str(path), flags, mode)
-
-    monkeypatch.setattr(os, "open", full)
+    fill(shared, monkeypatch, code)
     held, taken = take(shared, 2)
     assert taken == SLOTS
     held.release(gone=True)

@@ -8,7 +8,7 @@ import pytest
 
 from taco_launch.core.errors import UsageError
 from taco_launch.jobs.backend.agent_location import here
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,7 +20,7 @@ from taco_launch.core.facts.text import sections
 from taco_launch.core.model.host.fact_value import NOT_ASKED
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.hosts.inventory import scaffold
-from tests.security.test_answers import JOB, answered, changed
+from tests.support.evil_head import JOB, answered, changed
 from tests.support.ladders import ladder
 
 EVIL = ("$(id)", "`id`", "x;id", "x id", "a\nb", "*", "-x", "\x1b[2J")

@@ -61,3 +61,10 @@ def submitted(jobs: Jobs, name: str, *events: tuple[str, dict[str, Any]]) -> Job
         for kind, data in ((state.SUBMITTED, {"id": f"id-{name}"}), *events):
             writer.add(kind, f"why {kind}", **data)
         return jobs.publish(draft, name)
+
+
+def locked(folder: JobFolder) -> int:
+    """Take the lock of a job, as its supervisor does."""
+    lock = records.try_lock(folder)
+    assert lock is not None
+    return lock

@@ -1,5 +1,6 @@
 """A job of several attempts on several hosts, made by hand, whose ranks write what a test says and when it says."""
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.jobs import JobSpec
+from tests.support.agent_calls import Answer, call
 
 START = 1_700_000_000  # 2023-11-14T22:13:20Z
 # By attempt: hosts, and how many ranks each has.
@@ -78,3 +80,29 @@ def make(folder: Path) -> Made:
         records.write_spec(draft, JobSpec("j", ("true",), hosts, head="n1"))
         records.Events(draft).add(state.SUBMITTED, id="1")
         return Made(jobs.publish(draft, "j"))
+
+
+def lines_of(made: Made, **asked: Any) -> list[bytes]:
+    """What `call` has to give for the same words."""
+    found = []
+    for attempt, rank, at, line in made.lines:
+        label = made.label(attempt, rank)
+        if asked.get("attempt") not in (None, attempt):
+            continue
+        if "host" in asked and not label.startswith(f"{asked['host']}/".encode()):
+            continue
+        if "since" in asked and at < round(asked["since"] * 1_000_000):
+            continue
+        told = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at // 1_000_000))}.{at // 1000 % 1000:03}Z ".encode()
+        found.append((told if asked.get("timestamps") else b"") + label + line)
+    return found[max(len(found) - asked.get("tail", len(found)), 0) :]
+
+
+def asked_for(**request: Any) -> Answer:
+    return call("logs", name="j", **{"follow": False, **request})
+
+
+def shown(**request: Any) -> bytes:
+    found = asked_for(**request)
+    assert found.code == 0, found.frames
+    return found.raw

@@ -1,6 +1,10 @@
 """A crontab(1) of a test's own: it keeps one file, and reads it back, as the real one does."""
 
+import json
 from pathlib import Path
+from typing import Any
+
+from tests.conftest import Taco
 
 # crontab(1) of Debian: its words for none, and what it refuses.
 _CRONTAB = """#!/bin/sh
@@ -26,3 +30,9 @@ def crontab(folder: Path) -> Path:
         program.write_text(text)
         program.chmod(0o755)
     return file
+
+
+def status(taco: Taco, *names: str) -> list[dict[str, Any]]:
+    """Return what is said of installed nightly runs."""
+    found: list[dict[str, Any]] = json.loads(taco.ok("nightly", "status", *names, "--json").stdout)
+    return found

@@ -31,18 +31,19 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to every value within a JSON value."""
     steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, inner in steps:
         yield (*path, step)
-        yield from _places(inner, (*path, step))
+        yield from places(inner, (*path, step))
 
 
 @st.composite
 def spoilt(draw: st.DrawFn, document: Any) -> Any:
     """Replace some values of a document, or add keys to it."""
     changed = json.loads(json.dumps(document))
-    for path in draw(st.lists(st.sampled_from(list(_places(document))), min_size=1, max_size=3)):
+    for path in draw(st.lists(st.sampled_from(list(places(document))), min_size=1, max_size=3)):
         section = changed
         try:
             for step in path[:-1]:

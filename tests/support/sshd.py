@@ -7,9 +7,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.conftest import eventually
 from tests.support.patience import HANG
 
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
@@ -181,3 +183,24 @@ def _write_users(folder: Path, users: tuple[User, ...]) -> None:
         (folder / name).write_text("\n".join([*lines, ""]))
     (folder / "shadow").chmod(0o640)
     (folder / "sudoers").chmod(0o440)
+
+
+@contextmanager
+def agent(*keys: Path) -> Iterator[str]:
+    """Run one that holds keys; give its socket."""
+    path = f"/tmp/taco-launch-agent-{os.getpid()}"
+    env = {**os.environ, "SSH_AUTH_SOCK": path}
+
+    def add(word: str) -> int:
+        return subprocess.run(["ssh-add", word], env=env, capture_output=True, check=False).returncode
+
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
+    try:
+        # ssh-add(1): 2 where no agent answers, which is so for a moment when its socket already exists
+        eventually(lambda: add("-l") < 2, 10, "the agent")
+        for key in keys:
+            assert add(str(key)) == 0
+        yield path
+    finally:
+        process.terminate()
+        process.wait()

@@ -9,6 +9,7 @@ from taco_launch.core.model.host.facts import ContainerState, HostFacts, Image, 
 from taco_launch.core.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup.files.container_definition import Definition, define
 from taco_launch.setup.model.ops import Op, PlanContext, Problem
+from taco_launch.setup.stages import container as stage
 from tests.support.host_facts import host, known
 
 ALL = ("IPC_LOCK", "SYS_ADMIN", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO", "SYS_RESOURCE")
@@ -69,3 +70,35 @@ def defined(facts: HostFacts, **container: Any) -> Definition:
     found = define(of, of.container, facts)
     assert found is not None
     return found
+
+
+NAME = "taco-launch-hcc"
+
+
+RDMA = ("/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0")
+
+
+def with_toolkit(facts: HostFacts) -> HostFacts:
+    return having(facts, toolkit="1.17.0")
+
+
+def plan(facts: HostFacts, **container: Any) -> list[Op | Problem]:
+    of = cluster(facts, container=container)
+    return list(stage.plan(of.host("gpu1"), facts, of))
+
+
+def ops(facts: HostFacts, **container: Any) -> list[Op]:
+    found = plan(facts, **container)
+    assert all(isinstance(each, Op) for each in found), found
+    return [each for each in found if isinstance(each, Op)]
+
+
+def after(facts: HostFacts, **container: Any) -> HostFacts:
+    for each in ops(facts, **container):
+        facts = each.expect(facts)
+    return facts
+
+
+def with_gpus(gpus: Any, facts: HostFacts | None = None) -> HostFacts:
+    facts = facts or with_toolkit(ready())
+    return replace(facts, gpu=replace(known(facts.gpu), gpus=gpus))

@@ -12,7 +12,7 @@ from taco_launch.core.lifecycle import state
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.hosts import Container
 from taco_launch.core.model.jobs import JobSpec, JobState, Policy
-from tests.support.agent_calls import HOSTS, PLACED, SUCCEEDED, call, submitted
+from tests.support.agent_calls import HOSTS, PLACED, SUCCEEDED, call, locked, submitted
 
 SUSPENDED: tuple[str, dict[str, Any]] = (state.SUSPENDED, {})
 RESTARTING = (state.RESTARTING, {"delay": 60})
@@ -48,8 +48,7 @@ def test_a_job_that_waits_is_stopped_at_once_and_can_be_deleted(jobs: Jobs, even
 
 def test_a_job_that_is_being_placed_is_stopped_by_its_supervisor(jobs: Jobs) -> None:
     folder = submitted(jobs, "a")
-    lock = records.try_lock(folder)
-    assert lock is not None
+    lock = locked(folder)
     assert call("stop", name="a", **STOP).frames[-1]["job"]["record"]["state"] == "QUEUED"
     assert folder.stop.exists()
     os.close(lock)

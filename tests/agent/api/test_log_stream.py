@@ -20,6 +20,7 @@ from taco_launch.core.protocol.calls import Reply
 from taco_launch.core.protocol.calls.jobs import JobReply
 from taco_launch.core.protocol.calls.logs import JobPlaced, JobWaiting, Logs, StateChange
 from tests.conftest import eventually
+from tests.support.agent_calls import locked
 from tests.support.attempts import Made, make
 from tests.support.patience import HANG
 
@@ -62,8 +63,7 @@ def supervised(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     """A job of one attempt, with a supervisor as far as its lock tells."""
     monkeypatch.setattr(scheduler_wakeup, "ensure", lambda _jobs, _agent: None)
     found = make(jobs.path.parent)
-    lock = records.try_lock(found.folder)
-    assert lock is not None
+    lock = locked(found.folder)
     found.begin()
     yield found
     os.close(lock)

@@ -4,9 +4,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,86 +12,16 @@ from taco_launch.agent.host import facts, leases, processes
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
-from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
+from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import JobSpec, JobState
 from taco_launch.core.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, connected, held
 from tests.conftest import eventually
+from tests.support.guards import Connect, ended, lease, register, supervise
 from tests.support.patience import HANG
 
 SLEEP = ("sleep", "60")
-Connect = Callable[[], Mail]
-
-
-@pytest.fixture
-def lock(folder: JobFolder) -> Iterator[list[int]]:
-    """The lock that tells the guard that a supervisor is alive; a test takes it out of the list to let it go."""
-    held = records.try_lock(folder)
-    assert held is not None
-    locks = [held]
-    yield locks
-    for descriptor in locks:
-        os.close(descriptor)
-
-
-@pytest.fixture
-def guard(folder: JobFolder, agent: Path, family: Family, lock: list[int]) -> "subprocess.Popen[bytes]":
-    assert lock
-    argv = (*PYTHON, str(agent), "guard", str(folder.path))
-    with open(folder.debug, "wb") as debug:
-        return family.start(argv, stderr=debug, env={LEASES_VARIABLE: f"{folder.path}/leases"})
-
-
-@pytest.fixture
-def connect(folder: JobFolder, guard: "subprocess.Popen[bytes]") -> Iterator[Connect]:
-    """Gives connections to the guard; at the end, what it complained about is shown."""
-    opened: list[Mail] = []
-
-    def line() -> JsonConnection | None:
-        try:
-            return JsonConnection(folder.connect())
-        except OSError:
-            assert guard.poll() is None, folder.debug.read_text(encoding="utf-8")
-            return None
-
-    def connected() -> Mail:
-        mail = Mail(eventually(line, 10, "the guard to listen"))
-        opened.append(mail)
-        return mail
-
-    yield connected
-    for mail in opened:
-        mail.close()
-
-
-@pytest.fixture
-def supervisor(connect: Connect, family: Family) -> Mail:
-    return supervise(connect(), family)
-
-
-def supervise(mail: Mail, family: Family, timeout: float = 30, *, look: bool = False, **more: Any) -> Mail:
-    more = {"look": look, "size": "auto" if look else "2", "gpus": "none", "ports": [40000, 65000], **more}
-    mail.send("supervise", job_id=family.job_id, host_loss_timeout=timeout, **more)
-    return mail
-
-
-def register(mail: Mail, rank: int, *roots: tuple[int, int]) -> Mail:
-    mail.send("register", rank=rank, roots=list(roots))
-    return mail
-
-
-def ended(mail: Mail, guard: "subprocess.Popen[bytes]", *roots: tuple[int, int]) -> dict[str, Any]:
-    mail.send("end", roots=list(roots))
-    answer = mail.wait("ended")
-    mail.wait_for_end()
-    assert guard.wait(HANG) == 0
-    return {name: answer[name] for name in ("left", "unknown")}
-
-
-def lease(mail: Mail, count: int, *ports: int) -> None:
-    more = {"constraints": {}, "whole": False, "shared": [], "rendezvous": None, "allowed": None}
-    mail.send("lease", count=count, ports=list(ports), cluster="c", owner="ann", **more)
 
 
 NOTHING = {"left": [], "unknown": ""}

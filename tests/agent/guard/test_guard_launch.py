@@ -11,10 +11,8 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.launch.command_line.env import JOB_ID
 from tests.agent.conftest import Family, Mail
-from tests.agent.guard.test_guard import connect, ended, guard, lease, lock, supervisor
 from tests.conftest import eventually
-
-__all__ = ["connect", "guard", "lock", "supervisor"]  # fixtures
+from tests.support.guards import ended, lease
 
 
 def launch(mail: Mail, family: Family, *argv: str, **more: Any) -> None:

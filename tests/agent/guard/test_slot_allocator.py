@@ -19,11 +19,10 @@ from taco_launch.core.model.host.hosts import GpuConstraints, Host
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.plans import Placement
 from taco_launch.core.protocol.guard_messages import Lease
-from tests.agent.supervisor.test_gang_allocation import HOSTS, Cluster, assembled, cluster, ignore, refused
+from tests.support.gangs import HOSTS, Cluster, assembled, ignore, refused
 from tests.support.placement_machines import FOLDER
 from tests.support.smi import Smi, install
 
-__all__ = ["cluster"]
 UUIDS = tuple(f"GPU-{number}0000000-0000-0000-0000-000000000000" for number in range(8))
 NO_OTHER = ": slowest link 25 GB/s; no other set of GPUs is possible"
 EIGHT = tuple(replace(host, slots=8) for host in HOSTS)

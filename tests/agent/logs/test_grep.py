@@ -15,9 +15,8 @@ from taco_launch.agent.logs.segments import Writer
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.core.errors import UsageError
 from taco_launch.core.protocol.calls.logs import LogChunk, Logs
-from tests.agent.logs.test_log_query import asked_for, lines_of, made, shown  # noqa: F401 - a fixture
 from tests.support.agent_calls import call
-from tests.support.attempts import BIG, Made
+from tests.support.attempts import BIG, Made, asked_for, lines_of, shown
 
 BEHIND = re.compile(rb"(?:\S+Z )?\S+/\S+ *\| (.*)", re.DOTALL)
 
@@ -25,7 +24,7 @@ BEHIND = re.compile(rb"(?:\S+Z )?\S+/\S+ *\| (.*)", re.DOTALL)
 @pytest.mark.parametrize("pattern", ["line 1", "^1: .* of [02]$", "n2", "^$", "(?i)LINE", "of"])
 @pytest.mark.parametrize("whose", [{}, {"host": "n2"}, {"attempt": 2}, {"timestamps": True}])
 @pytest.mark.usefixtures("jobs")
-def test_lines_of_the_merged_log(made: Made, whose: dict[str, Any], pattern: str) -> None:  # noqa: F811
+def test_lines_of_the_merged_log(made: Made, whose: dict[str, Any], pattern: str) -> None:
     """A label is no part of what is looked at, nor is the time."""
 
     def matches(line: bytes) -> bool:

@@ -17,47 +17,7 @@ from taco_launch.agent.store.folders import Jobs
 from taco_launch.core.protocol.calls.logs import Logs
 from tests.agent.conftest import scratch
 from tests.support import attempts
-from tests.support.agent_calls import Answer, call
-from tests.support.attempts import BIG, START, Made, make
-
-
-@pytest.fixture
-def made(jobs: Jobs) -> Made:
-    """A job of two attempts with some lines of every rank."""
-    found = make(jobs.path.parent)
-    for attempt in (1, 2):
-        found.begin()
-        for number in range(3):
-            for rank in range(len(found.hosts)):
-                found.write(rank, b"%d: line %d of %d\n" % (attempt, number, rank))
-    found.end()
-    return found
-
-
-def lines_of(made: Made, **asked: Any) -> list[bytes]:
-    """What `call` has to give for the same words."""
-    found = []
-    for attempt, rank, at, line in made.lines:
-        label = made.label(attempt, rank)
-        if asked.get("attempt") not in (None, attempt):
-            continue
-        if "host" in asked and not label.startswith(f"{asked['host']}/".encode()):
-            continue
-        if "since" in asked and at < round(asked["since"] * 1_000_000):
-            continue
-        told = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at // 1_000_000))}.{at // 1000 % 1000:03}Z ".encode()
-        found.append((told if asked.get("timestamps") else b"") + label + line)
-    return found[max(len(found) - asked.get("tail", len(found)), 0) :]
-
-
-def asked_for(**request: Any) -> Answer:
-    return call("logs", name="j", **{"follow": False, **request})
-
-
-def shown(**request: Any) -> bytes:
-    found = asked_for(**request)
-    assert found.code == 0, found.frames
-    return found.raw
+from tests.support.attempts import BIG, START, Made, asked_for, lines_of, make, shown
 
 
 @pytest.mark.parametrize("timestamps", [False, True])

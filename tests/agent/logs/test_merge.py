@@ -12,6 +12,7 @@ from taco_launch.agent.logs.lines import LineReader
 from taco_launch.agent.logs.merge import LogMerge
 from taco_launch.agent.logs.segments import SegmentReader, Writer
 from tests.agent.conftest import scratch
+from tests.support.log_segments import drain
 
 NO_ROTATION = 1 << 30
 PIECES = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"\xff\x00", b"| ", b"word "]), max_size=6).map(
@@ -48,10 +49,7 @@ class Streams:
 
     @property
     def merged(self) -> bytes:
-        reader, pieces = SegmentReader(self._merged), []
-        while data := reader.read():
-            pieces.append(data)
-        return b"".join(pieces)
+        return drain(SegmentReader(self._merged))
 
     def lines(self, index: int) -> list[bytes]:
         """Return what stands behind each label of a stream in the merged log, up to the next label, without states of a line."""

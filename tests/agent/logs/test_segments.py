@@ -13,6 +13,7 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.merge import LogMerge
 from taco_launch.agent.logs.segments import SegmentReader, Writer
 from tests.agent.conftest import scratch
+from tests.support.log_segments import drain
 
 # Bytes are written, a number is the size of a read, None opens the writer anew.
 STEPS = st.lists(st.binary(min_size=1, max_size=40) | st.integers(1, 50) | st.none(), max_size=30)
@@ -26,14 +27,6 @@ def kept(stem: Path) -> bytes:
     pieces = [path.read_bytes() for _offset, path in present]
     for (offset, _path), piece, (after, _next) in zip(present, pieces, present[1:], strict=False):
         assert offset + len(piece) == after
-    return b"".join(pieces)
-
-
-def drain(reader: SegmentReader) -> bytes:
-    pieces = []
-    while data := reader.read():
-        pieces.append(data)
-    reader.close()
     return b"".join(pieces)
 
 

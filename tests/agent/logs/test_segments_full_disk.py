@@ -10,16 +10,14 @@ import pytest
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.segments import SegmentReader, Writer
+from tests.support.log_segments import drain
 from tests.support.patience import HANG
 
 LOST = "\n[taco-launch: {} bytes of output lost here: {}]\n"
 
 
 def content(stem: Path) -> str:
-    reader, pieces = SegmentReader(stem), []
-    while data := reader.read():
-        pieces.append(data)
-    return b"".join(pieces).decode()
+    return drain(SegmentReader(stem)).decode()
 
 
 def in_a_process(script: str, stem: Path) -> None:

@@ -21,6 +21,7 @@ from taco_launch.core.errors import quoted
 from taco_launch.core.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
+from tests.support.log_segments import drain
 from tests.support.patience import HANG
 
 EXIT = {"op": "exit", "orphan": False, "size": 0, "killed": ""}  # what the guard adds to it
@@ -56,11 +57,7 @@ class Ranks:
 
     @property
     def log(self) -> bytes:
-        reader, pieces = SegmentReader(self.folder.rank(3)), []
-        while data := reader.read():
-            pieces.append(data)
-        reader.close()
-        return b"".join(pieces)
+        return drain(SegmentReader(self.folder.rank(3)))
 
     def wait_for(self, line: bytes) -> None:
         eventually(lambda: line in self.log, 10, f"{line!r} in the log")

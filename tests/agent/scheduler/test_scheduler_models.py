@@ -8,9 +8,8 @@ from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import GpuConstraints, Host
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
-from tests.agent.scheduler.test_scheduler import Queue, queue
+from tests.support.queues import Queue
 
-__all__ = ["queue"]
 V100, A100 = "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB"
 HELD = SlotHolder("x", "id-x", 0.0)
 

@@ -13,6 +13,7 @@ from taco_launch.agent.store.folders import CLUSTER_VARIABLE, JobFolder, Jobs, r
 from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
 from taco_launch.core.model.host import paths
 from tests.support.patience import HANG
+from tests.support.threads import side_by_side
 
 LEAVING = ["../x", "a/b", "/proc/x", "..", ".", "", ".hidden", "-x", "a\0b", "a\n", "a b", "é", "a" * 300, "a/../../x"]
 
@@ -213,11 +214,7 @@ def test_one_of_many_gets_the_name(jobs: Jobs) -> None:
             jobs.publish(draft, "vgg")
             won.append(str(number))
 
-    threads = [threading.Thread(target=take, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    side_by_side(take, ((number,) for number in range(8)))
     assert won == [jobs.get("vgg").spec.read_text(encoding="ascii")]
     assert os.listdir(jobs.path) == ["vgg"]
 

@@ -16,6 +16,7 @@ from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.jobs import JobSpec, JobState, Policy, Restart
 from tests.agent.conftest import Family
+from tests.support.agent_calls import locked
 from tests.support.patience import HANG
 
 SLEEP = ("sleep", "60")
@@ -45,8 +46,7 @@ def write_spec(folder: JobFolder, **policy: Any) -> None:
 
 @pytest.fixture
 def supervised(folder: JobFolder) -> Iterator[int]:
-    lock = records.try_lock(folder)
-    assert lock is not None
+    lock = locked(folder)
     yield lock
     os.close(lock)
 
@@ -79,8 +79,7 @@ def test_a_lost_job_is_ended(folder: JobFolder, events: records.Events, family: 
     assert process.wait(HANG) == -9
     assert not folder.caller.exists()
     assert recovery.current_record(folder) == found
-    lock = records.try_lock(folder)
-    assert lock is not None
+    lock = locked(folder)
     os.close(lock)
 
 
@@ -88,8 +87,7 @@ def test_a_job_that_waits_is_left_alone(folder: JobFolder, waiting: records.Even
     assert waiting is not None
     process = family.start(SLEEP, marked=True)
     assert recovery.current_record(folder).state is JobState.QUEUED
-    lock = records.try_lock(folder)
-    assert lock is not None
+    lock = locked(folder)
     recovery.close(folder, lock)  # as a guard does whose supervisor is gone before there was a place
     assert [event.kind for event in records.read_events(folder)] == [state.SUBMITTED]
     assert process.poll() is None
@@ -193,8 +191,7 @@ def test_process_numbers_of_another_boot_mean_nothing(
 def test_roots_of_the_guard_count_too(folder: JobFolder, events: records.Events, family: Family) -> None:
     assert events is not None
     process = family.start(SLEEP)
-    lock = records.try_lock(folder)
-    assert lock is not None
+    lock = locked(folder)
     recovery.close(folder, lock, [family.root(process)])
     assert process.wait(HANG) == -9
     assert records.record(folder).state is JobState.LOST

@@ -3,7 +3,6 @@
 import os
 import select
 import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,9 @@ from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import JobSpec, Policy
 from tests.agent.conftest import PYTHON, write_agent
 from tests.conftest import eventually
-from tests.support.agent_calls import HOSTS
+from tests.support.agent_calls import HOSTS, locked
 from tests.support.patience import HANG
+from tests.support.threads import side_by_side
 
 # `schedule LOCK`: notes its start, keeps the lock for as long as a file `hold` is there.
 AGENT = """
@@ -81,8 +81,7 @@ def test_which_jobs_need_a_scheduler(jobs: Jobs, events: Any, policy: dict[str, 
 
 def test_a_job_that_is_being_tried_needs_none(jobs: Jobs) -> None:
     folder = job(jobs, "a")
-    lock = records.try_lock(folder)
-    assert lock is not None
+    lock = locked(folder)
     assert not scheduler_wakeup.needs_one(folder)
     os.close(lock)
     assert scheduler_wakeup.needs_one(folder)
@@ -145,11 +144,7 @@ def test_a_deep_folder(tmp_path: Path) -> None:
 
 def test_of_many_who_wake_it_one_starts_it(jobs: Jobs, scheduler: Path) -> None:
     scheduler.with_name("hold").touch()
-    threads = [threading.Thread(target=scheduler_wakeup.wake, args=(jobs, str(scheduler))) for _call in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    side_by_side(scheduler_wakeup.wake, [(jobs, str(scheduler))] * 20)
     eventually(lambda: started(scheduler) > 0)
     scheduler.with_name("hold").unlink()
     assert started(scheduler) == 1

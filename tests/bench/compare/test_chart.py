@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("scipy")
 
 from taco_launch.bench.compare.chart import bars
-from tests.bench.compare.test_tables import made
+from tests.support.measured import made
 
 
 def test_bars_are_as_long_as_rates_are_high() -> None:

@@ -1,7 +1,5 @@
 """The tables of a ladder: the TACO guide's numbers, intervals by a printed t table, and what is never claimed."""
 
-from collections.abc import Sequence
-
 import pytest
 
 pytest.importorskip("scipy")
@@ -9,21 +7,9 @@ pytest.importorskip("scipy")
 from taco_launch.bench.compare import tables
 from taco_launch.bench.model.runs import Cell, Measurement, Metric, Run
 from taco_launch.bench.stats.estimates import Interval
+from tests.support.measured import made, run
 
-RATE = Metric("img/sec", "img/sec")
 GUIDE = {("horovod", 1): 819, ("horovod", 8): 6469, ("horovod", 16): 12299, ("light", 16): 12532}
-
-
-def run(cell: Cell, *values: float, metric: Metric = RATE, warm_up: bool = False, why: str = "") -> Run:
-    readings = tuple(Measurement(metric, value) for value in values)
-    return Run(cell, 0, warm_up, "j", 0.0, 1.0, ("h",), "", readings, why, "")
-
-
-def made(values: dict[tuple[str, int], Sequence[float]], metric: Metric = RATE) -> tuple[tables.Table, ...]:
-    cells = tuple(Cell("resnet50", *key) for key in values)
-    return tables.tables(
-        cells, [run(cell, one, metric=metric) for cell in cells for one in values[cell.variant, cell.ranks]]
-    )
 
 
 def lines(grid: tables.Grid) -> list[str]:

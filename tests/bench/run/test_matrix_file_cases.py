@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from taco_launch.bench.run.matrix_file import parse
-from taco_launch.core.errors import USAGE, SpecError
+from tests.support.document_cases import Cases, check_refused, stem
 from tests.support.told import told
 
-FOLDER = Path(__file__).with_name("matrices")
-CASES = sorted(FOLDER.glob("*.yaml"))
+CASES = Cases(Path(__file__).with_name("matrices"))
 ENVIRON = {"HOME": "/root"}
 
 
-@pytest.mark.parametrize("case", [path for path in CASES if path.stem.startswith("good_")], ids=lambda path: path.stem)
+@pytest.mark.parametrize("case", CASES.good, ids=stem)
 def test_good(case: Path) -> None:
     matrix = parse(case.read_bytes(), "/matrices/m.yaml", ENVIRON)
     found = asdict(matrix)
@@ -28,14 +27,10 @@ def test_good(case: Path) -> None:
     assert plain == json.loads(case.with_suffix(".json").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("case", [path for path in CASES if path.stem.startswith("bad_")], ids=lambda path: path.stem)
+@pytest.mark.parametrize("case", CASES.bad, ids=stem)
 def test_bad(case: Path) -> None:
-    with pytest.raises(SpecError) as caught:
-        parse(case.read_bytes(), "m.yaml", ENVIRON)
-    assert f"{caught.value}\n" == case.with_suffix(".txt").read_text("utf-8")
-    assert caught.value.exit_code == USAGE
+    check_refused(case, lambda data: parse(data, "m.yaml", ENVIRON))
 
 
 def test_each_case_has_one_expectation_and_no_expectation_is_left_over() -> None:
-    expected = {path.stem + (".json" if path.stem.startswith("good_") else ".txt") for path in CASES}
-    assert {path.name for path in FOLDER.iterdir()} == expected | {path.name for path in CASES}
+    assert CASES.unmatched() == set()

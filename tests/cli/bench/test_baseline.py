@@ -33,8 +33,7 @@ def nights(taco: Taco) -> list[str]:
 
 
 def counted(taco: Taco) -> list[str]:
-    done = taco("nightly", "baseline", "show", "tiny", "--json")
-    assert done.returncode == 0, done.stderr
+    done = taco.ok("nightly", "baseline", "show", "tiny", "--json")
     return [night["id"] for night in json.loads(done.stdout)["nightly_runs"] if night["accepted"]]
 
 

@@ -17,7 +17,7 @@ from taco_launch.bench.model.runs import Measurement, Metric, MetricKey, RunEnvi
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.cli.main import cli
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 from tests.support.ladders import ladder, run
 
 BEGIN = 1_795_000_000.0

@@ -1,7 +1,6 @@
 """nightly install, uninstall, status: what is shown, written and left alone; a nightly run that cannot start is not installed."""
 
 import fcntl
-import json
 import os
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from taco_launch.bench.nightly import record
 from taco_launch.bench.nightly.install import local_zone
 from taco_launch.bench.nightly.record import LastRun
 from tests.conftest import Taco
-from tests.support.crontabs import crontab
+from tests.support.crontabs import crontab, status
 
 OTHERS = "# Grüße, m h dom mon dow\nMAILTO=me\n0 1 * * * tar \\% -- 'x'\n\n@daily y # no line end".encode() + b" \xff"
 MATRIX = """name: mine
@@ -39,13 +38,6 @@ Install = Callable[..., Any]
 @pytest.fixture
 def install(taco: Taco, kept: Path) -> Install:  # noqa: ARG001 - no real crontab is written
     return lambda *args: taco("nightly", "install", "--with", "cron", *args, stdin=-3)
-
-
-def status(taco: Taco, *names: str) -> list[dict[str, Any]]:
-    done = taco("nightly", "status", *names, "--json")
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
 
 
 def test_without_a_cron_that_runs_nothing_is_installed(

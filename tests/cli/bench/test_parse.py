@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 from tests.support.paths import TESTS
 
 LOG = str(TESTS / "bench/logs/nccl_tests/one_host.log")

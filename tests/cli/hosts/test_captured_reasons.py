@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 GIDS = "mlx5_0 port 1 ==> ens3 (Up)\n$ ibv_devinfo -v\nhca_id: mlx5_0\n\ttransport: InfiniBand (0)\n\t\tport: 1\n\t\t\tGID[ 0]: what\n"
 

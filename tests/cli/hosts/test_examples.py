@@ -12,10 +12,10 @@ from taco_launch.cli.hosts import examples
 from taco_launch.hosts.inventory import load
 from taco_launch.jobs.command_lines import arena_line
 from taco_launch.jobs.documents import job_file
-from tests.cli.test_cli import call
 from tests.docs.pages import ROOT, commands, prose, spans
-from tests.docs.test_commands import fault, simple_commands
-from tests.house.test_words import BANNED_IN_PAGES, invented, long_sentences
+from tests.support.command_line import call
+from tests.support.shown_commands import fault, simple_commands
+from tests.support.words import BANNED_IN_PAGES, invented, long_sentences
 
 FOLDER = Path(taco_launch.__file__).parent / "examples"
 each_example = pytest.mark.parametrize("name", examples.names())

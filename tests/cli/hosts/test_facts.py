@@ -17,8 +17,8 @@ from taco_launch.core.model.host.fact_value import Unknown
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hardware import Rdma
 from taco_launch.hosts.fanout import Answer, Fanout
-from tests.cli.test_cli import call
 from tests.conftest import Taco
+from tests.support.command_line import call, succeeding
 from tests.support.host_facts import host
 from tests.support.machines import bond
 from tests.support.paths import TESTS
@@ -42,8 +42,7 @@ def captures(tmp_path: Path) -> Path:
 
 
 def test_a_captured_topology(captures: Path) -> None:
-    done = call("facts", "--from", str(captures / "topo.txt"), "--json")
-    assert done.exit_code == 0, done.stderr
+    done = succeeding("facts", "--from", str(captures / "topo.txt"), "--json")
     told = json.loads(done.stdout)
     assert told["topology"]["links"] == [["X", "NV2"], ["NV2", "X"]]
     assert (told["topology"]["gpus"], told["topology"]["nics"]) == (["GPU0", "GPU1"], [])
@@ -75,8 +74,7 @@ def test_nothing_is_understood(captures: Path) -> None:
 def test_odd_files_beside_captures_are_named_and_passed_over(captures: Path) -> None:
     (captures / "gone").symlink_to("no such file")
     os.mkfifo(captures / "pipe")
-    done = call("facts", "--from", str(captures), "--json")
-    assert done.exit_code == 0, done.stderr
+    done = succeeding("facts", "--from", str(captures), "--json")
     told = json.loads(done.stdout)
     assert told["topology"]["gpus"] == ["GPU0", "GPU1"]
     assert {entry["where"]: entry["reason"] for entry in told["unknown"]} == {
@@ -107,8 +105,7 @@ def test_what_is_refused(captures: Path, words: str, said: str) -> None:
 
 
 def test_this_machine_without_a_terminal_or_standard_input(taco: Taco) -> None:
-    done = taco("facts", "--only", "system", "--json", stdin=None, preexec_fn=lambda: os.close(0))
-    assert done.returncode == 0, done.stderr
+    done = taco.ok("facts", "--only", "system", "--json", stdin=None, preexec_fn=lambda: os.close(0))
     (host,) = json.loads(done.stdout)["hosts"]
     assert host["system"]["kernel"] == os.uname().release
     asked = taco("facts", "--ask-sudo-password", input="")

@@ -18,14 +18,13 @@ from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.inventory.load import parse
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.hosts.trust import CHANGED, KNOWN, NEW, REVOKED, ShownKey, TrustReport
-from tests.cli.test_cli import call
+from tests.support.command_line import call, succeeding
 from tests.support.host_facts import host as facts_of
 
 
 def test_names_and_ranges_become_an_inventory(tmp_path: Path) -> None:
     target = tmp_path / "hosts.yaml"
-    result = call("init", "gpu[1-3]", "login1", "gpu2", "--no-facts", "--to", str(target), "--user", "ops")
-    assert result.exit_code == 0, result.stderr
+    result = succeeding("init", "gpu[1-3]", "login1", "gpu2", "--no-facts", "--to", str(target), "--user", "ops")
     assert result.stdout == f"{target}: cluster demo, hosts: 4\n"
     assert f"taco-launch -i {target} setup --dry-run" in result.stderr
     assert [host.name for host in parse(target.read_bytes(), "x").hosts] == ["gpu1", "gpu2", "gpu3", "login1"]

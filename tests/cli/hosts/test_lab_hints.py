@@ -14,7 +14,7 @@ from taco_launch.lab.docker.hosts import FoundHost
 from taco_launch.lab.docker.labels import LabHost
 from taco_launch.lab.down import RemovalResult
 from taco_launch.lab.status import LabHostStatus, Status
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 
 @pytest.mark.parametrize(

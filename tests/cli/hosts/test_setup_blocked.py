@@ -17,10 +17,8 @@ from taco_launch.setup.apply import teardown_run as back
 from taco_launch.setup.model.ops import Op, Problem
 from taco_launch.setup.model.stages import STAGES
 from taco_launch.setup.plan.stage_rules import RULES
-from tests.cli.hosts import test_setup as simulated
-from tests.cli.hosts.test_setup import INVENTORY, Simulated, World, code, rows, setup
+from tests.support.simulated_setup import INVENTORY, Simulated, World, code, rows, setup
 
-world = simulated.world
 JOB = b"error: job busy runs in taco-launch-c\nhint: wait for it, or: taco-launch stop busy\n"
 
 

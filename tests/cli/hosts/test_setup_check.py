@@ -13,11 +13,8 @@ from taco_launch.hosts.fanout import Fanout
 from taco_launch.setup.apply import setup_run as flow
 from taco_launch.setup.model.ops import Problem
 from taco_launch.setup.proofs.proof import ProofFailure
-from tests.cli.hosts import test_setup as simulated
-from tests.cli.hosts.test_setup import INVENTORY, World, code, setup
 from tests.support.host_facts import host as facts_of
-
-world = simulated.world
+from tests.support.simulated_setup import INVENTORY, World, code, setup
 
 
 def test_the_odd_host_and_remarks_on_hardware_are_named_and_other_software_is_drift(world: World) -> None:

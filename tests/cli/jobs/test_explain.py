@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.test_cli import call
 from tests.conftest import Taco
+from tests.support.command_line import call, succeeding
 from tests.support.paths import TESTS
 
 CASES = TESTS / "core/signatures/cases"
@@ -137,8 +137,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
 def test_broken_text_and_control_codes_reach_no_terminal(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"\xff\xfe\n\x1b]0;title\x07root@gpu\x9b2: Permission denied (publickey).\x08\n")
-    answer = call("explain", str(log))
-    assert answer.exit_code == 0
+    answer = succeeding("explain", str(log))
     assert answer.stdout.startswith("line 2: ssh-permission-denied")
     assert answer.stdout.replace("\n", "").isprintable()
 

@@ -18,7 +18,7 @@ from taco_launch.core.protocol.calls.jobs import Delete, Get, JobReply, Resume, 
 from taco_launch.jobs.backend.agent import AgentBackend
 from taco_launch.jobs.backend.agent_client import AgentError, Head
 from taco_launch.jobs.request.caller import person
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 OWNERS = {"mine": getpass.getuser(), "old": "", "bobs": "bob", "alices": "alice"}
 Verb = Callable[..., tuple[Result, list[tuple[str, str]]]]

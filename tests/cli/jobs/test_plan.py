@@ -14,7 +14,7 @@ import yaml
 from taco_launch.core.model.host.fact_value import Unknown
 from taco_launch.core.model.host.facts import HostFacts, Software
 from taco_launch.hosts.fanout import Answer, Fanout
-from tests.cli.test_cli import call
+from tests.support.command_line import call, succeeding
 from tests.support.host_facts import host
 from tests.support.paths import ROOT, TESTS
 
@@ -42,8 +42,7 @@ def words(line: str) -> list[str]:
 
 
 def planned(*args: str, file: Path) -> dict[str, Any]:
-    result = call("-i", str(file), "run", "--dry-run", "--json", *args)
-    assert result.exit_code == 0, result.stderr
+    result = succeeding("-i", str(file), "run", "--dry-run", "--json", *args)
     plan: dict[str, Any] = json.loads(result.stdout)
     return plan
 
@@ -51,8 +50,7 @@ def planned(*args: str, file: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("case", GUIDES, ids=lambda case: case["guide"])
 def test_the_guides_lines(case: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    result = call(*shlex.split(case["typed"]))
-    assert result.exit_code == 0, result.stderr
+    result = succeeding(*shlex.split(case["typed"]))
     assert result.stdout.count("\n") == 1
     assert words(result.stdout) == words(case["line"])
 
@@ -88,8 +86,7 @@ def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.M
         raise AssertionError("a connection was opened")
 
     monkeypatch.setattr("taco_launch.api.cluster.Cluster._need_access", refuse)
-    result = call("-i", str(two), "run", "--dry-run", "--", "true")
-    assert result.exit_code == 0
+    result = succeeding("-i", str(two), "run", "--dry-run", "--", "true")
     assert result.stderr.startswith("note: no host was contacted: the job looks for RDMA ports when it starts")
     assert call("-i", str(two), "run", "--dry-run", "--transport", "tcp", "--", "true").stderr == ""
 
@@ -227,8 +224,7 @@ def test_the_software_of_a_container_is_asked_in_it(two: Path, there: bool, monk
         return tuple(Answer(facts.host, replace(facts, image=inside)) for facts in found)
 
     monkeypatch.setattr("taco_launch.hosts.gather_facts.gather", gather)
-    result = call("-i", str(two), "run", "--dry-run", "--", "true")
-    assert result.exit_code == 0, result.stderr
+    result = succeeding("-i", str(two), "run", "--dry-run", "--", "true")
     assert asked == ["taco-launch-two"]
     assert "asking 2 hosts for: version of /usr/bin/mpirun" in result.stderr
     assert ("--mca oob_tcp_if_include eth0" in result.stdout) == there  # of Open MPI 4

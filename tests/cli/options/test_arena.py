@@ -3,7 +3,7 @@
 import pytest
 
 from taco_launch.cli.options.foreign_options import arena_hint
-from tests.cli.test_cli import call
+from tests.support.command_line import call, succeeding
 
 TYPED = (
     (
@@ -31,8 +31,7 @@ def test_spelling(words: tuple[str, ...], told: str) -> None:
 
 @pytest.mark.parametrize("words", [("--", "mpi", "--gpus", "2"), ("--name", "tf", "true")], ids=" ".join)
 def test_a_program_may_be_called_so(words: tuple[str, ...]) -> None:
-    result = call("run", "--dry-run", *words)
-    assert result.exit_code == 0, result.stderr
+    succeeding("run", "--dry-run", *words)
     assert arena_hint("taco-launch", ("mpi",), ("mpi",), (), alone=True) is None
 
 

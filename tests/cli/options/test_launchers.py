@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import call
+from tests.support.command_line import call, succeeding
 from tests.support.paths import TESTS
 
 JOBS = TESTS / "jobs/documents/cases"
@@ -22,8 +22,7 @@ def two(tmp_path: Path) -> list[str]:
 
 
 def test_a_line_for_each_host(two: list[str]) -> None:
-    found = call(*two, "--launcher", "torchrun", "--", "python3", "train.py", "a b")
-    assert found.exit_code == 0, found.stderr
+    found = succeeding(*two, "--launcher", "torchrun", "--", "python3", "train.py", "a b")
     lines = found.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["n1", "n2"]
     assert all(f"torchrun --nnodes 2 --nproc_per_node 2 --node_rank {number} " in lines[number] for number in (0, 1))
@@ -83,8 +82,7 @@ def test_the_line_for_a_launcher_as_the_command_is_one_that_works(two: list[str]
     assert "the command is a launcher itself" in refused.stderr
     program, *hint = shlex.split(refused.stderr.partition("hint: ")[2])
     assert program == "taco-launch"
-    found = call(*hint)
-    assert found.exit_code == 0, found.stderr
+    succeeding(*hint)
 
 
 @pytest.mark.parametrize("case", sorted(JOBS.glob("bad_pytorchjob*.yaml")), ids=lambda path: path.stem)
@@ -94,5 +92,4 @@ def test_the_line_for_a_pytorchjob_is_one_that_works(tmp_path: Path, case: Path)
     refused = call("-i", str(file), "run", "-f", str(case))
     assert refused.exit_code == 2
     hint = shlex.split(refused.stderr.partition("(taco-launch -i FILE submit ")[2].rpartition(")")[0])
-    found = call("-i", str(file), "run", "--dry-run", *hint)
-    assert found.exit_code == 0, found.stderr
+    succeeding("-i", str(file), "run", "--dry-run", *hint)

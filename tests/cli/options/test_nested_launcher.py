@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.test_cli import call
+from tests.support.command_line import call, succeeding
 
 CASES = yaml.safe_load((Path(__file__).parents[1] / "cases" / "launchers_inside.yaml").read_text(encoding="utf-8"))
 
@@ -30,16 +30,14 @@ def test_refused_with_the_line_as_it_is_typed_here(case: dict[str, str]) -> None
 @pytest.mark.parametrize("typed", CASES["let_be"])
 def test_let_be(typed: str) -> None:
     verb, *words = shlex.split(typed)
-    result = call(verb, "--dry-run", *words)
-    assert result.exit_code == 0, result.stderr
+    result = succeeding(verb, "--dry-run", *words)
     assert "warning" not in result.stderr
 
 
 @pytest.mark.parametrize(("typed", "told"), CASES["warned"])
 def test_warned_of(typed: str, told: str) -> None:
     verb, *words = shlex.split(typed)
-    result = call(verb, "--dry-run", *words)
-    assert result.exit_code == 0, result.stderr
+    result = succeeding(verb, "--dry-run", *words)
     assert f"warning: {told}" in result.stderr
     shell = call(verb, "--dry-run", "--", "bash", "-c", *words[words.index("--") + 1 :])
     assert "warning" not in shell.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import call
+from tests.support.command_line import call, succeeding
 
 INVENTORY = "cluster: two\nnetwork: {interface: eth0}\nversions: {openmpi: 4.1.4}\nhosts:\n  n[1-2]: {slots: 3}\n"
 
@@ -35,8 +35,7 @@ def two(tmp_path: Path) -> list[str]:
     ],
 )
 def test_where_workers_are(two: list[str], typed: str, ranks: list[list[int]]) -> None:
-    found = call(*two, "--json", "--launcher", "env", *typed.split(), "--", "true")
-    assert found.exit_code == 0, found.stderr
+    found = succeeding(*two, "--json", "--launcher", "env", *typed.split(), "--", "true")
     assert [one["ranks"] for one in json.loads(found.stdout)["commands"]] == ranks
 
 
@@ -100,8 +99,7 @@ def test_refusals(two: list[str], typed: str, code: int, told: str) -> None:
 def test_a_job_file(two: list[str], tmp_path: Path, size: str, typed: str, ranks: list[list[int]]) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(f"command: [x]\n{size}\nlauncher: env\n", encoding="ascii")
-    found = call(*two, "--json", "-f", str(file), *typed.split())
-    assert found.exit_code == 0, found.stderr
+    found = succeeding(*two, "--json", "-f", str(file), *typed.split())
     assert [one["ranks"] for one in json.loads(found.stdout)["commands"]] == ranks
 
 
@@ -116,8 +114,7 @@ def test_a_job_file(two: list[str], tmp_path: Path, size: str, typed: str, ranks
     ],
 )
 def test_gpus_that_no_host_has(two: list[str], typed: str, told: str) -> None:
-    found = call(*two, *typed.split(), "--", "true")
-    assert found.exit_code == 0
+    found = succeeding(*two, *typed.split(), "--", "true")
     assert told in found.stderr
     assert ("--gpu-ids" in found.stderr or "--exclude" in found.stderr) == bool(told)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import call
+from tests.support.command_line import call, succeeding
 
 HOSTS = "cluster: {}\nhosts: {{localhost: {{connection: local, slots: 2}}}}\n"
 
@@ -29,8 +29,7 @@ def configure(home: Path, text: str, mode: int = 0o644) -> Path:
 
 
 def cluster(*words: str, **env: str) -> str:
-    result = call(*words, "inventory", "--json", env=env)
-    assert result.exit_code == 0, result.output
+    result = succeeding(*words, "inventory", "--json", env=env)
     return str(json.loads(result.stdout)["cluster"])
 
 
@@ -90,8 +89,7 @@ def test_an_empty_file_sets_nothing(home: Path) -> None:
 
 def test_options_can_be_set_by_variables() -> None:
     env = {"TACO_LAUNCH_RUN_NP": "3", "TACO_LAUNCH_RUN_DRY_RUN": "1", "TACO_LAUNCH_RUN_KNOB": "NCCL_DEBUG=INFO"}
-    planned = call("run", "-H", "localhost:4", "--", "true", env=env)
-    assert planned.exit_code == 0, planned.output
+    planned = succeeding("run", "-H", "localhost:4", "--", "true", env=env)
     assert "-np 3 " in planned.stdout
     assert "-x NCCL_DEBUG=INFO" in planned.stdout
     typed = call("run", "-H", "localhost:4", "--np", "2", "--", "true", env=env)

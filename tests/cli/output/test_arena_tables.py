@@ -5,7 +5,7 @@ from dataclasses import replace
 from taco_launch.cli.output import arena_tables
 from taco_launch.core.model.job_rows import row_of
 from taco_launch.core.model.jobs import HostRanks, JobState
-from tests.cli.output.test_job_tables import NOW, ROWS, job, text
+from tests.support.job_rows import NOW, ROWS, job, text
 
 SHARES = (HostRanks("gpu1", 2, slots=("gpu-0", "gpu-1")), HostRanks("gpu2", 1, slots=("gpu-0",)))
 

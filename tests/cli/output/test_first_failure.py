@@ -10,7 +10,7 @@ from taco_launch.cli.output import job_tables, render
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import JobState, RankEnd
 from taco_launch.core.model.stalls import HANGS, RankLook, Stall, reason
-from tests.cli.output.test_job_tables import GPUS, NOW, job, text
+from tests.support.job_rows import GPUS, NOW, job, text
 
 
 @pytest.mark.parametrize(("rank", "marked"), [(0, "worker-0"), (2, "worker-1"), (None, "")])

@@ -9,7 +9,7 @@ from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.job_rows import row_of
 from taco_launch.core.model.jobs import Event, Finding, HostRanks, JobState, Policy, RankEnd, Restart, Transition
 from taco_launch.core.model.stalls import RankLook, Stall
-from tests.cli.output.test_job_tables import GPUS, NOW, ROWS, job, text
+from tests.support.job_rows import GPUS, NOW, ROWS, job, text
 
 
 def test_get_of_a_running_job() -> None:

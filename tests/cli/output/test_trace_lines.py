@@ -9,7 +9,7 @@ import pytest
 
 from taco_launch.cli import verbs
 from taco_launch.cli.main import cli
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.MULTILINE)
 

@@ -11,8 +11,8 @@ from taco_launch.core.signatures import log_scan
 from taco_launch.core.signatures.known import Signature
 from taco_launch.core.signatures.log_scan import LogScan, explain, is_consequence
 from taco_launch.core.signatures.table import TABLE
+from tests.support.findings import REFUSED, TRACEBACK, names
 
-REFUSED = "ssh: connect to host gpu2 port 12222: Connection refused"
 SHUT_DOWN = (
     "RuntimeError: Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt"
 )
@@ -47,10 +47,6 @@ NOISE = st.sampled_from(
         "x" * 5000,
     ]
 )
-
-
-def names(text: str) -> list[str]:
-    return [finding.signature for finding in explain(text.split("\n"))]
 
 
 @settings(max_examples=2 * settings().max_examples)
@@ -134,9 +130,6 @@ def test_a_failure_stands_before_what_follows_from_it_and_before_notes() -> None
         )
     )
     assert names(text) == ["cuda-out-of-memory", "rank-killed", "horovod-shut-down", "variable-not-set"]
-
-
-TRACEBACK = ("Traceback (most recent call last):", "  File 'x'", "ValueError: mine")
 
 
 def test_a_command_that_is_known_to_be_missing_is_told_once() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from taco_launch.core.signatures.log_scan import LogScan, explain
-from tests.core.signatures.test_log_scan import REFUSED, TRACEBACK, names
+from tests.support.findings import REFUSED, TRACEBACK, names
 
 SURVIVED = {
     "/opt/torchvision/io/image.py:13: UserWarning: Failed to load image Python extension: "

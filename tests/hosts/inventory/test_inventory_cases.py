@@ -6,28 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.core.errors import USAGE, SpecError
 from taco_launch.hosts.inventory.load import parse
+from tests.support.document_cases import Cases, check_refused, stem
 
-CASES = sorted(Path(__file__).with_name("cases").glob("*.yaml"))
+CASES = Cases(Path(__file__).with_name("cases"))
 
 
-@pytest.mark.parametrize("case", [path for path in CASES if path.stem.startswith("good_")], ids=lambda path: path.stem)
+@pytest.mark.parametrize("case", CASES.good, ids=stem)
 def test_good(case: Path) -> None:
     inventory = parse(case.read_bytes(), "inventory.yaml")
     # through JSON, so that tuples and lists are one
     assert json.loads(json.dumps(asdict(inventory))) == json.loads(case.with_suffix(".json").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("case", [path for path in CASES if path.stem.startswith("bad_")], ids=lambda path: path.stem)
+@pytest.mark.parametrize("case", CASES.bad, ids=stem)
 def test_bad(case: Path) -> None:
-    with pytest.raises(SpecError) as caught:
-        parse(case.read_bytes(), "inventory.yaml")
-    assert f"{caught.value}\n" == case.with_suffix(".txt").read_text("utf-8")
-    assert caught.value.exit_code == USAGE
+    check_refused(case, lambda data: parse(data, "inventory.yaml"))
 
 
 def test_each_case_has_one_expectation_and_no_expectation_is_left_over() -> None:
-    folder = Path(__file__).with_name("cases")
-    expected = {path.stem + (".json" if path.stem.startswith("good_") else ".txt") for path in CASES}
-    assert {path.name for path in folder.iterdir()} == expected | {path.name for path in CASES}
+    assert CASES.unmatched() == set()

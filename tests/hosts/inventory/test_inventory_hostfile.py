@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.core.errors import USAGE, SpecError
+from taco_launch.core.errors import SpecError
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.hosts.inventory.hostfile import MAX_NAMES
 from taco_launch.hosts.inventory.load import load, parse
 from taco_launch.hosts.inventory.schema import names
 from taco_launch.hosts.inventory.schema.faults import MAX_FAULTS
 from taco_launch.hosts.inventory.schema.text import is_hostfile
+from tests.support.document_cases import Cases, check_refused, stem
 
-CASES = sorted(Path(__file__).with_name("hostfiles").glob("*.hosts"))
+CASES = Cases(Path(__file__).with_name("hostfiles"), ".hosts")
 
 
 def local_names() -> frozenset[str]:
@@ -32,7 +33,7 @@ def rows(inventory: Inventory) -> list[list[Any]]:
     return [[host.name, host.user, host.slots, host.max_slots, host.connection] for host in inventory.hosts]
 
 
-@pytest.mark.parametrize("case", [path for path in CASES if path.stem.startswith("good_")], ids=lambda path: path.stem)
+@pytest.mark.parametrize("case", CASES.good, ids=stem)
 def test_good(case: Path) -> None:
     inventory = parse(case.read_bytes(), f"/etc/{case.stem}.hosts", local_names)
     assert rows(inventory) == json.loads(case.with_suffix(".json").read_text("utf-8"))
@@ -43,18 +44,13 @@ def test_good(case: Path) -> None:
     assert inventory == Inventory(case.stem, inventory.hosts[0].name, plain, source=f"/etc/{case.stem}.hosts")
 
 
-@pytest.mark.parametrize("case", [path for path in CASES if path.stem.startswith("bad_")], ids=lambda path: path.stem)
+@pytest.mark.parametrize("case", CASES.bad, ids=stem)
 def test_bad(case: Path) -> None:
-    with pytest.raises(SpecError) as caught:
-        parse(case.read_bytes(), "hosts", local_names)
-    assert f"{caught.value}\n" == case.with_suffix(".txt").read_text("utf-8")
-    assert caught.value.exit_code == USAGE
+    check_refused(case, lambda data: parse(data, "hosts", local_names))
 
 
 def test_each_case_has_one_expectation_and_no_expectation_is_left_over() -> None:
-    folder = Path(__file__).with_name("hostfiles")
-    expected = {path.stem + (".json" if path.stem.startswith("good_") else ".txt") for path in CASES}
-    assert {path.name for path in folder.iterdir()} == expected | {path.name for path in CASES}
+    assert CASES.unmatched() == set()
 
 
 YAML_TEXTS = [

@@ -9,7 +9,7 @@ import yaml
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.hosts.inventory.load import parse
 from taco_launch.hosts.inventory.to_document import document
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 from tests.support.paths import ROOT
 
 HERE = Path(__file__).parent

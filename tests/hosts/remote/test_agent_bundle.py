@@ -12,7 +12,7 @@ import pytest
 import taco_launch
 from taco_launch.hosts.remote import agent_bundle
 from tests.agent.conftest import PYTHON
-from tests.cli.test_cli import call
+from tests.support.command_line import call
 
 BUILD = "import hashlib; from taco_launch.hosts.remote import agent_bundle as b; print(hashlib.sha256(b.build(b.sources())).hexdigest())"
 # Imports every module of the zipapp; whatever lies outside the standard library is not to be found with -I -S.

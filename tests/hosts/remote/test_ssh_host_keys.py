@@ -16,8 +16,7 @@ from taco_launch.core.model.host.hosts import Host
 from taco_launch.hosts import trust as flow
 from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.remote.credentials import Credentials
-from tests.hosts.conftest import host, inventory, many
-from tests.hosts.remote.test_ssh_logins import WHOAMI, login
+from tests.hosts.conftest import WHOAMI, host, inventory, login, many
 from tests.support.patience import patience
 from tests.support.sshd import Sshd, keygen, why_not
 from tests.support.sshd import sshd as started

@@ -1,7 +1,6 @@
 """Ways to a real sshd: ~/.ssh/config, kinds of keys, agent, certificates, jump hosts, ProxyCommand; what cannot be is told."""
 
 import contextlib
-import os
 import re
 import socket
 import subprocess
@@ -14,55 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.core.command import Command
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.hosts import Host
-from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.remote.credentials import Credentials
-from tests.conftest import eventually
-from tests.hosts.conftest import NOBODY, host, inventory, many
+from tests.hosts.conftest import host, login, many
 from tests.support.patience import HANG
-from tests.support.sshd import Sshd, keygen, why_not
+from tests.support.sshd import Sshd, agent, keygen, why_not
 from tests.support.sshd import sshd as started
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("home")]
-
-WHOAMI = Command(("id", "-un"))
-
-
-def login(*hosts: Host, access: Credentials = NOBODY, host_keys: str = "accept-new") -> list[str]:
-    with connect(inventory(*hosts, host_keys=host_keys), hosts, access) as fanout:
-        answers = fanout.each(lambda transport: transport.run(WHOAMI).stdout.decode().strip())
-    for answer in answers:
-        if answer.error:
-            raise answer.error
-    return [answer.value or "" for answer in answers]
 
 
 def authorize(sshd: Sshd, public: Path, options: str = "") -> None:
     with (sshd.folder / "authorized").open("a") as file:
         file.write(f"{options}{' ' if options else ''}{public.read_text()}")
-
-
-@contextmanager
-def agent(*keys: Path) -> Iterator[str]:
-    """Run one that holds keys; give its socket."""
-    path = f"/tmp/taco-launch-agent-{os.getpid()}"
-    env = {**os.environ, "SSH_AUTH_SOCK": path}
-
-    def add(word: str) -> int:
-        return subprocess.run(["ssh-add", word], env=env, capture_output=True, check=False).returncode
-
-    process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
-    try:
-        # ssh-add(1): 2 where no agent answers, which is so for a moment when its socket already exists
-        eventually(lambda: add("-l") < 2, 10, "the agent")
-        for key in keys:
-            assert add(str(key)) == 0
-        yield path
-    finally:
-        process.terminate()
-        process.wait()
 
 
 # --- keys

@@ -16,6 +16,7 @@ from taco_launch.hosts.ssh.config import Config
 from taco_launch.hosts.ssh.host_key_policy import Verifier
 from taco_launch.hosts.ssh.host_keys import HostKey, HostKeyStatus, KnownHosts
 from tests.support.patience import HANG
+from tests.support.threads import side_by_side
 
 ED = HostKey("ssh-ed25519", b"\0\0\0\x0bssh-ed25519\0\0\0 " + b"a" * 32)
 OTHER = HostKey("ssh-ed25519", b"\0\0\0\x0bssh-ed25519\0\0\0 " + b"b" * 32)
@@ -84,11 +85,7 @@ def test_ours_is_written_by_many_at_once(tmp_path: Path) -> None:
     def add(number: int) -> None:
         KnownHosts(path).add([(f"gpu{number}", ED)])
 
-    threads = [threading.Thread(target=add, args=(number,)) for number in range(30)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    side_by_side(add, ((number,) for number in range(30)))
     assert sorted(path.read_text().splitlines(keepends=True)) == sorted(line(f"gpu{n}", ED) for n in range(30))
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -133,11 +130,7 @@ def test_of_two_first_contacts_one_is_taken(tmp_path: Path, monkeypatch: pytest.
         except HostError as error:
             results.append("CHANGED" if "has CHANGED" in error.message else error.message)
 
-    threads = [threading.Thread(target=contact, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    side_by_side(contact, ((number,) for number in range(2)))
     assert sorted(results) == ["CHANGED", "taken"]
     assert len(path.read_text().splitlines()) == 1
 

@@ -18,10 +18,7 @@ from taco_launch.jobs.code import config_files, snapshot
 from taco_launch.jobs.code.snapshot import Snapshot
 from taco_launch.jobs.code.tree_walk import walk
 from tests.support import trees
-
-
-def quiet(line: str) -> None:
-    raise AssertionError(line)
+from tests.support.trees import quiet
 
 
 def taken(root: Path, cache: Path) -> Snapshot:

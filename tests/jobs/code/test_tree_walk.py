@@ -10,10 +10,7 @@ import pytest
 
 from taco_launch.core.errors import UsageError
 from taco_launch.jobs.code.tree_walk import walk
-
-
-def quiet(line: str) -> None:
-    raise AssertionError(line)
+from tests.support.trees import quiet
 
 
 def test_what_is_no_file_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,8 @@
 """Peer memory modules, and what keeps them out: drivers, OFED, headers, keys, users; in the words of the real tools."""
 
 import os
-import subprocess
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +19,7 @@ def refused(host: Host, module: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def booted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Host]:
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Host]:
     """Return a host of a machine that has one GPU and one HCA left, which makes it quick."""
 
     @cache
@@ -29,18 +27,6 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Host]:
         return make(tmp_path_factory.mktemp(machine), machine, most=1)
 
     return made
-
-
-@pytest.fixture
-def own(booted: Callable[[str], Host], tmp_path: Path) -> Callable[[str], Host]:
-    """Return such a host of the test's own."""
-
-    def copied(machine: str) -> Host:
-        root = tmp_path / machine
-        subprocess.run(["cp", "-a", str(booted(machine).root), str(root)], check=True)
-        return Host(root)
-
-    return copied
 
 
 def with_nv_peer_mem(host: Host, version: str = "1.1-0") -> Host:

@@ -16,6 +16,7 @@ from taco_launch.core.model.host.hosts import Container
 from taco_launch.setup.apply.image_source import image_on_controller, stream
 from taco_launch.setup.model.ops import SourceImage
 from taco_launch.setup.stage_parts.image_copy import common_layers
+from tests.support.image_files import layered
 
 CONFIG, MANIFEST = "1" * 64, "2" * 64
 
@@ -111,20 +112,6 @@ def test_what_the_engine_here_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert str(image_on_controller(container)).endswith("train:1: Error: No such image: train:1")
     monkeypatch.setenv("PATH", str(tmp_path / "state"))
     assert str(image_on_controller(container)).endswith("train:1: No such file or directory")
-
-
-def layered(path: Path, layers: dict[str, str], images: int = 1) -> Path:
-    """Write what docker saves of an image with these layers: the names of their files, and their diff IDs."""
-    config = {"rootfs": {"diff_ids": list(layers.values())}}
-    entry = {"Config": "c.json", "RepoTags": ["t:1"], "Layers": list(layers)}
-    files = {**{name: f"data of {name}" for name in layers}, "c.json": config, "manifest.json": [entry] * images}
-    with tarfile.open(path, "w") as tar:
-        for name, content in files.items():
-            data = (content if isinstance(content, str) else json.dumps(content)).encode()
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-    return path
 
 
 def test_layers_that_all_hosts_have_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from taco_launch.setup.apply import image_source, send_image
 from taco_launch.setup.apply.host_ops import SetupEvent
 from taco_launch.setup.model.ops import SourceImage
 from tests.conftest import eventually
-from tests.setup.apply.test_image_source import layered
+from tests.support.image_files import layered
 from tests.support.patience import patience
 
 _SSH, _SSHD = shutil.which("ssh"), shutil.which("sshd", path=f"/usr/sbin:{os.environ['PATH']}")

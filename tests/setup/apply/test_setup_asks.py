@@ -16,12 +16,10 @@ from taco_launch.setup.apply import sources
 from taco_launch.setup.files.container_definition import unread
 from taco_launch.setup.model.ops import Op, PlanContext, Problem, StageRules
 from taco_launch.setup.model.stages import STAGES
-from tests.cli.hosts import test_setup as simulated
-from tests.cli.hosts.test_setup import PASSWORD, World, code, setup
+from tests.support import simulated_setup as simulated
 from tests.support.host_facts import host, known
+from tests.support.simulated_setup import PASSWORD, World, code, setup
 from tests.support.training import image
-
-world = simulated.world  # a fixture is found by its name here
 
 
 def test_a_host_without_gpus_is_one_whatever_is_left_of_its_driver() -> None:

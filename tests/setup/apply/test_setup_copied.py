@@ -8,10 +8,8 @@ from taco_launch.core.errors import HostError
 from taco_launch.setup.apply import image_source, send_image, sources
 from taco_launch.setup.apply.host_ops import SetupEvent
 from taco_launch.setup.model.ops import SourceImage
-from tests.cli.hosts import test_setup as simulated
-from tests.cli.hosts.test_setup import World, code, rows, setup
+from tests.support.simulated_setup import World, code, rows, setup
 
-world = simulated.world  # a fixture is found by its name here
 GIVEN = SourceImage("the controller", frozenset(("sha256:1",)), 1000)
 
 

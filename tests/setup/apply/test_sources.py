@@ -18,7 +18,7 @@ from taco_launch.core.model.host.facts import SetupFile, SetupState
 from taco_launch.core.model.host.hosts import Container, DockerEngine, Inventory, Registry
 from taco_launch.core.model.host.image_reference import parse_reference
 from taco_launch.setup.apply import sources
-from tests.cli.hosts.test_setup import PASSWORD, Simulated
+from tests.support.simulated_setup import PASSWORD, Simulated
 
 
 def registry(file: str | None) -> Inventory:

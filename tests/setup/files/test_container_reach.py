@@ -6,8 +6,7 @@ import pytest
 
 from taco_launch.core.model.host import paths
 from taco_launch.setup.files import unit
-from tests.setup.stages.test_container import NAME, after, ops, plan
-from tests.support.training import defined, problem, ready
+from tests.support.training import NAME, after, defined, ops, plan, problem, ready
 
 
 def test_nothing_that_the_hosts_root_runs_is_in_a_mount() -> None:

@@ -10,9 +10,20 @@ from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hardware import Board
 from taco_launch.setup.files import gpu_devices
 from taco_launch.setup.model.ops import Op
-from tests.setup.stages.test_container import NAME, RDMA, after, ops, plan, with_gpus, with_toolkit
 from tests.support.host_facts import known
-from tests.support.training import defined, having, problem, ready
+from tests.support.training import (
+    NAME,
+    RDMA,
+    after,
+    defined,
+    having,
+    ops,
+    plan,
+    problem,
+    ready,
+    with_gpus,
+    with_toolkit,
+)
 
 RUNTIME: dict[str, Any] = {"toolkit": "1.17.8", "toolkit_programs": ("nvidia-ctk",), "runtimes": ("nvidia", "runc")}
 CDI: dict[str, Any] = {**RUNTIME, "cdi_folders": ("/etc/cdi", "/var/run/cdi")}

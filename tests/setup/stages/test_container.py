@@ -11,34 +11,27 @@ from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown
 from taco_launch.core.model.host.facts import ContainerState, HostFacts, ProcessLimits
 from taco_launch.setup import scripts
-from taco_launch.setup.model.ops import Op, PlanContext, Problem
+from taco_launch.setup.model.ops import PlanContext, Problem
 from taco_launch.setup.stages import container as stage
 from tests.support.host_facts import known
-from tests.support.training import TWO, bare, cluster, defined, having, image, inventory, problem, ready
-
-NAME = "taco-launch-hcc"
-RDMA = ("/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0")
-
-
-def with_toolkit(facts: HostFacts) -> HostFacts:
-    return having(facts, toolkit="1.17.0")
-
-
-def plan(facts: HostFacts, **container: Any) -> list[Op | Problem]:
-    of = cluster(facts, container=container)
-    return list(stage.plan(of.host("gpu1"), facts, of))
-
-
-def ops(facts: HostFacts, **container: Any) -> list[Op]:
-    found = plan(facts, **container)
-    assert all(isinstance(each, Op) for each in found), found
-    return [each for each in found if isinstance(each, Op)]
-
-
-def after(facts: HostFacts, **container: Any) -> HostFacts:
-    for each in ops(facts, **container):
-        facts = each.expect(facts)
-    return facts
+from tests.support.training import (
+    NAME,
+    RDMA,
+    TWO,
+    after,
+    bare,
+    cluster,
+    defined,
+    having,
+    image,
+    inventory,
+    ops,
+    plan,
+    problem,
+    ready,
+    with_gpus,
+    with_toolkit,
+)
 
 
 def options(facts: HostFacts, **container: Any) -> list[str]:
@@ -182,11 +175,6 @@ def test_gpus_take_the_toolkit() -> None:
 
 
 # --- devices that cannot be read, or do not exist now
-
-
-def with_gpus(gpus: Any, facts: HostFacts | None = None) -> HostFacts:
-    facts = facts or with_toolkit(ready())
-    return replace(facts, gpu=replace(known(facts.gpu), gpus=gpus))
 
 
 @pytest.mark.parametrize(

@@ -8,25 +8,20 @@ from typing import Any
 import pytest
 
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.core.model.host.facts import ContainerState, Disk, DockerFacts, HostFacts, Os, SetupFile, SetupState
+from taco_launch.core.model.host.facts import ContainerState, Disk, DockerFacts, HostFacts, Os, SetupFile
 from taco_launch.core.model.host.hosts import DockerEngine, Host, Inventory
 from taco_launch.setup import keys
 from taco_launch.setup.model.ops import Op, PlanContext, Problem
 from taco_launch.setup.plan.diff import diffs
 from taco_launch.setup.stage_parts.docker_settings import PROXY_VALUES, proxy_files
 from taco_launch.setup.stages.docker import plan
+from tests.support.docker_stage import file, made
 from tests.support.host_facts import host, known
 
 CONFIG = "/etc/docker/daemon.json"
 DROP_IN = "/etc/systemd/system/docker.service.d/taco-launch.conf"
 DEBIAN = Os("debian", "12", "Debian GNU/Linux 12 (bookworm)")
 BUSY = ContainerState("busy", "image", "running", ())
-
-
-def made(**fields: Any) -> SetupState:
-    nothing = Absent("not there")
-    found = SetupState((), (), (), None, nothing, nothing, nothing, nothing, nothing, "enabled", "active", "/usr/bin/dockerd -H fd://", nothing)  # fmt: skip
-    return replace(found, **fields)
 
 
 def facts(docker: Found[DockerFacts] | None = None, of: dict[str, Any] | None = None, **fields: Any) -> HostFacts:
@@ -69,10 +64,6 @@ def problem(found: HostFacts, of: DockerEngine = DockerEngine(), **fields: Any) 
     assert isinstance(only, Problem)
     assert only.hint
     return only.message
-
-
-def file(op: Op, path: str) -> str:
-    return next(each.data.decode() for each in op.files if path in (each.path, each.shown))
 
 
 def test_an_engine_that_runs_is_right() -> None:

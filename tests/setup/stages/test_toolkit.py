@@ -13,7 +13,7 @@ from taco_launch.core.model.host.hosts import DockerEngine, Host, Inventory, Too
 from taco_launch.setup import keys
 from taco_launch.setup.model.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import toolkit
-from tests.setup.stages.test_docker import file, made
+from tests.support.docker_stage import file, made
 from tests.support.host_facts import host, known
 
 URL = "https://nvidia.github.io/libnvidia-container"

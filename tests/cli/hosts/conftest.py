@@ -1,0 +1,5 @@
+"""Simulated hosts for tests of set-up."""
+
+from tests.support.simulated_setup import world
+
+__all__ = ["world"]

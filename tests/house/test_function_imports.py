@@ -17,7 +17,7 @@ LIMITS = {
     "cli": 104,
     "api": 24,
     "bench": 8,
-    "jobs": 38,
+    "jobs": 36,
     "setup": 0,
     "hosts": 13,
     "lab": 1,

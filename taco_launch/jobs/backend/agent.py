@@ -273,26 +273,28 @@ class AgentBackend:
     ) -> int:
         """Run a command beside a rank; return its exit code."""
         from taco_launch.core.protocol.calls.exec_command import Exec  # noqa: PLC0415
-        from taco_launch.jobs.backend.rank_access import converse  # noqa: PLC0415 - no other call needs it
 
         request = Exec(name=name, rank=rank, command=list(command), terminal=terminal)
-        return converse(self._head, request, given, out, err)
+        return self._converse(request, given, out, err)
 
     def read_files(self, name: str, rank: int, path: str, most: int, out: Output, err: Output) -> int:
         """Write a file or a folder of a rank's host to `out` as an archive; return 0 where it is whole."""
         from taco_launch.core.protocol.calls.copy_files import ReadFiles  # noqa: PLC0415
-        from taco_launch.jobs.backend.rank_access import converse  # noqa: PLC0415 - no other call needs it
 
-        return converse(self._head, ReadFiles(name=name, rank=rank, path=path, most=most), (), out, err)
+        return self._converse(ReadFiles(name=name, rank=rank, path=path, most=most), (), out, err)
 
     def write_files(
         self, name: str, rank: int, path: str, most: int, given: "Iterable[CallerInput]", err: Output
     ) -> int:
         """Write a file or a folder of a rank's host out of the archive in `given`; return 0 where it is whole."""
         from taco_launch.core.protocol.calls.copy_files import WriteFiles  # noqa: PLC0415
-        from taco_launch.jobs.backend.rank_access import converse  # noqa: PLC0415 - no other call needs it
 
-        return converse(self._head, WriteFiles(name=name, rank=rank, path=path, most=most), given, err, err)
+        return self._converse(WriteFiles(name=name, rank=rank, path=path, most=most), given, err, err)
+
+    def _converse(self, request: Request, given: "Iterable[CallerInput]", out: Output, err: Output) -> int:
+        from taco_launch.jobs.backend.rank_access import converse  # noqa: PLC0415 - few calls go on like this
+
+        return converse(self._head, request, given, out, err)
 
     def forward(self, name: str, rank: int, port: int) -> "AbstractContextManager[Dialogue]":
         """Return a call whose streams are connections to a port of a rank's host."""

@@ -18,7 +18,7 @@ from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.calls.jobs import Accepted, JobReply
 from taco_launch.core.protocol.calls.jobs import Submit as Submit_
 from taco_launch.hosts.inventory.durations import MOST_SECONDS, parse_duration
-from taco_launch.jobs.backend.agent_client import Head
+from taco_launch.jobs.backend.agent_client import AgentClient
 from tests.support.command_line import call
 from tests.support.paths import TESTS
 
@@ -77,14 +77,14 @@ def cluster(tmp_path: Path) -> Path:
 def submit(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Submit:
     """Submit to a head that takes everything; gives the spec that it was sent, and what the command line said."""
 
-    def answer(_head: Head, request: Request) -> list[Reply]:
+    def answer(_head: AgentClient, request: Request) -> list[Reply]:
         assert isinstance(request, Submit_)
         read = Submit_.from_wire(request.to_wire())
         sent.append(read.spec)
         return [Accepted(name="it"), JobReply(job=JobView(read.spec, JobRecord("id", JobState.QUEUED), "/f"))]
 
     sent: list[JobSpec] = []
-    monkeypatch.setattr(Head, "call", answer)
+    monkeypatch.setattr(AgentClient, "call", answer)
     monkeypatch.chdir(cluster.parent)
 
     def submitted(*words: str, stdin: str | None = None) -> tuple[JobSpec, Result]:

@@ -28,7 +28,7 @@ from taco_launch.core.protocol.calls.jobs import Accepted, JobReply
 from taco_launch.hosts.remote import agent_bundle
 from taco_launch.jobs.backend import agent_location
 from taco_launch.jobs.backend.agent import AgentBackend
-from taco_launch.jobs.backend.agent_client import Head
+from taco_launch.jobs.backend.agent_client import AgentClient
 
 BUDGET: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("budget.yaml").read_text(encoding="ascii"))
 HOOK = Path(__file__).with_name("hook.py").read_text(encoding="ascii")
@@ -177,7 +177,7 @@ class Counted:
 def test_a_job_elsewhere_is_one_call(environ: dict[str, str]) -> None:
     host = Counted()
     spec = JobSpec("job", ("true",), (Host("gpu1", "10.0.0.1"),), head="gpu1")
-    AgentBackend(Head(host, agent_location.on_host())).submit(spec, {})  # type: ignore[arg-type]
+    AgentBackend(AgentClient(host, agent_location.on_host())).submit(spec, {})  # type: ignore[arg-type]
     assert host.asked == Counter(tail=BUDGET["submit_remote"]["calls"])
     script = f"{HOOK}\nimport taco_launch.cli.main, taco_launch.cli.jobs.run, taco_launch.api.cluster, taco_launch.jobs.backend.agent, taco_launch.hosts.ssh.connection"
     subprocess.run([sys.executable, "-c", script], env=environ, check=True)

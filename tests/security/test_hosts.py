@@ -21,7 +21,7 @@ from taco_launch.hosts.remote import transport as transports
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.hosts.remote.transport import Transport
 from taco_launch.jobs.backend import agent_client as heads
-from taco_launch.jobs.backend.agent_client import AgentError, Head
+from taco_launch.jobs.backend.agent_client import AgentClient, AgentError
 from taco_launch.jobs.backend.agent_location import AgentLocation, in_container, on_host
 from tests.hosts.conftest import inventory
 from tests.security.evil_host import Evil, Session, evil_host
@@ -76,7 +76,7 @@ def fails(
 ) -> tuple[TacoLaunchError, Evil]:
     """Return the error of `list` on such a host."""
     with reached(act, folder) as (transport, evil), pytest.raises(TacoLaunchError) as caught:
-        Head(transport, seat or on_host()).call(List())
+        AgentClient(transport, seat or on_host()).call(List())
     return caught.value, evil
 
 

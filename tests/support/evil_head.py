@@ -18,7 +18,7 @@ from taco_launch.core.model.jobs import HostRanks, JobRecord, JobSpec, JobState
 from taco_launch.core.protocol import framing as protocol
 from taco_launch.hosts.remote.transport import Conversation, NoInput
 from taco_launch.jobs.backend.agent import AgentBackend
-from taco_launch.jobs.backend.agent_client import Head
+from taco_launch.jobs.backend.agent_client import AgentClient
 from taco_launch.jobs.backend.agent_location import on_host
 
 SPEC = JobSpec("vgg16", ("python3", "train.py"), (Host("n1", "10.0.0.1", slots=2),), np=2)
@@ -56,7 +56,7 @@ class Spoken:
 def answered(words: tuple[str, ...], frames: list[Any]) -> Result:
     # as on this machine: a head elsewhere that breaks off while a job is followed is asked again, for ever
     seat = replace(on_host(), inherit=False, turn=None)
-    head = Head(Spoken(frames), seat)  # type: ignore[arg-type]
+    head = AgentClient(Spoken(frames), seat)  # type: ignore[arg-type]
 
     class Evil(Settings):
         def cluster(self, _access: object = None) -> Cluster:

@@ -21,7 +21,7 @@ from taco_launch.agent.guard.code_fetch import CodeFetch
 from taco_launch.agent.guard.host_launcher import HostLauncher
 from taco_launch.agent.guard.host_probe import ProbeOnce
 from taco_launch.agent.guard.memory_kills import MemoryKills
-from taco_launch.agent.guard.observer import Observer
+from taco_launch.agent.guard.observer import ProgressWatcher
 from taco_launch.agent.guard.slot_allocator import JobSlots
 from taco_launch.agent.host import ports, process_registry, processes
 from taco_launch.agent.logs.agent_log import GuardTrace
@@ -70,7 +70,7 @@ class _Guard:
         self._roots: Set[Tuple[int, int]] = set()
         self._told: List[Message] = []
         self._sender = LogSender(folder)
-        self._observer = Observer(folder)
+        self._observer = ProgressWatcher(folder)
         self._kills = MemoryKills()
         self._trace = GuardTrace(folder, elsewhere=self._elsewhere)
         self._slots = JobSlots(folder)

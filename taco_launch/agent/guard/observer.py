@@ -25,7 +25,7 @@ _LAST_LINE_BYTES, _LAST_LINE_CHARACTERS = 1 << 12, 200
 _MOST_OF_STALLS = 1 << 16
 
 
-class Observer:
+class ProgressWatcher:
     """Watches the ranks of this host: for how long they have made no progress, and what they do."""
 
     def __init__(self, job: JobFolder) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from taco_launch.cli.hosts.examples import complete_example, copy_example
-from taco_launch.cli.hosts.trust import kept, show_keys, show_refused
+from taco_launch.cli.hosts.trust import confirm_host_keys, show_keys, show_refused
 from taco_launch.cli.options.common import access_of, access_options, add_option, again, settings_of, talk_options
 from taco_launch.cli.output import host_errors
 from taco_launch.core.command import shell
@@ -162,7 +162,7 @@ def _trusted(
     if refused:
         show_refused(refused, lambda _key: again(ctx, "--replace"))
         return None
-    if keys and not kept(settings, keys, found.file, yes=yes):
+    if keys and not confirm_host_keys(settings, keys, found.file, yes=yes):
         return None
     return found.failed
 

@@ -171,7 +171,7 @@ def _show_left(settings: Settings, hosts: Sequence[str]) -> None:
     """Name the hosts that were left as they were."""
     if hosts:
         left = setup_output.names(hosts)
-        typed = render.typed(shell(("taco-launch", "setup", "-H", left)))
+        typed = render.with_inventory_option(shell(("taco-launch", "setup", "-H", left)))
         settings.talk(
             f"{left}: not changed; jobs that also use these hosts need the same image and settings there: {typed}"
         )
@@ -251,7 +251,12 @@ def _document(
     told: Sequence[tuple[str, tuple[str, ...]]],
 ) -> dict[str, Any]:
     problems = [
-        {"host": plan.host, "stage": problem.stage, "message": problem.message, "hint": render.typed(problem.hint)}
+        {
+            "host": plan.host,
+            "stage": problem.stage,
+            "message": problem.message,
+            "hint": render.with_inventory_option(problem.hint),
+        }
         for plan in plans
         for problem in plan.problems
     ]

@@ -55,7 +55,7 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
     host_errors.show(found.failed, {host.name: host.address for host in chosen})
     keys, refused = found.to_write(replace=replace), found.refused(replace=replace)
     show_refused(refused, lambda key: trust_line(inventory.source, key.host, replace=True))
-    if keys and not kept(settings, keys, found.file, yes=yes):
+    if keys and not confirm_host_keys(settings, keys, found.file, yes=yes):
         return FAILED
     if found.failed:
         return HOST_FAILED
@@ -78,7 +78,7 @@ def show_refused(keys: Sequence[ShownKey], line: Callable[[ShownKey], str]) -> N
         )
 
 
-def kept(settings: Settings, keys: Sequence[ShownKey], file: str, *, yes: bool) -> bool:
+def confirm_host_keys(settings: Settings, keys: Sequence[ShownKey], file: str, *, yes: bool) -> bool:
     """Ask whether to keep keys in our known_hosts `file`, and keep them; tell whether that was done.
 
     Raises:

@@ -85,7 +85,7 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
         named_jobs.agree(backend, name, "stop", "stopped", lambda state: not state.is_terminal, yes=yes)
         settings.talk(f"{name}: {_stop(backend, name, grace)}")
 
-    return named_jobs.each(names, one)
+    return named_jobs.for_each_job(names, one)
 
 
 @click.command()
@@ -112,7 +112,7 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
             render.warning(settings, warning)
         settings.talk(f"{name}: deleted")
 
-    return named_jobs.each(names, one)
+    return named_jobs.for_each_job(names, one)
 
 
 @contextmanager

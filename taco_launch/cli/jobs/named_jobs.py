@@ -54,7 +54,7 @@ def rank_of(backend: Backend, name: str, options: Mapping[str, Any]) -> int:
     return found.ranks[0]
 
 
-def each(names: tuple[str, ...], act: Callable[[str], None]) -> int:
+def for_each_job(names: tuple[str, ...], act: Callable[[str], None]) -> int:
     """Do something with every job; one that fails does not keep the others from it. Gives the first failure's code."""
     code = 0
     for name in dict.fromkeys(names):

@@ -35,7 +35,7 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
         record = backend.suspend(name, person()).record
         settings.talk(f"{name}: {record.state.value}: {printable(one_line(record.reason))}")
 
-    return named_jobs.each(names, one)
+    return named_jobs.for_each_job(names, one)
 
 
 @click.command()
@@ -61,4 +61,4 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
         waits = f": {printable(one_line(record.reason))}" if record.state is JobState.QUEUED and record.reason else ""
         settings.talk(f"{name}: {record.state.value}{waits}")
 
-    return named_jobs.each(names, one)
+    return named_jobs.for_each_job(names, one)

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from taco_launch.cli.output.mpi_job import conditions, moment, mpi_job
-from taco_launch.cli.output.render import age, columns, job_fields, more_hosts, one_line, printable, typed
+from taco_launch.cli.output.render import (
+    age,
+    columns,
+    job_fields,
+    more_hosts,
+    one_line,
+    printable,
+    with_inventory_option,
+)
 from taco_launch.core.command import shell
 from taco_launch.core.errors import CANNOT_PLACE
 from taco_launch.core.lifecycle import goodput
@@ -152,7 +160,7 @@ def _board(job: JobView) -> str:
     lines = (
         "Your tensorboard will be available on:",
         f"http://127.0.0.1:{board.port} on {head}",
-        typed(f"open it here: taco-launch tensorboard {job.spec.name}"),
+        with_inventory_option(f"open it here: taco-launch tensorboard {job.spec.name}"),
     )
     return "\n".join(printable(line) for line in lines)
 
@@ -297,7 +305,10 @@ def _waiting(job: JobView, now: float) -> str:
         left = record.not_before - now
         at = time.strftime("%H:%M:%S", time.localtime(record.not_before))
         words.append(("", f"attempt {record.attempt + 1} starts {f'in {age(left)}, at {at}' if left > 0 else 'now'}"))
-    lines = (f"  {printable(f'{host}: {text}' if host else typed(text))}" for host, text in words or (("", FOR_SLOTS),))
+    lines = (
+        f"  {printable(f'{host}: {text}' if host else with_inventory_option(text))}"
+        for host, text in words or (("", FOR_SLOTS),)
+    )
     return "\n".join(("WAITING:", *lines))
 
 

@@ -43,7 +43,7 @@ def data(value: Any, output: str) -> None:
 
 def error(message: str, hint: str | None) -> None:
     """Print an error and what to type next on stderr, with the inventory that is in use."""
-    message, hint = typed(message), typed(hint or "")
+    message, hint = with_inventory_option(message), with_inventory_option(hint or "")
     text = "\n".join(printable(line) for line in message.splitlines())
     colour = None if colour_wanted() else False
     click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=colour)
@@ -51,7 +51,7 @@ def error(message: str, hint: str | None) -> None:
         click.echo(f"{click.style('hint:', fg='cyan')} {printable(hint)}", err=True, color=colour)
 
 
-def typed(text: str) -> str:
+def with_inventory_option(text: str) -> str:
     """Return a message in which what is to be typed has the inventory that is in use."""
     context = click.get_current_context(silent=True)
     return as_typed(text, settings_of(context).typed) if context is not None else text

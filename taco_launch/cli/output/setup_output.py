@@ -201,13 +201,18 @@ def agreed(plans: Sequence[HostPlan], *, yes: bool) -> bool:
 
 def error_document(error: TacoLaunchError) -> dict[str, Any]:
     """Return why a host failed as JSON shows it."""
-    return {"error": error.message, "hint": error.hint and render.typed(error.hint)}
+    return {"error": error.message, "hint": error.hint and render.with_inventory_option(error.hint)}
 
 
 def flaws_document(flaws: Sequence[ProofFailure]) -> list[dict[str, Any]]:
     """Return what a proof found as JSON shows it."""
     return [
-        {"hosts": list(flaw.hosts), "what": flaw.what, "evidence": flaw.evidence, "hint": render.typed(flaw.hint)}
+        {
+            "hosts": list(flaw.hosts),
+            "what": flaw.what,
+            "evidence": flaw.evidence,
+            "hint": render.with_inventory_option(flaw.hint),
+        }
         for flaw in flaws
     ]
 

@@ -39,7 +39,7 @@ from taco_launch.jobs.backend import (
     Output,
     agent_location,
 )
-from taco_launch.jobs.backend.agent_client import Head, reach
+from taco_launch.jobs.backend.agent_client import AgentClient, reach
 
 if TYPE_CHECKING:
     from taco_launch.core.model.host.job_containers import VariantUse
@@ -66,7 +66,7 @@ def connect(
 ) -> "Iterator[AgentBackend]":
     """Return the agent of an inventory's head, or of this machine. See backend.connect."""
     if inventory is None:
-        yield AgentBackend(Head(LocalTransport(), agent_location.here(environ, os.geteuid()), typed))
+        yield AgentBackend(AgentClient(LocalTransport(), agent_location.here(environ, os.geteuid()), typed))
         return
     with reach(inventory, access or Credentials(), environ, typed) as head:
         yield AgentBackend(head)
@@ -75,7 +75,7 @@ def connect(
 class AgentBackend:
     """Jobs that the agent on the head keeps. See Backend."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: AgentClient) -> None:
         """Keep the head; nothing is asked."""
         self._head = head
         # Is given each job before it is submitted, and sees that its container is there.

@@ -57,7 +57,7 @@ class _AgentNoJobError(AgentError, NoJobError):
 _ERRORS = {kind.kind: kind for kind in (_AgentUsageError, _AgentNoJobError)}
 
 
-class Head:
+class AgentClient:
     """Calls the agent on a host, and uploads this controller's version of it if that is missing.
 
     Its calls may be made from several threads at once, as those of the transports are.
@@ -281,7 +281,7 @@ def _unready(line: bytes) -> tuple[str, str]:
 
 
 @contextmanager
-def reach(inventory: Inventory, access: Credentials, environ: Mapping[str, str], typed: str) -> Iterator[Head]:
+def reach(inventory: Inventory, access: Credentials, environ: Mapping[str, str], typed: str) -> Iterator[AgentClient]:
     """Return the head of an inventory, which the first call connects to; `typed` as in `Head`.
 
     Raises:
@@ -292,4 +292,4 @@ def reach(inventory: Inventory, access: Credentials, environ: Mapping[str, str],
     host = next(host for host in inventory.hosts if host.name == inventory.head)
     with connect(inventory, (host,), access) as fanout:
         (transport,) = fanout.transports
-        yield Head(transport, agent_location.of(inventory, environ, os.geteuid()), typed)
+        yield AgentClient(transport, agent_location.of(inventory, environ, os.geteuid()), typed)

@@ -17,7 +17,7 @@ from taco_launch.core.protocol.calls.logs import (
     StateChange,
 )
 from taco_launch.jobs.backend import FollowListener, LogQuery, Output
-from taco_launch.jobs.backend.agent_client import Head
+from taco_launch.jobs.backend.agent_client import AgentClient
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -26,7 +26,9 @@ _LONGEST_PAUSE_SECONDS = 30.0
 class LogFollower:
     """Follows one job."""
 
-    def __init__(self, head: Head, query: LogQuery, output: Output, watch: FollowListener, *, patience: float) -> None:
+    def __init__(
+        self, head: AgentClient, query: LogQuery, output: Output, watch: FollowListener, *, patience: float
+    ) -> None:
         """Write the log to `output`. A connection that was lost is given up after `patience` seconds."""
         self._head = head
         self._what = query

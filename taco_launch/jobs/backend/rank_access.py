@@ -6,10 +6,10 @@ from taco_launch.core.errors import HostError
 from taco_launch.core.protocol.calls import Request, exec_command
 from taco_launch.core.protocol.calls.caller_input import CallerInput, EndOfInput
 from taco_launch.jobs.backend import Output
-from taco_launch.jobs.backend.agent_client import Head
+from taco_launch.jobs.backend.agent_client import AgentClient
 
 
-def converse(head: Head, request: Request, given: Iterable[CallerInput], out: Output, err: Output) -> int:
+def converse(head: AgentClient, request: Request, given: Iterable[CallerInput], out: Output, err: Output) -> int:
     """Send what is `given` while it comes; return what is written to `out` and `err`, and the exit code in the end.
 
     A thread reads `given`; behind the last of it the input of what runs there ends.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from taco_launch.agent.counters.process_trees import where
-from taco_launch.agent.guard.observer import Observer
+from taco_launch.agent.guard.observer import ProgressWatcher
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
@@ -75,7 +75,7 @@ class Watch:
         self.wrappers, self.now = wrappers, 0.0
         self.running = list(range(len(wrappers)))
         self.stacks: dict[int, RankStack] = {}
-        self.pulse = Observer(folder)
+        self.pulse = ProgressWatcher(folder)
         self.pulse.begin(folder, AFTER)
         self.logs = [segments.Writer(folder.rank(rank), 1 << 20) for rank in self.running]
         for rank, pid in enumerate(wrappers):
@@ -228,5 +228,5 @@ def test_it_looks_no_oftener_than_it_has_to(folder: JobFolder, start: Start, mon
 def test_nothing_is_looked_at_before_there_are_ranks(folder: JobFolder) -> None:
     watch = Watch(folder)
     assert watch.looks(20) == [None] * 20
-    watch.pulse = Observer(folder)
+    watch.pulse = ProgressWatcher(folder)
     assert watch.look() is None

@@ -16,7 +16,7 @@ from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.calls.jobs import Delete, Get, JobReply, Resume, Stop, Suspend
 from taco_launch.jobs.backend.agent import AgentBackend
-from taco_launch.jobs.backend.agent_client import AgentError, Head
+from taco_launch.jobs.backend.agent_client import AgentClient, AgentError
 from taco_launch.jobs.request.caller import person
 from tests.support.command_line import call
 
@@ -31,7 +31,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
     done: list[tuple[str, str]] = []
     reasons: list[str] = []
 
-    def answer(_head: Head, request: Request) -> list[Reply]:
+    def answer(_head: AgentClient, request: Request) -> list[Reply]:
         assert isinstance(request, (Get, Stop, Suspend, Resume, Delete))
         op, name = request.op, request.name
         if name not in OWNERS:
@@ -64,7 +64,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
         return call(*words, stdin=stdin), done
 
     monkeypatch.delenv("SUDO_USER", raising=False)
-    monkeypatch.setattr(Head, "call", answer)
+    monkeypatch.setattr(AgentClient, "call", answer)
     monkeypatch.setattr("taco_launch.jobs.backend.agent._POLL_SECONDS", (0.0, 0.0))
     return called
 

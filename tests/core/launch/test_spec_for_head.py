@@ -20,7 +20,7 @@ from taco_launch.core.protocol.calls.jobs import Get
 from taco_launch.hosts.remote import agent_bundle
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.jobs.backend import agent_location
-from taco_launch.jobs.backend.agent_client import Head
+from taco_launch.jobs.backend.agent_client import AgentClient
 
 # What `docker container inspect` and `docker exec -i` do, of which the second runs the rest right here. Simulated.
 DOCKER = """#!/bin/sh
@@ -60,13 +60,13 @@ def simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def head(simulated: Path, agent: Path, monkeypatch: pytest.MonkeyPatch) -> Head:
+def head(simulated: Path, agent: Path, monkeypatch: pytest.MonkeyPatch) -> AgentClient:
     monkeypatch.setattr(agent_bundle, "build", lambda _contents: agent.read_bytes())  # packing it takes a second
     there = replace(agent_location.in_container("taco-launch-c"), folder=f"{simulated.parent}/state/agent/", sudo=False)
-    return Head(LocalTransport("gpu1"), there, "taco-launch -i c.yaml")
+    return AgentClient(LocalTransport("gpu1"), there, "taco-launch -i c.yaml")
 
 
-def test_the_agent_in_a_container(head: Head, simulated: Path, tmp_path: Path) -> None:
+def test_the_agent_in_a_container(head: AgentClient, simulated: Path, tmp_path: Path) -> None:
     assert head.call(List()) == [Rows(rows=[])]
     (file,) = (tmp_path / "state" / "agent").glob("agent-*")
     assert file.name == agent_bundle.name(agent_bundle.sources())
@@ -89,7 +89,7 @@ def test_a_container_that_prints_errors_without_end_is_cut_off(simulated: Path, 
     assert (done.stdout, len(done.stderr)) == (b"ready\n", 65536)
 
 
-def test_an_older_agent_stays_beside_ours(head: Head, tmp_path: Path) -> None:
+def test_an_older_agent_stays_beside_ours(head: AgentClient, tmp_path: Path) -> None:
     other = tmp_path / "state" / "agent" / "agent-0123456789abcdef.pyz"
     other.parent.mkdir(parents=True)
     other.write_text("older")
@@ -99,7 +99,7 @@ def test_an_older_agent_stays_beside_ours(head: Head, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1000, -1])
-def test_an_agent_that_is_there_in_part_is_put_there_again(head: Head, tmp_path: Path, size: int) -> None:
+def test_an_agent_that_is_there_in_part_is_put_there_again(head: AgentClient, tmp_path: Path, size: int) -> None:
     assert head.call(List()) == [Rows(rows=[])]
     (file,) = (tmp_path / "state" / "agent").glob("agent-*")
     whole = file.read_bytes()
@@ -124,7 +124,7 @@ def test_an_agent_that_is_there_in_part_is_put_there_again(head: Head, tmp_path:
     ],
 )
 def test_what_is_not_set_up_is_named(
-    head: Head, simulated: Path, broken: str, said: str, monkeypatch: pytest.MonkeyPatch
+    head: AgentClient, simulated: Path, broken: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if broken == "missing":
         (simulated / "taco-launch-c").unlink()
@@ -191,7 +191,7 @@ def test_on_a_host_python3_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "tr").symlink_to(shutil.which("tr") or "")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostError, match="gpu1: there is no python3") as caught:
-        Head(LocalTransport("gpu1"), agent_location.on_host()).call(List())
+        AgentClient(LocalTransport("gpu1"), agent_location.on_host()).call(List())
     assert caught.value.hint == "install Python 3.8 or newer there"
 
 
@@ -225,7 +225,7 @@ def test_what_is_local_to_the_controller_is_not_to_the_head(container: Container
     assert spec.container is None or spec.container.registry is None
 
 
-def test_hints_have_the_inventory_in_them(head: Head) -> None:
+def test_hints_have_the_inventory_in_them(head: AgentClient) -> None:
     with pytest.raises(Exception, match="job 'x' not found") as caught:
         head.call(Get(name="x"))
     assert caught.value.hint == "list all jobs: taco-launch -i c.yaml list"  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ from taco_launch.core.protocol.calls.jobs import Accepted, JobReply
 from taco_launch.core.protocol.calls.snapshots import wanted
 from taco_launch.core.protocol.frames import FrameReader
 from taco_launch.jobs.backend.agent import AgentBackend
-from taco_launch.jobs.backend.agent_client import AgentError, Head
+from taco_launch.jobs.backend.agent_client import AgentClient, AgentError
 from taco_launch.jobs.backend.agent_location import AgentLocation
 from taco_launch.jobs.backend.dialogue import Dialogue
 from taco_launch.jobs.code import snapshot
@@ -71,7 +71,7 @@ class FakeHead:
 
     @property
     def backend(self) -> AgentBackend:
-        return AgentBackend(cast("Head", self))
+        return AgentBackend(cast("AgentClient", self))
 
 
 def test_rows_come_the_newest_first() -> None:

@@ -21,7 +21,7 @@ from taco_launch.core.protocol.calls.logs import LogChunk, Logs, Skipped
 from taco_launch.hosts.remote import agent_bundle
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.jobs.backend.agent import AgentBackend
-from taco_launch.jobs.backend.agent_client import AgentError, Head
+from taco_launch.jobs.backend.agent_client import AgentClient, AgentError
 from taco_launch.jobs.backend.agent_location import here, on_host
 from tests.agent.conftest import write_agent
 
@@ -41,8 +41,8 @@ class Dance(Request):
     op = "dance"
 
 
-def own_head() -> Head:
-    return Head(LocalTransport(), here(os.environ, os.geteuid()))
+def own_head() -> AgentClient:
+    return AgentClient(LocalTransport(), here(os.environ, os.geteuid()))
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def installed(state: Path) -> Path:
     return path
 
 
-def says(installed: Path, output: bytes, end: str = "") -> Head:
+def says(installed: Path, output: bytes, end: str = "") -> AgentClient:
     """Return a head whose agent reads its input, says something, and comes to some end."""
     script = f"import os, sys\nsys.stdin.buffer.read()\nos.write(1, {output!r})\n{end}\n"
     write_agent(installed, script)
@@ -230,7 +230,7 @@ def test_what_the_agent_cannot_write_is_told_by_host_and_by_what_can_be_done_the
     told = []
     for location in (here(os.environ, os.geteuid()), on_host()):
         with pytest.raises(AgentError) as caught:
-            AgentBackend(Head(LocalTransport("gpu1"), location)).submit(spec, {})
+            AgentBackend(AgentClient(LocalTransport("gpu1"), location)).submit(spec, {})
         told.append((caught.value.message, caught.value.hint, caught.value.exit_code))
     problem = f"{state}/jobs: Not a directory"
     free = "free some space there"

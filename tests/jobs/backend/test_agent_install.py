@@ -22,7 +22,7 @@ from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.remote import agent_bundle
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import FollowListener, LogQuery, log_follower
-from taco_launch.jobs.backend.agent_client import AgentError, Head
+from taco_launch.jobs.backend.agent_client import AgentClient, AgentError
 from taco_launch.jobs.backend.agent_location import in_container, on_host
 from taco_launch.jobs.backend.log_follower import LogFollower
 from tests.agent.conftest import write_agent
@@ -76,7 +76,7 @@ def test_on_a_host_of_ones_own(own: server.Sshd, user: str, agent: Path) -> None
     found = of(own, user)
     for _controller in range(2):
         with connect(found, found.hosts, NOBODY) as fanout:
-            head = Head(fanout.transports[0], on_host(), "taco-launch -i c.yaml")
+            head = AgentClient(fanout.transports[0], on_host(), "taco-launch -i c.yaml")
             assert head.call(List()) == [Rows(rows=[])]
             with pytest.raises(AgentError, match="job 'x' not found") as caught:
                 head.call(Get(name="x"))
@@ -91,11 +91,11 @@ def test_in_a_container_as_root_by_sudo(own: server.Sshd) -> None:
     found = of(own, "asked")
     location = replace(in_container("taco-launch-c"), folder="/run/test/state/agent/")
     with connect(found, found.hosts, Credentials("pässword")) as fanout:
-        assert Head(fanout.transports[0], location).call(List()) == [Rows(rows=[])]
+        assert AgentClient(fanout.transports[0], location).call(List()) == [Rows(rows=[])]
     (agent,) = (own.folder / "state/agent").glob("agent-*")
     assert (agent.owner(), agent.stat().st_mode & 0o777) == ("root", 0o600)
     with connect(found, found.hosts, NOBODY) as fanout, pytest.raises(HostError, match="sudo asks for a password"):
-        Head(fanout.transports[0], location).call(List())
+        AgentClient(fanout.transports[0], location).call(List())
 
 
 # The n-th call gives the n-th half of the log; the first one does not end by itself.
@@ -127,7 +127,7 @@ def test_a_lost_connection_is_made_again(own: server.Sshd, monkeypatch: pytest.M
     output: list[bytes] = []
     said: list[str] = []
     with connect(found, found.hosts, NOBODY) as fanout:
-        head = Head(fanout.transports[0], location)
+        head = AgentClient(fanout.transports[0], location)
         follower = LogFollower(head, LogQuery("j"), output.append, FollowListener(say=said.append), patience=60)
         cut = threading.Thread(target=end_sessions, args=(own, output))
         cut.start()

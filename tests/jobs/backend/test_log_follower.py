@@ -20,7 +20,7 @@ from taco_launch.hosts.remote import agent_bundle
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.jobs.backend import FollowListener, LogQuery, log_follower
 from taco_launch.jobs.backend.agent import AgentBackend
-from taco_launch.jobs.backend.agent_client import AgentError, Head
+from taco_launch.jobs.backend.agent_client import AgentClient, AgentError
 from taco_launch.jobs.backend.agent_location import here
 from taco_launch.jobs.backend.log_follower import LogFollower
 from tests.agent.conftest import write_agent
@@ -93,7 +93,7 @@ class Scripted:
         write_agent(self.folder / agent_bundle.name(agent_bundle.sources()), AGENT)
         (self.folder / "log").write_bytes(LOG)
         (self.folder / "done").write_text(json.dumps(DONE))
-        self.head = Head(
+        self.head = AgentClient(
             LocalTransport("gpu1"), replace(here(os.environ, 0), inherit=True, turn=60.0), "taco-launch -i c.yaml"
         )
         self.output: list[bytes] = []
@@ -195,7 +195,7 @@ def test_a_log_that_is_not_followed_is_no_long_wait(scripted: Scripted) -> None:
 
 
 def test_on_this_machine_a_dead_agent_is_an_error(scripted: Scripted) -> None:
-    scripted.head = Head(LocalTransport(), here(os.environ, 0))
+    scripted.head = AgentClient(LocalTransport(), here(os.environ, 0))
     scripted.plan({"to": 50, "breaks": True}, {"to": 9999})
     with pytest.raises(HostError):
         scripted.follow(LogQuery("j"))
@@ -264,7 +264,7 @@ def test_reasons_that_take_turns_are_passed_on_once() -> None:
     off, full, free = ("gpu2", "ssh: no route"), ("gpu1", "0 of 2 free"), ("gpu1", "2 of 2 free")
     turns = [(off,), (off, full), (off,), (free, off), (off, full)]
     follower = LogFollower(
-        Head(LocalTransport(), here(os.environ, 0)), LogQuery("j"), lambda _data: None, watch, patience=0
+        AgentClient(LocalTransport(), here(os.environ, 0)), LogQuery("j"), lambda _data: None, watch, patience=0
     )
     follower.take(iter([JobWaiting(why=reasons) for reasons in turns]))
     assert heard == ["gpu2: ssh: no route", "gpu1: 0 of 2 free", "gpu1: 2 of 2 free"]

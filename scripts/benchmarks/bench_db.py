@@ -18,7 +18,7 @@ import pairing
 import verdicts
 
 from taco_launch.bench.history.history import Ladder, LadderKind, open_history
-from taco_launch.bench.model.runs import Cell, Metric, Reading, Run, RunEnvironment
+from taco_launch.bench.model.runs import Cell, Measurement, Metric, Run, RunEnvironment
 
 _BAR_SECONDS = 0.3
 _RUNS_EACH = 100
@@ -104,7 +104,7 @@ def _fill(path: Path, samples: int, cells: int) -> None:
             )
             runs = []
             for position in range(min(_RUNS_EACH, samples - _RUNS_EACH * number)):
-                reading = Reading(_METRIC, 4000 * noise.gauss(1, 0.02))
+                reading = Measurement(_METRIC, 4000 * noise.gauss(1, 0.02))
                 job, repeat = f"{name}-r{position + 1}", position // cells
                 run = Run(
                     Cell("horovod", f"variant-{position % cells}", 32),

@@ -340,7 +340,7 @@ class Cluster:
         from taco_launch.core.facts import SUBJECTS  # noqa: PLC0415 - only where hosts are asked
         from taco_launch.core.model.host import paths  # noqa: PLC0415
         from taco_launch.hosts.fanout import connect  # noqa: PLC0415
-        from taco_launch.hosts.gather_facts import declared, gather  # noqa: PLC0415
+        from taco_launch.hosts.gather_facts import gather, with_declared_values  # noqa: PLC0415
         from taco_launch.hosts.inventory.select import choose  # noqa: PLC0415
 
         hosts = choose(self.inventory, ",".join(names)) if names else self.inventory.hosts
@@ -352,14 +352,14 @@ class Cluster:
         for answer, host in zip(answers, hosts, strict=True):
             if answer.error is not None or answer.value is None:
                 raise answer.error or AssertionError(host.name)
-            found.append(declared(answer.value, host))
+            found.append(with_declared_values(answer.value, host))
         return tuple(found)
 
 
 def _typed(request: JobRequest) -> JobRequest:
-    from taco_launch.jobs.request.python_values import typed  # noqa: PLC0415 - the command line's requests have their types
+    from taco_launch.jobs.request.python_values import coerce_fields  # noqa: PLC0415 - the command line's requests have their types
 
-    return typed(request)
+    return coerce_fields(request)
 
 
 def _fields_in_hints() -> AbstractContextManager[None]:

@@ -22,7 +22,7 @@ from taco_launch.hosts.remote import agent_bundle
 
 # How long a program may take to print its version.
 _SECONDS = 10.0
-_LIBRARIES = ("click", "fabric", "paramiko", "pydantic", "PyYAML", "rich", "torch", "horovod", "scipy", "pyarrow")
+_LIBRARIES = ("click", "fabric", "paramiko", "pydantic", "PyYAML", "rich", "torch", "horovod", "scipy")
 _PYTHON = (3, 10)
 
 

@@ -13,7 +13,7 @@ from taco_launch.core.facts import SUBJECTS
 from taco_launch.core.facts.parse import only, parse
 from taco_launch.core.facts.text.sections import feed
 from taco_launch.core.model.host import paths
-from taco_launch.core.model.host.fact_value import Absent, Unknown, asked
+from taco_launch.core.model.host.fact_value import Absent, Unknown, was_requested
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.hosts.fanout import Answer, Fanout, connect
@@ -78,9 +78,9 @@ def _with_probe_error(answer: Answer[tuple[HostFacts, HostError | None]]) -> Ans
     return Answer(answer.host, facts, answer.error or cut_short)
 
 
-def declared(facts: HostFacts, host: Host) -> HostFacts:
+def with_declared_values(facts: HostFacts, host: Host) -> HostFacts:
     """Return what is known of a host where the inventory has the last word: a host without GPUs has none."""
-    gone = host.gpus == "none" and asked(facts.gpu)
+    gone = host.gpus == "none" and was_requested(facts.gpu)
     return replace(facts, gpu=Absent("the inventory has gpus: none")) if gone else facts
 
 
@@ -96,7 +96,9 @@ def job_hosts(
     with connect(inventory, hosts, access) as fanout:
         answers = gather(fanout, subjects, sudo=access.sudo_password is not None, container=container)
     by_name = {host.name: host for host in hosts}
-    found = tuple(declared(answer.value, by_name[answer.host]) for answer in answers if answer.value is not None)
+    found = tuple(
+        with_declared_values(answer.value, by_name[answer.host]) for answer in answers if answer.value is not None
+    )
     wrong = [answer.error.message for answer in answers if answer.error is not None]
     if container:
         wrong += [f"{facts.host}: {facts.image.reason}" for facts in found if isinstance(facts.image, Unknown)]

@@ -57,7 +57,7 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Reporter, *, images:
                 image.remove()
                 if not registry.remove_volume():
                     talk.say("the images in the registry stay: another lab uses the registry")
-            kept = (*image.kept(), *registry.kept())
+            kept = (*image.kept(), *registry.registry_volume())
             daemon.stop_if_unused(environ, folder, talk)
     with suppress(OSError):
         folder.rmdir()  # unless another lab has its keys there

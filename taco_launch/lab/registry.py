@@ -50,7 +50,7 @@ def make_volume() -> None:
     docker("volume", "create", "--label", f"{IMAGE_KEY}=registry", hosts.REGISTRY_VOLUME)
 
 
-def kept() -> tuple[tuple[str, str], ...]:
+def registry_volume() -> tuple[tuple[str, str], ...]:
     """Return that volume, where it is there: (its name, what it is)."""
     found = docker("volume", "ls", "--quiet", "--filter", f"name=^{hosts.REGISTRY_VOLUME}$")
     return ((found, "(the registry's images)"),) if found else ()

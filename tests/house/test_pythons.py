@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("3.10", "3.12", "3.13")
-EXTRAS = "bench,parquet,docs,test"
+EXTRAS = "bench,docs,test"
 
 
 def found(version: str) -> Path | None:

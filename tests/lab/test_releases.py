@@ -47,7 +47,7 @@ Signed-By:
 
 
 def test_one_line_sources() -> None:
-    found = root.distributions_own([("root.list", ONE_LINE)], "bookworm")
+    found = root.distributions_own([("sources.list", ONE_LINE)], "bookworm")
     assert [source.line for source in found] == [
         "deb http://archive.test/debian bookworm main contrib",
         f"deb [signed-by={RING}] http://archive.test/debian bookworm-updates main",

@@ -137,7 +137,7 @@ def test_a_jobs_own_files_are_read_up_to_a_limit(tmp_path: Path, file: str) -> N
             os.truncate(path, 1 << 40)
         else:
             path.symlink_to(file)
-    assert process_registry.kept(folder) is None
+    assert process_registry.read_registry(folder) is None
     for read in (records.read_events, records.read_spec, records.record):
         with pytest.raises(TacoLaunchError, match=r"job job: .* cannot be read: "):
             read(folder)

@@ -7,7 +7,7 @@ from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_rows import JobRow
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobSpec
-from taco_launch.jobs.backend import CopiesRemoved, Counters, FollowListener, HeadFacts, LogQuery, Node, Output
+from taco_launch.jobs.backend import CopiesRemoved, Counters, FollowListener, HeadFacts, HostOccupancy, LogQuery, Output
 from taco_launch.jobs.code.snapshot import Snapshot
 
 
@@ -54,7 +54,7 @@ class FakeBackend:
     ) -> tuple[tuple[CopiesRemoved, ...], tuple[str, ...]]:
         raise AssertionError(f"prune_code {since} {dry_run}")
 
-    def nodes(self, _inventory: Inventory) -> tuple[Node, ...]:
+    def nodes(self, _inventory: Inventory) -> tuple[HostOccupancy, ...]:
         raise AssertionError("nodes")
 
     def counters(self) -> Counters:

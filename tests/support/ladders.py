@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from taco_launch.bench.history.history import Ladder, LadderKind
-from taco_launch.bench.model.runs import Cell, Metric, Reading, Run, RunEnvironment
+from taco_launch.bench.model.runs import Cell, Measurement, Metric, Run, RunEnvironment
 
 RATE = Metric("img/sec", "img/sec")
 
@@ -27,7 +27,7 @@ def run(value: float | None, variant: str = "tcp", ranks: int = 16, **more: Any)
         "seconds": 55.25,
         "hosts": ("gpu2", "gpu1"),
         "gpu": "A100",
-        "readings": () if value is None else (Reading(RATE, value),),
+        "readings": () if value is None else (Measurement(RATE, value),),
         "why": "" if value is not None else "job failed: exit code 1",
         "log": "/var/lib/taco-launch/ladders/taco/r1.log",
         "circumstances": RunEnvironment((("", "command", "python3 train.py"), ("gpu1", "driver", "535.104.05"))),
@@ -41,7 +41,7 @@ NAME = TEXT.filter(bool)
 TIME = st.floats(0, 1e11)
 _POSITIVE = st.floats(1e-18, 1e30)  # see bench.runs.is_reading
 _METRIC = st.builds(Metric, NAME, TEXT, st.booleans())
-_READINGS = st.lists(st.builds(Reading, _METRIC, _POSITIVE), max_size=4, unique_by=lambda one: one.metric.name).map(
+_READINGS = st.lists(st.builds(Measurement, _METRIC, _POSITIVE), max_size=4, unique_by=lambda one: one.metric.name).map(
     tuple
 )
 _FACTS = st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=4).map(lambda facts: RunEnvironment(tuple(sorted(facts))))

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from taco_launch.bench.compare import tables
-from taco_launch.bench.model.runs import Cell, Metric, Reading, Run
+from taco_launch.bench.model.runs import Cell, Measurement, Metric, Run
 from tests.support.ladders import RATE
 
 
 def run(cell: Cell, *values: float, metric: Metric = RATE, warm_up: bool = False, why: str = "") -> Run:
-    readings = tuple(Reading(metric, value) for value in values)
+    readings = tuple(Measurement(metric, value) for value in values)
     return Run(cell, 0, warm_up, "j", 0.0, 1.0, ("h",), "", readings, why, "")
 
 

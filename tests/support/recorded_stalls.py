@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from taco_launch.core.model.run.rank_samples import Life, LifeVerdict, Look
+from taco_launch.core.model.run.rank_samples import Life, LifeVerdict, RankSample
 from taco_launch.core.model.stalls import RankLook
 from taco_launch.core.stalls.dumps import of_threads
 from taco_launch.core.stalls.judge import judge
@@ -20,7 +20,7 @@ class Recorded(NamedTuple):
 
     rank: int
     host: str
-    looks: tuple[Look, ...]
+    looks: tuple[RankSample, ...]
     states: tuple[str, ...]
 
 
@@ -38,10 +38,10 @@ def situation(name: str) -> tuple[Recorded, ...]:
     )
 
 
-def _look(told: dict[str, Any], dumps: list[Any]) -> Look:
+def _look(told: dict[str, Any], dumps: list[Any]) -> RankSample:
     stack = None if told["dump"] is None else of_threads(dumps[told["dump"]])
     names = ("time", "output", "sockets", "read", "written", "cpu", "main_cpu")
-    return Look(stack=stack, **{name: told[name] for name in names})
+    return RankSample(stack=stack, **{name: told[name] for name in names})
 
 
 def without_stacks(ranks: Sequence[Recorded]) -> tuple[Recorded, ...]:

@@ -4,7 +4,7 @@ Simulated: no GPU is here. What really was captured is in `cases`, in excerpts.
 """
 
 from taco_launch.core.model.run.observed import SeenRank, SeenRun
-from taco_launch.core.model.run.planned import NcclPlan, PlannedHost, RunPlan, Transport
+from taco_launch.core.model.run.planned import NcclPlan, PlannedHost, PlannedTransport, RunPlan
 from taco_launch.core.verify.nccl_log import parse
 
 VERSIONS = (
@@ -114,7 +114,7 @@ def log_of(version: str, network: str = "IB", gdr: bool = True) -> str:
     return "".join(f"{line}\n" for rank in range(4) for line in lines_of(version, rank, network, gdr))
 
 
-def plan(transport: Transport = Transport.IB, gdr: bool | None = True) -> RunPlan:
+def plan(transport: PlannedTransport = PlannedTransport.IB, gdr: bool | None = True) -> RunPlan:
     hosts = tuple(
         PlannedHost(name, (2 * index, 2 * index + 1), hcas=("mlx5_0", "mlx5_1"), gid_index=3, interface="eth0")
         for index, name in enumerate(HOSTS)

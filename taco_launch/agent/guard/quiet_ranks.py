@@ -16,7 +16,7 @@ from taco_launch.agent.counters import processes as counters
 from taco_launch.agent.counters.process_trees import Key
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.core.model.run.rank_samples import Look, RankStack
+from taco_launch.core.model.run.rank_samples import RankSample, RankStack
 from taco_launch.core.model.stalls import RankLook
 from taco_launch.core.protocol.framing import LINE_BYTES, parsed
 from taco_launch.core.protocol.stack_messages import HostStacks
@@ -115,13 +115,13 @@ class QuietRanks:
         """End a reading of stacks."""
         self._reading.close()
 
-    def _look(self, rank: int, now: float, output: Optional[int], network: Optional[int]) -> Look:
+    def _look(self, rank: int, now: float, output: Optional[int], network: Optional[int]) -> RankSample:
         members = self._members[rank]
         pids = [pid for pid, _start in members[1:]]
         counted = counters.of_processes(pids)
         python = process_trees.of_python(process_trees.of_rank(members))
         main = None if python is None else counters.counters(python.pid)
-        return Look(
+        return RankSample(
             now,
             output=output,
             sockets=sockets.of_processes(pids).bytes,

@@ -66,7 +66,7 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
         OSError: nothing can be written there.
     """
     if folder.path.exists():
-        earlier = process_registry.kept(folder)
+        earlier = process_registry.read_registry(folder)
         if folder.spec.exists():
             raise TacoLaunchError(f"it is the head of another job with the name {folder.name}: choose another --name")
         ours = earlier is not None and earlier.job_id == job_id
@@ -115,7 +115,7 @@ def _whole(folder: JobFolder) -> Iterator[None]:
 
 def _cleared(folder: JobFolder, job_id: str) -> Cleared:
     """End the job and its guard, which may hang."""
-    kept = process_registry.kept(folder)
+    kept = process_registry.read_registry(folder)
     if kept is not None and kept.job_id == job_id and kept.guard is not None:
         pid, start = kept.guard
         entry = processes.identify(pid)
@@ -128,7 +128,7 @@ def _cleared(folder: JobFolder, job_id: str) -> Cleared:
 
 def _removed(folder: JobFolder, job_id: str) -> FolderRemoved:
     """Remove the folder, unless it is another job's by now."""
-    earlier = process_registry.kept(folder)
+    earlier = process_registry.read_registry(folder)
     if earlier is None or earlier.job_id != job_id:
         return FolderRemoved()
     left = _cleared(folder, job_id)

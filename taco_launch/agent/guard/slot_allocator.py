@@ -42,7 +42,7 @@ class JobSlots:
             return HostReport(error=error.message, hint=error.hint)
         self._slots = slots
         found = facts.host_with(slots.uuids) if message.look else facts.cpus()
-        seen, taken = slots.read_thoroughly(before_taking=True), ports.taken(message.ports)
+        seen, taken = slots.read_thoroughly(before_taking=True), ports.listening_ports(message.ports)
         return HostReport(host=found, occupancy=seen, taken=taken, boot=facts.boot_id())
 
     def take(self, job_id: str, message: Lease) -> Optional[Leased]:

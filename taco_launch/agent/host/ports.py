@@ -72,7 +72,7 @@ def _bound(port: int) -> int:
     return port
 
 
-def taken(allowed: Optional[Sequence[int]]) -> List[int]:
+def listening_ports(allowed: Optional[Sequence[int]]) -> List[int]:
     """Return those of the `allowed` TCP ports (first, last) that somebody listens on, none where any may be taken."""
     if allowed is None:
         return []
@@ -81,7 +81,7 @@ def taken(allowed: Optional[Sequence[int]]) -> List[int]:
 
 def heard(ports: Sequence[int]) -> List[int]:
     """Return those of the TCP ports that somebody listens on."""
-    return [port for port in taken((min(ports), max(ports))) if port in ports] if ports else []
+    return [port for port in listening_ports((min(ports), max(ports))) if port in ports] if ports else []
 
 
 def listener(port: int) -> str:

@@ -27,7 +27,7 @@ def keep(
     records.write_json(folder.roots, told)
 
 
-def kept(folder: JobFolder) -> Optional[RegisteredJob]:
+def read_registry(folder: JobFolder) -> Optional[RegisteredJob]:
     """Read it, None where no guard of this user has written or nothing can be read.
 
     Another user may have named the folder, so as to have us end what is not the job's.
@@ -57,5 +57,5 @@ def find(folder: JobFolder, job_id: str) -> processes.ProcessScan:
 
 
 def _of(folder: JobFolder, job_id: str) -> Tuple[Tuple[int, int], ...]:
-    found = kept(folder)
+    found = read_registry(folder)
     return found.roots if found is not None and found.job_id == job_id else ()

@@ -315,7 +315,7 @@ def first_words(stem: Path, most: int) -> str:
         reader.close()
 
 
-def ends(stem: Path, most: int = CHUNK) -> Tuple[str, int, str]:
+def head_and_tail(stem: Path, most: int = CHUNK) -> Tuple[str, int, str]:
     """Return the start and the end of a stream as text, of at most `most` bytes each, and the line ends between."""
     reader = SegmentReader(stem)
     head = _take(reader, most)

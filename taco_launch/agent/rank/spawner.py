@@ -62,6 +62,8 @@ def _ranks(folder: JobFolder, numbers: Sequence[str], command: Sequence[str], en
     return code
 
 
+# CUDA's Multi-Process Service runs under processes that share GPUs. Its daemon and servers descend from the job's starter and
+# have the job's mark: what does not quit is ended with the job. Source: NVIDIA's "Multi-Process Service" guide.
 _CONTROL = "nvidia-cuda-mps-control"
 _PIPES, _LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 # unix(7): a socket's path has 108 bytes with the NUL; the daemon's longest name in its folder is control_privileged.

@@ -60,7 +60,6 @@ class PendingJob:
         "asked",
         "begins_at",
         "begun",
-        "came",
         "failures",
         "foreign",
         "is_asked",
@@ -68,6 +67,7 @@ class PendingJob:
         "limit",
         "name",
         "process",
+        "queued_at",
         "recorded",
         "removes_at",
         "rest",
@@ -85,7 +85,7 @@ class PendingJob:
         self.stamp: Optional[Stamp] = None
         self.state: Optional[JobState] = None  # None where it cannot be read
         self.asked: Optional[ResourceRequest] = None
-        self.came = 0.0
+        self.queued_at = 0.0
         self.begins_at = 0.0
         self.limit: Optional[WaitLimit] = None
         self.removes_at: Optional[float] = None
@@ -129,7 +129,7 @@ class PendingJob:
         )
         priority, tried = self.asked.policy.priority, self.tried and not again
         return WaitingJob(
-            self.name, priority, self.came, wanted, hosts, tried, self.asked.constraints, self.asked.leaves
+            self.name, priority, self.queued_at, wanted, hosts, tried, self.asked.constraints, self.asked.leaves
         )
 
 
@@ -208,7 +208,7 @@ class PendingJobs:
         if entry.asked is None:  # it runs, and its supervisor looks after it
             return
         policy = entry.asked.policy
-        entry.came = queue.came(record)
+        entry.queued_at = queue.queued_at(record)
         entry.begins_at = (record.not_before or 0.0) if record.state is JobState.RESTARTING else 0.0
         entry.limit = queue.limit(policy, record)
         entry.left_out = record.left_out

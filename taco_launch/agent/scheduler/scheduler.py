@@ -318,12 +318,12 @@ class Scheduler:
     def _tell(self, now: float, begun: Set[str]) -> None:
         """Write why jobs wait, where the words have changed."""
         for place, entry in enumerate(self._order):
-            pause = min(max((now - entry.came) * _WORDS_SHARE, _WORDS_SECONDS[0]), _WORDS_SECONDS[1])
+            pause = min(max((now - entry.queued_at) * _WORDS_SHARE, _WORDS_SECONDS[0]), _WORDS_SECONDS[1])
             if entry.is_starting or entry.name in begun or now - entry.told_at < pause:
                 continue
             if entry.rests_until > now and entry.recorded:
                 continue  # its supervisor has just said what it found besides slots
-            if not entry.recorded and not self._knows(entry) and now - entry.came < _UNTOLD_SECONDS:
+            if not entry.recorded and not self._knows(entry) and now - entry.queued_at < _UNTOLD_SECONDS:
                 continue  # it may still turn out that it never fits
             words = self._words(entry) if place < _MOST_TOLD else _FAR_BEHIND
             if words and words != entry.recorded:

@@ -26,6 +26,8 @@ from taco_launch.core.stalls import groups
 from taco_launch.core.stalls.dumps import main_stack
 from taco_launch.core.stalls.waits import place
 
+# py-spy lies beside the agent, where the controller or set-up puts it, or is on PATH. It is started from memory, since it may
+# lie on a file system from which nothing can be executed.
 NAME = "py-spy"
 
 
@@ -43,7 +45,7 @@ _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _MISSING = "py-spy is not on this host: run setup again, or install it in the image (pip install py-spy)"
 
 
-class Reading(NamedTuple):
+class StackReading(NamedTuple):
     """The stack of a process, or why it cannot be read."""
 
     stack: Optional[Stack]
@@ -67,14 +69,14 @@ class PySpy:
         except (OSError, AttributeError):  # not there; or a kernel or libc without memfd_create(2)
             self._path = shutil.which(NAME) or ""
 
-    def read(self, pid: int) -> Reading:
+    def read(self, pid: int) -> StackReading:
         """Return the stack of the main thread of a process, with native frames where they can be read."""
         if not self._path:
-            return Reading(None, _MISSING)
+            return StackReading(None, _MISSING)
         found = self._dump(pid, "--native")
         return found if found.stack is not None else self._dump(pid)
 
-    def _dump(self, pid: int, *options: str) -> Reading:
+    def _dump(self, pid: int, *options: str) -> StackReading:
         """Run it; a program decides how long its stacks are, so no more is read than a line of ours may hold."""
         keep: Tuple[int, ...] = () if self._file is None else (self._file,)
         try:
@@ -89,17 +91,17 @@ class PySpy:
                 cwd="/",
             )
         except OSError as error:
-            return Reading(None, f"py-spy cannot be started: {error.strerror}")
+            return StackReading(None, f"py-spy cannot be started: {error.strerror}")
         errors.limit(process.pid)
         with process:
             said = ssh.output(process, _SECONDS)
             process.kill()  # if it has not ended, it is to say no more
         if said is None:
-            return Reading(None, f"py-spy gave no stack within {_SECONDS:g} s")
+            return StackReading(None, f"py-spy gave no stack within {_SECONDS:g} s")
         stack = main_stack(said.decode("utf-8", "replace"))
         if stack is not None:
-            return Reading(stack)
-        return Reading(None, _why(errors.text()) if process.returncode else "py-spy found no thread of Python")
+            return StackReading(stack)
+        return StackReading(None, _why(errors.text()) if process.returncode else "py-spy found no thread of Python")
 
 
 def _newest(*folders: Path) -> Path:
@@ -163,7 +165,7 @@ def _read(spy: PySpy, rank: int, keys: List[Key]) -> RankStack:
     if reading.stack is None:
         return RankStack(look, why=reading.why[:WHY_CHARACTERS])
     where = place(reading.stack)
-    told = replace(look, does=groups.does(where)[:WHY_CHARACTERS], waits=where.waits, gpu=where.gpu)
+    told = replace(look, does=groups.describe_activity(where)[:WHY_CHARACTERS], waits=where.waits, gpu=where.gpu)
     return RankStack(told, reading.stack)
 
 

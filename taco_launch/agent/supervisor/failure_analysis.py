@@ -64,7 +64,7 @@ def analyze_failure(
     own: Optional[Tuple[Finding, ...]] = None
     for stem, where in ((folder.rank(rank), host), (launcher, "" if single else host)):
         scan.begin(where)
-        head, between, tail = segments.ends(stem)
+        head, between, tail = segments.head_and_tail(stem)
         scan.feed(head)
         scan.skip(between)
         scan.feed(tail)
@@ -170,7 +170,7 @@ def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd, told_in: int = 0)
     path = (stem if here or not kept else JobFolder(folder.path).rank(end.rank)).with_name(found[-1][1].name)
     where = end.host if kept else spec.head
     if told_in:
-        head, between, tail = segments.ends(stem)
+        head, between, tail = segments.head_and_tail(stem)
         before = head.count("\n")
         more = before + between + tail.count("\n") + (not (tail or head).endswith("\n")) - told_in
         if more >= _LAST_LINES:

@@ -92,8 +92,8 @@ class _Supervisor:
         self._released = False
         self._look_at = 0.0
         self._term = False
-        self._over_at = 0.0
-        self._lingered = False
+        self._launcher_deadline = 0.0
+        self._launcher_hung = False
         self._forced = ""
 
     @property
@@ -255,9 +255,9 @@ class _Supervisor:
                 self._terminate(why)
         if not self._ranks.all_ended:
             linger = LINGER_SECONDS if self._gang.remote else 0.0
-            self._over_at = now + max(self._spec.policy.grace, linger)
-        elif now > self._over_at and self._launcher is not None:
-            self._lingered = True
+            self._launcher_deadline = now + max(self._spec.policy.grace, linger)
+        elif now > self._launcher_deadline and self._launcher is not None:
+            self._launcher_hung = True
             self._launcher.kill()
         killed = self._kill_at is not None and now > self._kill_at
         if (self._kill_at is not None or self._early.is_sent) and not self._released:
@@ -315,7 +315,7 @@ class _Supervisor:
                 code = self._launcher.wait(GUARD_SECONDS)
             assert self._launcher.stdout is not None
             drain(self._launcher.stdout, self._launcher_log)
-        if self._lingered:
+        if self._launcher_hung:
             code = 0
         if code >= 0:
             # What the ranks said last may have come after the launcher's end. Where a signal ended that, it came of it.
@@ -327,7 +327,7 @@ class _Supervisor:
             self._forced,
             self._early.remark,
             # Open MPI 5.0 does not now and then: openpmix/prrte#1839
-            f"{self._spec.launcher} did not end by itself" if self._lingered else "",
+            f"{self._spec.launcher} did not end by itself" if self._launcher_hung else "",
         )
         if self._no_place is not None and self._cut_short is None:
             self._events.add(state.WAITING, state.FOR_SLOTS, hosts=self._no_place.reasons)
@@ -356,7 +356,8 @@ class _Supervisor:
         )
         left = [self._left_here()]
         told = [(link, link.answers.ended) for link in self._gang.remote]
-        left += [recovery.left(ended.left, ended.unknown, link.name) for link, ended in told if ended is not None]
+        ends = [(link.name, ended) for link, ended in told if ended is not None]
+        left += [recovery.describe_leftovers(ended.left, ended.unknown, host) for host, ended in ends]
         left += self._clear([link for link, ended in told if ended is None])
         left += [f"the logs of {name} did not arrive in full" for name in stuck]
         if self._cut_short is None and not self._ranks.all_well:
@@ -378,7 +379,7 @@ class _Supervisor:
             self._guard_process.kill()
         if told is None or not self._leaves():
             told = teardown.end_here(self._id, told, self._orphans.found, self._ranks.roots)
-        return recovery.left(told.left, told.unknown)
+        return recovery.describe_leftovers(told.left, told.unknown)
 
     def _clear(self, links: Sequence[RemoteGuardConnection]) -> List[str]:
         """End the job on hosts whose guards are gone, as far as they can be reached."""

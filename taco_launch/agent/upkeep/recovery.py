@@ -86,7 +86,7 @@ def _lose(folder: JobFolder, found: JobRecord, roots: Iterable[Tuple[int, int]])
     here = [data for data in recorded if data["boot"] == facts.boot_id()]
     known = [(int(pid), int(start)) for data in here for pid, start in data["roots"]]
     gone = processes.end(found.mark, (*roots, *known))
-    here_left = left([entry.pid for entry in gone.found], gone.unknown)
+    here_left = describe_leftovers([entry.pid for entry in gone.found], gone.unknown)
     notes = [here_left, *_elsewhere(folder, found, recorded)]
     events = records.Events(folder)
     reason = "the host restarted" if len(here) < len(recorded) else "its supervisor was killed"
@@ -120,13 +120,13 @@ def clear(hosts: Sequence[str], agent: str, folder: JobFolder, mark: str, second
     words = []
     for host, answer in answers:
         if isinstance(answer, str):
-            words.append(left((), answer, host))
+            words.append(describe_leftovers((), answer, host))
         else:
-            words.append(left(answer.left, answer.unknown, host))
+            words.append(describe_leftovers(answer.left, answer.unknown, host))
     return [word for word in words if word]
 
 
-def left(pids: Sequence[int], unknown: str, host: str = "") -> str:
+def describe_leftovers(pids: Sequence[int], unknown: str, host: str = "") -> str:
     """Return what is left of a job in words: its processes, and why there may be more (`unknown`)."""
     where = f" on {host}" if host else ""
     words = []

@@ -47,7 +47,7 @@ Read = Callable[[MeasuredJob], Iterable[tuple[str, str, str]]]
 
 
 @dataclass(frozen=True)
-class Cause:
+class SlowdownCause:
     """A thing that may differ between two runs; without `read` it is found by comparing hosts (differences.py)."""
 
     name: str
@@ -277,72 +277,76 @@ def _line(line: str, spec: JobSpec) -> tuple[list[str], dict[str, str]]:
 # 6. The state of GPUs: clocks held back, lanes lost.
 # 7. What seldom shows: OFED, firmware, mpirun, kernel, and last which of a host's GPUs a job happened to have.
 CAUSES = (
-    Cause("command", _of_job(lambda job: shell(job.spec.command))),
-    Cause("code", _of_job(_code)),
-    Cause("commit", _of_job(_commit)),
-    Cause("image", _image),
-    Cause("GPU model", _gpu(lambda of: counted([gpu.name for gpu in _gpus(of)]), "none")),
-    Cause("driver", _gpu(lambda of: _known(of.driver.loaded))),
-    Cause("NCCL", _software(lambda of: of.nccl)),
-    Cause("CUDA", _software(lambda of: of.cuda)),
-    Cause("CUDA of the driver", _gpu(lambda of: _known(of.driver.cuda))),
-    Cause("torch", _software(lambda of: of.torch)),
-    Cause("Horovod", _software(lambda of: of.horovod)),
-    Cause("NICs", _network(_nics)),
-    Cause(
+    SlowdownCause("command", _of_job(lambda job: shell(job.spec.command))),
+    SlowdownCause("code", _of_job(_code)),
+    SlowdownCause("commit", _of_job(_commit)),
+    SlowdownCause("image", _image),
+    SlowdownCause("GPU model", _gpu(lambda of: counted([gpu.name for gpu in _gpus(of)]), "none")),
+    SlowdownCause("driver", _gpu(lambda of: _known(of.driver.loaded))),
+    SlowdownCause("NCCL", _software(lambda of: of.nccl)),
+    SlowdownCause("CUDA", _software(lambda of: of.cuda)),
+    SlowdownCause("CUDA of the driver", _gpu(lambda of: _known(of.driver.cuda))),
+    SlowdownCause("torch", _software(lambda of: of.torch)),
+    SlowdownCause("Horovod", _software(lambda of: of.horovod)),
+    SlowdownCause("NICs", _network(_nics)),
+    SlowdownCause(
         "NIC rate",
         _parts_of_hosts(
             lambda host: host.network, NetworkFacts, lambda of: [(one.name, _interface(one)) for one in _used(of)]
         ),
     ),
-    Cause("HCAs", _rdma(lambda of: ", ".join(hca.name for hca in _hcas(of)) or _none(of.hcas), "none")),
-    Cause(
+    SlowdownCause("HCAs", _rdma(lambda of: ", ".join(hca.name for hca in _hcas(of)) or _none(of.hcas), "none")),
+    SlowdownCause(
         "HCA rate",
         _parts_of_hosts(lambda host: host.rdma, Rdma, lambda of: [(hca.name, _ports(hca)) for hca in _hcas(of)]),
     ),
-    Cause("GID index", _gids),
-    Cause("bonds", _network(_bonds)),
-    Cause("runs as planned", _of_job(_as_planned)),
-    Cause("hosts"),
-    Cause("machine"),
-    Cause("GPUs", _gpu(lambda of: ", ".join(sorted(gpu.uuid for gpu in _gpus(of))))),
-    Cause("HCA GUIDs", _rdma(lambda of: ", ".join(sorted(filter(None, (_known(hca.guid) for hca in _hcas(of))))))),
-    Cause("MAC addresses", _network(_macs)),
-    Cause("launcher", _of_job(lambda job: job.spec.launcher)),
-    Cause("profile", _of_job(lambda job: job.spec.profile.name)),
-    Cause("LightCC", _of_job(lambda job: yes_no(job.spec.asked.light))),
-    Cause(KNOB, _knobs),
-    Cause("mpirun options", _of_job(lambda job: shell(_line(job.record.line, job.spec)[0]))),
-    Cause("/etc/nccl.conf", _software(lambda of: of.nccl_conf)),
-    Cause("LightCC library", _software(lambda of: of.lightcc)),
-    Cause(
+    SlowdownCause("GID index", _gids),
+    SlowdownCause("bonds", _network(_bonds)),
+    SlowdownCause("runs as planned", _of_job(_as_planned)),
+    SlowdownCause("hosts"),
+    SlowdownCause("machine"),
+    SlowdownCause("GPUs", _gpu(lambda of: ", ".join(sorted(gpu.uuid for gpu in _gpus(of))))),
+    SlowdownCause(
+        "HCA GUIDs", _rdma(lambda of: ", ".join(sorted(filter(None, (_known(hca.guid) for hca in _hcas(of))))))
+    ),
+    SlowdownCause("MAC addresses", _network(_macs)),
+    SlowdownCause("launcher", _of_job(lambda job: job.spec.launcher)),
+    SlowdownCause("profile", _of_job(lambda job: job.spec.profile.name)),
+    SlowdownCause("LightCC", _of_job(lambda job: yes_no(job.spec.asked.light))),
+    SlowdownCause(KNOB, _knobs),
+    SlowdownCause("mpirun options", _of_job(lambda job: shell(_line(job.record.line, job.spec)[0]))),
+    SlowdownCause("/etc/nccl.conf", _software(lambda of: of.nccl_conf)),
+    SlowdownCause("LightCC library", _software(lambda of: of.lightcc)),
+    SlowdownCause(
         "GPU clocks held back by",
         _each_gpu(lambda gpu: _known(gpu.slowdowns, lambda why: ", ".join(why) or "none")),
     ),
-    Cause("GPU PCIe lanes", _each_gpu(lambda gpu: _known(gpu.width))),
-    Cause("MIG", _each_gpu(lambda gpu: _known(gpu.mig, yes_no))),
-    Cause("ECC", _each_gpu(lambda gpu: _known(gpu.ecc, yes_no))),
-    Cause("persistence mode", _each_gpu(lambda gpu: _known(gpu.persistence, yes_no))),
-    Cause("fabric manager", _gpu(lambda of: _known(of.driver.fabric_manager))),
-    Cause("peer memory", _rdma(lambda of: _known(of.peer_memory.loaded))),
-    Cause("open kernel modules", _gpu(lambda of: _known(of.driver.open, yes_no))),
-    Cause("OFED", _rdma(lambda of: _known(of.ofed))),
-    Cause("mlx5_core", _rdma(lambda of: _known(of.adapters.loaded) if isinstance(of.adapters, Adapters) else "")),
-    Cause(
+    SlowdownCause("GPU PCIe lanes", _each_gpu(lambda gpu: _known(gpu.width))),
+    SlowdownCause("MIG", _each_gpu(lambda gpu: _known(gpu.mig, yes_no))),
+    SlowdownCause("ECC", _each_gpu(lambda gpu: _known(gpu.ecc, yes_no))),
+    SlowdownCause("persistence mode", _each_gpu(lambda gpu: _known(gpu.persistence, yes_no))),
+    SlowdownCause("fabric manager", _gpu(lambda of: _known(of.driver.fabric_manager))),
+    SlowdownCause("peer memory", _rdma(lambda of: _known(of.peer_memory.loaded))),
+    SlowdownCause("open kernel modules", _gpu(lambda of: _known(of.driver.open, yes_no))),
+    SlowdownCause("OFED", _rdma(lambda of: _known(of.ofed))),
+    SlowdownCause(
+        "mlx5_core", _rdma(lambda of: _known(of.adapters.loaded) if isinstance(of.adapters, Adapters) else "")
+    ),
+    SlowdownCause(
         "NIC firmware",
         _parts_of_hosts(
             lambda host: host.rdma, Rdma, lambda of: [(hca.name, _known(hca.firmware)) for hca in _hcas(of)]
         ),
     ),
-    Cause("mpirun", _software(lambda of: of.mpirun)),
-    Cause("Open MPI", _software(lambda of: of.openmpi)),
-    Cause("UCX", _software(lambda of: of.ucx)),
-    Cause("kernel", _system(lambda of: _known(of.kernel))),
-    Cause("OS", _system(lambda of: _known(of.os, lambda found: found.name))),
-    Cause(
+    SlowdownCause("mpirun", _software(lambda of: of.mpirun)),
+    SlowdownCause("Open MPI", _software(lambda of: of.openmpi)),
+    SlowdownCause("UCX", _software(lambda of: of.ucx)),
+    SlowdownCause("kernel", _system(lambda of: _known(of.kernel))),
+    SlowdownCause("OS", _system(lambda of: _known(of.os, lambda found: found.name))),
+    SlowdownCause(
         "CPU",
         _system(lambda of: _known(of.cpu, lambda cpu: f"{cpu.model}, {cpu.cores} cores, {cpu.threads} threads")),
     ),
-    Cause("Python", _software(lambda of: of.python)),
-    Cause("GPUs used", _gpus_used),
+    SlowdownCause("Python", _software(lambda of: of.python)),
+    SlowdownCause("GPUs used", _gpus_used),
 )

@@ -18,7 +18,7 @@ class CellDifference:
 
 
 @dataclass(frozen=True)
-class Changed:
+class MetricChange:
     """How a metric of a cell changed: the values of each side, and the mean of `after` by that of `before`.
 
     `ratio` is None where a side has no value.
@@ -37,7 +37,7 @@ class Comparison:
     """`differs` has the largest suspects first, `changed` is in the order of the cells."""
 
     differs: tuple[CellDifference, ...]
-    changed: tuple[Changed, ...]
+    changed: tuple[MetricChange, ...]
 
 
 def compare(before: Sequence[Run], after: Sequence[Run]) -> Comparison:
@@ -55,7 +55,7 @@ def compare(before: Sequence[Run], after: Sequence[Run]) -> Comparison:
     if not pairs:
         raise ValueError("no cell was measured in both")
     found: dict[tuple[str, str, str], tuple[dict[str, None], list[Cell]]] = {}
-    changed: list[Changed] = []
+    changed: list[MetricChange] = []
     for one, other in pairs:
         sides = (merged(run.circumstances for run in runs) for runs in (old[one], new[other]))
         for difference in differences(*sides):
@@ -81,10 +81,10 @@ def _by_cell(runs: Sequence[Run]) -> dict[Cell, list[Run]]:
     return found
 
 
-def _changed(one: Cell, other: Cell, before: Sequence[Run], after: Sequence[Run]) -> list[Changed]:
+def _changed(one: Cell, other: Cell, before: Sequence[Run], after: Sequence[Run]) -> list[MetricChange]:
     old, new = _values(before), _values(after)
     return [
-        Changed(
+        MetricChange(
             one,
             other,
             metric,

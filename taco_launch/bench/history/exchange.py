@@ -1,7 +1,7 @@
-"""Ladders and their runs as JSON, CSV and Parquet, and back from the first two.
+"""Write ladders and their runs as JSON and CSV, and read them back.
 
 JSON is `{"format", "version", "circumstances", "ladders"}`: each ladder holds its runs, each run its readings and the
-place of its circumstances in the list of those. CSV and Parquet have a row per reading, one for a run without any and
+place of its circumstances in the list of those. CSV has a row per reading, one for a run without any and
 one for a ladder without runs; hosts and circumstances are JSON lists there, and what does not exist is empty.
 """
 
@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import is_name
 from taco_launch.bench.history.history import Ladder, LadderKind
 from taco_launch.bench.logs import MOST_BYTES
-from taco_launch.bench.model.runs import Cell, Metric, Reading, Run, RunEnvironment, is_reading
+from taco_launch.bench.model.runs import Cell, Measurement, Metric, Run, RunEnvironment, is_reading
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.model.jobs import LATEST
 
@@ -57,7 +57,6 @@ _FACT = 3  # host, what, value
 _FORMULA = r"^{0}(?='*[\t\r\n])|((?:^|[;\t\r\n]) *){0}(?='*[=+\-@＝＋－＠])"  # noqa: RUF001 - the full-width signs are meant
 _TO_MARK, _MARKED = (re.compile(_FORMULA.format(mark)) for mark in ("", "'"))
 T = TypeVar("T")
-_PARQUET_ROWS = 50_000
 
 
 class HistoryEntry(NamedTuple):
@@ -105,29 +104,6 @@ def _marked(text: str) -> str:
 
 def _unmarked(text: str) -> str:
     return _MARKED.sub(lambda found: found[1] or "", text)
-
-
-def write_parquet(entries: Iterable[HistoryEntry], file: IO[bytes]) -> None:
-    """Write ladders as Parquet.
-
-    Raises:
-        TacoLaunchError: pyarrow is not installed.
-    """
-    try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-        from pyarrow import parquet  # noqa: PLC0415
-    except ImportError as error:
-        raise TacoLaunchError(f"Parquet needs pyarrow: {error}", hint="pip install 'taco-launch[parquet]'") from None
-    types = {"int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
-    schema = pa.schema([(name, types.get(_TYPES.get(name, ""), pa.string())) for name in COLUMNS])
-    with parquet.ParquetWriter(file, schema) as writer:
-        waiting: list[dict[str, Any]] = []
-        for row in _flat(entries):
-            waiting.append(row)
-            if len(waiting) == _PARQUET_ROWS:
-                writer.write_table(pa.Table.from_pylist(waiting, schema))
-                waiting = []
-        writer.write_table(pa.Table.from_pylist(waiting, schema))
 
 
 def read(path: Path) -> tuple[HistoryEntry, ...]:
@@ -262,7 +238,7 @@ def _run(data: Any, facts: Sequence[RunEnvironment], where: str) -> tuple[int, R
         metric = Metric(
             _of(reading, "name", str, at), _of(reading, "unit", str, at), _of(reading, "higher_is_better", bool, at)
         )
-        readings.append(Reading(metric, value))
+        readings.append(Measurement(metric, value))
     on = data.get("circumstances")
     if isinstance(on, int) and not 0 <= on < len(facts):
         raise ValueError(f"{where}.circumstances: index {on} does not exist")

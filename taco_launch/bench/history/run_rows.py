@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from taco_launch.bench.model.runs import Cell, Metric, Reading, Run, RunEnvironment
+from taco_launch.bench.model.runs import Cell, Measurement, Metric, Run, RunEnvironment
 
 
 def add(db: sqlite3.Connection, ladder_id: str, position: int, run: Run) -> None:
@@ -33,14 +33,14 @@ def add(db: sqlite3.Connection, ladder_id: str, position: int, run: Run) -> None
 
 def runs(db: sqlite3.Connection, ladder_id: str) -> tuple[tuple[int, Run], ...]:
     """Return the runs of a ladder as (position, run), in that order."""
-    readings: dict[int, list[Reading]] = {}
+    readings: dict[int, list[Measurement]] = {}
     for row in db.execute(
         "SELECT run.id, value, name, unit, higher_is_better FROM run JOIN reading ON reading.run = run.id"
         " JOIN metric ON metric.id = metric WHERE ladder = ? ORDER BY run.id, place",
         (ladder_id,),
     ):
         metric = Metric(row["name"], row["unit"], bool(row["higher_is_better"]))
-        readings.setdefault(row["id"], []).append(Reading(metric, row["value"]))
+        readings.setdefault(row["id"], []).append(Measurement(metric, row["value"]))
     found = db.execute("SELECT * FROM whole_run WHERE ladder = ? ORDER BY position", (ladder_id,))
     return tuple((row["position"], _run(row, readings.get(row["id"], ()))) for row in found)
 
@@ -88,7 +88,7 @@ def _number(db: sqlite3.Connection, find: str, add_it: str, values: Sequence[Any
     return added
 
 
-def _run(row: Mapping[str, Any], readings: Sequence[Reading]) -> Run:
+def _run(row: Mapping[str, Any], readings: Sequence[Measurement]) -> Run:
     return Run(
         cell=Cell(row["workload"], row["variant"], row["ranks"]),
         repeat=row["repeat"],

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from taco_launch.bench.logs.lines import RefusedError, shown, untagged, without_escapes
 from taco_launch.bench.logs.parse import NoSample
-from taco_launch.bench.model.runs import Metric, Reading
+from taco_launch.bench.model.runs import Measurement, Metric
 
 _UNIT = "GB/s"
 _AVERAGE = Metric("busbw average", _UNIT)
@@ -83,7 +83,7 @@ def speaks(text: str) -> bool:
     )
 
 
-def read(text: str, ranks: int | None = None) -> tuple[Reading, ...] | NoSample:
+def read(text: str, ranks: int | None = None) -> tuple[Measurement, ...] | NoSample:
     """Read a whole log, in time linear to its length; never raises, whatever stands in it.
 
     Gives the average first, then `busbw SIZE B` for each size: out-of-place, in GB/s; sizes with less than 0.10 GB/s have
@@ -246,7 +246,7 @@ def _rank_list(ranks: set[int]) -> str:
     return ", ".join(map(str, sorted(ranks)[:8])) + (", ..." if len(ranks) > 8 else "") or "(none)"
 
 
-def _readings(table: _Table) -> tuple[Reading, ...]:
+def _readings(table: _Table) -> tuple[Measurement, ...]:
     if not table.rows:
         raise RefusedError("the log has no table row with a size")
     if not table.average:
@@ -267,8 +267,8 @@ def _readings(table: _Table) -> tuple[Reading, ...]:
         raise RefusedError("the bus bandwidth is 0: the GPUs exchanged no data; " + _BUILD)
     sizes = [(size, float(out_of_place)) for size, (out_of_place, _) in table.rows]
     return (
-        Reading(_AVERAGE, average),
-        *(Reading(Metric(f"busbw {size} B", _UNIT), value) for size, value in sizes if value >= _LEAST),
+        Measurement(_AVERAGE, average),
+        *(Measurement(Metric(f"busbw {size} B", _UNIT), value) for size, value in sizes if value >= _LEAST),
     )
 
 

@@ -6,13 +6,13 @@ from taco_launch.bench.logs import nccl_tests, patterns
 from taco_launch.bench.logs.lines import shown, untagged, without_escapes
 from taco_launch.bench.logs.parse import UNKNOWN_FORM, NoSample, parse
 from taco_launch.bench.model.matrix import LogFormat, Workload
-from taco_launch.bench.model.runs import Metric, Reading, is_reading
+from taco_launch.bench.model.runs import Measurement, Metric, is_reading
 
 RATE = Metric("img/sec", "img/sec")
 _NUMBER = re.compile(r"\+?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
-def read(workload: Workload, text: str, ranks: int | None) -> tuple[Reading, ...] | NoSample:
+def read(workload: Workload, text: str, ranks: int | None) -> tuple[Measurement, ...] | NoSample:
     """Read the whole log of a run that ended well, the first reading being the one that stands for it; never raises.
 
     `ranks` is the number of ranks of the job: a log of another number gives none. None where nobody knows it.
@@ -30,7 +30,7 @@ def recognised(text: str) -> Workload | None:
     return Workload("nccl-tests", LogFormat.NCCL_TESTS, ()) if nccl_tests.speaks(without_escapes(text)) else None
 
 
-def _rate(kind: LogFormat, text: str, ranks: int | None) -> tuple[Reading, ...] | NoSample:
+def _rate(kind: LogFormat, text: str, ranks: int | None) -> tuple[Measurement, ...] | NoSample:
     sample = parse(text)
     if isinstance(sample, NoSample):
         own = (
@@ -44,10 +44,10 @@ def _rate(kind: LogFormat, text: str, ranks: int | None) -> tuple[Reading, ...] 
         return NoSample(f"the log has kind {printed.value}, but the workload has kind {kind.value}")
     if ranks not in (None, sample.ranks):
         return NoSample(f"{ranks} ranks ran, but the log shows {sample.ranks}")
-    return (Reading(RATE, sample.img_per_sec),)
+    return (Measurement(RATE, sample.img_per_sec),)
 
 
-def _matched(workload: Workload, text: str) -> tuple[Reading, ...] | NoSample:
+def _matched(workload: Workload, text: str) -> tuple[Measurement, ...] | NoSample:
     """Return the number that the workload's pattern finds; a line that the log ends in the middle of counts for none."""
     pattern = workload.pattern if workload.pattern.isprintable() else shown(workload.pattern)
     lines = [untagged(line.rstrip("\r"), loose=False) for line in without_escapes(text).split("\n")]
@@ -74,7 +74,7 @@ def _matched(workload: Workload, text: str) -> tuple[Reading, ...] | NoSample:
                 f"several lines match {pattern} with different values: {there}; {where} (set which: last to use the last one)"
             )
     assert values[-1] is not None
-    return (Reading(Metric(workload.unit, workload.unit, workload.higher_is_better), values[-1]),)
+    return (Measurement(Metric(workload.unit, workload.unit, workload.higher_is_better), values[-1]),)
 
 
 def _value(text: str | None) -> float | None:

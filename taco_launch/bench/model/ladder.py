@@ -68,7 +68,7 @@ def _shuffled(cells: Sequence[Cell], seed: int, block: int) -> Sequence[Cell]:
     return sorted(cells, key=drawn)
 
 
-def left(steps: Iterable[LadderStep], done: Collection[int]) -> tuple[LadderStep, ...]:
+def remaining_steps(steps: Iterable[LadderStep], done: Collection[int]) -> tuple[LadderStep, ...]:
     """Return the runs that are still to be made, in their order; `done` are the positions of those that were."""
     return tuple(step for step in steps if step.position not in done)
 

@@ -25,7 +25,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Measurement:
     """One number that a run gave: see `is_reading`."""
 
     metric: Metric
@@ -64,7 +64,7 @@ class Run:
     seconds: float
     hosts: tuple[str, ...]
     gpu: str
-    readings: tuple[Reading, ...]
+    readings: tuple[Measurement, ...]
     why: str
     log: str
     circumstances: RunEnvironment = RunEnvironment()

@@ -4,7 +4,7 @@ import re
 import shlex
 
 from taco_launch.bench.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan, done, said
-from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun, night_of
+from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun, scheduled_run
 from taco_launch.core.command import Command
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.hosts.remote.transport import Transport
@@ -83,6 +83,8 @@ class Cron:
         )
 
 
+# A crontab's variables hold for every line below them. So a new entry goes above everything that is there, and has its
+# environment in its own line.
 # Vixie's cron, Debian's and cronie's: MAX_COMMAND 1000, with the zero at its end.
 _LONGEST = 998
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")  # what cron takes for lines, whatever else str.splitlines does
@@ -185,7 +187,7 @@ def read(name: str, text: str) -> ScheduledRun | None:
         words = shlex.split(entry[4].replace(r"\%", "%"))
     except ValueError:
         return None
-    return night_of(name, Schedule(int(entry[2]), int(entry[1]), days), words, mail)
+    return scheduled_run(name, Schedule(int(entry[2]), int(entry[1]), days), words, mail)
 
 
 def _mark(name: str, which: str) -> str:

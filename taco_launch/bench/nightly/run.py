@@ -25,7 +25,7 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.slots import describe_holders
 from taco_launch.hosts.inventory.ranges import fold
-from taco_launch.jobs.backend import Backend, Node
+from taco_launch.jobs.backend import Backend, HostOccupancy
 
 # How often a busy cluster is looked at again.
 _LOOK_SECONDS = 30.0
@@ -114,7 +114,7 @@ def run(
     return summary
 
 
-def unmeasured(plan: ladders.LadderPlan, asked: RunRequest, why: str) -> Summary:
+def failure_summary(plan: ladders.LadderPlan, asked: RunRequest, why: str) -> Summary:
     """Return the summary of a nightly run that could not measure anything, and why; "" where somebody ended it."""
     notes = (asked.remark,) if asked.remark else ()
     return replace(_begun(plan, asked), ended=time.time(), unfit=why, interrupted="" if why else _NOTHING, notes=notes)
@@ -334,7 +334,7 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _busy(nodes: Iterable[Node], wanted: Collection[str]) -> str:
+def _busy(nodes: Iterable[HostOccupancy], wanted: Collection[str]) -> str:
     found = [
         f"{node.host.name}: {node.problem or f'its slots are taken: {held}'}"
         for node in nodes

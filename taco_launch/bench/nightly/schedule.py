@@ -165,7 +165,7 @@ class ScheduledRun:
         return (*_ENV, self.folder, *(f"{name}={value}" for name, value in self.env), *self.argv)
 
 
-def night_of(name: str, schedule: Schedule, words: Sequence[str], mail: str | None = None) -> ScheduledRun | None:
+def scheduled_run(name: str, schedule: Schedule, words: Sequence[str], mail: str | None = None) -> ScheduledRun | None:
     """Return the nightly run whose `words` these are; None where they are no nightly run's."""
     if tuple(words[:2]) != _ENV or len(words) < 4:
         return None

@@ -3,7 +3,7 @@
 import re
 
 from taco_launch.bench.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan, done
-from taco_launch.bench.nightly.schedule import DAYS, Schedule, ScheduledRun, night_of, parse_days, runs
+from taco_launch.bench.nightly.schedule import DAYS, Schedule, ScheduledRun, parse_days, runs, scheduled_run
 from taco_launch.core.command import Command, shell
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.hosts.remote.transport import Transport
@@ -171,7 +171,7 @@ def read(name: str, timer_text: str, service_text: str) -> ScheduledRun | None:
     except ValueError:
         return None
     words = tuple(_PLAIN.sub(lambda each: each[0][1], word) for word in _QUOTED.findall(started[1]))
-    return night_of(name, Schedule(int(found[2]), int(found[3]), days), words)
+    return scheduled_run(name, Schedule(int(found[2]), int(found[3]), days), words)
 
 
 def _calendar(schedule: Schedule) -> str:

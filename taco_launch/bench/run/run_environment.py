@@ -15,7 +15,7 @@ from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobRecord, JobSpec
 from taco_launch.hosts.fanout import connect
-from taco_launch.hosts.gather_facts import declared, gather
+from taco_launch.hosts.gather_facts import gather, with_declared_values
 from taco_launch.hosts.remote.credentials import Credentials
 
 # What may change while a ladder continues; the rest takes a change of software, or a reboot, which ends a job.
@@ -57,7 +57,7 @@ class EnvironmentProbe:
             if answer.error is not None:
                 self._say(f"facts not gathered in full: {answer.error.message}")
             if answer.value is not None:
-                found, before = declared(answer.value, host), self._facts.get(host.name)
+                found, before = with_declared_values(answer.value, host), self._facts.get(host.name)
                 changed = {subject: getattr(found, subject) for subject in subjects}
                 self._facts[host.name] = found if before is None else replace(before, **changed)
 

@@ -17,9 +17,9 @@ from taco_launch.agent.store.folders import make_private, private
 from taco_launch.bench.history.history import History, Ladder, LadderKind
 from taco_launch.bench.logs import MOST_BYTES
 from taco_launch.bench.logs.parse import NoSample
-from taco_launch.bench.model.ladder import LadderStep, left, seconds_left, whole_blocks
+from taco_launch.bench.model.ladder import LadderStep, remaining_steps, seconds_left, whole_blocks
 from taco_launch.bench.model.matrix import Matrix
-from taco_launch.bench.model.runs import Cell, Reading, Run
+from taco_launch.bench.model.runs import Cell, Measurement, Run
 from taco_launch.bench.run.run_environment import EnvironmentProbe
 from taco_launch.core.errors import HOST_FAILED, HostError, NoJobError, TacoLaunchError, UsageError
 from taco_launch.core.frozen import dataclass
@@ -41,7 +41,7 @@ _EVIDENCE_LINES = 15
 # A line of the merged log that is not a rank's.
 _OF_LAUNCHER = re.compile(r"\S+/[a-z]+ *\|")
 
-Reader = Callable[[Cell, str], tuple[Reading, ...] | NoSample]
+Reader = Callable[[Cell, str], tuple[Measurement, ...] | NoSample]
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def run(
         TacoLaunchError: the history cannot be written.
     """
     done = dict(history.runs(plan.ladder.id))
-    to_do = left(plan.steps, done)
+    to_do = remaining_steps(plan.steps, done)
     hosts_failed, block = not done, None
     try:
         if to_do:
@@ -255,7 +255,9 @@ def _one(
     name = job_name(plan.ladder, step.position)
     spec = replace(plan.specs[step.cell], name=name)
     log = plan.logs / f"{name}.log"
-    here = LadderProgress(step, len(done) + 1, len(plan.steps), seconds_left(left(plan.steps, done), _seen(done)))
+    here = LadderProgress(
+        step, len(done) + 1, len(plan.steps), seconds_left(remaining_steps(plan.steps, done), _seen(done))
+    )
     started, begun = time.time(), time.monotonic()
     job, why, code = None, "", None
     try:
@@ -287,7 +289,7 @@ def _one(
         for warning in backend.delete(name):
             tell.say(warning)
     now = {**done, step.position: made}
-    after = seconds_left(left(plan.steps, now), _seen(now))
+    after = seconds_left(remaining_steps(plan.steps, now), _seen(now))
     tell.progress(replace(here, left=after, run=made, evidence=() if made.readings else _evidence(text)))
     unread = not made.readings and job is not None and job.record.state is JobState.SUCCEEDED
     return made, HOST_FAILED in (code, job and job.record.exit_code), unread
@@ -368,7 +370,7 @@ def _stop(backend: Backend, name: str, by: str) -> None:
     backend.follow(LogQuery(name, tail=0), lambda _data: None)  # until nothing of it is left
 
 
-def _readings(read: Reader, cell: Cell, job: JobView, text: str) -> tuple[Reading, ...] | NoSample:
+def _readings(read: Reader, cell: Cell, job: JobView, text: str) -> tuple[Measurement, ...] | NoSample:
     record = job.record
     if record.state is not JobState.SUCCEEDED:
         cause = [finding.cause for finding in record.findings[:1] if finding.cause not in record.reason]

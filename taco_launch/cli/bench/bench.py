@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from taco_launch.bench.logs.parse import NoSample
     from taco_launch.bench.model.matrix import Workload
-    from taco_launch.bench.model.runs import Cell, Reading, Run
+    from taco_launch.bench.model.runs import Cell, Measurement, Run
     from taco_launch.bench.run.run_ladder import LadderPlan, LadderResult, Reader
 
 # What a command line alone says has no name in a matrix.
@@ -182,7 +182,7 @@ def _reader(pattern: str | None, unit: str) -> "Reader":
     )
 
 
-def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
+def _read_rate(cell: "Cell", text: str) -> "tuple[Measurement, ...] | NoSample":
     """Read a log of any form that `bench parse` knows."""
     from taco_launch.bench.logs.parse import NoSample, Sample
     from taco_launch.bench.logs.parse import parse as parse_log
@@ -225,7 +225,7 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     from taco_launch.bench.logs.parse import NoSample
     from taco_launch.bench.logs.parse import parse as parse_log
     from taco_launch.bench.logs.workloads import RATE, recognised
-    from taco_launch.bench.model.runs import Cell, Reading, Run
+    from taco_launch.bench.model.runs import Cell, Measurement, Run
 
     text = read_log(log)
     known = recognised(text) if workload is None else workload_of(workload)
@@ -240,7 +240,7 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
         click.echo(render.printable(f"{log}: no sample: {sample.why}"), err=True)
         return FAILED
     cell = Cell("", "", sample.ranks)
-    run = Run(cell, 0, False, "", 0.0, 0.0, (), "", (Reading(RATE, sample.img_per_sec),), "", "")
+    run = Run(cell, 0, False, "", 0.0, 0.0, (), "", (Measurement(RATE, sample.img_per_sec),), "", "")
     _print(settings_of(ctx).output, (cell,), (run,), {})
     return 0
 

@@ -25,7 +25,7 @@ from taco_launch.core.errors import TacoLaunchError, UsageError
 if TYPE_CHECKING:
     from taco_launch.bench.history.exchange import HistoryEntry
 
-_FORMATS = ("json", "csv", "parquet")
+_FORMATS = ("json", "csv")
 
 
 @click.command("export")
@@ -58,23 +58,21 @@ def export(
     matrix: str | None,
     last: int | None,
 ) -> int:
-    """Write the history, or the given SWEEPs, as JSON, CSV or Parquet.
+    """Write the history, or the given SWEEPs, as JSON or CSV.
 
-    CSV and Parquet have one row per measured value, with its run, its sweep, and the software of the run. `bench import`
-    reads JSON and CSV, on any machine. Verdicts are not exported; they are in the summaries of their nightly runs.
+    CSV has one row per measured value, with its run, its sweep, and the software of the run. `bench import`
+    reads both, on any machine. Verdicts are not exported; they are in the summaries of their nightly runs.
 
     \b
     Examples:
       taco-launch bench export --to history.csv
-      taco-launch bench export --matrix taco --last 30 --to taco.parquet
+      taco-launch bench export --matrix taco --last 30 --to taco.csv
       taco-launch bench export last -o csv | head
     """
     ending = target.suffix.removeprefix(".") if target is not None else ""
     form = form or (ending if ending in _FORMATS else "json")
     if target is not None and target.exists() and not force:
         raise UsageError(f"{target} exists", hint="choose another name, or replace it: --force")
-    if target is None and form == "parquet" and sys.stdout.isatty():
-        raise UsageError("Parquet cannot be shown on a terminal", hint="write it to a file: --to FILE")
     from taco_launch.bench.history.exchange import HistoryEntry
 
     with opened(db) as history:
@@ -92,9 +90,6 @@ def export(
 def _write(form: str, entries: "Iterable[HistoryEntry]", file: IO[bytes]) -> None:
     from taco_launch.bench.history import exchange
 
-    if form == "parquet":
-        exchange.write_parquet(entries, file)
-        return
     # A TextIOWrapper would close standard output when its reader is gone.
     text = codecs.getwriter("utf-8")(file)
     (exchange.write_csv if form == "csv" else exchange.write_json)(entries, text)

@@ -17,10 +17,10 @@ from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.model.codec import to_json
 
 if TYPE_CHECKING:
-    from taco_launch.bench.compare.compare import Changed, Comparison
+    from taco_launch.bench.compare.compare import Comparison, MetricChange
     from taco_launch.bench.history.history import History, Ladder
     from taco_launch.bench.history.series import Point
-    from taco_launch.bench.model.runs import Cell, Reading, Run
+    from taco_launch.bench.model.runs import Cell, Measurement, Run
 
 # Stands for the newest ladder.
 _NEWEST = "last"
@@ -240,7 +240,7 @@ def _show_differs(result: "Comparison") -> None:
     render.table(header, rows)
 
 
-def _changed_row(one: "Changed") -> list[str]:
+def _changed_row(one: "MetricChange") -> list[str]:
     from statistics import fmean
 
     from taco_launch.bench.compare.tables import change, shows
@@ -354,7 +354,7 @@ def _metric(name: str, unit: str) -> str:
     return name if name == unit else f"{name} ({unit})"
 
 
-def _reading(reading: "Reading") -> str:
+def _reading(reading: "Measurement") -> str:
     metric = reading.metric
     return f"{_number(reading.value)} {metric.unit}" + (f" ({metric.name})" if metric.name != metric.unit else "")
 

@@ -159,9 +159,9 @@ def _measured(settings: "Settings", found: "Matrix", run_name: str, options: dic
         try:
             return run.run(made.cluster.backend, inventory, plan, asked, history, around, os.environ, teller)
         except HostError as error:
-            return run.unmeasured(plan, asked, error.message)
+            return run.failure_summary(plan, asked, error.message)
         except KeyboardInterrupt:
-            return run.unmeasured(plan, asked, "")
+            return run.failure_summary(plan, asked, "")
 
 
 def _interrupted(settings: "Settings", summary: "Summary", db: Path | None) -> "Summary":

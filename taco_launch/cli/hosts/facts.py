@@ -142,7 +142,7 @@ def _gathered(
     from taco_launch.core.facts.reports.health import judged
     from taco_launch.core.model.host import paths
     from taco_launch.hosts.fanout import Answer, connect
-    from taco_launch.hosts.gather_facts import declared, gather
+    from taco_launch.hosts.gather_facts import gather, with_declared_values
     from taco_launch.hosts.inventory.ranges import fold as short
     from taco_launch.hosts.inventory.select import named
 
@@ -177,7 +177,7 @@ def _gathered(
         render.data({**cluster(found), "failed": failed}, settings.output)
     elif found:
         by_name = {host.name: host for host in chosen}
-        to_judge = [declared(facts, by_name[facts.host]) for facts in found]
+        to_judge = [with_declared_values(facts, by_name[facts.host]) for facts in found]
         wide = settings.output == "wide"
         _show(
             found, judged(to_judge, inventory.network.rdma, inventory.network.gdr), wide=wide, several=len(chosen) > 1

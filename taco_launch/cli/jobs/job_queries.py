@@ -17,7 +17,7 @@ from taco_launch.jobs.request.caller import person
 if TYPE_CHECKING:
     from taco_launch.core.model.job_rows import JobRow
     from taco_launch.core.model.job_view import JobView
-    from taco_launch.jobs.backend import Node
+    from taco_launch.jobs.backend import HostOccupancy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -156,11 +156,11 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def query() -> "tuple[Sequence[Node], Sequence[str]]":
+    def query() -> "tuple[Sequence[HostOccupancy], Sequence[str]]":
         found = backend.nodes(settings.load())
         return found, [f"{node.host.name}: {node.problem}" for node in found if node.problem]
 
-    def data(nodes: "Sequence[Node]") -> Any:
+    def data(nodes: "Sequence[HostOccupancy]") -> Any:
         found = [node_tables.node_data(node) for node in nodes]
         containers = job_container_tables.rows(settings, access_of(access))
         return {
@@ -171,7 +171,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 
     wide = settings.output == "wide"
 
-    def table(nodes: "Sequence[Node]") -> str:
+    def table(nodes: "Sequence[HostOccupancy]") -> str:
         text = node_tables.top_nodes(nodes, wide=wide)
         others = job_container_tables.rows(settings, access_of(access)) if wide else []
         return "\n\n".join((text, job_container_tables.table(others))) if others else text

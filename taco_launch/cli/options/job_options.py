@@ -21,6 +21,7 @@ from taco_launch.cli.options.option_groups import (
 from taco_launch.cli.options.policy_options import ending_options
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model.launchers import LAUNCHERS, what_starts_ranks
+from taco_launch.jobs.request import job_fields
 
 if TYPE_CHECKING:
     from taco_launch.core.model.job_request import JobRequest
@@ -29,64 +30,7 @@ if TYPE_CHECKING:
 _STDIN = "-"
 # In a context's `meta`: the options of the command line, but for the inventory.
 _OWN = "taco_launch.own"
-# Fields of a JobRequest and the parameters of click that hold them: as they are, ...
-_SAME = {
-    **{
-        name: name
-        for name in ("name", "np", "slots_per_host", "workers", "gpus", "slots_per_worker", "procs_per_gpu", "launcher")
-    },
-    **{
-        name: name
-        for name in ("profile", "transport", "interface", "gdr", "light", "queue", "priority", "queue_timeout")
-    },
-    **{
-        name: name
-        for name in (
-            "grace",
-            "timeout",
-            "stall_timeout",
-            "silence_timeout",
-            "host_loss_timeout",
-            "log_max_bytes",
-            "ttl",
-            "progress",
-        )
-    },
-    **{name: name for name in ("backoff_limit", "backoff", "signal", "notify", "logdir", "tensorboard_grace")},
-    **{name: name for name in ("gpu_ids", "image", "worker_image", "image_from", "shm_size", "workdir")},
-    "hosts": "host_count",
-    "gpu_topology": "gputopology",
-    **{name: name for name in ("sync", "sync_max")},
-}
-# ... and those that are on or not said.
-_FLAGS = (
-    "mps",
-    "per_host",
-    "exclusive",
-    "allow_unknown_knobs",
-    "no_wait",
-    "suspend",
-    "agent_log",
-    "tensorboard",
-    "replace",
-    "strict",
-)
 _SIZES = ("np", "hosts", "slots_per_host", "workers", "gpus", "slots_per_worker")
-_OTHER_OPTIONS = {
-    "host": "-H",
-    "gpu_models": "--gpu-model",
-    "gpu_topology": "--gputopology",
-    "selectors": "--selector",
-    "env": "-x",
-    "knobs": "--knob",
-    "data": "--data",
-    "config_files": "--config-file",
-    "env_files": "--env-file",
-}
-_WRITTEN = {
-    **{name: f"--{name.replace('_', '-')}" for name in (*_SAME, *_FLAGS, "exclude", "mca", "clean_up", "restart")},
-    **_OTHER_OPTIONS,
-}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -249,8 +193,8 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
     from taco_launch.core.model.job_request import JobRequest
     from taco_launch.core.model.jobs import CleanUp, Restart
 
-    same: dict[str, Any] = {name: options.get(option) for name, option in _SAME.items()}
-    flags: dict[str, Any] = {name: bool(options.get(name)) for name in _FLAGS}
+    same: dict[str, Any] = {name: options.get(option) for name, option in job_fields.parameters("value").items()}
+    flags: dict[str, Any] = {name: bool(options.get(name)) for name in job_fields.parameters("flag")}
     clean_up, restart, selectors = (options.get(name) for name in ("clean_up", "restart", "selectors"))
     request = JobRequest(
         command=command,
@@ -268,7 +212,7 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
         restart=None if restart is None else Restart(restart),
         config_files=tuple(options.get("config_files") or ()),
         env_files=tuple(options.get("env_files") or ()),
-        written=_WRITTEN,
+        written=job_fields.OPTIONS,
     )
     if options.get("sync_mode") is not None or options.get("sync_source") is not None:
         from taco_launch.cli.options.foreign_options import with_arena_source

@@ -16,9 +16,9 @@ def rows(settings: Settings, access: "Credentials") -> list[dict[str, Any]]:
     """Return what is known of each container; none without an inventory that has containers."""
     if settings.source is None or settings.load().container is None:
         return []
-    from taco_launch.setup.job_containers.removal import known
+    from taco_launch.setup.job_containers.removal import parse_job_containers
 
-    return [_row(each) for each in known(settings.cluster(access).variants())]
+    return [_row(each) for each in parse_job_containers(settings.cluster(access).variants())]
 
 
 def prune(settings: Settings, access: "Credentials", unused: float, *, dry_run: bool) -> list[dict[str, Any]]:

@@ -8,13 +8,13 @@ from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.slots import is_gpu
 
 if TYPE_CHECKING:
-    from taco_launch.jobs.backend import Node
+    from taco_launch.jobs.backend import HostOccupancy
 
 # As long as the line of Arena's `top node`.
 _RULE = "-" * 89
 
 
-def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
+def top_nodes(nodes: "Sequence[HostOccupancy]", *, wide: bool) -> str:
     """Return the table of `top node`. Where no host has a GPU it counts slots."""
     from taco_launch.core.model.slots import describe_holders
 
@@ -50,7 +50,7 @@ def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
     return "\n".join((columns(header + more, cells), *footer, *block))
 
 
-def node_data(node: "Node") -> dict[str, Any]:
+def node_data(node: "HostOccupancy") -> dict[str, Any]:
     """Return a host and its slots as JSON values."""
     slots = () if node.occupancy is None else node.occupancy.slots
     return {

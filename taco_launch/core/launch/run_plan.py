@@ -7,7 +7,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from taco_launch.core.launch.command_line.env import VISIBLE_GPUS, relevant
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.plans import LaunchPlan, Placement
-from taco_launch.core.model.run.planned import NcclPlan, PlannedHost, RunPlan, Transport
+from taco_launch.core.model.run.planned import NcclPlan, PlannedHost, PlannedTransport, RunPlan
 
 _GIVE = {"-x": 1, "-genv": 2}  # options of a line that set a variable, with their words: NAME=VALUE, or NAME VALUE
 _NEVER = ("LOC", "0")  # NCCL_NET_GDR_LEVEL
@@ -97,20 +97,20 @@ def _nccl(given: Mapping[str, str], facts: JobFacts) -> Optional[NcclPlan]:
     gdr: Optional[bool] = None
     if given.get("NCCL_NET_GDR_LEVEL") in _NEVER:
         gdr = False
-    elif transport is Transport.IB and between is not None and between.gdr.able:
+    elif transport is PlannedTransport.IB and between is not None and between.gdr.able:
         gdr = True
     return NcclPlan(transport, gdr)
 
 
-def _transport(given: Mapping[str, str], facts: JobFacts) -> Optional[Transport]:
+def _transport(given: Mapping[str, str], facts: JobFacts) -> Optional[PlannedTransport]:
     asked = given.get("NCCL_NET", "").lower()
     if given.get("NCCL_IB_DISABLE", "0") not in ("", "0") or asked == "socket":
-        return Transport.SOCKET
+        return PlannedTransport.SOCKET
     if asked == "ib":
-        return Transport.IB
+        return PlannedTransport.IB
     between = facts.between
     if asked or between is None or between.rdma.able is None:
         return None
     if between.rdma.able:
-        return Transport.IB
-    return None if between.hcas_there else Transport.SOCKET
+        return PlannedTransport.IB
+    return None if between.hcas_there else PlannedTransport.SOCKET

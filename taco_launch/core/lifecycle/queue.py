@@ -48,7 +48,7 @@ class WaitingJob:
 
     name: str
     priority: int
-    came: float
+    queued_at: float
     wanted: SlotRequest
     hosts: Tuple[Tuple[str, Optional[int]], ...]
     tried: bool = False
@@ -58,7 +58,7 @@ class WaitingJob:
 
 def order(jobs: Iterable[WaitingJob]) -> List[WaitingJob]:
     """Return the jobs in the order in which they begin: the higher priority first, then who came first."""
-    return sorted(jobs, key=lambda job: (-job.priority, job.came, job.name))
+    return sorted(jobs, key=lambda job: (-job.priority, job.queued_at, job.name))
 
 
 def begin(
@@ -344,7 +344,7 @@ def waits_since(record: JobRecord) -> Optional[float]:
     return record.transitions[-1].time if record.transitions else record.submitted
 
 
-def came(record: JobRecord) -> float:
+def queued_at(record: JobRecord) -> float:
     """Return when a job came into the queue: when it was submitted, or resumed for the last time; seconds since the epoch."""
     changes = record.transitions
     resumed = [

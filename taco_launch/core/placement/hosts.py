@@ -253,6 +253,8 @@ def _slots(count: int) -> str:
     return f"{count} slot" if count == 1 else f"{count} slots"
 
 
+# One host that suffices comes before all else: its ranks need no network. NCCL's rings follow the order of ranks, and ranks
+# that of the hosts, so the hosts of a leaf switch stand together. Hosts of unknown leaves count as being on one leaf.
 def arranged(hosts: Sequence[FreeSlots], gives: Mapping[str, int], need: int) -> Tuple[FreeSlots, ...]:
     """Return the hosts, the first one that gives `need` by itself first, else those of the fewest leaves that together do.
 

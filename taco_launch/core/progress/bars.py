@@ -3,7 +3,7 @@
 import re
 from typing import Dict, Optional
 
-from taco_launch.core.progress.reading import Reading
+from taco_launch.core.progress.reading import TrainingProgress
 
 _NUMBER = r"\d{1,12}(?:\.\d{1,12})?"
 _COUNT = rf"{_NUMBER}[kKMG]?"
@@ -32,7 +32,7 @@ _SCALES: Dict[str, float] = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 BARE = "progress bar"  # of a series that counts only beside lines of a known trainer
 
 
-def read(line: str) -> Optional[Reading]:
+def read(line: str) -> Optional[TrainingProgress]:
     """Return what a bar says; None where the line has none of a training. A bar that does not say of what has program `BARE`."""
     match = _BAR.match(line)
     if match is None:
@@ -50,7 +50,7 @@ def read(line: str) -> Optional[Reading]:
     step, total = _count(match["step"]), _count(match["total"])
     if total <= 0 or step > total:
         return None
-    return Reading(
+    return TrainingProgress(
         program,
         "epochs" if is_epochs else "steps",
         step,
@@ -62,12 +62,12 @@ def read(line: str) -> Optional[Reading]:
     )
 
 
-def _rich(line: str) -> Optional[Reading]:
+def _rich(line: str) -> Optional[TrainingProgress]:
     match = _RICH.match(line)
     if match is None:
         return None
     loss = _LOSS.search(match["more"])
-    return Reading(
+    return TrainingProgress(
         "Lightning",
         "steps",
         float(match["step"]),

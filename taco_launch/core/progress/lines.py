@@ -8,7 +8,7 @@ import re
 from typing import Callable, Dict, Optional, Tuple
 
 from taco_launch.core.progress import bars
-from taco_launch.core.progress.reading import Reading
+from taco_launch.core.progress.reading import TrainingProgress
 
 MOST_LINE = 2000
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|\([A-Z0-9])")
@@ -47,7 +47,7 @@ _PLAIN = re.compile(
 _TITAN = re.compile(rf"\bstep:\s+(\d{{1,9}})\s+loss:\s+({_LOSS})\s+.*?\btps: ([\d,]{{1,15}})")
 
 
-def read(text: str) -> Optional[Reading]:
+def read(text: str) -> Optional[TrainingProgress]:
     """Return what a line says; None where it is of no known training program."""
     if len(text) > MOST_LINE or not _WORDS.search(text):
         return None
@@ -61,12 +61,12 @@ def read(text: str) -> Optional[Reading]:
     return bars.read(line)
 
 
-def _horovod(match: "re.Match[str]") -> Reading:
-    return Reading("Horovod benchmark", step=_number(match[1]), rate=_number(match[2]), unit="img/s per rank")
+def _horovod(match: "re.Match[str]") -> TrainingProgress:
+    return TrainingProgress("Horovod benchmark", step=_number(match[1]), rate=_number(match[2]), unit="img/s per rank")
 
 
-def _tf_cnn(match: "re.Match[str]") -> Reading:
-    return Reading(
+def _tf_cnn(match: "re.Match[str]") -> TrainingProgress:
+    return TrainingProgress(
         "tf_cnn_benchmarks",
         step=_number(match[1]),
         rate=_number(match[2]),
@@ -75,19 +75,23 @@ def _tf_cnn(match: "re.Match[str]") -> Reading:
     )
 
 
-def _trainer(match: "re.Match[str]") -> Reading:
-    return Reading("Hugging Face Trainer", "log", _number(match[3]), epoch=_number(match[2]), loss=_number(match[1]))
+def _trainer(match: "re.Match[str]") -> TrainingProgress:
+    return TrainingProgress(
+        "Hugging Face Trainer", "log", _number(match[3]), epoch=_number(match[2]), loss=_number(match[1])
+    )
 
 
-def _deepspeed_step(match: "re.Match[str]") -> Reading:
-    return Reading("DeepSpeed", "step", _number(match[1]))
+def _deepspeed_step(match: "re.Match[str]") -> TrainingProgress:
+    return TrainingProgress("DeepSpeed", "step", _number(match[1]))
 
 
-def _deepspeed_rate(match: "re.Match[str]") -> Reading:
-    return Reading("DeepSpeed", "timer", _number(match[1]), rate=_number(match[3] or match[2]), unit="samples/s")
+def _deepspeed_rate(match: "re.Match[str]") -> TrainingProgress:
+    return TrainingProgress(
+        "DeepSpeed", "timer", _number(match[1]), rate=_number(match[3] or match[2]), unit="samples/s"
+    )
 
 
-def _megatron(match: "re.Match[str]") -> Optional[Reading]:
+def _megatron(match: "re.Match[str]") -> Optional[TrainingProgress]:
     fields = _fields(match[3])
     # GPT-NeoX says its rate before the iteration.
     before = _FIELD.search(match.string[: match.start()].rstrip(" |") + "|")
@@ -102,10 +106,12 @@ def _megatron(match: "re.Match[str]") -> Optional[Reading]:
     if rate is None and batch is not None and seconds > 0:
         rate = batch / seconds
     loss = next((fields[name] for name in ("lm loss", "lm_loss", "loss", "total loss") if name in fields), None)
-    return Reading("Megatron-LM", "", _number(match[1]), _number(match[2]), loss=loss, rate=rate, unit="samples/s")
+    return TrainingProgress(
+        "Megatron-LM", "", _number(match[1]), _number(match[2]), loss=loss, rate=rate, unit="samples/s"
+    )
 
 
-def _nemo(match: "re.Match[str]") -> Optional[Reading]:
+def _nemo(match: "re.Match[str]") -> Optional[TrainingProgress]:
     fields = _fields(match[4])
     loss = fields.get("reduced_train_loss")
     if loss is None and "train_step_timing in s" not in fields:
@@ -113,35 +119,39 @@ def _nemo(match: "re.Match[str]") -> Optional[Reading]:
     seconds, batch = fields.get("train_step_timing in s"), fields.get("global_batch_size")
     rate = batch / seconds if batch and seconds else None
     step, total = _number(match[2]), _number(match[3])
-    return Reading("NeMo", "", step, total, _number(match[1]), loss, rate, "samples/s")
+    return TrainingProgress("NeMo", "", step, total, _number(match[1]), loss, rate, "samples/s")
 
 
-def _nanogpt(match: "re.Match[str]") -> Reading:
+def _nanogpt(match: "re.Match[str]") -> TrainingProgress:
     milliseconds = _number(match[3])
     rate = 1000 / milliseconds if milliseconds else None
-    return Reading("nanoGPT", step=_number(match[1]), loss=_number(match[2]), rate=rate, unit="it/s")
+    return TrainingProgress("nanoGPT", step=_number(match[1]), loss=_number(match[2]), rate=rate, unit="it/s")
 
 
-def _llmc(match: "re.Match[str]") -> Reading:
+def _llmc(match: "re.Match[str]") -> TrainingProgress:
     rate = _number((match[4] or match[5] or "").replace(",", ""))
-    return Reading(
+    return TrainingProgress(
         "llm.c", "", _number(match[1]), _number(match[2]), loss=_number(match[3]), rate=rate, unit="tokens/s"
     )
 
 
-def _mnist(match: "re.Match[str]") -> Reading:
+def _mnist(match: "re.Match[str]") -> TrainingProgress:
     step, total = _number(match[2]), _number(match[3])
-    return Reading("PyTorch's MNIST example", "", step, total, _number(match[1]), _number(match[4]))
+    return TrainingProgress("PyTorch's MNIST example", "", step, total, _number(match[1]), _number(match[4]))
 
 
-def _plain(match: "re.Match[str]") -> Reading:
+def _plain(match: "re.Match[str]") -> TrainingProgress:
     series = "epochs" if match[1] else "steps"
-    return Reading("a training of its own", series, _number(match[2]), _number(match[3]), loss=_number(match[4]))
+    return TrainingProgress(
+        "a training of its own", series, _number(match[2]), _number(match[3]), loss=_number(match[4])
+    )
 
 
-def _titan(match: "re.Match[str]") -> Reading:
+def _titan(match: "re.Match[str]") -> TrainingProgress:
     rate = _number(match[3].replace(",", ""))
-    return Reading("torchtitan", step=_number(match[1]), loss=_number(match[2]), rate=rate, unit="tokens/s per rank")
+    return TrainingProgress(
+        "torchtitan", step=_number(match[1]), loss=_number(match[2]), rate=rate, unit="tokens/s per rank"
+    )
 
 
 def _fields(text: str) -> Dict[str, float]:
@@ -159,7 +169,7 @@ def _number(text: Optional[str]) -> Optional[float]:
     return float(text) if text else None
 
 
-_FORMS: Tuple[Tuple["re.Pattern[str]", Callable[["re.Match[str]"], Optional[Reading]]], ...] = (
+_FORMS: Tuple[Tuple["re.Pattern[str]", Callable[["re.Match[str]"], Optional[TrainingProgress]]], ...] = (
     (_HOROVOD, _horovod),
     (_TF_CNN, _tf_cnn),
     (_TRAINER, _trainer),

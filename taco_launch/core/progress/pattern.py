@@ -3,7 +3,7 @@
 import re
 from typing import Any, Dict, List, Optional
 
-from taco_launch.core.progress.reading import Reading
+from taco_launch.core.progress.reading import TrainingProgress
 
 GROUPS = ("step", "total", "epoch", "loss", "rate")
 MOST_PATTERN, MOST_LINE = 300, 512
@@ -42,7 +42,7 @@ def compiled(text: str) -> "re.Pattern[str]":
     return found
 
 
-def read(pattern: "re.Pattern[str]", line: str) -> Optional[Reading]:
+def read(pattern: "re.Pattern[str]", line: str) -> Optional[TrainingProgress]:
     """Return what a line says; None where it does not match, is too long, or a group holds no number."""
     if len(line) > MOST_LINE:
         return None
@@ -55,7 +55,7 @@ def read(pattern: "re.Pattern[str]", line: str) -> Optional[Reading]:
         if text is not None and not _NUMBER.fullmatch(text.replace(",", "")):
             return None
         values[name] = None if text is None else float(text.replace(",", ""))
-    return Reading(
+    return TrainingProgress(
         "--progress",
         "",
         values.get("step"),

@@ -3,7 +3,7 @@
 from typing import NamedTuple, Optional
 
 
-class Reading(NamedTuple):
+class TrainingProgress(NamedTuple):
     """The values of one line; None is "not said". `program` names the form, `series` what belongs together within it.
 
     `rate` is in `unit` (`img/s`, `samples/s`, `tokens/s`, `it/s`), as the program says it.

@@ -9,7 +9,7 @@ from taco_launch.core.model.job_view import Progress
 from taco_launch.core.model.jobs import LATEST
 from taco_launch.core.progress import bars, lines
 from taco_launch.core.progress.pattern import read as read_by
-from taco_launch.core.progress.reading import Reading
+from taco_launch.core.progress.reading import TrainingProgress
 
 _AGREEING = 3
 _KEPT = 20  # readings that the measured speed is of
@@ -19,7 +19,7 @@ _TRAINER = "Hugging Face Trainer"
 
 class _Timed(NamedTuple):
     time: float
-    reading: Reading
+    reading: TrainingProgress
 
 
 class _Series:
@@ -29,7 +29,7 @@ class _Series:
         self.kept: Deque[_Timed] = deque(maxlen=_KEPT)
         self.agreeing = 0
 
-    def take(self, time: float, reading: Reading) -> None:
+    def take(self, time: float, reading: TrainingProgress) -> None:
         last = self.kept[-1].reading if self.kept else None
         if last is not None and _same(last, reading):
             return  # a bar that was drawn again
@@ -64,7 +64,7 @@ class Tracker:
             if reading is not None:
                 self.take(time, rank, reading)
 
-    def take(self, time: float, rank: int, reading: Reading) -> None:
+    def take(self, time: float, rank: int, reading: TrainingProgress) -> None:
         """Take what a line of a rank says."""
         key = (rank, reading.program, reading.series)
         if key not in self._series and len(self._series) >= _MOST_SERIES * 64:
@@ -130,11 +130,11 @@ def _shown(value: Optional[float]) -> Optional[float]:
     return value if value is not None and abs(value) <= LATEST else None
 
 
-def _same(last: Reading, now: Reading) -> bool:
+def _same(last: TrainingProgress, now: TrainingProgress) -> bool:
     return last.step is not None and (last.step, last.epoch, last.total) == (now.step, now.epoch, now.total)
 
 
-def _follows(last: Reading, now: Reading) -> bool:
+def _follows(last: TrainingProgress, now: TrainingProgress) -> bool:
     """Return whether a reading can come after another: the step and the epoch do not go back, and the total is the same."""
     if now.total != last.total:
         return False
@@ -147,7 +147,7 @@ def _follows(last: Reading, now: Reading) -> bool:
     return last.step is None or now.step is None or now.step > last.step
 
 
-def _is_next_epoch(last: Reading, now: Reading) -> bool:
+def _is_next_epoch(last: TrainingProgress, now: TrainingProgress) -> bool:
     """Return whether the steps begin anew, in a later epoch: at a step that the last epoch had begun with, too."""
     if last.epoch is None or now.epoch is None or last.step is None or now.step is None:
         return False

@@ -19,7 +19,7 @@ def groups(looks: Sequence[RankLook]) -> Tuple[StackGroup, ...]:
     return tuple(sorted(made, key=lambda group: (group.waits, len(group.ranks), group.ranks)))
 
 
-def does(where: Place) -> str:
+def describe_activity(where: Place) -> str:
     """Return what a rank does there: `in hvd.allreduce at train.py:57`, `in load_batch at data.py:19`."""
     at = f" at {where.line}" if where.line else ""
     if where.call:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import median_high
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence
 
-from taco_launch.core.model.run.rank_samples import Look, Stack
+from taco_launch.core.model.run.rank_samples import RankSample, Stack
 from taco_launch.core.model.stalls import RankLook
 from taco_launch.core.stalls import groups
 from taco_launch.core.stalls.waits import busy, place, same_python
@@ -29,7 +29,7 @@ class QuietHost:
     def __init__(self, seconds: float) -> None:
         """Know of no rank yet."""
         self._seconds = seconds
-        self._looks: Dict[int, List[Look]] = {}
+        self._looks: Dict[int, List[RankSample]] = {}
         self._rates: Dict[int, List[float]] = {}
         self._since: Optional[float] = None
         self._now = 0.0
@@ -41,7 +41,7 @@ class QuietHost:
         """For how many seconds no rank has made progress."""
         return 0.0 if self._since is None else self._now - self._since
 
-    def add(self, now: float, looks: Mapping[int, Look]) -> None:
+    def add(self, now: float, looks: Mapping[int, RankSample]) -> None:
         """Take a look at each rank that runs."""
         self._now = now
         if looks.keys() != self._looks.keys():
@@ -75,7 +75,7 @@ class QuietHost:
         if len(stacks) < LEAST_STACKS:
             return found
         where = place(stacks[-1])
-        return replace(found, does=groups.does(where), waits=where.waits, gpu=where.gpu)
+        return replace(found, does=groups.describe_activity(where), waits=where.waits, gpu=where.gpu)
 
     def _judge(self, sign: str) -> None:
         for rank, looks in self._looks.items():
@@ -87,12 +87,12 @@ class QuietHost:
                     self._rates[rank] = [*self._rates.get(rank, []), rate][-_MOST_RATES:]
             self._restart({rank: looks[-1] for rank, looks in self._looks.items()}, sign)
 
-    def _restart(self, looks: Mapping[int, Look], sign: str) -> None:
+    def _restart(self, looks: Mapping[int, RankSample], sign: str) -> None:
         self._looks = {rank: [replace(look, stack=None)] for rank, look in looks.items()}
         self._since, self.sign = self._now, sign
 
 
-def _sign_of_work(rank: int, pair: Sequence[Look]) -> str:
+def _sign_of_work(rank: int, pair: Sequence[RankSample]) -> str:
     """Return what a rank did between two looks that only a rank does that works; "" for nothing."""
     first, last = pair
     if last.output is not None and last.output != first.output:
@@ -105,7 +105,7 @@ def _sign_of_work(rank: int, pair: Sequence[Look]) -> str:
     return ""
 
 
-def _computes(rank: int, looks: Sequence[Look]) -> str:
+def _computes(rank: int, looks: Sequence[RankSample]) -> str:
     """Return whether a rank's main thread moves, other than within a call that waits for others."""
     stacks = _stacks(looks)
     if len(stacks) < LEAST_STACKS:
@@ -118,15 +118,15 @@ def _computes(rank: int, looks: Sequence[Look]) -> str:
         return f"rank {rank} runs a thread in {threads[-1].function}"
     span = looks[-1].time - looks[0].time
     if not where.waits and not where.gpu and _used(looks, "main_cpu") > _IDLE_CPU * span:
-        return f"rank {rank} computes {groups.does(where)}"
+        return f"rank {rank} computes {groups.describe_activity(where)}"
     return ""
 
 
-def _stacks(looks: Iterable[Look]) -> List[Stack]:
+def _stacks(looks: Iterable[RankSample]) -> List[Stack]:
     return [look.stack for look in looks if look.stack is not None]
 
 
-def _files(first: Look, last: Look) -> Optional[float]:
+def _files(first: RankSample, last: RankSample) -> Optional[float]:
     """Return the bytes that went to and from files: what system calls moved, without what moved on sockets."""
     if first.read is None or last.read is None or first.written is None or last.written is None:
         return None
@@ -136,7 +136,7 @@ def _files(first: Look, last: Look) -> Optional[float]:
     return max(0, moved - (last.sockets - first.sockets))
 
 
-def _rate(looks: Sequence[Look]) -> Optional[float]:
+def _rate(looks: Sequence[RankSample]) -> Optional[float]:
     """Return the bytes per second between the first and the last look, on sockets and networks."""
     if len(looks) < 2 or looks[-1].time <= looks[0].time:
         return None
@@ -148,7 +148,7 @@ def _rate(looks: Sequence[Look]) -> Optional[float]:
     return None if total is None else total / (last.time - first.time)
 
 
-def _used(looks: Sequence[Look], name: str) -> float:
+def _used(looks: Sequence[RankSample], name: str) -> float:
     """Return the seconds of CPU time between the first and the last look; as much as there is where that is not known."""
     told = [value for value in (getattr(look, name) for look in looks) if value is not None]
     return float(told[-1] - told[0]) if told else float("inf")

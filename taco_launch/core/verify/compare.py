@@ -3,11 +3,11 @@
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from taco_launch.core.model.run.observed import InterfaceTraffic, SeenRank, SeenRun
-from taco_launch.core.model.run.planned import PlannedHost, RunPlan, Transport
+from taco_launch.core.model.run.planned import PlannedHost, PlannedTransport, RunPlan
 from taco_launch.core.model.run.verified import Mismatch, Truth, Verified
 from taco_launch.core.verify import nccl_checks, worlds
 from taco_launch.core.verify.finding import Missing, matching
-from taco_launch.core.verify.nccl_ranks import Seat, hosts_of_ranks, seats
+from taco_launch.core.verify.nccl_ranks import NcclRank, hosts_of_ranks, seats
 
 _MOST_WHY = 3
 # Which GPUs a process may use (CUDA C++ Programming Guide, "CUDA Environment Variables").
@@ -213,9 +213,9 @@ def interfaces(plan: RunPlan, seen: SeenRun) -> Found:
             yield Missing(f"interface that the ranks use on {host.name} not known")
 
 
-def _of_nccl_interfaces(plan: RunPlan, seat: Seat, host: PlannedHost, planned: str) -> Found:
+def _of_nccl_interfaces(plan: RunPlan, seat: NcclRank, host: PlannedHost, planned: str) -> Found:
     process = seat.process
-    carries = process.network == "Socket" or (plan.nccl is not None and plan.nccl.transport is Transport.SOCKET)
+    carries = process.network == "Socket" or (plan.nccl is not None and plan.nccl.transport is PlannedTransport.SOCKET)
     listed = process.interfaces if carries and process.interfaces else ()
     for what, names in (("NET/Socket", listed), ("bootstrap", (process.bootstrap, process.oob))):
         wrong = next((name for name in names if name and name != planned), None)

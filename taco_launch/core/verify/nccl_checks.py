@@ -3,21 +3,21 @@
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from taco_launch.core.model.run.observed import NcclConnection, NcclProcess
-from taco_launch.core.model.run.planned import NcclPlan, RunPlan, Transport
+from taco_launch.core.model.run.planned import NcclPlan, PlannedTransport, RunPlan
 from taco_launch.core.model.run.verified import Mismatch
 from taco_launch.core.verify.finding import Missing
-from taco_launch.core.verify.nccl_ranks import Seat
+from taco_launch.core.verify.nccl_ranks import NcclRank
 
 Found = Iterator[Union[Mismatch, Missing]]
-NcclCheck = Callable[[RunPlan, NcclPlan, Sequence[Seat]], Found]
+NcclCheck = Callable[[RunPlan, NcclPlan, Sequence[NcclRank]], Found]
 
 
 class _Carried(NamedTuple):
-    seat: Seat
+    seat: NcclRank
     connection: NcclConnection
 
 
-def transport(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
+def transport(plan: RunPlan, nccl: NcclPlan, seats: Sequence[NcclRank]) -> Found:
     """Compare the network that each process chose, and that each of its connections takes."""
     if nccl.transport is None or len(plan.hosts) == 1:
         return
@@ -42,9 +42,9 @@ def transport(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
     yield from _hosts_without_connections(plan, seats)
 
 
-def hcas(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
+def hcas(plan: RunPlan, nccl: NcclPlan, seats: Sequence[NcclRank]) -> Found:
     """Compare the HCAs that NCCL lists with those of the plan."""
-    if nccl.transport is not Transport.IB or len(plan.hosts) == 1:
+    if nccl.transport is not PlannedTransport.IB or len(plan.hosts) == 1:
         return
     for seat in seats:
         if seat.host is None or seat.host.hcas is None:
@@ -69,9 +69,9 @@ def hcas(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
     yield from _silent_hosts(plan, seats, "HCAs")
 
 
-def gid_index(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
+def gid_index(plan: RunPlan, nccl: NcclPlan, seats: Sequence[NcclRank]) -> Found:
     """Compare the GID index of the connections, or what the environment sets."""
-    if nccl.transport is not Transport.IB or len(plan.hosts) == 1:
+    if nccl.transport is not PlannedTransport.IB or len(plan.hosts) == 1:
         return
     told: Set[str] = set()
     for seat in seats:
@@ -98,9 +98,9 @@ def gid_index(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
             yield Missing(f"GID index that NCCL uses on {host.name} not known (NCCL_DEBUG_SUBSYS must include NET)")
 
 
-def gdr(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
+def gdr(plan: RunPlan, nccl: NcclPlan, seats: Sequence[NcclRank]) -> Found:
     """Compare whether data is received straight into GPU memory. Sending is not judged: NCCL decides by GPU about that."""
-    if nccl.gdr is None or nccl.transport is Transport.SOCKET or len(plan.hosts) == 1:
+    if nccl.gdr is None or nccl.transport is PlannedTransport.SOCKET or len(plan.hosts) == 1:
         return
     received: Dict[Tuple[str, int, int], Set[bool]] = {}
     where: Dict[Tuple[str, int, int], _Carried] = {}
@@ -133,26 +133,26 @@ def gdr(plan: RunPlan, nccl: NcclPlan, seats: Sequence[Seat]) -> Found:
     yield from _hosts_without_connections(plan, seats)
 
 
-def _not_gdr(seat: Seat, seen: str, rank: Optional[int] = None) -> Mismatch:
+def _not_gdr(seat: NcclRank, seen: str, rank: Optional[int] = None) -> Mismatch:
     why = of_gdr(seat.process, seat.place)
     known = seat.rank if seat.rank is not None else rank
     return Mismatch("GPUDirect RDMA", seat.place, known, "used", seen, why.cause, why.next_step)
 
 
-def _not_said(seat: Seat, what: str) -> Found:
+def _not_said(seat: NcclRank, what: str) -> Found:
     """Yield that a rank of the world has not said something; other processes may never say it."""
     if seat.rank is not None:
         yield Missing(f"rank {seat.rank} on {seat.place} has not logged {what}")
 
 
-def _silent_hosts(plan: RunPlan, seats: Sequence[Seat], what: str) -> Found:
+def _silent_hosts(plan: RunPlan, seats: Sequence[NcclRank], what: str) -> Found:
     there = {seat.host.name for seat in seats if seat.host is not None}
     for host in plan.hosts:
         if host.name not in there:
             yield Missing(f"{what} that NCCL uses on {host.name} not known")
 
 
-def _hosts_without_connections(plan: RunPlan, seats: Sequence[Seat]) -> Found:
+def _hosts_without_connections(plan: RunPlan, seats: Sequence[NcclRank]) -> Found:
     reached: Set[str] = set()
     for seat in seats:
         if seat.host is not None and any(one.direction == "receive" for one in seat.process.connections):
@@ -163,75 +163,75 @@ def _hosts_without_connections(plan: RunPlan, seats: Sequence[Seat]) -> Found:
         yield Missing(f"NCCL has not logged a connection from another host on {told}")
 
 
-class Cause(NamedTuple):
+class NcclCause(NamedTuple):
     """A likely cause and the next step, a sentence each."""
 
     cause: str
     next_step: str
 
 
-def of_transport(process: NcclProcess, planned: Transport, host: str) -> Cause:
+def of_transport(process: NcclProcess, planned: PlannedTransport, host: str) -> NcclCause:
     """Explain why another network than the planned one is used on a host."""
     env = dict(process.env)
     warnings = " ".join(process.warnings)
-    if planned is Transport.SOCKET:
-        return Cause(
+    if planned is PlannedTransport.SOCKET:
+        return NcclCause(
             f"NCCL found a faster network on {host}.", "-x NCCL_NET=Socket keeps it on TCP; or use --transport rdma."
         )
     if env.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
-        return Cause(
+        return NcclCause(
             f"NCCL_IB_DISABLE={env['NCCL_IB_DISABLE']} reached the ranks on {host}.",
             "Remove it from -x, the job file, the image's environment and /etc/nccl.conf there.",
         )
     if env.get("NCCL_NET", "").lower() == "socket":
-        return Cause(f"NCCL_NET=Socket reached the ranks on {host}.", "Remove it, or set -x NCCL_NET=IB.")
+        return NcclCause(f"NCCL_NET=Socket reached the ranks on {host}.", "Remove it, or set -x NCCL_NET=IB.")
     if "libibverbs" in warnings:
-        return Cause(
+        return NcclCause(
             f"The image on {host} has no libibverbs, which NCCL loads for RDMA.",
             "Install rdma-core (libibverbs1, ibverbs-providers) in the image.",
         )
-    if planned is Transport.OFI:
-        return Cause(
+    if planned is PlannedTransport.OFI:
+        return NcclCause(
             f"NCCL's libfabric plugin was not loaded on {host}.",
             f"On {host}, run fi_info -p efa where the ranks run; LD_LIBRARY_PATH must contain the folder of libnccl-net.so.",
         )
     if "NCCL_IB_HCA" in env and process.no_ib:
-        return Cause(
+        return NcclCause(
             f"No HCA of {host} matches NCCL_IB_HCA={env['NCCL_IB_HCA']}, or its port is not active.",
             f"taco-launch facts {host} --only rdma shows its HCAs and the state of their ports.",
         )
     if process.no_ib:
-        return Cause(
+        return NcclCause(
             f"NCCL finds no RDMA device on {host}: none is visible in the container, or no port is active.",
             f"Run taco-launch facts {host} --only rdma, and ls /dev/infiniband and ibv_devinfo where the ranks run.",
         )
-    return Cause(
+    return NcclCause(
         f"NCCL on {host} chose another network than planned.",
         f"Run taco-launch facts {host} --only rdma,network; with -x NCCL_NET=IB, NCCL fails instead of falling back.",
     )
 
 
-def of_gdr(process: NcclProcess, host: str) -> Cause:
+def of_gdr(process: NcclProcess, host: str) -> NcclCause:
     """Explain why GPUDirect RDMA is not used on a host."""
     env = dict(process.env)
     if any(not enabled for _hca, enabled in process.gdr_of_hca):
-        return Cause(
+        return NcclCause(
             f"No peer memory module is loaded on {host}, and DMA-BUF cannot be used there.",
             f"Run taco-launch setup -H {host} --only peermem, then lsmod | grep -E 'nvidia_peermem|nv_peer_mem' there.",
         )
     for name, off in (("NCCL_NET_GDR_LEVEL", ("LOC", "0")), ("NCCL_IB_CUDA_SUPPORT", ("0",))):
         if env.get(name) in off:
-            return Cause(
+            return NcclCause(
                 f"{name}={env[name]} turns GPUDirect RDMA off on {host}.",
                 f"Remove {name} from -x, the job file, the image's environment and /etc/nccl.conf there.",
             )
     if process.gdr_of_hca or process.too_far:
         told = f" ({process.too_far})" if process.too_far else ""
-        return Cause(
+        return NcclCause(
             f"The HCAs of {host} support GPUDirect RDMA, but are farther from the GPU than NCCL_NET_GDR_LEVEL allows{told}.",
             f"taco-launch facts {host} --only topology,rdma shows the distances; -x NCCL_NET_GDR_LEVEL=PHB or SYS allows more.",
         )
-    return Cause(
+    return NcclCause(
         f"The peer memory module is not loaded on {host}, or the HCA is too far from the GPU.",
         f"Run taco-launch facts {host} --only rdma; with -x NCCL_DEBUG_SUBSYS=INIT,NET, NCCL logs which it is.",
     )

@@ -6,7 +6,7 @@ from taco_launch.core.model.run.observed import NcclCommunicator, NcclLog, NcclP
 from taco_launch.core.model.run.planned import PlannedHost, RunPlan
 
 
-class Seat(NamedTuple):
+class NcclRank(NamedTuple):
     """A process of NCCL's: its host in the plan and its rank of the world; None where that is not known."""
 
     process: NcclProcess
@@ -19,14 +19,14 @@ class Seat(NamedTuple):
         return self.host.name if self.host is not None else self.process.host
 
 
-def seats(plan: RunPlan, log: NcclLog) -> List[Seat]:
+def seats(plan: RunPlan, log: NcclLog) -> List[NcclRank]:
     """Return each process with its host and its rank."""
     named = names_of_hosts(plan)
     found = []
     for process in log.processes:
         world = world_of(process, plan.np)
         host = named.get(process.host) or named.get(process.host.partition(".")[0])
-        found.append(Seat(process, host, None if world is None else world.rank))
+        found.append(NcclRank(process, host, None if world is None else world.rank))
     return found
 
 

@@ -6,7 +6,7 @@ from taco_launch.core.model.run.observed import NcclProcess, SeenRun
 from taco_launch.core.model.run.planned import PlannedHost, RunPlan
 from taco_launch.core.model.run.verified import Mismatch
 from taco_launch.core.verify.finding import Missing, matching
-from taco_launch.core.verify.nccl_ranks import Seat, hosts_of_ranks, seats
+from taco_launch.core.verify.nccl_ranks import NcclRank, hosts_of_ranks, seats
 
 Found = Iterator[Union[Mismatch, Missing]]
 _SINGLE_CAUSE = (
@@ -80,8 +80,8 @@ def nccl_world(plan: RunPlan, seen: SeenRun) -> Found:
         return
     if seen.nccl.cut:
         yield Missing("NCCL's log is too long: only a part of it was read")
-    members: Dict[int, List[Seat]] = {}
-    gpus: Dict[Tuple[str, str], Seat] = {}
+    members: Dict[int, List[NcclRank]] = {}
+    gpus: Dict[Tuple[str, str], NcclRank] = {}
     planned = hosts_of_ranks(plan)
     for seat in seats(plan, seen.nccl):
         for one in seat.process.communicators:
@@ -104,7 +104,7 @@ def nccl_world(plan: RunPlan, seen: SeenRun) -> Found:
     yield from _versions(iter(seen.nccl.processes))
 
 
-def _on_planned_host(planned: Optional[PlannedHost], seat: Seat) -> Found:
+def _on_planned_host(planned: Optional[PlannedHost], seat: NcclRank) -> Found:
     if planned is not None and seat.host is not None and seat.host.name != planned.name:
         yield Mismatch(
             "host",
@@ -117,7 +117,7 @@ def _on_planned_host(planned: Optional[PlannedHost], seat: Seat) -> Found:
         )
 
 
-def _alone_on_gpu(gpus: Dict[Tuple[str, str], Seat], seat: Seat, bus_id: str) -> Found:
+def _alone_on_gpu(gpus: Dict[Tuple[str, str], NcclRank], seat: NcclRank, bus_id: str) -> Found:
     # Hosts that are not known may have one name: then the same address is not the same GPU.
     known = bus_id and seat.host is not None
     other = gpus.setdefault((seat.process.host, bus_id), seat) if known else seat

@@ -79,7 +79,7 @@ class FollowListener:
 
 
 @dataclass(frozen=True)
-class Node:
+class HostOccupancy:
     """A host and who has which of its slots; `problem` says why nobody knows that, `occupancy` is None then."""
 
     host: "Host"
@@ -184,7 +184,7 @@ class Backend(Protocol):
     ) -> "tuple[tuple[CopiesRemoved, ...], tuple[str, ...]]":
         """Remove the copies of code that no job needs and that were last used so many seconds ago; return warnings besides."""
 
-    def nodes(self, inventory: "Inventory") -> tuple[Node, ...]:
+    def nodes(self, inventory: "Inventory") -> tuple[HostOccupancy, ...]:
         """Return who has which slots of each host; one that does not answer says why."""
 
     def counters(self) -> Counters:

@@ -31,8 +31,8 @@ from taco_launch.jobs.backend import (
     Counters,
     FollowListener,
     HeadFacts,
+    HostOccupancy,
     LogQuery,
-    Node,
     Output,
     agent_location,
 )
@@ -224,7 +224,7 @@ class AgentBackend:
         found = (reply for reply in replies if isinstance(reply, SnapshotsRemoved))
         return tuple(CopiesRemoved(reply.host, reply.snapshots, reply.freed) for reply in found), _warnings(replies)
 
-    def nodes(self, inventory: "Inventory") -> tuple[Node, ...]:
+    def nodes(self, inventory: "Inventory") -> tuple[HostOccupancy, ...]:
         """Return who has which slots of each host."""
         from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top  # noqa: PLC0415 - see above
 
@@ -235,7 +235,9 @@ class AgentBackend:
         found = []
         for host in inventory.hosts:
             answer = answers.get(host.name) or SlotsReply(host=host.name, problem=_UNUSED)
-            found.append(Node(host, host.name == inventory.head, answer.occupancy, answer.problem, host in used))
+            found.append(
+                HostOccupancy(host, host.name == inventory.head, answer.occupancy, answer.problem, host in used)
+            )
         return tuple(found)
 
     def find_variant(self, key: str) -> str:

@@ -130,10 +130,10 @@ def answer(process: "subprocess.Popen[bytes]", seconds: float = _ASK_SECONDS) ->
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         return -signal.SIGKILL, b"", f"not within {seconds:g} s"
-    return process.returncode, out[:_MOST_ANSWER], told(errors)
+    return process.returncode, out[:_MOST_ANSWER], git_error(errors)
 
 
-def told(errors: bytes) -> str:
+def git_error(errors: bytes) -> str:
     """Return what git says is wrong: its own line, or the last one, as it may be printed."""
     lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
     own = [number for number, line in enumerate(lines) if _SAID.match(line)]

@@ -19,7 +19,7 @@ from taco_launch.hosts.inventory.variable_names import LET_THROUGH
 from taco_launch.jobs.documents import manifests, mpi_job
 from taco_launch.jobs.documents.job_schema import JobDocument, RunPolicy, SchedulingPolicy
 from taco_launch.jobs.documents.job_values import NO_WHOLE_PATH
-from taco_launch.jobs.request import code_options, variables
+from taco_launch.jobs.request import code_options, job_fields, variables
 
 OPTION = "-f"
 _HINT = "`taco-launch submit --schema` describes every key"
@@ -28,75 +28,11 @@ _SECTIONS: dict[Loc, type[SchemaSection]] = {
     ("runPolicy",): RunPolicy,
     ("runPolicy", "schedulingPolicy"): SchedulingPolicy,
 }
-# The fields of a JobRequest by the keys of a file, section by section.
-_TOP = {
-    "name": "name",
-    "np": "np",
-    "hosts": "hosts",
-    "slotsPerHost": "slots_per_host",
-    "workers": "workers",
-    "gpus": "gpus",
-    "slotsPerWorker": "slots_per_worker",
-    "procsPerGpu": "procs_per_gpu",
-    "mps": "mps",
-    "host": "host",
-    "gpuIds": "gpu_ids",
-    "gpuModel": "gpu_models",
-    "exclude": "exclude",
-    "exclusive": "exclusive",
-    "gpuTopology": "gpu_topology",
-    "launcher": "launcher",
-    "perHost": "per_host",
-    "allowUnknownKnobs": "allow_unknown_knobs",
-    "profile": "profile",
-    "image": "image",
-    "workerImage": "worker_image",
-    "imageFrom": "image_from",
-    "data": "data",
-    "workingDir": "workdir",
-    "syncMax": "sync_max",
-    "transport": "transport",
-    "interface": "interface",
-    "gdr": "gdr",
-    "light": "light",
-    "logMaxBytes": "log_max_bytes",
-    "progress": "progress",
-    "tensorboard": "tensorboard",
-    "logdir": "logdir",
-    "tensorboardGraceSeconds": "tensorboard_grace",
-    "agentLog": "agent_log",
-    "replace": "replace",
-    "strict": "strict",
-    "notify": "notify",
-}
-_POLICY = {
-    "ttlSecondsAfterFinished": "ttl",
-    "activeDeadlineSeconds": "timeout",
-    "backoffLimit": "backoff_limit",
-    "backoffSeconds": "backoff",
-    "suspend": "suspend",
-    "gracePeriodSeconds": "grace",
-    "stallTimeoutSeconds": "stall_timeout",
-    "silenceTimeoutSeconds": "silence_timeout",
-    "hostLossTimeoutSeconds": "host_loss_timeout",
-    "signal": "signal",
-}
-_SCHEDULING = {"queue": "queue", "priority": "priority", "scheduleTimeoutSeconds": "queue_timeout"}
+_TOP, _POLICY, _SCHEDULING = map(job_fields.of_section, (job_fields.TOP, job_fields.POLICY, job_fields.SCHEDULING))
 # The operator's words for ours.
 _CLEAN_UP = {"Running": CleanUp.RUNNING, "All": CleanUp.ALL, "None": CleanUp.NONE}
 _RESTART = {"Never": Restart.NEVER, "OnFailure": Restart.ON_FAILURE, "ExitCode": Restart.EXIT_CODE}
 _VARIABLES = {"-x": "env", "--knob": "knobs", "--mca": "mca"}
-_WRITTEN = {
-    **_TOP,
-    **_POLICY,
-    **_SCHEDULING,
-    "shmSize": "shm_size",
-    "cleanPodPolicy": "clean_up",
-    "restartPolicy": "restart",
-    "sync": "sync",
-    "configFiles": "config_files",
-    "envFiles": "env_files",
-}
 
 
 class JobFile(NamedTuple):
@@ -207,7 +143,7 @@ def request_of(job: JobDocument, source: str) -> JobRequest:
         clean_up=None if policy.cleanPodPolicy is None else _CLEAN_UP[policy.cleanPodPolicy],
         restart=None if policy.restartPolicy is None else _RESTART[policy.restartPolicy],
         source=source,
-        written={field: key for key, field in _WRITTEN.items()},
+        written={each.name: each.written_key for each in job_fields.FIELDS},
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import taco_launch
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Inventory
-from taco_launch.jobs.backend import Backend, Node
+from taco_launch.jobs.backend import Backend, HostOccupancy
 from taco_launch.jobs.metrics import families
 
 # How long a scrape waits for the hosts.
@@ -35,7 +35,7 @@ class Collector:
         """Ask nobody yet."""
         self._backend = backend
         self._inventory = inventory
-        self._nodes: tuple[Node, ...] = ()
+        self._nodes: tuple[HostOccupancy, ...] = ()
         self._looking: threading.Thread | None = None
 
     def collect(self) -> tuple[bytes, tuple[str, ...]]:
@@ -52,7 +52,7 @@ class Collector:
             self._nodes = self._backend.nodes(self._inventory)
 
 
-def _collected(backend: Backend, nodes: tuple[Node, ...]) -> tuple[bytes, tuple[str, ...]]:
+def _collected(backend: Backend, nodes: tuple[HostOccupancy, ...]) -> tuple[bytes, tuple[str, ...]]:
     counters = backend.counters()
     nodes = tuple(node for node in nodes if node.is_head or node.is_used)
     silent = [f"host {node.host.name}: {node.problem}" for node in nodes if node.occupancy is None]

@@ -30,7 +30,7 @@ def text(rows: Sequence[JobRow], removed: JobCounts, hosts: Mapping[str, Occupan
     Characters that UTF-8 does not have become question marks.
     """
     registry = CollectorRegistry()
-    registry.register(_Found(families(rows, removed, hosts, version)))
+    registry.register(_CollectedMetrics(families(rows, removed, hosts, version)))
     return generate_latest(registry)
 
 
@@ -44,7 +44,7 @@ def families(
     return (*_counters(tally), *_jobs(rows, tally), *_slots(hosts), _build(version))
 
 
-class _Found(Collector):
+class _CollectedMetrics(Collector):
     """Families that have been collected already."""
 
     def __init__(self, families: Sequence[Metric]) -> None:

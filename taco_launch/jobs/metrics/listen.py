@@ -134,7 +134,7 @@ class Server(ThreadingHTTPServer):
             return self._collected[1]
 
 
-class _Asked:
+class _LimitedRequest:
     """What a client asks, up to a limit; behind that it is as if it had ended."""
 
     def __init__(self, file: BufferedIOBase) -> None:
@@ -165,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.rfile = _Asked(self.rfile)  # type: ignore[assignment]
+        self.rfile = _LimitedRequest(self.rfile)  # type: ignore[assignment]
 
     def do_GET(self) -> None:
         self.server.due(self.connection, None)

@@ -1,6 +1,7 @@
 """When a job may begin, how it is ended and what happens then: the Policy that a request amounts to."""
 
 import re
+from dataclasses import fields
 from typing import Any
 
 from taco_launch.core.errors import UsageError
@@ -13,25 +14,8 @@ from taco_launch.hosts.inventory.schema import names
 RETRIES = 6
 # Without a user and a password, which urllib does not send.
 URL = r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?"
-_SAME = (
-    "grace",
-    "timeout",
-    "stall_timeout",
-    "silence_timeout",
-    "host_loss_timeout",
-    "log_max_bytes",
-    "progress",
-    "queue",
-    "priority",
-    "queue_timeout",
-    "backoff",
-    "ttl",
-    "clean_up",
-    "agent_log",
-    "replace",
-    "strict",
-    "notify",
-)
+# Fields of a Policy that need more than to be copied.
+_OTHERS = ("signal", "suspend", "restart", "backoff_limit")
 
 
 def policy(request: JobRequest, host_loss_timeout: float | None) -> Policy:
@@ -41,8 +25,9 @@ def policy(request: JobRequest, host_loss_timeout: float | None) -> Policy:
         UsageError: fields contradict each other.
         SpecError: the queue's name is none.
     """
+    copied = (each.name for each in fields(Policy) if each.name not in _OTHERS)
     same: dict[str, Any] = {
-        name: value for name in _SAME if (value := getattr(request, name)) is not None and value is not False
+        name: value for name in copied if (value := getattr(request, name)) is not None and value is not False
     }
     if request.queue is not None:
         names.word(request.queue, "a queue name", request.called("queue"))

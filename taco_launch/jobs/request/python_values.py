@@ -3,53 +3,24 @@
 import contextlib
 import enum
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.model.job_request import JobRequest
-from taco_launch.core.model.jobs import MOST_PRIORITY, MOST_RETRIES
-from taco_launch.core.model.launchers import LAUNCHERS
-from taco_launch.hosts.inventory.schema import names
-from taco_launch.jobs.request import sizes
+from taco_launch.jobs.request import job_fields
 
 _MOST_SHOWN = 60
-# What a number may be, by its field, as on the command line and in a job file; of times, in seconds, see `_SECONDS`.
-_SLOTS, _HOSTS, _SECONDS = (1, names.MAX_SLOTS), (1, sizes.MOST_HOSTS), (0, 1_000_000_000)
-_LIMITS = ("timeout", "stall_timeout", "silence_timeout", "host_loss_timeout")
-_SPANS = ("grace", "queue_timeout", "backoff", "ttl", "tensorboard_grace")
-_RANGES: Mapping[str, tuple[float, int]] = {
-    "np": (1, 1_000_000),
-    "hosts": _HOSTS,
-    "workers": _HOSTS,
-    **dict.fromkeys(("slots_per_host", "gpus", "slots_per_worker", "procs_per_gpu"), _SLOTS),
-    "priority": (-MOST_PRIORITY, MOST_PRIORITY),
-    "backoff_limit": (0, MOST_RETRIES),
-    "log_max_bytes": (4096, 1 << 50),
-    **dict.fromkeys(_LIMITS, (0.001, _SECONDS[1])),
-    **dict.fromkeys(_SPANS, _SECONDS),
-}
-# What to write instead of a text.
-_HINTS: Mapping[str, str] = {
-    "command": "split it into words: shlex.split(...)",
-    **dict.fromkeys((*_LIMITS, *_SPANS), "give a number of seconds, such as 12 * 3600 for 12 hours"),
-}
-_CHOICES: Mapping[str, Collection[str]] = {"launcher": LAUNCHERS, "transport": ("auto", "tcp", "rdma")}
-# Options that are not called as their fields are.
-_FIELDS = {
-    "-H": "host",
-    "-x": "env",
-    "--gpu-model": "gpu_models",
-    "--gputopology": "gpu_topology",
-    **{f"--{name.replace('_', '-')}": f"{name}s" for name in ("knob", "selector", "config_file", "env_file")},
-}
+# What to write instead of a text, by its field or by the field's type.
+_SPLIT = "split it into words: shlex.split(...)"
+_SECONDS = "give a number of seconds, such as 12 * 3600 for 12 hours"
 _OPTION = re.compile(r"(?<![\w-])(?:-[Hx]|--[a-z]+(?:-[a-z]+)*)(?![\w-])")
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
 
 
-def typed(request: JobRequest) -> JobRequest:
+def coerce_fields(request: JobRequest) -> JobRequest:
     """Return a request whose fields have their types: a dict becomes pairs, a list a tuple.
 
     Raises:
@@ -64,7 +35,7 @@ def typed(request: JobRequest) -> JobRequest:
         except TypeError:
             shown = repr(value)
             shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."
-            hint = _HINTS.get(each.name) if isinstance(value, str) else None
+            hint = _hint(each.name, hints[each.name]) if isinstance(value, str) else None
             raise UsageError(f"JobRequest.{each.name}: {shown}: must be {_described(hints[each.name])}", hint) from None
         _check(each.name, read)
         if read is not value:
@@ -83,23 +54,28 @@ def fields_in_hints() -> Iterator[None]:
         yield
     except TacoLaunchError as error:
         hint = error.hint or ""
-        known = {**{f"--{each.name.replace('_', '-')}": each.name for each in fields(JobRequest)}, **_FIELDS}
+        known = {option: name for name, option in job_fields.OPTIONS.items()}
         named = dict.fromkeys(known[word] for word in _OPTION.findall(f"{error.message} {hint}") if word in known)
         if named:
             error.hint = f"{hint} (fields of JobRequest: {', '.join(named)})".lstrip()
         raise
 
 
+def _hint(name: str, kind: Any) -> str | None:
+    return _SPLIT if name == "command" else _SECONDS if float in get_args(kind) else None
+
+
 def _check(name: str, value: Any) -> None:
     """Refuse a number out of its range, and a word that is none of those known."""
-    if value is None:
+    told = job_fields.BY_NAME.get(name)
+    if value is None or told is None:
         return
-    if name in _RANGES:
-        least, most = _RANGES[name]
+    if told.limits is not None:
+        least, most = told.limits
         if not all(least <= each <= most for each in (value if isinstance(value, tuple) else (value,))):
             raise UsageError(f"JobRequest.{name}: {value!r}: must be from {least} to {most}")
-    if name in _CHOICES and value not in _CHOICES[name]:
-        raise UsageError(f"JobRequest.{name}: {value!r:.60}: must be one of {', '.join(_CHOICES[name])}")
+    if told.choices and value not in told.choices:
+        raise UsageError(f"JobRequest.{name}: {value!r:.60}: must be one of {', '.join(told.choices)}")
 
 
 @cache

@@ -178,8 +178,8 @@ def _archives() -> tuple[Source, ...]:
     codename = own_release()
     try:
         folder = Path("/etc/apt")
-        files = [folder / "list", *sorted((folder / "list.d").glob("*.list"))]
-        files += sorted((folder / "list.d").glob("*.sources"))
+        files = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*.list"))]
+        files += sorted((folder / "sources.list.d").glob("*.sources"))
         texts = [(path.name, path.read_text("utf-8", "replace")) for path in files if path.is_file()]
     except OSError as error:
         raise TacoLaunchError(f"{error.filename}: {error.strerror}") from None
@@ -188,7 +188,7 @@ def _archives() -> tuple[Source, ...]:
         what = f"of {codename}" if codename else "of Debian or Ubuntu"
         raise TacoLaunchError(
             f"no package archive {what} (component main) in /etc/apt: lab hosts are built from this machine's package archives",
-            hint="add one (man list); the lab requires a machine with Debian or Ubuntu",
+            hint="add one (man sources.list); the lab requires a machine with Debian or Ubuntu",
         )
     return found
 

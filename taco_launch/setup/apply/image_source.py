@@ -45,7 +45,7 @@ class ImageStream:
         return os.pread(self.fd, length, offset)
 
 
-def given(container: Container) -> SourceImage | str:
+def image_on_controller(container: Container) -> SourceImage | str:
     """Look what the controller has of an image that no registry gives; text says why there is nothing to be had."""
     try:
         if container.source == "controller":

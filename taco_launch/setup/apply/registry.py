@@ -10,7 +10,7 @@ from taco_launch.core.model.host.image_reference import parse_reference
 from taco_launch.hosts.fanout import Fanout
 from taco_launch.setup.apply import sources
 from taco_launch.setup.model.ops import Stage
-from taco_launch.setup.stages.image import known
+from taco_launch.setup.stages.image import image_by_digest
 
 
 def may_pull(inventory: Inventory, chosen: Sequence[Host], stages: Collection[Stage]) -> None:
@@ -65,7 +65,7 @@ def moved(inventory: Inventory, now: str | None, facts: Mapping[str, HostFacts])
     if inventory.container is None or now is None:
         return ""
     reference = parse_reference(inventory.container.image)
-    if known(reference, now, facts).id:
+    if image_by_digest(reference, now, facts).id:
         return ""
     typed = shell(("taco-launch", "-i", inventory.source, "setup", "--pull"))
     return (

@@ -12,12 +12,12 @@ from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.core.facts import MADE
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
-from taco_launch.core.model.host.fact_value import asked
+from taco_launch.core.model.host.fact_value import was_requested
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Container, Host, Inventory
 from taco_launch.core.model.jobs import Profile
 from taco_launch.hosts.fanout import Answer, Fanout
-from taco_launch.hosts.gather_facts import declared, gather
+from taco_launch.hosts.gather_facts import gather, with_declared_values
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.apply import image_source, registry, send_image, sources
@@ -139,7 +139,7 @@ class Setup:
         """
         self._take(self._gather(self._fanout, SUBJECTS, answered))
         if self._copied and "image" in self._ask.stages:
-            self._cluster = replace(self._cluster, given=image_source.given(self._copied))
+            self._cluster = replace(self._cluster, given=image_source.image_on_controller(self._copied))
         self._know()
         if self._ask.pull:
             self._cluster = replace(self._cluster, latest=self._latest(sources.REGISTRY_SECONDS))
@@ -302,7 +302,7 @@ class Setup:
             if answer.error is not None:
                 self.failed[answer.host] = answer.error
             elif answer.value is not None:
-                value = declared(answer.value, self._cluster.host(answer.host))
+                value = with_declared_values(answer.value, self._cluster.host(answer.host))
                 before = self._facts.get(answer.host)
                 told = {name: getattr(value, name) for name in SUBJECTS}
                 fresh = {name: each for name, each in told.items() if name in _asked(value)}
@@ -315,7 +315,7 @@ class Setup:
 
 
 def _asked(facts: HostFacts) -> tuple[str, ...]:
-    return tuple(name for name in SUBJECTS if asked(getattr(facts, name)))
+    return tuple(name for name in SUBJECTS if was_requested(getattr(facts, name)))
 
 
 def refused(made: HostPlan) -> HostError:

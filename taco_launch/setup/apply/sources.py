@@ -135,7 +135,7 @@ def unblocked(
     def ask(host: Transport) -> HostPlan:
         said = host.run(asked[host.name]).stdout
         with understood(host.name, "its jobs and folders, before any change"):
-            return blockers.judged(of_host[host.name], folders, said)
+            return blockers.with_blockers(of_host[host.name], folders, said)
 
     answers = fanout.only(tuple(asked)).each(ask)
     failed |= {answer.host: answer.error for answer in answers if answer.error is not None}

@@ -10,7 +10,7 @@ from taco_launch.core.facts.gpus import blocking_faults
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model import codec
 from taco_launch.core.model.host import paths
-from taco_launch.core.model.host.fact_value import Unknown, asked
+from taco_launch.core.model.host.fact_value import Unknown, was_requested
 from taco_launch.core.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState, System
 from taco_launch.core.model.host.hardware import Gpus
 from taco_launch.core.model.host.hosts import Container, Inventory, Toolkit
@@ -198,7 +198,7 @@ def unread(facts: HostFacts) -> str:
     if isinstance(made, SetupState) and isinstance(made.devices, Unknown):
         return f"the devices of this host cannot be read: {made.devices.reason}"
     gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
-    if isinstance(gpus, Unknown) and asked(gpus):
+    if isinstance(gpus, Unknown) and was_requested(gpus):
         return f"the GPUs of this host cannot be read: {gpus.reason}"
     # An engine that does not exist yet tells nothing; it is asked once it runs.
     if not isinstance(docker, DockerFacts) or not isinstance(docker.version, str) or not isinstance(gpus, tuple):

@@ -240,7 +240,7 @@ def _identified(variant: Variant, inventory: Inventory, listener: Listener) -> V
         variant = replace(variant, source="controller" if built else usual)
     if variant.source == "registry":
         return variant
-    given = image_source.given(job_containers.container_of(base, variant))
+    given = image_source.image_on_controller(job_containers.container_of(base, variant))
     if isinstance(given, str):
         raise UsageError(
             f"{variant.image}: {given}",

@@ -33,7 +33,7 @@ class KnownVariant:
         return max(0.0, now - (self.use.used or 0.0))
 
 
-def known(uses: Iterable[VariantUse]) -> tuple[KnownVariant, ...]:
+def parse_job_containers(uses: Iterable[VariantUse]) -> tuple[KnownVariant, ...]:
     """Return the variants of a head's answer."""
     found = (KnownVariant(use, job_containers.read(use.record.encode("utf-8", "surrogateescape"))) for use in uses)
     return tuple(each for each in found if job_containers.is_key(each.use.key))
@@ -42,7 +42,9 @@ def known(uses: Iterable[VariantUse]) -> tuple[KnownVariant, ...]:
 def unneeded(uses: Iterable[VariantUse], seconds: float, now: float | None = None) -> tuple[KnownVariant, ...]:
     """Return those that no job that waits or runs needs, and none has for so many seconds."""
     now = time.time() if now is None else now
-    return tuple(each for each in known(uses) if (unused := each.unused(now)) is not None and unused >= seconds)
+    return tuple(
+        each for each in parse_job_containers(uses) if (unused := each.unused(now)) is not None and unused >= seconds
+    )
 
 
 def take_back(inventory: Inventory, key: str, fanout: Fanout) -> None:

@@ -55,7 +55,7 @@ def look(plan: HostPlan, container: str, folders: Sequence[str], typed: str) -> 
     return Command(("/bin/sh", "-c", script, "look", typed, stops, host, *folders), sudo=True, timeout=_SECONDS)
 
 
-def judged(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan:
+def with_blockers(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan:
     """Return a plan with the problems and remarks that its host's answer leads to.
 
     `folders` are those that were asked about; the value tells whether the container can write there.

@@ -58,7 +58,7 @@ def settings(docker: DockerFacts, made: SetupState, cluster: PlanContext) -> Ite
     yield from _change("docker", changes or tuple(_unfinished(docker, made, engine)), docker, made, cluster, merged)
 
 
-def taken(
+def plan_daemon_keys(
     stage: Stage,
     keys: dict[str, Any],
     docker: DockerFacts,

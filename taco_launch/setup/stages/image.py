@@ -68,7 +68,7 @@ def _from_registry(
         if here is None:
             yield from _pull(facts, cluster, container, reference.name, "it is not here", standard)
     elif cluster.latest is not None:
-        if here is not None and here.same(known(reference, cluster.latest, cluster.facts)):
+        if here is not None and here.same(image_by_digest(reference, cluster.latest, cluster.facts)):
             return
         why = f"{_is_here(here)}, and the registry has {_short(cluster.latest)} now"
         yield from _pull(facts, cluster, container, reference.at(cluster.latest), why, standard)
@@ -105,7 +105,7 @@ def _standard(
     return name, first
 
 
-def known(reference: Reference, digest: str, facts: Mapping[str, HostFacts]) -> HostImage:
+def image_by_digest(reference: Reference, digest: str, facts: Mapping[str, HostFacts]) -> HostImage:
     """Return the image of a digest, with its id where a host has it: one that has it by `docker load` knows no digest."""
     there = (image_on_host(reference, each.docker) for each in facts.values() if isinstance(each.docker, DockerFacts))
     return next((each for each in there if each and digest in each.digests), HostImage("", frozenset((digest,))))
@@ -144,7 +144,7 @@ def _pull(
         )
         return
     digest = parse_reference(image).digest
-    there = (known(reference, digest, cluster.facts).id if digest else "") or PREDICTED
+    there = (image_by_digest(reference, digest, cluster.facts).id if digest else "") or PREDICTED
     secret = (FileTarget(PASSWORD_FILE, (cluster.password or "").encode(), 0o600, secret=True),) if user else ()
     tag = "" if image == reference.name else reference.name
     yield Op(

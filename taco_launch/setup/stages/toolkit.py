@@ -210,7 +210,7 @@ def _given(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     lacks = "which is not configured" if not running else "which is configured only until docker restarts"
     why = f"docker gives GPUs to containers by the runtime {gpu_devices.RUNTIME}, {lacks}{gpu_devices.undecided(docker, toolkit)}"
     keys = {} if there else {"runtimes": {gpu_devices.RUNTIME: _REGISTERED}}
-    for each in docker_settings.taken("toolkit", keys, docker, made, cluster, why):
+    for each in docker_settings.plan_daemon_keys("toolkit", keys, docker, made, cluster, why):
         yield each if isinstance(each, Problem) else replace(each, expect=_registered(each))
 
 
@@ -232,7 +232,9 @@ def _by_cdi(docker: DockerFacts, made: SetupState, cluster: PlanContext) -> Iter
         has = bool(docker.cdi_folders)
         lacks = "has enabled only until it restarts" if has else "supports but has not enabled"
         why = f"containers get GPUs by CDI, which Docker {docker.version} {lacks}"
-        for each in docker_settings.taken("toolkit", {"features": {"cdi": True}}, docker, made, cluster, why, has=has):
+        for each in docker_settings.plan_daemon_keys(
+            "toolkit", {"features": {"cdi": True}}, docker, made, cluster, why, has=has
+        ):
             yield each
             if isinstance(each, Problem):
                 return

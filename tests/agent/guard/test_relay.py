@@ -60,14 +60,14 @@ def test_a_guard_whose_first_connection_broke_is_joined(agent: Path, tmp_path: P
     first = Ssh(agent, folder, family, family.job_id)
     assert first.hear() == {"op": "attached"}
     first.supervise()
-    started = process_registry.kept(folder)
+    started = process_registry.read_registry(folder)
     first.process.kill()
     again = Ssh(agent, folder, family, family.job_id)
     assert again.hear() == {"op": "attached"}
     again.supervise()
     assert started is not None
     assert started.guard is not None
-    assert process_registry.kept(folder) == started
+    assert process_registry.read_registry(folder) == started
     other = Ssh(agent, folder, family, "another")
     refused = other.hear()
     assert (refused["op"], "another head already runs a job" in refused["reason"]) == (
@@ -83,7 +83,7 @@ def test_the_guard_of_an_attempt_before_is_ended(agent: Path, tmp_path: Path, fa
     first = Ssh(agent, folder, family, family.job_id)
     assert first.hear() == {"op": "attached"}
     first.supervise()
-    before = process_registry.kept(folder)
+    before = process_registry.read_registry(folder)
     first.process.kill()  # its host was cut off, and the head gave it up
     second = Ssh(agent, folder, family, f"{family.job_id}.2")
     assert second.hear() == {"op": "attached"}
@@ -92,7 +92,7 @@ def test_the_guard_of_an_attempt_before_is_ended(agent: Path, tmp_path: Path, fa
     assert before.guard is not None
     entry = processes.identify(before.guard[0])
     assert entry is None or entry.state in "ZX"
-    now = process_registry.kept(folder)
+    now = process_registry.read_registry(folder)
     assert now is not None
     assert now.job_id == f"{family.job_id}.2"
     second.say("close", remove=True)

@@ -26,9 +26,9 @@ def test_the_ports_that_somebody_listens_on() -> None:
             each.listen()
         heard = sorted(each.getsockname()[1] for each in (listens, too))
         silent = bound.getsockname()[1]
-        assert ports.taken(None) == []
-        assert ports.taken((heard[0], heard[0])) == heard[:1]
-        found = ports.taken((1, 65535))
+        assert ports.listening_ports(None) == []
+        assert ports.listening_ports((heard[0], heard[0])) == heard[:1]
+        found = ports.listening_ports((1, 65535))
         assert set(heard) <= set(found)
         assert silent not in found
         name = Path("/proc/self/comm").read_text(encoding="ascii").strip()

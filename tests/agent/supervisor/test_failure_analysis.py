@@ -180,7 +180,7 @@ def test_the_ends_of_a_log_and_the_lines_between(data: bytes, most: int, segment
     with scratch() as folder:
         write(folder / "log", data, segment)
         kept = b"".join(path.read_bytes() for _offset, path in segments.segments(folder / "log"))
-        head, between, tail = segments.ends(folder / "log", most)
+        head, between, tail = segments.head_and_tail(folder / "log", most)
         assert head == kept[:most].decode("utf-8", "replace")
         rest = kept[most:]
         assert tail == rest[-most:].decode("utf-8", "replace")

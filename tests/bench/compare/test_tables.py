@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("scipy")
 
 from taco_launch.bench.compare import tables
-from taco_launch.bench.model.runs import Cell, Metric, Reading, Run
+from taco_launch.bench.model.runs import Cell, Measurement, Metric, Run
 from taco_launch.bench.stats.estimates import Interval
 from tests.support.measured import made, run
 
@@ -117,7 +117,7 @@ def test_a_cell_without_a_sample_is_told_with_the_reason_of_its_last_run() -> No
 def test_a_bus_has_no_linear_speedup_and_its_first_metric_stands_for_it() -> None:
     average, large = Metric("busbw average", "GB/s"), Metric("busbw 8388608 B", "GB/s")
     cells = tuple(Cell("nccl", variant, ranks) for variant in ("tcp", "rdma") for ranks in (1, 8))
-    readings = {cell: (Reading(average, 10.0), Reading(large, 20.0)) for cell in cells}
+    readings = {cell: (Measurement(average, 10.0), Measurement(large, 20.0)) for cell in cells}
     runs = [Run(cell, 0, False, "j", 0.0, 1.0, (), "", readings[cell], "", "") for cell in cells]
     found = tables.tables(cells, runs)
     rates = tables.grids(found, "GPUs")[0]

@@ -18,7 +18,7 @@ from taco_launch.bench.history.exchange import HistoryEntry
 from taco_launch.bench.history.external_logs import ExternalLog, of_logs
 from taco_launch.bench.history.history import LadderKind, open_history
 from taco_launch.bench.model.matrix import LogFormat, Workload
-from taco_launch.bench.model.runs import Cell, Metric, Reading, RunEnvironment
+from taco_launch.bench.model.runs import Cell, Measurement, Metric, RunEnvironment
 from taco_launch.core.errors import TacoLaunchError
 from tests.support.ladders import LADDERS, RUNS, ladder, run
 
@@ -94,7 +94,7 @@ def test_an_id_in_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_csv_has_a_row_for_each_reading(tmp_path: Path) -> None:
-    two = Reading(Metric("busbw 8 B", "GB/s"), 0.25)
+    two = Measurement(Metric("busbw 8 B", "GB/s"), 0.25)
     entries = (
         HistoryEntry(ladder(1), ((0, run(None, why="", readings=(two, two))), (4, run(None)))),
         HistoryEntry(ladder(2), ()),
@@ -108,21 +108,6 @@ def test_csv_has_a_row_for_each_reading(tmp_path: Path) -> None:
         ["taco-000001", "4", "", ""],
         ["taco-000002", "", "", ""],
     ]
-
-
-def test_parquet_has_types() -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    file = io.BytesIO()
-    exchange.write_parquet(TWO, file)
-    table = parquet.read_table(io.BytesIO(file.getvalue()))
-    assert table.column_names == list(exchange.COLUMNS)
-    first, second, third = table.to_pylist()
-    told = [
-        first[name] for name in ("ladder", "ladder_started", "accepted", "position", "value", "hosts", "ladder_ended")
-    ]
-    assert told == ["taco-000001", 1.0, False, 0, 100.5, '["gpu2", "gpu1"]', None]
-    assert (second["value"], second["why"]) == (None, 'exit 1, "x"\r\nor so')
-    assert (third["ladder"], third["position"], third["accepted"]) == ("taco-000002", None, True)
 
 
 def _document(change: Callable[[Any], None]) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from taco_launch.bench.history.history import History, LadderKind, default_path, open_history
 from taco_launch.bench.history.series import SeriesQuery
-from taco_launch.bench.model.runs import Metric, MetricKey, Reading, Run
+from taco_launch.bench.model.runs import Measurement, Metric, MetricKey, Run
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.core.errors import TacoLaunchError
@@ -92,7 +92,7 @@ def test_the_baseline_is_of_accepted_nights_of_the_key(history: History) -> None
     history.add(ladder(4).id, 0, run(4.0))
     fill(history, {5: (5.0,)}, kind=LadderKind.LADDER)  # no nightly run
     fill(history, {6: (6.0,)}, cluster="other")
-    elsewhere = Reading(Metric("busbw 8 B", "GB/s"), 70.0)
+    elsewhere = Measurement(Metric("busbw 8 B", "GB/s"), 70.0)
     not_counted = [
         *(run(7.0, warm_up=True), run(None), run(7.0, variant="rdma"), run(7.0, ranks=8), run(7.0, gpu="H100")),
         *(run(7.0, hosts=("gpu1",)), run(None, readings=(elsewhere,))),

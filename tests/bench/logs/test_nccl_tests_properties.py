@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from taco_launch.bench.logs.nccl_tests import read
 from taco_launch.bench.logs.parse import NoSample
-from taco_launch.bench.model.runs import Reading
+from taco_launch.bench.model.runs import Measurement
 
 Numbers = dict[str, float]
 # (columns before the values, their values in a row, what counts wrong values, as it is for none)
@@ -57,7 +57,7 @@ def logs(draw: st.DrawFn, most_ranks: int = 20) -> tuple[list[str], int, Numbers
     return lines, ranks, {"busbw average": float(f"{average:g}")} | numbers
 
 
-def true_or_none(found: tuple[Reading, ...] | NoSample, numbers: Numbers) -> bool:
+def true_or_none(found: tuple[Measurement, ...] | NoSample, numbers: Numbers) -> bool:
     """Return whether all readings are those of the log; the average may be cut within what the rows are rounded to."""
     if isinstance(found, NoSample):
         return True

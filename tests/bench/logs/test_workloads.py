@@ -8,7 +8,7 @@ from taco_launch.bench.logs import patterns
 from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.logs.workloads import read, recognised
 from taco_launch.bench.model.matrix import LogFormat, Workload
-from taco_launch.bench.model.runs import Metric, Reading
+from taco_launch.bench.model.runs import Measurement, Metric
 
 LOGS = Path(__file__).parent
 PLAIN = (LOGS / "cases" / "mpirun_tags.log").read_text()  # 8 ranks, 3204.0 img/sec
@@ -32,7 +32,7 @@ def why(workload: Workload, text: str, ranks: int | None = None) -> str:
 
 @pytest.mark.parametrize("ranks", [8, None])
 def test_a_rate(ranks: int | None) -> None:
-    assert read(of(LogFormat.HOROVOD), PLAIN, ranks) == (Reading(Metric("img/sec", "img/sec"), 3204.0),)
+    assert read(of(LogFormat.HOROVOD), PLAIN, ranks) == (Measurement(Metric("img/sec", "img/sec"), 3204.0),)
 
 
 def test_a_rate_of_tf_cnn_benchmarks() -> None:
@@ -55,7 +55,7 @@ def test_a_log_of_another_kind_gives_none(kind: LogFormat, text: str) -> None:
 def test_nccl_tests() -> None:
     found = read(of(LogFormat.NCCL_TESTS), NCCL, 8)
     assert not isinstance(found, NoSample), found
-    assert found[0] == Reading(Metric("busbw average", "GB/s"), 210.99)
+    assert found[0] == Measurement(Metric("busbw average", "GB/s"), 210.99)
 
 
 @pytest.mark.parametrize("start", ["# nThread", "#       size         count", "# Out of bounds"])
@@ -79,7 +79,7 @@ def test_a_log_of_nccl_tests_is_recognised_without_its_head(start: str) -> None:
     ],
 )
 def test_one_number_by_a_pattern(text: str) -> None:
-    assert read(latency(), text, 2) == (Reading(Metric("ms", "ms", higher_is_better=False), 12.5),)
+    assert read(latency(), text, 2) == (Measurement(Metric("ms", "ms", higher_is_better=False), 12.5),)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_group_that_took_no_part() -> None:
 
 def test_the_last_of_several() -> None:
     text = "gpu1/0 | latency: 12.5 ms\ngpu1/0 | latency: 13 ms\n"
-    assert read(latency(last=True), text, 1) == (Reading(Metric("ms", "ms", higher_is_better=False), 13.0),)
+    assert read(latency(last=True), text, 1) == (Measurement(Metric("ms", "ms", higher_is_better=False), 13.0),)
     ranks = text.replace("gpu1/0 | latency: 13", "gpu2/1 | latency: 13")
     for last in (True, False):
         said = "several ranks print this line; print it on rank 0 only (line 2: 'latency: 13 ms')"

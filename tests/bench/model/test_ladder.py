@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.bench.model.ladder import LadderStep, again, left, order, seconds_left, whole_blocks
+from taco_launch.bench.model.ladder import LadderStep, again, order, remaining_steps, seconds_left, whole_blocks
 from taco_launch.bench.model.runs import Cell
 
 CELLS = tuple(Cell("w", variant, ranks) for variant in "ab" for ranks in (1, 2))
@@ -55,7 +55,7 @@ def test_more_runs_of_some_cells_stand_behind_the_others() -> None:
 
 def test_what_is_left_and_which_blocks_are_whole() -> None:
     steps = order(CELLS, 2, 0, 7)
-    assert [step.position for step in left(steps, {0, 1, 2, 3, 4, 6})] == [5, 7]
+    assert [step.position for step in remaining_steps(steps, {0, 1, 2, 3, 4, 6})] == [5, 7]
     assert whole_blocks(steps, {0, 1, 2, 3, 4, 6}) == {0, 1, 2, 3}
     assert whole_blocks(steps, {0, 1, 2}) == set()
 

@@ -11,7 +11,7 @@ from taco_launch.bench.history.history import History, Ladder, LadderKind, open_
 from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.model.ladder import order
 from taco_launch.bench.model.matrix import Matrix
-from taco_launch.bench.model.runs import Cell, Metric, Reading, RunEnvironment
+from taco_launch.bench.model.runs import Cell, Measurement, Metric, RunEnvironment
 from taco_launch.bench.run import run_ladder
 from taco_launch.core.errors import HostError, TacoLaunchError
 from taco_launch.core.model.host.hosts import Host
@@ -80,8 +80,8 @@ class Bench(FakeBackend):
     def list(self) -> tuple[tuple[Any, ...], tuple[str, ...]]:
         return tuple(self.rows), ()
 
-    def _read(self, _cell: Cell, text: str) -> tuple[Reading, ...] | NoSample:
-        return (Reading(Metric("r", "r"), 5.0),) if "rate 5\n" in text else NoSample("no line matches")
+    def _read(self, _cell: Cell, text: str) -> tuple[Measurement, ...] | NoSample:
+        return (Measurement(Metric("r", "r"), 5.0),) if "rate 5\n" in text else NoSample("no line matches")
 
     def __call__(self, plan: run_ladder.LadderPlan | None = None) -> run_ladder.LadderResult:
         around: Any = self.around

@@ -13,7 +13,7 @@ from click.shell_completion import ShellComplete
 from click.testing import Result
 
 from taco_launch.bench.history.history import open_history
-from taco_launch.bench.model.runs import Metric, MetricKey, Reading, RunEnvironment
+from taco_launch.bench.model.runs import Measurement, Metric, MetricKey, RunEnvironment
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.cli.main import cli
@@ -93,7 +93,7 @@ def test_show_tells_of_each_run_and_of_the_verdicts(db: str) -> None:
 
 
 def test_show_cuts_many_readings_short_unless_it_is_wide(db: str) -> None:
-    readings = tuple(Reading(Metric(f"busbw {size} B", "GB/s"), size / 8) for size in (8, 16, 32))
+    readings = tuple(Measurement(Metric(f"busbw {size} B", "GB/s"), size / 8) for size in (8, 16, 32))
     with open_history(Path(db)) as history:
         history.begin(ladder(3, started=BEGIN * 2))
         history.add(ladder(3).id, 0, run(None, why="", readings=readings))

@@ -16,7 +16,7 @@ from taco_launch.core.errors import HostError, UsageError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_counts import JobCounts
 from taco_launch.core.model.slots import Occupancy, SlotState
-from taco_launch.jobs.backend import Counters, Node
+from taco_launch.jobs.backend import Counters, HostOccupancy
 from taco_launch.jobs.metrics import collect as flow
 from taco_launch.jobs.metrics import families, listen
 from tests.conftest import eventually
@@ -126,10 +126,12 @@ class _Slow(FakeBackend):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, self.looks = threading.Event(), 0
-        self.answer: tuple[Node, ...] = (Node(Host("n1", "10.0.0.1"), True, Occupancy("n1", (SlotState("slot-0"),))),)
+        self.answer: tuple[HostOccupancy, ...] = (
+            HostOccupancy(Host("n1", "10.0.0.1"), True, Occupancy("n1", (SlotState("slot-0"),))),
+        )
         monkeypatch.setattr(flow, "_PATIENCE_SECONDS", 0.01)
 
-    def nodes(self, _inventory: object) -> tuple[Node, ...]:
+    def nodes(self, _inventory: object) -> tuple[HostOccupancy, ...]:
         self.looks += 1
         assert self.go.wait(10)
         if not self.answer:
@@ -143,7 +145,7 @@ class _Slow(FakeBackend):
 def test_hosts_that_nobody_asks_are_not_away(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = _Slow(monkeypatch)
     slow.go.set()
-    slow.answer = (*slow.answer, Node(Host("n2", "10.0.0.2"), False, None, "no answer"))
+    slow.answer = (*slow.answer, HostOccupancy(Host("n2", "10.0.0.2"), False, None, "no answer"))
     found, warnings = flow.collect(slow, None)  # type: ignore[arg-type]
     assert b'host_ready{host="n2"} 0.0\n' in found
     assert warnings == ("host n2: no answer",)

@@ -9,7 +9,7 @@ from taco_launch.core.model.job_rows import row_of
 from taco_launch.core.model.job_view import LastRun, Progress
 from taco_launch.core.model.jobs import HostRanks, JobState, RankEnd
 from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
-from taco_launch.jobs.backend import Node
+from taco_launch.jobs.backend import HostOccupancy
 from tests.support.job_rows import GPUS, HOSTS, NOW, ROWS, job, row, text
 
 
@@ -113,9 +113,9 @@ def gpus(host: str, *slots: SlotState) -> Occupancy:
 
 
 NODES = (
-    Node(HOSTS[0], is_head=True, occupancy=gpus("a", SlotState("GPU-1", HELD), SlotState("GPU-2", HELD))),
-    Node(HOSTS[1], is_head=False, occupancy=gpus("b", SlotState("GPU-3"), SlotState("slot-1", HELD))),
-    Node(
+    HostOccupancy(HOSTS[0], is_head=True, occupancy=gpus("a", SlotState("GPU-1", HELD), SlotState("GPU-2", HELD))),
+    HostOccupancy(HOSTS[1], is_head=False, occupancy=gpus("b", SlotState("GPU-3"), SlotState("slot-1", HELD))),
+    HostOccupancy(
         HOSTS[2],
         is_head=False,
         occupancy=gpus("c", SlotState("GPU-4", foreign="used by process 4711 (python3 of bob)")),
@@ -155,12 +155,12 @@ def test_top_node_says_who_holds_what() -> None:
 
 def test_top_node_without_gpus() -> None:
     nodes = (
-        Node(
+        HostOccupancy(
             HOSTS[0],
             is_head=True,
             occupancy=gpus("a", SlotState("slot-0", HELD), SlotState("slot-1"), SlotState("slot-2")),
         ),
-        Node(HOSTS[1], is_head=False, occupancy=None, problem="no route to host"),
+        HostOccupancy(HOSTS[1], is_head=False, occupancy=None, problem="no route to host"),
     )
     assert (
         text(node_tables.top_nodes(nodes, wide=False))

@@ -8,7 +8,7 @@ from taco_launch.core.launch.run_plan import run_plan
 from taco_launch.core.model.job_facts import JobFacts, JobHost
 from taco_launch.core.model.jobs import NetworkOverrides
 from taco_launch.core.model.plans import LaunchPlan, Placement, Share, Token
-from taco_launch.core.model.run.planned import NcclPlan, Transport
+from taco_launch.core.model.run.planned import NcclPlan, PlannedTransport
 from tests.support.fleet import roce, with_hcas
 from tests.support.planned import FAR, RDMA, plan, told
 
@@ -33,7 +33,7 @@ def test_a_real_line_on_roce() -> None:
     assert found.hosts[0].gid_index == 3
     assert found.hosts[0].hcas is not None
     assert found.nccl is not None
-    assert found.nccl.transport is Transport.IB
+    assert found.nccl.transport is PlannedTransport.IB
     assert all(
         name.startswith(("NCCL_", "HOROVOD_", "OMPI_", "GLOO_", "TP_", "LD_", "UCX_")) for name, _value in found.env
     )
@@ -42,7 +42,7 @@ def test_a_real_line_on_roce() -> None:
 def test_tcp_as_it_was_asked_for() -> None:
     made = plan(FACTS, hosts=FAR, np=16, head="gpu1", network=RDMA, asked=NetworkOverrides(transport="tcp"))
     found = run_plan(PLACE, made, FACTS, {})
-    assert found.nccl == NcclPlan(Transport.SOCKET)
+    assert found.nccl == NcclPlan(PlannedTransport.SOCKET)
 
 
 def test_a_secret_is_not_compared() -> None:
@@ -90,12 +90,12 @@ def test_the_gpus_of_a_job(value: str, gpus: tuple[str, ...] | None, all_gpus: b
 @pytest.mark.parametrize(
     ("words", "facts", "expected"),
     [
-        (("-x", "NCCL_IB_DISABLE=1"), FACTS, NcclPlan(Transport.SOCKET)),
-        (("-x", "NCCL_NET=Socket"), FACTS, NcclPlan(Transport.SOCKET)),
+        (("-x", "NCCL_IB_DISABLE=1"), FACTS, NcclPlan(PlannedTransport.SOCKET)),
+        (("-x", "NCCL_NET=Socket"), FACTS, NcclPlan(PlannedTransport.SOCKET)),
         (("-x", "NCCL_NET=AWS Libfabric"), FACTS, NcclPlan(None)),
-        (("-x", "NCCL_NET_GDR_LEVEL=LOC"), FACTS, NcclPlan(Transport.IB, gdr=False)),
+        (("-x", "NCCL_NET_GDR_LEVEL=LOC"), FACTS, NcclPlan(PlannedTransport.IB, gdr=False)),
         ((), replace(FACTS, between=None), NcclPlan(None)),
-        ((), replace(FACTS, nccl=None), NcclPlan(Transport.IB)),
+        ((), replace(FACTS, nccl=None), NcclPlan(PlannedTransport.IB)),
         ((), replace(FACTS, hosts=(JobHost("gpu1", gpus=0),)), None),
     ],
 )

@@ -39,15 +39,15 @@ def begin(jobs: Iterable[WaitingJob], here: Mapping[str, queue.HostCapacity], **
 
 def test_who_is_resumed_comes_in_behind_who_waits() -> None:
     events = [Event(1, state.SUBMITTED, data={"id": "x"}), Event(2, state.WAITING, data={"hosts": ()})]
-    assert queue.came(state.reduce(events)) == 1
+    assert queue.queued_at(state.reduce(events)) == 1
     events += [Event(3, state.SUSPENDED), Event(4, state.RESUMED)]
-    assert queue.came(state.reduce(events)) == 4
+    assert queue.queued_at(state.reduce(events)) == 4
     # neither words nor another attempt is a new start
     events += [Event(5, state.WAITING, data={"hosts": ()}), Event(6, state.RESTARTING, data={"delay": 1})]
     events += [Event(8, state.WAITING, data={"hosts": ()})]
-    assert queue.came(state.reduce(events)) == 4
+    assert queue.queued_at(state.reduce(events)) == 4
     events += [Event(9, state.SUSPENDED), Event(10, state.RESUMED)]
-    assert queue.came(state.reduce(events)) == 10
+    assert queue.queued_at(state.reduce(events)) == 10
 
 
 def test_what_a_job_waits_for() -> None:
@@ -208,9 +208,9 @@ def test_who_delays_nobody_may_pass(held: list[int], first: int, last: int, free
 
 
 def test_a_thousand_that_wait_are_looked_at_fast() -> None:
-    jobs = [replace(job("A", 8, "ab"), name=f"j{index}", came=float(index)) for index in range(1000)]
+    jobs = [replace(job("A", 8, "ab"), name=f"j{index}", queued_at=float(index)) for index in range(1000)]
     assert begin(jobs, rooms(a="xxxxxxxx", b="xxxxxxx.")) == []
-    small = replace(job("A", 1, "a"), name="small", came=2000.0)
+    small = replace(job("A", 1, "a"), name="small", queued_at=2000.0)
     assert begin([*jobs, small], rooms(a=".xxxxxxxx", b="xxxxxxxx")) == []  # too many are before it
 
 

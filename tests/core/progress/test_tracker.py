@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.core.progress import lines, pattern
-from taco_launch.core.progress.reading import Reading
+from taco_launch.core.progress.reading import TrainingProgress
 from taco_launch.core.progress.tracker import Tracker
 
 
@@ -105,7 +105,7 @@ def test_any_line_is_read(text: str) -> None:
     tracker = Tracker()
     for _ in range(3):
         tracker.feed(1.0, 0, text)
-    assert lines.read(text) is None or isinstance(lines.read(text), Reading)
+    assert lines.read(text) is None or isinstance(lines.read(text), TrainingProgress)
 
 
 @given(st.integers(0, 60), st.sampled_from([nanogpt(1234), bar(1234, 5000), "Iter #7: 123.4 img/sec per GPU"]))
@@ -144,15 +144,23 @@ def test_what_is_kept_is_limited() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "expected"),
     [
-        (r"step=(?P<step>\d+) loss=(?P<loss>[\d.]+)", "I step=12 loss=0.5", Reading("--progress", step=12, loss=0.5)),
-        (r"(?P<step>[\d,]+) of (?P<total>[\d,]+)", "1,200 of 5,000", Reading("--progress", step=1200, total=5000)),
-        (r"(?P<rate>\d+(?:\.\d+)?) img/s", "34.5 img/s", Reading("--progress", rate=34.5, unit="per second")),
+        (
+            r"step=(?P<step>\d+) loss=(?P<loss>[\d.]+)",
+            "I step=12 loss=0.5",
+            TrainingProgress("--progress", step=12, loss=0.5),
+        ),
+        (
+            r"(?P<step>[\d,]+) of (?P<total>[\d,]+)",
+            "1,200 of 5,000",
+            TrainingProgress("--progress", step=1200, total=5000),
+        ),
+        (r"(?P<rate>\d+(?:\.\d+)?) img/s", "34.5 img/s", TrainingProgress("--progress", rate=34.5, unit="per second")),
         (r"epoch (?P<epoch>\d+)", "step 3", None),
         (r"loss (?P<loss>\S+)", "loss nothing", None),
         (r"loss (?P<loss>\S+)", "loss 1e-3" + " " * 600, None),
     ],
 )
-def test_a_pattern_of_ones_own(text: str, line: str, expected: Reading | None) -> None:
+def test_a_pattern_of_ones_own(text: str, line: str, expected: TrainingProgress | None) -> None:
     assert pattern.read(pattern.compiled(text), line) == expected
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from taco_launch.core.model.run.rank_samples import Frame, Life, Look, OtherThread, Stack
+from taco_launch.core.model.run.rank_samples import Frame, Life, OtherThread, RankSample, Stack
 from taco_launch.core.stalls.quiet import QuietHost
 from tests.support.recorded_stalls import FOLDER, Recorded, situation, verdict, without_stacks
 
@@ -110,14 +110,14 @@ ITEM = Stack((Frame("cudaStreamSynchronize", "/opt/libcudart.so.12"), Frame("<mo
 LOADS = Stack((Frame("load_batch", "/train/data.py", 19), Frame("<module>", "/train/train.py", 55)))
 
 
-def looks(stack: Stack | None, **changes: float) -> tuple[Look, ...]:
+def looks(stack: Stack | None, **changes: float) -> tuple[RankSample, ...]:
     """Return looks of 20 s, of which `changes` are what each counter gains a second; the first ten at 10 MB/s of traffic."""
     found = []
     sockets = 0.0
     for second in range(21):
         sockets += 10e6 if second <= 10 else changes.get("sockets", 0.0)
         found.append(
-            Look(
+            RankSample(
                 time=float(second),
                 output=min(second, 10),
                 sockets=int(sockets),
@@ -132,7 +132,7 @@ def looks(stack: Stack | None, **changes: float) -> tuple[Look, ...]:
     return tuple(found)
 
 
-def job(*each: tuple[Look, ...]) -> tuple[Recorded, ...]:
+def job(*each: tuple[RankSample, ...]) -> tuple[Recorded, ...]:
     return tuple(Recorded(rank, f"gpu{rank + 1}", of, ("S",) * len(of)) for rank, of in enumerate(each))
 
 
@@ -193,7 +193,7 @@ def test_a_collective_in_a_hook_of_backward() -> None:
 def test_keep_alives_of_a_job_that_never_worked() -> None:
     """Before its first step nobody knows what it exchanges; the coordinator's rank has the keep-alives of all."""
 
-    def at(rate: float) -> tuple[Look, ...]:
+    def at(rate: float) -> tuple[RankSample, ...]:
         return tuple(replace(look, output=1, sockets=int(look.time * rate), read=0, written=0) for look in looks(WAITS))
 
     assert verdict(job(at(5e6), at(40e3), at(40e3)), 8.0).life is HUNG

@@ -10,7 +10,7 @@ from taco_launch.core.model.run.rank_samples import Frame, OtherThread, Stack
 from taco_launch.core.model.stalls import RankLook
 from taco_launch.core.stalls import judge
 from taco_launch.core.stalls.dumps import MOST_CHARACTERS, main_stack, of_threads
-from taco_launch.core.stalls.groups import does, groups, sentence
+from taco_launch.core.stalls.groups import describe_activity, groups, sentence
 from taco_launch.core.stalls.waits import place, same_python
 from tests.support.recorded_stalls import situation
 
@@ -139,7 +139,7 @@ def test_native_frames_move_while_a_call_polls() -> None:
 
 def look(rank: int, host: str, stack: Stack) -> RankLook:
     where = place(stack)
-    return RankLook(rank, host=host, does=does(where), waits=where.waits)
+    return RankLook(rank, host=host, does=describe_activity(where), waits=where.waits)
 
 
 def test_groups_in_words() -> None:

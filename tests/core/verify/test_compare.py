@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.core.model.run.observed import InterfaceTraffic, NcclLog, NcclProcess, SeenRun
-from taco_launch.core.model.run.planned import RunPlan, Transport
+from taco_launch.core.model.run.planned import PlannedTransport, RunPlan
 from taco_launch.core.model.run.verified import Mismatch, Truth
 from taco_launch.core.verify.compare import verify
 from taco_launch.core.verify.finding import matching
@@ -206,8 +206,8 @@ def test_the_variable_that_turns_gpudirect_rdma_off_is_named(variable: tuple[str
 
 
 def test_sockets_as_planned() -> None:
-    assert verify(plan(Transport.SOCKET, None), seen(log_of("2.21.5", network="Socket"))).status is Truth.TRUE
-    assert first(plan(Transport.SOCKET, None), seen(log_of("2.21.5")))[3] == "NET/IB"
+    assert verify(plan(PlannedTransport.SOCKET, None), seen(log_of("2.21.5", network="Socket"))).status is Truth.TRUE
+    assert first(plan(PlannedTransport.SOCKET, None), seen(log_of("2.21.5")))[3] == "NET/IB"
 
 
 def test_a_line_that_was_cut_is_no_proof_of_missing_gdr() -> None:

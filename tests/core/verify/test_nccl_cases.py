@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from taco_launch.core.model.run.observed import SeenRun
-from taco_launch.core.model.run.planned import NcclPlan, PlannedHost, RunPlan, Transport
+from taco_launch.core.model.run.planned import NcclPlan, PlannedHost, PlannedTransport, RunPlan
 from taco_launch.core.verify.compare import verify
 from taco_launch.core.verify.nccl_log import parse
 
@@ -26,7 +26,7 @@ def planned(told: Any) -> RunPlan:
         begin += host["ranks"]
         hcas = tuple(host["hcas"]) if "hcas" in host else None
         hosts.append(PlannedHost(host["name"], ranks, hcas=hcas, interface=host.get("interface")))
-    nccl = NcclPlan(Transport(told["transport"]), told["gdr"], told["one_world"])
+    nccl = NcclPlan(PlannedTransport(told["transport"]), told["gdr"], told["one_world"])
     return RunPlan(tuple(hosts), nccl)
 
 

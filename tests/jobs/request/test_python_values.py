@@ -7,7 +7,7 @@ import pytest
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import Restart
-from taco_launch.jobs.request.python_values import fields_in_hints, typed
+from taco_launch.jobs.request.python_values import coerce_fields, fields_in_hints
 
 
 def request(**values: Any) -> JobRequest:
@@ -15,7 +15,7 @@ def request(**values: Any) -> JobRequest:
 
 
 def test_dicts_and_lists_become_what_a_job_file_gives() -> None:
-    found = typed(
+    found = coerce_fields(
         request(command=["true"], env={"FOO": "bar", "HOME": None}, knobs=[["NCCL_DEBUG", "INFO"]], timeout=5)
     )
     assert found == JobRequest(
@@ -24,7 +24,7 @@ def test_dicts_and_lists_become_what_a_job_file_gives() -> None:
 
 
 def test_numbers_become_texts_where_variables_are_meant() -> None:
-    found = typed(
+    found = coerce_fields(
         request(command=["true"], env={"N": 1}, knobs={"NCCL_MIN_NCHANNELS": 8}, mca={"a": 1.5}, hosts=[1, 2])
     )
     assert (found.env, found.knobs, found.mca) == ((("N", "1"),), (("NCCL_MIN_NCHANNELS", "8"),), (("a", "1.5"),))
@@ -33,7 +33,7 @@ def test_numbers_become_texts_where_variables_are_meant() -> None:
 
 def test_a_request_with_the_right_types_is_taken_as_it_is() -> None:
     whole = JobRequest(command=("true",), hosts=(1, 2), restart=Restart.NEVER, written={"np": "--np"}, gdr=True)
-    assert typed(whole) is whole
+    assert coerce_fields(whole) is whole
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_request_with_the_right_types_is_taken_as_it_is() -> None:
 )  # fmt: skip
 def test_a_wrong_type_names_its_field(values: dict[str, Any], message: str, hint: str | None) -> None:
     with pytest.raises(UsageError) as caught:
-        typed(request(**values))
+        coerce_fields(request(**values))
     assert caught.value.message.startswith(f"JobRequest.{message}")
     assert caught.value.hint == hint
 

@@ -13,7 +13,7 @@ import pytest
 
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.hosts import Container
-from taco_launch.setup.apply.image_source import given, stream
+from taco_launch.setup.apply.image_source import image_on_controller, stream
 from taco_launch.setup.model.ops import SourceImage
 from taco_launch.setup.stage_parts.image_copy import common_layers
 from tests.support.image_files import layered
@@ -53,7 +53,7 @@ def test_a_tar_file_is_read_and_sent_as_it_is(tmp_path: Path, text: bytes, ids: 
     file = tmp_path / "image.tar"
     file.write_bytes(text)
     container = Container("docker.io/library/train:1", source=str(file))
-    found = given(container)
+    found = image_on_controller(container)
     assert isinstance(found, SourceImage)
     assert (found.where, set(found.ids)) == (str(file), {f"sha256:{each}" for each in ids})
     with stream(container) as opened:
@@ -75,7 +75,7 @@ def test_what_is_wrong_with_a_tar_file_is_said(tmp_path: Path, text: bytes | Non
     file = tmp_path / "image.tar"
     if text is not None:
         file.write_bytes(text)
-    found = given(Container("train:1", source=str(file)))
+    found = image_on_controller(Container("train:1", source=str(file)))
     assert isinstance(found, str)
     assert found.startswith(str(file))
     assert says in found
@@ -95,13 +95,13 @@ def engine(folder: Path, monkeypatch: pytest.MonkeyPatch, status: str = "[]", sa
 def test_what_the_engine_here_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     container = Container("train:1", source="controller")
     engine(tmp_path, monkeypatch)
-    assert given(container) == SourceImage("the controller", frozenset((f"sha256:{MANIFEST}",)), 5000)
+    assert image_on_controller(container) == SourceImage("the controller", frozenset((f"sha256:{MANIFEST}",)), 5000)
     with stream(container) as opened:
         assert opened.at(0, opened.size) == saved(["train:1"])
         assert list((tmp_path / "state").iterdir()) == [], "it has a name"
 
     engine(tmp_path, monkeypatch, status='[["driver-type","io.containerd.snapshotter.v1"]]')
-    found = given(container)
+    found = image_on_controller(container)
     assert isinstance(found, SourceImage)
     assert found.ids == {f"sha256:{MANIFEST}", f"sha256:{CONFIG}"}  # hosts with another kind of engine say the latter
 
@@ -109,9 +109,9 @@ def test_what_the_engine_here_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(HostError, match="this machine: docker save train:1: no such image"), stream(container):
         pass
     (tmp_path / "docker").write_text("#!/bin/sh\necho Error: No such image: train:1 >&2\nexit 1\n")
-    assert str(given(container)).endswith("train:1: Error: No such image: train:1")
+    assert str(image_on_controller(container)).endswith("train:1: Error: No such image: train:1")
     monkeypatch.setenv("PATH", str(tmp_path / "state"))
-    assert str(given(container)).endswith("train:1: No such file or directory")
+    assert str(image_on_controller(container)).endswith("train:1: No such file or directory")
 
 
 def test_layers_that_all_hosts_have_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.fact_value import Absent, Unknown
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host
-from taco_launch.hosts.gather_facts import declared
+from taco_launch.hosts.gather_facts import with_declared_values
 from taco_launch.setup.apply import setup_run as flow
 from taco_launch.setup.apply import sources
 from taco_launch.setup.files.container_definition import unread
@@ -24,13 +24,15 @@ from tests.support.training import image
 
 def test_a_host_without_gpus_is_one_whatever_is_left_of_its_driver() -> None:
     broken = replace(host("gpu1"), gpu=Unknown("NVIDIA-SMI has failed"))
-    assert declared(broken, Host("gpu1", "a")) == broken
+    assert with_declared_values(broken, Host("gpu1", "a")) == broken
     assert "the GPUs of this host cannot be read" in unread(broken)
-    told = declared(broken, Host("gpu1", "a", gpus="none"))
+    told = with_declared_values(broken, Host("gpu1", "a", gpus="none"))
     assert isinstance(told.gpu, Absent)
     assert unread(told) == ""
     untold = replace(broken, gpu=Unknown("not asked"))
-    assert declared(untold, Host("gpu1", "a", gpus="none")) == untold, "what was not looked at is kept as it was"
+    assert with_declared_values(untold, Host("gpu1", "a", gpus="none")) == untold, (
+        "what was not looked at is kept as it was"
+    )
 
 
 @dataclass

@@ -27,7 +27,7 @@ def copied(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...
         return {"gpu2": HostError("gpu2: no room")} if "gpu2" in calls[-1] else {}
 
     monkeypatch.setattr(send_image, "copy", copy)
-    monkeypatch.setattr(image_source, "given", lambda _container: GIVEN)
+    monkeypatch.setattr(image_source, "image_on_controller", lambda _container: GIVEN)
     monkeypatch.setattr(sources, "latest", lambda *_args: pytest.fail("a registry was asked"))
     inventory = world.folder.parent / "cluster.yaml"
     inventory.write_text(

@@ -9,7 +9,7 @@ from taco_launch.core.model.host.fact_value import Absent, Unknown
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hardware import Adapters, Board, Rdma
 from taco_launch.core.model.host.hosts import Container, Host, Inventory, Network
-from taco_launch.hosts.gather_facts import declared
+from taco_launch.hosts.gather_facts import with_declared_values
 from taco_launch.setup.model.ops import STAGES, PlanContext, Problem, StageRules
 from taco_launch.setup.plan.host_plan import faults, plan_host
 from tests.support.host_facts import host, known
@@ -41,7 +41,9 @@ def rdma(loaded: Any, installed: Any, ofed: Any = OFED, *, dmabuf: bool = False,
 def told(facts: HostFacts, gpus: str = "auto", **network: Any) -> list[Problem]:
     one = Host("gpu1", "10.0.0.1", gpus=gpus)
     return list(
-        faults(declared(facts, one), Inventory("c", "gpu1", (one,), Container("i"), network=Network(**network)))
+        faults(
+            with_declared_values(facts, one), Inventory("c", "gpu1", (one,), Container("i"), network=Network(**network))
+        )
     )
 
 

@@ -17,7 +17,7 @@ from taco_launch.core.model.host.fact_value import Absent, Unknown
 from taco_launch.core.model.host.facts import ContainerState, HostFacts, SetupFile
 from taco_launch.core.model.host.hardware import GpuProcess, PeerMemory
 from taco_launch.core.model.host.hosts import Host, Network, Peermem
-from taco_launch.hosts.gather_facts import declared
+from taco_launch.hosts.gather_facts import with_declared_values
 from taco_launch.setup.model.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages.peermem import plan
 from tests.support.training import bare, inventory
@@ -97,7 +97,7 @@ def cluster_of(facts: HostFacts, **of: Any) -> PlanContext:
 
 def planned(**of: Any) -> list[Op | Problem]:
     host = Host("gpu1", "10.0.0.1", gpus=of.get("host_gpus", "auto"))
-    facts = declared(facts_of(**of), host)
+    facts = with_declared_values(facts_of(**of), host)
     return list(plan(host, facts, cluster_of(facts, **of)))
 
 

@@ -7,9 +7,9 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, 
 from taco_launch.core.facts.gpus import smi_csv
 from taco_launch.core.facts.gpus.pcie_acs import parse_board
 from taco_launch.core.facts.system.pci import parse_pci
-from taco_launch.core.facts.text.sections import PROBE, Failure, Sections, failure, said, unasked
+from taco_launch.core.facts.text.sections import PROBE, Failure, Sections, failure, section_summary, unasked
 from taco_launch.core.facts.text.strip_terminal import lines, plain, shown
-from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, asked, not_told
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, not_told, was_requested
 from taco_launch.core.model.host.hardware import Board, Driver, Gpu, GpuProcess, Gpus, MigInstance, PciDevice
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ def assemble(
                 Gpu(index, uuid, name, why, why, why, True if index in with_instances else why, why, why)
                 for index, name, uuid in listed.gpus
             )
-    elif isinstance(listed, Unknown) and not asked(gpus):
+    elif isinstance(listed, Unknown) and not was_requested(gpus):
         gpus = listed
     return Gpus(driver, gpus, processes, instances, lost)
 
@@ -261,8 +261,8 @@ def pci_address(bus_id: str) -> Found[str]:
 
 def refusal(text: str) -> Optional[Unknown]:
     """Return nvidia-smi's own words where they say why there is no answer."""
-    said = [line.strip() for line in lines(text) if _REFUSED.fullmatch(line.strip())]
-    return Unknown("; ".join(dict.fromkeys(said))) if said else None
+    refusals = [line.strip() for line in lines(text) if _REFUSED.fullmatch(line.strip())]
+    return Unknown("; ".join(dict.fromkeys(refusals))) if refusals else None
 
 
 def _twice(numbers: Sequence[int]) -> Optional[int]:
@@ -329,9 +329,9 @@ def _missing(sections: Sections, name: str) -> Optional[Failure]:
     if (
         isinstance(missing, Unknown)
         and name in sections
-        and re.search(r"(?i)module (?:alias |name )?'?nvidia'? not found", said(sections[name]))
+        and re.search(r"(?i)module (?:alias |name )?'?nvidia'? not found", section_summary(sections[name]))
     ):
-        return Absent(said(sections[name]))
+        return Absent(section_summary(sections[name]))
     return missing
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import Dict, List, Optional, Tuple
 
-from taco_launch.core.facts.text.sections import Failure, Files, Sections, failure, said
+from taco_launch.core.facts.text.sections import Failure, Files, Sections, failure, section_summary
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.core.model.host.facts import Firewall
 
@@ -88,7 +88,7 @@ def _rules(sections: Sections) -> Tuple[List[Tuple[str, str]], Optional[Failure]
             if rule is not None:
                 found.append((tool, rule))
             if why is None and any(words in section.stderr for words in _NO_RIGHT):
-                why = Unknown(said(section))
+                why = Unknown(section_summary(section))
             if why is not None and any(words in section.stderr for words in _NO_RULES) and not section.stdout.strip():
                 why = None
         if why is not None and not isinstance(why, Absent):

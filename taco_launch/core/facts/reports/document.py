@@ -13,7 +13,7 @@ from taco_launch.core.facts.reports.health import verdicts
 from taco_launch.core.facts.reports.summary import rows
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.fabric import FabricChoice, GidChoice
-from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown, asked, not_told
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown, not_told, was_requested
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hardware import Gpus, Port, Rdma
 
@@ -52,7 +52,7 @@ def document(facts: HostFacts) -> Dict[str, Any]:
     """
     unknown: List[Dict[str, str]] = []
     found: Dict[str, Any] = {"host": facts.host, "simulated": _plain(facts.simulated, "simulated", unknown)}
-    found["asked"] = [subject for subject in SUBJECTS if asked(getattr(facts, subject))]
+    found["asked"] = [subject for subject in SUBJECTS if was_requested(getattr(facts, subject))]
     for subject in SUBJECTS:
         found[subject] = _plain(getattr(facts, subject), subject, unknown)
     found["gid"] = _gid_of(_gid(facts), "gid", unknown)
@@ -89,7 +89,7 @@ def _gid(facts: HostFacts) -> Found[GidChoice]:
 
 
 def _has_table(port: Port) -> bool:
-    return asked(port.gids)
+    return was_requested(port.gids)
 
 
 def _gids(facts: HostFacts) -> List[Found[GidChoice]]:
@@ -124,7 +124,7 @@ def _gid_of(choice: Found[GidChoice], where: str, unknown: List[Dict[str, str]])
 
 def _plain(value: Any, where: str, unknown: List[Dict[str, str]]) -> Any:
     if isinstance(value, (Absent, Unknown)):
-        if isinstance(value, Unknown) and asked(value):
+        if isinstance(value, Unknown) and was_requested(value):
             unknown.append({"where": where, "reason": value.reason})
         return None
     if isinstance(value, (list, tuple)):

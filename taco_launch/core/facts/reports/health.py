@@ -5,7 +5,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from taco_launch.core.facts.gpus import blocking_faults
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, asked
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, was_requested
 from taco_launch.core.model.host.facts import HostFacts, System
 from taco_launch.core.model.host.hardware import Adapters, Board, Gpu, Gpus, Hca, Rdma, Topology
 
@@ -119,7 +119,7 @@ def _silent(facts: HostFacts) -> Optional[Unknown]:
     """Return why nothing is known of GPUs that a host has, or may have; None where they tell, or nobody asked."""
     of = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
     if isinstance(of, Unknown):
-        return of if asked(of) else None
+        return of if was_requested(of) else None
     seen = isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.board, Board) and facts.gpu.board.gpus
     return Unknown(of.reason or "nvidia-smi does not report them") if isinstance(of, Absent) and seen else None
 
@@ -340,7 +340,7 @@ def _ofed(rdma: Rdma) -> Iterator[HealthVerdict]:
 
 def _plain(name: str, told: Sequence[Found[object]], text: str, source: str) -> Iterator[HealthVerdict]:
     """Yield `ok`, or why it is not known; nothing where nobody asked, or no device has such a thing."""
-    unknown = [each for each in told if isinstance(each, Unknown) and asked(each)]
+    unknown = [each for each in told if isinstance(each, Unknown) and was_requested(each)]
     if unknown:
         yield HealthVerdict(name, UNKNOWN, unknown[0].reason, source)
     elif any(not isinstance(each, (Unknown, Absent)) for each in told):

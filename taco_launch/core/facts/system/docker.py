@@ -5,7 +5,16 @@ import re
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from taco_launch.core.facts.text.sections import NOT_FOUND, Failure, Section, Sections, answer, failure, said, unasked
+from taco_launch.core.facts.text.sections import (
+    NOT_FOUND,
+    Failure,
+    Section,
+    Sections,
+    answer,
+    failure,
+    section_summary,
+    unasked,
+)
 from taco_launch.core.facts.text.strip_terminal import shown
 from taco_launch.core.model import codec
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
@@ -64,7 +73,7 @@ def _info(section: Section, why: Optional[Failure]) -> Found[Mapping[str, Any]]:
                 return Absent(line.strip())
             if _NO_RIGHT.fullmatch(line) and "config file" not in line:
                 return Unknown(line.strip())
-        return Unknown(said(section) or why.reason)
+        return Unknown(section_summary(section) or why.reason)
     try:
         info = codec.load(section.stdout)
     except ValueError:

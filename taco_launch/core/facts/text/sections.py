@@ -144,7 +144,7 @@ def failure(sections: Sections, name: str) -> Optional[Failure]:
         return Unknown(f"{name}: {why}")
     if section.exit_code == 0:
         return None
-    words = said(section)
+    words = section_summary(section)
     if section.exit_code is None:
         why = words if section.stderr else _cut_by(sections)
         return Unknown(f"{name}: the answer was cut off{f': {why}' if why else ''}")
@@ -168,7 +168,7 @@ def answer(sections: Sections, name: str) -> Found[str]:
     return failure(sections, name) or sections[name].stdout
 
 
-def said(section: Section) -> str:
+def section_summary(section: Section) -> str:
     """Return a section's complaints, or else its output, as one short line."""
     lines = (section.stderr if section.stderr.strip() else section.stdout).split("\n")
     text = "; ".join(dict.fromkeys(line.strip() for line in lines if line.strip()))

@@ -11,7 +11,7 @@ from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.core.launch.command_line.network_remarks import join_texts, network_remarks
 from taco_launch.core.launch.command_line.overrides import Option, tells_hosts
 from taco_launch.core.launch.command_line.profile_options import LeftOut
-from taco_launch.core.launch.command_line.separator import taken
+from taco_launch.core.launch.command_line.separator import words_mpirun_takes
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec, NetworkOverrides
 from taco_launch.core.model.launchers import launcher_of
@@ -234,7 +234,7 @@ def _interfaces(options: Sequence[Option]) -> Iterator[str]:
 
 
 def _taken(spec: JobSpec) -> Iterator[str]:
-    mine = taken(spec.command)
+    mine = words_mpirun_takes(spec.command)
     if mine:
         yield (
             f"{', '.join(mine)}: with taco-launch, your program gets it; in a pasted line, mpirun reads it as its own option "

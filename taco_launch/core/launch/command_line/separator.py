@@ -19,7 +19,7 @@ def unescape(word: str) -> str:
     return word[1:] if word.startswith(":") and _protected(word) else word
 
 
-def taken(command: Sequence[str]) -> Tuple[str, ...]:
+def words_mpirun_takes(command: Sequence[str]) -> Tuple[str, ...]:
     """Return the words of a command that mpirun is known to take for its own, where nothing protects them."""
     return tuple(word for word in command[1:] if word == ":" or (word.startswith("-") and word.lstrip("-") in _TAKEN))
 

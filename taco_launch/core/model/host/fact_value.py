@@ -34,6 +34,6 @@ def not_told(why: str) -> Unknown:
     return Unknown(f"{NOT_ASKED.reason}: {why}")
 
 
-def asked(value: Any) -> bool:
+def was_requested(value: Any) -> bool:
     """Return whether somebody requested a value, whatever came of it."""
     return not (isinstance(value, Unknown) and value.reason.startswith(NOT_ASKED.reason))

@@ -6,7 +6,7 @@ from typing import Optional, Tuple
 from taco_launch.core.frozen import dataclass
 
 
-class Transport(enum.Enum):
+class PlannedTransport(enum.Enum):
     """What carries NCCL's data between hosts."""
 
     IB = "IB"
@@ -41,7 +41,7 @@ class NcclPlan:
     (Horovod does); others may have none of that size for a long time.
     """
 
-    transport: Optional[Transport] = None
+    transport: Optional[PlannedTransport] = None
     gdr: Optional[bool] = None
     one_world: bool = False
 

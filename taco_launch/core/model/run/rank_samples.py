@@ -34,7 +34,7 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Look:
+class RankSample:
     """One look at one rank; None is "not known". Counters only grow, each from its process's start.
 
     `time` is monotonic, in seconds. `output` counts bytes of its log without lines that only tell that it hangs.

@@ -8,7 +8,7 @@ from taco_launch.core.signatures.known import FailureText, Signature
 CUDA = (
     Signature(
         "cuda-out-of-memory",
-        (
+        keys=(
             "CUDA out of memory",
             "CUDA error: out of memory",
             "Cuda failure 'out of memory'",
@@ -17,70 +17,70 @@ CUDA = (
             "OOM when allocating tensor",
             "CUDA error 2: out of memory",
         ),
-        "A GPU of {host} ran out of memory.",
-        "Use smaller batches. Check whether the GPU was free: nvidia-smi on {host}; a rank of an older job may hold memory, or "
+        cause="A GPU of {host} ran out of memory.",
+        next="Use smaller batches. Check whether the GPU was free: nvidia-smi on {host}; a rank of an older job may hold memory, or "
         "all ranks of a host use GPU 0.",
         # TensorFlow warns when a part of the memory that it would like to have is not free, and continues.
-        r"^(?!.*failed to allocate .* from device: |.*OOM when allocating tensor.*device:CPU)",
+        pattern=r"^(?!.*failed to allocate .* from device: |.*OOM when allocating tensor.*device:CPU)",
     ),
     Signature(
         "cuda-memory-asked",
-        ("failed to allocate ",),
-        "A GPU of {host} has less free memory than TensorFlow requested: most often a second rank, or an older job, is on it.",
-        "nvidia-smi on {host} lists the processes that use memory. Use one rank per GPU (tf.config.set_visible_devices by hvd.local_rank()), and "
+        keys=("failed to allocate ",),
+        cause="A GPU of {host} has less free memory than TensorFlow requested: most often a second rank, or an older job, is on it.",
+        next="nvidia-smi on {host} lists the processes that use memory. Use one rank per GPU (tf.config.set_visible_devices by hvd.local_rank()), and "
         "TF_FORCE_GPU_ALLOW_GROWTH=true.",
-        r"failed to allocate [^\r\n]* from device: CUDA_ERROR_OUT_OF_MEMORY",
+        pattern=r"failed to allocate [^\r\n]* from device: CUDA_ERROR_OUT_OF_MEMORY",
         at_end=r"failed to allocate |(?i:killed|terminat|abort)",  # TensorFlow may continue with less
     ),
     Signature(
         "cuda-library-start",
-        ("CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED", "because cuDNN failed to initialize"),
-        "{library} could not start on a GPU of {host}: most often the GPU's memory is full, otherwise the driver is older than "
+        keys=("CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED", "because cuDNN failed to initialize"),
+        cause="{library} could not start on a GPU of {host}: most often the GPU's memory is full, otherwise the driver is older than "
         "this {library} needs.",
-        "Check with nvidia-smi on {host} that the GPU is free. Use smaller batches (in TensorFlow: "
+        next="Check with nvidia-smi on {host} that the GPU is free. Use smaller batches (in TensorFlow: "
         "TF_FORCE_GPU_ALLOW_GROWTH=true), or an image or build for an older CUDA.",
-        r"(?P<library>CUDNN|CUBLAS)_STATUS_NOT_INITIALIZED|because (?P<library2>cuDNN) failed to initialize",
+        pattern=r"(?P<library>CUDNN|CUBLAS)_STATUS_NOT_INITIALIZED|because (?P<library2>cuDNN) failed to initialize",
     ),
     Signature(
         "cuda-device-number",
-        ("invalid device ordinal",),
-        "A rank on {host} requested a GPU number that does not exist: there are more ranks than GPUs, or the program uses the rank instead of the local rank.",
-        "Call torch.cuda.set_device(local_rank). Give each host no more slots than GPUs that nvidia-smi -L shows where the ranks run.",
+        keys=("invalid device ordinal",),
+        cause="A rank on {host} requested a GPU number that does not exist: there are more ranks than GPUs, or the program uses the rank instead of the local rank.",
+        next="Call torch.cuda.set_device(local_rank). Give each host no more slots than GPUs that nvidia-smi -L shows where the ranks run.",
         unless=("nccl-gpu-hidden", "nccl-tests-gpus"),
     ),
     Signature(
         "cuda-architecture",
-        ("no kernel image is available for execution", "device kernel image is invalid"),
-        "The program's CUDA code was not built for the GPUs of {host}.",
-        "Use an image or build that supports them. Compare python3 -c 'import torch; print(torch.cuda.get_arch_list())' with the GPU's compute "
+        keys=("no kernel image is available for execution", "device kernel image is invalid"),
+        cause="The program's CUDA code was not built for the GPUs of {host}.",
+        next="Use an image or build that supports them. Compare python3 -c 'import torch; print(torch.cuda.get_arch_list())' with the GPU's compute "
         "capability.",
     ),
     Signature(
         "gpu-memory-fault",
-        ("uncorrectable ECC error",),
-        "A GPU of {host} has an uncorrectable memory error.",
-        "Leave {host} out with --exclude {host}. Run nvidia-smi -q -d ECC,ROW_REMAPPER there, then reset the GPU or reboot.",
+        keys=("uncorrectable ECC error",),
+        cause="A GPU of {host} has an uncorrectable memory error.",
+        next="Leave {host} out with --exclude {host}. Run nvidia-smi -q -d ECC,ROW_REMAPPER there, then reset the GPU or reboot.",
     ),
     Signature(
         "gpu-nvlink-fault",
-        ("uncorrectable NVLink error",),
-        "A GPU of {host} has an NVLink error.",
-        "Leave {host} out with --exclude {host}. There: nvidia-smi nvlink -e, and dmesg -T | grep Xid (74, 144 to 150); reset the GPUs, or "
+        keys=("uncorrectable NVLink error",),
+        cause="A GPU of {host} has an NVLink error.",
+        next="Leave {host} out with --exclude {host}. There: nvidia-smi nvlink -e, and dmesg -T | grep Xid (74, 144 to 150); reset the GPUs, or "
         "reboot.",
     ),
     Signature(
         "cuda-forward-compatibility",
-        ("forward compatibility was attempted on non supported HW",),
-        "The image's CUDA is newer than the driver of {host}, and its GPU does not support that (CUDA's forward "
+        keys=("forward compatibility was attempted on non supported HW",),
+        cause="The image's CUDA is newer than the driver of {host}, and its GPU does not support that (CUDA's forward "
         "compatibility works only on data center GPUs).",
-        "Update the driver, or use an image for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
+        next="Update the driver, or use an image for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
     ),
     Signature(
         "cuda-error",
-        ("CUDA error: ", "CUDA driver error: ", "CUDA_ERROR_", "an illegal memory access was encountered"),
-        "A CUDA call failed on {host}: {why}.",
-        "Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where it failed, and check dmesg -T | grep Xid on {host}.",
-        r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
+        keys=("CUDA error: ", "CUDA driver error: ", "CUDA_ERROR_", "an illegal memory access was encountered"),
+        cause="A CUDA call failed on {host}: {why}.",
+        next="Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where it failed, and check dmesg -T | grep Xid on {host}.",
+        pattern=r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
         r"CUDA driver version|all CUDA-capable devices are busy|CUDA-capable device\(s\) is|the launch timed out|device kernel image is inv|the provided PTX was)[^\r\n]*\S)"
         r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|MISALIGNED_ADDRESS|INVALID_\w+|ASSERT|UNKNOWN"
         r"|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|SYSTEM_DRIVER_MISMATCH|DEINITIALIZED)\b[^\r\n]*\S)"
@@ -89,30 +89,30 @@ CUDA = (
     ),
     Signature(
         "cuda-assert",
-        (".cu:",),
-        "The program's own data is wrong on {host}: {file} checks that {what}, and this check failed. Every later CUDA error is a "
+        keys=(".cu:",),
+        cause="The program's own data is wrong on {host}: {file} checks that {what}, and this check failed. Every later CUDA error is a "
         "consequence.",
-        "Check the data of that step: labels against the number of classes, indices against the size of an embedding, tokens against "
+        next="Check the data of that step: labels against the number of classes, indices against the size of an embedding, tokens against "
         "the vocabulary. To find the line, run one batch on the CPU.",
-        r"(?P<file>[\w.]+\.cu):\d+: [^\r\n]*?Assertion `(?P<what>[^`\r\n]+)` failed",
+        pattern=r"(?P<file>[\w.]+\.cu):\d+: [^\r\n]*?Assertion `(?P<what>[^`\r\n]+)` failed",
     ),
     Signature(
         "cuda-gpu-busy",
-        ("all CUDA-capable devices are busy or unavailable", "CUDA-capable device(s) is/are busy or unavailable"),
-        "A GPU of {host} accepts no further process: it is in exclusive compute mode and another process uses it, or it needs a reset.",
-        "nvidia-smi on {host} shows the process that uses it, nvidia-smi -q -d COMPUTE its mode; nvidia-smi -c 0 allows several processes.",
+        keys=("all CUDA-capable devices are busy or unavailable", "CUDA-capable device(s) is/are busy or unavailable"),
+        cause="A GPU of {host} accepts no further process: it is in exclusive compute mode and another process uses it, or it needs a reset.",
+        next="nvidia-smi on {host} shows the process that uses it, nvidia-smi -q -d COMPUTE its mode; nvidia-smi -c 0 allows several processes.",
     ),
     Signature(
         "cuda-start-failed",
-        ("CUDA unknown error - this may be due to an incorrectly set up environment",),
-        "CUDA does not start on {host}: most often the kernel module nvidia_uvm or /dev/nvidia-uvm is missing there.",
-        "nvidia-modprobe -c 0 -u on {host}, and ls -l /dev/nvidia-uvm where the ranks run; after the machine slept: rmmod nvidia_uvm, "
+        keys=("CUDA unknown error - this may be due to an incorrectly set up environment",),
+        cause="CUDA does not start on {host}: most often the kernel module nvidia_uvm or /dev/nvidia-uvm is missing there.",
+        next="nvidia-modprobe -c 0 -u on {host}, and ls -l /dev/nvidia-uvm where the ranks run; after the machine slept: rmmod nvidia_uvm, "
         "modprobe nvidia_uvm.",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "no-gpu",
-        (
+        keys=(
             *(
                 "No CUDA GPUs are available",
                 "Found no NVIDIA driver on your system",
@@ -120,38 +120,38 @@ CUDA = (
             ),
             *("ProcessGroupNCCL is only supported with GPUs, no GPUs", "no supported devices found for platform CUDA"),
         ),
-        "A rank on {host} sees no GPU.",
-        "Run nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all). "
+        cause="A rank on {host} sees no GPU.",
+        next="Run nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all). "
         "CUDA_VISIBLE_DEVICES must not be empty.[[torch? If both are right, torch was built without CUDA: python3 -c 'import torch; "
         "print(torch.version.cuda)'.]]",
         # What torch only warns of, and TensorFlow's own, are said by programs that continue without a GPU.
-        r"^(?!.*(?:CUDA initialization: |failed call to cuInit))(?=(?:.*(?P<torch>ProcessGroupNCCL is only))?)",
+        pattern=r"^(?!.*(?:CUDA initialization: |failed call to cuInit))(?=(?:.*(?P<torch>ProcessGroupNCCL is only))?)",
     ),
     Signature(
         "cuda-stub",
-        ("CUDA driver is a stub library", "cudaErrorStubLibrary"),
-        "The program on {host} has loaded the CUDA toolkit's stub instead of the driver's libcuda.so.",
-        "Remove .../stubs from LD_LIBRARY_PATH; start a container with --gpus all. ldconfig -p | grep libcuda shows "
+        keys=("CUDA driver is a stub library", "cudaErrorStubLibrary"),
+        cause="The program on {host} has loaded the CUDA toolkit's stub instead of the driver's libcuda.so.",
+        next="Remove .../stubs from LD_LIBRARY_PATH; start a container with --gpus all. ldconfig -p | grep libcuda shows "
         "which is found.",
     ),
     Signature(
         "cuda-launch-timeout",
-        ("the launch timed out and was terminated",),
-        "The driver of {host} ended a kernel that ran for too long on a GPU: the GPU also drives a display, whose driver allows a few seconds, or the kernel hung.",
-        "nvidia-smi -q -d PIDS on {host}: if it shows Xorg or gnome-shell, stop them (systemctl isolate multi-user.target) or use another GPU. If the GPU has no "
+        keys=("the launch timed out and was terminated",),
+        cause="The driver of {host} ended a kernel that ran for too long on a GPU: the GPU also drives a display, whose driver allows a few seconds, or the kernel hung.",
+        next="nvidia-smi -q -d PIDS on {host}: if it shows Xorg or gnome-shell, stop them (systemctl isolate multi-user.target) or use another GPU. If the GPU has no "
         "display, -x NCCL_P2P_DISABLE=1 shows whether the kernel waited for another GPU.",
     ),
     Signature(
         "cuda-toolkit-other",
-        ("does not match the version torch was compiled with",),
-        "The CUDA toolkit of {host} is {have}, and torch was built with {built}: C++ and CUDA extensions cannot be compiled with it.",
-        "Install the toolkit of torch's version and set CUDA_HOME to it, or install a torch built for CUDA {have}. DeepSpeed: if only the minor version differs, DS_SKIP_CUDA_CHECK=1 skips this check.",
-        r"Installed CUDA version (?P<have>[\d.]*\d) does not match the version torch was compiled with (?P<built>[\d.]*\d)",
+        keys=("does not match the version torch was compiled with",),
+        cause="The CUDA toolkit of {host} is {have}, and torch was built with {built}: C++ and CUDA extensions cannot be compiled with it.",
+        next="Install the toolkit of torch's version and set CUDA_HOME to it, or install a torch built for CUDA {have}. DeepSpeed: if only the minor version differs, DS_SKIP_CUDA_CHECK=1 skips this check.",
+        pattern=r"Installed CUDA version (?P<have>[\d.]*\d) does not match the version torch was compiled with (?P<built>[\d.]*\d)",
     ),
     Signature(
         "cuda-home-missing",
-        ("CUDA_HOME does not exist", "CUDA_HOME environment variable is not set"),
-        "A CUDA extension must be compiled on {host}, but the CUDA toolkit (nvcc) is missing, or CUDA_HOME does not point to it.",
-        "Install the toolkit in the version of torch.version.cuda, or use an image with it (nvidia/cuda:...-devel); export CUDA_HOME=/usr/local/cuda. To install DeepSpeed without building: DS_BUILD_OPS=0, or a wheel.",
+        keys=("CUDA_HOME does not exist", "CUDA_HOME environment variable is not set"),
+        cause="A CUDA extension must be compiled on {host}, but the CUDA toolkit (nvcc) is missing, or CUDA_HOME does not point to it.",
+        next="Install the toolkit in the version of torch.version.cuda, or use an image with it (nvidia/cuda:...-devel); export CUDA_HOME=/usr/local/cuda. To install DeepSpeed without building: DS_BUILD_OPS=0, or a wheel.",
     ),
 )

@@ -13,382 +13,385 @@ from taco_launch.core.signatures.known import FailureText, Signature
 FRAMEWORKS = (
     Signature(
         "lightning-gpus",
-        ("MisconfigurationException:",),
-        "Lightning on {host} requests GPUs {asked}, and the process sees [[seen?{seen} only||fewer]].",
-        "Show each task all GPUs of its host: in Slurm --gpus-per-node or --gres, without --gpus-per-task. Or set Trainer(devices=...) to no more GPUs than the process sees.",
-        r"MisconfigurationException:\s{1,40}You requested (?i:gpus?): (?P<asked>\[[\d, ]{0,200}\])(?:\s{1,40}But your machine only has: (?P<seen>\[[\d, ]{0,200}\]))?",
+        keys=("MisconfigurationException:",),
+        cause="Lightning on {host} requests GPUs {asked}, and the process sees [[seen?{seen} only||fewer]].",
+        next="Show each task all GPUs of its host: in Slurm --gpus-per-node or --gres, without --gpus-per-task. Or set Trainer(devices=...) to no more GPUs than the process sees.",
+        pattern=r"MisconfigurationException:\s{1,40}You requested (?i:gpus?): (?P<asked>\[[\d, ]{0,200}\])(?:\s{1,40}But your machine only has: (?P<seen>\[[\d, ]{0,200}\]))?",
         lines=3,
     ),
     Signature(
         "fsdp-state",
-        (
+        keys=(
             "expected to be in states ",
             "`BACKWARD_PRE` or `BACKWARD_POST` state but got ",
             "Expects to be in one of (<ShardedState.",
         ),
-        "FSDP on {host} was used out of order: a part of the model that it wraps is in state {state}.",
-        "Call the wrapped model itself, not its inner modules or their methods (model.generate, model.module.head); "
+        cause="FSDP on {host} was used out of order: a part of the model that it wraps is in state {state}.",
+        next="Call the wrapped model itself, not its inner modules or their methods (model.generate, model.module.head); "
         "call forward() and backward() alternately, and do not run backward() twice on one output.",
-        r"(?:to be in states [^\r\n]{1,300} but current state is|BACKWARD_POST` state but got|one of \(<ShardedState[^\r\n]{1,300}, not)\s{1,4}"
+        pattern=r"(?:to be in states [^\r\n]{1,300} but current state is|BACKWARD_POST` state but got|one of \(<ShardedState[^\r\n]{1,300}, not)\s{1,4}"
         r"<?(?P<state>\w{1,40}\.\w+)",
         lines=2,
     ),
     Signature(
         "deepep-timeout",
-        ("DeepEP error: timeout (", "DeepEP timeout check failed: ", "DeepEP dispatch ", "DeepEP combine "),
-        "DeepEP timed out on {host} while waiting for data from other ranks ([[where?{where}||{what}]]).",
-        "Check that every rank makes the same dispatch and combine calls and that none has ended. Between hosts DeepEP needs NVSHMEM with IBGDA (driver options NVreg_EnableStreamMemOPs=1 and PeerMappingOverride=1, then a restart). Use a version of NVSHMEM that this DeepEP supports, the same on all "
+        keys=("DeepEP error: timeout (", "DeepEP timeout check failed: ", "DeepEP dispatch ", "DeepEP combine "),
+        cause="DeepEP timed out on {host} while waiting for data from other ranks ([[where?{where}||{what}]]).",
+        next="Check that every rank makes the same dispatch and combine calls and that none has ended. Between hosts DeepEP needs NVSHMEM with IBGDA (driver options NVreg_EnableStreamMemOPs=1 and PeerMappingOverride=1, then a restart). Use a version of NVSHMEM that this DeepEP supports, the same on all "
         "hosts.",
-        r"DeepEP (?:error: timeout \((?P<where>[^)\r\n]{1,80})\)|(?P<what>timeout check failed|(?:dispatch|combine)[^\r\n,]{0,80} timeout))",
+        pattern=r"DeepEP (?:error: timeout \((?P<where>[^)\r\n]{1,80})\)|(?P<what>timeout check failed|(?:dispatch|combine)[^\r\n,]{0,80} timeout))",
     ),
     Signature(
         "accelerate-rtx",
-        ("doesn't support faster communication broadband",),
-        "accelerate refuses the GPUs of {host}: they cannot reach each other directly, and NCCL_P2P_DISABLE and NCCL_IB_DISABLE are not set.",
-        "Set -x NCCL_P2P_DISABLE=1 -x NCCL_IB_DISABLE=1 for every rank, or use a newer accelerate and driver.",
+        keys=("doesn't support faster communication broadband",),
+        cause="accelerate refuses the GPUs of {host}: they cannot reach each other directly, and NCCL_P2P_DISABLE and NCCL_IB_DISABLE are not set.",
+        next="Set -x NCCL_P2P_DISABLE=1 -x NCCL_IB_DISABLE=1 for every rank, or use a newer accelerate and driver.",
     ),
     Signature(
         "ray-worker-died",
-        ("Worker exit type: SYSTEM_ERROR",),
-        "A worker of Ray[[host? on {host}]] was killed or crashed[[pid? (process {pid})]].",
-        "On its host: dmesg -T | tail (was memory full?), and the worker's own log file in /tmp/ray/session_latest/logs.",
-        r"(?:Worker IP address: (?P<host>[\w.:]+) Worker port: \d+ Worker PID: (?P<pid>\d+) )?Worker exit type: SYSTEM_ERROR",
+        keys=("Worker exit type: SYSTEM_ERROR",),
+        cause="A worker of Ray[[host? on {host}]] was killed or crashed[[pid? (process {pid})]].",
+        next="On its host: dmesg -T | tail (was memory full?), and the worker's own log file in /tmp/ray/session_latest/logs.",
+        pattern=r"(?:Worker IP address: (?P<host>[\w.:]+) Worker port: \d+ Worker PID: (?P<pid>\d+) )?Worker exit type: SYSTEM_ERROR",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "deepspeed-ssh-port",
-        ("KeyError: 'PDSH_SSH_ARGS_APPEND'",),
-        "DeepSpeed's launcher (in versions around 0.14.0) fails with --ssh_port where PDSH_SSH_ARGS_APPEND is not set.",
-        'export PDSH_SSH_ARGS_APPEND="-p PORT", or a newer DeepSpeed.',
+        keys=("KeyError: 'PDSH_SSH_ARGS_APPEND'",),
+        cause="DeepSpeed's launcher (in versions around 0.14.0) fails with --ssh_port where PDSH_SSH_ARGS_APPEND is not set.",
+        next='export PDSH_SSH_ARGS_APPEND="-p PORT", or a newer DeepSpeed.',
     ),
     Signature(
         "horovod-not-importable",
-        ("Failed to determine if ",),
-        "horovodrun cannot load Horovod's compiled library on {host}, so it does not know whether {what} was built.",
-        "horovodrun --check-build --verbose shows the import error. Most often torch, TensorFlow or Python was changed after Horovod was built: rebuild it with "
+        keys=("Failed to determine if ",),
+        cause="horovodrun cannot load Horovod's compiled library on {host}, so it does not know whether {what} was built.",
+        next="horovodrun --check-build --verbose shows the import error. Most often torch, TensorFlow or Python was changed after Horovod was built: rebuild it with "
         "pip install --no-cache-dir --force-reinstall horovod.",
-        r"Failed to determine if (?P<what>[\w ]{1,40}?) support has been built",
+        pattern=r"Failed to determine if (?P<what>[\w ]{1,40}?) support has been built",
     ),
     Signature(
         "horovodrun-no-address",
-        ("Horovod was unable to connect to ",),
-        "horovodrun does not reach {name} on any of its addresses ({addresses}): the hosts have no network interface of the same name, or a firewall blocks it.",
-        "horovodrun --network-interface NAME --verbose; all ports have to be open between the hosts. taco-launch does not need this connection.",
-        r"Horovod was unable to connect to (?P<name>[^\r\n]{1,120}) on any of the following addresses: (?P<addresses>[^\r\n]{0,300}[^\s.])",
+        keys=("Horovod was unable to connect to ",),
+        cause="horovodrun does not reach {name} on any of its addresses ({addresses}): the hosts have no network interface of the same name, or a firewall blocks it.",
+        next="horovodrun --network-interface NAME --verbose; all ports have to be open between the hosts. taco-launch does not need this connection.",
+        pattern=r"Horovod was unable to connect to (?P<name>[^\r\n]{1,120}) on any of the following addresses: (?P<addresses>[^\r\n]{0,300}[^\s.])",
     ),
     Signature(
         "horovod-tensor-in-flight",
-        ("with the same name as another tensor that is currently being processed",),
-        "Horovod was asked to reduce a tensor whose last reduction is not done yet: backward() was called again before optimizer.step().",
-        "Use DistributedOptimizer(..., backward_passes_per_step=N). Or call optimizer.synchronize() after backward(), "
+        keys=("with the same name as another tensor that is currently being processed",),
+        cause="Horovod was asked to reduce a tensor whose last reduction is not done yet: backward() was called again before optimizer.step().",
+        next="Use DistributedOptimizer(..., backward_passes_per_step=N). Or call optimizer.synchronize() after backward(), "
         "and then with optimizer.skip_synchronize(): optimizer.step(). Give your own tensors different names.",
     ),
     Signature(
         "lightning-slurm",
-        ("in Lightning, but the number of ", "in your SLURM bash script, but this variable is not supported"),
-        "[[other?Lightning's {one} does not match Slurm's {other}||Lightning does not support Slurm's {one}]].",
-        "Make them agree: #SBATCH --ntasks-per-node=8 with devices=8, and #SBATCH --nodes=2 with num_nodes=2; leave --ntasks out. Start the "
+        keys=("in Lightning, but the number of ", "in your SLURM bash script, but this variable is not supported"),
+        cause="[[other?Lightning's {one} does not match Slurm's {other}||Lightning does not support Slurm's {one}]].",
+        next="Make them agree: #SBATCH --ntasks-per-node=8 with devices=8, and #SBATCH --nodes=2 with num_nodes=2; leave --ntasks out. Start the "
         "script with srun.",
-        r"You set `(?P<one>[\w-]+=\S{0,20})`(?: in your SLURM bash script| in Lightning, but the number of [\w ]{1,30} configured in SLURM\s{1,4}"
+        pattern=r"You set `(?P<one>[\w-]+=\S{0,20})`(?: in your SLURM bash script| in Lightning, but the number of [\w ]{1,30} configured in SLURM\s{1,4}"
         r"`(?P<other>[\w-]+=\S{0,20})`)",
         lines=2,
     ),
     Signature(
         "accelerate-shapes",
-        ("Cannot apply desired operation due to shape mismatches",),
-        "accelerate cannot combine the tensors of the ranks[[what? in {what}]]: their shapes differ.",
-        "Make them equal first: accelerator.pad_across_processes(tensor, dim=1), or pad every batch to one length (padding='max_length'). "
+        keys=("Cannot apply desired operation due to shape mismatches",),
+        cause="accelerate cannot combine the tensors of the ranks[[what? in {what}]]: their shapes differ.",
+        next="Make them equal first: accelerator.pad_across_processes(tensor, dim=1), or pad every batch to one length (padding='max_length'). "
         "drop_last=True leaves out a smaller last batch.",
-        r"due to shape mismatches(?:[\s\S]{0,200}?Operation: `(?:accelerate\.utils\.operations\.)?(?P<what>\w{1,60})`)?",
+        pattern=r"due to shape mismatches(?:[\s\S]{0,200}?Operation: `(?:accelerate\.utils\.operations\.)?(?P<what>\w{1,60})`)?",
         lines=4,
     ),
     Signature(
         "deepspeed-hostfile",
-        (
+        keys=(
             "Hostfile contains a bad entry",
             "Hostfile contains multiple entries for",
             "Hostfile is empty or not formatted correctly",
         ),
-        "DeepSpeed's launcher cannot use its hostfile[[twice?: it lists {twice} more than once]][[line?: it does not understand '{line}']].",
-        "Write each host on a line of its own, once: gpu1 slots=8. The launcher prints what it read after 'Bad hostfile text'.",
-        r"Hostfile (?:contains a bad entry: (?:(?P<line>[^{\r\n][^\r\n]{0,200}?), unable)?|contains multiple entries for (?P<twice>[^\s,]+)|is empty or not)",
+        cause="DeepSpeed's launcher cannot use its hostfile[[twice?: it lists {twice} more than once]][[line?: it does not understand '{line}']].",
+        next="Write each host on a line of its own, once: gpu1 slots=8. The launcher prints what it read after 'Bad hostfile text'.",
+        pattern=r"Hostfile (?:contains a bad entry: (?:(?P<line>[^{\r\n][^\r\n]{0,200}?), unable)?|contains multiple entries for (?P<twice>[^\s,]+)|is empty or not)",
     ),
     Signature(
         "deepspeed-batch-size",
-        ("Check batch related parameters.",),
-        "DeepSpeed's batch sizes do not fit together: train_batch_size is {all}, which is not {micro} (per GPU) x {steps} (steps of gradient accumulation) x "
+        keys=("Check batch related parameters.",),
+        cause="DeepSpeed's batch sizes do not fit together: train_batch_size is {all}, which is not {micro} (per GPU) x {steps} (steps of gradient accumulation) x "
         "{world} (ranks).",
-        "[[alone?DeepSpeed counts one rank only: start the script with a launcher, and create the model after deepspeed.init_distributed() (with Hugging "
+        next="[[alone?DeepSpeed counts one rank only: start the script with a launcher, and create the model after deepspeed.init_distributed() (with Hugging "
         "Face: after TrainingArguments). Otherwise ]][[alone?remove||Remove]] train_batch_size from the configuration of DeepSpeed, or set all three values "
         'to "auto" with Hugging Face\'s Trainer.',
-        r"world_size\s?(?P<all>\d+)\s!=\s(?P<micro>\d+)\s\*\s(?P<steps>\d+)\s\*\s(?=(?P<alone>1\b)?)(?P<world>\d+)",
+        pattern=r"world_size\s?(?P<all>\d+)\s!=\s(?P<micro>\d+)\s\*\s(?P<steps>\d+)\s\*\s(?=(?P<alone>1\b)?)(?P<world>\d+)",
         lines=3,  # a narrow terminal wraps it
     ),
     Signature(
         "extension-build-failed",
-        ("Error building extension '",),
-        "torch could not compile {name}, a part in C++ or CUDA, when it was first used on {host}.",
-        "Read the compiler's own error further up, after FAILED. nvcc --version must match torch.version.cuda, and nvcc must support that g++ (ds_report "
+        keys=("Error building extension '",),
+        cause="torch could not compile {name}, a part in C++ or CUDA, when it was first used on {host}.",
+        next="Read the compiler's own error further up, after FAILED. nvcc --version must match torch.version.cuda, and nvcc must support that g++ (ds_report "
         "shows what DeepSpeed finds). Then remove the half-built files: rm -rf ~/.cache/torch_extensions.",
-        r"Error building extension '(?P<name>[^'\r\n]{1,80})'",
+        pattern=r"Error building extension '(?P<name>[^'\r\n]{1,80})'",
         unless=("compiler-missing", "header-missing"),
     ),
     Signature(
         "ray-versions",
-        ("Version mismatch: The cluster was started with:",),
-        "{host} has a different version of Ray or Python from the head of the Ray cluster[[here?: Ray {here} with Python {python}, and the head Ray {ray} with Python {main}]].",
-        "Use the same image on every host, or install the same versions of Ray and Python.",
-        r"The cluster was started with:(?:\s+Ray: (?P<ray>\S+)\s+Python: (?P<main>\S+)\s+This process on node (?P<host>\S+) was started with:"
+        keys=("Version mismatch: The cluster was started with:",),
+        cause="{host} has a different version of Ray or Python from the head of the Ray cluster[[here?: Ray {here} with Python {python}, and the head Ray {ray} with Python {main}]].",
+        next="Use the same image on every host, or install the same versions of Ray and Python.",
+        pattern=r"The cluster was started with:(?:\s+Ray: (?P<ray>\S+)\s+Python: (?P<main>\S+)\s+This process on node (?P<host>\S+) was started with:"
         r"\s+Ray: (?P<here>\S+)\s+Python: (?P<python>\S+))?",
         lines=6,
     ),
     Signature(
         "ray-head-unreachable",
-        ("Unable to connect to GCS at ",),
-        "Ray on {host} cannot connect to its head at {peer}: the head does not run there, it has another version, or a firewall is in between.",
-        "On the head: ray status; ss -ltn. On this host: nc -vz with that address and port. ray start --address needs the head's own address (not 127.0.0.1, "
+        keys=("Unable to connect to GCS at ",),
+        cause="Ray on {host} cannot connect to its head at {peer}: the head does not run there, it has another version, or a firewall is in between.",
+        next="On the head: ray status; ss -ltn. On this host: nc -vz with that address and port. ray start --address needs the head's own address (not 127.0.0.1, "
         "no URL) and the port of ray start --head, 6379 by default.",
-        r"Unable to connect to GCS at (?P<peer>\S+?)\. Check",
+        pattern=r"Unable to connect to GCS at (?P<peer>\S+?)\. Check",
         at_end=r"Unable to connect to GCS",
     ),
     Signature(
         "ray-out-of-memory",
-        ("killed due to the node running low on memory", "killed due to memory pressure"),
-        "Ray killed a worker[[host? on {host}]], because that host's memory was almost full[[used? ({used})]].",
-        "Use smaller batches, fewer data loader workers, or fewer Ray workers on a host. RAY_memory_usage_threshold changes the limit; "
+        keys=("killed due to the node running low on memory", "killed due to memory pressure"),
+        cause="Ray killed a worker[[host? on {host}]], because that host's memory was almost full[[used? ({used})]].",
+        next="Use smaller batches, fewer data loader workers, or fewer Ray workers on a host. RAY_memory_usage_threshold changes the limit; "
         "RAY_memory_monitor_refresh_ms=0 turns this off, and the kernel then kills instead.",
-        r"killed due to (?:the node running low on memory|memory pressure)(?:[\s\S]{0,40}?Memory on the node \(IP: (?P<host>[\w.:]{1,60}),[^\r\n]{0,400}? was "
+        pattern=r"killed due to (?:the node running low on memory|memory pressure)(?:[\s\S]{0,40}?Memory on the node \(IP: (?P<host>[\w.:]{1,60}),[^\r\n]{0,400}? was "
         r"(?P<used>[\d.]+\w* ?/ ?[\d.]+\w*))?",
         lines=2,
         unless=("out-of-memory",),
     ),
     Signature(
         "ray-node-died",
-        ("because its node has died",),
-        "Ray lost a host of the cluster: it went down or off the network, or its raylet ended.",
-        "ray list nodes names it. On that host: uptime; dmesg -T | tail -50; /tmp/ray/session_latest/logs/raylet.out.",
+        keys=("because its node has died",),
+        cause="Ray lost a host of the cluster: it went down or off the network, or its raylet ended.",
+        next="ray list nodes names it. On that host: uptime; dmesg -T | tail -50; /tmp/ray/session_latest/logs/raylet.out.",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "ray-no-resources",
-        (
+        keys=(
             "The following resource request cannot be scheduled right now",
             "No available node types can fulfill resource request",
             "could not find a node type to satisfy the request: ",
         ),
-        "Ray has no host with the resources that are requested[[what?: {what}]].",
-        "ray status shows what the cluster has and what is in use. Start Ray on the missing hosts, end older jobs, or request fewer workers or GPUs per worker "
+        cause="Ray has no host with the resources that are requested[[what?: {what}]].",
+        next="ray status shows what the cluster has and what is in use. Start Ray on the missing hosts, end older jobs, or request fewer workers or GPUs per worker "
         "(ScalingConfig).",
-        r"(?:scheduled right now: |fulfill resource requests? |satisfy the request: \[)(?P<what>\{[^}\r\n]{1,200}\})",
+        pattern=r"(?:scheduled right now: |fulfill resource requests? |satisfy the request: \[)(?P<what>\{[^}\r\n]{1,200}\})",
         at_end=r"cannot be scheduled right now|fulfill resource request|find a node type to satisfy|groups the resource request",
     ),
     Signature(
         "horovod-hosts-gone",
-        ("No hosts from previous set remaining, unable to broadcast state",),
-        "Horovod's elastic training lost every host that had the state of the training, so no rank can give it to new ones.",
-        "Look for the reason why those ranks ended; Horovod no longer uses a host on which ranks failed. Start the job again from its last checkpoint.",
+        keys=("No hosts from previous set remaining, unable to broadcast state",),
+        cause="Horovod's elastic training lost every host that had the state of the training, so no rank can give it to new ones.",
+        next="Look for the reason why those ranks ended; Horovod no longer uses a host on which ranks failed. Start the job again from its last checkpoint.",
     ),
     Signature(
         "lightning-no-gpu",
-        ("No supported gpu backend found",),
-        "Lightning on {host} sees no GPU: torch is built without CUDA, or no GPU is visible.",
-        "Where the ranks run: nvidia-smi -L, echo $CUDA_VISIBLE_DEVICES, and python3 -c 'import torch; print(torch.version.cuda, torch.cuda.is_available())'. If the version is None, torch was "
+        keys=("No supported gpu backend found",),
+        cause="Lightning on {host} sees no GPU: torch is built without CUDA, or no GPU is visible.",
+        next="Where the ranks run: nvidia-smi -L, echo $CUDA_VISIBLE_DEVICES, and python3 -c 'import torch; print(torch.version.cuda, torch.cuda.is_available())'. If the version is None, torch was "
         "built without CUDA: install a CUDA build. A container needs --gpus all.",
-        r"MisconfigurationException: No supported gpu backend found",
+        pattern=r"MisconfigurationException: No supported gpu backend found",
     ),
     Signature(
         "deepspeed-world-size",
-        ("The checkpoint being loaded used a DP world size of ",),
-        "The optimizer's state in the checkpoint was saved by {saved} ranks (data parallel), and {now} load it: ZeRO cannot divide it again.",
-        "Continue with as many ranks as before. With another number: convert it (ds_to_universal.py of DeepSpeed, then load_universal_checkpoint), or load the weights only "
+        keys=("The checkpoint being loaded used a DP world size of ",),
+        cause="The optimizer's state in the checkpoint was saved by {saved} ranks (data parallel), and {now} load it: ZeRO cannot divide it again.",
+        next="Continue with as many ranks as before. With another number: convert it (ds_to_universal.py of DeepSpeed, then load_universal_checkpoint), or load the weights only "
         "(load_optimizer_states=False, or zero_to_fp32.py in the checkpoint's folder).",
-        r"used a DP world size of (?P<saved>\d+) but the current world size is (?P<now>\d+)",
+        pattern=r"used a DP world size of (?P<saved>\d+) but the current world size is (?P<now>\d+)",
     ),
     Signature(
         "deepspeed-not-gathered",
-        ("'status': 'NOT_AVAILABLE'", "'status': 'INFLIGHT'"),
-        "With ZeRO-3 the program used a parameter[[shape? of shape ({shape})]] whose parts its ranks had not gathered.",
-        "Ranks must go through the same modules in the same order: for models with experts, use "
+        keys=("'status': 'NOT_AVAILABLE'", "'status': 'INFLIGHT'"),
+        cause="With ZeRO-3 the program used a parameter[[shape? of shape ({shape})]] whose parts its ranks had not gathered.",
+        next="Ranks must go through the same modules in the same order: for models with experts, use "
         "deepspeed.utils.set_z3_leaf_modules; with gradient checkpointing, use_reentrant=False. Outside of forward(), use with deepspeed.zero.GatheredParameters([...]). A run with stage 2 shows whether ZeRO-3 is the cause.",
-        r"AssertionError: \{'id': \d+, 'status': '(?:NOT_AVAILABLE|INFLIGHT)'(?:[^\r\n]{0,200}?'ds_shape': \((?P<shape>[\d, ]{1,60})\))?",
+        pattern=r"AssertionError: \{'id': \d+, 'status': '(?:NOT_AVAILABLE|INFLIGHT)'(?:[^\r\n]{0,200}?'ds_shape': \((?P<shape>[\d, ]{1,60})\))?",
     ),
     Signature(
         "loss-scale-exhausted",
-        ("Current loss scale already at minimum",),
-        "The gradients overflowed in step after step until the loss scale of fp16 was at its minimum: the training diverges, or the model does not work with fp16.",
-        "Use bf16 (bf16.enabled in DeepSpeed, --bf16), which needs no loss scale. With fp16, try a lower learning "
+        keys=("Current loss scale already at minimum",),
+        cause="The gradients overflowed in step after step until the loss scale of fp16 was at its minimum: the training diverges, or the model does not work with fp16.",
+        next="Use bf16 (bf16.enabled in DeepSpeed, --bf16), which needs no loss scale. With fp16, try a lower learning "
         "rate, a longer warm-up or clipped gradients, and find out which batch first gives nan or inf (torch.autograd.set_detect_anomaly).",
     ),
     Signature(
         "ranks-not-divisible",
-        ("orld_size (", "orld size ("),
-        "{all} ranks are not divisible by the model's parallel size[[by? ({by})]].",
-        "The number of ranks (hosts x ranks of a host) must be a multiple of tensor x pipeline x context parallel size. Change these, or the number of ranks; if {all} is less than the number you started, the ranks do not "
+        keys=("orld_size (", "orld size ("),
+        cause="{all} ranks are not divisible by the model's parallel size[[by? ({by})]].",
+        next="The number of ranks (hosts x ranks of a host) must be a multiple of tensor x pipeline x context parallel size. Change these, or the number of ranks; if {all} is less than the number you started, the ranks do not "
         "see each other: check WORLD_SIZE in each.",
-        r"orld[_ ]size`? \((?P<all>\d+)\) (?:is not|must be) divisible by (?P<by>[^\r\n]{0,160}[^\s.])",
+        pattern=r"orld[_ ]size`? \((?P<all>\d+)\) (?:is not|must be) divisible by (?P<by>[^\r\n]{0,160}[^\s.])",
     ),
     Signature(
         "checkpoint-of-other-model",
-        ("Error(s) in loading state_dict for ",),
-        "The checkpoint does not fit the model {model}[[missing?: it lacks {missing}]][[unexpected?: the model has no {unexpected}]][[size?: {size} has another size]].",
-        "Build the model with the configuration that the checkpoint was saved with (sizes, vocabulary, version). Names "
+        keys=("Error(s) in loading state_dict for ",),
+        cause="The checkpoint does not fit the model {model}[[missing?: it lacks {missing}]][[unexpected?: the model has no {unexpected}]][[size?: {size} has another size]].",
+        next="Build the model with the configuration that the checkpoint was saved with (sizes, vocabulary, version). Names "
         "that begin with module. come from DDP: remove that prefix, or save model.module.state_dict(). Sharded checkpoints (FSDP, ZeRO-3, tensor parallel) have to be merged first.",
-        r"in loading state_dict for (?P<model>\w+):?(?:\s+(?:Missing key\(s\) in state_dict: \"(?P<missing>[^\"\r\n]{1,120})|Unexpected key\(s\) in state_dict: \"(?P<unexpected>[^\"\r\n]{1,120})"
+        pattern=r"in loading state_dict for (?P<model>\w+):?(?:\s+(?:Missing key\(s\) in state_dict: \"(?P<missing>[^\"\r\n]{1,120})|Unexpected key\(s\) in state_dict: \"(?P<unexpected>[^\"\r\n]{1,120})"
         r"|size mismatch for (?P<size>[^:\r\n]{1,120})))?",
         lines=2,
         survived=True,
     ),
     Signature(
         "checkpoint-not-written",
-        (
+        keys=(
             *("PytorchStreamWriter failed writing file", "RuntimeError: write(): fd "),
             *("RuntimeError: File ", "RuntimeError: Parent directory ", "unexpected pos "),
         ),
-        "torch.save could not write its file on {host}[[why? ({why})]]: the folder is missing, the disk or the quota is full, or its file system failed.",
-        "Check df -h, df -i and quota -s for that folder, and dmesg -T | tail. Keep fewer checkpoints. Write each one under a temporary name, and rename it when it is complete.",
-        r"PytorchStreamWriter failed writing file|inline_container\.cc:\d+\] \. unexpected pos|RuntimeError: (?:File|Parent directory) \S+ (?P<why2>cannot be opened|does not exist)|write\(\): fd \d+ failed with (?P<why>[^\r\n]*[^\s.])",
+        cause="torch.save could not write its file on {host}[[why? ({why})]]: the folder is missing, the disk or the quota is full, or its file system failed.",
+        next="Check df -h, df -i and quota -s for that folder, and dmesg -T | tail. Keep fewer checkpoints. Write each one under a temporary name, and rename it when it is complete.",
+        pattern=r"PytorchStreamWriter failed writing file|inline_container\.cc:\d+\] \. unexpected pos|RuntimeError: (?:File|Parent directory) \S+ (?P<why2>cannot be opened|does not exist)|write\(\): fd \d+ failed with (?P<why>[^\r\n]*[^\s.])",
         unless=("disk-full",),
     ),
     Signature(
         "checkpoint-shard-size",
-        (" mismatch sizes torch.Size(", "Size mismatch between saved torch.Size("),
-        "A sharded checkpoint does not fit the model: {what} has another shape.",
-        "Load it with the same kind of state_dict (FSDP's StateDictType, DTensor) and the same wrapping as it was saved with; or convert it: python -m torch.distributed.checkpoint.format_utils dcp_to_torch.",
-        r"req MetadataIndex\(fqn='(?P<what>[^'\r\n]{1,200})'[^\r\n]* mismatch sizes torch\.Size|Size mismatch between saved torch\.Size\([^)\r\n]*\) and current: torch\.Size\([^)\r\n]*\) for (?P<what2>[^\s]{0,200}\w)",
+        keys=(" mismatch sizes torch.Size(", "Size mismatch between saved torch.Size("),
+        cause="A sharded checkpoint does not fit the model: {what} has another shape.",
+        next="Load it with the same kind of state_dict (FSDP's StateDictType, DTensor) and the same wrapping as it was saved with; or convert it: python -m torch.distributed.checkpoint.format_utils dcp_to_torch.",
+        pattern=r"req MetadataIndex\(fqn='(?P<what>[^'\r\n]{1,200})'[^\r\n]* mismatch sizes torch\.Size|Size mismatch between saved torch\.Size\([^)\r\n]*\) and current: torch\.Size\([^)\r\n]*\) for (?P<what2>[^\s]{0,200}\w)",
     ),
     Signature(
         "checkpoint-broken",
-        (
+        keys=(
             "failed finding central directory",
             "PytorchStreamReader failed reading",
             "invalid header or archive is corrupted",
         ),
-        "A checkpoint is incomplete or damaged: torch cannot read it as the archive that it should be.",
-        "Run ls -l on the file on the host that fails: it was cut off while it was saved (killed, disk full) or "
+        cause="A checkpoint is incomplete or damaged: torch cannot read it as the archive that it should be.",
+        next="Run ls -l on the file on the host that fails: it was cut off while it was saved (killed, disk full) or "
         "downloaded, it is a Git LFS pointer (git lfs pull), or another rank is still writing it (add a barrier before loading). Use the previous checkpoint.",
         survived=True,
     ),
     Signature(
         "checkpoint-weights-only",
-        ("Weights only load failed",),
-        "torch 2.6 and newer load only tensors by default, and the file has other Python objects[[what? ({what})]].",
-        "For a file that you trust: torch.load(..., weights_only=False), or torch.serialization.add_safe_globals([CLASS]); or a newer version of the framework that loads it.",
-        r"Weights only load failed(?:[\s\S]{0,900}?GLOBAL (?P<what>[\w.]{1,120}))?",
+        keys=("Weights only load failed",),
+        cause="torch 2.6 and newer load only tensors by default, and the file has other Python objects[[what? ({what})]].",
+        next="For a file that you trust: torch.load(..., weights_only=False), or torch.serialization.add_safe_globals([CLASS]); or a newer version of the framework that loads it.",
+        pattern=r"Weights only load failed(?:[\s\S]{0,900}?GLOBAL (?P<what>[\w.]{1,120}))?",
         lines=6,
         survived=True,
     ),
     Signature(
         "hub-gated",
-        ("ou are trying to access a gated repo", "Cannot access gated repo for url"),
-        "The model is a gated one of Hugging Face, and the process on {host} has no token that may read it.",
-        "Accept the terms on the model's page, and give every rank the token: -x HF_TOKEN, or huggingface-cli login on each host.",
+        keys=("ou are trying to access a gated repo", "Cannot access gated repo for url"),
+        cause="The model is a gated one of Hugging Face, and the process on {host} has no token that may read it.",
+        next="Accept the terms on the model's page, and give every rank the token: -x HF_TOKEN, or huggingface-cli login on each host.",
         survived=True,
     ),
     Signature(
         "hub-not-reached",
-        ("We couldn't connect to 'https://huggingface.co'", "is not a valid model identifier listed on"),
-        "[[name?{name} is neither a folder on {host} nor a model of Hugging Face||The process on {host} cannot reach Hugging Face, and what it needs is not in its cache]].",
-        "[[name?A path must exist on every host: check it on {host} with ls -d. A name is OWNER/MODEL; a private one requires HF_TOKEN (-x HF_TOKEN)||Download once on a host with access "
+        keys=("We couldn't connect to 'https://huggingface.co'", "is not a valid model identifier listed on"),
+        cause="[[name?{name} is neither a folder on {host} nor a model of Hugging Face||The process on {host} cannot reach Hugging Face, and what it needs is not in its cache]].",
+        next="[[name?A path must exist on every host: check it on {host} with ls -d. A name is OWNER/MODEL; a private one requires HF_TOKEN (-x HF_TOKEN)||Download once on a host with access "
         "(huggingface-cli download), put HF_HOME on storage that all hosts share, and pass -x HF_HOME -x HF_HUB_OFFLINE=1]].",
-        r"couldn't connect to 'https://huggingface|(?P<name>[^\s'\"]{1,120}) is not a local folder and is not a valid model identifier",
+        pattern=r"couldn't connect to 'https://huggingface|(?P<name>[^\s'\"]{1,120}) is not a local folder and is not a valid model identifier",
         unless=("hub-gated",),
         survived=True,
     ),
     Signature(
         "device-map-auto",
-        ("that has been loaded with `device_map='auto'` in any distributed mode",),
-        "The model was spread over all GPUs (device_map='auto'), and each rank of a distributed job needs a complete model of its own.",
-        "Leave device_map out, or device_map={{'': local_rank}}. If the model does not fit on one GPU, use FSDP or DeepSpeed ZeRO-3, or start one process without a launcher.",
+        keys=("that has been loaded with `device_map='auto'` in any distributed mode",),
+        cause="The model was spread over all GPUs (device_map='auto'), and each rank of a distributed job needs a complete model of its own.",
+        next="Leave device_map out, or device_map={{'': local_rank}}. If the model does not fit on one GPU, use FSDP or DeepSpeed ZeRO-3, or start one process without a launcher.",
     ),
     Signature(
         "ddp-nothing-to-train",
-        ("is not needed in cases where a module doesn't have any parameters that require a gradient",),
-        "A module given to DistributedDataParallel has nothing to train: all its parameters are frozen.",
-        "Wrap only modules that train (a frozen encoder or reference model needs no DDP), or see why requires_grad is False: PEFT adapters that were not added, or loaded for inference.",
+        keys=("is not needed in cases where a module doesn't have any parameters that require a gradient",),
+        cause="A module given to DistributedDataParallel has nothing to train: all its parameters are frozen.",
+        next="Wrap only modules that train (a frozen encoder or reference model needs no DDP), or see why requires_grad is False: PEFT adapters that were not added, or loaded for inference.",
     ),
     Signature(
         "flash-attention-gpu",
-        ("FlashAttention only supports",),
-        "FlashAttention has no code for the GPU of {host}: it needs {what}.",
-        "Turn it off: attn_implementation='sdpa' (transformers), or the framework's own option for attention; or use newer GPUs.",
-        r"FlashAttention only supports (?P<what>[^\r\n]{1,80}?)[.\s]*$",
+        keys=("FlashAttention only supports",),
+        cause="FlashAttention has no code for the GPU of {host}: it needs {what}.",
+        next="Turn it off: attn_implementation='sdpa' (transformers), or the framework's own option for attention; or use newer GPUs.",
+        pattern=r"FlashAttention only supports (?P<what>[^\r\n]{1,80}?)[.\s]*$",
     ),
     Signature(
         "mesh-size",
-        ("esh should not be bigger than default world size", "mesh_shape and mesh_dim_names should have same length"),
-        "The device mesh does not fit: [[asked?its shape needs {asked} ranks, which is more than there are||it has fewer sizes than dimension names]].",
-        "[[asked?The product of its sizes (data x tensor x ... parallel) must be the number of ranks: start more, or make it smaller||Give init_device_mesh one size for each of "
+        keys=(
+            "esh should not be bigger than default world size",
+            "mesh_shape and mesh_dim_names should have same length",
+        ),
+        cause="The device mesh does not fit: [[asked?its shape needs {asked} ranks, which is more than there are||it has fewer sizes than dimension names]].",
+        next="[[asked?The product of its sizes (data x tensor x ... parallel) must be the number of ranks: start more, or make it smaller||Give init_device_mesh one size for each of "
         "mesh_dim_names]].",
-        r"bigger than default world size(?: (?P<now>\d+))?, but found (?P<asked>\d+)|should have same length",
+        pattern=r"bigger than default world size(?: (?P<now>\d+))?, but found (?P<asked>\d+)|should have same length",
     ),
     Signature(
         "vllm-memory",
-        ("No available memory for the cache blocks", "is less than desired GPU memory utilization"),
-        "vLLM on {host} does not have enough GPU memory[[free? ({free} GiB free)]]: the model leaves none for its cache, or other processes use the GPU.",
-        "nvidia-smi shows who uses it: end ranks of an older run, and let the trainer free memory first (colocated). Otherwise set a larger tensor_parallel_size, a smaller "
+        keys=("No available memory for the cache blocks", "is less than desired GPU memory utilization"),
+        cause="vLLM on {host} does not have enough GPU memory[[free? ({free} GiB free)]]: the model leaves none for its cache, or other processes use the GPU.",
+        next="nvidia-smi shows who uses it: end ranks of an older run, and let the trainer free memory first (colocated). Otherwise set a larger tensor_parallel_size, a smaller "
         "max_model_len, or another gpu_memory_utilization.",
-        r"No available memory for the cache blocks|Free memory on device[^\r\n(]*\((?P<free>[\d.]+)/[^\r\n]*less than desired GPU memory",
+        pattern=r"No available memory for the cache blocks|Free memory on device[^\r\n(]*\((?P<free>[\d.]+)/[^\r\n]*less than desired GPU memory",
     ),
     Signature(
         "vllm-parallel-size",
-        ("attention heads (",),
-        "{heads} attention heads of the model are not divisible by vLLM's tensor parallel size {size}.",
-        "--tensor-parallel-size must be a divisor of {heads}; to use more hosts or GPUs, set --pipeline-parallel-size.",
-        r"attention heads \((?P<heads>\d+)\) must be divisible by tensor parallel size \((?P<size>\d+)\)",
+        keys=("attention heads (",),
+        cause="{heads} attention heads of the model are not divisible by vLLM's tensor parallel size {size}.",
+        next="--tensor-parallel-size must be a divisor of {heads}; to use more hosts or GPUs, set --pipeline-parallel-size.",
+        pattern=r"attention heads \((?P<heads>\d+)\) must be divisible by tensor parallel size \((?P<size>\d+)\)",
     ),
     Signature(
         "vllm-driver-without-gpu",
-        ("Ray does not allocate any GPUs on the driver node",),
-        "vLLM was started on a host where Ray's placement group has no GPU: all GPUs of {host} are in use or unknown to Ray, or Ray knows {host} by another "
+        keys=("Ray does not allocate any GPUs on the driver node",),
+        cause="vLLM was started on a host where Ray's placement group has no GPU: all GPUs of {host} are in use or unknown to Ray, or Ray knows {host} by another "
         "address.",
-        "ray status shows the free GPUs of each host. Start vLLM on a host with free GPUs. If hosts have several "
+        next="ray status shows the free GPUs of each host. Start vLLM on a host with free GPUs. If hosts have several "
         "addresses, set VLLM_HOST_IP on each host to the one given to ray start --node-ip-address.",
     ),
     Signature(
         "megatron-helpers",
-        ("Failed to compile the C++ dataset helper functions",),
-        "Megatron could not compile its dataset helpers on {host}.",
-        "Run make -C megatron/core/datasets in the checkout, with g++ and pybind11 installed. A package that was installed without its Makefile lacks them: install from "
+        keys=("Failed to compile the C++ dataset helper functions",),
+        cause="Megatron could not compile its dataset helpers on {host}.",
+        next="Run make -C megatron/core/datasets in the checkout, with g++ and pybind11 installed. A package that was installed without its Makefile lacks them: install from "
         "the checkout (pip install -e .).",
     ),
     Signature(
         "gpus-of-ray",
-        ("is less than total desired GPUs",),
-        "The Ray cluster has {have} GPUs but the training requests {want}.",
-        "ray status lists the resources of each host: start Ray on the missing hosts with --num-gpus, see that nvidia-smi works there; or lower nnodes and n_gpus_per_node.",
-        r"available GPUs (?P<have>[\d.]+) is less than total desired GPUs (?P<want>[\d.]+)",
+        keys=("is less than total desired GPUs",),
+        cause="The Ray cluster has {have} GPUs but the training requests {want}.",
+        next="ray status lists the resources of each host: start Ray on the missing hosts with --num-gpus, see that nvidia-smi works there; or lower nnodes and n_gpus_per_node.",
+        pattern=r"available GPUs (?P<have>[\d.]+) is less than total desired GPUs (?P<want>[\d.]+)",
     ),
     Signature(
         "ray-disk-full",
-        (" full, available space: ",),
-        "The disk with Ray's folder {folder} is almost full[[left? ({left} left)]]: Ray stores no more objects there, and workers that need to store one fail.",
-        "df -h {folder}; ls /tmp/ray, and remove folders of older sessions. ray start --temp-dir=/DISK (or ray.init(_temp_dir=...)) uses a larger disk.",
-        r"file_system_monitor\.cc:\d+: (?P<folder>\S+) is over [\d.]+% full, available space: (?P<left>[\d.]+(?: [KMGT]?B)?)",
+        keys=(" full, available space: ",),
+        cause="The disk with Ray's folder {folder} is almost full[[left? ({left} left)]]: Ray stores no more objects there, and workers that need to store one fail.",
+        next="df -h {folder}; ls /tmp/ray, and remove folders of older sessions. ray start --temp-dir=/DISK (or ray.init(_temp_dir=...)) uses a larger disk.",
+        pattern=r"file_system_monitor\.cc:\d+: (?P<folder>\S+) is over [\d.]+% full, available space: (?P<left>[\d.]+(?: [KMGT]?B)?)",
         kind=FailureText.FALLBACK,
         at_end=r"Object creation will fail",
     ),
     Signature(
         "deepspeed-no-sync",
-        ("no_sync context manager is incompatible with gradient partition",),
-        "DeepSpeed refuses no_sync() with ZeRO stage {stage}, which reduces gradients in every backward pass; newer versions of DeepSpeed check that.",
-        "Update accelerate and transformers, which no longer call it there. Or use gradient_accumulation_steps=1, ZeRO stage 1, or an older DeepSpeed. In a loop of your own: engine.backward() and engine.step() "
+        keys=("no_sync context manager is incompatible with gradient partition",),
+        cause="DeepSpeed refuses no_sync() with ZeRO stage {stage}, which reduces gradients in every backward pass; newer versions of DeepSpeed check that.",
+        next="Update accelerate and transformers, which no longer call it there. Or use gradient_accumulation_steps=1, ZeRO stage 1, or an older DeepSpeed. In a loop of your own: engine.backward() and engine.step() "
         "accumulate without no_sync().",
-        r"gradient partition\w* logic of ZeRO stage (?P<stage>\d)",
+        pattern=r"gradient partition\w* logic of ZeRO stage (?P<stage>\d)",
     ),
     Signature(
         "checkpoint-exists",
-        ("The checkpoint directory already exists and is not empty",),
-        "The checkpoint folder {path} exists and is not empty; with FSDP, Lightning does not overwrite it.",
-        "Give each checkpoint a name of its own (the step in it), or remove the old one on rank 0 before all ranks save.",
-        r"already exists and is not empty: (?P<path>[^\s{]+)$",
+        keys=("The checkpoint directory already exists and is not empty",),
+        cause="The checkpoint folder {path} exists and is not empty; with FSDP, Lightning does not overwrite it.",
+        next="Give each checkpoint a name of its own (the step in it), or remove the old one on rank 0 before all ranks save.",
+        pattern=r"already exists and is not empty: (?P<path>[^\s{]+)$",
     ),
     Signature(
         "header-missing",
-        (" fatal error: ",),
-        "A C++ or CUDA extension is compiled on {host}, and the header {what} is missing there.",
-        "[[cuda?It is part of the CUDA toolkit: install the whole toolkit (not only nvcc) in the version of torch.version.cuda, and set CUDA_HOME to it]][[python?It is part of Python: install python3-dev "
+        keys=(" fatal error: ",),
+        cause="A C++ or CUDA extension is compiled on {host}, and the header {what} is missing there.",
+        next="[[cuda?It is part of the CUDA toolkit: install the whole toolkit (not only nvcc) in the version of torch.version.cuda, and set CUDA_HOME to it]][[python?It is part of Python: install python3-dev "
         "for that Python]][[other?Install the package that has it: apt-file search {other}]].",
-        r"(?:\.(?:h|hpp|hxx|cuh|cu|c|cc|cpp|cxx):\d+:\d+|^cc1(?:plus)?): fatal error: (?=(?P<what>[\w./+-]{1,120}): No such file or directory)"
+        pattern=r"(?:\.(?:h|hpp|hxx|cuh|cu|c|cc|cpp|cxx):\d+:\d+|^cc1(?:plus)?): fatal error: (?=(?P<what>[\w./+-]{1,120}): No such file or directory)"
         r"(?:(?P<cuda>(?:cu(?:da|blas|dnn|fft|rand|solver|sparse|b/)|nv(?:ml|rtc|tx|Tools)|thrust/|driver_types)[\w/.]*)|(?P<python>Python\.h)|(?P<other>[\w./+-]+)):",
     ),
 )

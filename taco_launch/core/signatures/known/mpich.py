@@ -8,165 +8,165 @@ from taco_launch.core.signatures.known import FailureText, Signature
 MPICH = (
     Signature(
         "hydra-program-missing",
-        ("execvp error on file",),
-        "Hydra cannot start {program} on {host}: {why}.",
-        "Give its full path, or ./NAME for a program in the current folder. It must exist on every host: ls -l "
+        keys=("execvp error on file",),
+        cause="Hydra cannot start {program} on {host}: {why}.",
+        next="Give its full path, or ./NAME for a program in the current folder. It must exist on every host: ls -l "
         "{program} on {host}.",
-        r"(?:\[proxy:[\d:]+@(?P<host>[^\]\s]+)\][^\r\n]*)?execvp error on file (?P<program>\S+) \((?P<why>[^)\r\n]+)\)",
+        pattern=r"(?:\[proxy:[\d:]+@(?P<host>[^\]\s]+)\][^\r\n]*)?execvp error on file (?P<program>\S+) \((?P<why>[^)\r\n]+)\)",
     ),
     Signature(
         "hydra-bootstrap",
-        ("Unable to run bstrap_proxy", "Error setting up the bootstrap proxies"),
-        "Intel MPI's mpiexec could not start its proxy on {host}[[code? (exit code {code})]]. It uses ssh, or srun inside a "
+        keys=("Unable to run bstrap_proxy", "Error setting up the bootstrap proxies"),
+        cause="Intel MPI's mpiexec could not start its proxy on {host}[[code? (exit code {code})]]. It uses ssh, or srun inside a "
         "Slurm job.",
-        "Test the connection by hand: ssh {host} true. I_MPI_HYDRA_BOOTSTRAP=ssh (or slurm) in the environment selects "
+        next="Test the connection by hand: ssh {host} true. I_MPI_HYDRA_BOOTSTRAP=ssh (or slurm) in the environment selects "
         "one of the two, and I_MPI_HYDRA_DEBUG=1 shows the command.",
-        r"Unable to run bstrap_proxy on (?P<host>[\w.-]+)(?: \(pid \d+, exit code (?P<code>\d+)\))?"
+        pattern=r"Unable to run bstrap_proxy on (?P<host>[\w.-]+)(?: \(pid \d+, exit code (?P<code>\d+)\))?"
         r"|Error setting up the bootstrap proxies",
     ),
     Signature(
         "hydra-connect",
-        ("unable to connect from",),
-        "Hydra's proxy on {host} cannot connect back to mpiexec on {peer} ({why}): a firewall blocks it, or that name "
+        keys=("unable to connect from",),
+        cause="Hydra's proxy on {host} cannot connect back to mpiexec on {peer} ({why}): a firewall blocks it, or that name "
         "resolves to another address there.",
-        "On {host}: getent hosts {peer}. Name the interface to use: mpiexec -iface NAME. If only some ports are open: MPIEXEC_PORT_RANGE=20000:20100 "
+        next="On {host}: getent hosts {peer}. Name the interface to use: mpiexec -iface NAME. If only some ports are open: MPIEXEC_PORT_RANGE=20000:20100 "
         "(Intel MPI: I_MPI_PORT_RANGE).",
-        r'unable to connect from "(?P<host>[^"\r\n]+)" to "(?P<peer>[^"\r\n]+)" \((?P<why>[^)\r\n]+)\)',
+        pattern=r'unable to connect from "(?P<host>[^"\r\n]+)" to "(?P<peer>[^"\r\n]+)" \((?P<why>[^)\r\n]+)\)',
     ),
     Signature(
         "hydra-rank-ended",
-        ("BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",),
-        "[[rank?Rank {rank}||A process]] on {host} ended badly ([[why?{why}||exit code {code}]]).",
-        "Read that rank's own lines before this point. Signal 9 (exit code 137) is a KILL, most often because memory ran out: "
+        keys=("BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",),
+        cause="[[rank?Rank {rank}||A process]] on {host} ended badly ([[why?{why}||exit code {code}]]).",
+        next="Read that rank's own lines before this point. Signal 9 (exit code 137) is a KILL, most often because memory ran out: "
         "dmesg -T on {host}; signal 11 (139) is a segmentation fault.",
-        r"BAD TERMINATION OF ONE OF YOUR[^\r\n]*\s+=\s+(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)\s+=\s+"
+        pattern=r"BAD TERMINATION OF ONE OF YOUR[^\r\n]*\s+=\s+(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)\s+=\s+"
         r"(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P<code>\d+)(?: \((?P<why>[^)\r\n]+)\))?",
         kind=FailureText.OUTCOME,
         lines=4,
     ),
     Signature(
         "intelmpi-no-pmi",
-        ("PMI server not found",),
-        "Intel MPI's ranks cannot find each other: the program was started without mpiexec, or by srun without the "
+        keys=("PMI server not found",),
+        cause="Intel MPI's ranks cannot find each other: the program was started without mpiexec, or by srun without the "
         "path of Slurm's PMI library.",
-        "Start it with mpiexec.hydra. Or use srun --mpi=pmi2, and set I_MPI_PMI_LIBRARY to the path of Slurm's libpmi2.so.",
-        r"PMI server not found",
+        next="Start it with mpiexec.hydra. Or use srun --mpi=pmi2, and set I_MPI_PMI_LIBRARY to the path of Slurm's libpmi2.so.",
+        pattern=r"PMI server not found",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "ofi-no-network",
-        ("OFI ",),
-        "MPI found no network on {host} that its libfabric can use ({what}[[why?: {why}]]).",
-        "fi_info -l lists the providers of that host. FI_PROVIDER=tcp shows whether the rest works; FI_LOG_LEVEL=warn shows why another provider, such as verbs or psm3, is not "
+        keys=("OFI ",),
+        cause="MPI found no network on {host} that its libfabric can use ({what}[[why?: {why}]]).",
+        next="fi_info -l lists the providers of that host. FI_PROVIDER=tcp shows whether the rest works; FI_LOG_LEVEL=warn shows why another provider, such as verbs or psm3, is not "
         "used.",
-        r"OFI (?!poll )(?:call )?(?P<what>\w+(?: \w+)*)(?:\(\))? failed \((?:[^():\r\n]*:)+ *(?P<why>[^():\r\n]+)\)|OFI (?P<what2>fi_getinfo)\(\) failure",
+        pattern=r"OFI (?!poll )(?:call )?(?P<what>\w+(?: \w+)*)(?:\(\))? failed \((?:[^():\r\n]*:)+ *(?P<why>[^():\r\n]+)\)|OFI (?P<what2>fi_getinfo)\(\) failure",
     ),
     Signature(
         "ofi-operation-failed",
-        ("OFI poll failed",),
-        "A network operation of MPI (libfabric) failed during the run[[cancelled?: it was cancelled, because the job was ended from outside or another rank "
+        keys=("OFI poll failed",),
+        cause="A network operation of MPI (libfabric) failed during the run[[cancelled?: it was cancelled, because the job was ended from outside or another rank "
         "ended]][[long?: a message is longer than the buffer of its receiver]][[why?: {why}. Most often the rank at the other end is gone]].",
-        "[[long?Compare the count and type of the send and the receive in the program.||Look for the rank or host that ended first, and for what ended the job (sacct -j JOBID, scancel, a time limit). If none did, "
+        next="[[long?Compare the count and type of the send and the receive in the program.||Look for the rank or host that ended first, and for what ended the job (sacct -j JOBID, scancel, a time limit). If none did, "
         "dmesg -T on both hosts shows whether the network failed.]]",
-        r"OFI poll failed \([^()\r\n]*?(?:Input/output error - )?(?:(?P<cancelled>CANCELED|Operation canceled)|(?P<long>Message too long|Truncation error)|(?P<why>[A-Z][\w /-]+))\)",
+        pattern=r"OFI poll failed \([^()\r\n]*?(?:Input/output error - )?(?:(?P<cancelled>CANCELED|Operation canceled)|(?P<long>Message too long|Truncation error)|(?P<why>[A-Z][\w /-]+))\)",
         kind=FailureText.ECHO,
     ),
     Signature(
         "ofi-mtl-failed",
-        ("Error returned from fi_cq_readerr",),
-        "Open MPI's transport over libfabric (MTL ofi) failed on {host}: {why}.",
-        "Continue without it: --mca pml ucx, or --mca pml ob1 --mca mtl ^ofi. -x FI_PROVIDER=tcp shows whether it is the provider's fault; -x FI_LOG_LEVEL=warn names the provider.",
-        r"Error returned from fi_cq_readerr: (?P<why>[^\r\n]*[^\s.])",
+        keys=("Error returned from fi_cq_readerr",),
+        cause="Open MPI's transport over libfabric (MTL ofi) failed on {host}: {why}.",
+        next="Continue without it: --mca pml ucx, or --mca pml ob1 --mca mtl ^ofi. -x FI_PROVIDER=tcp shows whether it is the provider's fault; -x FI_LOG_LEVEL=warn names the provider.",
+        pattern=r"Error returned from fi_cq_readerr: (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
         "ofi-mismatch",
-        ("Mismatched address format: remote EP",),
-        "The hosts use different libfabric providers: the addresses of {host} have a different format from those of the other host.",
-        "Use the same provider on all hosts: -x FI_PROVIDER=verbs, or tcp. To run without libfabric: --mca mtl ^ofi --mca pml ob1 (or ucx).",
-        r"(?:(?P<host>[\w.-]+):rank\d+: +)?Mismatched address format: remote EP",
+        keys=("Mismatched address format: remote EP",),
+        cause="The hosts use different libfabric providers: the addresses of {host} have a different format from those of the other host.",
+        next="Use the same provider on all hosts: -x FI_PROVIDER=verbs, or tcp. To run without libfabric: --mca mtl ^ofi --mca pml ob1 (or ucx).",
+        pattern=r"(?:(?P<host>[\w.-]+):rank\d+: +)?Mismatched address format: remote EP",
     ),
     Signature(
         "ofi-address-map",
-        ("OFI get address vector map failed",),
-        "MPI on {host} could not build its map of all ranks' addresses: libfabric ran out of resources (address handles, memory), or the addresses of some ranks are on "
+        keys=("OFI get address vector map failed",),
+        cause="MPI on {host} could not build its map of all ranks' addresses: libfabric ran out of resources (address handles, memory), or the addresses of some ranks are on "
         "another network.",
-        "Try with fewer ranks. FI_LOG_LEVEL=warn names the provider and its error; FI_PROVIDER=tcp (Intel MPI: also psm3 or verbs) shows whether the provider "
+        next="Try with fewer ranks. FI_LOG_LEVEL=warn names the provider and its error; FI_PROVIDER=tcp (Intel MPI: also psm3 or verbs) shows whether the provider "
         "is at fault. Use the newest libfabric of that provider.",
     ),
     Signature(
         "mpich-without-launcher",
-        ("Unable to write to PMI_fd", "PMI_Get_appnum returned -1"),
-        "A rank on {host} found environment variables (PMI_FD, PMI_RANK) of a launcher that is not running or did not start it, so MPICH or Intel MPI could not start.",
-        "Start it with the mpirun of that MPI. Under another launcher, remove these variables: env -u PMI_FD -u PMI_RANK -u PMI_SIZE COMMAND. oneCCL under torchrun: "
+        keys=("Unable to write to PMI_fd", "PMI_Get_appnum returned -1"),
+        cause="A rank on {host} found environment variables (PMI_FD, PMI_RANK) of a launcher that is not running or did not start it, so MPICH or Intel MPI could not start.",
+        next="Start it with the mpirun of that MPI. Under another launcher, remove these variables: env -u PMI_FD -u PMI_RANK -u PMI_SIZE COMMAND. oneCCL under torchrun: "
         "-x CCL_PROCESS_LAUNCHER=none.",
     ),
     Signature(
         "cray-mpich-nic",
-        ("Unable to use a NIC_POLICY of ",),
-        "Cray MPICH cannot select a NIC for rank {rank} with the NIC policy {policy}: the cores of that rank are in several NUMA nodes.",
-        "Bind each rank to cores of one NUMA node: srun --cpus-per-task=N --cpu-bind=cores (or --gpus-per-task and --gpu-bind=closest), or set MPICH_OFI_NIC_POLICY=BLOCK.",
-        r"Unable to use a NIC_POLICY of '(?P<policy>\w+)'\. Rank (?P<rank>\d+) is not confined",
+        keys=("Unable to use a NIC_POLICY of ",),
+        cause="Cray MPICH cannot select a NIC for rank {rank} with the NIC policy {policy}: the cores of that rank are in several NUMA nodes.",
+        next="Bind each rank to cores of one NUMA node: srun --cpus-per-task=N --cpu-bind=cores (or --gpus-per-task and --gpu-bind=closest), or set MPICH_OFI_NIC_POLICY=BLOCK.",
+        pattern=r"Unable to use a NIC_POLICY of '(?P<policy>\w+)'\. Rank (?P<rank>\d+) is not confined",
     ),
     Signature(
         "mpich-address",
-        ("in business card",),
-        "A rank of MPICH on {host} cannot read the address that another rank published: the ranks use different builds of MPICH (host and container), or a host name cannot be resolved there.",
-        "Use the same MPICH on both sides (check with mpichversion): the launcher and a container must have the same "
+        keys=("in business card",),
+        cause="A rank of MPICH on {host} cannot read the address that another rank published: the ranks use different builds of MPICH (host and container), or a host name cannot be resolved there.",
+        next="Use the same MPICH on both sides (check with mpichversion): the launcher and a container must have the same "
         "one. Run getent hosts NAME in each container; MPICH_INTERFACE_HOSTNAME=ADDRESS publishes that address instead of a name.",
     ),
     Signature(
         "mpich-truncated",
-        (" truncated; ",),
-        "An MPI receive has room for {room} bytes, but {got} arrived[[sender? from rank {sender} (tag {tag})]]: the two sides do not agree on the size.",
-        "[[sender?Compare the count, type and tag of that send and that receive in the program.||In a collective, the "
+        keys=(" truncated; ",),
+        cause="An MPI receive has room for {room} bytes, but {got} arrived[[sender? from rank {sender} (tag {tag})]]: the two sides do not agree on the size.",
+        next="[[sender?Compare the count, type and tag of that send and that receive in the program.||In a collective, the "
         "ranks use different counts or call it in a different order (Horovod: different tensors, or a smaller last batch on one rank). Print the shapes before the call.]]",
-        r"Message(?: from rank (?P<sender>\d+) and tag (?P<tag>-?\d+))? truncated; (?P<got>\d+) bytes received but buffer size is (?P<room>\d+)",
+        pattern=r"Message(?: from rank (?P<sender>\d+) and tag (?P<tag>-?\d+))? truncated; (?P<got>\d+) bytes received but buffer size is (?P<room>\d+)",
     ),
     Signature(
         "mpich-peer",
-        ("Communication error with rank ", "(unknown)(): connection failure"),
-        "A rank of MPICH on {host} cannot reach [[rank?rank {rank}||another rank]][[why? ({why})]]: that rank has ended, or its host name resolves to an address that cannot be reached, or its port is blocked.",
-        "If no rank ended first: getent hosts NAME on each host must show an address on the network that the hosts share (not 127.0.x.x for the host's own name in /etc/hosts). All ports must be open between the hosts. "
+        keys=("Communication error with rank ", "(unknown)(): connection failure"),
+        cause="A rank of MPICH on {host} cannot reach [[rank?rank {rank}||another rank]][[why? ({why})]]: that rank has ended, or its host name resolves to an address that cannot be reached, or its port is blocked.",
+        next="If no rank ended first: getent hosts NAME on each host must show an address on the network that the hosts share (not 127.0.x.x for the host's own name in /etc/hosts). All ports must be open between the hosts. "
         "-iface eth0 (or MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE) names the interface.",
-        r"Communication error with rank (?P<rank>\d+)(?:: (?P<why>[A-Z][\w ]+\w))?|\(unknown\)\(\): connection failure",
+        pattern=r"Communication error with rank (?P<rank>\d+)(?:: (?P<why>[A-Z][\w ]+\w))?|\(unknown\)\(\): connection failure",
         kind=FailureText.ECHO,
     ),
     Signature(
         "mpich-pmi",
-        ("PMI_KVS_Get returned -1", "PMI2_KVS_Get returned"),
-        "The ranks of MPICH could not exchange their addresses through the launcher (PMI): a rank ended during startup, or the launcher and the program use different MPI installations.",
-        "which mpirun and ldd PROGRAM | grep libmpi must show the same installation on all hosts. Then try a program without GPUs: mpirun -n 2 -ppn 1 hostname.",
+        keys=("PMI_KVS_Get returned -1", "PMI2_KVS_Get returned"),
+        cause="The ranks of MPICH could not exchange their addresses through the launcher (PMI): a rank ended during startup, or the launcher and the program use different MPI installations.",
+        next="which mpirun and ldd PROGRAM | grep libmpi must show the same installation on all hosts. Then try a program without GPUs: mpirun -n 2 -ppn 1 hostname.",
         kind=FailureText.ECHO,
     ),
     Signature(
         "cray-mpich-gpu",
-        ("GPU_SUPPORT_ENABLED is requested, but GTL library is not linked",),
-        "MPICH_GPU_SUPPORT_ENABLED=1 is set, and the program (or mpi4py) was linked without Cray MPICH's library for GPUs (GTL).",
-        "Build it with cc or CC and with the accelerator's module loaded (craype-accel-...); for mpi4py: MPICC='cc -shared' pip install --no-binary=mpi4py mpi4py. If the program passes no GPU buffers to MPI: "
+        keys=("GPU_SUPPORT_ENABLED is requested, but GTL library is not linked",),
+        cause="MPICH_GPU_SUPPORT_ENABLED=1 is set, and the program (or mpi4py) was linked without Cray MPICH's library for GPUs (GTL).",
+        next="Build it with cc or CC and with the accelerator's module loaded (craype-accel-...); for mpi4py: MPICC='cc -shared' pip install --no-binary=mpi4py mpi4py. If the program passes no GPU buffers to MPI: "
         "MPICH_GPU_SUPPORT_ENABLED=0.",
     ),
     Signature(
         "hydra-exit-string",
-        ("APPLICATION TERMINATED WITH THE EXIT STRING",),
-        "A process of MPICH or Intel MPI was ended by signal {signal} ({why})[[bus?, most often because /dev/shm was full]][[killed?, most often because memory ran out]].",
-        "[[bus?Run df -h /dev/shm where the ranks run. In a container: docker run --shm-size=32g, or --ipc=host.]][[killed?Run dmesg -T | grep -i kill there. Use smaller batches or fewer data loader workers.]][[other?Read the last "
+        keys=("APPLICATION TERMINATED WITH THE EXIT STRING",),
+        cause="A process of MPICH or Intel MPI was ended by signal {signal} ({why})[[bus?, most often because /dev/shm was full]][[killed?, most often because memory ran out]].",
+        next="[[bus?Run df -h /dev/shm where the ranks run. In a container: docker run --shm-size=32g, or --ipc=host.]][[killed?Run dmesg -T | grep -i kill there. Use smaller batches or fewer data loader workers.]][[other?Read the last "
         "lines of each rank; in Python: -x PYTHONFAULTHANDLER=1.]]",
-        r"EXIT STRING: (?P<why>[A-Z][\w ]*\w) \(signal (?P<signal>(?P<bus>7)|(?P<killed>9)|(?P<other>\d+))\)",
+        pattern=r"EXIT STRING: (?P<why>[A-Z][\w ]*\w) \(signal (?P<signal>(?P<bus>7)|(?P<killed>9)|(?P<other>\d+))\)",
         kind=FailureText.OUTCOME,
         unless=("hydra-rank-ended",),
     ),
     Signature(
         "hydra-proxy-refused",
-        ("unable to connect to proxy",),
-        "mpiexec (Hydra) could not connect to its proxy on a host: nothing listens there yet, or a firewall blocks the port.",
-        "Start persistent proxies before mpiexec, and wait until they listen (ss -ltnp on that host), or let mpiexec start them by ssh: mpiexec -launcher ssh.",
+        keys=("unable to connect to proxy",),
+        cause="mpiexec (Hydra) could not connect to its proxy on a host: nothing listens there yet, or a firewall blocks the port.",
+        next="Start persistent proxies before mpiexec, and wait until they listen (ss -ltnp on that host), or let mpiexec start them by ssh: mpiexec -launcher ssh.",
     ),
     Signature(
         "mpich-failed",
-        ("Fatal error in ",),
-        "[[rank?Rank {rank}||A rank]] of MPICH or Intel MPI ended in {call}: [[last?{last}||{why}]].",
-        "The last line of its error stack gives the reason. If it names OFI, FI_PROVIDER=tcp (Intel MPI: I_MPI_FABRICS=shm:ofi) shows whether the network is at fault. If it names UCX, use UCX_TLS=tcp,sm,self.",
-        r"(?:\(rank (?P<rank>\d+) in comm \w+\): )?Fatal error in (?P<call>\w+): (?P<why>[^\r\n]*?)(?:, error stack:?)?[ .:]*(?=\r?\n|$)"
+        keys=("Fatal error in ",),
+        cause="[[rank?Rank {rank}||A rank]] of MPICH or Intel MPI ended in {call}: [[last?{last}||{why}]].",
+        next="The last line of its error stack gives the reason. If it names OFI, FI_PROVIDER=tcp (Intel MPI: I_MPI_FABRICS=shm:ofi) shows whether the network is at fault. If it names UCX, use UCX_TLS=tcp,sm,self.",
+        pattern=r"(?:\(rank (?P<rank>\d+) in comm \w+\): )?Fatal error in (?P<call>\w+): (?P<why>[^\r\n]*?)(?:, error stack:?)?[ .:]*(?=\r?\n|$)"
         r"(?:\r?\n\w{1,80}\(\d{1,6}\)\.*: *(?P<last>[^\s][^\r\n]*)?)*",
         lines=20,
         kind=FailureText.FALLBACK,

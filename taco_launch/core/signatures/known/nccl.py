@@ -1,4 +1,8 @@
-"""What NCCL says, 2.4 to 2.30 (src/misc/ibvwrap.cc, misc/socket.cc, transport/net_ib, bootstrap.cc, init.cc)."""
+"""Recognise what NCCL 2.4 to 2.30 prints: networks, HCAs, GPUs, NVLink, ranks that do not agree.
+
+Sources: src/misc/ibvwrap.cc, misc/socket.cc, misc/ipcsocket.cc, transport/net_ib, transport/net_socket.cc, transport/nvls.cc,
+transport/p2p.cc, bootstrap.cc, graph, init.cc; aws-ofi-nccl: nccl_ofi_ofiutils.cpp.
+"""
 
 from taco_launch.core.signatures.known import FailureText, Signature
 
@@ -7,185 +11,185 @@ _COMPLETION = r"Got completion (?:from peer (?P<peer>[^\s<]+)\S* )?with (?:error
 NCCL = (
     Signature(
         "nccl-ib-no-answer",
-        ("Got completion ",),
-        "An RDMA message of {host}[[peer? to {peer}]] got no answer (status 12, retries exceeded). An error at the "
+        keys=("Got completion ",),
+        cause="An RDMA message of {host}[[peer? to {peer}]] got no answer (status 12, retries exceeded). An error at the "
         "start means a wrong GID index or no route; a later one means a link, cable or lossless-Ethernet (PFC) fault, or the other rank is gone.",
-        "[[link?The GID that was used is link-local (fe80:): -x NCCL_IB_ADDR_FAMILY=AF_INET6, or -x "
+        next="[[link?The GID that was used is link-local (fe80:): -x NCCL_IB_ADDR_FAMILY=AF_INET6, or -x "
         "NCCL_IB_GID_INDEX=INDEX with the RoCE v2 index of a network address (run show_gids on both hosts)||Run "
         "show_gids on both hosts, and set -x NCCL_IB_GID_INDEX=INDEX, the RoCE v2 index with the IPv4 address (leave it unset from NCCL 2.21 on)]]. Test the pair: ib_write_bw -d mlx5_0 -x INDEX. If the error came later: -x NCCL_IB_TIMEOUT=22.",
-        _COMPLETION + r"12\b(?=(?:[^\r\n]*localGid (?P<link>fe80))?)",
+        pattern=_COMPLETION + r"12\b(?=(?:[^\r\n]*localGid (?P<link>fe80))?)",
     ),
     Signature(
         "nccl-ib-flushed",
-        ("Got completion ",),
-        "An RDMA queue of {host} was emptied (status 5, flushed), which is the result of another error.",
-        "Look for what happened before it, on any host.",
-        _COMPLETION + r"5\b",
+        keys=("Got completion ",),
+        cause="An RDMA queue of {host} was emptied (status 5, flushed), which is the result of another error.",
+        next="Look for what happened before it, on any host.",
+        pattern=_COMPLETION + r"5\b",
         kind=FailureText.ECHO,
     ),
     Signature(
         "nccl-ib-protection",
-        ("Got completion ",),
-        "An RDMA operation of {host} failed with status 4 (local protection): the HCA was not allowed to access the memory. With GPUDirect RDMA the most common cause "
+        keys=("Got completion ",),
+        cause="An RDMA operation of {host} failed with status 4 (local protection): the HCA was not allowed to access the memory. With GPUDirect RDMA the most common cause "
         "is PCI access control (ACS) or the IOMMU, which redirect the traffic between GPU and HCA.",
-        "-x NCCL_NET_GDR_LEVEL=LOC shows whether it is GPUDirect. If so, on {host}: lspci -vvv | grep ACSCtl must show SrcValid- (switch ACS off on the bridges), the IOMMU must be off or in passthrough mode (iommu=pt), and "
+        next="-x NCCL_NET_GDR_LEVEL=LOC shows whether it is GPUDirect. If so, on {host}: lspci -vvv | grep ACSCtl must show SrcValid- (switch ACS off on the bridges), the IOMMU must be off or in passthrough mode (iommu=pt), and "
         "nvidia_peermem must have the driver's version (lsmod, modinfo).",
-        _COMPLETION + r"4\b",
+        pattern=_COMPLETION + r"4\b",
         unless=("nccl-device-event",),
     ),
     Signature(
         "nccl-ib-error",
-        ("Got completion ",),
-        "An RDMA operation of {host} failed with status {status} (1: length, 2: queue, 9: the other side "
+        keys=("Got completion ",),
+        cause="An RDMA operation of {host} failed with status {status} (1: length, 2: queue, 9: the other side "
         "refused the request, 10: remote access, 11: the other side failed, 13: receiver not ready).",
-        "Update firmware and MLNX_OFED to the same version on all hosts, and try without GPUDirect: "
+        next="Update firmware and MLNX_OFED to the same version on all hosts, and try without GPUDirect: "
         "-x NCCL_NET_GDR_LEVEL=LOC.",
-        _COMPLETION + r"(?P<status>(?!(?:4|5|12)\b)\d+)",
+        pattern=_COMPLETION + r"(?P<status>(?!(?:4|5|12)\b)\d+)",
         unless=("nccl-device-event",),
     ),
     Signature(
         "nccl-hca-unusable",
-        ("ibv_modify_qp",),
-        "{host} cannot use one of its HCAs for RDMA (No such device): its port has no network device or GID that this container or process sees, or its driver does not match.",
-        "NCCL_DEBUG=INFO names the HCAs in use (NET/IB : Using): leave the wrong one out, -x NCCL_IB_HCA=^mlx5_3. ibv_devinfo and show_gids where the ranks run show which HCAs work; -x NCCL_IB_DISABLE=1 shows whether the rest works.",
-        r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? No such device",
+        keys=("ibv_modify_qp",),
+        cause="{host} cannot use one of its HCAs for RDMA (No such device): its port has no network device or GID that this container or process sees, or its driver does not match.",
+        next="NCCL_DEBUG=INFO names the HCAs in use (NET/IB : Using): leave the wrong one out, -x NCCL_IB_HCA=^mlx5_3. ibv_devinfo and show_gids where the ranks run show which HCAs work; -x NCCL_IB_DISABLE=1 shows whether the rest works.",
+        pattern=r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? No such device",
     ),
     Signature(
         "nccl-gid-index",
-        ("ibv_modify_qp",),
-        "{host} could not set up an RDMA connection ({why}): the GID index does not fit, or the hosts' networks are not "
+        keys=("ibv_modify_qp",),
+        cause="{host} could not set up an RDMA connection ({why}): the GID index does not fit, or the hosts' networks are not "
         "connected.",
-        "Run show_gids on every host, and set -x NCCL_IB_GID_INDEX=INDEX, the RoCE v2 index with the IPv4 address, "
+        next="Run show_gids on every host, and set -x NCCL_IB_GID_INDEX=INDEX, the RoCE v2 index with the IPv4 address, "
         "often 3. From NCCL 2.21 on, leave it unset, or where the index differs between hosts: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24. On rail networks: -x "
         "NCCL_CROSS_NIC=0.",
-        r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? ?(?P<why>[^\r\n,]*)",
+        pattern=r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? ?(?P<why>[^\r\n,]*)",
         unless=("nccl-hca-unusable",),
     ),
     Signature(
         "memlock",
-        ("ibv_reg_mr", "ibv_exp_reg_mr", "ibv_create_qp", "ibv_create_cq", "locked memory"),
-        "{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
-        "docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; without a container, limits.conf or LimitMEMLOCK of sshd. "
+        keys=("ibv_reg_mr", "ibv_exp_reg_mr", "ibv_create_qp", "ibv_create_cq", "locked memory"),
+        cause="{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
+        next="docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; without a container, limits.conf or LimitMEMLOCK of sshd. "
         "Check through mpirun, not in a login shell: mpirun ... bash -c 'ulimit -l'.",
-        r"(?!ibv_reg_mr\(address=[^)\r\n]*\)[^\r\n]*? failed: Cannot allocate memory\s*$)ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument|Resource temporarily))[^\r\n]{0,80}?"
+        pattern=r"(?!ibv_reg_mr\(address=[^)\r\n]*\)[^\r\n]*? failed: Cannot allocate memory\s*$)ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument|Resource temporarily))[^\r\n]{0,80}?"
         r"(?:failed|Cannot allocate memory)"
         r"|to allocate some locked memory|set max locked memory",
     ),
     Signature(
         "nccl-port-error",
-        ("Got async event : port error",),
-        "The RDMA port[[device? {device}]] of {host} reported an error: its link went down, at the cable, the switch or the NIC.",
-        "On {host}: ibstat; ip -s link; dmesg -T | grep -i mlx5. Leave {host} out with --exclude {host} until the link stays up.",
-        r"(?:NET/IB : (?P<device>[\w.-]+:\d+) )?Got async event : port error",
+        keys=("Got async event : port error",),
+        cause="The RDMA port[[device? {device}]] of {host} reported an error: its link went down, at the cable, the switch or the NIC.",
+        next="On {host}: ibstat; ip -s link; dmesg -T | grep -i mlx5. Leave {host} out with --exclude {host} until the link stays up.",
+        pattern=r"(?:NET/IB : (?P<device>[\w.-]+:\d+) )?Got async event : port error",
     ),
     Signature(
         "nccl-version-mismatch",
-        ("Mismatched NCCL version detected",),
-        "The ranks have different versions of NCCL: their images or Python environments differ.",
-        "Use the same version on every host. To compare images: docker image inspect --format '{{{{.Id}}}}' IMAGE on each host; otherwise python3 -c "
+        keys=("Mismatched NCCL version detected",),
+        cause="The ranks have different versions of NCCL: their images or Python environments differ.",
+        next="Use the same version on every host. To compare images: docker image inspect --format '{{{{.Id}}}}' IMAGE on each host; otherwise python3 -c "
         "'import torch; print(torch.cuda.nccl.version())'.",
     ),
     Signature(
         "nccl-gpu-shared",
-        ("Duplicate GPU detected", "Multiple Ranks are using the same GPU"),
-        "Two ranks use the same GPU[[ranks?: {ranks}]].",
-        "Use one rank per GPU: in the program, call torch.cuda.set_device(local_rank), and give each host no more "
+        keys=("Duplicate GPU detected", "Multiple Ranks are using the same GPU"),
+        cause="Two ranks use the same GPU[[ranks?: {ranks}]].",
+        next="Use one rank per GPU: in the program, call torch.cuda.set_device(local_rank), and give each host no more "
         "slots than GPUs. Host names must be unique.",
-        r"Duplicate GPU detected ?: (?P<ranks>[^\r\n]*\S)|Multiple Ranks are using the same GPU",
+        pattern=r"Duplicate GPU detected ?: (?P<ranks>[^\r\n]*\S)|Multiple Ranks are using the same GPU",
     ),
     Signature(
         "nccl-no-interface",
-        ("no socket interface found", "No socket interface found", "No interface found", "is neither AF_INET"),
-        "{host} has no network interface that NCCL_SOCKET_IFNAME allows.",
-        "List its interfaces: ip -br addr. The name must exist on every host: -x NCCL_SOCKET_IFNAME==bond0 (the second = "
+        keys=("no socket interface found", "No socket interface found", "No interface found", "is neither AF_INET"),
+        cause="{host} has no network interface that NCCL_SOCKET_IFNAME allows.",
+        next="List its interfaces: ip -br addr. The name must exist on every host: -x NCCL_SOCKET_IFNAME==bond0 (the second = "
         "requests exactly that name).",
-        r"(?i:NCCL.*no (?:socket )?interface found)|connecting to address .*(?!family 1 )family \d+ is neither AF_INET",
+        pattern=r"(?i:NCCL.*no (?:socket )?interface found)|connecting to address .*(?!family 1 )family \d+ is neither AF_INET",
     ),
     Signature(
         "nccl-connect",
-        ("onnect to ", "socketPollConnect", "WARN Call to connect failed"),
-        "{host} cannot connect to [[peer?{peer}||another rank]] when NCCL starts[[why? ({why})]]: the address is on a "
+        keys=("onnect to ", "socketPollConnect", "WARN Call to connect failed"),
+        cause="{host} cannot connect to [[peer?{peer}||another rank]] when NCCL starts[[why? ({why})]]: the address is on a "
         "network that the hosts do not share, a firewall blocks it, or a rank never started[[dropped? or gets more connections than it accepts]].",
-        "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} shows "
+        next="Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} shows "
         "the route, and ]]all ports from 1024 on have to be open between the hosts (NCCL uses any free one).[[dropped? With hundreds "
         "of ranks: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog.]]",
-        r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?"
+        pattern=r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?"
         r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*[^\s])?"
         r"|(?P<dropped>NCCL WARN socketPollConnect)[ :]+(?![ :]|Connect to)(?P<why2>[^\r\n]*\S)"
         r"|WARN Call to connect failed ?: (?P<why3>[^\r\n]*\S)",  # NCCL 2.0 to 2.2
     ),
     Signature(
         "nccl-network-unknown",
-        ("Error: network ",),
-        "NCCL has no network {name}, which NCCL_NET requests.",
-        "NCCL_NET is IB, Socket or the name of a plugin that is in the image. IB is available only with libibverbs and "
+        keys=("Error: network ",),
+        cause="NCCL has no network {name}, which NCCL_NET requests.",
+        next="NCCL_NET is IB, Socket or the name of a plugin that is in the image. IB is available only with libibverbs and "
         "/dev/infiniband where the ranks run (docker run --device /dev/infiniband).",
-        r"Error: network (?P<name>\S+) not found",
+        pattern=r"Error: network (?P<name>\S+) not found",
     ),
     Signature(
         "shm-denied",
-        ("shm_open failed : Permission denied", "shm_open to", "creating shared memory segment"),
-        "The user of the ranks may not write to /dev/shm on {host}.",
-        "ls -ld /dev/shm there: it has to be drwxrwxrwt (chmod 1777 /dev/shm).",
-        r"shm_open (?:failed ?|to \S+ failed)[^\r\n]*Permission denied"
+        keys=("shm_open failed : Permission denied", "shm_open to", "creating shared memory segment"),
+        cause="The user of the ranks may not write to /dev/shm on {host}.",
+        next="ls -ld /dev/shm there: it has to be drwxrwxrwt (chmod 1777 /dev/shm).",
+        pattern=r"shm_open (?:failed ?|to \S+ failed)[^\r\n]*Permission denied"
         r"|creating shared memory segment [^\r\n]*error: Permission denied",
     ),
     Signature(
         "shm-too-small",
-        (
+        keys=(
             "dev/shm",
             "fallocate failed",
             "insufficient shared memory (shm)",
             "out of shared memory",
         ),
-        "Shared memory (/dev/shm) of {host} is too small.",
-        "df -h /dev/shm where the ranks run. In a container: docker run --shm-size=32g (shm_size in the inventory; 64 MB is "
+        cause="Shared memory (/dev/shm) of {host} is too small.",
+        next="df -h /dev/shm where the ranks run. In a container: docker run --shm-size=32g (shm_size in the inventory; 64 MB is "
         "docker's default), or --ipc=host. On the host: mount -o remount,size=32g /dev/shm, and remove leftover files "
         "from it. If you cannot enlarge it, use fewer data loader workers.",
-        r"Error while creating shared memory segment (?:/dev/shm/)?\S+ \(size \d+\)(?!, error: (?!No space left))"
+        pattern=r"Error while creating shared memory segment (?:/dev/shm/)?\S+ \(size \d+\)(?!, error: (?!No space left))"
         r"|shm\w*\.(?:h|cc):\d+ [^\r\n]*fallocate failed|failed to extend /dev/shm|(?:posix_)?fallocate[^\r\n]*/dev/shm|/dev/shm[^\r\n]*No space left"
         r"|No space left[^\r\n]*/dev/shm|insufficient shared memory|out of shared memory",
         unless=("shm-denied",),
     ),
     Signature(
         "cuda-driver-old",
-        (
+        keys=(
             "CUDA driver version is insufficient",
             "driver on your system is too old",
             "PTX was compiled with an unsupported toolchain",
         ),
-        "The NVIDIA driver of {host} is older than the program's CUDA needs.",
-        "Update the driver, or use an image or build for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
-        r"^(?!.*UserWarning: ).*(?:CUDA driver version is insufficient|driver on your system is too old|PTX was compiled with an unsupported toolchain)",
+        cause="The NVIDIA driver of {host} is older than the program's CUDA needs.",
+        next="Update the driver, or use an image or build for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
+        pattern=r"^(?!.*UserWarning: ).*(?:CUDA driver version is insufficient|driver on your system is too old|PTX was compiled with an unsupported toolchain)",
     ),
     Signature(
         "torch-without-gpu",
-        ("UserWarning: CUDA initialization: The NVIDIA driver",),
-        "torch on {host} uses no GPU: it was built for a newer CUDA than the driver supports (up to {version}; 12080 is CUDA "
+        keys=("UserWarning: CUDA initialization: The NVIDIA driver",),
+        cause="torch on {host} uses no GPU: it was built for a newer CUDA than the driver supports (up to {version}; 12080 is CUDA "
         "12.8).",
-        "Update the driver, or install torch for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
-        r"The NVIDIA driver on your system is too old \(found version (?P<version>\d+)\)",
+        next="Update the driver, or install torch for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
+        pattern=r"The NVIDIA driver on your system is too old \(found version (?P<version>\d+)\)",
         kind=FailureText.FALLBACK,
         at_end="driver on your system is too old|_cuda_getDeviceCount|your version of the CUDA driver",
     ),
     Signature(
         "fabricmanager",
-        ("system not yet initialized", "System not yet initialized", "cudaErrorSystemNotReady"),
-        "The NVSwitch fabric of {host} is not ready: nvidia-fabricmanager does not run, or is of another version than the "
+        keys=("system not yet initialized", "System not yet initialized", "cudaErrorSystemNotReady"),
+        cause="The NVSwitch fabric of {host} is not ready: nvidia-fabricmanager does not run, or is of another version than the "
         "driver.",
-        "systemctl status nvidia-fabricmanager; install exactly the driver's version, then systemctl restart it.",
+        next="systemctl status nvidia-fabricmanager; install exactly the driver's version, then systemctl restart it.",
     ),
     Signature(
         "nccl-cuda-failure",
-        ("Cuda failure ", "CUDA failure "),
-        "A CUDA call of NCCL failed on {host}: {why}.",
-        "[[argument?NCCL, CUDA and torch may not match: run python3 -c 'import torch; print(torch.version.cuda, "
+        keys=("Cuda failure ", "CUDA failure "),
+        cause="A CUDA call of NCCL failed on {host}: {why}.",
+        next="[[argument?NCCL, CUDA and torch may not match: run python3 -c 'import torch; print(torch.version.cuda, "
         "torch.cuda.nccl.version())', and keep only one libnccl in LD_LIBRARY_PATH. Otherwise two ranks are on one GPU: torch.cuda.set_device(local_rank)||Run "
         "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?]]"
         "[[unknown? If nvidia-smi works but CUDA does not: nvidia-modprobe -u -c=0 on the host, then start the container again; with NVSwitch, systemctl status "
         "nvidia-fabricmanager.]]",
         # Its own line under "Last error:", those of NCCL's WARN, and of nccl-tests
-        r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?=(?P<argument>invalid)?)"
+        pattern=r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?=(?P<argument>invalid)?)"
         r"(?=(?P<unknown>unknown error)?)(?P<why>[^'\r\n]*[^'\s])",
         unless=(
             "cuda-driver-old",
@@ -202,68 +206,68 @@ NCCL = (
     ),
     Signature(
         "shm-not-shared",
-        ("Error while attaching to shared memory segment",),
-        "A rank of {host} does not find the shared memory of another rank there: they run in containers that do not share "
+        keys=("Error while attaching to shared memory segment",),
+        cause="A rank of {host} does not find the shared memory of another rank there: they run in containers that do not share "
         "/dev/shm, or that other rank has ended.",
-        "Start all ranks of a host in one container, or each with docker run --ipc=host. Else look for the rank that ended "
+        next="Start all ranks of a host in one container, or each with docker run --ipc=host. Else look for the rank that ended "
         "first.",
-        r"attaching to shared memory segment \S+ [^\r\n]*No such file",
+        pattern=r"attaching to shared memory segment \S+ [^\r\n]*No such file",
     ),
     Signature(
         "nccl-invalid-usage",
-        ("invalid usage", "ncclInvalidUsage"),
-        "NCCL refuses a call of a rank (invalid usage): most often two ranks use the same GPU.",
-        "Use one rank per GPU: in the program, call torch.cuda.set_device(hvd.local_rank()) before anything else, and "
+        keys=("invalid usage", "ncclInvalidUsage"),
+        cause="NCCL refuses a call of a rank (invalid usage): most often two ranks use the same GPU.",
+        next="Use one rank per GPU: in the program, call torch.cuda.set_device(hvd.local_rank()) before anything else, and "
         "give each host no more slots than GPUs. -x NCCL_DEBUG=WARN shows which call it was.",
-        r"(?i:nccl)[^\r\n]*invalid usage|ncclInvalidUsage",
+        pattern=r"(?i:nccl)[^\r\n]*invalid usage|ncclInvalidUsage",
         unless=("nccl-gpu-shared",),
     ),
     Signature(
         "nccl-not-ready",
-        ("Attempt to use communicator before the previous operation returned",),
-        "The program on {host} used an NCCL communicator although an earlier call on it had failed or had not finished.",
-        "Look for the first NCCL WARN or NCCL error before it, on every rank. Without one: the program was built for another NCCL than the one "
+        keys=("Attempt to use communicator before the previous operation returned",),
+        cause="The program on {host} used an NCCL communicator although an earlier call on it had failed or had not finished.",
+        next="Look for the first NCCL WARN or NCCL error before it, on every rank. Without one: the program was built for another NCCL than the one "
         "that it has loaded (strings libnccl.so.2 | grep 'NCCL version').",
         kind=FailureText.ECHO,
     ),
     Signature(
         "nccl-aborted",
-        ("communicator was aborted", "communicator is aborted"),
-        "torch ended NCCL's work in this rank[[rank? ({rank})]]: a collective took too long, or another rank failed[[why?. It gives the reason: {why}]].",
-        "Look for the rank that failed or fell silent first; its lines before this point show why.",
-        r"NCCL communicator (?:was|is) aborted(?: on rank (?P<rank>\d+))?(?:[^\r\n]*?reason for failure was: (?P<why>[^\r\n]*[^\s.]))?",
+        keys=("communicator was aborted", "communicator is aborted"),
+        cause="torch ended NCCL's work in this rank[[rank? ({rank})]]: a collective took too long, or another rank failed[[why?. It gives the reason: {why}]].",
+        next="Look for the rank that failed or fell silent first; its lines before this point show why.",
+        pattern=r"NCCL communicator (?:was|is) aborted(?: on rank (?P<rank>\d+))?(?:[^\r\n]*?reason for failure was: (?P<why>[^\r\n]*[^\s.]))?",
         kind=FailureText.ECHO,
         unless=("torch-collective-timeout", "torch-collectives-differ", "torch-ranks-apart", "nccl-peer-gone"),
     ),
     Signature(
         "nccl-invalid-argument",
-        (", invalid argument, NCCL version", "ncclInvalidArgument"),
-        "NCCL refuses an argument that a rank gives it: most often a rank's number that is not below the number of ranks, two ranks on one GPU, or a "
+        keys=(", invalid argument, NCCL version", "ncclInvalidArgument"),
+        cause="NCCL refuses an argument that a rank gives it: most often a rank's number that is not below the number of ranks, two ranks on one GPU, or a "
         "tensor that is not on the rank's own GPU.",
-        "-x NCCL_DEBUG=WARN shows which argument. Start as many processes as WORLD_SIZE, and call "
+        next="-x NCCL_DEBUG=WARN shows which argument. Start as many processes as WORLD_SIZE, and call "
         "torch.cuda.set_device(local_rank) before anything else.",
-        r"(?i:nccl)[^\r\n]*, invalid argument\b|ncclInvalidArgument",
+        pattern=r"(?i:nccl)[^\r\n]*, invalid argument\b|ncclInvalidArgument",
         unless=("nccl-gpu-shared", "nccl-invalid-usage", "nccl-ranks-differ"),
     ),
     Signature(
         "nccl-peer-gone",
-        (
+        keys=(
             "remote process exited or there was a network error",
             "onnection closed by remote peer",
             "NCCL WARN Net : Call to ",
             "ncclRemoteError",
             "Socket recv failed while polling for opId",
         ),
-        "NCCL on {host} lost another rank[[peer?, at {peer}]].",
-        "Look for the rank that ended first, and at its host.[[peer? Where {peer} is no host of the job, something "
+        cause="NCCL on {host} lost another rank[[peer?, at {peer}]].",
+        next="Look for the rank that ended first, and at its host.[[peer? Where {peer} is no host of the job, something "
         "else connected to one of NCCL's ports and left: NCCL 2.27.3 and newer tolerates that.]]",
-        r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN Net : Call to "
+        pattern=r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN Net : Call to "
         r"(?:\w+ from (?P<peer2>[^\s<]+)<)?|ncclRemoteError|Socket recv failed while polling for opId)",
         kind=FailureText.ECHO,
     ),
     Signature(
         "nccl-failed",
-        (
+        keys=(
             *(
                 "unhandled system error",
                 "unhandled cuda error",
@@ -280,51 +284,51 @@ NCCL = (
                 "Failed, NCCL error",
             ),
         ),
-        "NCCL failed, and this log shows no known reason.",
-        "The reason is in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
+        cause="NCCL failed, and this log shows no known reason.",
+        next="The reason is in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=FailureText.FALLBACK,
         unless=("nccl-warned", "nccl-start-failed", "nccl-invalid-argument", "nccl-not-ready"),
     ),
     Signature(
         "nccl-foreign-connection",
-        ("wrong type", "wrong magic"),
-        "Something other than NCCL connected to a port of NCCL: a port scanner, or a rank left over from another job.",
-        "Check that no rank of an older job is alive on the hosts: nvidia-smi, ps. Scanners do no harm.",
-        r"socket\w*: wrong (?:type|magic)",
+        keys=("wrong type", "wrong magic"),
+        cause="Something other than NCCL connected to a port of NCCL: a port scanner, or a rank left over from another job.",
+        next="Check that no rank of an older job is alive on the hosts: nvidia-smi, ps. Scanners do no harm.",
+        pattern=r"socket\w*: wrong (?:type|magic)",
         kind=FailureText.NOTE,
         unless=("nccl-networks-differ",),
     ),
     Signature(
         "nccl-no-verbs",
-        ("Failed to open libibverbs.so",),
-        "There is no libibverbs where the ranks of {host} run, so NCCL uses TCP.",
-        "For RDMA, install the user-space drivers there or in the image, in the same MLNX_OFED version as on the host: apt-get install libibverbs1 "
+        keys=("Failed to open libibverbs.so",),
+        cause="There is no libibverbs where the ranks of {host} run, so NCCL uses TCP.",
+        next="For RDMA, install the user-space drivers there or in the image, in the same MLNX_OFED version as on the host: apt-get install libibverbs1 "
         "ibverbs-providers.",
         kind=FailureText.NOTE,
         unless=("nccl-ofi-no-provider",),
     ),
     Signature(
         "nccl-no-ib-device",
-        ("NET/IB : No device found",),
-        "NCCL found no RDMA device on {host}, so it uses TCP.",
-        "For RDMA, check ls /sys/class/infiniband on the host, and ls /dev/infiniband where the ranks run (a "
+        keys=("NET/IB : No device found",),
+        cause="NCCL found no RDMA device on {host}, so it uses TCP.",
+        next="For RDMA, check ls /sys/class/infiniband on the host, and ls /dev/infiniband where the ranks run (a "
         "container needs docker run --device /dev/infiniband). NCCL_IB_HCA may name a device that does not exist.",
         kind=FailureText.NOTE,
     ),
     Signature(
         "nccl-on-tcp",
-        ("NCCL_IB_DISABLE set by environment to 1",),
-        "RDMA is turned off by NCCL_IB_DISABLE=1, so NCCL uses TCP.",
-        "If the hosts have RDMA, unset NCCL_IB_DISABLE.",
+        keys=("NCCL_IB_DISABLE set by environment to 1",),
+        cause="RDMA is turned off by NCCL_IB_DISABLE=1, so NCCL uses TCP.",
+        next="If the hosts have RDMA, unset NCCL_IB_DISABLE.",
         kind=FailureText.NOTE,
     ),
     Signature(
         "nccl-gdr-off",
-        ("GPU Direct RDMA Disabled for HCA",),
-        "GPUDirect RDMA is off for {hca} on {host}: data goes through the host's memory.",
-        "On the host, check lsmod | grep peermem. If the module is missing, run modprobe nvidia-peermem, and add "
+        keys=("GPU Direct RDMA Disabled for HCA",),
+        cause="GPUDirect RDMA is off for {hca} on {host}: data goes through the host's memory.",
+        next="On the host, check lsmod | grep peermem. If the module is missing, run modprobe nvidia-peermem, and add "
         "its name to a file in /etc/modules-load.d/ so that it is loaded at boot. All hosts need it.",
-        r"GPU Direct RDMA Disabled for HCA \d+ '(?P<hca>[^']+)'",
+        pattern=r"GPU Direct RDMA Disabled for HCA \d+ '(?P<hca>[^']+)'",
         kind=FailureText.NOTE,
     ),
 )
@@ -339,91 +343,91 @@ _EVENTS = (
 NCCL_DEVICES = (
     Signature(
         "nccl-links-differ",
-        ("incompatible devices", "device is incompatible with the local"),
-        "NCCL on {host} would have to connect HCAs of different kinds[[what?: {what}]]. One is InfiniBand, another one Ethernet "
+        keys=("incompatible devices", "device is incompatible with the local"),
+        cause="NCCL on {host} would have to connect HCAs of different kinds[[what?: {what}]]. One is InfiniBand, another one Ethernet "
         "(RoCE), on this host or on another.",
-        "Name HCAs of one kind that every host has: -x NCCL_IB_HCA==mlx5_0,mlx5_1. ibv_devinfo shows the link_layer of each.",
-        r"NET/IB ?: (?:Attempted to (?:connect|merge) incompatible devices|Remote [^\r\n]* device is incompatible)"
+        next="Name HCAs of one kind that every host has: -x NCCL_IB_HCA==mlx5_0,mlx5_1. ibv_devinfo shows the link_layer of each.",
+        pattern=r"NET/IB ?: (?:Attempted to (?:connect|merge) incompatible devices|Remote [^\r\n]* device is incompatible)"
         r"(?:[^\r\n\[]*(?P<what>\[[^\r\n]*?)(?=\. Try|\r|\n|$))?",
     ),
     Signature(
         "nccl-ib-device",
-        ("NET/IB : Unable to open device", "NET/IB : Unable to query "),
-        "NCCL on {host} cannot use an RDMA device: {what}.",
-        "Where the ranks run: ls -l /dev/infiniband, and ibv_devinfo. A container needs --device /dev/infiniband; "
+        keys=("NET/IB : Unable to open device", "NET/IB : Unable to query "),
+        cause="NCCL on {host} cannot use an RDMA device: {what}.",
+        next="Where the ranks run: ls -l /dev/infiniband, and ibv_devinfo. A container needs --device /dev/infiniband; "
         "the user must be able to read and write /dev/infiniband/uverbs*.",
-        r"NET/IB : (?P<what>Unable to (?:open|query) [^\r\n]*[^\s.])",
+        pattern=r"NET/IB : (?P<what>Unable to (?:open|query) [^\r\n]*[^\s.])",
     ),
     Signature(
         "nccl-ib-fatal",
-        ("async fatal event",),
-        "The RDMA device[[device? {device}]] of {host} reported a fatal error: {why}.",
-        "On {host}: dmesg -T | grep -i mlx5; ibstat. Look for a reset or outdated firmware. Leave {host} out with --exclude {host} until it "
+        keys=("async fatal event",),
+        cause="The RDMA device[[device? {device}]] of {host} reported a fatal error: {why}.",
+        next="On {host}: dmesg -T | grep -i mlx5; ibstat. Look for a reset or outdated firmware. Leave {host} out with --exclude {host} until it "
         "is fixed.",
-        r"NET/IB : (?P<device>[\w.-]+:\d+)? ?async fatal event(?: on \w+)?[^\r\n:(]{0,80}[:(]?\s{0,8}"
+        pattern=r"NET/IB : (?P<device>[\w.-]+:\d+)? ?async fatal event(?: on \w+)?[^\r\n:(]{0,80}[:(]?\s{0,8}"
         r"(?P<why>[^\s.](?:[^\r\n]*[^\s.])?)",
     ),
     Signature(
         "nccl-truncated",
-        ("essage truncated",),
-        "The ranks disagree: one of them sends a message whose size differs from the one that {host} expects to receive.",
-        "See that every rank calls the same collectives in the same order and with the same sizes (-x "
+        keys=("essage truncated",),
+        cause="The ranks disagree: one of them sends a message whose size differs from the one that {host} expects to receive.",
+        next="See that every rank calls the same collectives in the same order and with the same sizes (-x "
         "TORCH_DISTRIBUTED_DEBUG=DETAIL), and that all have the same versions of NCCL and of the network plugin.",
-        r"(?:NET/\w+ ?:|NCCL|^)[^\r\n]*[Mm]essage truncated ?: receiv(?:ed|ing) \d",
+        pattern=r"(?:NET/\w+ ?:|NCCL|^)[^\r\n]*[Mm]essage truncated ?: receiv(?:ed|ing) \d",
     ),
     Signature(
         "nccl-handles",
-        ("UDS: ",),
-        "Two ranks of {host} cannot share GPU memory with each other: NCCL's Unix socket failed ({why}). Either "
+        keys=("UDS: ",),
+        cause="Two ranks of {host} cannot share GPU memory with each other: NCCL's Unix socket failed ({why}). Either "
         "they run in containers with separate networks, or one of them has ended.",
-        "Run all ranks of a host in one container, or each with --network host. -x NCCL_CUMEM_ENABLE=0 makes NCCL work without such "
+        next="Run all ranks of a host in one container, or each with --network host. -x NCCL_CUMEM_ENABLE=0 makes NCCL work without such "
         "sockets.",
-        r"UDS: (?P<why>(?:Sending data over|Receiving data over|Binding to|Socket creation|Cannot (?:bind|connect))[^\r\n]*\S)",
+        pattern=r"UDS: (?P<why>(?:Sending data over|Receiving data over|Binding to|Socket creation|Cannot (?:bind|connect))[^\r\n]*\S)",
     ),
     Signature(
         "nccl-nvls",
-        ("Failed to bind NVLink SHARP (NVLS)", "nvls.cc:"),
-        "NVLink SHARP (NVLS) cannot be set up on {host}: {why}. There is a problem with the fabric manager or an NVSwitch.",
-        "Check systemctl status nvidia-fabricmanager on {host}: its version must be exactly that of the driver. "
+        keys=("Failed to bind NVLink SHARP (NVLS)", "nvls.cc:"),
+        cause="NVLink SHARP (NVLS) cannot be set up on {host}: {why}. There is a problem with the fabric manager or an NVSwitch.",
+        next="Check systemctl status nvidia-fabricmanager on {host}: its version must be exactly that of the driver. "
         "Restart it when no job is running. -x NCCL_NVLS_ENABLE=0 runs the job without NVLS.",
-        r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d+ ?: (?P<why>CUDA error (?!2 )\d+ '[^'\r\n]*')"
+        pattern=r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d+ ?: (?P<why>CUDA error (?!2 )\d+ '[^'\r\n]*')"
         r"|nvls\.cc:\d+ NCCL WARN (?P<why2>Cuda failure [^\r\n]*\S)",
         unless=("nccl-nvls-full", "cuda-not-started", "cuda-out-of-memory", "cuda-driver-old"),
     ),
     Signature(
         "nccl-nvls-full",
-        ("Failed to bind NVLink SHARP (NVLS)",),
-        "The NVSwitches of {host} have no room for another multicast group: each NCCL communicator uses some of the groups.",
-        "Use fewer communicators (process groups) at a time, another version of NCCL, or -x NCCL_NVLS_ENABLE=0.",
-        r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d+ ?: CUDA error 2 ",
+        keys=("Failed to bind NVLink SHARP (NVLS)",),
+        cause="The NVSwitches of {host} have no room for another multicast group: each NCCL communicator uses some of the groups.",
+        next="Use fewer communicators (process groups) at a time, another version of NCCL, or -x NCCL_NVLS_ENABLE=0.",
+        pattern=r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d+ ?: CUDA error 2 ",
     ),
     Signature(
         "nccl-peer-access",
-        ("failed to peer with device", "failed to open CUDA IPC handle", "IpcGetMemHandle failed"),
-        "Two GPUs of {host} cannot reach each other's memory: {why}.",
-        "nvidia-smi topo -p2p r shows which GPUs can. They cannot in a virtual machine, with an IOMMU and ACS on, "
+        keys=("failed to peer with device", "failed to open CUDA IPC handle", "IpcGetMemHandle failed"),
+        cause="Two GPUs of {host} cannot reach each other's memory: {why}.",
+        next="nvidia-smi topo -p2p r shows which GPUs can. They cannot in a virtual machine, with an IOMMU and ACS on, "
         "or if the ranks run in separate containers without --ipc=host. With -x NCCL_P2P_DISABLE=1, NCCL uses shared memory instead.",
-        r"(?P<why>failed to (?:peer with device|open CUDA IPC handle) [^\r\n]*\S|(?:cuda|hip)IpcGetMemHandle failed[^\r\n]*\S)",
+        pattern=r"(?P<why>failed to (?:peer with device|open CUDA IPC handle) [^\r\n]*\S|(?:cuda|hip)IpcGetMemHandle failed[^\r\n]*\S)",
     ),
     Signature(
         "nccl-ranks-differ",
-        ("Bootstrap Root : mismatch in ", "has already checked in"),
-        "The ranks do not agree on their rank numbers or on the number of ranks: {what}.",
-        "Each rank needs a different number in RANK, and all ranks need the same WORLD_SIZE. Two jobs that use the "
+        keys=("Bootstrap Root : mismatch in ", "has already checked in"),
+        cause="The ranks do not agree on their rank numbers or on the number of ranks: {what}.",
+        next="Each rank needs a different number in RANK, and all ranks need the same WORLD_SIZE. Two jobs that use the "
         "same MASTER_PORT also cause this error: make sure that no rank of an older job is still running.",
-        r"Bootstrap Root : (?P<what>(?:mismatch in|rank \d+ of \d+)[^\r\n]*\S)",
+        pattern=r"Bootstrap Root : (?P<what>(?:mismatch in|rank \d+ of \d+)[^\r\n]*\S)",
     ),
     Signature(
         "nccl-address",
-        ("Invalid NCCL_COMM_ID", "verify NCCL_OOB_NET_IFNAME"),
-        "NCCL on {host} cannot use an address that it is given: {what}.",
-        "NCCL_COMM_ID is HOST:PORT of rank 0, and NCCL_OOB_NET_IFNAME names interfaces that every host has. Both may be left "
+        keys=("Invalid NCCL_COMM_ID", "verify NCCL_OOB_NET_IFNAME"),
+        cause="NCCL on {host} cannot use an address that it is given: {what}.",
+        next="NCCL_COMM_ID is HOST:PORT of rank 0, and NCCL_OOB_NET_IFNAME names interfaces that every host has. Both may be left "
         "out under mpirun and torchrun.",
-        r"(?P<what>Invalid NCCL_COMM_ID|no device found [^\r\n]*verify NCCL_OOB_NET_IFNAME)",
+        pattern=r"(?P<what>Invalid NCCL_COMM_ID|no device found [^\r\n]*verify NCCL_OOB_NET_IFNAME)",
     ),
     Signature(
         "nccl-topology",
-        (
+        keys=(
             "Could not find any local path from gpu",
             "Could not find NET with id",
             "could not find CPU close to GPU",
@@ -432,247 +436,247 @@ NCCL_DEVICES = (
             "Could not find real path of",
             " of node ",
         ),
-        "NCCL does not understand how the devices of {host} are connected: {what}.",
-        "[[net?All ranks must use the same network devices: the same NCCL_IB_HCA, NCCL_NET and NCCL_SOCKET_IFNAME in each, and the same image on all hosts. ]]Unset "
+        cause="NCCL does not understand how the devices of {host} are connected: {what}.",
+        next="[[net?All ranks must use the same network devices: the same NCCL_IB_HCA, NCCL_NET and NCCL_SOCKET_IFNAME in each, and the same image on all hosts. ]]Unset "
         "NCCL_TOPO_FILE and NCCL_GRAPH_FILE. A container needs the host's /sys. -x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=GRAPH shows what NCCL sees.",
-        r"NCCL WARN (?P<what>[^\r\n]*(?:local path|(?P<net>NET with id)|CPU close|XML|real path)[^\r\n]*[^\s.])"
+        pattern=r"NCCL WARN (?P<what>[^\r\n]*(?:local path|(?P<net>NET with id)|CPU close|XML|real path)[^\r\n]*[^\s.])"
         r"|(?P<what2>Attribute \w+ of node \w+ not found)",
         unless=("nccl-usb-interface",),
     ),
     Signature(
         "nccl-no-transport",
-        ("has no transport for ", "No transport found for rank"),
-        "NCCL on {host} found no way from one rank to another: {what}.",
-        "Unset NCCL_P2P_DISABLE and NCCL_SHM_DISABLE if ranks share a host; between hosts, read the NET/ lines "
+        keys=("has no transport for ", "No transport found for rank"),
+        cause="NCCL on {host} found no way from one rank to another: {what}.",
+        next="Unset NCCL_P2P_DISABLE and NCCL_SHM_DISABLE if ranks share a host; between hosts, read the NET/ lines "
         "before this message: no interface and no RDMA device could be used.",
-        r"(?P<what>Rank \d+ has no transport for [^\r\n]*\S|No transport found for rank [^\r\n]*\S)",
+        pattern=r"(?P<what>Rank \d+ has no transport for [^\r\n]*\S|No transport found for rank [^\r\n]*\S)",
     ),
     Signature(
         "nccl-socket",
-        ("Socket creation failed",),
-        "NCCL on {host} cannot open a socket: {why}.",
-        "Run ip -br addr where the ranks run: an interface must have an address. A container needs docker run "
+        keys=("Socket creation failed",),
+        cause="NCCL on {host} cannot open a socket: {why}.",
+        next="Run ip -br addr where the ranks run: an interface must have an address. A container needs docker run "
         "--network host. Name the interface: -x NCCL_SOCKET_IFNAME==NAME.",
-        r"WARN (?:NCCL )?(?:Net : )?Socket creation failed ?: (?P<why>[^\r\n]*\S)",
+        pattern=r"WARN (?:NCCL )?(?:Net : )?Socket creation failed ?: (?P<why>[^\r\n]*\S)",
     ),
     Signature(
         "nccl-start-failed",
-        ("socket.cc:", "socket.h:", "bootstrap.cc:"),
-        "A TCP connection failed on {host} while NCCL was starting; NCCL does not report why.",
-        "Name the network that the hosts share: -x NCCL_SOCKET_IFNAME==bond0. All ports from 1024 on have to be "
+        keys=("socket.cc:", "socket.h:", "bootstrap.cc:"),
+        cause="A TCP connection failed on {host} while NCCL was starting; NCCL does not report why.",
+        next="Name the network that the hosts share: -x NCCL_SOCKET_IFNAME==bond0. All ports from 1024 on have to be "
         "open between them. Another possible cause is a rank that never started. -x NCCL_DEBUG=WARN shows more.",
-        r"NCCL INFO (?:\w+/)?(?:socket|bootstrap)\.(?:cc|h):\d+ -> [1-9][\s\S]{0,900}?NCCL INFO (?:init|group)\.cc:\d+ -> [1-9]",
+        pattern=r"NCCL INFO (?:\w+/)?(?:socket|bootstrap)\.(?:cc|h):\d+ -> [1-9][\s\S]{0,900}?NCCL INFO (?:init|group)\.cc:\d+ -> [1-9]",
         kind=FailureText.FALLBACK,
         lines=8,
         unless=("nccl-warned",),
     ),
     Signature(
         "nccl-gpu-hidden",
-        ("nvmlDeviceGetHandleByPciBusId", "invalid device ordinal"),
-        "NCCL on {host} does not see the GPU of another rank of that host: Slurm (--gpu-bind, --gpus-per-task), a container "
+        keys=("nvmlDeviceGetHandleByPciBusId", "invalid device ordinal"),
+        cause="NCCL on {host} does not see the GPU of another rank of that host: Slurm (--gpu-bind, --gpus-per-task), a container "
         "or a cgroup shows each rank its own GPU only.",
-        "Show every rank all GPUs of the host, and choose one by the local rank: srun --gpus-per-node=8 without "
+        next="Show every rank all GPUs of the host, and choose one by the local rank: srun --gpus-per-node=8 without "
         "--gpus-per-task and --gpu-bind; one container for all ranks of a host. With -x NCCL_P2P_DISABLE=1 or -x "
         "NCCL_CUMEM_ENABLE=0, NCCL does not need to see them.",
-        r"NCCL WARN nvmlDeviceGetHandleByPciBusId\([^)\r\n]*\) failed: Not Found|p2p\.cc:\d+ NCCL WARN Cuda failure (?:\d+ )?'invalid device",
+        pattern=r"NCCL WARN nvmlDeviceGetHandleByPciBusId\([^)\r\n]*\) failed: Not Found|p2p\.cc:\d+ NCCL WARN Cuda failure (?:\d+ )?'invalid device",
     ),
     Signature(
         "nccl-warned",
-        ("NCCL WARN ", "Last error:"),
-        "NCCL failed on {host}: {what}.",
-        "Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
-        r"NCCL WARN (?!Missing |MSCCL)(?P<what>[^\r\n]*[^\s.])|Last error:[ \t]*\r?\n(?:[\w.-]+: )?[^\r\n]*?(?P<what2>\w[^\r\n]*[^\s.])",
+        keys=("NCCL WARN ", "Last error:"),
+        cause="NCCL failed on {host}: {what}.",
+        next="Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
+        pattern=r"NCCL WARN (?!Missing |MSCCL)(?P<what>[^\r\n]*[^\s.])|Last error:[ \t]*\r?\n(?:[\w.-]+: )?[^\r\n]*?(?P<what2>\w[^\r\n]*[^\s.])",
         lines=2,
         kind=FailureText.FALLBACK,
         only_with=("nccl-failed",),
     ),
     Signature(
         "nccl-networks-differ",
-        ("wrong type ", "wrong socket type "),
-        "The hosts do not use the same network: NCCL uses RDMA on one and TCP on another, so they cannot communicate.",
-        "Compare the 'Using network' lines of all hosts (-x NCCL_DEBUG=INFO shows them). On a host that uses "
+        keys=("wrong type ", "wrong socket type "),
+        cause="The hosts do not use the same network: NCCL uses RDMA on one and TCP on another, so they cannot communicate.",
+        next="Compare the 'Using network' lines of all hosts (-x NCCL_DEBUG=INFO shows them). On a host that uses "
         "Socket, RDMA is not available: run ibv_devinfo there, and check that the container has /dev/infiniband. -x NCCL_IB_DISABLE=1 makes all hosts use TCP.",
         # ncclSocketType: 3 is that of sockets' transport, 4 that of InfiniBand's
-        r"socket\w*: wrong type (?:3 != 4|4 != 3)\b|wrong socket type \(peer (?:3 != expected 4|4 != expected 3)\b",
+        pattern=r"socket\w*: wrong type (?:3 != 4|4 != 3)\b|wrong socket type \(peer (?:3 != expected 4|4 != expected 3)\b",
     ),
     Signature(
         "nccl-local-sockets",
-        ("with family 1 is neither",),
-        "Two ranks of {host} cannot connect to each other: P2P and shared memory are both turned off there.",
-        "Unset NCCL_P2P_DISABLE or NCCL_SHM_DISABLE. NCCL 2.29 fails in this case; other versions use the network instead.",
-        r"connecting to address\s+with family 1 is neither",
+        keys=("with family 1 is neither",),
+        cause="Two ranks of {host} cannot connect to each other: P2P and shared memory are both turned off there.",
+        next="Unset NCCL_P2P_DISABLE or NCCL_SHM_DISABLE. NCCL 2.29 fails in this case; other versions use the network instead.",
+        pattern=r"connecting to address\s+with family 1 is neither",
     ),
     Signature(
         "nccl-libfabric",
-        ("NET/OFI Couldn't ", "NET/OFI Creating new endpoint"),
-        "NCCL's plugin for libfabric (on AWS: EFA) cannot use a device of {host}: {what}.",
-        "On {host}: fi_info -p efa (or the provider that the log names), ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none continues over TCP.",
-        r"NET/OFI (?P<what>(?:Couldn't (?:create|allocate|bind|enable|open|get|register) |Creating new endpoint [^\r\n]{0,80}failed: )[^\r\n]*[^\s.])",
+        keys=("NET/OFI Couldn't ", "NET/OFI Creating new endpoint"),
+        cause="NCCL's plugin for libfabric (on AWS: EFA) cannot use a device of {host}: {what}.",
+        next="On {host}: fi_info -p efa (or the provider that the log names), ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none continues over TCP.",
+        pattern=r"NET/OFI (?P<what>(?:Couldn't (?:create|allocate|bind|enable|open|get|register) |Creating new endpoint [^\r\n]{0,80}failed: )[^\r\n]*[^\s.])",
         unless=("slingshot-no-vni",),
     ),
     Signature(
         "nccl-sizes-differ",
-        ("collective mismatch error", "Mismatched collective detected", "posted incorrect receive info"),
-        "Two ranks disagree: what one sends is not what the other expects[[one?: {one} bytes here, {other} there]]"
+        keys=("collective mismatch error", "Mismatched collective detected", "posted incorrect receive info"),
+        cause="Two ranks disagree: what one sends is not what the other expects[[one?: {one} bytes here, {other} there]]"
         "[[peer? ({peer})]].",
-        "Use the same NCCL and the same NCCL_* variables on all hosts. If they are the same already, the ranks call "
+        next="Use the same NCCL and the same NCCL_* variables on all hosts. If they are the same already, the ranks call "
         "different collectives: -x TORCH_DISTRIBUTED_DEBUG=DETAIL shows where.",
-        r"(?:peer (?P<peer>[^\s<]+)\S* )?collective mismatch error,? local size (?P<one>\d+) remote (?:size )?(?P<other>\d+)"
+        pattern=r"(?:peer (?P<peer>[^\s<]+)\S* )?collective mismatch error,? local size (?P<one>\d+) remote (?:size )?(?P<other>\d+)"
         r"|Mismatched collective detected|posted incorrect receive info",
     ),
     Signature(
         "nccl-dmabuf",
-        ("ibv_reg_dmabuf_mr",),
-        "An RDMA device of {host} cannot use GPU memory by DMA-BUF: {why}.",
-        "Run modprobe nvidia-peermem on {host} and set -x NCCL_DMABUF_ENABLE=0, or install a newer kernel and RDMA driver. To run without GPUDirect: -x "
+        keys=("ibv_reg_dmabuf_mr",),
+        cause="An RDMA device of {host} cannot use GPU memory by DMA-BUF: {why}.",
+        next="Run modprobe nvidia-peermem on {host} and set -x NCCL_DMABUF_ENABLE=0, or install a newer kernel and RDMA driver. To run without GPUDirect: -x "
         "NCCL_NET_GDR_LEVEL=LOC.",
-        r"ibv_reg_dmabuf_mr\w* failed(?: with error)?:? ?(?P<why>[^\r\n,]*[^\s,.])",
+        pattern=r"ibv_reg_dmabuf_mr\w* failed(?: with error)?:? ?(?P<why>[^\r\n,]*[^\s,.])",
     ),
     Signature(
         "nccl-memory-not-registered",
-        ("ibv_reg_mr",),
-        "An RDMA device of {host} cannot register GPU memory ({why}): GPUDirect RDMA does not work there.",
-        "On {host}: lsmod | grep peermem (if it is not loaded: modprobe nvidia-peermem), and dmesg -T | tail. -x NCCL_NET_GDR_LEVEL=LOC continues without "
+        keys=("ibv_reg_mr",),
+        cause="An RDMA device of {host} cannot register GPU memory ({why}): GPUDirect RDMA does not work there.",
+        next="On {host}: lsmod | grep peermem (if it is not loaded: modprobe nvidia-peermem), and dmesg -T | tail. -x NCCL_NET_GDR_LEVEL=LOC continues without "
         "GPUDirect.",
-        r"ibv_reg_mr\w* failed(?: with error)?:? ?(?P<why>Bad address|Invalid argument)",
+        pattern=r"ibv_reg_mr\w* failed(?: with error)?:? ?(?P<why>Bad address|Invalid argument)",
     ),
     Signature(
         "nccl-device-event",
-        ("async event",),
-        "An RDMA queue or device of {host}[[device? ({device})]] reported: {why}. Errors about completions on other hosts are a consequence of this.",
-        "[[hardware?The HCA itself failed: dmesg -T | grep -i mlx on {host}. Reset it or update its firmware, and leave {host} out with "
+        keys=("async event",),
+        cause="An RDMA queue or device of {host}[[device? ({device})]] reported: {why}. Errors about completions on other hosts are a consequence of this.",
+        next="[[hardware?The HCA itself failed: dmesg -T | grep -i mlx on {host}. Reset it or update its firmware, and leave {host} out with "
         "--exclude {host} until then||An access violation means memory that was freed or never registered: use the same NCCL and driver on "
         "all hosts, and -x NCCL_NET_GDR_LEVEL=LOC to see whether GPUDirect is at fault. dmesg -T | grep -i mlx5 on {host}]].",
-        rf"NET/IB ?: (?:(?P<device>[\w.-]+:\d+) )?Got (?:non-fatal )?async event ?: (?=(?P<hardware>local cata)?)(?P<why>{_EVENTS})",
+        pattern=rf"NET/IB ?: (?:(?P<device>[\w.-]+:\d+) )?Got (?:non-fatal )?async event ?: (?=(?P<hardware>local cata)?)(?P<why>{_EVENTS})",
     ),
     Signature(
         "nccl-too-many-peers",
-        ("peer mapping resources exhausted", "CUDA_ERROR_TOO_MANY_PEERS"),
-        "A GPU of {host} requires direct access to more than 8 other GPUs, the limit of CUDA.",
-        "[[one?One process uses all of them, as nccl-tests does with -g: start one process per GPU (mpirun -np N, -g 1)||-x "
+        keys=("peer mapping resources exhausted", "CUDA_ERROR_TOO_MANY_PEERS"),
+        cause="A GPU of {host} requires direct access to more than 8 other GPUs, the limit of CUDA.",
+        next="[[one?One process uses all of them, as nccl-tests does with -g: start one process per GPU (mpirun -np N, -g 1)||-x "
         "NCCL_P2P_LEVEL=PXB limits direct access to GPUs that are near each other; with -x NCCL_P2P_DISABLE=1, NCCL uses shared memory instead]].",
-        r"(?:(?P<one>allocator\.cc):\d+ NCCL WARN Cuda failure [\d ']{0,20})?(?:peer mapping resources exhausted|CUDA_ERROR_TOO_MANY_PEERS)",
+        pattern=r"(?:(?P<one>allocator\.cc):\d+ NCCL WARN Cuda failure [\d ']{0,20})?(?:peer mapping resources exhausted|CUDA_ERROR_TOO_MANY_PEERS)",
     ),
     Signature(
         "nccl-retries",
-        ("Call to connect returned", ", retrying"),
-        "NCCL on {host} cannot connect to [[peer?{peer}||another rank]] and keeps trying ({why}): the hosts do not share the network that "
+        keys=("Call to connect returned", ", retrying"),
+        cause="NCCL on {host} cannot connect to [[peer?{peer}||another rank]] and keeps trying ({why}): the hosts do not share the network that "
         "it chose, or a firewall is in between.",
-        "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If NCCL's line 'NET/Socket : Using' shows names like "
+        next="Name the network: -x NCCL_SOCKET_IFNAME==bond0. If NCCL's line 'NET/Socket : Using' shows names like "
         "veth0, docker0 or virbr0, or addresses like fe80:..., it chose a network that does not connect hosts.",
-        r"(?:Call to connect|onnect to (?P<peer>[^\s<]+)\S*) returned (?P<why>[^,\r\n]+), retrying",
+        pattern=r"(?:Call to connect|onnect to (?P<peer>[^\s<]+)\S*) returned (?P<why>[^,\r\n]+), retrying",
         kind=FailureText.FALLBACK,
         at_end=", retrying",
     ),
     Signature(
         "nccl-gid-unreadable",
-        ("ncclIbRoceGetVersionNum",),
-        "NCCL on {host} cannot read the type of a GID of an HCA. This happens in a container that sees HCAs of other network namespaces.",
-        "Set -x NCCL_IB_GID_INDEX=N to the index that show_gids lists in the container (RoCE v2 with the IPv4 "
+        keys=("ncclIbRoceGetVersionNum",),
+        cause="NCCL on {host} cannot read the type of a GID of an HCA. This happens in a container that sees HCAs of other network namespaces.",
+        next="Set -x NCCL_IB_GID_INDEX=N to the index that show_gids lists in the container (RoCE v2 with the IPv4 "
         "address), or use NCCL 2.26 or newer. With NCCL_IB_HCA, limit NCCL to the container's own HCAs.",
-        r"(?:open|read) failed in ncclIbRoceGetVersionNum",
+        pattern=r"(?:open|read) failed in ncclIbRoceGetVersionNum",
     ),
     Signature(
         "nccl-last-words",
-        ("NCCL WARN ",),
-        "NCCL's last message on {host}: {what}.",
-        "Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
-        r"NCCL WARN (?!Missing |MSCCL|Failed to open libibverbs|\S+ set by environment|NET/IB ?: No device)(?P<what>[^\r\n]*[^\s.])",
+        keys=("NCCL WARN ",),
+        cause="NCCL's last message on {host}: {what}.",
+        next="Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
+        pattern=r"NCCL WARN (?!Missing |MSCCL|Failed to open libibverbs|\S+ set by environment|NET/IB ?: No device)(?P<what>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
         unless=("nccl-proxy-failed", "nccl-failed", "nccl-start-failed", "nccl-retries", "nccl-foreign-connection"),
         at_end=r"NCCL WARN ",
     ),
     Signature(
         "nccl-tests-gpus",
-        ("invalid device ordinal",),
-        "nccl-tests on {host} requests more GPUs than it sees there: -g counts the GPUs of each process.",
-        "-g 1 with one process per GPU (mpirun -np N), or one process per host with -g 8.",
-        r"Test CUDA failure [\w.]+:\d+ 'invalid device ordinal'",
+        keys=("invalid device ordinal",),
+        cause="nccl-tests on {host} requests more GPUs than it sees there: -g counts the GPUs of each process.",
+        next="-g 1 with one process per GPU (mpirun -np N), or one process per host with -g 8.",
+        pattern=r"Test CUDA failure [\w.]+:\d+ 'invalid device ordinal'",
     ),
     Signature(
         "nccl-gpu-code",
-        ("named symbol not found",),
-        "The NCCL of {host} has no code that runs on this GPU with this driver (named symbol not found).",
-        "Use an NCCL that is built for the driver's CUDA version and supports the GPU: nvidia-smi shows both, and "
+        keys=("named symbol not found",),
+        cause="The NCCL of {host} has no code that runs on this GPU with this driver (named symbol not found).",
+        next="Use an NCCL that is built for the driver's CUDA version and supports the GPU: nvidia-smi shows both, and "
         "-x NCCL_DEBUG=VERSION shows the NCCL that is loaded. If torch brings its own NCCL (pip list | grep nccl), remove any other from LD_LIBRARY_PATH.",
-        r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?named symbol not found",
+        pattern=r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?named symbol not found",
     ),
     Signature(
         "nccl-proxy-failed",
-        ("NCCL WARN Proxy Call to rank ",),
-        "A request ({what}) from NCCL on {host} to rank {rank} on the same host failed.",
-        "Read the NCCL WARN lines of rank {rank}: they show the reason. If there are no such lines, set -x NCCL_DEBUG=INFO for all ranks. If NCCL_HOSTID is set, it must differ between hosts.",
-        r"Proxy Call to rank (?P<rank>\d+) failed \((?P<what>\w+)\)",
+        keys=("NCCL WARN Proxy Call to rank ",),
+        cause="A request ({what}) from NCCL on {host} to rank {rank} on the same host failed.",
+        next="Read the NCCL WARN lines of rank {rank}: they show the reason. If there are no such lines, set -x NCCL_DEBUG=INFO for all ranks. If NCCL_HOSTID is set, it must differ between hosts.",
+        pattern=r"Proxy Call to rank (?P<rank>\d+) failed \((?P<what>\w+)\)",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "nccl-ofi-no-provider",
-        (
+        keys=(
             *(
                 "Could not find any optimal provider",
                 "No eligible providers were found",
                 "Only EFA provider is supported",
             ),
         ),
-        "NCCL's plugin for libfabric (on AWS: EFA) found no network on {host} that it can use.",
-        "Run fi_info -p efa where the ranks run. A container needs docker run --device /dev/infiniband and the EFA software "
+        cause="NCCL's plugin for libfabric (on AWS: EFA) found no network on {host} that it can use.",
+        next="Run fi_info -p efa where the ranks run. A container needs docker run --device /dev/infiniband and the EFA software "
         "in its image; unset FI_PROVIDER. -x NCCL_NET_PLUGIN=none continues over TCP.",
-        r"NET/OFI (?:Could not find any optimal provider|No eligible providers were found|Only EFA provider is supported)",
+        pattern=r"NET/OFI (?:Could not find any optimal provider|No eligible providers were found|Only EFA provider is supported)",
     ),
     Signature(
         "slingshot-no-vni",
-        ("Failed to find valid default rgroup and vni",),
-        "The processes of {host} have no right to use the Slingshot network: no network identifier (VNI) was given to them for {device}.",
-        "Start the job through the scheduler (srun), which gives a VNI to its steps (env | grep SLINGSHOT shows it); a container needs those variables, too. Use a "
+        keys=("Failed to find valid default rgroup and vni",),
+        cause="The processes of {host} have no right to use the Slingshot network: no network identifier (VNI) was given to them for {device}.",
+        next="Start the job through the scheduler (srun), which gives a VNI to its steps (env | grep SLINGSHOT shows it); a container needs those variables, too. Use a "
         "newer aws-ofi-nccl and libfabric.",
-        r"valid default rgroup and vni for (?P<device>\w+)",
+        pattern=r"valid default rgroup and vni for (?P<device>\w+)",
     ),
     Signature(
         "nccl-ofi-request",
-        ("completed with error. RC: ",),
-        "A message of {host} failed in libfabric (on AWS: EFA): code {code} ({why}). Another rank has ended, or cannot be reached.",
-        "Look for the rank that ended first. If none did: the EFA security group needs rules that allow all traffic to and from itself. "
+        keys=("completed with error. RC: ",),
+        cause="A message of {host} failed in libfabric (on AWS: EFA): code {code} ({why}). Another rank has ended, or cannot be reached.",
+        next="Look for the rank that ended first. If none did: the EFA security group needs rules that allow all traffic to and from itself. "
         "Compare the versions of EFA and aws-ofi-nccl on all hosts.",
-        r"NET/OFI Request[^\r\n]{0,40} completed with error\. RC: (?P<code>\d+)\. Error: (?P<why>[^\r\n]{0,160}[^\s.])",
+        pattern=r"NET/OFI Request[^\r\n]{0,40} completed with error\. RC: (?P<code>\d+)\. Error: (?P<why>[^\r\n]{0,160}[^\s.])",
     ),
     Signature(
         "nccl-graph-file",
-        ("XML Import Channel",),
-        "NCCL on {host} reads a graph file that was made for another set of GPUs: the host has no device {device}.",
-        "Remove NCCL_GRAPH_FILE: from the environment, /etc/nccl.conf and ~/.nccl.conf.",
-        r"XML Import Channel ?: dev (?P<device>\d+) not found",
+        keys=("XML Import Channel",),
+        cause="NCCL on {host} reads a graph file that was made for another set of GPUs: the host has no device {device}.",
+        next="Remove NCCL_GRAPH_FILE: from the environment, /etc/nccl.conf and ~/.nccl.conf.",
+        pattern=r"XML Import Channel ?: dev (?P<device>\d+) not found",
     ),
     Signature(
         "nccl-ring-broken",
-        ("does not loop back to start", " does not contain rank "),
-        "NCCL mixes up hosts: {what}. Several hosts have the same identity, or the ranks see different topologies.",
-        "Unset NCCL_HOSTID and NCCL_TOPO_FILE. Compare hostname and cat /proc/sys/kernel/random/boot_id on all hosts: both must differ.",
-        r"NCCL WARN Error ?: (?P<what>ring \d+ does not [^\r\n]*\S)",
+        keys=("does not loop back to start", " does not contain rank "),
+        cause="NCCL mixes up hosts: {what}. Several hosts have the same identity, or the ranks see different topologies.",
+        next="Unset NCCL_HOSTID and NCCL_TOPO_FILE. Compare hostname and cat /proc/sys/kernel/random/boot_id on all hosts: both must differ.",
+        pattern=r"NCCL WARN Error ?: (?P<what>ring \d+ does not [^\r\n]*\S)",
     ),
     Signature(
         "nccl-usb-interface",
-        ("is not a PCI device (usb)",),
-        "NCCL on {host} includes a network interface on USB in its topology, which this version does not support.",
-        "Name the network: -x NCCL_SOCKET_IFNAME==bond0, without the USB interface (ip -br addr); or use a newer NCCL.",
+        keys=("is not a PCI device (usb)",),
+        cause="NCCL on {host} includes a network interface on USB in its topology, which this version does not support.",
+        next="Name the network: -x NCCL_SOCKET_IFNAME==bond0, without the USB interface (ip -br addr); or use a newer NCCL.",
         only_with=("nccl-topology",),
     ),
     Signature(
         "nccl-ras-differ",
-        ("operation counts",),
-        "NCCL's RAS reports that the ranks are out of step: they have started different numbers of {what}[[at?: {most} ranks are at {at}, {few} "
+        keys=("operation counts",),
+        cause="NCCL's RAS reports that the ranks are out of step: they have started different numbers of {what}[[at?: {most} ranks are at {at}, {few} "
         "at {other}]][[rank?, including rank {rank}]].",
-        "While they hang, taco-launch stacks JOB (or py-spy dump --pid PID on ranks of both groups) shows where they are. Every rank has to call the same collectives in the same order.",
-        r"Communicator ranks have different (?P<what>\w+) operation counts(?:\s{1,9}(?P<most>\d+) ranks? ha\w+ launched up to operation (?P<at>\d+)"
+        next="While they hang, taco-launch stacks JOB (or py-spy dump --pid PID on ranks of both groups) shows where they are. Every rank has to call the same collectives in the same order.",
+        pattern=r"Communicator ranks have different (?P<what>\w+) operation counts(?:\s{1,9}(?P<most>\d+) ranks? ha\w+ launched up to operation (?P<at>\d+)"
         r"\s{1,9}(?P<few>\d+) ranks? ha\w+ launched up to operation (?P<other>\d+)(?:\s{1,9}Rank (?P<rank>\d+) -- GPU \S+ managed by process \d+ on node "
         r"(?P<host>\S+))?)?",
         lines=4,
     ),
     Signature(
         "nccl-ofi-memory",
-        ("NET/OFI Unable to register memory",),
-        "NCCL's plugin for libfabric (on AWS: EFA) cannot register memory with device {device} of {host} ({why}).",
-        "[[argument?To register GPU memory, NCCL 2.19 and newer needs EFA installer 1.29.1 or newer, or -x FI_EFA_SET_CUDA_SYNC_MEMOPS=0||ulimit -l must show unlimited where the "
+        keys=("NET/OFI Unable to register memory",),
+        cause="NCCL's plugin for libfabric (on AWS: EFA) cannot register memory with device {device} of {host} ({why}).",
+        next="[[argument?To register GPU memory, NCCL 2.19 and newer needs EFA installer 1.29.1 or newer, or -x FI_EFA_SET_CUDA_SYNC_MEMOPS=0||ulimit -l must show unlimited where the "
         "ranks run (docker run --ulimit memlock=-1:-1)]]. Use the same EFA installer on all hosts and in the image.",
-        r"Unable to register memory(?: \(type = \w+\))? for device (?P<device>\d+)\. RC: (?P<code>-?\d+),? E\w+: (?=(?P<argument>Invalid argument)?)(?P<why>[^\r\n]{0,120}[^\s.])",
+        pattern=r"Unable to register memory(?: \(type = \w+\))? for device (?P<device>\d+)\. RC: (?P<code>-?\d+),? E\w+: (?=(?P<argument>Invalid argument)?)(?P<why>[^\r\n]{0,120}[^\s.])",
     ),
 )

@@ -8,24 +8,24 @@ _OF_MPIRUN = "ess|plm|schizo|oob|pmix|ras|rmaps|state|errmgr|iof|grpcomm|routed|
 OPEN_MPI = (
     Signature(
         "component-missing",
-        ("A requested component was not found", "No components were able to be opened in the"),
-        "This Open MPI has no {framework} component[[component? {component}]] that it can use on {host} (5.0 has no openib any more; "
+        keys=("A requested component was not found", "No components were able to be opened in the"),
+        cause="This Open MPI has no {framework} component[[component? {component}]] that it can use on {host} (5.0 has no openib any more; "
         "ucx is often not built in, or finds no device).",
-        "List its components: ompi_info | grep 'MCA {framework}'. Leave the option out, or use --mca pml ob1 --mca btl "
+        next="List its components: ompi_info | grep 'MCA {framework}'. Leave the option out, or use --mca pml ob1 --mca btl "
         "tcp,self,vader (5.0: sm instead of vader).",
-        r"(?:A requested component was not found|No components were able to be opened)"
+        pattern=r"(?:A requested component was not found|No components were able to be opened)"
         r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?!(?:" + _OF_MPIRUN + r")\b)(?P<framework>\S+)"
         r"(?:\s+Component: +(?P<component>\S+))?",
         lines=11,
     ),
     Signature(
         "mpirun-component-missing",
-        ("A requested component was not found", "No components were able to be opened in the"),
-        "The Open MPI of {host} lacks a part that mpirun needs ({framework}[[component? {component}]]): it is a "
+        keys=("A requested component was not found", "No components were able to be opened in the"),
+        cause="The Open MPI of {host} lacks a part that mpirun needs ({framework}[[component? {component}]]): it is a "
         "different version or build from that on the other hosts, or its files are incomplete.",
-        "Compare on all hosts: which mpirun; mpirun --version; ompi_info | grep 'MCA {framework}'. Where they differ, "
+        next="Compare on all hosts: which mpirun; mpirun --version; ompi_info | grep 'MCA {framework}'. Where they differ, "
         "select one installation: --prefix /PATH. Remove OMPI_MCA_{framework} and PMIX_MCA_{framework} from the environment: Slurm's srun sets them in a shell that it starts.",
-        r"(?:A requested component was not found|No components were able to be opened)"
+        pattern=r"(?:A requested component was not found|No components were able to be opened)"
         r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?P<framework>"
         + _OF_MPIRUN
         + r")\b(?:\s+Component: +(?P<component>\S+))?",
@@ -33,25 +33,25 @@ OPEN_MPI = (
     ),
     Signature(
         "mpi-libfabric",
-        ("OFI Libfabric library call",),
-        "Open MPI on {host} cannot use libfabric: {what} failed[[why? ({why})]].",
-        "To run without libfabric: --mca mtl ^ofi --mca btl ^ofi. fi_info on {host} lists its providers. A provider "
+        keys=("OFI Libfabric library call",),
+        cause="Open MPI on {host} cannot use libfabric: {what} failed[[why? ({why})]].",
+        next="To run without libfabric: --mca mtl ^ofi --mca btl ^ofi. fi_info on {host} lists its providers. A provider "
         "for a driver other than the loaded one fails like this.",
-        r"OFI Libfabric library call \((?P<what>\w+)\)(?:[\s\S]{0,300}?Local host: +(?P<host>\S+))?(?:[\s\S]{0,300}?Error: +(?P<why>[^\r\n]*"
+        pattern=r"OFI Libfabric library call \((?P<what>\w+)\)(?:[\s\S]{0,300}?Local host: +(?P<host>\S+))?(?:[\s\S]{0,300}?Error: +(?P<why>[^\r\n]*"
         r"[^\s.]))?",
         lines=8,
     ),
     Signature(
         "mpi-mixed",
-        ("has different size in shared object",),
-        "{program} loads libraries of another installation of Open MPI than its own ({what} differs).",
-        "Run type -a mpirun mpiexec; ldd $(command -v mpiexec) | grep -E 'mpi|open-'. PATH and LD_LIBRARY_PATH must "
+        keys=("has different size in shared object",),
+        cause="{program} loads libraries of another installation of Open MPI than its own ({what} differs).",
+        next="Run type -a mpirun mpiexec; ldd $(command -v mpiexec) | grep -E 'mpi|open-'. PATH and LD_LIBRARY_PATH must "
         "name one installation only; often both conda and an environment module add theirs.",
-        r"(?P<program>[\w.+-]+): Symbol `(?P<what>(?:orte|opal|ompi|mca|prte|pmix)\w*)' has different size in shared object",
+        pattern=r"(?P<program>[\w.+-]+): Symbol `(?P<what>(?:orte|opal|ompi|mca|prte|pmix)\w*)' has different size in shared object",
     ),
     Signature(
         "mpirun-broken",
-        (
+        keys=(
             *(
                 "_base_select failed",
                 "_base_open failed",
@@ -61,36 +61,36 @@ OPEN_MPI = (
             ),
             *("orte_init failed for some reason", "pmix_init failed for some reason"),
         ),
-        "mpirun itself, or the daemon that a program without mpirun starts, cannot start on {host}[[what?: {what} finds none of its parts]]: files of its installation are missing, were moved, or are "
+        cause="mpirun itself, or the daemon that a program without mpirun starts, cannot start on {host}[[what?: {what} finds none of its parts]]: files of its installation are missing, were moved, or are "
         "of another version.",
-        "Run which -a mpirun and ompi_info on {host}. If the installation was moved: export OPAL_PREFIX=/WHERE/IT/IS. env | grep -E 'OMPI_|PMIX_|OPAL_' shows "
+        next="Run which -a mpirun and ompi_info on {host}. If the installation was moved: export OPAL_PREFIX=/WHERE/IT/IS. env | grep -E 'OMPI_|PMIX_|OPAL_' shows "
         "other variables that may cause this.",
-        r"(?P<what>(?:opal|orte|prte|pmix)_\w+_(?:select|open)) failed|ORTE_ERROR_LOG: (?:Not found in file ess_hnp|A system-required [^\r\n]*in file ess_singleton)_module\.c|opal_init failed"
+        pattern=r"(?P<what>(?:opal|orte|prte|pmix)_\w+_(?:select|open)) failed|ORTE_ERROR_LOG: (?:Not found in file ess_hnp|A system-required [^\r\n]*in file ess_singleton)_module\.c|opal_init failed"
         r"|(?:orte|pmix)_init failed for some reason",
         kind=FailureText.FALLBACK,
         unless=("mpi-init-in-child",),
     ),
     Signature(
         "mpi-init-in-child",
-        ("getting local rank failed",),
-        "MPI_Init ran in a process that no launcher started as a rank, but that has the environment variables of a rank: a child of a rank (subprocess, Dask, a worker of a "
+        keys=("getting local rank failed",),
+        cause="MPI_Init ran in a process that no launcher started as a rank, but that has the environment variables of a rank: a child of a rank (subprocess, Dask, a worker of a "
         "data loader), or a shell inside mpirun or srun.",
-        "Call MPI in the rank itself only, or start the child without these variables: env -u OMPI_COMM_WORLD_RANK, and the same for the other OMPI_*, PMIX_* and SLURM_* variables.",
+        next="Call MPI in the rank itself only, or start the child without these variables: env -u OMPI_COMM_WORLD_RANK, and the same for the other OMPI_*, PMIX_* and SLURM_* variables.",
     ),
     Signature(
         "mpi-unreachable",
-        (
+        keys=(
             "pair of MPI processes are unable to reach each other",
             "at least one MPI process is unreachable",
             "help-mca-bml-r2.txt / unreachable proc",
             "pml-add-procs-fail",
             'Returned "Unreachable" (-12)',
         ),
-        "Two ranks[[one? on {one}]][[other? and {other}]] have no transport in common[[tried? (tried: {tried})]].",
-        "Also allow TCP: --mca btl tcp,self,vader (5.0: tcp,self,sm), with --mca btl_tcp_if_include NETWORK, a "
+        cause="Two ranks[[one? on {one}]][[other? and {other}]] have no transport in common[[tried? (tried: {tried})]].",
+        next="Also allow TCP: --mca btl tcp,self,vader (5.0: tcp,self,sm), with --mca btl_tcp_if_include NETWORK, a "
         "network that the hosts share.[[one?|| To see which ranks they are, add --mca orte_base_help_aggregate 0 "
         "(4.1).]]",
-        r"pair of MPI processes are unable to reach each other(?:[\s\S]{0,500}?is on host: (?=(?P<one>\S+))(?P<host>\S+)"
+        pattern=r"pair of MPI processes are unable to reach each other(?:[\s\S]{0,500}?is on host: (?=(?P<one>\S+))(?P<host>\S+)"
         r"[\s\S]{0,120}?is on host: (?:(?P=host)(?=\s)|(?P<other>\S+))\s+BTLs attempted: (?P<tried>[^\r\n]*\S))?"
         r"|process is unreachable|unreachable proc|add-procs-fail|Unreachable",
         lines=10,
@@ -98,299 +98,299 @@ OPEN_MPI = (
     ),
     Signature(
         "mpi-tcp-connect",
-        ("Open MPI failed to TCP connect to a peer MPI process", "mca_btl_tcp_endpoint_"),
-        "A rank on {host} could not connect to another rank[[message? ({message})]]: the address is on a network that "
+        keys=("Open MPI failed to TCP connect to a peer MPI process", "mca_btl_tcp_endpoint_"),
+        cause="A rank on {host} could not connect to another rank[[message? ({message})]]: the address is on a network that "
         "the hosts do not share (docker0, a second NIC), or a firewall blocks it.",
-        "Name the network that they share, using include options rather than exclude options: --mca btl_tcp_if_include "
+        next="Name the network that they share, using include options rather than exclude options: --mca btl_tcp_if_include "
         "10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24 -x NCCL_SOCKET_IFNAME=NAME.",
-        r"failed to TCP connect to a peer(?:[\s\S]{0,300}?Local host: +(?P<host>\S+)[\s\S]{0,100}?"
+        pattern=r"failed to TCP connect to a peer(?:[\s\S]{0,300}?Local host: +(?P<host>\S+)[\s\S]{0,100}?"
         r"Message: +(?P<message>[^\r\n]*\S))?"
         r"|connect\(\) to (?P<message2>\S+(?: on port \d+)? failed: [^\r\n]*\S)",
         lines=9,
     ),
     Signature(
         "mpi-peer-gone",
-        ("MPI communication peer process has unexpectedly disconnected",),
-        "A rank lost its connection to a rank of {host}, which ended first.",
-        "Look at the log of the ranks of {host}: the last lines of the one that crashed show why.",
-        r"unexpectedly disconnected(?:[\s\S]{0,900}?Peer host: +(?P<host>\S+))?",
+        keys=("MPI communication peer process has unexpectedly disconnected",),
+        cause="A rank lost its connection to a rank of {host}, which ended first.",
+        next="Look at the log of the ranks of {host}: the last lines of the one that crashed show why.",
+        pattern=r"unexpectedly disconnected(?:[\s\S]{0,900}?Peer host: +(?P<host>\S+))?",
         kind=FailureText.ECHO,
         lines=14,
     ),
     Signature(
         "pmix-unreachable",
-        ("PMIX TEMPORARILY UNAVAILABLE",),
-        "The ranks of {host} cannot reach the PMIx server that mpirun has started there: mpirun and the MPI of the program are "
+        keys=("PMIX TEMPORARILY UNAVAILABLE",),
+        cause="The ranks of {host} cannot reach the PMIx server that mpirun has started there: mpirun and the MPI of the program are "
         "of different versions (outside and inside a container), or do not share /tmp.",
-        "Use the mpirun of the program's own installation, as taco-launch does with a container. Otherwise compare mpirun --version on "
+        next="Use the mpirun of the program's own installation, as taco-launch does with a container. Otherwise compare mpirun --version on "
         "both sides, and mount /tmp into the container.",
-        r"PMIX TEMPORARILY UNAVAILABLE in file (?:ptl|gds)",
+        pattern=r"PMIX TEMPORARILY UNAVAILABLE in file (?:ptl|gds)",
     ),
     Signature(
         "pmix-files",
-        ("gds_ds12_lock_pthread.c", "gds_ds21_lock_pthread.c", "dstore_base.c"),
-        "PMIx cannot use the files on {host} through which the ranks of a host find each other: another user left "
+        keys=("gds_ds12_lock_pthread.c", "gds_ds21_lock_pthread.c", "dstore_base.c"),
+        cause="PMIx cannot use the files on {host} through which the ranks of a host find each other: another user left "
         "folders in /tmp, the disk is full, or the file system does not support locks.",
-        "-x PMIX_MCA_gds=hash avoids these files. Otherwise, on {host}: df -h /tmp; ls -ld /tmp/ompi.* /tmp/pmix*.",
-        r"PMIX ERROR: \S[^\r\n]* in file (?:gds_ds\d+_lock_pthread|dstore_base)\.c(?! at line 206\b)",
+        next="-x PMIX_MCA_gds=hash avoids these files. Otherwise, on {host}: df -h /tmp; ls -ld /tmp/ompi.* /tmp/pmix*.",
+        pattern=r"PMIX ERROR: \S[^\r\n]* in file (?:gds_ds\d+_lock_pthread|dstore_base)\.c(?! at line 206\b)",
         survived=True,
         unless=("slurm-without-pmi",),
     ),
     Signature(
         "pmix-files-left",
-        ("dstore_base.c", "gds_ds12_lock_pthread.c at line 206"),
-        "PMIx could not remove its files on {host}, which is harmless if the program's output is complete.",
-        "-x PMIX_MCA_gds=hash avoids these files.",
-        r"PMIX ERROR: (?:NO-PERMISSIONS|NOT-FOUND) in file \S*dstore_base\.c|lock_pthread\.c at line 206\b",
+        keys=("dstore_base.c", "gds_ds12_lock_pthread.c at line 206"),
+        cause="PMIx could not remove its files on {host}, which is harmless if the program's output is complete.",
+        next="-x PMIX_MCA_gds=hash avoids these files.",
+        pattern=r"PMIX ERROR: (?:NO-PERMISSIONS|NOT-FOUND) in file \S*dstore_base\.c|lock_pthread\.c at line 206\b",
         kind=FailureText.NOTE,
         unless=("pmix-files",),
     ),
     Signature(
         "pmix-versions",
-        (
+        keys=(
             "PMIX ERROR: UNPACK",
             "PMIX_ERR_UNPACK",
             "PMIX ERROR: PMIX_ERR_UNPACK",
             "PMIX ERROR: OUT-OF-RESOURCE in file client/",
         ),
-        "[[plm?mpirun and its daemon on {host} do not understand each other: the hosts have different versions of Open MPI, or this 5.0 release has a known bug with hosts that "
+        cause="[[plm?mpirun and its daemon on {host} do not understand each other: the hosts have different versions of Open MPI, or this 5.0 release has a known bug with hosts that "
         "differ||The PMIx of mpirun and that of the program on {host} do not "
         "understand each other: they belong to different versions of Open MPI, on one host or on several]].",
-        "[[plm?Compare mpirun --version on all hosts. If they agree, update Open MPI to the newest 5.0||Use the mpirun "
+        next="[[plm?Compare mpirun --version on all hosts. If they agree, update Open MPI to the newest 5.0||Use the mpirun "
         "of the program's own MPI. Compare ldd PROGRAM | grep -E 'libmpi|pmix', which mpirun, and mpirun --version on all hosts]].",
-        r"(?:PMIX ERROR: (?:(?:PMIX_ERR_)?UNPACK|OUT-OF-RESOURCE in file client/)|PMIX_ERR_UNPACK)(?:[\w-]{0,60} in file \S{0,120}(?P<plm>plm_base_launch_support\.c))?",
+        pattern=r"(?:PMIX ERROR: (?:(?:PMIX_ERR_)?UNPACK|OUT-OF-RESOURCE in file client/)|PMIX_ERR_UNPACK)(?:[\w-]{0,60} in file \S{0,120}(?P<plm>plm_base_launch_support\.c))?",
         unless=("slurm-without-pmi", "pmix-session-folder"),
         survived=True,
     ),
     Signature(
         "slurm-without-pmi",
-        ('direct launched using "srun"',),
-        "srun started the program, but this Open MPI has no PMI support, which its ranks need to find each other.",
-        "Inside salloc or sbatch, start it with mpirun; or use srun --mpi=pmix if Slurm and Open MPI have the same PMIx (srun "
+        keys=('direct launched using "srun"',),
+        cause="srun started the program, but this Open MPI has no PMI support, which its ranks need to find each other.",
+        next="Inside salloc or sbatch, start it with mpirun; or use srun --mpi=pmix if Slurm and Open MPI have the same PMIx (srun "
         "--mpi=list shows what there is).",
     ),
     Signature(
         "mpirun-no-common-network",
-        ("tcp_peer_send_blocking: send() to socket",),
-        "mpirun's daemons lost contact: some hosts have only one of the networks in oob_tcp_if_include, and not all the same one.",
-        "Name one network that all hosts share: --mca oob_tcp_if_include 10.0.0.0/24 --mca btl_tcp_if_include 10.0.0.0/24. To list a host's networks: ip -br addr.",
+        keys=("tcp_peer_send_blocking: send() to socket",),
+        cause="mpirun's daemons lost contact: some hosts have only one of the networks in oob_tcp_if_include, and not all the same one.",
+        next="Name one network that all hosts share: --mca oob_tcp_if_include 10.0.0.0/24 --mca btl_tcp_if_include 10.0.0.0/24. To list a host's networks: ip -br addr.",
         only_with=("oob-interface-unusable",),
     ),
     Signature(
         "daemon-route",
-        ("does not know how to route a message to",),
-        "mpirun cannot reach its own daemon on {host}: the hosts have different versions of Open MPI, or the daemons "
+        keys=("does not know how to route a message to",),
+        cause="mpirun cannot reach its own daemon on {host}: the hosts have different versions of Open MPI, or the daemons "
         "use networks that not all hosts share.",
-        "Compare mpirun --version on all hosts, and name the network: --mca oob_tcp_if_include 10.0.0.0/24.",
-        r"does not know how to route a message to(?:[\s\S]{0,200}?target node: +(?P<host>\S+))?",
+        next="Compare mpirun --version on all hosts, and name the network: --mca oob_tcp_if_include 10.0.0.0/24.",
+        pattern=r"does not know how to route a message to(?:[\s\S]{0,200}?target node: +(?P<host>\S+))?",
         lines=7,
     ),
     Signature(
         "mpi-session-full",
-        ("the shared-memory backing file",),
-        "Open MPI cannot write its session files on {host}[[path? ({path})]]: the disk is full, or the folder is another user's.",
-        "Run df -h and ls -ld for it on {host}. In a container: docker run --shm-size=32g. To use another folder: --mca orte_tmpdir_base /PATH, or "
+        keys=("the shared-memory backing file",),
+        cause="Open MPI cannot write its session files on {host}[[path? ({path})]]: the disk is full, or the folder is another user's.",
+        next="Run df -h and ls -ld for it on {host}. In a container: docker run --shm-size=32g. To use another folder: --mca orte_tmpdir_base /PATH, or "
         "TMPDIR.",
-        r"(?:not enough space for (?P<path>/[^\s()]+)[^\r\n]*)?shared-memory backing file",
+        pattern=r"(?:not enough space for (?P<path>/[^\s()]+)[^\r\n]*)?shared-memory backing file",
     ),
     Signature(
         "rank-caught-signal",
-        ("Caught signal ",),
-        "A rank on {host} crashed: {why}[[bus?, most often because /dev/shm was full]].",
-        "[[bus?Run df -h /dev/shm where the ranks run. In a container: docker run --shm-size=32g, or --ipc=host||The lines below it name the function. Try one rank alone. Libraries of different versions are the usual cause]].",
-        r"Caught signal \d+ \((?P<why>(?P<bus>Bus error)?[^:)\r\n]+)",
+        keys=("Caught signal ",),
+        cause="A rank on {host} crashed: {why}[[bus?, most often because /dev/shm was full]].",
+        next="[[bus?Run df -h /dev/shm where the ranks run. In a container: docker run --shm-size=32g, or --ipc=host||The lines below it name the function. Try one rank alone. Libraries of different versions are the usual cause]].",
+        pattern=r"Caught signal \d+ \((?P<why>(?P<bus>Bus error)?[^:)\r\n]+)",
         kind=FailureText.OUTCOME,
     ),
     Signature(
         "fork-warned",
-        ("operating in a condition that could result in memory corruption",),
-        "A rank on {host} forked a process while it uses RDMA, which Open MPI warns about. Data loaders do this.",
-        "Mostly harmless: --mca mpi_warn_on_fork 0 turns the warning off. If ranks crash then: num_workers=0, or spawn instead "
+        keys=("operating in a condition that could result in memory corruption",),
+        cause="A rank on {host} forked a process while it uses RDMA, which Open MPI warns about. Data loaders do this.",
+        next="Mostly harmless: --mca mpi_warn_on_fork 0 turns the warning off. If ranks crash then: num_workers=0, or spawn instead "
         "of fork.",
         kind=FailureText.NOTE,
     ),
     Signature(
         "mpi-no-port",
-        ("failed: no port available in the range",),
-        "Every port that the ranks of {host} may listen on is in use[[range? ({range})]].",
-        "Allow more: --mca btl_tcp_port_range_v4 200 (the number of ports from btl_tcp_port_min_v4 on). See what uses them: "
+        keys=("failed: no port available in the range",),
+        cause="Every port that the ranks of {host} may listen on is in use[[range? ({range})]].",
+        next="Allow more: --mca btl_tcp_port_range_v4 200 (the number of ports from btl_tcp_port_min_v4 on). See what uses them: "
         "ss -ltnp on {host}; ranks of an older job may still run.",
-        r"bind6?\(\) failed: no port available in the range(?: \[(?P<range>[\d.]+)\])?",
+        pattern=r"bind6?\(\) failed: no port available in the range(?: \[(?P<range>[\d.]+)\])?",
     ),
     Signature(
         "mpi-wrong-peer",
-        ("accepted a TCP connection from what appears to be a", "received unexpected process identifier"),
-        "The wrong process answered a rank: several hosts have the same address on some "
+        keys=("accepted a TCP connection from what appears to be a", "received unexpected process identifier"),
+        cause="The wrong process answered a rank: several hosts have the same address on some "
         "network (docker0 is 172.17.0.1 on all of them).",
-        "Name the network that the hosts share: --mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include "
+        next="Name the network that the hosts share: --mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include "
         "10.0.0.0/24.",
     ),
     Signature(
         "mpi-init-failed",
-        (
+        keys=(
             "MPI_INIT has failed",
             "It looks like MPI_INIT failed",
             "PML ucx cannot be selected",
             "*** An error occurred in MPI_Init",
         ),
-        "MPI could not start in a rank, and this log does not show why.",
-        "Run it with --mca orte_base_help_aggregate 0 (4.1) and -x OMPI_MCA_btl_base_verbose=30, and look at the first "
+        cause="MPI could not start in a rank, and this log does not show why.",
+        next="Run it with --mca orte_base_help_aggregate 0 (4.1) and -x OMPI_MCA_btl_base_verbose=30, and look at the first "
         "error; --mca pml ob1 --mca btl tcp,self leaves out RDMA.",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "mpirun-text-lost",
-        ("show_help.c at line",),
-        "mpirun could not read a message of one of its ranks, so details of a failure may be missing here.",
-        "Run it again with --mca orte_base_help_aggregate 0, which shows the whole message. If it does not, compare mpirun --version on all hosts.",
-        r"ORTE_ERROR_LOG: [^\r\n]*show_help\.c at line \d+",
+        keys=("show_help.c at line",),
+        cause="mpirun could not read a message of one of its ranks, so details of a failure may be missing here.",
+        next="Run it again with --mca orte_base_help_aggregate 0, which shows the whole message. If it does not, compare mpirun --version on all hosts.",
+        pattern=r"ORTE_ERROR_LOG: [^\r\n]*show_help\.c at line \d+",
         kind=FailureText.FALLBACK,
         unless=("mpi-init-failed",),
         at_end=r"show_help\.c at line|orte_base_help_aggregate|sent help message",
     ),
     Signature(
         "openib-unused",
-        (
+        keys=(
             "No preset parameters were found for the device",
             "help-mpi-btl-openib",
             "There is at least non-excluded one OpenFabrics device found",
             "There was an error initializing an OpenFabrics device",
             "infiniband ports on a device are not used by default",
         ),
-        "Open MPI's old InfiniBand transport (openib) found a device that it does not use. This does not affect NCCL.",
-        "Turn it off: --mca btl ^openib.",
+        cause="Open MPI's old InfiniBand transport (openib) found a device that it does not use. This does not affect NCCL.",
+        next="Turn it off: --mca btl ^openib.",
         kind=FailureText.NOTE,
     ),
     Signature(
         "single-copy-denied",
-        (", errno = ",),
-        "Ranks on one host are not allowed to read each other's memory (CMA: process_vm_readv is denied), so messages between them "
+        keys=(", errno = ",),
+        cause="Ranks on one host are not allowed to read each other's memory (CMA: process_vm_readv is denied), so messages between them "
         "fail or are copied twice.",
-        "In a container: docker run --cap-add SYS_PTRACE. Else turn it off: --mca btl_vader_single_copy_mechanism none (5.0: "
+        next="In a container: docker run --cap-add SYS_PTRACE. Else turn it off: --mca btl_vader_single_copy_mechanism none (5.0: "
         "--mca smsc ^cma).",
-        r"Read -1, expected \d+, errno = \d+",
+        pattern=r"Read -1, expected \d+, errno = \d+",
         kind=FailureText.NOTE,
     ),
     Signature(
         "memory-not-bound",
-        ("tried to bind a process but failed",),
-        "The memory of the ranks on {host} is not bound to that of their CPUs, which costs some speed: a container is not allowed to do that.",
-        "docker run --cap-add SYS_NICE, or leave binding out: --bind-to none.",
-        r"tried to bind a process but failed(?:[\s\S]{0,400}?Local host: +(?P<host>\S+))?[\s\S]{0,300}?failed to bind memory",
+        keys=("tried to bind a process but failed",),
+        cause="The memory of the ranks on {host} is not bound to that of their CPUs, which costs some speed: a container is not allowed to do that.",
+        next="docker run --cap-add SYS_NICE, or leave binding out: --bind-to none.",
+        pattern=r"tried to bind a process but failed(?:[\s\S]{0,400}?Local host: +(?P<host>\S+))?[\s\S]{0,300}?failed to bind memory",
         kind=FailureText.NOTE,
         lines=9,
     ),
     Signature(
         "variable-not-set",
-        ("could not find environment variable", "Could not find the environment variable"),
-        "-x {name} passes nothing: the variable is not set where mpirun was started.",
-        "Run export {name}=... first, or give the value: -x {name}=VALUE.",
-        r'(?i:could not find (?:the )?environment variable):? "?(?P<name>[^"\s]+)',
+        keys=("could not find environment variable", "Could not find the environment variable"),
+        cause="-x {name} passes nothing: the variable is not set where mpirun was started.",
+        next="Run export {name}=... first, or give the value: -x {name}=VALUE.",
+        pattern=r'(?i:could not find (?:the )?environment variable):? "?(?P<name>[^"\s]+)',
         kind=FailureText.NOTE,
     ),
     Signature(
         "option-deprecated",
-        ("A deprecated command line option was used", "must be prefixed with double dashes"),
-        "mpirun 5 accepted [[option?the option {option}||an option]] under its old name; a later version will refuse it.",
-        "[[corrected?Write {corrected} instead, and two||Write two]] dashes before every long option.",
-        r"deprecated command line option was used(?:[\s\S]{0,200}?Deprecated option: +(?P<option>\S+)"
+        keys=("A deprecated command line option was used", "must be prefixed with double dashes"),
+        cause="mpirun 5 accepted [[option?the option {option}||an option]] under its old name; a later version will refuse it.",
+        next="[[corrected?Write {corrected} instead, and two||Write two]] dashes before every long option.",
+        pattern=r"deprecated command line option was used(?:[\s\S]{0,200}?Deprecated option: +(?P<option>\S+)"
         r"(?:\s+Corrected option: +(?P<corrected>[^\r\n]*\S))?)?|prefixed with double dashes",
         kind=FailureText.NOTE,
         lines=5,
     ),
     Signature(
         "prefix-twice",
-        ("Both a prefix was supplied to",),
-        "mpirun was started by its full path and also given --prefix; --prefix wins.",
-        "Remove --prefix: the path already sets it.",
+        keys=("Both a prefix was supplied to",),
+        cause="mpirun was started by its full path and also given --prefix; --prefix wins.",
+        next="Remove --prefix: the path already sets it.",
         kind=FailureText.NOTE,
     ),
     Signature(
         "mpi-call-failed",
-        ("*** An error occurred in MPI_",),
-        "A rank's call of {call} failed: {why}.",
-        "Read that rank's lines before it. MPI_ERR_TRUNCATE: the ranks call different collectives, or with different sizes. MPI_ERR_OTHER and "
+        keys=("*** An error occurred in MPI_",),
+        cause="A rank's call of {call} failed: {why}.",
+        next="Read that rank's lines before it. MPI_ERR_TRUNCATE: the ranks call different collectives, or with different sizes. MPI_ERR_OTHER and "
         "MPI_ERR_INTERN: a transport failed; --mca pml ob1 --mca btl tcp,self shows whether RDMA is at fault.",
-        r"An error occurred in (?P<call>MPI_(?!Init)\w+)[\s\S]{0,600}?(?P<why>MPI_ERR_\w+: [^\r\n]*\S)",
+        pattern=r"An error occurred in (?P<call>MPI_(?!Init)\w+)[\s\S]{0,600}?(?P<why>MPI_ERR_\w+: [^\r\n]*\S)",
         kind=FailureText.FALLBACK,
         lines=6,
     ),
     Signature(
         "pmix-socket",
-        ("pmix_server_listener.c", "listener bind() failed"),
-        "mpirun's daemon on {host} cannot create the socket through which its ranks reach it: the path of its session folder is too long, already in use, or cannot be "
+        keys=("pmix_server_listener.c", "listener bind() failed"),
+        cause="mpirun's daemon on {host} cannot create the socket through which its ranks reach it: the path of its session folder is too long, already in use, or cannot be "
         "written.",
-        "Use a folder with a short path on each host's own disk: export TMPDIR=/tmp on all hosts (or --mca orte_tmpdir_base /tmp), and remove folders that older jobs left: "
+        next="Use a folder with a short path on each host's own disk: export TMPDIR=/tmp on all hosts (or --mca orte_tmpdir_base /tmp), and remove folders that older jobs left: "
         "ls -ld /tmp/ompi.*.",
-        r"(?:pmix_server_)?listener(?:\.c:\d+)? bind\(\) failed",
+        pattern=r"(?:pmix_server_)?listener(?:\.c:\d+)? bind\(\) failed",
     ),
     Signature(
         "btl-interface-unknown",
-        ("] invalid interface ",),
-        "{host} has no network interface {name}, which btl_tcp_if_include names.",
-        "See what it has: ip -br addr. Names may differ between hosts: give a subnet in which every host has an address, such as 10.0.0.0/24.",
-        r"^\[(?P<host>[\w.-]+)\]\[[^\r\n]{0,200}\] invalid interface \"(?P<name>[^\"\r\n]+)\"",
+        keys=("] invalid interface ",),
+        cause="{host} has no network interface {name}, which btl_tcp_if_include names.",
+        next="See what it has: ip -br addr. Names may differ between hosts: give a subnet in which every host has an address, such as 10.0.0.0/24.",
+        pattern=r"^\[(?P<host>[\w.-]+)\]\[[^\r\n]{0,200}\] invalid interface \"(?P<name>[^\"\r\n]+)\"",
     ),
     Signature(
         "interface-both-lists",
-        ("Both TCP interface include and exclude lists were specified",),
-        "mpirun was given networks to include ({include}) and to exclude ({exclude}), and uses only one of the two.",
-        "Keep only one of them. The other may be set in openmpi-mca-params.conf, ~/.openmpi/mca-params.conf or the environment: env | grep -E "
+        keys=("Both TCP interface include and exclude lists were specified",),
+        cause="mpirun was given networks to include ({include}) and to exclude ({exclude}), and uses only one of the two.",
+        next="Keep only one of them. The other may be set in openmpi-mca-params.conf, ~/.openmpi/mca-params.conf or the environment: env | grep -E "
         "'OMPI_MCA_|PRTE_MCA_|PMIX_MCA_'.",
-        r"exclude lists were specified:?(?:[\s\S]{0,100}?Include: *(?P<include>\S+)[\s\S]{0,100}?Exclude: *(?P<exclude>\S+))",
+        pattern=r"exclude lists were specified:?(?:[\s\S]{0,100}?Include: *(?P<include>\S+)[\s\S]{0,100}?Exclude: *(?P<exclude>\S+))",
         lines=6,
     ),
     Signature(
         "mpi-address-changed",
-        ("btl: tcp: Match incoming connection from ",),
-        "{host} did not accept rank {rank}'s connection: it comes from {address}, an address that this rank did not announce. Something changes addresses on "
+        keys=("btl: tcp: Match incoming connection from ",),
+        cause="{host} did not accept rank {rank}'s connection: it comes from {address}, an address that this rank did not announce. Something changes addresses on "
         "the way (NAT), as docker's bridge does.",
-        "docker run --network host. Otherwise add --mca btl_tcp_if_include NETWORK with a network whose addresses arrive unchanged.",
-        r"^\[(?P<host>[\w.-]+):\d+\] btl: tcp: Match incoming connection from \[\[\d+,\d+\],(?P<rank>\d+)\] (?P<address>\S+) with locally known IP \S+ failed",
+        next="docker run --network host. Otherwise add --mca btl_tcp_if_include NETWORK with a network whose addresses arrive unchanged.",
+        pattern=r"^\[(?P<host>[\w.-]+):\d+\] btl: tcp: Match incoming connection from \[\[\d+,\d+\],(?P<rank>\d+)\] (?P<address>\S+) with locally known IP \S+ failed",
         kind=FailureText.FALLBACK,
         at_end=r"btl: tcp: ",  # of several addresses one may match
     ),
     Signature(
         "mpi-cuda-ipc-off",
-        ("help-mpi-common-cuda.txt / cuIpc",),
-        "Open MPI cannot share GPU memory between ranks of one host (CUDA IPC), and copies it through the host's memory.",
-        "Containers of one host need --ipc=host and all GPUs. --mca btl_smcuda_use_cuda_ipc 0 turns the message off.",
+        keys=("help-mpi-common-cuda.txt / cuIpc",),
+        cause="Open MPI cannot share GPU memory between ranks of one host (CUDA IPC), and copies it through the host's memory.",
+        next="Containers of one host need --ipc=host and all GPUs. --mca btl_smcuda_use_cuda_ipc 0 turns the message off.",
         kind=FailureText.NOTE,
     ),
     Signature(
         "psm2-failed",
-        ("PSM2 can't open hfi unit", "PSM2 was unable to open an endpoint"),
-        "Open MPI on {host} cannot open the Omni-Path adapter (PSM2): the memlock limit is too low, its link is down, or there are more ranks than PSM2 contexts.",
-        "mpirun ... bash -c 'ulimit -l' has to show unlimited (limits.conf, or LimitMEMLOCK of sshd or slurmd). Then "
+        keys=("PSM2 can't open hfi unit", "PSM2 was unable to open an endpoint"),
+        cause="Open MPI on {host} cannot open the Omni-Path adapter (PSM2): the memlock limit is too low, its link is down, or there are more ranks than PSM2 contexts.",
+        next="mpirun ... bash -c 'ulimit -l' has to show unlimited (limits.conf, or LimitMEMLOCK of sshd or slurmd). Then "
         "check the link: opainfo on {host}. To run without PSM2: --mca mtl ^psm2.",
     ),
     Signature(
         "pmix-munge",
-        ("psec: munge failed to create credential",),
-        "PMIx on {host} cannot use munge, which identifies its users: munged does not run, or its socket is not in the container.",
-        "Mount /run/munge into the container, or -x PMIX_MCA_psec=native.",
+        keys=("psec: munge failed to create credential",),
+        cause="PMIx on {host} cannot use munge, which identifies its users: munged does not run, or its socket is not in the container.",
+        next="Mount /run/munge into the container, or -x PMIX_MCA_psec=native.",
     ),
     Signature(
         "pmix-session-folder",
-        ("gds_shmem2.c", "shmem: mmap: an error occurred while determining"),
-        "A rank on {host} cannot open the files through which the ranks of a host find each other: the session folder[[path? {path}]] is not in its container, or "
+        keys=("gds_shmem2.c", "shmem: mmap: an error occurred while determining"),
+        cause="A rank on {host} cannot open the files through which the ranks of a host find each other: the session folder[[path? {path}]] is not in its container, or "
         "is not readable.",
-        "Mount that folder (srun's: /tmp/spmix_appdir_*) into the container. -x PMIX_MCA_gds=hash avoids these files.",
-        r"PMIX_ERR_FILE_OPEN_FAILURE in file \S{0,200}gds_shmem2\.c|determining whether or not (?P<path>/\S{0,120}spmix_\S+) could be created",
+        next="Mount that folder (srun's: /tmp/spmix_appdir_*) into the container. -x PMIX_MCA_gds=hash avoids these files.",
+        pattern=r"PMIX_ERR_FILE_OPEN_FAILURE in file \S{0,200}gds_shmem2\.c|determining whether or not (?P<path>/\S{0,120}spmix_\S+) could be created",
         survived=True,
     ),
     Signature(
         "pmix-no-server",
-        ("PMIX ERROR: NOT-FOUND in file ptl_",),
-        "The program on {host} finds no PMIx server of its own: srun has no PMIx that matches the program's, or a task of srun starts a second MPI program.",
-        "Use srun --mpi=pmix (srun --mpi=list shows the supported types), with one srun for each MPI program. Or use mpirun inside salloc or sbatch.",
-        r"PMIX ERROR: NOT-FOUND in file ptl_\w+\.c",
+        keys=("PMIX ERROR: NOT-FOUND in file ptl_",),
+        cause="The program on {host} finds no PMIx server of its own: srun has no PMIx that matches the program's, or a task of srun starts a second MPI program.",
+        next="Use srun --mpi=pmix (srun --mpi=list shows the supported types), with one srun for each MPI program. Or use mpirun inside salloc or sbatch.",
+        pattern=r"PMIX ERROR: NOT-FOUND in file ptl_\w+\.c",
         survived=True,
     ),
     Signature(
         "pmix-not-initialized",
-        ("OPAL ERROR: Not initialized in file pmix",),
-        "A rank on {host} found no PMIx server: the mpirun that started it belongs to another Open MPI than its library, or srun started it without PMIx.",
-        "Compare which mpirun with ldd PROGRAM | grep -E 'libmpi|pmix', on every host; use one installation for both. Under Slurm: srun --mpi=pmix.",
+        keys=("OPAL ERROR: Not initialized in file pmix",),
+        cause="A rank on {host} found no PMIx server: the mpirun that started it belongs to another Open MPI than its library, or srun started it without PMIx.",
+        next="Compare which mpirun with ldd PROGRAM | grep -E 'libmpi|pmix', on every host; use one installation for both. Under Slurm: srun --mpi=pmix.",
     ),
 )

@@ -5,260 +5,264 @@ from taco_launch.core.signatures.known import FailureText, Signature
 SLURM = (
     Signature(
         "slurm-out-of-memory",
-        ("oom-kill event", "oom_kill event"),
-        "Slurm killed a process of this job[[host? on {host}]]: it used more memory than the job has.",
-        "Request more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
+        keys=("oom-kill event", "oom_kill event"),
+        cause="Slurm killed a process of this job[[host? on {host}]]: it used more memory than the job has.",
+        next="Request more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
         "workers.",
-        r"slurmstepd\S*: error: (?:Detected \d+ oom.kill event|[^\r\n]{0,80}oom.kill event)",
+        pattern=r"slurmstepd\S*: error: (?:Detected \d+ oom.kill event|[^\r\n]{0,80}oom.kill event)",
     ),
     Signature(
         "slurm-task-out-of-memory",
-        (": Out Of Memory",),
-        "Slurm killed task {task} on {host}, because it used more memory than the job has.",
-        "Request more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
+        keys=(": Out Of Memory",),
+        cause="Slurm killed task {task} on {host}, because it used more memory than the job has.",
+        next="Request more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
         "workers.",
-        r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Out Of Memory",
+        pattern=r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Out Of Memory",
         unless=("slurm-out-of-memory",),
     ),
     Signature(
         "slurm-time-limit",
-        ("DUE TO TIME LIMIT",),
-        "Slurm ended {what} because its time was up.",
-        "Request more: sbatch --time=HH:MM:SS, up to what the partition allows (sinfo -o '%P %l'); and save checkpoints, "
+        keys=("DUE TO TIME LIMIT",),
+        cause="Slurm ended {what} because its time was up.",
+        next="Request more: sbatch --time=HH:MM:SS, up to what the partition allows (sinfo -o '%P %l'); and save checkpoints, "
         "so that the next job continues from there.",
-        r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO TIME LIMIT",
+        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO TIME LIMIT",
     ),
     Signature(
         "slurm-preempted",
-        ("DUE TO PREEMPTION",),
-        "Slurm ended {what} to make room for a job of higher priority.",
-        "Start it again (sbatch --requeue lets Slurm do that) and continue from a checkpoint; or use a partition or QOS that "
+        keys=("DUE TO PREEMPTION",),
+        cause="Slurm ended {what} to make room for a job of higher priority.",
+        next="Start it again (sbatch --requeue lets Slurm do that) and continue from a checkpoint; or use a partition or QOS that "
         "is not preempted.",
-        r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO PREEMPTION",
+        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO PREEMPTION",
     ),
     Signature(
         "slurm-node-failure",
-        ("DUE TO NODE FAILURE",),
-        "Slurm ended {what} because a node of the job failed or no longer answered.",
-        "See which: sinfo -R names nodes that are down and why. Leave it out: sbatch --exclude=NODE.",
-        r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO NODE FAILURE",
+        keys=("DUE TO NODE FAILURE",),
+        cause="Slurm ended {what} because a node of the job failed or no longer answered.",
+        next="See which: sinfo -R names nodes that are down and why. Leave it out: sbatch --exclude=NODE.",
+        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO NODE FAILURE",
     ),
     Signature(
         "slurm-cancelled",
-        (" CANCELLED AT ",),
-        "{what} was cancelled: by scancel, by Slurm, or because another step or task of the job had failed.",
-        "See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If no user cancelled it, look for what "
+        keys=(" CANCELLED AT ",),
+        cause="{what} was cancelled: by scancel, by Slurm, or because another step or task of the job had failed.",
+        next="See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If no user cancelled it, look for what "
         "failed before that line.",
-        r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))",
+        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))",
         kind=FailureText.OUTCOME,
         unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait"),
     ),
     Signature(
         "slurm-task-exited",
-        (": Exited with exit code ",),
-        "Task {task} on {host} ended with exit code {code}.",
-        "Read that task's own last lines before this point; srun --label marks the lines of each task.",
-        r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Exited with exit code (?P<code>\d+)",
+        keys=(": Exited with exit code ",),
+        cause="Task {task} on {host} ended with exit code {code}.",
+        next="Read that task's own last lines before this point; srun --label marks the lines of each task.",
+        pattern=r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Exited with exit code (?P<code>\d+)",
         kind=FailureText.OUTCOME,
     ),
     Signature(
         "slurm-gres",
-        ("Invalid generic resource (gres) specification",),
-        "Slurm refused [[job?a step of job {job}||the job]]: it requests GPUs (gres) that [[job?the job||the partition]] does not have.",
-        "[[job?scontrol show job {job} shows the job's GPUs (TRES, TresPerNode): request them with sbatch, and for the step no more than that. Inside a job, the step inherits "
+        keys=("Invalid generic resource (gres) specification",),
+        cause="Slurm refused [[job?a step of job {job}||the job]]: it requests GPUs (gres) that [[job?the job||the partition]] does not have.",
+        next="[[job?scontrol show job {job} shows the job's GPUs (TRES, TresPerNode): request them with sbatch, and for the step no more than that. Inside a job, the step inherits "
         "its options: env | grep -E 'SLURM_(GRES|GPUS|TRES)', and unset what is wrong||sinfo -o '%P %G' lists what each partition has: use that name and number (--gres=gpu:N, "
         "or gpu:TYPE:N). If it shows (null) everywhere, GresTypes=gpu and Gres= are missing in slurm.conf, and gres.conf is missing on the nodes]].",
-        r"(?:sbatch|srun|salloc): error: (?:Unable to create step for job (?P<job>\d+): |[^\r\n]{0,80})Invalid generic resource \(gres\) specification",
+        pattern=r"(?:sbatch|srun|salloc): error: (?:Unable to create step for job (?P<job>\d+): |[^\r\n]{0,80})Invalid generic resource \(gres\) specification",
     ),
     Signature(
         "slurm-refused",
-        ("srun: error: Unable to create step for job", "Batch job submission failed:", "Unable to allocate resources:"),
-        "Slurm refused [[job?a step of job {job}||the job]]: {why}.",
-        "[[node?No node of the partition has what is requested of one node: scontrol show node NODE shows its CPUs, memory and GPUs; lower --cpus-per-task, --cpus-per-gpu, "
+        keys=(
+            "srun: error: Unable to create step for job",
+            "Batch job submission failed:",
+            "Unable to allocate resources:",
+        ),
+        cause="Slurm refused [[job?a step of job {job}||the job]]: {why}.",
+        next="[[node?No node of the partition has what is requested of one node: scontrol show node NODE shows its CPUs, memory and GPUs; lower --cpus-per-task, --cpus-per-gpu, "
         "--ntasks-per-node, --mem or --gres||Compare what is requested (nodes, tasks, CPUs, GPUs, memory, time, account) with what there is: scontrol show "
         "partition, sinfo -o '%P %l %c %m %G'; for a step: scontrol show job JOBID]]"
         "[[account?. sacctmgr show assoc user=$USER lists what you may use: set -A, -p and --qos to the values of one of its lines]].",
-        r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
+        pattern=r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
         r"|(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources): (?=(?P<node>Requested node configuration is not available)?)"
         r"(?=(?P<account>Invalid (?:account|qos)|[^\r\n]{0,40}accounting/QOS policy)?)(?P<why2>[^\r\n]*[^\s.])",
         unless=("slurm-gres", "slurm-refused-by-site"),
     ),
     Signature(
         "slurm-refused-by-site",
-        ("sbatch: error: ", "salloc: error: ", "srun: error: "),
-        "Slurm refused the job by a rule of this cluster (its job_submit plugin): {why}.",
-        "Follow that message; the cluster's documentation shows which partitions, accounts (-A) and limits can be combined. sacctmgr show assoc user=$USER lists your accounts.",
-        r"(?:sbatch|salloc|srun): error: (?!Batch job|Unable to)(?P<why>[^\r\n]*[^\s.])[ .]*\n(?:(?:sbatch|salloc|srun): error: (?!Batch job|Unable to)[^\n]*\n){0,2}"
+        keys=("sbatch: error: ", "salloc: error: ", "srun: error: "),
+        cause="Slurm refused the job by a rule of this cluster (its job_submit plugin): {why}.",
+        next="Follow that message; the cluster's documentation shows which partitions, accounts (-A) and limits can be combined. sacctmgr show assoc user=$USER lists your accounts.",
+        pattern=r"(?:sbatch|salloc|srun): error: (?!Batch job|Unable to)(?P<why>[^\r\n]*[^\s.])[ .]*\n(?:(?:sbatch|salloc|srun): error: (?!Batch job|Unable to)[^\n]*\n){0,2}"
         r"(?:sbatch|salloc|srun): error: (?:Batch job submission failed|Unable to allocate resources): Unspecified error",
         lines=4,
     ),
     Signature(
         "slurm-launch-failed",
-        ("Task launch for ",),
-        "Slurm could not start the tasks of a step on {host}: {why}.",
-        "On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. An invalid "
+        keys=("Task launch for ",),
+        cause="Slurm could not start the tasks of a step on {host}: {why}.",
+        next="On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. An invalid "
         "or expired job credential points to the clock or munge of that host (compare date there and on the "
         "controller). 'Socket timed out' means that slurmd is busy (with a container's import, for example), or that munge.key differs from the controller's.",
-        r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout)(?P<why>[^\r\n]*[^\s.])",
+        pattern=r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout)(?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-pmix",
-        ("pmixp_",),
-        "Slurm's step daemons (PMIx) do not reach each other from {host}[[why?: {why}]], or one of the hosts arrived late.",
-        "Ports have to be open between compute nodes (SrunPortRange in slurm.conf, firewall). If that does not help: "
+        keys=("pmixp_",),
+        cause="Slurm's step daemons (PMIx) do not reach each other from {host}[[why?: {why}]], or one of the hosts arrived late.",
+        next="Ports have to be open between compute nodes (SrunPortRange in slurm.conf, firewall). If that does not help: "
         "export SLURM_PMIX_DIRECT_CONN=false SLURM_PMIX_TIMEOUT=600.",
-        r"mpi/pmix\w*: [^\r\n]*pmixp_[^\r\n]*?(?P<why>collective timeout|Cannot establish the connection|Unable to connect"
+        pattern=r"mpi/pmix\w*: [^\r\n]*pmixp_[^\r\n]*?(?P<why>collective timeout|Cannot establish the connection|Unable to connect"
         r"|exceeded the retry limit)",
     ),
     Signature(
         "slurm-pmix-other",
-        ("pmixp_dmdx.c",),
-        "The program's PMIx and Slurm's PMIx have different versions: {why}.",
-        "srun --mpi=list shows the versions that Slurm has (pmix_v3, pmix_v4): choose the version of the program's library (ldd PROGRAM | grep pmix), or start it with mpirun inside the allocation.",
-        r"mpi/pmix\w*: ERROR: Bad request from \S+: (?P<why>nspace [^\r\n]*[^\s.])",
+        keys=("pmixp_dmdx.c",),
+        cause="The program's PMIx and Slurm's PMIx have different versions: {why}.",
+        next="srun --mpi=list shows the versions that Slurm has (pmix_v3, pmix_v4): choose the version of the program's library (ldd PROGRAM | grep pmix), or start it with mpirun inside the allocation.",
+        pattern=r"mpi/pmix\w*: ERROR: Bad request from \S+: (?P<why>nspace [^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-step-waits",
-        ("step creation temporarily disabled, retrying", "step creation still disabled, retrying"),
-        "A step waits for resources that other steps of the job hold ({why}): since Slurm 20.11, steps do not share CPUs, GPUs or memory by default.",
-        "srun --overlap (or export SLURM_OVERLAP=1) lets steps share. To run them side by side, give each srun --exact with -n, -c, --mem and --gpus; the sum may not exceed what the job has.",
-        r"step creation (?:temporarily|still) disabled, retrying \((?P<why>[^)\r\n]+)\)",
+        keys=("step creation temporarily disabled, retrying", "step creation still disabled, retrying"),
+        cause="A step waits for resources that other steps of the job hold ({why}): since Slurm 20.11, steps do not share CPUs, GPUs or memory by default.",
+        next="srun --overlap (or export SLURM_OVERLAP=1) lets steps share. To run them side by side, give each srun --exact with -n, -c, --mem and --gpus; the sum may not exceed what the job has.",
+        pattern=r"step creation (?:temporarily|still) disabled, retrying \((?P<why>[^)\r\n]+)\)",
         kind=FailureText.FALLBACK,
         at_end=r"retrying \(|(?i:cancel|terminat|time limit|interrupt)",
     ),
     Signature(
         "slurm-binding",
-        ("Unable to layout tasks on given cpus", "failed to distribute tasks (bind_type"),
-        "Slurm cannot bind the step's tasks to the CPUs that the job has: the step and the job request different numbers of CPUs or different kinds of binding.",
-        "Inside a job: unset SLURM_CPU_BIND SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_LIST, use the same -c for srun as "
+        keys=("Unable to layout tasks on given cpus", "failed to distribute tasks (bind_type"),
+        cause="Slurm cannot bind the step's tasks to the CPUs that the job has: the step and the job request different numbers of CPUs or different kinds of binding.",
+        next="Inside a job: unset SLURM_CPU_BIND SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_LIST, use the same -c for srun as "
         "for sbatch, or use srun --cpu-bind=none.",
     ),
     Signature(
         "slurm-plugin-option",
-        ('Warning: SPANK plugin "',),
-        "Slurm on {host} does not know the option --{option} of the plugin {plugin}: the plugin is installed where the job was submitted, and slurmd there has not loaded "
+        keys=('Warning: SPANK plugin "',),
+        cause="Slurm on {host} does not know the option --{option} of the plugin {plugin}: the plugin is installed where the job was submitted, and slurmd there has not loaded "
         "it, so the job runs without it (a container's job then runs outside its container).",
-        "Install the plugin and the same plugstack.conf on every node, then systemctl restart slurmd (SPANK plugins are loaded at its start); srun --help | grep {option} "
+        next="Install the plugin and the same plugstack.conf on every node, then systemctl restart slurmd (SPANK plugins are loaded at its start); srun --help | grep {option} "
         "on a node shows whether it is there.",
-        r'SPANK plugin "(?P<plugin>[\w-]+)" option "(?P<option>[\w-]+)" not found',
+        pattern=r'SPANK plugin "(?P<plugin>[\w-]+)" option "(?P<option>[\w-]+)" not found',
     ),
     Signature(
         "pyxis-folder",
-        ("pyxis: couldn't mkdir ",),
-        "Slurm's container plugin (pyxis) could not make its folder {path} on {host}: {why}.",
-        "Create its parent folder on every node, and again after each boot (/run is empty then: use tmpfiles.d or "
+        keys=("pyxis: couldn't mkdir ",),
+        cause="Slurm's container plugin (pyxis) could not make its folder {path} on {host}: {why}.",
+        next="Create its parent folder on every node, and again after each boot (/run is empty then: use tmpfiles.d or "
         "slurmd's ExecStartPre). Or name another folder: runtime_path=/PATH after spank_pyxis.so in plugstack.conf.",
-        r"pyxis: couldn't mkdir (?P<path>[^\s:]+): (?P<why>[^\r\n]*[^\s.])",
+        pattern=r"pyxis: couldn't mkdir (?P<path>[^\s:]+): (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-plugin-failed",
-        ("launch failed: Plugin initialization failed", "Plugin stack initialization failed"),
-        "A plugin of Slurm failed on a node when it started the step's tasks (plugstack.conf lists them: pyxis, for example).",
-        "The reason is in slurmd's log of that node: grep -iE 'spank|pyxis' /var/log/slurm/slurmd.log.",
+        keys=("launch failed: Plugin initialization failed", "Plugin stack initialization failed"),
+        cause="A plugin of Slurm failed on a node when it started the step's tasks (plugstack.conf lists them: pyxis, for example).",
+        next="The reason is in slurmd's log of that node: grep -iE 'spank|pyxis' /var/log/slurm/slurmd.log.",
         unless=("pyxis-folder",),
     ),
     Signature(
         "slurm-task-signal",
-        ("srun: error: ",),
-        "Task {task} on {host} was ended by a signal: {why}.",
-        "A bus error is most often a full /dev/shm. For a crash, read the lines before it (PYTHONFAULTHANDLER=1 "
+        keys=("srun: error: ",),
+        cause="Task {task} on {host} was ended by a signal: {why}.",
+        next="A bus error is most often a full /dev/shm. For a crash, read the lines before it (PYTHONFAULTHANDLER=1 "
         "shows more). Terminated means that another task ended first.",
-        r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): (?P<why>Aborted|Terminated|Segmentation fault|Bus error"
+        pattern=r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): (?P<why>Aborted|Terminated|Segmentation fault|Bus error"
         r"|Illegal instruction|Floating point exception)",
         kind=FailureText.OUTCOME,
         unless=("slurm-out-of-memory",),
     ),
     Signature(
         "slurm-program-missing",
-        ("execve(): ",),
-        "Slurm could not start {file} on {host}: {why}.",
-        "[[script?The program that the script's first line (#!) names has to be on every node, and the script needs Unix line ends: sed -i "
+        keys=("execve(): ",),
+        cause="Slurm could not start {file} on {host}: {why}.",
+        next="[[script?The program that the script's first line (#!) names has to be on every node, and the script needs Unix line ends: sed -i "
         "'s/\\r$//' SCRIPT. If both are right, slurmd's spool folder was emptied: systemctl restart slurmd there||On that node: ls -l {file}. "
         "A shared folder may not be mounted there, or the program is not on the PATH]].",
-        r"error: execve\(\): (?P<file>(?:\S+/(?P<script>slurm_script))|[^\r\n:]+): (?P<why>[^\r\n]*[^\s.])",
+        pattern=r"error: execve\(\): (?P<file>(?:\S+/(?P<script>slurm_script))|[^\r\n:]+): (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-no-configuration",
-        ("Could not establish a configuration source", "fetch_config: DNS SRV lookup failed"),
-        "Slurm's commands on this machine cannot find the cluster: the machine has no slurm.conf, and no server provided one.",
-        "Submit from a login node of the cluster. In a container: mount /etc/slurm (and /run/munge), or export SLURM_CONF=/PATH/slurm.conf.",
+        keys=("Could not establish a configuration source", "fetch_config: DNS SRV lookup failed"),
+        cause="Slurm's commands on this machine cannot find the cluster: the machine has no slurm.conf, and no server provided one.",
+        next="Submit from a login node of the cluster. In a container: mount /etc/slurm (and /run/munge), or export SLURM_CONF=/PATH/slurm.conf.",
     ),
     Signature(
         "slurm-controller-silent",
-        ("Unable to contact slurm controller", "Unable to contact slurmctld"),
-        "Slurm's controller does not answer[[why? ({why})]].",
-        "scontrol ping shows which one is down; run systemctl status slurmctld there. Try again when it is back: running jobs continue.",
-        r"Unable to contact (?:slurm controller|slurmctld) ?\(?(?P<why>[^)\r\n]*[^\s.)])?",
+        keys=("Unable to contact slurm controller", "Unable to contact slurmctld"),
+        cause="Slurm's controller does not answer[[why? ({why})]].",
+        next="scontrol ping shows which one is down; run systemctl status slurmctld there. Try again when it is back: running jobs continue.",
+        pattern=r"Unable to contact (?:slurm controller|slurmctld) ?\(?(?P<why>[^)\r\n]*[^\s.)])?",
         unless=("slurm-no-configuration",),
     ),
     Signature(
         "slurm-munge",
-        ("Munge decode failed", "Munge encode failed", "If munged is up"),
-        "Slurm cannot check who sent a request: munge on {host} fails ({why}).",
-        "On that host: systemctl status munge; date on all hosts (the clocks may differ by 5 minutes at most), and the same "
+        keys=("Munge decode failed", "Munge encode failed", "If munged is up"),
+        cause="Slurm cannot check who sent a request: munge on {host} fails ({why}).",
+        next="On that host: systemctl status munge; date on all hosts (the clocks may differ by 5 minutes at most), and the same "
         "/etc/munge/munge.key. A container needs /run/munge mounted.",
-        r"Munge (?:de|en)code failed: (?P<why>[^\r\n]*[^\s.])|(?P<why2>If munged is up[^\r\n]*[^\s.])",
+        pattern=r"Munge (?:de|en)code failed: (?P<why>[^\r\n]*[^\s.])|(?P<why2>If munged is up[^\r\n]*[^\s.])",
         unless=("file-system-failed",),
     ),
     Signature(
         "slurm-script-refused",
-        ("Batch script contains DOS line breaks", "This does not look like a batch script"),
-        "sbatch refuses the script: [[dos?it has Windows line endings||its first line is no #! line]].",
-        "[[dos?sed -i 's/\\r$//' SCRIPT||Begin it with #!/bin/bash]].",
-        r"contains (?P<dos>DOS) line breaks|This does not look like a batch script",
+        keys=("Batch script contains DOS line breaks", "This does not look like a batch script"),
+        cause="sbatch refuses the script: [[dos?it has Windows line endings||its first line is no #! line]].",
+        next="[[dos?sed -i 's/\\r$//' SCRIPT||Begin it with #!/bin/bash]].",
+        pattern=r"contains (?P<dos>DOS) line breaks|This does not look like a batch script",
     ),
     Signature(
         "slurm-wait",
-        ("srun: First task exited ",),
-        "srun ended the other tasks {seconds} s after the first one had ended (--wait, or WaitTime in slurm.conf).",
-        "Find out why that task ended first: read the last lines of the task listed as exited. If it finished normally, srun --wait=0 lets the other tasks finish.",
-        r"First task exited (?P<seconds>\d+)s ago",
+        keys=("srun: First task exited ",),
+        cause="srun ended the other tasks {seconds} s after the first one had ended (--wait, or WaitTime in slurm.conf).",
+        next="Find out why that task ended first: read the last lines of the task listed as exited. If it finished normally, srun --wait=0 lets the other tasks finish.",
+        pattern=r"First task exited (?P<seconds>\d+)s ago",
         kind=FailureText.OUTCOME,
     ),
     Signature(
         "slurm-task-killed",
-        (": Killed",),
-        "Task {task} on {host} was killed (signal 9), most often because memory ran out.",
-        "dmesg -T | grep -i kill on {host}. Request more memory: sbatch --mem=0 (all of a node's) or --mem-per-cpu; or smaller batches, fewer data loader "
+        keys=(": Killed",),
+        cause="Task {task} on {host} was killed (signal 9), most often because memory ran out.",
+        next="dmesg -T | grep -i kill on {host}. Request more memory: sbatch --mem=0 (all of a node's) or --mem-per-cpu; or smaller batches, fewer data loader "
         "workers.",
-        r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Killed",
+        pattern=r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Killed",
         kind=FailureText.OUTCOME,
         unless=("slurm-out-of-memory", "slurm-wait"),
     ),
     Signature(
         "slurm-memory-conflict",
-        ("SLURM_MEM_PER_NODE are mutually exclusive",),
-        "srun was given two kinds of memory limits: one by an option, the other by a variable that it inherited from a surrounding job.",
-        "unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE before this srun or sbatch, or use the same option as the surrounding job.",
+        keys=("SLURM_MEM_PER_NODE are mutually exclusive",),
+        cause="srun was given two kinds of memory limits: one by an option, the other by a variable that it inherited from a surrounding job.",
+        next="unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE before this srun or sbatch, or use the same option as the surrounding job.",
     ),
     Signature(
         "slurm-pmi-twice",
-        ("PMK_KVS_Barrier duplicate request from task ",),
-        "Several processes of Slurm's task {task} start MPI, but each task can be only one rank: the program starts copies of itself, or other programs, that call MPI_Init.",
-        "Use srun --ntasks=N with one MPI process per task. If the program starts worker processes, they must not call MPI_Init, or must be started with PMI_FD, PMI_RANK and SLURM_* unset.",
-        r"PMK_KVS_Barrier duplicate request from task (?P<task>\d+)",
+        keys=("PMK_KVS_Barrier duplicate request from task ",),
+        cause="Several processes of Slurm's task {task} start MPI, but each task can be only one rank: the program starts copies of itself, or other programs, that call MPI_Init.",
+        next="Use srun --ntasks=N with one MPI process per task. If the program starts worker processes, they must not call MPI_Init, or must be started with PMI_FD, PMI_RANK and SLURM_* unset.",
+        pattern=r"PMK_KVS_Barrier duplicate request from task (?P<task>\d+)",
     ),
     Signature(
         "slurm-pmix-library",
-        ("can not load PMIx library",),
-        "Slurm's plugin {plugin} does not find the PMIx library that it was built for.",
-        "Install that libpmix on every node, so that ldconfig -p | grep libpmix lists it; then check srun --mpi=list. A job that does not use --mpi={plugin} can ignore this.",
-        r"mpi/(?P<plugin>pmix\w*): [^\r\n]{0,80}can not load PMIx library",
+        keys=("can not load PMIx library",),
+        cause="Slurm's plugin {plugin} does not find the PMIx library that it was built for.",
+        next="Install that libpmix on every node, so that ldconfig -p | grep libpmix lists it; then check srun --mpi=list. A job that does not use --mpi={plugin} can ignore this.",
+        pattern=r"mpi/(?P<plugin>pmix\w*): [^\r\n]{0,80}can not load PMIx library",
         kind=FailureText.FALLBACK,
         at_end=r"PMIx library|mpi/pmix|MPI: |Invalid MPI type",  # slurmd says so at its start, too
     ),
     Signature(
         "slurm-tasks-as-number",
-        ("invalid literal for int() with base 10: '",),
-        "The program expects a number and reads one of Slurm's lists, {value}: N(xM) means N on each of M nodes.",
-        "Read SLURM_NTASKS_PER_NODE (set if --ntasks-per-node is given), or SLURM_NTASKS and SLURM_JOB_NUM_NODES; not SLURM_TASKS_PER_NODE, "
+        keys=("invalid literal for int() with base 10: '",),
+        cause="The program expects a number and reads one of Slurm's lists, {value}: N(xM) means N on each of M nodes.",
+        next="Read SLURM_NTASKS_PER_NODE (set if --ntasks-per-node is given), or SLURM_NTASKS and SLURM_JOB_NUM_NODES; not SLURM_TASKS_PER_NODE, "
         "SLURM_STEP_TASKS_PER_NODE or SLURM_JOB_CPUS_PER_NODE.",
-        r"base 10: '(?P<value>\d+\(x\d+\)[\d(x),]{0,80})'",
+        pattern=r"base 10: '(?P<value>\d+\(x\d+\)[\d(x),]{0,80})'",
     ),
     Signature(
         "slurm-pmi2-missing",
-        ("PMI2_Init failed to intialize",),
-        "Open MPI on {host} found no PMI2 server: srun started the ranks with another --mpi type than this Open MPI was built for.",
-        "srun --mpi=list shows what Slurm offers. Use srun --mpi=pmi2, or --mpi=pmix if Open MPI has PMIx (ompi_info | grep -i pmix). Or use mpirun inside the allocation.",
+        keys=("PMI2_Init failed to intialize",),
+        cause="Open MPI on {host} found no PMI2 server: srun started the ranks with another --mpi type than this Open MPI was built for.",
+        next="srun --mpi=list shows what Slurm offers. Use srun --mpi=pmi2, or --mpi=pmix if Open MPI has PMIx (ompi_info | grep -i pmix). Or use mpirun inside the allocation.",
     ),
 )

@@ -17,238 +17,240 @@ _NVLINK, _HARDWARE = "74|14[4-9]|150", "48|62|64|79|92|95|119|120|140|143"
 SYSTEM = (
     Signature(
         "nvidia-driver-not-loaded",
-        ("driver not loaded", "couldn't communicate with the NVIDIA driver"),
-        "The NVIDIA driver is not loaded on {host}.",
-        "modprobe nvidia; if that fails, dmesg -T | tail. After a kernel update the driver has to be built again (dkms "
+        keys=("driver not loaded", "couldn't communicate with the NVIDIA driver"),
+        cause="The NVIDIA driver is not loaded on {host}.",
+        next="modprobe nvidia; if that fails, dmesg -T | tail. After a kernel update the driver has to be built again (dkms "
         "autoinstall).",
     ),
     Signature(
         "gpu-access-lost",
-        ("Failed to initialize NVML: Unknown Error",),
-        "The container on {host} has lost its GPUs, as happens when systemd is reloaded on the host (daemon-reload).",
-        "Start the container again: docker restart NAME on {host} (if set-up created it: systemctl restart taco-launch-CLUSTER). "
+        keys=("Failed to initialize NVML: Unknown Error",),
+        cause="The container on {host} has lost its GPUs, as happens when systemd is reloaded on the host (daemon-reload).",
+        next="Start the container again: docker restart NAME on {host} (if set-up created it: systemctl restart taco-launch-CLUSTER). "
         f"{KEEPS_GPUS.replace('{', '{{').replace('}', '}}')}.",
     ),
     Signature(
         "driver-mismatch",
-        ("Driver/library version mismatch", "driver/library version mismatch", "NVRM: API mismatch"),
-        "The loaded NVIDIA driver of {host} has a different version from its libraries: the driver was updated but not reloaded.",
-        "Stop everything that uses the GPUs, then reload the driver (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
+        keys=("Driver/library version mismatch", "driver/library version mismatch", "NVRM: API mismatch"),
+        cause="The loaded NVIDIA driver of {host} has a different version from its libraries: the driver was updated but not reloaded.",
+        next="Stop everything that uses the GPUs, then reload the driver (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
         "nvidia), or reboot {host}.",
     ),
     Signature(
         "fabricmanager-not-needed",
-        ("NV_WARN_NOTHING_TO_DO",),
-        "The fabric manager of {host} ends at once, because the host has no NVSwitch: it is not needed there.",
-        "systemctl disable --now nvidia-fabricmanager on {host}, if its GPUs are joined by no NVSwitch (nvidia-smi topo -m).",
-        r"NVSwitch driver failed with error:WARNING Nothing to do",
+        keys=("NV_WARN_NOTHING_TO_DO",),
+        cause="The fabric manager of {host} ends at once, because the host has no NVSwitch: it is not needed there.",
+        next="systemctl disable --now nvidia-fabricmanager on {host}, if its GPUs are joined by no NVSwitch (nvidia-smi topo -m).",
+        pattern=r"NVSwitch driver failed with error:WARNING Nothing to do",
         kind=FailureText.NOTE,
     ),
     Signature(
         "cuda-driver-library",
-        ("system has unsupported display driver / cuda driver combination",),
-        "The libcuda that a program on {host} loads has a different version from the loaded driver.",
-        "Check ldconfig -p | grep libcuda, and remove any CUDA compat folder from LD_LIBRARY_PATH. If the driver "
+        keys=("system has unsupported display driver / cuda driver combination",),
+        cause="The libcuda that a program on {host} loads has a different version from the loaded driver.",
+        next="Check ldconfig -p | grep libcuda, and remove any CUDA compat folder from LD_LIBRARY_PATH. If the driver "
         "was updated, load it again, or reboot {host}.",
     ),
     Signature(
         "gpu-lost",
-        ("GPU is lost", "Unable to determine the device handle for", "fallen off the bus"),
-        "A GPU of {host} no longer answers.",
-        "Leave {host} out with --exclude {host}; power it off and on (a reboot may not be enough), and have the GPU checked.",
-        r"^(?!.*NVRM: Xid).*(?:GPU is lost|Unable to determine the device handle for|fallen off the bus)",
+        keys=("GPU is lost", "Unable to determine the device handle for", "fallen off the bus"),
+        cause="A GPU of {host} no longer answers.",
+        next="Leave {host} out with --exclude {host}; power it off and on (a reboot may not be enough), and have the GPU checked.",
+        pattern=r"^(?!.*NVRM: Xid).*(?:GPU is lost|Unable to determine the device handle for|fallen off the bus)",
     ),
     # By their classes in NVIDIA's catalogue of Xids: docs.nvidia.com/deploy/xid-errors
     Signature(
         "gpu-xid-nvlink",
-        ("NVRM: Xid",),
-        "GPU {gpu} of {host} reports Xid {xid}, an error of its NVLinks[[follows?; Xid {follows} follows from it]].",
-        "Leave {host} out with --exclude {host}. There: nvidia-smi nvlink -e, dmesg -T | grep Xid; reset all GPUs that NVLinks join "
+        keys=("NVRM: Xid",),
+        cause="GPU {gpu} of {host} reports Xid {xid}, an error of its NVLinks[[follows?; Xid {follows} follows from it]].",
+        next="Leave {host} out with --exclude {host}. There: nvidia-smi nvlink -e, dmesg -T | grep Xid; reset all GPUs that NVLinks join "
         "(nvidia-smi -r), or reboot. If it recurs, have GPU, NVSwitch and board checked.",
-        _XID + rf"(?:(?P<xid>{_NVLINK})\b|(?P<follows>\d+)\b[^\r\n]*caused by previous Xid (?P<xid2>{_NVLINK})\b)",
+        pattern=_XID
+        + rf"(?:(?P<xid>{_NVLINK})\b|(?P<follows>\d+)\b[^\r\n]*caused by previous Xid (?P<xid2>{_NVLINK})\b)",
     ),
     Signature(
         "gpu-xid-fatal",
-        ("NVRM: Xid",),
-        "GPU {gpu} of {host} reports Xid {xid}, a fault of the hardware[[follows?; Xid {follows} follows from it]].",
-        "Leave {host} out with --exclude {host}; nvidia-smi -q, reset the GPU or reboot (Xid 79: power off and on), and dcgmi diag -r 3 "
+        keys=("NVRM: Xid",),
+        cause="GPU {gpu} of {host} reports Xid {xid}, a fault of the hardware[[follows?; Xid {follows} follows from it]].",
+        next="Leave {host} out with --exclude {host}; nvidia-smi -q, reset the GPU or reboot (Xid 79: power off and on), and dcgmi diag -r 3 "
         "before it is used again.",
-        _XID + rf"(?:(?P<xid>{_HARDWARE})\b|(?P<follows>\d+)\b[^\r\n]*caused by previous Xid (?P<xid2>{_HARDWARE})\b)",
+        pattern=_XID
+        + rf"(?:(?P<xid>{_HARDWARE})\b|(?P<follows>\d+)\b[^\r\n]*caused by previous Xid (?P<xid2>{_HARDWARE})\b)",
     ),
     Signature(
         "gpu-gsp",
-        ("_kgspIsHeartbeatTimedOut", "_kgspLogRpcTimeout"),
-        "The processor (GSP) of GPU[[gpu? {gpu}]] of {host} no longer answers the driver.",
-        "Leave {host} out with --exclude {host}; reset the GPU or reboot, and dcgmi diag -r 3 before it is used again. "
+        keys=("_kgspIsHeartbeatTimedOut", "_kgspLogRpcTimeout"),
+        cause="The processor (GSP) of GPU[[gpu? {gpu}]] of {host} no longer answers the driver.",
+        next="Leave {host} out with --exclude {host}; reset the GPU or reboot, and dcgmi diag -r 3 before it is used again. "
         "If it recurs, try another driver version; if that does not help, suspect the GPU itself.",
-        r"NVRM: (?:GPU(?P<gpu>\d+) )?_kgsp(?:IsHeartbeatTimedOut|LogRpcTimeout)",
+        pattern=r"NVRM: (?:GPU(?P<gpu>\d+) )?_kgsp(?:IsHeartbeatTimedOut|LogRpcTimeout)",
         unless=("gpu-xid-fatal",),
     ),
     Signature(
         "gpu-xid-contained",
-        ("NVRM: Xid",),
-        "GPU {gpu} of {host} reports Xid 94: a memory error (ECC) that ended only the program that used that memory.",
-        "Run the job again. Reset the GPU when nothing uses it, so that it stops using the bad memory; nvidia-smi "
+        keys=("NVRM: Xid",),
+        cause="GPU {gpu} of {host} reports Xid 94: a memory error (ECC) that ended only the program that used that memory.",
+        next="Run the job again. Reset the GPU when nothing uses it, so that it stops using the bad memory; nvidia-smi "
         "-q -d ROW_REMAPPER shows the state.",
-        _XID + r"94\b",
+        pattern=_XID + r"94\b",
     ),
     Signature(
         "gpu-xid-cleanup",
-        ("NVRM: Xid",),
-        "GPU {gpu} of {host} reports Xid 45: the driver cleans up after a program that has ended, or after another error.",
-        "Look for what happened before it: another Xid (dmesg -T | grep Xid), or the rank that ended first.",
-        _XID + r"45\b(?![^\r\n]*caused by previous Xid)",
+        keys=("NVRM: Xid",),
+        cause="GPU {gpu} of {host} reports Xid 45: the driver cleans up after a program that has ended, or after another error.",
+        next="Look for what happened before it: another Xid (dmesg -T | grep Xid), or the rank that ended first.",
+        pattern=_XID + r"45\b(?![^\r\n]*caused by previous Xid)",
         kind=FailureText.ECHO,
     ),
     Signature(
         "gpu-xid",
-        ("NVRM: Xid",),
-        "GPU {gpu} of {host} reports Xid {xid} (13, 31 and 43 are caused by the program most often).",
-        "Run the job again. If the error recurs on the same GPU only, check that GPU: dcgmi diag -r 3.",
-        _XID + rf"(?P<xid>(?!(?:{_NVLINK}|{_HARDWARE}|45|94)\b)\d+)",
+        keys=("NVRM: Xid",),
+        cause="GPU {gpu} of {host} reports Xid {xid} (13, 31 and 43 are caused by the program most often).",
+        next="Run the job again. If the error recurs on the same GPU only, check that GPU: dcgmi diag -r 3.",
+        pattern=_XID + rf"(?P<xid>(?!(?:{_NVLINK}|{_HARDWARE}|45|94)\b)\d+)",
     ),
     Signature(
         "out-of-memory",
-        ("ut of memory: Kill", "oom-kill:"),
-        "The kernel of {host} killed [[what?{what}||a process]] because memory ran out.",
-        "Use smaller batches or fewer data loader workers; free -g shows the free memory. If the container has a --memory limit, raise it.",
-        r"ut of memory: Kill(?:ed)? process \d+,? \((?P<what>[^)]+)\)|oom-kill:.*task=(?P<what2>[^,\s]+)",
+        keys=("ut of memory: Kill", "oom-kill:"),
+        cause="The kernel of {host} killed [[what?{what}||a process]] because memory ran out.",
+        next="Use smaller batches or fewer data loader workers; free -g shows the free memory. If the container has a --memory limit, raise it.",
+        pattern=r"ut of memory: Kill(?:ed)? process \d+,? \((?P<what>[^)]+)\)|oom-kill:.*task=(?P<what2>[^,\s]+)",
     ),
     Signature(
         "out-of-memory-asked",
-        ("invoked oom-killer",),
-        "The kernel of {host} had no more memory[[group? in the limit of that container or job]] when {what} requested some, and killed a "
+        keys=("invoked oom-killer",),
+        cause="The kernel of {host} had no more memory[[group? in the limit of that container or job]] when {what} requested some, and killed a "
         "process for it.",
-        "Use smaller batches or fewer data loader workers; [[group?or raise the limit: docker run --memory, Slurm's "
+        next="Use smaller batches or fewer data loader workers; [[group?or raise the limit: docker run --memory, Slurm's "
         "--mem, or the pod's limits||free -g shows the free memory]].",
-        r"(?P<what>\S+) invoked oom-killer(?:[\s\S]{0,6000}?(?P<group>mem_cgroup_out_of_memory|CONSTRAINT_MEMCG))?",
+        pattern=r"(?P<what>\S+) invoked oom-killer(?:[\s\S]{0,6000}?(?P<group>mem_cgroup_out_of_memory|CONSTRAINT_MEMCG))?",
         lines=30,
         unless=("out-of-memory",),
     ),
     Signature(
         "memory-refused",
-        ("MemoryError", "std::bad_alloc", "DefaultCPUAllocator", "OOM when allocating tensor"),
-        "A process on {host} requested more memory than it may have.",
-        "Check free -g and ulimit -v where the ranks run. Use smaller batches or fewer data loader workers, or load "
+        keys=("MemoryError", "std::bad_alloc", "DefaultCPUAllocator", "OOM when allocating tensor"),
+        cause="A process on {host} requested more memory than it may have.",
+        next="Check free -g and ulimit -v where the ranks run. Use smaller batches or fewer data loader workers, or load "
         "less data at once. If the container has a --memory limit, raise it.",
-        r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|std::bad_alloc|DefaultCPUAllocator: (?:can't|not enough)"
+        pattern=r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|std::bad_alloc|DefaultCPUAllocator: (?:can't|not enough)"
         r"|OOM when allocating tensor.*device:CPU",
     ),
     Signature(
         "peermem-not-built",
-        ("could not insert 'nv", "could not insert module nv"),
-        "The GPUDirect module {module} cannot be loaded ({why}): the NVIDIA driver was built without the RDMA driver's "
+        keys=("could not insert 'nv", "could not insert module nv"),
+        cause="The GPUDirect module {module} cannot be loaded ({why}): the NVIDIA driver was built without the RDMA driver's "
         "symbols, or the RDMA driver was updated since.",
-        "Install MLNX_OFED first and the NVIDIA driver (or nv_peer_mem) again after it, so that the module is built "
+        next="Install MLNX_OFED first and the NVIDIA driver (or nv_peer_mem) again after it, so that the module is built "
         "against the RDMA driver; then modprobe nvidia-peermem.",
-        r"could not insert '?(?:module )?(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20})'?: (?P<why>Invalid argument|Unknown symbol[^(\r\n]*"
+        pattern=r"could not insert '?(?:module )?(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20})'?: (?P<why>Invalid argument|Unknown symbol[^(\r\n]*"
         r"[^(\s]|(?!Required key)[^\r\n]*\S)",
     ),
     Signature(
         "peermem-symbols",
-        ("Unknown symbol ib_",),
-        "The GPUDirect module {module} was built against another RDMA driver than the one that is loaded.",
-        "Build it again: dkms status names it, dkms install --force NAME/VERSION builds it (with the headers of the "
+        keys=("Unknown symbol ib_",),
+        cause="The GPUDirect module {module} was built against another RDMA driver than the one that is loaded.",
+        next="Build it again: dkms status names it, dkms install --force NAME/VERSION builds it (with the headers of the "
         "kernel that runs: ls /lib/modules/$(uname -r)/build), or reinstall the NVIDIA driver; then modprobe {module}.",
-        r"(?<![\w-])(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20}): Unknown symbol ib_(?:un)?register_peer_memory_client",
+        pattern=r"(?<![\w-])(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20}): Unknown symbol ib_(?:un)?register_peer_memory_client",
         unless=("peermem-not-built",),
     ),
     Signature(
         "peermem-nvidia-symbols",
-        ("Unknown symbol nvidia_p2p_", "disagrees about version of symbol nvidia_p2p_"),
-        "The GPUDirect module {module} was built against another NVIDIA driver than the one that is loaded.",
-        "Build it again: dkms status names it, dkms install --force NAME/VERSION builds it (with the headers of the "
+        keys=("Unknown symbol nvidia_p2p_", "disagrees about version of symbol nvidia_p2p_"),
+        cause="The GPUDirect module {module} was built against another NVIDIA driver than the one that is loaded.",
+        next="Build it again: dkms status names it, dkms install --force NAME/VERSION builds it (with the headers of the "
         "kernel that runs: ls /lib/modules/$(uname -r)/build), or reinstall the NVIDIA driver; then modprobe {module}.",
-        r"(?<![\w-])(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20}): (?:Unknown symbol|disagrees about version of symbol) nvidia_p2p_",
+        pattern=r"(?<![\w-])(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20}): (?:Unknown symbol|disagrees about version of symbol) nvidia_p2p_",
     ),
     Signature(
         "peermem-missing",
-        ("FATAL: Module nv",),
-        "There is no kernel module {module} on {host}.",
-        "nvidia-peermem comes with the driver from version 470 on; for older ones build nv_peer_mem.",
-        r"Module (?P<module>nv[\w-]{0,20}?peer[\w-]{0,20}) not found",
+        keys=("FATAL: Module nv",),
+        cause="There is no kernel module {module} on {host}.",
+        next="nvidia-peermem comes with the driver from version 470 on; for older ones build nv_peer_mem.",
+        pattern=r"Module (?P<module>nv[\w-]{0,20}?peer[\w-]{0,20}) not found",
     ),
     Signature(
         "peermem-in-use",
-        (" is in use",),
-        "The GPUDirect module {module} cannot be unloaded on {host}: GPU memory is registered with it, or a module uses it.",
-        "End what uses it first: nvidia-smi and fuser -v /dev/infiniband/uverbs* name the processes; or reboot {host}.",
-        r"(?i)module '?(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20})'? is in use",
+        keys=(" is in use",),
+        cause="The GPUDirect module {module} cannot be unloaded on {host}: GPU memory is registered with it, or a module uses it.",
+        next="End what uses it first: nvidia-smi and fuser -v /dev/infiniband/uverbs* name the processes; or reboot {host}.",
+        pattern=r"(?i)module '?(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20})'? is in use",
     ),
     Signature(
         "module-key",
-        ("Required key not available",),
-        "Secure Boot of {host} refuses the kernel module {module}: the module is not signed with a key that the machine trusts.",
-        "Enroll the key of dkms (mokutil --import /var/lib/dkms/mok.pub; on Ubuntu /var/lib/shim-signed/mok/MOK.der), reboot "
+        keys=("Required key not available",),
+        cause="Secure Boot of {host} refuses the kernel module {module}: the module is not signed with a key that the machine trusts.",
+        next="Enroll the key of dkms (mokutil --import /var/lib/dkms/mok.pub; on Ubuntu /var/lib/shim-signed/mok/MOK.der), reboot "
         "and confirm on the console; or turn Secure Boot off.",
-        r"could not insert '?(?:module )?(?P<module>[\w-]+)'?: Required key not available",
+        pattern=r"could not insert '?(?:module )?(?P<module>[\w-]+)'?: Required key not available",
     ),
     Signature(
         "kernel-headers",
-        ("kernel headers for",),
-        "The headers of the kernel {kernel}, which runs on {host}, are missing: dkms builds no module without them.",
-        "Install linux-headers-{kernel} (rpm systems: kernel-devel-{kernel}). If no package source of the host has "
+        keys=("kernel headers for",),
+        cause="The headers of the kernel {kernel}, which runs on {host}, are missing: dkms builds no module without them.",
+        next="Install linux-headers-{kernel} (rpm systems: kernel-devel-{kernel}). If no package source of the host has "
         "it, those sources have only newer kernels: add the distribution's archive of old packages as a source (Debian's "
         "snapshots, CentOS's vault), or install and boot the distribution's current kernel with its headers. Then "
         "run set-up again, or dkms autoinstall for modules that are not from set-up.",
-        r"kernel headers for kernel (?P<kernel>\S+) cannot be found",
+        pattern=r"kernel headers for kernel (?P<kernel>\S+) cannot be found",
     ),
     Signature(
         "peermem-callback",
-        ("nv_get_p2p_free_callback",),
-        "nvidia-peermem found memory that was freed already. This message can appear without any harm.",
-        "Do nothing, unless ranks fail at that moment: then update the driver.",
+        keys=("nv_get_p2p_free_callback",),
+        cause="nvidia-peermem found memory that was freed already. This message can appear without any harm.",
+        next="Do nothing, unless ranks fail at that moment: then update the driver.",
         kind=FailureText.NOTE,
     ),
     Signature(
         "cable-error",
-        ("Cable error, ",),
-        "The cable or transceiver in port module {port} of {host} reports: {why}.",
-        "Replace it, or for High Temperature improve the airflow; mlxlink -d DEVICE -m and ethtool -m INTERFACE show its state. Leave {host} out "
+        keys=("Cable error, ",),
+        cause="The cable or transceiver in port module {port} of {host} reports: {why}.",
+        next="Replace it, or for High Temperature improve the airflow; mlxlink -d DEVICE -m and ethtool -m INTERFACE show its state. Leave {host} out "
         "with --exclude {host} until then.",
-        r"Port module event(?:\[error\])?: module (?P<port>\d+), Cable error, (?P<why>[^\r\n]*\S)",
+        pattern=r"Port module event(?:\[error\])?: module (?P<port>\d+), Cable error, (?P<why>[^\r\n]*\S)",
     ),
     Signature(
         "link-down",
-        ("Link down", "NIC Link is Down", "lost carrier"),
-        "The network link {interface} of {host} went down.",
-        "Check cable and switch port: ip -s link show {interface}; ethtool {interface}. Leave {host} out with --exclude {host} until "
+        keys=("Link down", "NIC Link is Down", "lost carrier"),
+        cause="The network link {interface} of {host} went down.",
+        next="Check cable and switch port: ip -s link show {interface}; ethtool {interface}. Leave {host} out with --exclude {host} until "
         "it stays up.",
-        r"(?:mlx5_core \S+:? )?(?P<interface>[\w.-]+): (?:NIC )?(?:Link [Dd]own|Link is Down|[Ll]ost carrier)",
+        pattern=r"(?:mlx5_core \S+:? )?(?P<interface>[\w.-]+): (?:NIC )?(?:Link [Dd]own|Link is Down|[Ll]ost carrier)",
     ),
     Signature(
         "hardware-error",
-        ("[Hardware Error]",),
-        "The processor or memory of {host} reports a hardware error.",
-        "Leave {host} out with --exclude {host} and have it checked: journalctl -k | grep -i 'hardware error'; ipmitool sel list.",
+        keys=("[Hardware Error]",),
+        cause="The processor or memory of {host} reports a hardware error.",
+        next="Leave {host} out with --exclude {host} and have it checked: journalctl -k | grep -i 'hardware error'; ipmitool sel list.",
     ),
     Signature(
         "file-server",
-        ("nfs: server ", "Stale file handle", "in progress operations using this service will wait"),
-        "[[server?The file server {server} does not answer {host}||A file server's folder is gone from {host} (stale handle)]].",
-        "ls and df there hang as well. Check the server, or mount the folder again.",
-        r"nfs: server (?P<server>\S+) not responding|Stale file handle"
+        keys=("nfs: server ", "Stale file handle", "in progress operations using this service will wait"),
+        cause="[[server?The file server {server} does not answer {host}||A file server's folder is gone from {host} (stale handle)]].",
+        next="ls and df there hang as well. Check the server, or mount the folder again.",
+        pattern=r"nfs: server (?P<server>\S+) not responding|Stale file handle"
         r"|Connection to (?P<server2>\S+) \(at [^)\r\n]+\) was lost; in progress operations",
     ),
     Signature(
         "disk-full",
-        ("No space left on device", "no space left on device"),
-        "A disk of {host} is full.",
-        "Run df -h and df -i on the folder that the message names, on /tmp, and on the folder for checkpoints.",
-        r"^(?!.*shmget).*[Nn]o space left on device",
+        keys=("No space left on device", "no space left on device"),
+        cause="A disk of {host} is full.",
+        next="Run df -h and df -i on the folder that the message names, on /tmp, and on the folder for checkpoints.",
+        pattern=r"^(?!.*shmget).*[Nn]o space left on device",
         unless=("shm-too-small", "session-folder"),
     ),
     Signature(
         "sysv-memory-full",
-        ("shmget(",),
-        "System V shared memory of {host} is used up: by segments that ended jobs have left, or by the kernel's limits.",
-        "ipcs -m lists them, ipcrm -m ID removes one; sysctl kernel.shmmni kernel.shmall. To run UCX without it: -x "
+        keys=("shmget(",),
+        cause="System V shared memory of {host} is used up: by segments that ended jobs have left, or by the kernel's limits.",
+        next="ipcs -m lists them, ipcrm -m ID removes one; sysctl kernel.shmmni kernel.shmall. To run UCX without it: -x "
         "UCX_TLS=^sysv.",
-        r"shmget\([^\r\n]*No space left on device",
+        pattern=r"shmget\([^\r\n]*No space left on device",
     ),
     Signature(
         "gpu-start-failed",
-        (
+        keys=(
             "RmInitAdapter failed",
             "rm_init_adapter failed",
             "Cannot initialize GSP firmware RM",
@@ -256,119 +258,119 @@ SYSTEM = (
             "FSP command timed out",
             "probe routine failed for",
         ),
-        "The NVIDIA driver of {host} cannot start a GPU[[gpu? ({gpu})]]: nvidia-smi does not show it.",
-        "Leave {host} out with --exclude {host}; power it off and on (a reboot may not be enough). If the error "
+        cause="The NVIDIA driver of {host} cannot start a GPU[[gpu? ({gpu})]]: nvidia-smi does not show it.",
+        next="Leave {host} out with --exclude {host}; power it off and on (a reboot may not be enough). If the error "
         "stays, try another driver version, or switch between the open and the proprietary kernel module; if that does not help, suspect the GPU itself.",
-        r"(?:NVRM: GPU (?:at )?(?:PCI:)?(?P<gpu>[\da-fA-F:.]+): )?(?:RmInitAdapter|rm_init_adapter) failed"
+        pattern=r"(?:NVRM: GPU (?:at )?(?:PCI:)?(?P<gpu>[\da-fA-F:.]+): )?(?:RmInitAdapter|rm_init_adapter) failed"
         r"|Cannot initialize GSP firmware RM|failed to wait for GFW_BOOT|FSP command timed out|The NVIDIA probe routine failed for",
     ),
     Signature(
         "too-many-files",
-        ("Too many open files", "items of ancdata"),
-        "A process on {host} may open no more files.",
-        "Run ulimit -n 65536 before the program (in a container: docker run --ulimit nofile=65536), or use fewer "
+        keys=("Too many open files", "items of ancdata"),
+        cause="A process on {host} may open no more files.",
+        next="Run ulimit -n 65536 before the program (in a container: docker run --ulimit nofile=65536), or use fewer "
         "data loader workers. If the message names ancdata: torch.multiprocessing.set_sharing_strategy('file_system').",
-        r"Too many open files|received 0 items of ancdata",
+        pattern=r"Too many open files|received 0 items of ancdata",
     ),
     Signature(
         "too-many-processes",
-        ("Resource temporarily unavailable", "can't start new thread"),
-        "This user or container cannot start more processes on {host}: a limit is reached.",
-        "Raise ulimit -u where the ranks run (in a container: docker run --pids-limit -1), or use fewer threads: -x OMP_NUM_THREADS=4.",
-        r"(?:fork|pthread_create|clone)\b[^\r\n]*Resource temporarily unavailable|can't start new thread",
+        keys=("Resource temporarily unavailable", "can't start new thread"),
+        cause="This user or container cannot start more processes on {host}: a limit is reached.",
+        next="Raise ulimit -u where the ranks run (in a container: docker run --pids-limit -1), or use fewer threads: -x OMP_NUM_THREADS=4.",
+        pattern=r"(?:fork|pthread_create|clone)\b[^\r\n]*Resource temporarily unavailable|can't start new thread",
     ),
     Signature(
         "segfault",
-        ("]: segfault at ",),
-        "The kernel of {host} saw {what} crash.",
-        "Its rank's log shows more with -x PYTHONFAULTHANDLER=1.",
-        r"(?P<what>\S+)\[\d+\]: segfault at ",
+        keys=("]: segfault at ",),
+        cause="The kernel of {host} saw {what} crash.",
+        next="Its rank's log shows more with -x PYTHONFAULTHANDLER=1.",
+        pattern=r"(?P<what>\S+)\[\d+\]: segfault at ",
         kind=FailureText.OUTCOME,
     ),
     Signature(
         "nvml-refused",
-        ("Failed to initialize NVML: Insufficient Permissions",),
-        "A process on {host} may not use the GPUs' devices.",
-        "Run ls -l /dev/nvidia* where the process runs: all users must be able to read and write them. "
+        keys=("Failed to initialize NVML: Insufficient Permissions",),
+        cause="A process on {host} may not use the GPUs' devices.",
+        next="Run ls -l /dev/nvidia* where the process runs: all users must be able to read and write them. "
         "NVreg_ModifyDeviceFiles or a cgroup may prevent that. With MIG, run nvidia-smi as root.",
     ),
     Signature(
         "pcie-error",
-        ("PCIe Bus Error: severity=Uncorrected", "AER: Uncorrected", "AER: Multiple Uncorrected"),
-        "A device on the PCIe bus of {host}[[device? ({device})]] reports an error that could not be corrected.",
-        "lspci -s [[device?{device}||ADDRESS]] names it. Leave {host} out with --exclude {host}; reseat the card or its riser, and see dmesg -T after the next "
+        keys=("PCIe Bus Error: severity=Uncorrected", "AER: Uncorrected", "AER: Multiple Uncorrected"),
+        cause="A device on the PCIe bus of {host}[[device? ({device})]] reports an error that could not be corrected.",
+        next="lspci -s [[device?{device}||ADDRESS]] names it. Leave {host} out with --exclude {host}; reseat the card or its riser, and see dmesg -T after the next "
         "start.",
-        r"(?:(?P<device>[\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d): )?PCIe Bus Error: severity=Uncorrected|AER: (?:Multiple )?Uncorrected[^\r\n:]*"
+        pattern=r"(?:(?P<device>[\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d): )?PCIe Bus Error: severity=Uncorrected|AER: (?:Multiple )?Uncorrected[^\r\n:]*"
         r"(?:received|error)[^\r\n]*?(?P<device2>[\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d)?",
     ),
     Signature(
         "iommu-fault",
-        ("IO_PAGE_FAULT", "DMAR: [DMA "),
-        "The IOMMU of {host} blocked a device's access to memory, as happens when GPUs and HCAs access each other directly (P2P, GPUDirect).",
-        "Turn it off for the host's own devices: iommu=pt on the kernel command line (Intel: intel_iommu=off, or VT-d off in the BIOS), PCI ACS off, and "
+        keys=("IO_PAGE_FAULT", "DMAR: [DMA "),
+        cause="The IOMMU of {host} blocked a device's access to memory, as happens when GPUs and HCAs access each other directly (P2P, GPUDirect).",
+        next="Turn it off for the host's own devices: iommu=pt on the kernel command line (Intel: intel_iommu=off, or VT-d off in the BIOS), PCI ACS off, and "
         "reboot.",
-        r"AMD-Vi: Event logged \[IO_PAGE_FAULT|DMAR: \[DMA (?:Read|Write)",
+        pattern=r"AMD-Vi: Event logged \[IO_PAGE_FAULT|DMAR: \[DMA (?:Read|Write)",
     ),
     Signature(
         "hca-failed",
-        ("mlx5_core", "mlx4_core"),
-        "An RDMA device of {host} ({device}) does not answer its driver: {why}.",
-        "Leave {host} out with --exclude {host}. There: mlxfwmanager (firmware), dmesg -T | grep mlx; mlxfwreset -d {device} reset, or power off and on.",
-        r"mlx[45]_core (?P<device>[\da-f:.]*[\da-f]):? [^\r\n]*?(?P<why>device's health compromised|firmware (?:fatal|internal) error|internal error detected"
+        keys=("mlx5_core", "mlx4_core"),
+        cause="An RDMA device of {host} ({device}) does not answer its driver: {why}.",
+        next="Leave {host} out with --exclude {host}. There: mlxfwmanager (firmware), dmesg -T | grep mlx; mlxfwreset -d {device} reset, or power off and on.",
+        pattern=r"mlx[45]_core (?P<device>[\da-f:.]*[\da-f]):? [^\r\n]*?(?P<why>device's health compromised|firmware (?:fatal|internal) error|internal error detected"
         r"|Health issue observed[^\r\n,]*|(?:wait_func|cmd_work_handler|wait_func_handle_exec_timeout)\b[^\r\n]*?timeout"
         r"|command [^\r\n]{0,60} timed out|Firmware over \d+ MS in pre-initializing)",
     ),
     Signature(
         "hca-keys-used-up",
-        ("CREATE_MKEY(",),
-        "The HCA of {host} has no room for more registered memory (its keys are used up), so registrations of the ranks on it fail.",
-        "Run fewer ranks on the host, or make fewer registrations: -x UCX_IB_REG_METHODS=direct, larger pages, no on-demand paging (ODP). Newer firmware and driver of the HCA allow more.",
-        r"CREATE_MKEY\(0x200\)[^\r\n]{0,80}failed, status limits exceeded",
+        keys=("CREATE_MKEY(",),
+        cause="The HCA of {host} has no room for more registered memory (its keys are used up), so registrations of the ranks on it fail.",
+        next="Run fewer ranks on the host, or make fewer registrations: -x UCX_IB_REG_METHODS=direct, larger pages, no on-demand paging (ODP). Newer firmware and driver of the HCA allow more.",
+        pattern=r"CREATE_MKEY\(0x200\)[^\r\n]{0,80}failed, status limits exceeded",
     ),
     Signature(
         "network-tables-full",
-        ("nf_conntrack: table full", "neighbor table overflow", "neighbour table overflow"),
-        "{host} drops packets: the table of [[track?connections of its firewall||addresses of its neighbors]] is full.",
-        "[[track?sysctl -w net.netfilter.nf_conntrack_max=1048576||sysctl -w net.ipv4.neigh.default.gc_thresh1=4096 "
+        keys=("nf_conntrack: table full", "neighbor table overflow", "neighbour table overflow"),
+        cause="{host} drops packets: the table of [[track?connections of its firewall||addresses of its neighbors]] is full.",
+        next="[[track?sysctl -w net.netfilter.nf_conntrack_max=1048576||sysctl -w net.ipv4.neigh.default.gc_thresh1=4096 "
         "net.ipv4.neigh.default.gc_thresh2=8192 net.ipv4.neigh.default.gc_thresh3=16384]].",
-        r"(?P<track>nf_conntrack): table full|neighbou?r table overflow",
+        pattern=r"(?P<track>nf_conntrack): table full|neighbou?r table overflow",
     ),
     Signature(
         "network-card-stuck",
-        ("NETDEV WATCHDOG: ",),
-        "The network card {interface} of {host} has stopped sending.",
-        "Set {interface} down and up again with ip link set; check driver and firmware with ethtool -i {interface}. Leave {host} out with --exclude {host} until it stays up.",
-        r"NETDEV WATCHDOG: (?P<interface>[\w.-]+)",
+        keys=("NETDEV WATCHDOG: ",),
+        cause="The network card {interface} of {host} has stopped sending.",
+        next="Set {interface} down and up again with ip link set; check driver and firmware with ethtool -i {interface}. Leave {host} out with --exclude {host} until it stays up.",
+        pattern=r"NETDEV WATCHDOG: (?P<interface>[\w.-]+)",
     ),
     Signature(
         "disk-fault",
-        ("I/O error, dev ", "Buffer I/O error on dev", "EXT4-fs error", "Remounting filesystem read-only"),
-        "A disk of {host} fails[[disk? ({disk})]]: it cannot be read or written.",
-        "Leave {host} out with --exclude {host}; smartctl -a and dmesg -T there, and mount | grep ' ro,'.",
-        r"I/O error,? (?:on )?dev (?P<disk>[\w-]+)|EXT4-fs error \(device (?P<disk2>[\w-]+)\)|Remounting filesystem read-only",
+        keys=("I/O error, dev ", "Buffer I/O error on dev", "EXT4-fs error", "Remounting filesystem read-only"),
+        cause="A disk of {host} fails[[disk? ({disk})]]: it cannot be read or written.",
+        next="Leave {host} out with --exclude {host}; smartctl -a and dmesg -T there, and mount | grep ' ro,'.",
+        pattern=r"I/O error,? (?:on )?dev (?P<disk>[\w-]+)|EXT4-fs error \(device (?P<disk2>[\w-]+)\)|Remounting filesystem read-only",
     ),
     Signature(
         "kernel-stuck",
-        ("soft lockup - CPU#", "blocked for more than "),
-        "The kernel of {host} saw [[task?{task} blocked for more than {seconds} s||a CPU that was stuck (soft lockup)]].",
-        "Read the call trace below that line: names with nvidia_ point to the driver, nfs_ and ll_ to a file server, mlx5_ to the HCA. If the host stays in this state, reboot it.",
-        r"INFO: task (?P<task>\S+?):\d+ blocked for more than (?P<seconds>\d+) seconds|soft lockup - CPU#\d+ stuck",
+        keys=("soft lockup - CPU#", "blocked for more than "),
+        cause="The kernel of {host} saw [[task?{task} blocked for more than {seconds} s||a CPU that was stuck (soft lockup)]].",
+        next="Read the call trace below that line: names with nvidia_ point to the driver, nfs_ and ll_ to a file server, mlx5_ to the HCA. If the host stays in this state, reboot it.",
+        pattern=r"INFO: task (?P<task>\S+?):\d+ blocked for more than (?P<seconds>\d+) seconds|soft lockup - CPU#\d+ stuck",
         kind=FailureText.ECHO,
     ),
     Signature(
         "gpu-reset-required",
-        ("NV_ERR_RESET_REQUIRED", "NV_ERR_GPU_IS_LOST", "NV_ERR_NVLINK_FABRIC_FAILURE"),
-        "The driver of {host} can no longer use a GPU ({why}).",
-        "Leave {host} out with --exclude {host}; nvidia-smi -r when nothing uses its GPUs, or reboot. dmesg -T | grep Xid shows what came before.",
-        r"NVRM: [^\r\n]*\[?(?P<why>NV_ERR_(?:RESET_REQUIRED|GPU_IS_LOST|NVLINK_FABRIC_FAILURE))",
+        keys=("NV_ERR_RESET_REQUIRED", "NV_ERR_GPU_IS_LOST", "NV_ERR_NVLINK_FABRIC_FAILURE"),
+        cause="The driver of {host} can no longer use a GPU ({why}).",
+        next="Leave {host} out with --exclude {host}; nvidia-smi -r when nothing uses its GPUs, or reboot. dmesg -T | grep Xid shows what came before.",
+        pattern=r"NVRM: [^\r\n]*\[?(?P<why>NV_ERR_(?:RESET_REQUIRED|GPU_IS_LOST|NVLINK_FABRIC_FAILURE))",
         unless=("gpu-xid-fatal", "gpu-xid-nvlink", "gpu-lost"),
     ),
     Signature(
         "file-system-failed",
-        (": Input/output error",),
-        "The file system of {host} fails: {file} cannot be read.",
-        "Leave {host} out with --exclude {host} (Slurm: --exclude=NODE). There: dmesg -T | tail -50; df -h {file}.",
-        r"(?:^|[\s:])(?P<file>/(?:usr/)?s?bin/[\w.-]+|/\S+/help-[\w-]+\.txt): (?:bad interpreter: )?Input/output error",
+        keys=(": Input/output error",),
+        cause="The file system of {host} fails: {file} cannot be read.",
+        next="Leave {host} out with --exclude {host} (Slurm: --exclude=NODE). There: dmesg -T | tail -50; df -h {file}.",
+        pattern=r"(?:^|[\s:])(?P<file>/(?:usr/)?s?bin/[\w.-]+|/\S+/help-[\w-]+\.txt): (?:bad interpreter: )?Input/output error",
     ),
 )
 

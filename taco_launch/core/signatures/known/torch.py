@@ -1,181 +1,191 @@
-"""What torch says in the ranks, 1.13 to 2.x: torch.distributed (c10d, ProcessGroupNCCL.cpp, DDP), torchrun, the DataLoader."""
+"""Recognise what torch 1.10 to 2.13 prints in the ranks: torch.distributed, torchrun, the DataLoader, ranks that do not meet.
+
+Sources: torch/csrc/distributed/c10d (TCPStore.cpp, ProcessGroupGloo.cpp, ProcessGroupNCCL.cpp, ProcessGroupMPI.cpp, reducer.cpp,
+TraceUtils.h), torch/distributed/distributed_c10d.py, fsdp/_flat_param.py, checkpoint/api.py, torch/nn/parallel/distributed.py,
+and Gloo's transport/tcp.
+"""
 
 from taco_launch.core.signatures.known import FailureText, Signature
 
 TORCH = (
     Signature(
         "no-cuda-in-torch",
-        ("Torch not compiled with CUDA enabled",),
-        "This torch is built for CPUs only.",
-        "Install the CUDA build in that environment, or let the program use the CPU.",
+        keys=("Torch not compiled with CUDA enabled",),
+        cause="This torch is built for CPUs only.",
+        next="Install the CUDA build in that environment, or let the program use the CPU.",
     ),
     Signature(
         "port-in-use",
-        ("EADDRINUSE", "ddress already in use", "port is already allocated", "but another process is utilizing it"),
-        "A port that the job wants to listen on is taken on {host}.",
-        "ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another MASTER_PORT (accelerate: "
+        keys=(
+            "EADDRINUSE",
+            "ddress already in use",
+            "port is already allocated",
+            "but another process is utilizing it",
+        ),
+        cause="A port that the job wants to listen on is taken on {host}.",
+        next="ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another MASTER_PORT (accelerate: "
         "--main_process_port).",
         # What torch warns of, one address of several, may come right with the next.
-        r"^(?!.*\[W[\d: .]*socket\.cpp)",
+        pattern=r"^(?!.*\[W[\d: .]*socket\.cpp)",
         unless=("ssh-refused",),
         survived=True,
     ),
     Signature(
         "torch-store-port-in-use",
-        ("failed to listen on any local network address",),
-        "The port of rank 0's store (MASTER_PORT) is taken on {host}, at all of its addresses: by another job, or by another "
+        keys=("failed to listen on any local network address",),
+        cause="The port of rank 0's store (MASTER_PORT) is taken on {host}, at all of its addresses: by another job, or by another "
         "process with RANK=0.",
-        "ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another MASTER_PORT. "
+        next="ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another MASTER_PORT. "
         "Under torchrun, do not set --rank, --local_rank or RANK yourself.",
         unless=("port-in-use",),
     ),
     Signature(
         "torch-master-unreachable",
-        ("The client socket has", "TCP client failed to connect"),
-        "A rank could not reach rank 0's port {port} at {host}: rank 0 has not started, the name of its host "
+        keys=("The client socket has", "TCP client failed to connect"),
+        cause="A rank could not reach rank 0's port {port} at {host}: rank 0 has not started, the name of its host "
         "resolves to another address there, or a firewall is in between.",
-        "MASTER_ADDR has to be an address that every host reaches: getent hosts {host} on each; nc -vz {host} {port}.",
-        r"(?:failed to connect to any network address of|while trying to connect to|connect/validate to host)"
+        next="MASTER_ADDR has to be an address that every host reaches: getent hosts {host} on each; nc -vz {host} {port}.",
+        pattern=r"(?:failed to connect to any network address of|while trying to connect to|connect/validate to host)"
         r" \(?(?P<host>[^\s,:)]+)[,:]\s?(?P<port>\d+)",
         unless=("port-in-use",),
     ),
     Signature(
         "torch-rendezvous",
-        ("RendezvousTimeoutError", "RendezvousConnectionError"),
-        "[[lost?torchrun on {host} has no connection to its store on the first host: it was never reached, or the torchrun there has ended||The ranks did not find each "
+        keys=("RendezvousTimeoutError", "RendezvousConnectionError"),
+        cause="[[lost?torchrun on {host} has no connection to its store on the first host: it was never reached, or the torchrun there has ended||The ranks did not find each "
         "other in time: one never started, or cannot reach the first host's port]].",
-        "[[lost?If this comes before the first step, run nc -vz with the address and port of --rdzv_endpoint from "
+        next="[[lost?If this comes before the first step, run nc -vz with the address and port of --rdzv_endpoint from "
         "each host. If it comes later, look for what ended torchrun on the first host (dmesg -T | grep -i kill there shows whether memory ran out)||See that every host has started its part, and nc -vz MASTER_ADDR MASTER_PORT from each]].",
-        r"RendezvousTimeoutError|(?P<lost>RendezvousConnectionError)",
+        pattern=r"RendezvousTimeoutError|(?P<lost>RendezvousConnectionError)",
         unless=("torch-store-gone",),
     ),
     Signature(
         "torch-store-gone",
-        ("due to an error of type RendezvousConnectionError",),
-        "torchrun lost the store through which its hosts meet: the torchrun that served it has ended. That torchrun "
+        keys=("due to an error of type RendezvousConnectionError",),
+        cause="torchrun lost the store through which its hosts meet: the torchrun that served it has ended. That torchrun "
         "is the one on the first host, or one of another job that uses the same port.",
-        "Look for what ended first on the first host. Two jobs on one host need different ports: --standalone, or another "
+        next="Look for what ended first on the first host. Two jobs on one host need different ports: --standalone, or another "
         "--rdzv_endpoint.",
-        r"has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous[^\r\n]*RendezvousConnectionError",
+        pattern=r"has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous[^\r\n]*RendezvousConnectionError",
         kind=FailureText.ECHO,
     ),
     Signature(
         "torch-rendezvous-closed",
-        ("RendezvousClosedError",),
-        "The rendezvous was closed before a host of the job reached it: another host's torchrun has ended, because its ranks failed or were "
+        keys=("RendezvousClosedError",),
+        cause="The rendezvous was closed before a host of the job reached it: another host's torchrun has ended, because its ranks failed or were "
         "done.",
-        "Look for the first failure on the other hosts. A job that is started again needs a new --rdzv_id.",
+        next="Look for the first failure on the other hosts. A job that is started again needs a new --rdzv_id.",
         kind=FailureText.ECHO,
     ),
     Signature(
         "torch-collective-timeout",
-        ("Watchdog caught collective operation timeout",),
-        "A collective of torch did not end in time on {host}: {what}. Another rank was missing, or the network is stuck.",
-        "Compare the ranks' last lines: the one without this line did not arrive. -x TORCH_FR_BUFFER_SIZE=2000 -x "
+        keys=("Watchdog caught collective operation timeout",),
+        cause="A collective of torch did not end in time on {host}: {what}. Another rank was missing, or the network is stuck.",
+        next="Compare the ranks' last lines: the one without this line did not arrive. -x TORCH_FR_BUFFER_SIZE=2000 -x "
         "TORCH_NCCL_DUMP_ON_TIMEOUT=1 keeps each rank's last collectives (an older PyTorch reads TORCH_NCCL_TRACE_BUFFER_SIZE), "
         "and torchfrtrace compares them.",
-        r"collective operation timeout: (?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
+        pattern=r"collective operation timeout: (?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
         kind=FailureText.ECHO,
         unless=("torch-collectives-differ", "torch-ranks-apart", "torch-first-collective"),
     ),
     Signature(
         "torch-watchdog-stuck",
-        ("watchdog got stuck for", "Heartbeat monitor timed out", "that detected no heartbeat"),
-        "A rank of {host} hangs in a call of NCCL or CUDA[[seconds? for {seconds} s]], so torch ends it.",
-        "While it hangs, taco-launch stacks JOB (or py-spy dump --pid PID on every rank) shows which rank is at a different place in the program: that rank is the cause. If compilations or checkpoints take long: -x "
+        keys=("watchdog got stuck for", "Heartbeat monitor timed out", "that detected no heartbeat"),
+        cause="A rank of {host} hangs in a call of NCCL or CUDA[[seconds? for {seconds} s]], so torch ends it.",
+        next="While it hangs, taco-launch stacks JOB (or py-spy dump --pid PID on every rank) shows which rank is at a different place in the program: that rank is the cause. If compilations or checkpoints take long: -x "
         "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800.",
-        r"watchdog got stuck for (?P<seconds>\d+) seconds|Heartbeat monitor timed out|detected no heartbeat",
+        pattern=r"watchdog got stuck for (?P<seconds>\d+) seconds|Heartbeat monitor timed out|detected no heartbeat",
         kind=FailureText.ECHO,
         unless=("torch-collective-timeout",),
     ),
     Signature(
         "torch-ranks-apart",
-        ("Watchdog caught collective operation timeout",),
-        "The ranks are out of step: rank {rank} waits in collective number {number}, rank {other} in {theirs}.",
-        "Every rank has to call the same collectives equally often: the same number of batches on each "
+        keys=("Watchdog caught collective operation timeout",),
+        cause="The ranks are out of step: rank {rank} waits in collective number {number}, rank {other} in {theirs}.",
+        next="Every rank has to call the same collectives equally often: the same number of batches on each "
         "(drop_last=True, or join()), and no collective under if rank == 0. If only one rank does a checkpoint or an evaluation, look there first.",
-        r"\[Rank (?P<rank>\d+)\] Watchdog caught[^\r\n]{0,200}SeqNum=(?P<number>(?P<head>\d{0,12}?)\d{1,3}),"
+        pattern=r"\[Rank (?P<rank>\d+)\] Watchdog caught[^\r\n]{0,200}SeqNum=(?P<number>(?P<head>\d{0,12}?)\d{1,3}),"
         r"[\s\S]{1,6000}?\[Rank (?!(?P=rank)\])(?P<other>\d+)\] Watchdog caught[^\r\n]{0,200}"
         r"SeqNum=(?!(?P=head)\d{1,3},)(?P<theirs>\d+),",
         lines=60,
     ),
     Signature(
         "torch-collectives-differ",
-        ("Watchdog caught collective operation timeout",),
-        "The ranks call different collectives: in collective number {number}, one rank calls {one} and another calls {other}.",
-        "Every rank has to call the same collectives in the same order and with the same sizes: no collective under "
+        keys=("Watchdog caught collective operation timeout",),
+        cause="The ranks call different collectives: in collective number {number}, one rank calls {one} and another calls {other}.",
+        next="Every rank has to call the same collectives in the same order and with the same sizes: no collective under "
         "if rank == 0, and the same number of batches on each. -x TORCH_DISTRIBUTED_DEBUG=DETAIL shows the place.",
-        r"SeqNum=(?P<number>\d+), OpType=(?P<one>\w+)\b[\s\S]{1,6000}?SeqNum=(?P=number), OpType=(?!(?P=one)\b)(?P<other>\w+)",
+        pattern=r"SeqNum=(?P<number>\d+), OpType=(?P<one>\w+)\b[\s\S]{1,6000}?SeqNum=(?P=number), OpType=(?!(?P=one)\b)(?P<other>\w+)",
         lines=60,
     ),
     Signature(
         "data-worker-killed",
-        ("DataLoader worker (pid",),
-        "A data loader worker on {host} [[why?was killed ({why})]][[code?ended with exit code {code}]][[gone?ended]].",
-        "For a bus error, use a larger /dev/shm (in a container: docker run --shm-size=32g). If the worker was "
+        keys=("DataLoader worker (pid",),
+        cause="A data loader worker on {host} [[why?was killed ({why})]][[code?ended with exit code {code}]][[gone?ended]].",
+        next="For a bus error, use a larger /dev/shm (in a container: docker run --shm-size=32g). If the worker was "
         "killed, memory ran out: use fewer workers. An exit code comes from the data set's own code: num_workers=0 shows where it fails.",
-        r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)"
+        pattern=r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)"
         r"|exited unexpectedly with exit code (?P<code>-?\d+)|exited (?P<gone>unexpectedly))",
         unless=("shm-too-small",),
     ),
     Signature(
         "data-worker-gone",
-        ("multiprocessing/resource_sharer.py",),
-        "A data loader worker of this rank on {host} ended while it handed a tensor over: the broken connection is "
+        keys=("multiprocessing/resource_sharer.py",),
+        cause="A data loader worker of this rank on {host} ended while it handed a tensor over: the broken connection is "
         "the one to that worker, not to another rank.",
-        "num_workers=0 shows where it fails; dmesg -T | tail on {host} shows whether the kernel killed it.",
-        r"resource_sharer\.py[\s\S]*?\n[^\n]*\b(?:ConnectionResetError|ConnectionRefusedError|EOFError|FileNotFoundError)\b",
+        next="num_workers=0 shows where it fails; dmesg -T | tail on {host} shows whether the kernel killed it.",
+        pattern=r"resource_sharer\.py[\s\S]*?\n[^\n]*\b(?:ConnectionResetError|ConnectionRefusedError|EOFError|FileNotFoundError)\b",
         lines=30,
         unless=("data-worker-killed",),
     ),
     Signature(
         "compiler-missing",
-        (
+        keys=(
             *("c++: not found", "g++: not found", "gcc: not found"),
             *("c++: command not found", "g++: command not found", "gcc: command not found"),
             "Ninja is required to load C++ extensions",
         ),
-        "A C++ extension (of torch or DeepSpeed) is built on {host} when it is first used, but "
+        cause="A C++ extension (of torch or DeepSpeed) is built on {host} when it is first used, but "
         "[[what?{what} does not exist||ninja does not exist]].",
-        "Install it in the image: on Debian, the packages are g++ and ninja-build. Or build the "
+        next="Install it in the image: on Debian, the packages are g++ and ninja-build. Or build the "
         "extension when the image is built (DeepSpeed: DS_BUILD_OPS=1).",
-        r"\b(?P<what>(?:c\+\+|g\+\+|gcc)): (?:command )?not found|Ninja is required to load C\+\+ extensions",
+        pattern=r"\b(?P<what>(?:c\+\+|g\+\+|gcc)): (?:command )?not found|Ninja is required to load C\+\+ extensions",
     ),
     Signature(
         "torchrun-rank-killed",
-        ("failed (exitcode: -9)", "(SIGKILL) received by PID"),
-        "[[rank?Local rank {rank}||A rank]] of torchrun on {host} was killed (signal 9), most often because memory ran out.",
-        "Check dmesg -T | grep -i kill on {host}, and the container's memory limit. Use fewer data loader workers or smaller batches.",
-        r"failed \(exitcode: -9\) local_rank: (?P<rank>\d+)|\(SIGKILL\) received by PID",
+        keys=("failed (exitcode: -9)", "(SIGKILL) received by PID"),
+        cause="[[rank?Local rank {rank}||A rank]] of torchrun on {host} was killed (signal 9), most often because memory ran out.",
+        next="Check dmesg -T | grep -i kill on {host}, and the container's memory limit. Use fewer data loader workers or smaller batches.",
+        pattern=r"failed \(exitcode: -9\) local_rank: (?P<rank>\d+)|\(SIGKILL\) received by PID",
         unless=("rank-killed",),
     ),
     Signature(
         "torchrun-rank-signal",
-        ("failed (exitcode: -",),
-        "Local rank {rank} of torchrun on {host} was ended by signal {number} (6: abort, 7: bus error, 11: crash, 15: "
+        keys=("failed (exitcode: -",),
+        cause="Local rank {rank} of torchrun on {host} was ended by signal {number} (6: abort, 7: bus error, 11: crash, 15: "
         "termination).",
-        "[[abort?An abort has its reason in the lines before it, from torch's watchdog (a collective that timed out) or after 'terminate called'||A bus error is most often a "
+        next="[[abort?An abort has its reason in the lines before it, from torch's watchdog (a collective that timed out) or after 'terminate called'||A bus error is most often a "
         "full /dev/shm. For a crash, read the lines before it; for signal 15, look for the rank that ended first]].",
-        r"failed \(exitcode: -(?=(?P<abort>6\))?)(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
+        pattern=r"failed \(exitcode: -(?=(?P<abort>6\))?)(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
         kind=FailureText.OUTCOME,
         unless=("rank-crashed", "rank-killed"),
     ),
     Signature(
         "torchrun-signal-summary",
-        (" received by PID ",),
-        "A rank of torchrun on {host} was ended by signal {number} ({name}).",
-        "Read that rank's own lines before torchrun's summary; in Python, -x PYTHONFAULTHANDLER=1 shows where it crashed. A library built for another CUDA, torch or CPU can cause this.",
-        r"traceback : Signal (?P<number>\d+) \((?P<name>SIG\w+)\) received by PID",
+        keys=(" received by PID ",),
+        cause="A rank of torchrun on {host} was ended by signal {number} ({name}).",
+        next="Read that rank's own lines before torchrun's summary; in Python, -x PYTHONFAULTHANDLER=1 shows where it crashed. A library built for another CUDA, torch or CPU can cause this.",
+        pattern=r"traceback : Signal (?P<number>\d+) \((?P<name>SIG\w+)\) received by PID",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "torchrun-child-failed",
-        ("ChildFailedError", "Root Cause (first observed failure):"),
-        "torchrun ended because [[rank?rank {rank} failed with exit code {code}||one of its ranks failed]]; torchrun does not "
+        keys=("ChildFailedError", "Root Cause (first observed failure):"),
+        cause="torchrun ended because [[rank?rank {rank} failed with exit code {code}||one of its ranks failed]]; torchrun does not "
         "show why.",
-        "[[refused?Exit code 2 comes from argparse if the script refuses its arguments, or from Python if it cannot open the script; the log shows which||Read that rank's own lines]] "
+        next="[[refused?Exit code 2 comes from argparse if the script refuses its arguments, or from Python if it cannot open the script; the log shows which||Read that rank's own lines]] "
         "above this line. To get the traceback here, put @record from torch.distributed.elastic.multiprocessing.errors before main.",
-        r"ChildFailedError(?=(?:[^:]{0,400}\nFailures:\s+(?:<NO|[\s\S]{0,300}?\n +exitcode +: (?P<refused>2) )|[\s\S]{0,400}?\n +exitcode +: (?P<refused2>2) )?)"
+        pattern=r"ChildFailedError(?=(?:[^:]{0,400}\nFailures:\s+(?:<NO|[\s\S]{0,300}?\n +exitcode +: (?P<refused>2) )|[\s\S]{0,400}?\n +exitcode +: (?P<refused2>2) )?)"
         r"(?:[\s\S]{0,6000}?\nRoot Cause [\s\S]{0,400}?\n +rank +: (?P<rank>\d+)[\s\S]{0,100}?\n +exitcode +: (?P<code>-?\d+))?"
         r"|^Root Cause \(first observed failure\):\s[\s\S]{0,400}?\n +rank +: (?P<rank2>\d+)[\s\S]{0,100}?\n +exitcode +: (?P<code2>\d+)",
         kind=FailureText.FALLBACK,
@@ -183,150 +193,150 @@ TORCH = (
     ),
     Signature(
         "torchrun-ended",
-        ("death signal, shutting down workers", "SignalException: Process "),
-        "torchrun on {host} was ended from outside by signal {number}, and ended its ranks.",
-        "15 (TERM) comes from a scheduler, a time limit, a container that is stopped or a user: sacct -j JOBID, docker events, journalctl -n 100 on {host}. 1 (HUP): the terminal was closed; start it by taco-launch submit, nohup or tmux. "
+        keys=("death signal, shutting down workers", "SignalException: Process "),
+        cause="torchrun on {host} was ended from outside by signal {number}, and ended its ranks.",
+        next="15 (TERM) comes from a scheduler, a time limit, a container that is stopped or a user: sacct -j JOBID, docker events, journalctl -n 100 on {host}. 1 (HUP): the terminal was closed; start it by taco-launch submit, nohup or tmux. "
         "2 (INT): Ctrl-C.",
-        r"Received (?P<number>\d+) death signal|SignalException: Process \d+ got signal: (?P<number2>\d+)",
+        pattern=r"Received (?P<number>\d+) death signal|SignalException: Process \d+ got signal: (?P<number2>\d+)",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "command-failed",
-        ("CalledProcessError: Command ",),
-        "The command that a launcher started ended [[code?with exit code {code}||by {signal}]], and the launcher does not report why: {command}.",
-        "Read what the command itself wrote, above the launcher's traceback.[[signal? SIGKILL: most often memory ran out, dmesg -T | grep -i kill. SIGSEGV: -x PYTHONFAULTHANDLER=1.]]",
-        r"^(?:subprocess\.)?CalledProcessError: Command (?P<command>[^\r\n]{1,2000}?) (?:returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>\w+))",
+        keys=("CalledProcessError: Command ",),
+        cause="The command that a launcher started ended [[code?with exit code {code}||by {signal}]], and the launcher does not report why: {command}.",
+        next="Read what the command itself wrote, above the launcher's traceback.[[signal? SIGKILL: most often memory ran out, dmesg -T | grep -i kill. SIGSEGV: -x PYTHONFAULTHANDLER=1.]]",
+        pattern=r"^(?:subprocess\.)?CalledProcessError: Command (?P<command>[^\r\n]{1,2000}?) (?:returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>\w+))",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "torch-other-build",
-        ("undefined symbol: _Z",),
-        "{library} was built for another version of torch than the one on {host}.",
-        "Build or install it again for that torch: python3 -c 'import torch; print(torch.__version__, torch.version.cuda)'; "
+        keys=("undefined symbol: _Z",),
+        cause="{library} was built for another version of torch than the one on {host}.",
+        next="Build or install it again for that torch: python3 -c 'import torch; print(torch.__version__, torch.version.cuda)'; "
         "for flash-attn, use the wheel whose name contains this torch, CUDA and cxx11abi, or install it after torch with pip install --no-build-isolation --no-cache-dir.",
-        r"(?P<library>[\w.+-]{1,120}\.so[\w.]{0,20}): undefined symbol: _Z\w{0,40}?(?:2at|3c10|5torch)",
+        pattern=r"(?P<library>[\w.+-]{1,120}\.so[\w.]{0,20}): undefined symbol: _Z\w{0,40}?(?:2at|3c10|5torch)",
         survived=True,
     ),
     Signature(
         "torch-without-nccl",
-        ("Distributed package doesn't have NCCL built in",),
-        "This torch is built without NCCL: it is the build for CPUs, or for another system.",
-        "Install the CUDA build of torch where the ranks run; or, without GPUs: init_process_group('gloo').",
+        keys=("Distributed package doesn't have NCCL built in",),
+        cause="This torch is built without NCCL: it is the build for CPUs, or for another system.",
+        next="Install the CUDA build of torch where the ranks run; or, without GPUs: init_process_group('gloo').",
     ),
     Signature(
         "torch-variable-missing",
-        ("expected, but not set", "but `MASTER_ADDR` env was not set"),
-        "torch.distributed reads {name} from the environment, and it is not set in a rank.",
-        "torchrun sets MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK, and so does taco-launch run. Under plain "
+        keys=("expected, but not set", "but `MASTER_ADDR` env was not set"),
+        cause="torch.distributed reads {name} from the environment, and it is not set in a rank.",
+        next="torchrun sets MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK, and so does taco-launch run. Under plain "
         "mpirun: -x MASTER_ADDR=HOST -x MASTER_PORT=29500, and in the program, set RANK from OMPI_COMM_WORLD_RANK "
         "and WORLD_SIZE from OMPI_COMM_WORLD_SIZE.",
-        r"environment variable (?P<name>\w+) expected, but not set|but `(?P<name2>MASTER_ADDR)` env was not set",
+        pattern=r"environment variable (?P<name>\w+) expected, but not set|but `(?P<name2>MASTER_ADDR)` env was not set",
     ),
     Signature(
         "torch-unused-parameters",
-        ("Expected to have finished reduction in the prior iteration",),
-        "Some parameters of the model got no gradient in a step, and DistributedDataParallel waits for all of them.",
-        "See which, with -x TORCH_DISTRIBUTED_DEBUG=DETAIL. Use all in the loss[[on?, including every output of "
+        keys=("Expected to have finished reduction in the prior iteration",),
+        cause="Some parameters of the model got no gradient in a step, and DistributedDataParallel waits for all of them.",
+        next="See which, with -x TORCH_DISTRIBUTED_DEBUG=DETAIL. Use all in the loss[[on?, including every output of "
         "forward; find_unused_parameters=True, which is set, does not help where an output is left out||, or "
         "DistributedDataParallel(..., find_unused_parameters=True)]].",
-        r"Expected to have finished reduction in the prior iteration(?=(?:[^\r\n]*(?P<on>Since `find_unused_parameters=True` is enabled))?)",
+        pattern=r"Expected to have finished reduction in the prior iteration(?=(?:[^\r\n]*(?P<on>Since `find_unused_parameters=True` is enabled))?)",
     ),
     Signature(
         "torch-collective-mismatch",
-        ("Detected mismatch between collectives on ranks",),
-        "The ranks do not match in a collective: [[rank?rank {rank} runs {what}, another rank something else||one "
+        keys=("Detected mismatch between collectives on ranks",),
+        cause="The ranks do not match in a collective: [[rank?rank {rank} runs {what}, another rank something else||one "
         "rank runs a different collective from the rest]].",
-        "See that all ranks go through the same steps in the same order, with the same model and batch shapes: no "
+        next="See that all ranks go through the same steps in the same order, with the same model and batch shapes: no "
         "collective under an 'if rank == 0'.",
-        r"Detected mismatch between collectives on ranks\.?"
+        pattern=r"Detected mismatch between collectives on ranks\.?"
         r"(?: Rank (?P<rank>\d+) is running collective: (?P<what>\w+(?:\([^)\r\n]{0,120}\))?))?",
     ),
     Signature(
         "torch-models-differ",
-        ("DDP expects same model across all ranks",),
-        "Rank {rank} has {count} parameters and rank 0 {other}: the models differ. If one number is 0 or makes no "
+        keys=("DDP expects same model across all ranks",),
+        cause="Rank {rank} has {count} parameters and rank 0 {other}: the models differ. If one number is 0 or makes no "
         "sense, the ranks could not compare their models: rank 0 is late or has ended, or their first collective went wrong.",
-        "Print sum(p.requires_grad for p in model.parameters()) on each rank before DDP. If the numbers are equal, make sure that no rank skips a "
+        next="Print sum(p.requires_grad for p in model.parameters()) on each rank before DDP. If the numbers are equal, make sure that no rank skips a "
         "collective before it, and try -x NCCL_P2P_DISABLE=1.",
-        r"Rank (?P<rank>\d+) has (?P<count>\d+) params, while rank 0 has inconsistent (?P<other>\d+) params",
+        pattern=r"Rank (?P<rank>\d+) has (?P<count>\d+) params, while rank 0 has inconsistent (?P<other>\d+) params",
     ),
     Signature(
         "torch-device-backend",
-        ("No backend type associated with device type",),
-        "A collective got a tensor on device {device}, and its process group has no backend for that.",
-        'Move the tensor to the GPU first, or give the group both backends: init_process_group("cpu:gloo,cuda:nccl").',
-        r"No backend type associated with device type (?P<device>[a-z]+)",
+        keys=("No backend type associated with device type",),
+        cause="A collective got a tensor on device {device}, and its process group has no backend for that.",
+        next='Move the tensor to the GPU first, or give the group both backends: init_process_group("cpu:gloo,cuda:nccl").',
+        pattern=r"No backend type associated with device type (?P<device>[a-z]+)",
     ),
     Signature(
         "torch-thread-at-exit",
-        ("terminate called without an active exception",),
-        "A C++ thread was still running on {host} when its program ended. Most often it is a thread of torch's gloo "
+        keys=("terminate called without an active exception",),
+        cause="A C++ thread was still running on {host} when its program ended. Most often it is a thread of torch's gloo "
         "(as of 2.13) that releases a tensor after the last collective while Python exits. If nothing else is "
         "reported here, the rank's work was done; host names and addresses are not the cause.",
-        "End the script with torch.distributed.destroy_process_group(), which waits for gloo's threads. "
+        next="End the script with torch.distributed.destroy_process_group(), which waits for gloo's threads. "
         "With DistributedDataParallel, the threads remain even so: save and flush everything, then call "
         "os._exit(0). If the rank did not reach its end, this shows where it was: -x PYTHONFAULTHANDLER=1.",
         kind=FailureText.OUTCOME,
     ),
     Signature(
         "cuda-not-started",
-        ("initialization error", "CUDA_ERROR_NOT_INITIALIZED"),
-        "CUDA does not start in a process of {host} (initialization error): the process was forked from one that "
+        keys=("initialization error", "CUDA_ERROR_NOT_INITIALIZED"),
+        cause="CUDA does not start in a process of {host} (initialization error): the process was forked from one that "
         "had already used CUDA, or there is a problem with the driver there.",
-        "If only data loaders or child processes fail: torch.multiprocessing.set_start_method('spawn'). If all ranks of "
+        next="If only data loaders or child processes fail: torch.multiprocessing.set_start_method('spawn'). If all ranks of "
         "{host} fail, check nvidia-smi, dmesg -T | grep NVRM, and systemctl status nvidia-fabricmanager there.",
-        r"(?:C[Uu][Dd][Aa][^\r\n]*?)(?<!driver )initialization error|CUDA_ERROR_NOT_INITIALIZED",
+        pattern=r"(?:C[Uu][Dd][Aa][^\r\n]*?)(?<!driver )initialization error|CUDA_ERROR_NOT_INITIALIZED",
         unless=("no-gpu", "fabricmanager"),
     ),
     Signature(
         "cuda-forked",
-        ("Cannot re-initialize CUDA in forked subprocess",),
-        "A forked process uses CUDA, but its parent process had already used CUDA.",
-        "Use torch.multiprocessing.set_start_method('spawn') (DataLoader: multiprocessing_context='spawn'), or do not use CUDA before the fork or in the "
+        keys=("Cannot re-initialize CUDA in forked subprocess",),
+        cause="A forked process uses CUDA, but its parent process had already used CUDA.",
+        next="Use torch.multiprocessing.set_start_method('spawn') (DataLoader: multiprocessing_context='spawn'), or do not use CUDA before the fork or in the "
         "data set.",
     ),
     Signature(
         "cuda-library-failed",
-        ("cuDNN error: ", "CUDNN_STATUS_", "CUBLAS_STATUS_", "CUFFT_", "CUSOLVER_STATUS_"),
-        "A CUDA library failed on a GPU of {host}: {why}.",
-        "Most often the GPU's memory is nearly full, an earlier CUDA error is behind it (-x CUDA_LAUNCH_BLOCKING=1), "
+        keys=("cuDNN error: ", "CUDNN_STATUS_", "CUBLAS_STATUS_", "CUFFT_", "CUSOLVER_STATUS_"),
+        cause="A CUDA library failed on a GPU of {host}: {why}.",
+        next="Most often the GPU's memory is nearly full, an earlier CUDA error is behind it (-x CUDA_LAUNCH_BLOCKING=1), "
         "or the cuDNN or cuBLAS that is found is not the one that the program was built with: remove CUDA's own from LD_LIBRARY_PATH.",
-        r"(?P<why>(?:CUDNN|CUBLAS|CUSOLVER)_STATUS_(?!SUCCESS|NOT_INITIALIZED|ALLOC_FAILED)[A-Z_]+|CUFFT_(?:INTERNAL_ERROR|EXEC_FAILED|ALLOC_FAILED"
+        pattern=r"(?P<why>(?:CUDNN|CUBLAS|CUSOLVER)_STATUS_(?!SUCCESS|NOT_INITIALIZED|ALLOC_FAILED)[A-Z_]+|CUFFT_(?:INTERNAL_ERROR|EXEC_FAILED|ALLOC_FAILED"
         r"|SETUP_FAILED))",
         unless=("cuda-out-of-memory", "cuda-library-start", "cuda-assert", "cuda-error"),
         survived=True,
     ),
     Signature(
         "deepspeed-ssh",
-        ("was not reachable via ssh", "Command 'ssh -o PasswordAuthentication=no "),
-        "DeepSpeed's launcher cannot log in to {host} by ssh without a password.",
-        "Try it by hand from the machine on which the launcher runs: ssh -o PasswordAuthentication=no {host} hostname. ssh-copy-id {host} copies "
+        keys=("was not reachable via ssh", "Command 'ssh -o PasswordAuthentication=no "),
+        cause="DeepSpeed's launcher cannot log in to {host} by ssh without a password.",
+        next="Try it by hand from the machine on which the launcher runs: ssh -o PasswordAuthentication=no {host} hostname. ssh-copy-id {host} copies "
         "the key; set another port in ~/.ssh/config. Under taco-launch run, DeepSpeed's own launcher is not needed.",
-        r"host=(?P<host>\S+) was not reachable via ssh|Command 'ssh -o PasswordAuthentication=no [^\r\n]{0,80}?(?P<host2>[^\s']+) hostname' returned non-zero",
+        pattern=r"host=(?P<host>\S+) was not reachable via ssh|Command 'ssh -o PasswordAuthentication=no [^\r\n]{0,80}?(?P<host2>[^\s']+) hostname' returned non-zero",
     ),
     Signature(
         "deepspeed-pdsh",
-        ("launcher 'pdsh' not installed",),
-        "DeepSpeed's launcher needs pdsh for several hosts, and it is not installed.",
-        "apt-get install pdsh; or --launcher openmpi. Under taco-launch run, DeepSpeed's own launcher is not needed.",
+        keys=("launcher 'pdsh' not installed",),
+        cause="DeepSpeed's launcher needs pdsh for several hosts, and it is not installed.",
+        next="apt-get install pdsh; or --launcher openmpi. Under taco-launch run, DeepSpeed's own launcher is not needed.",
     ),
     Signature(
         "torch-internal",
-        ("INTERNAL ASSERT FAILED at",),
-        "torch itself reached a state that it considers impossible ({file}:{line}).",
-        "[[trace?torch failed while it wrote its report on ranks that are out of step, so some ranks were: unset "
+        keys=("INTERNAL ASSERT FAILED at",),
+        cause="torch itself reached a state that it considers impossible ({file}:{line}).",
+        next="[[trace?torch failed while it wrote its report on ranks that are out of step, so some ranks were: unset "
         "TORCH_NCCL_DESYNC_DEBUG (NCCL_DESYNC_DEBUG), and look for the rank that is behind||A newer torch may have fixed it: search for that file and line among its issues]].",
-        r"INTERNAL ASSERT FAILED at \\?\"(?P<file>[^\"\\\r\n]*?(?P<trace>TraceUtils\.h)?)\\?\":(?P<line>\d+)",
+        pattern=r"INTERNAL ASSERT FAILED at \\?\"(?P<file>[^\"\\\r\n]*?(?P<trace>TraceUtils\.h)?)\\?\":(?P<line>\d+)",
         kind=FailureText.OUTCOME,
         survived=True,
     ),
     Signature(
         "deepspeed-ranks-differ",
-        ("disagreement between rank",),
-        "DeepSpeed (ZeRO 3) sees that rank {ranks} do not use the same parameters at the same step.",
-        "Every rank has to go through the same layers. A mixture of experts, or branches that depend on the data, "
+        keys=("disagreement between rank",),
+        cause="DeepSpeed (ZeRO 3) sees that rank {ranks} do not use the same parameters at the same step.",
+        next="Every rank has to go through the same layers. A mixture of experts, or branches that depend on the data, "
         "prevents this (use DeepSpeed's set_z3_leaf_modules). No rank may skip a batch or generate for longer than the others (synced_gpus=True).",
-        r"disagreement between rank(?P<ranks>\d+ and rank\d+)",
+        pattern=r"disagreement between rank(?P<ranks>\d+ and rank\d+)",
     ),
 )
 
@@ -334,98 +344,98 @@ TORCH = (
 TORCH_RANKS = (
     Signature(
         "torch-desync",
-        ("lagging/dead/mismatched ranks", "Detected collective desync"),
-        "The ranks are out of step: [[ranks?ranks {ranks} are behind, have ended, or do something else||some are behind, or have "
+        keys=("lagging/dead/mismatched ranks", "Detected collective desync"),
+        cause="The ranks are out of step: [[ranks?ranks {ranks} are behind, have ended, or do something else||some are behind, or have "
         "ended]].",
-        "Read the lines below it: they name the collective of each rank at the point where the ranks diverge. Every "
+        next="Read the lines below it: they name the collective of each rank at the point where the ranks diverge. Every "
         "rank has to call the same collectives in the same order, even if only one rank saves, validates or runs out of data.",
-        r"lagging/dead/mismatched ranks[^\r\n\[]*\[(?P<ranks>[\d, ]+)\]|Detected collective desync",
+        pattern=r"lagging/dead/mismatched ranks[^\r\n\[]*\[(?P<ranks>[\d, ]+)\]|Detected collective desync",
     ),
     Signature(
         "torch-ranks-too-many",
-        ("in store based barrier on rank",),
-        "More processes reached the rendezvous of torch.distributed than WORLD_SIZE allows: {came} of {all}. [[again?torchrun restarted its group, and the processes of the previous attempt "
+        keys=("in store based barrier on rank",),
+        cause="More processes reached the rendezvous of torch.distributed than WORLD_SIZE allows: {came} of {all}. [[again?torchrun restarted its group, and the processes of the previous attempt "
         "still count||The job was started twice (for example, srun starts it in each task, and each of these starts more ranks), or an older job's store or MASTER_PORT is in use]].",
-        "[[again?This is a consequence: read what failed first, above the first 'will restart worker group'. --max-restarts 0 shows only that failure.||"
+        next="[[again?This is a consequence: read what failed first, above the first 'will restart worker group'. --max-restarts 0 shows only that failure.||"
         "Start it with one launcher only, and set WORLD_SIZE to the number of all processes. Use a new MASTER_PORT, and do not reuse an older job's file for init_method=file://.]]",
-        r"world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})(?=(?:[\s\S]{0,1500}?(?P<again>will restart worker group))?)",
+        pattern=r"world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})(?=(?:[\s\S]{0,1500}?(?P<again>will restart worker group))?)",
         lines=6,
         more=("came", "all"),
     ),
     Signature(
         "torch-first-rank-missing",
-        ("] is setting up NCCL communicator and retrieving ncclUniqueId from [",),
-        "Rank {rank} waited in its first collective for rank {other}, which did not reach it. The rendezvous itself worked.",
-        "Look at rank {other}: it ended, hangs, or still prepares data. If work before the first collective takes "
+        keys=("] is setting up NCCL communicator and retrieving ncclUniqueId from [",),
+        cause="Rank {rank} waited in its first collective for rank {other}, which did not reach it. The rendezvous itself worked.",
+        next="Look at rank {other}: it ended, hangs, or still prepares data. If work before the first collective takes "
         "longer: init_process_group(timeout=...).",
-        r"\[(?P<rank>\d+)\] is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<other>\d+)\]",
+        pattern=r"\[(?P<rank>\d+)\] is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<other>\d+)\]",
     ),
     Signature(
         "torch-rank-missing",
-        (
+        keys=(
             "in store based barrier on rank",
             "seconds waiting for clients",
             "wait timeout after ",
             "Timeout waiting for key",
             "failed to pass monitoredBarrier",
         ),
-        "[[came?Only {came} of {all} ranks reached||Not all ranks reached]] the torch.distributed rendezvous in time"
+        cause="[[came?Only {came} of {all} ranks reached||Not all ranks reached]] the torch.distributed rendezvous in time"
         "[[who?: rank {who} is missing]].",
-        "See that every host has started its part, that all have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and look for "
+        next="See that every host has started its part, that all have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and look for "
         "the rank that ended first. nc -vz MASTER_ADDR MASTER_PORT from each host shows whether it is reached.",
-        r"world_size=(?P<all>\d+), worker_count=(?P<came>\d+)"
+        pattern=r"world_size=(?P<all>\d+), worker_count=(?P<came>\d+)"
         r"|Rank (?P<who>\d+) failed to pass monitoredBarrier"
         r"|seconds waiting for clients(?:\. (?P<came2>\d+)/(?P<all2>\d+) clients)?|wait timeout after \d+ ?ms|Timeout waiting for key",
         unless=("torch-master-unreachable", "port-in-use", "torch-ranks-too-many", "torch-first-rank-missing"),
     ),
     Signature(
         "torch-master-unknown",
-        ("host not found: ", "getaddrinfo failed", "hostname of the client socket cannot be retrieved"),
-        "{host} cannot resolve the name in MASTER_ADDR.",
-        "Check getent hosts $MASTER_ADDR there. Set an address instead, or wait until the name can be resolved (in Kubernetes, until the first "
+        keys=("host not found: ", "getaddrinfo failed", "hostname of the client socket cannot be retrieved"),
+        cause="{host} cannot resolve the name in MASTER_ADDR.",
+        next="Check getent hosts $MASTER_ADDR there. Set an address instead, or wait until the name can be resolved (in Kubernetes, until the first "
         "pod runs).",
-        r"ValueError: host not found: (?:Name or service not known|Temporary failure|No address)",
+        pattern=r"ValueError: host not found: (?:Name or service not known|Temporary failure|No address)",
     ),
     Signature(
         "torch-name-unknown",
-        ("cannot be retrieved (gai error",),
-        "The name {name}, which MASTER_ADDR or --rdzv_endpoint gives, cannot be resolved on {host} ({why}).",
-        "Check getent hosts {name} there. Set an address instead, or wait until the name can be resolved (in Kubernetes, until the first pod runs).",
-        r"network addresses of \(?(?P<name>[^\s,)]+), [^)\r\n]*\) cannot be retrieved \(gai error: -?\d+ - (?P<why>[^)\r\n]+)\)",
+        keys=("cannot be retrieved (gai error",),
+        cause="The name {name}, which MASTER_ADDR or --rdzv_endpoint gives, cannot be resolved on {host} ({why}).",
+        next="Check getent hosts {name} there. Set an address instead, or wait until the name can be resolved (in Kubernetes, until the first pod runs).",
+        pattern=r"network addresses of \(?(?P<name>[^\s,)]+), [^)\r\n]*\) cannot be retrieved \(gai error: -?\d+ - (?P<why>[^)\r\n]+)\)",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "gloo-loopback",
-        ("Using the loopback address as fallback",),
-        "The name of {host} does not resolve to one of its own addresses, so Gloo used the loopback, which no other host can reach.",
-        "Fix /etc/hosts of {host}, or name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0.",
-        r"Unable to resolve hostname to a \(local\) address",
+        keys=("Using the loopback address as fallback",),
+        cause="The name of {host} does not resolve to one of its own addresses, so Gloo used the loopback, which no other host can reach.",
+        next="Fix /etc/hosts of {host}, or name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0.",
+        pattern=r"Unable to resolve hostname to a \(local\) address",
         only_with=("gloo-connect", "peer-gone", "torch-rank-missing", "gloo-waited"),
     ),
     Signature(
         "gloo-name-unknown",
-        ("rp != nullptr",),
-        "The name of {host} itself ({name}) cannot be resolved there; Gloo uses it to find the address to listen on.",
-        "Name the network instead: -x GLOO_SOCKET_IFNAME=eth0 (ip -br addr shows the names); or add {name} with the address of the network that the hosts share to /etc/hosts there.",
-        r"rp != nullptr\. Unable to find address for: (?P<name>[\w.-]*\w)",
+        keys=("rp != nullptr",),
+        cause="The name of {host} itself ({name}) cannot be resolved there; Gloo uses it to find the address to listen on.",
+        next="Name the network instead: -x GLOO_SOCKET_IFNAME=eth0 (ip -br addr shows the names); or add {name} with the address of the network that the hosts share to /etc/hosts there.",
+        pattern=r"rp != nullptr\. Unable to find address for: (?P<name>[\w.-]*\w)",
     ),
     Signature(
         "gloo-no-interface",
-        ("Unable to find address for: ", "Unable to find interface for"),
-        "{host} has no network interface that GLOO_SOCKET_IFNAME allows[[name?: {name}]].",
-        "List its interfaces: ip -br addr. The name has to exist on every host. Without the variable, Gloo uses the "
+        keys=("Unable to find address for: ", "Unable to find interface for"),
+        cause="{host} has no network interface that GLOO_SOCKET_IFNAME allows[[name?: {name}]].",
+        next="List its interfaces: ip -br addr. The name has to exist on every host. Without the variable, Gloo uses the "
         "interface to which the host's own name resolves.",
-        r"Unable to find (?:address|interface) for:? ?\[?(?P<name>[\w.:@-]*\w)?",
+        pattern=r"Unable to find (?:address|interface) for:? ?\[?(?P<name>[\w.:@-]*\w)?",
         unless=("gloo-name-unknown",),
     ),
     Signature(
         "gloo-connect",
-        ("connectFullMesh failed", "timed out connecting: ", "gloo/transport/tcp/"),
-        "Gloo on {host} cannot connect to another rank[[peer? at {peer}]][[why? ({why})]].",
-        "[[loop?The name of its host resolves to 127.0.x.x there: fix /etc/hosts, or name the network: -x GLOO_SOCKET_IFNAME=bond0.||Name the "
+        keys=("connectFullMesh failed", "timed out connecting: ", "gloo/transport/tcp/"),
+        cause="Gloo on {host} cannot connect to another rank[[peer? at {peer}]][[why? ({why})]].",
+        next="[[loop?The name of its host resolves to 127.0.x.x there: fix /etc/hosts, or name the network: -x GLOO_SOCKET_IFNAME=bond0.||Name the "
         "network that the hosts share: -x GLOO_SOCKET_IFNAME=bond0. All ports from 1024 on have to be open between them; or that "
         "rank never started.]]",
-        r"(?:connectFullMesh failed|timed out connecting|connect(?:ion)? (?:to )?\S* ?(?:failed|timed out)"
+        pattern=r"(?:connectFullMesh failed|timed out connecting|connect(?:ion)? (?:to )?\S* ?(?:failed|timed out)"
         r"|gloo/transport/tcp/[\w.]+:\d+\] connect \[(?P<peer2>[^\]\s]+)\]:\d+: (?P<why2>[A-Z][\w ]+\w))"
         r"(?=(?:[^\r\n]*(?P<loop>127\.0\.))?)(?=(?:[^\r\n]*SO_ERROR: (?P<why>[A-Z][\w ]+\w))?)"
         r"(?=(?:[^\r\n]*remote=\[(?P<peer>[^\]\s]+)\])?)",
@@ -433,213 +443,216 @@ TORCH_RANKS = (
     ),
     Signature(
         "gloo-waited",
-        ("Timed out waiting ", "Application timeout caused pair closure"),
-        "A rank of {host} waited for another one in Gloo until its timeout: that rank was not there, or is far behind.",
-        "Look for the rank that ended first, or does something else. If one rank alone has longer work: init_process_group(timeout=...).",
-        r"Timed out waiting \d+ms for (?:recv|send) operation|Application timeout caused pair closure",
+        keys=("Timed out waiting ", "Application timeout caused pair closure"),
+        cause="A rank of {host} waited for another one in Gloo until its timeout: that rank was not there, or is far behind.",
+        next="Look for the rank that ended first, or does something else. If one rank alone has longer work: init_process_group(timeout=...).",
+        pattern=r"Timed out waiting \d+ms for (?:recv|send) operation|Application timeout caused pair closure",
         kind=FailureText.ECHO,
     ),
     Signature(
         "torch-timed-out-elsewhere",
-        ("Some NCCL operations have failed or timed out", "dump signal due to a collective timeout from"),
-        "A rank of {host} ends because a collective failed or timed out[[rank?, on rank {rank}||, there or elsewhere]].",
-        "Look for the rank that came last, or not at all: the others waited for it.",
-        r"Some NCCL operations have failed or timed out|collective timeout from (?:rank )?(?P<rank>\d+)?",
+        keys=("Some NCCL operations have failed or timed out", "dump signal due to a collective timeout from"),
+        cause="A rank of {host} ends because a collective failed or timed out[[rank?, on rank {rank}||, there or elsewhere]].",
+        next="Look for the rank that came last, or not at all: the others waited for it.",
+        pattern=r"Some NCCL operations have failed or timed out|collective timeout from (?:rank )?(?P<rank>\d+)?",
         kind=FailureText.ECHO,
     ),
     Signature(
         "torch-group-missing",
-        ("Default process group has not been initialized",),
-        "The program used torch.distributed before init_process_group, or after destroy_process_group.",
-        "Call torch.distributed.init_process_group first in every rank.",
+        keys=("Default process group has not been initialized",),
+        cause="The program used torch.distributed before init_process_group, or after destroy_process_group.",
+        next="Call torch.distributed.init_process_group first in every rank.",
         unless=("torch-rank-missing",),
     ),
     Signature(
         "torch-group-twice",
-        ("trying to initialize the default process group twice",),
-        "The program called torch.distributed.init_process_group again in one process, or a library that it uses had already called it.",
-        "Call it once: if not torch.distributed.is_initialized(): ...; accelerate, Lightning, DeepSpeed and their like call it themselves. "
+        keys=("trying to initialize the default process group twice",),
+        cause="The program called torch.distributed.init_process_group again in one process, or a library that it uses had already called it.",
+        next="Call it once: if not torch.distributed.is_initialized(): ...; accelerate, Lightning, DeepSpeed and their like call it themselves. "
         "After a failure, call destroy_process_group first.",
     ),
     Signature(
         "gloo-sizes-differ",
-        ("op.preamble.length <= op.nbytes",),
-        "Two ranks disagree in a collective of Gloo: one sends {one} bytes, the other expects {other}.",
-        "See that every rank calls the same collectives in the same order, with tensors of the same shape and type: -x "
+        keys=("op.preamble.length <= op.nbytes",),
+        cause="Two ranks disagree in a collective of Gloo: one sends {one} bytes, the other expects {other}.",
+        next="See that every rank calls the same collectives in the same order, with tensors of the same shape and type: -x "
         "TORCH_DISTRIBUTED_DEBUG=DETAIL.",
-        r"op\.preamble\.length <= op\.nbytes\. (?P<one>\d+) vs (?P<other>\d+)",
+        pattern=r"op\.preamble\.length <= op\.nbytes\. (?P<one>\d+) vs (?P<other>\d+)",
     ),
     Signature(
         "horovod-process-exited",
-        ("The first process to do so was:",),
-        "horovodrun reports that process {name}[[host? on {host}]] was the first to fail: it [[killed?was killed (exit code 137), most often because "
+        keys=("The first process to do so was:",),
+        cause="horovodrun reports that process {name}[[host? on {host}]] was the first to fail: it [[killed?was killed (exit code 137), most often because "
         "memory ran out||ended with exit code {code}]].",
-        "Read that process's own lines before this point.[[killed? dmesg -T | grep -i kill on {host}. Use fewer data loader workers or smaller batches.]]",
-        r"The first process to do so was:\s+Process name: (?P<name>(?:(?P<host>[^\s\[]+)\[)?\d*\]?)\s+Exit code: (?P<code>(?P<killed>137|-9)?-?\d*)",
+        next="Read that process's own lines before this point.[[killed? dmesg -T | grep -i kill on {host}. Use fewer data loader workers or smaller batches.]]",
+        pattern=r"The first process to do so was:\s+Process name: (?P<name>(?:(?P<host>[^\s\[]+)\[)?\d*\]?)\s+Exit code: (?P<code>(?P<killed>137|-9)?-?\d*)",
         kind=FailureText.OUTCOME,
         lines=3,
     ),
     Signature(
         "torch-rank-number",
-        ("rank < size. ",),
-        "Rank {rank} tries to join a process group of only {size} ranks: WORLD_SIZE, or what the program uses instead, is too small.",
-        "Lightning: num_nodes= the number of hosts, devices= the ranks of each. Else see what the program passes as world_size: WORLD_SIZE counts the ranks "
+        keys=("rank < size. ",),
+        cause="Rank {rank} tries to join a process group of only {size} ranks: WORLD_SIZE, or what the program uses instead, is too small.",
+        next="Lightning: num_nodes= the number of hosts, devices= the ranks of each. Else see what the program passes as world_size: WORLD_SIZE counts the ranks "
         "of all hosts.",
-        r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
+        pattern=r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
     ),
     Signature(
         "torch-store-shut-down",
-        (
+        keys=(
             'Failed to check the "should dump" flag on TCPStore',
             *("sendBytes failed on SocketImpl(", "recvValue failed on SocketImpl(", "recvVector failed on SocketImpl("),
         ),
-        "A rank of {host} lost the store of torch.distributed: rank 0, or its launcher, ended first. After a job that ended well this is harmless.",
-        "Look at rank 0's own last lines; the lines of this rank do not show the reason.",
+        cause="A rank of {host} lost the store of torch.distributed: rank 0, or its launcher, ended first. After a job that ended well this is harmless.",
+        next="Look at rank 0's own last lines; the lines of this rank do not show the reason.",
         kind=FailureText.ECHO,
         at_end=r"SocketImpl|TCPStore|lib\w+\.so\)|^frame #",
     ),
     Signature(
         "torch-connect-timeout",
-        ("connect() timed out. Original timeout was ",),
-        "A rank of {host} could not reach the store of rank 0 within {seconds} ms: rank 0 has not started, the name "
+        keys=("connect() timed out. Original timeout was ",),
+        cause="A rank of {host} could not reach the store of rank 0 within {seconds} ms: rank 0 has not started, the name "
         "of its host resolves to another address there, or a firewall is in between. Under torchrun, perhaps no host recognizes --rdzv_endpoint as its own address.",
-        "Check getent hosts $MASTER_ADDR and nc -vz MASTER_ADDR MASTER_PORT on each host. For torchrun, use --rdzv_conf is_host=1 on the first host.",
-        r"Original timeout was (?P<seconds>\d+) ms",
+        next="Check getent hosts $MASTER_ADDR and nc -vz MASTER_ADDR MASTER_PORT on each host. For torchrun, use --rdzv_conf is_host=1 on the first host.",
+        pattern=r"Original timeout was (?P<seconds>\d+) ms",
         unless=("torch-master-unreachable",),
     ),
     Signature(
         "torch-first-collective",
-        ("Watchdog caught collective operation timeout",),
-        "The first collective of the job never ended on {host}: {what} (elements: {count}). The data is not the reason: a rank is missing, or "
+        keys=("Watchdog caught collective operation timeout",),
+        cause="The first collective of the job never ended on {host}: {what} (elements: {count}). The data is not the reason: a rank is missing, or "
         "the GPUs or hosts do not reach each other.",
-        "Run it with -x NCCL_DEBUG=INFO. On one host try -x NCCL_P2P_DISABLE=1: if that helps, turn off the IOMMU and PCI ACS. Between hosts name the "
+        next="Run it with -x NCCL_DEBUG=INFO. On one host try -x NCCL_P2P_DISABLE=1: if that helps, turn off the IOMMU and PCI ACS. Between hosts name the "
         "network: -x NCCL_SOCKET_IFNAME==bond0.",
-        r"SeqNum=1, OpType=(?P<what>\w+), NumelIn=(?P<count>\d{1,3}),",
+        pattern=r"SeqNum=1, OpType=(?P<what>\w+), NumelIn=(?P<count>\d{1,3}),",
         kind=FailureText.ECHO,
         unless=("torch-collectives-differ", "torch-ranks-apart"),
     ),
     Signature(
         "torch-init-file",
-        ("file:///",),
-        "The ranks find each other through the file {file}. If an earlier run left this file, it contains that run's addresses.",
-        "Delete {file} before each start, or use init_method='env://'.",
-        r"init\w{0,20}[\"']?[:= ]{1,4}[\"']?file://(?P<file>/[^\s\"',]+)",
+        keys=("file:///",),
+        cause="The ranks find each other through the file {file}. If an earlier run left this file, it contains that run's addresses.",
+        next="Delete {file} before each start, or use init_method='env://'.",
+        pattern=r"init\w{0,20}[\"']?[:= ]{1,4}[\"']?file://(?P<file>/[^\s\"',]+)",
         only_with=("nccl-connect", "nccl-retries"),
     ),
     Signature(
         "gloo-families-differ",
-        ("address family mismatch",),
-        "Gloo's ranks use IPv6 on one host and IPv4 on another: the hosts' own names resolve to addresses of different kinds.",
-        "Name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0. Or give each host an IPv4 address in /etc/hosts (getent ahosts $(hostname)).",
-        r"gloo/transport/tcp/\w+\.cc:\d+\] address family mismatch",
+        keys=("address family mismatch",),
+        cause="Gloo's ranks use IPv6 on one host and IPv4 on another: the hosts' own names resolve to addresses of different kinds.",
+        next="Name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0. Or give each host an IPv4 address in /etc/hosts (getent ahosts $(hostname)).",
+        pattern=r"gloo/transport/tcp/\w+\.cc:\d+\] address family mismatch",
     ),
     Signature(
         "torch-ready-twice",
-        ("Expected to mark a variable ready only once", "has been marked as ready twice"),
-        "DistributedDataParallel got the gradient of one parameter twice in a step: a layer is run again (activation checkpointing), or a parameter is used in "
+        keys=("Expected to mark a variable ready only once", "has been marked as ready twice"),
+        cause="DistributedDataParallel got the gradient of one parameter twice in a step: a layer is run again (activation checkpointing), or a parameter is used in "
         "several backward passes.",
-        "Use torch.utils.checkpoint.checkpoint(..., use_reentrant=False), or DistributedDataParallel(..., static_graph=True). Wrap each parameter once.",
+        next="Use torch.utils.checkpoint.checkpoint(..., use_reentrant=False), or DistributedDataParallel(..., static_graph=True). Wrap each parameter once.",
     ),
     Signature(
         "torch-parameters-differ",
-        ("of the same param in process 0",),
-        "Parameter {number} of the model does not have the same {what} on all ranks (here its shape is {sizes}).",
-        "[[strides?Make the parameter contiguous before DistributedDataParallel: p.data = p.data.contiguous(). Channels-last on some ranks only, or another "
+        keys=("of the same param in process 0",),
+        cause="Parameter {number} of the model does not have the same {what} on all ranks (here its shape is {sizes}).",
+        next="[[strides?Make the parameter contiguous before DistributedDataParallel: p.data = p.data.contiguous(). Channels-last on some ranks only, or another "
         "version of torch, causes it||Every rank must build the same model: the same arguments, number of classes and, where it is chosen at random, the same "
         "seed]].",
-        r"params\[(?P<number>\d+)\] in this process with sizes (?P<sizes>\[[\d, ]{0,100}\]) appears not to match (?P<what>(?P<strides>strides)|sizes) of the same",
+        pattern=r"params\[(?P<number>\d+)\] in this process with sizes (?P<sizes>\[[\d, ]{0,100}\]) appears not to match (?P<what>(?P<strides>strides)|sizes) of the same",
     ),
     Signature(
         "torch-tensor-not-cuda",
-        ("Tensors must be CUDA and dense",),
-        "torch gave NCCL a tensor on the CPU or a sparse one, and NCCL can use neither.",
-        "Move the model to the GPU before DistributedDataParallel wraps it: model.to(local_rank), with its buffers. Sparse gradients come from "
+        keys=("Tensors must be CUDA and dense",),
+        cause="torch gave NCCL a tensor on the CPU or a sparse one, and NCCL can use neither.",
+        next="Move the model to the GPU before DistributedDataParallel wraps it: model.to(local_rank), with its buffers. Sparse gradients come from "
         "nn.Embedding(sparse=True). For tensors on the CPU: init_process_group('cpu:gloo,cuda:nccl').",
     ),
     Signature(
         "torch-mpi-backend",
-        ("MPI process group does not support multi-GPU collectives", "MPI used doesn't have CUDA-aware MPI support"),
-        "The program uses torch's MPI backend with GPU memory, which this torch and this MPI do not support.",
-        "init_process_group('nccl') for GPUs, 'gloo' for CPUs. mpirun can still start the ranks.",
+        keys=(
+            "MPI process group does not support multi-GPU collectives",
+            "MPI used doesn't have CUDA-aware MPI support",
+        ),
+        cause="The program uses torch's MPI backend with GPU memory, which this torch and this MPI do not support.",
+        next="init_process_group('nccl') for GPUs, 'gloo' for CPUs. mpirun can still start the ranks.",
     ),
     Signature(
         "fsdp-mixed",
-        (
+        keys=(
             "Must flatten tensors with uniform ",
             "`FlatParameter` requires uniform ",
             "FSDP expects uniform original parameter dtype",
         ),
-        "FSDP cannot put parameters with different {what} into one block[[one?: {one} and {other}]].",
-        "[[grad?FullyShardedDataParallel(..., use_orig_params=True) (accelerate: fsdp_use_orig_params: true), or wrap the trained parameters apart from the "
+        cause="FSDP cannot put parameters with different {what} into one block[[one?: {one} and {other}]].",
+        next="[[grad?FullyShardedDataParallel(..., use_orig_params=True) (accelerate: fsdp_use_orig_params: true), or wrap the trained parameters apart from the "
         "frozen ones||Convert the model to one dtype before FSDP wraps it: model.to(torch.bfloat16). With quantized weights (QLoRA), use the same dtype for "
         "torch_dtype and bnb_4bit_quant_storage]].",
-        r"(?:flatten tensors with|requires|expects) uniform (?:original parameter )?`?(?P<what>(?P<grad>requires_grad)|\w+)`?(?: but got (?P<one>torch\.\w+) and (?P<other>torch\.\w+))?",
+        pattern=r"(?:flatten tensors with|requires|expects) uniform (?:original parameter )?`?(?P<what>(?P<grad>requires_grad)|\w+)`?(?: but got (?P<one>torch\.\w+) and (?P<other>torch\.\w+))?",
     ),
     Signature(
         "fsdp-integers",
-        ("Cannot flatten integer dtype tensors",),
-        "FSDP cannot shard the integer weights of a quantized model.",
-        "Load the model without 8-bit quantization (load_in_8bit), or load 4-bit weights with bnb_4bit_quant_storage=torch.bfloat16.",
+        keys=("Cannot flatten integer dtype tensors",),
+        cause="FSDP cannot shard the integer weights of a quantized model.",
+        next="Load the model without 8-bit quantization (load_in_8bit), or load 4-bit weights with bnb_4bit_quant_storage=torch.bfloat16.",
     ),
     Signature(
         "fsdp-writeback",
-        ("Cannot writeback when the parameter shape changes",),
-        "A parameter no longer has the shape that FSDP gave it: the program replaced it after FSDP had wrapped the model, it shares its memory with another "
+        keys=("Cannot writeback when the parameter shape changes",),
+        cause="A parameter no longer has the shape that FSDP gave it: the program replaced it after FSDP had wrapped the model, it shares its memory with another "
         "one, or there is only one rank (FSDP then does not shard).",
-        "Change and tie weights before FSDP wraps the model, and use FullyShardedDataParallel.summon_full_params to access them later. With one rank: no FSDP, "
+        next="Change and tie weights before FSDP wraps the model, and use FullyShardedDataParallel.summon_full_params to access them later. With one rank: no FSDP, "
         "or use_orig_params=False.",
     ),
     Signature(
         "torch-checkpoint",
-        ("CheckpointException ranks:",),
-        "A distributed checkpoint could not be saved or loaded; it failed on the ranks {ranks}.",
-        "Read the traceback of each of these ranks below that line. To load one, every host must see all of its files (.metadata and the shards): use a shared "
+        keys=("CheckpointException ranks:",),
+        cause="A distributed checkpoint could not be saved or loaded; it failed on the ranks {ranks}.",
+        next="Read the traceback of each of these ranks below that line. To load one, every host must see all of its files (.metadata and the shards): use a shared "
         "file system. To save one, every host needs room and write access: df -h; ls -ld.",
-        r"CheckpointException ranks:(?:dict_keys\()?\[(?P<ranks>[\d, ]{1,300})\]",
+        pattern=r"CheckpointException ranks:(?:dict_keys\()?\[(?P<ranks>[\d, ]{1,300})\]",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "torch-devices-mixed",
-        ("Expected all tensors to be on the same device, but found at least two devices",),
-        "One operation of the program on {host} was given tensors of different devices[[one?: {one} and {other}]].",
-        "Choose the rank's GPU first: torch.cuda.set_device(local_rank). Then move the model and every batch there, and load checkpoints with "
+        keys=("Expected all tensors to be on the same device, but found at least two devices",),
+        cause="One operation of the program on {host} was given tensors of different devices[[one?: {one} and {other}]].",
+        next="Choose the rank's GPU first: torch.cuda.set_device(local_rank). Then move the model and every batch there, and load checkpoints with "
         "map_location. device_map='auto' does not work with one rank per GPU.",
-        r"at least two devices(?:, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?))?",
+        pattern=r"at least two devices(?:, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?))?",
     ),
     Signature(
         "ddp-devices",
-        ("device_ids and output_device arguments only work with single-device",),
-        "DistributedDataParallel got device_ids for one GPU, but the model's parameters are on other devices[[where?: {where}]].",
-        "Move the whole model to the rank's GPU (model.to(local_rank)) and pass device_ids=[local_rank]. Do not use "
+        keys=("device_ids and output_device arguments only work with single-device",),
+        cause="DistributedDataParallel got device_ids for one GPU, but the model's parameters are on other devices[[where?: {where}]].",
+        next="Move the whole model to the rank's GPU (model.to(local_rank)) and pass device_ids=[local_rank]. Do not use "
         "device_map='auto', which spreads a model over GPUs, or omit device_ids for such a model.",
-        r"only work with single-device(?:[^\r\n]{0,300}?module parameters \{(?P<where>[^}\r\n]{1,100})\})?",
+        pattern=r"only work with single-device(?:[^\r\n]{0,300}?module parameters \{(?P<where>[^}\r\n]{1,100})\})?",
     ),
     Signature(
         "torch-ranks-waited-for",
-        ("Waiting in store based barrier to initialize process group",),
-        "Rank {rank} waits at the rendezvous of torch.distributed: when the log ends, {came} of {all} ranks have arrived.",
-        "See whether the others have started (their logs, their hosts), and that all have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT.",
-        r"for rank: (?P<rank>\d+), [^\r\n]{0,200}world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})",
+        keys=("Waiting in store based barrier to initialize process group",),
+        cause="Rank {rank} waits at the rendezvous of torch.distributed: when the log ends, {came} of {all} ranks have arrived.",
+        next="See whether the others have started (their logs, their hosts), and that all have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT.",
+        pattern=r"for rank: (?P<rank>\d+), [^\r\n]{0,200}world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})",
         kind=FailureText.FALLBACK,
         more=("all", "came"),
         at_end=r"Waiting in store based barrier",
     ),
     Signature(
         "lightning-first-collective",
-        ("processes registered. Starting ",),
-        "All {count} ranks of Lightning reached the rendezvous, and the log ends there: their first collective does not finish.",
-        "-x NCCL_DEBUG=INFO shows how far NCCL gets. -x NCCL_P2P_DISABLE=1 helps if the path between GPUs is the cause (ACS, IOMMU), -x NCCL_SOCKET_IFNAME=eth0 if it is the network between hosts. While it hangs, taco-launch stacks JOB (or py-spy dump --pid PID) shows where.",
-        r"processes registered\. Starting \w+ with (?P<count>\d+) processes",
+        keys=("processes registered. Starting ",),
+        cause="All {count} ranks of Lightning reached the rendezvous, and the log ends there: their first collective does not finish.",
+        next="-x NCCL_DEBUG=INFO shows how far NCCL gets. -x NCCL_P2P_DISABLE=1 helps if the path between GPUs is the cause (ACS, IOMMU), -x NCCL_SOCKET_IFNAME=eth0 if it is the network between hosts. While it hangs, taco-launch stacks JOB (or py-spy dump --pid PID) shows where.",
+        pattern=r"processes registered\. Starting \w+ with (?P<count>\d+) processes",
         kind=FailureText.FALLBACK,
         at_end=r"processes registered\. Starting|^-+\s*$",
     ),
     Signature(
         "lightning-ranks-waited-for",
-        ("GLOBAL_RANK: ",),
-        "Lightning's ranks wait for each other when the log ends: rank {rank} of {all} was one of those that arrived.",
-        "Compare the number of lines with GLOBAL_RANK with the second number of MEMBER. If ranks are missing, start them: the job needs as many tasks as num_nodes times devices (srun --ntasks-per-node, torchrun --nnodes). If all arrived, "
+        keys=("GLOBAL_RANK: ",),
+        cause="Lightning's ranks wait for each other when the log ends: rank {rank} of {all} was one of those that arrived.",
+        next="Compare the number of lines with GLOBAL_RANK with the second number of MEMBER. If ranks are missing, start them: the job needs as many tasks as num_nodes times devices (srun --ntasks-per-node, torchrun --nnodes). If all arrived, "
         "they cannot reach each other: check MASTER_ADDR, and set -x NCCL_SOCKET_IFNAME and -x GLOO_SOCKET_IFNAME.",
-        r"(?i:initializing (?:ddp|distributed)): GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<all>\d+)",
+        pattern=r"(?i:initializing (?:ddp|distributed)): GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<all>\d+)",
         kind=FailureText.FALLBACK,
         at_end=r"GLOBAL_RANK: \d+, MEMBER: \d+/\d+",
     ),

@@ -10,20 +10,20 @@ from taco_launch.core.signatures.known import FailureText, Signature
 TRAINING = (
     Signature(
         "horovod-stall-shutdown",
-        ('marked by "!") is stalled for longer than',),
-        "Ranks waited for others until Horovod gave up: the ranks marked by ! in the lines before did not arrive.",
-        "See where those ranks are: their logs, or, while they hang, taco-launch stacks JOB (py-spy dump --pid PID). Every rank has to do the same steps.",
+        keys=('marked by "!") is stalled for longer than',),
+        cause="Ranks waited for others until Horovod gave up: the ranks marked by ! in the lines before did not arrive.",
+        next="See where those ranks are: their logs, or, while they hang, taco-launch stacks JOB (py-spy dump --pid PID). Every rank has to do the same steps.",
     ),
     Signature(
         "horovod-stalled",
-        ("submitted to be reduced, gathered or broadcasted by subset of ranks",),
-        "[[rank?Rank {rank} has not reached the collective {tensor}, in which others wait; the log's next lines name "
+        keys=("submitted to be reduced, gathered or broadcasted by subset of ranks",),
+        cause="[[rank?Rank {rank} has not reached the collective {tensor}, in which others wait; the log's next lines name "
         "all that are missing]][[ready?Of all ranks only {ready} "
         "reached the collective {tensor}, and wait for the others]]"
         "[[tensor?||Some ranks have not reached a collective in which the others wait]].",
-        "See what the rank that is missing does[[ready? (one that is not in that list)]]: its log, or, while it hangs, taco-launch stacks JOB (py-spy dump --pid PID). "
+        next="See what the rank that is missing does[[ready? (one that is not in that list)]]: its log, or, while it hangs, taco-launch stacks JOB (py-spy dump --pid PID). "
         "A rank that has failed, waits for data or does other steps than the rest holds them all up.",
-        r"by subset of ranks(?:[\s\S]{0,500}?(?:(?:Missing|Stalled) ranks:\s+(?P<rank>\d+)!?: \[(?P<tensor>[^\],\s]+)"
+        pattern=r"by subset of ranks(?:[\s\S]{0,500}?(?:(?:Missing|Stalled) ranks:\s+(?P<rank>\d+)!?: \[(?P<tensor>[^\],\s]+)"
         r"|Stalled ops:\s*(?P<tensor2>\S+) \[(?:missing ranks: (?P<rank2>\d+)|ready ranks: (?P<ready>\d+(?:, \d+)*))))?",
         kind=FailureText.ECHO,
         lines=6,  # one log service adds an empty line to each
@@ -34,124 +34,124 @@ TRAINING = (
     ),
     Signature(
         "horovod-stalled-list",
-        (" [ready ranks: ", " [missing ranks: "),
-        "Ranks of Horovod wait for others in the collective {tensor}: [[rank?rank {rank} has not arrived]][[ready?only the ranks {ready} "
+        keys=(" [ready ranks: ", " [missing ranks: "),
+        cause="Ranks of Horovod wait for others in the collective {tensor}: [[rank?rank {rank} has not arrived]][[ready?only the ranks {ready} "
         "have arrived]].",
-        "See what the others do: their logs, or, while they hang, taco-launch stacks JOB (py-spy dump --pid PID). A rank that has failed, waits for data or does other steps "
+        next="See what the others do: their logs, or, while they hang, taco-launch stacks JOB (py-spy dump --pid PID). A rank that has failed, waits for data or does other steps "
         "than the rest holds them all up.",
-        r"(?:\bops:)?(?P<tensor>(?!ops:)\S+) \[(?:missing ranks: (?P<rank>\d+(?:, \d+)*)|ready ranks: (?P<ready>\d+(?:, \d+)*))\]",
+        pattern=r"(?:\bops:)?(?P<tensor>(?!ops:)\S+) \[(?:missing ranks: (?P<rank>\d+(?:, \d+)*)|ready ranks: (?P<ready>\d+(?:, \d+)*))\]",
         kind=FailureText.NOTE,  # the list alone may be of a stall that passed
         unless=("horovod-stalled", "horovod-stall-shutdown"),
     ),
     Signature(
         "gloo-rank-missing",
-        ("Wait timeout for key(s)", " seconds for key(s): "),
-        "Rank [[rank?{rank}||another]] never reached the rendezvous of Horovod's Gloo (its HTTP store).",
-        "See whether that rank has started: its log, and its host. Every host has to reach the one that horovodrun runs on. "
+        keys=("Wait timeout for key(s)", " seconds for key(s): "),
+        cause="Rank [[rank?{rank}||another]] never reached the rendezvous of Horovod's Gloo (its HTTP store).",
+        next="See whether that rank has started: its log, and its host. Every host has to reach the one that horovodrun runs on. "
         "Where ranks start late: HOROVOD_GLOO_TIMEOUT_SECONDS=300.",
-        r"http_store\.cc:\d+\] Wait timeout (?:after \d+ seconds )?for key\(s\): *(?P<rank>\d+)?",
+        pattern=r"http_store\.cc:\d+\] Wait timeout (?:after \d+ seconds )?for key\(s\): *(?P<rank>\d+)?",
     ),
     Signature(
         "horovod-mismatch",
-        (": One rank ",),
-        "The ranks do not match: mismatched {what} in one collective.",
-        "See that all ranks have the same model, data types and batch shapes (drop_last=True for the last batch).",
-        r"Mismatched (?P<what>[A-Za-z /]+?): One rank",
+        keys=(": One rank ",),
+        cause="The ranks do not match: mismatched {what} in one collective.",
+        next="See that all ranks have the same model, data types and batch shapes (drop_last=True for the last batch).",
+        pattern=r"Mismatched (?P<what>[A-Za-z /]+?): One rank",
         unless=("horovod-device-mismatch",),
     ),
     Signature(
         "horovod-device-mismatch",
-        ("device selection: One rank",),
-        "One rank gives Horovod GPU memory, and another gives it CPU memory: on one host the program sees no GPU, "
+        keys=("device selection: One rank",),
+        cause="One rank gives Horovod GPU memory, and another gives it CPU memory: on one host the program sees no GPU, "
         "or its Horovod or framework was built without GPU support.",
-        "Check nvidia-smi -L and horovodrun --check-build on every host, where the ranks run. Use the same image and the same device code on all hosts.",
-        r"Mismatched [A-Za-z ]*CPU/GPU device selection: One rank",
+        next="Check nvidia-smi -L and horovodrun --check-build on every host, where the ranks run. Use the same image and the same device code on all hosts.",
+        pattern=r"Mismatched [A-Za-z ]*CPU/GPU device selection: One rank",
     ),
     Signature(
         "horovod-run-store",
-        ("data input KVStore server failed", "data from KVStore server failed"),
-        "A process of horovod.run could not reach the store of the machine that called it[[why? ({why})]]: a proxy "
+        keys=("data input KVStore server failed", "data from KVStore server failed"),
+        cause="A process of horovod.run could not reach the store of the machine that called it[[why? ({why})]]: a proxy "
         "is in between, the calling program has ended, or the data for the store is too large.",
-        "export no_proxy=ADDRESS of that machine for all ranks; return small values from the function, and write large ones to a file.",
-        r"KVStore server failed\.?(?:[^\r\n]*?error\((?:\d+, )?'(?P<why>[^'\r\n]+)')?",
+        next="export no_proxy=ADDRESS of that machine for all ranks; return small values from the function, and write large ones to a file.",
+        pattern=r"KVStore server failed\.?(?:[^\r\n]*?error\((?:\d+, )?'(?P<why>[^'\r\n]+)')?",
     ),
     Signature(
         "horovod-not-built",
-        ("has not been built", "has not been compiled"),
-        "This Horovod was built without {framework}.",
-        "Build it again: HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_MPI=1 HOROVOD_GPU_OPERATIONS=NCCL pip install "
+        keys=("has not been built", "has not been compiled"),
+        cause="This Horovod was built without {framework}.",
+        next="Build it again: HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_MPI=1 HOROVOD_GPU_OPERATIONS=NCCL pip install "
         "--no-cache-dir horovod; check: horovodrun --check-build.",
-        r"Extension (?P<framework>horovod\.\w+) has not been built|(?P<framework2>Horovod \w+) has not been compiled",
+        pattern=r"Extension (?P<framework>horovod\.\w+) has not been built|(?P<framework2>Horovod \w+) has not been compiled",
     ),
     Signature(
         "horovod-not-initialized",
-        ("Horovod has not been initialized",),
-        "Horovod was used before hvd.init().",
-        "Call hvd.init() first, before hvd.rank(), hvd.size() or the optimizer.",
+        keys=("Horovod has not been initialized",),
+        cause="Horovod was used before hvd.init().",
+        next="Call hvd.init() first, before hvd.rank(), hvd.size() or the optimizer.",
         unless=("cuda-out-of-memory",),
     ),
     Signature(
         "horovod-shut-down",
-        ("Horovod has been shut down. This ",),
-        "Horovod ended here because another rank failed or finished before.",
-        "Look for the rank that failed first; this one is not the reason.",
+        keys=("Horovod has been shut down. This ",),
+        cause="Horovod ended here because another rank failed or finished before.",
+        next="Look for the rank that failed first; this one is not the reason.",
         kind=FailureText.ECHO,
     ),
     Signature(
         "peer-gone",
-        ("Connection reset by peer", "onnection closed by peer"),
-        "A rank lost its connection to another one[[peer? at {peer}]].",
-        "Look for the rank that ended first[[peer?, on the host of {peer}]]; the rank in this message is not the cause.",
-        r"^(?!.*(?:_exchange_identification|ssh|[Rr]etry|KVStore)).*?(?:\[(?P<peer>(?!127\.|::1)[\da-fA-F.:]{3,45})\]:\d+: )?[Cc]onnection (?:reset|closed) by peer"
+        keys=("Connection reset by peer", "onnection closed by peer"),
+        cause="A rank lost its connection to another one[[peer? at {peer}]].",
+        next="Look for the rank that ended first[[peer?, on the host of {peer}]]; the rank in this message is not the cause.",
+        pattern=r"^(?!.*(?:_exchange_identification|ssh|[Rr]etry|KVStore)).*?(?:\[(?P<peer>(?!127\.|::1)[\da-fA-F.:]{3,45})\]:\d+: )?[Cc]onnection (?:reset|closed) by peer"
         r"(?: \[(?P<peer2>(?!127\.|::1)[\da-fA-F.:]{3,45})\])?",
         kind=FailureText.ECHO,
         unless=("nccl-peer-gone", "data-worker-gone"),
     ),
     Signature(
         "command-missing",
-        ("taco-launch: cannot run ",),
-        "On {host} no program is found under the name {what}[[hint?||, or the interpreter that its first line names does not exist]].",
-        "[[hint?{hint}]][[file?Check where the ranks run: ls -l {file}. A relative path starts from the folder in "
+        keys=("taco-launch: cannot run ",),
+        cause="On {host} no program is found under the name {what}[[hint?||, or the interpreter that its first line names does not exist]].",
+        next="[[hint?{hint}]][[file?Check where the ranks run: ls -l {file}. A relative path starts from the folder in "
         "which the job starts.]][[name?Check where the ranks run: command -v {name}. Give the full path, install it, or pass the PATH "
         "that has it: -x PATH.]]",
-        r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): No such file or directory \((?P<hint>[^\r\n]+)\)"
+        pattern=r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): No such file or directory \((?P<hint>[^\r\n]+)\)"
         r"|cannot run (?=(?:'[^'/]*'|\"[^\"/]*\"):)(?P<name>(?P<what2>[^\r\n]+)): No such file or directory"
         r"|cannot run (?P<file>(?P<what3>'[^']*'|\"[^\"]*\")): No such file or directory",
     ),
     Signature(
         "command-not-executable",
-        ("taco-launch: cannot run ",),
-        "On {host} the file {what} is not marked as executable, or its file system is mounted noexec.",
-        "chmod +x {what}, or put its interpreter before it: python3 {what}.",
-        r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): Permission denied",
+        keys=("taco-launch: cannot run ",),
+        cause="On {host} the file {what} is not marked as executable, or its file system is mounted noexec.",
+        next="chmod +x {what}, or put its interpreter before it: python3 {what}.",
+        pattern=r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): Permission denied",
     ),
     Signature(
         "command-no-program",
-        ("taco-launch: cannot run ",),
-        "{what} is a script without a #! line, or a program for another kind of processor.",
-        "Put its interpreter before it (bash {what}), or a #! line into it.",
-        r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): Exec format error",
+        keys=("taco-launch: cannot run ",),
+        cause="{what} is a script without a #! line, or a program for another kind of processor.",
+        next="Put its interpreter before it (bash {what}), or a #! line into it.",
+        pattern=r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): Exec format error",
     ),
     Signature(
         "windows-line-ends",
-        (
+        keys=(
             "\\r': No such file",
             "\\r\u2019: No such file",
             "^M: bad interpreter",
             "\\r: command not found",
             "\\r': command not found",
         ),
-        "A script has Windows line ends, so its interpreter is not found.",
-        "sed -i 's/\\r$//' SCRIPT",
+        cause="A script has Windows line ends, so its interpreter is not found.",
+        next="sed -i 's/\\r$//' SCRIPT",
     ),
     Signature(
         "command-not-found",
-        (": command not found", ": not found", "sh: line "),
-        "[[file?There is no {file} where a rank on {host} looks for it, or the interpreter that its first line names is not "
+        keys=(": command not found", ": not found", "sh: line "),
+        cause="[[file?There is no {file} where a rank on {host} looks for it, or the interpreter that its first line names is not "
         "there||The program {what} is not on the PATH of a rank on {host}]].",
-        "[[file?Check where the ranks run: ls -l {file}. A relative path starts from the folder in which the job starts||"
+        next="[[file?Check where the ranks run: ls -l {file}. A relative path starts from the folder in which the job starts||"
         "Install it (in a container: in the image), name it by its full path, or pass the PATH: -x PATH]].",
-        r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): (?:not found|No such file or directory)"
+        pattern=r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): (?:not found|No such file or directory)"
         r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!-|\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
         r"|\b(?:ba|z)sh: (?P<what2>(?!-|\S*(?:orted|prted))\S+): command not found",
         kind=FailureText.OUTCOME,
@@ -159,72 +159,72 @@ TRAINING = (
     ),
     Signature(
         "script-missing",
-        ("can't open file '",),
-        "Python finds no script {file} on {host}.",
-        "Mount or copy it there, under the same path on every host (into containers by container.mounts of the "
+        keys=("can't open file '",),
+        cause="Python finds no script {file} on {host}.",
+        next="Mount or copy it there, under the same path on every host (into containers by container.mounts of the "
         "inventory); a relative path starts from the folder in which the job starts. If --sync copied it, use its "
         "path in the copied folder instead, or start the job in a folder inside the copied one: --workdir DIR.",
-        r"can't open file '(?:/(?=/))?(?P<file>[^']+)'",  # from / python3 makes //x of a relative x
+        pattern=r"can't open file '(?:/(?=/))?(?P<file>[^']+)'",  # from / python3 makes //x of a relative x
     ),
     Signature(
         "module-missing",
-        ("ModuleNotFoundError: No module named",),
-        "The Python of a rank on {host} has no module {module}.",
-        "Install it in the image or environment that the ranks use: python3 -m pip install PACKAGE. If your own "
+        keys=("ModuleNotFoundError: No module named",),
+        cause="The Python of a rank on {host} has no module {module}.",
+        next="Install it in the image or environment that the ranks use: python3 -m pip install PACKAGE. If your own "
         "Python finds it, the ranks run another Python: name it by its full path.",
-        r"No module named '?(?P<module>[^'\s]+)",
+        pattern=r"No module named '?(?P<module>[^'\s]+)",
         survived=True,
     ),
     Signature(
         "library-missing",
-        ("cannot open shared object file",),
-        "The shared library {library} is not found on {host}.",
-        "Pass the path to the ranks: -x LD_LIBRARY_PATH (sshd in a container drops the image's environment), or install it; check: "
+        keys=("cannot open shared object file",),
+        cause="The shared library {library} is not found on {host}.",
+        next="Pass the path to the ranks: -x LD_LIBRARY_PATH (sshd in a container drops the image's environment), or install it; check: "
         "ldconfig -p | grep {library}.",
         # NCCL and TensorFlow say so of libraries that they can do without.
-        r"^(?!.*(?:NCCL INFO |dlerror|nvidia-container-cli)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
+        pattern=r"^(?!.*(?:NCCL INFO |dlerror|nvidia-container-cli)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
         survived=True,
     ),
     Signature(
         "nccl-other-build",
-        ("undefined symbol: nccl", "undefined symbol: pnccl"),
-        "The program on {host} finds another NCCL than it was built with: that has no {what}.",
-        "See which libnccl is loaded: ldd on the library that the line names, echo $LD_LIBRARY_PATH, pip list | grep nccl. "
+        keys=("undefined symbol: nccl", "undefined symbol: pnccl"),
+        cause="The program on {host} finds another NCCL than it was built with: that has no {what}.",
+        next="See which libnccl is loaded: ldd on the library that the line names, echo $LD_LIBRARY_PATH, pip list | grep nccl. "
         "Use only one: torch's own (nvidia-nccl-cu12 or the like) must come before any other in LD_LIBRARY_PATH.",
-        r"undefined symbol: (?P<what>p?nccl\w+)",
+        pattern=r"undefined symbol: (?P<what>p?nccl\w+)",
         survived=True,
     ),
     Signature(
         "library-too-old",
-        ("' not found (required by", "undefined symbol: "),
-        "Libraries on {host} do not match: {what} is missing.",
-        "The program was built against other versions. Build or install it where the ranks run (in a container: in the "
+        keys=("' not found (required by", "undefined symbol: "),
+        cause="Libraries on {host} do not match: {what} is missing.",
+        next="The program was built against other versions. Build or install it where the ranks run (in a container: in the "
         "image).",
-        r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
+        pattern=r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
         unless=("nccl-other-build", "torch-other-build"),
         survived=True,
     ),
     Signature(
         "arguments-refused",
-        (": error: unrecognized arguments:",),
-        "The script does not know {what}.",
-        "[[launch?The launcher adds that argument: torch.distributed.launch of torch 2 passes --local-rank, older ones --local_rank. Use torchrun, or taco-launch "
+        keys=(": error: unrecognized arguments:",),
+        cause="The script does not know {what}.",
+        next="[[launch?The launcher adds that argument: torch.distributed.launch of torch 2 passes --local-rank, older ones --local_rank. Use torchrun, or taco-launch "
         "run, and read LOCAL_RANK from the environment||Correct the arguments after the script's name; options of taco-launch go before the --]].",
-        r"error: unrecognized arguments: (?P<what>(?P<launch>--local[-_]rank=)?[^\r\n]*\S)",
+        pattern=r"error: unrecognized arguments: (?P<what>(?P<launch>--local[-_]rank=)?[^\r\n]*\S)",
     ),
     Signature(
         "input-asked",
-        ("EOFError: EOF when reading a line",),
-        "The program on {host} reads input, but the standard input of a rank is empty.",
-        "Pass the input as an argument, a file or a variable (-x NAME=VALUE).",
+        keys=("EOFError: EOF when reading a line",),
+        cause="The program on {host} reads input, but the standard input of a rank is empty.",
+        next="Pass the input as an argument, a file or a variable (-x NAME=VALUE).",
     ),
     Signature(
         "python-exception",
-        ("Traceback (most recent call last)", "Error): ray::"),
-        "The program raised {error}[[file? (line {at} of {file})]][[code?: {code}]].",
-        "Read the traceback that ends there: its last File line that names your own code shows the place.",
+        keys=("Traceback (most recent call last)", "Error): ray::"),
+        cause="The program raised {error}[[file? (line {at} of {file})]][[code?: {code}]].",
+        next="Read the traceback that ends there: its last File line that names your own code shows the place.",
         # The traceback's last place, with the line of the source and what underlines it, stands right above the error.
-        r'(?m)(?:^  File "(?:[^"\r\n]*/)?(?P<file>[^"/<\r\n][^"/\r\n]*)", line (?P<at>\d+)[^\r\n]*\r?\n(?:^    (?:(?P<code>assert [^\r\n]{0,200}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){0,2})?'
+        pattern=r'(?m)(?:^  File "(?:[^"\r\n]*/)?(?P<file>[^"/<\r\n][^"/\r\n]*)", line (?P<at>\d+)[^\r\n]*\r?\n(?:^    (?:(?P<code>assert [^\r\n]{0,200}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){0,2})?'
         r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
         r"remote process exited|communicator was aborted|: Broken pipe$))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",
@@ -235,118 +235,118 @@ TRAINING = (
     ),
     Signature(
         "horovodrun-start",
-        ("Timed out waiting for ",),
-        "horovodrun's tasks on the other hosts did not answer in time: they share no network interface with it, a firewall is "
+        keys=("Timed out waiting for ",),
+        cause="horovodrun's tasks on the other hosts did not answer in time: they share no network interface with it, a firewall is "
         "in between, or they start slowly.",
-        "horovodrun --network-interface NAME --start-timeout 120 --verbose; all ports have to be open between the hosts. Under "
+        next="horovodrun --network-interface NAME --start-timeout 120 --verbose; all ports have to be open between the hosts. Under "
         "taco-launch no such tasks are needed.",
-        r"Timed out waiting for [^\r\n]*[Pp]lease check connectivity between servers",
+        pattern=r"Timed out waiting for [^\r\n]*[Pp]lease check connectivity between servers",
     ),
     Signature(
         "python-crashed",
-        ("Fatal Python error: ",),
-        "Python itself crashed in a rank on {host}: {why}.",
-        "The stack below that line shows where. Most often the cause is a library that was built for another CUDA, NCCL, "
+        keys=("Fatal Python error: ",),
+        cause="Python itself crashed in a rank on {host}: {why}.",
+        next="The stack below that line shows where. Most often the cause is a library that was built for another CUDA, NCCL, "
         "Python or CPU: compare versions with a host on which it works.",
-        r"Fatal Python error: (?P<why>[^\r\n]*[^\s.])",
+        pattern=r"Fatal Python error: (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.OUTCOME,
         unless=("gloo-no-interface", "gloo-connect", "gloo-loopback"),
     ),
     Signature(
         "deepspeed-rank-killed",
-        ("exits with return code = -9",),
-        "DeepSpeed's launcher on {host} reports that a rank was killed (signal 9), most often because the host's memory was used up.",
-        "dmesg -T | grep -i -E 'out of memory|oom' on {host}. Use fewer data loader workers, offload less to the "
+        keys=("exits with return code = -9",),
+        cause="DeepSpeed's launcher on {host} reports that a rank was killed (signal 9), most often because the host's memory was used up.",
+        next="dmesg -T | grep -i -E 'out of memory|oom' on {host}. Use fewer data loader workers, offload less to the "
         "CPU (offload_optimizer, offload_param), or add memory.",
         kind=FailureText.OUTCOME,
     ),
     Signature(
         "deepspeed-rank-crashed",
-        ("exits with return code = -",),
-        "DeepSpeed's launcher on {host} reports that a rank [[bus?ended with a bus error (signal 7), most often because /dev/shm was "
+        keys=("exits with return code = -",),
+        cause="DeepSpeed's launcher on {host} reports that a rank [[bus?ended with a bus error (signal 7), most often because /dev/shm was "
         "full||crashed (signal {signal})]].",
-        "[[bus?df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g, or --ipc=host||Signal 11 is a segmentation fault, "
+        next="[[bus?df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g, or --ipc=host||Signal 11 is a segmentation fault, "
         "6 is an abort (read its reason in the lines above), and 4 means that a library was built for another CPU. PYTHONFAULTHANDLER=1 shows the Python stack. A library built for another CUDA, NCCL or torch can cause this]].",
-        r"exits with return code = -(?P<signal>(?!9\b)(?P<bus>7\b)?\d{0,2})\b",
+        pattern=r"exits with return code = -(?P<signal>(?!9\b)(?P<bus>7\b)?\d{0,2})\b",
         kind=FailureText.OUTCOME,
         unless=("torch-collective-timeout",),
     ),
     Signature(
         "tensorflow-device-twice",
-        ("is being mapped to multiple CUDA devices",),
-        "Two sessions of TensorFlow in one process choose different GPUs.",
-        "Give every session the same configuration: gpu_options.visible_device_list = str(hvd.local_rank()), from the first one on.",
+        keys=("is being mapped to multiple CUDA devices",),
+        cause="Two sessions of TensorFlow in one process choose different GPUs.",
+        next="Give every session the same configuration: gpu_options.visible_device_list = str(hvd.local_rank()), from the first one on.",
     ),
     Signature(
         "tensorflow-strategy-late",
-        ("Collective ops must be configured at program startup",),
-        "The program used TensorFlow before it created MultiWorkerMirroredStrategy.",
-        "Create the strategy first, before any tensor, variable, data set or layer, and before tf.config.list_logical_devices(). Set TF_CONFIG before that.",
+        keys=("Collective ops must be configured at program startup",),
+        cause="The program used TensorFlow before it created MultiWorkerMirroredStrategy.",
+        next="Create the strategy first, before any tensor, variable, data set or layer, and before tf.config.list_logical_devices(). Set TF_CONFIG before that.",
     ),
     Signature(
         "tensorflow-collective-aborted",
-        ("Collective ops is aborted by: ", "BaseCollectiveExecutor::StartAbort "),
-        "A worker of TensorFlow on {host} ended because a collective was aborted: {why}.",
-        "Look for the worker that ended first. If none did, TF_CONFIG must have the same addresses in the same order on every host, and every host must be able "
+        keys=("Collective ops is aborted by: ", "BaseCollectiveExecutor::StartAbort "),
+        cause="A worker of TensorFlow on {host} ended because a collective was aborted: {why}.",
+        next="Look for the worker that ended first. If none did, TF_CONFIG must have the same addresses in the same order on every host, and every host must be able "
         "to connect to all of them.",
-        r"Collective ops is aborted by: (?P<why>[^\r\n\\]{0,200}[^\s.\\])|BaseCollectiveExecutor::StartAbort (?P<why2>[^\r\n]{0,200}[^\s.])",
+        pattern=r"Collective ops is aborted by: (?P<why>[^\r\n\\]{0,200}[^\s.\\])|BaseCollectiveExecutor::StartAbort (?P<why2>[^\r\n]{0,200}[^\s.])",
         kind=FailureText.ECHO,
     ),
     Signature(
         "grpc-refused",
-        ('"os_error":"Connection refused"', "subchannel.cc"),
-        "Nothing listens at {peer}, to which TensorFlow or another gRPC client on {host} connects: that task has not started, has ended, or listens at another "
+        keys=('"os_error":"Connection refused"', "subchannel.cc"),
+        cause="Nothing listens at {peer}, to which TensorFlow or another gRPC client on {host} connects: that task has not started, has ended, or listens at another "
         "address.",
-        "Compare the addresses in TF_CONFIG (or the cluster spec) with ss -ltnp on that host, and look whether its task ended first.",
-        r'"os_error":"Connection refused"[^\r\n]{0,80}"target_address":"(?:ipv[46]:)?(?P<peer>[^"\r\n]{3,80})"',
+        next="Compare the addresses in TF_CONFIG (or the cluster spec) with ss -ltnp on that host, and look whether its task ended first.",
+        pattern=r'"os_error":"Connection refused"[^\r\n]{0,80}"target_address":"(?:ipv[46]:)?(?P<peer>[^"\r\n]{3,80})"',
         kind=FailureText.ECHO,
     ),
     Signature(
         "tensorflow-group-size",
-        (" is joining a group with size",),
-        "Two groups of collectives in TensorFlow use the same key: {device} joins with a group size of {one}, but the group has size {other}.",
-        "Create one distribution strategy in a process, with all of its GPUs, or start a new process for each. On several hosts, use the same cluster in TF_CONFIG and the same number of visible GPUs on all.",
-        r"Device (?P<device>\S+) is joining a group with size ?(?P<one>\d+), but that group has size (?P<other>\d+)",
+        keys=(" is joining a group with size",),
+        cause="Two groups of collectives in TensorFlow use the same key: {device} joins with a group size of {one}, but the group has size {other}.",
+        next="Create one distribution strategy in a process, with all of its GPUs, or start a new process for each. On several hosts, use the same cluster in TF_CONFIG and the same number of visible GPUs on all.",
+        pattern=r"Device (?P<device>\S+) is joining a group with size ?(?P<one>\d+), but that group has size (?P<other>\d+)",
     ),
     Signature(
         "tensorflow-nccl-missing",
-        ("No OpKernel was registered to support Op 'NcclAllReduce'",),
-        "This TensorFlow has no NCCL: it is the build for CPUs, or for Windows.",
-        "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()) works without NCCL; or use a build with CUDA, on Linux.",
+        keys=("No OpKernel was registered to support Op 'NcclAllReduce'",),
+        cause="This TensorFlow has no NCCL: it is the build for CPUs, or for Windows.",
+        next="tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()) works without NCCL; or use a build with CUDA, on Linux.",
     ),
     Signature(
         "tensorflow-nccl",
-        ("internal error", "unhandled cuda error", "unhandled system error", "invalid usage"),
-        "NCCL failed in a process of TensorFlow on {host} ({why}), which does not report NCCL's reason.",
-        "Run it again with NCCL_DEBUG=INFO and read the NCCL WARN lines. To see whether it is NCCL: tf.distribute.MirroredStrategy(cross_device_ops="
+        keys=("internal error", "unhandled cuda error", "unhandled system error", "invalid usage"),
+        cause="NCCL failed in a process of TensorFlow on {host} ({why}), which does not report NCCL's reason.",
+        next="Run it again with NCCL_DEBUG=INFO and read the NCCL WARN lines. To see whether it is NCCL: tf.distribute.MirroredStrategy(cross_device_ops="
         "tf.distribute.HierarchicalCopyAllReduce()) runs without NCCL; NCCL_P2P_DISABLE=1 shows whether it is the path between GPUs.",
-        r"(?P<why>(?:internal|unhandled (?:cuda|system)) error|invalid usage)\s+\[\[\{{0,2}node [\w/]{0,200}NcclAllReduce",
+        pattern=r"(?P<why>(?:internal|unhandled (?:cuda|system)) error|invalid usage)\s+\[\[\{{0,2}node [\w/]{0,200}NcclAllReduce",
         lines=2,
     ),
     Signature(
         "tensorflow-task-silent",
-        ("CreateSession still waiting for response from worker:",),
-        "TensorFlow waits for the task {task}, which has not started, or is not reachable at its address in the cluster specification.",
-        "See whether that task runs and listens (ss -ltnp on its host), and compare the address with TF_CONFIG or ClusterSpec. A proxy between (http_proxy, "
+        keys=("CreateSession still waiting for response from worker:",),
+        cause="TensorFlow waits for the task {task}, which has not started, or is not reachable at its address in the cluster specification.",
+        next="See whether that task runs and listens (ss -ltnp on its host), and compare the address with TF_CONFIG or ClusterSpec. A proxy between (http_proxy, "
         "grpc_proxy) does this too: -x no_proxy='*'.",
-        r"CreateSession still waiting for response from worker: (?P<task>/job:\S+)",
+        pattern=r"CreateSession still waiting for response from worker: (?P<task>/job:\S+)",
         at_end=r"still waiting for response|(?i:killed|terminat|cancel|interrupt|\^C)",
     ),
     Signature(
         "tensorflow-server-reset",
-        ("Master init: Unavailable:",),
-        "A server of TensorFlow closed the connection while the session started[[why? ({why})]]: it has ended, or a different program from the one in the cluster specification listens there.",
-        "Read the logs of the other tasks (ps, worker) for the one that ended first, and compare their addresses with TF_CONFIG or ClusterSpec.",
-        r'Master init: Unavailable:[^\r\n]{0,600}?(?:"os_error":"(?P<why>[^"\r\n]{1,80})"|$)',
+        keys=("Master init: Unavailable:",),
+        cause="A server of TensorFlow closed the connection while the session started[[why? ({why})]]: it has ended, or a different program from the one in the cluster specification listens there.",
+        next="Read the logs of the other tasks (ps, worker) for the one that ended first, and compare their addresses with TF_CONFIG or ClusterSpec.",
+        pattern=r'Master init: Unavailable:[^\r\n]{0,600}?(?:"os_error":"(?P<why>[^"\r\n]{1,80})"|$)',
         unless=("grpc-refused",),
     ),
     Signature(
         "jax-rank-missing",
-        ("Barrier timed out. ", "task names:"),
-        "Processes of JAX or TensorFlow did not reach the others in time[[task?: {task} and those on the next lines]].",
-        "See whether those processes have started, and that each has its own process_id and the same coordinator_address and num_processes; from their hosts: nc -vz ADDRESS PORT. "
+        keys=("Barrier timed out. ", "task names:"),
+        cause="Processes of JAX or TensorFlow did not reach the others in time[[task?: {task} and those on the next lines]].",
+        next="See whether those processes have started, and that each has its own process_id and the same coordinator_address and num_processes; from their hosts: nc -vz ADDRESS PORT. "
         "If some processes start late: jax.distributed.initialize(initialization_timeout=600).",
-        r"DEADLINE_EXCEEDED: Barrier timed out\.(?:[\s\S]{0,400}?imed out task names:\s+(?P<task>/job:\S+))?",
+        pattern=r"DEADLINE_EXCEEDED: Barrier timed out\.(?:[\s\S]{0,400}?imed out task names:\s+(?P<task>/job:\S+))?",
         lines=3,
     ),
 )

@@ -15,21 +15,21 @@ _KNOWN = (
 UNKNOWN = (
     Signature(
         "ucx-failed",
-        (" UCX  ERROR ", " UCX ERROR "),
-        "UCX failed on {host}: {why}.",
-        "-x UCX_LOG_LEVEL=info shows which devices it uses (ucx_info -d lists them). To see whether UCX is the "
+        keys=(" UCX  ERROR ", " UCX ERROR "),
+        cause="UCX failed on {host}: {why}.",
+        next="-x UCX_LOG_LEVEL=info shows which devices it uses (ucx_info -d lists them). To see whether UCX is the "
         "cause, run without it: --mca pml ob1 --mca btl tcp,self,vader (5.0: sm instead of vader).",
-        r"UCX +ERROR +(?P<why>[^\r\n]*[^\s.])",
+        pattern=r"UCX +ERROR +(?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
         at_end=r"UCX +ERROR|MPI_ERRORS_ARE_FATAL|potentially your MPI job|terminated|Abort",
     ),
     Signature(
         "open-mpi-failed",
-        ("PMIX ERROR: ", "ORTE_ERROR_LOG: ", "PRTE ERROR: ", "PRRTE ERROR: ", "OPAL ERROR: ", "PMIX_ERROR_LOG: "),
-        "Open MPI failed to start on {host}: {why}.",
-        "mpirun --version and the program's own libmpi (ldd PROGRAM) have to be from the same installation, on all hosts; env | grep -E 'OMPI_|PMIX_|PRTE_' "
+        keys=("PMIX ERROR: ", "ORTE_ERROR_LOG: ", "PRTE ERROR: ", "PRRTE ERROR: ", "OPAL ERROR: ", "PMIX_ERROR_LOG: "),
+        cause="Open MPI failed to start on {host}: {why}.",
+        next="mpirun --version and the program's own libmpi (ldd PROGRAM) have to be from the same installation, on all hosts; env | grep -E 'OMPI_|PMIX_|PRTE_' "
         "shows other settings that have an effect. --mca plm_base_verbose 5 shows how daemons are started.",
-        r"(?P<why>(?:PMIX|PRR?TE|OPAL) ERROR: [^\r\n]*[^\s.]|(?:ORTE|PMIX)_ERROR_LOG: [^\r\n]*[^\s.])",
+        pattern=r"(?P<why>(?:PMIX|PRR?TE|OPAL) ERROR: [^\r\n]*[^\s.]|(?:ORTE|PMIX)_ERROR_LOG: [^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
         unless=(
             *("mpirun-text-lost", "launch-failed", "mpi-init-failed", "mpirun-broken", "mpirun-component-missing"),
@@ -40,39 +40,39 @@ UNKNOWN = (
     # Of the texts of Open MPI's and PRRTE's help-*.txt files, those that no entry knows: all are between such lines.
     Signature(
         "mpirun-help-missing",
-        ("You were supposed to get help about:",),
-        "mpirun reports {what}[[slots?: there are fewer slots than ranks]], and its help files, which explain more, are missing: its installation was moved or is incomplete.",
-        "[[slots?Request fewer ranks (-np), or give the hosts more slots; to run more ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE). ]]export OPAL_PREFIX=/WHERE/IT/IS, or use the mpirun of the "
+        keys=("You were supposed to get help about:",),
+        cause="mpirun reports {what}[[slots?: there are fewer slots than ranks]], and its help files, which explain more, are missing: its installation was moved or is incomplete.",
+        next="[[slots?Request fewer ranks (-np), or give the hosts more slots; to run more ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE). ]]export OPAL_PREFIX=/WHERE/IT/IS, or use the mpirun of the "
         "program's own installation.",
-        r"You were supposed to get help about:\s+(?P<what>[\w-]+(?=(?P<slots>:alloc-error)?)[\w:.-]*)",
+        pattern=r"You were supposed to get help about:\s+(?P<what>[\w-]+(?=(?P<slots>:alloc-error)?)[\w:.-]*)",
         kind=FailureText.FALLBACK,
         lines=2,
         unless=("mpirun-broken", "file-system-failed"),
     ),
     Signature(
         "mpirun-reports",
-        (_DASHES,),
-        "mpirun reports: {what}.",
-        _DETAILS,
+        keys=(_DASHES,),
+        cause="mpirun reports: {what}.",
+        next=_DETAILS,
         # Programs continue after "Two mutually-exclusive"; "Sorry!" has an entry of its own.
-        _BLOCK.format("(?![Ww]arning|WARNING|Two mutually-exclusive MCA|Sorry!)"),
+        pattern=_BLOCK.format("(?![Ww]arning|WARNING|Two mutually-exclusive MCA|Sorry!)"),
         kind=FailureText.FALLBACK,
         lines=40,
         unless=_KNOWN,
     ),
     Signature(
         "mpirun-warns",
-        (_DASHES,),
-        "mpirun warns: {what}.",
-        _DETAILS,
-        _BLOCK.format("(?:[Ww]arning|WARNING)[:!]? *"),
+        keys=(_DASHES,),
+        cause="mpirun warns: {what}.",
+        next=_DETAILS,
+        pattern=_BLOCK.format("(?:[Ww]arning|WARNING)[:!]? *"),
         kind=FailureText.NOTE,
         lines=40,
         unless=_KNOWN,
     ),
     Signature(
         "slurm-failed",
-        (
+        keys=(
             "srun: error: ",
             "srun: fatal: ",
             "slurmstepd: error: ",
@@ -81,68 +81,68 @@ UNKNOWN = (
             "salloc: error: ",
             "salloc: fatal: ",
         ),
-        "Slurm's message: {why}.",
-        "scontrol show job JOBID and sacct -j JOBID -o JobID,State,ExitCode,NodeList show the state of the job; on the node, read /var/log/slurm/slurmd.log.",
-        r"(?:srun|slurmstepd|sbatch|salloc): (?:error|fatal): (?P<why>[^\r\n]*[^\s.])",
+        cause="Slurm's message: {why}.",
+        next="scontrol show job JOBID and sacct -j JOBID -o JobID,State,ExitCode,NodeList show the state of the job; on the node, read /var/log/slurm/slurmd.log.",
+        pattern=r"(?:srun|slurmstepd|sbatch|salloc): (?:error|fatal): (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
         unless=("slurm-pmix-library",),
         survived=True,
     ),
     Signature(
         "rdma-test-failed",
-        (
+        keys=(
             "Completion with error at ",
             "Failed to modify QP",
             "Couldn't connect to ",
             "Couldn't allocate MR",
             "failed to create mr",
         ),
-        "A test of RDMA (perftest) failed on {host}: [[status?an operation ended with status {status} (4: the HCA "
+        cause="A test of RDMA (perftest) failed on {host}: [[status?an operation ended with status {status} (4: the HCA "
         "may not access that memory; 10: the other side does not allow this access; 12: no answer; 13: receiver not ready)||{why}]].",
-        "Status 4 with --use_cuda: check lsmod | grep peermem, and turn PCI ACS and the IOMMU off. Status 12 or a QP error: use the same -d and -x on both sides; show_gids names the "
+        next="Status 4 with --use_cuda: check lsmod | grep peermem, and turn PCI ACS and the IOMMU off. Status 12 or a QP error: use the same -d and -x on both sides; show_gids names the "
         "index of RoCE v2 with the IPv4 address. If it cannot connect: start the server first, and open its port.",
-        r"Completion with error at (?:client|server)[\s\S]{0,80}?Failed status (?P<status>\d+)"
+        pattern=r"Completion with error at (?:client|server)[\s\S]{0,80}?Failed status (?P<status>\d+)"
         r"|(?P<why>Failed to modify QP[^\r\n]*[^\s.]|Couldn't (?:connect to [^\s:]+:\d+|allocate MR)|failed to create mr)",
         lines=2,
     ),
     Signature(
         "rdma-completion",
-        (": got completion with error",),
-        "An RDMA operation of {host} failed; its HCA's library ({library}) prints the raw completion below that line.",
-        "The program's own line near it has the status: 12 is no answer (GID index, route, lossless settings), 4 is memory that the HCA may not access.",
-        r"(?P<library>mlx[45]): (?P<host>[\w.-]+): got completion with error",
+        keys=(": got completion with error",),
+        cause="An RDMA operation of {host} failed; its HCA's library ({library}) prints the raw completion below that line.",
+        next="The program's own line near it has the status: 12 is no answer (GID index, route, lossless settings), 4 is memory that the HCA may not access.",
+        pattern=r"(?P<library>mlx[45]): (?P<host>[\w.-]+): got completion with error",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "horovod-failed",
-        ("background loop uncaught exception: ",),
-        "Horovod's own thread failed in a rank of {host}: {why}.",
-        "All ranks end with it. If the message names a connection, look for the rank that ended first; otherwise read the lines before it on every rank.",
-        r"background loop uncaught exception: (?P<why>[^\r\n]*[^\s.])",
+        keys=("background loop uncaught exception: ",),
+        cause="Horovod's own thread failed in a rank of {host}: {why}.",
+        next="All ranks end with it. If the message names a connection, look for the rank that ended first; otherwise read the lines before it on every rank.",
+        pattern=r"background loop uncaught exception: (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
         unless=("nccl-failed", "nccl-warned", "peer-gone", "gloo-waited"),
     ),
     Signature(
         "cpp-exception",
-        ("terminate called after throwing an instance of ",),
-        "A rank of {host} ended because of an error in a C++ library ({kind})[[why?: {why}]].",
-        "The lines before it show what the rank was doing. To see the place in Python: -x PYTHONFAULTHANDLER=1.",
-        r"throwing an instance of '(?P<kind>[^'\r\n]+)'(?:\s+what\(\): +(?P<why>[^\r\n]*[^\s.]))?",
+        keys=("terminate called after throwing an instance of ",),
+        cause="A rank of {host} ended because of an error in a C++ library ({kind})[[why?: {why}]].",
+        next="The lines before it show what the rank was doing. To see the place in Python: -x PYTHONFAULTHANDLER=1.",
+        pattern=r"throwing an instance of '(?P<kind>[^'\r\n]+)'(?:\s+what\(\): +(?P<why>[^\r\n]*[^\s.]))?",
         kind=FailureText.FALLBACK,
         lines=3,
     ),
     Signature(
         "c-assertion",
-        (": Assertion `", ": Assertion '"),
-        "An assertion in a C or C++ library failed on {host}, in {where}: {what}.",
-        "Look for that text among the issues of {where}'s project: the library received an unexpected value (a size, a shape, a version), or has a bug that a newer version "
+        keys=(": Assertion `", ": Assertion '"),
+        cause="An assertion in a C or C++ library failed on {host}, in {where}: {what}.",
+        next="Look for that text among the issues of {where}'s project: the library received an unexpected value (a size, a shape, a version), or has a bug that a newer version "
         "fixes. To see where the program failed: -x PYTHONFAULTHANDLER=1.",
-        r"^(?:[\w./+-]+: )(?:[^\s:]*/)?(?P<where>[\w.+-]+\.(?:cu|cuh|cc|cpp|cxx|c|h|hpp)):\d+: [^\r\n]{0,400}?: Assertion [`'](?P<what>[^\r\n]{1,200}?)' failed",
+        pattern=r"^(?:[\w./+-]+: )(?:[^\s:]*/)?(?P<where>[\w.+-]+\.(?:cu|cuh|cc|cpp|cxx|c|h|hpp)):\d+: [^\r\n]{0,400}?: Assertion [`'](?P<what>[^\r\n]{1,200}?)' failed",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "unknown-error",
-        (
+        keys=(
             "Error",
             "Exception",
             "ERROR",
@@ -153,9 +153,9 @@ UNKNOWN = (
             "Traceback (most recent call last)",
             '  File "',
         ),
-        "The cause is not known. The first error is[[rank? that of rank {rank}]][[host? on {host}]]: {what}.",
-        "Read the lines above it[[rank? that rank {rank} wrote]]. If they do not show the cause, run it again with -x NCCL_DEBUG=INFO and -x TORCH_DISTRIBUTED_DEBUG=DETAIL.",
-        r"^(?:(?P<ignored>Exception ignored in)|(?P<raised>(?!\S*SignalException: Process \d+ got signal|(?:subprocess\.)?CalledProcessError: Command )(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:\([\w.]+\))?(?:: [^\r\n]*[^\s.])?)[\s.]*$"
+        cause="The cause is not known. The first error is[[rank? that of rank {rank}]][[host? on {host}]]: {what}.",
+        next="Read the lines above it[[rank? that rank {rank} wrote]]. If they do not show the cause, run it again with -x NCCL_DEBUG=INFO and -x TORCH_DISTRIBUTED_DEBUG=DETAIL.",
+        pattern=r"^(?:(?P<ignored>Exception ignored in)|(?P<raised>(?!\S*SignalException: Process \d+ got signal|(?:subprocess\.)?CalledProcessError: Command )(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:\([\w.]+\))?(?:: [^\r\n]*[^\s.])?)[\s.]*$"
         # No metric, and not what Open MPI's parts mark.
         r"|(?=[^\r\n]*?(?:(?<![A-Z] )\b(?:ERROR|FATAL|CRITICAL)\b|\b(?:[Ee]rror|[Ff]atal): (?![-+.\d])))(?P<what>[^\r\n]*[^\s.]))",
         kind=FailureText.FALLBACK,

@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 from tests import budget
 from tests.budget_plugin import COLLECTED
 from tests.support.budgets import TEXT
+from tests.support.paths import ROOT
+
+# The folders that a module may cover.
+TOPS = ("docker", "docs", "scripts", "taco_launch")
 
 TESTS = Path(budget.__file__).parent
 GROUPS = st.dictionaries(st.sampled_from(["", "a", "b", "c", "d", "e"]), st.floats(0, 1000), max_size=6)
@@ -20,6 +24,20 @@ def test_every_module_and_room_has_its_line_and_the_gate_its_time(pytestconfig: 
     collected = pytestconfig.stash[COLLECTED]
     assert budget.faults(own, collected) == []
     assert [path for path in own.units if not (TESTS / path).exists()] == []
+
+
+def test_every_prefix_that_a_module_covers_has_files() -> None:
+    """A prefix of no file never makes a module owed."""
+    own = budget.load()
+    paths = [str(path.relative_to(ROOT)) for path in ROOT.glob("*") if path.is_file()]
+    paths += [str(path.relative_to(ROOT)) for top in TOPS for path in (ROOT / top).rglob("*") if path.is_file()]
+    empty = [
+        f"{unit}: {prefix}"
+        for unit, module in own.units.items()
+        for prefix in module.covers
+        if not any(path.startswith((prefix, f"taco_launch/{prefix}")) for path in paths)
+    ]
+    assert empty == []
 
 
 def test_what_is_wrong_is_named() -> None:

@@ -31,7 +31,7 @@ class Orphans:
         """Know those that are ours alone: this host's guard, and what leads to the others."""
         self._guard_process = guard_process
         self._gang = gang
-        # Those from before the launcher's start: the connections that it may share (shared_ssh.py), in the background.
+        # Those from before the launcher's start: the connections that it may share (shared_connection.py), in the background.
         self._before: Optional[Set[Tuple[int, int]]] = None
 
     def launcher_starts(self) -> None:

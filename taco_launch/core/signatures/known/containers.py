@@ -1,4 +1,4 @@
-"""What Docker, NVIDIA's container toolkit and CDI, registries, enroot, pyxis and Kubernetes say of containers."""
+"""Recognise what Docker, NVIDIA's container toolkit and CDI, registries, enroot, pyxis and Kubernetes print about containers."""
 
 from taco_launch.core.signatures.known import FailureText, Signature
 

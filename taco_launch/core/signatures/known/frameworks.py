@@ -1,4 +1,4 @@
-"""What frameworks around torch and TensorFlow say: Lightning, accelerate, DeepSpeed, Ray, and the Python parts of Horovod.
+"""Recognise what frameworks around torch and TensorFlow print: Lightning, accelerate, DeepSpeed, Ray, and the Python parts of Horovod.
 
 Sources: lightning/fabric/plugins/environments/slurm.py; accelerate/utils/operations.py; deepspeed/launcher/runner.py and
 runtime/config.py; ray/_private/utils.py and src/ray/gcs; horovod/runner/elastic/driver.py;

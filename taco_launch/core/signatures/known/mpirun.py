@@ -1,4 +1,4 @@
-"""What launchers say: mpirun 4.1 (ORTE) and 5.0 (PRRTE), from their help-*.txt files and real runs; torchrun of signals."""
+"""Recognise what launchers print: mpirun 4.1 (ORTE) and 5.0 (PRRTE), from their help-*.txt files and real runs; torchrun about signals."""
 
 from taco_launch.core.signatures.known import FailureText, Signature
 

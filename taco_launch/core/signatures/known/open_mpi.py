@@ -1,4 +1,4 @@
-"""What Open MPI's library says inside the ranks: transports, components, shared memory; and notes of both versions."""
+"""Recognise what Open MPI's library prints inside the ranks: transports, components, shared memory; and notes of both versions."""
 
 from taco_launch.core.signatures.known import FailureText, Signature
 

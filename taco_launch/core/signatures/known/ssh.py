@@ -1,4 +1,4 @@
-"""What ssh, and sshd through it, says when mpirun cannot start its daemon (OpenSSH 7 to 9: ssh, sshconnect, kex)."""
+"""Recognise what ssh, and sshd through it, prints when mpirun cannot start its daemon (OpenSSH 7 to 9: ssh, sshconnect, kex)."""
 
 from taco_launch.core.signatures.known import FailureText, Signature
 

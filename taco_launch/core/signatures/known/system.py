@@ -1,4 +1,4 @@
-"""What the NVIDIA driver, its modules and the Linux kernel say, and files, memory and processes that a host has not."""
+"""Recognise what the NVIDIA driver, its modules and the Linux kernel print, and missing files, memory and processes of a host."""
 
 from typing import Tuple
 

@@ -1,4 +1,4 @@
-"""What is told where a speaker says that it failed and no other entry knows the text: its own words, and where to look next."""
+"""Quote a program that reports a failure which no other entry recognises, and show where to look next."""
 
 from taco_launch.core.signatures.known import FailureText, Signature
 
